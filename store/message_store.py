@@ -13,19 +13,31 @@ import structlog
 import trio
 from attrs import define, evolve, field
 
-from twinlog.store.config import BrokerRole
+from twinlog.store.config import BrokerRole, StoreConfig
 from twinlog.store.errors import StoreError, StoreNotWritableError
-from twinlog.store.log.commit_log import PutMessage, PutResult
+from twinlog.store.hooks import StoreHooks
+from twinlog.store.index.service import IndexService
+from twinlog.store.integrity.damage import DamagedRanges
+from twinlog.store.integrity.digest_service import DigestService
+from twinlog.store.integrity.range_digests import RangeDigester
+from twinlog.store.integrity.read_check import ReadCheck
+from twinlog.store.integrity.repair import LogRepair
+from twinlog.store.integrity.scrub import ScrubService
+from twinlog.store.log.commit_log import CommitLog, PutMessage, PutResult
+from twinlog.store.log.put_service import PutService
 from twinlog.store.log.put_times import PutTimes
-from twinlog.store.log.running_flags import Condition
+from twinlog.store.log.running_flags import Condition, RunningFlags
 from twinlog.store.log.unverified_tail import LogTail, remove_left_over
 from twinlog.store.queue.consume_queue import ConsumeQueue
+from twinlog.store.queue.consume_queue_table import ConsumeQueueTable
 from twinlog.store.read.get_message import GetResult, PropertyFilter, any_accepted, get_message
 from twinlog.store.read.query import QueryResult, offset_by_time, query_message, store_timestamp
 from twinlog.store.record.multi_dispatch import replicated
 from twinlog.store.record.scan import DispatchEntry
 from twinlog.store.recovery.recovery import recover
-from twinlog.store.services.dispatch import ArrivalListener
+from twinlog.store.services.dispatch import ArrivalListener, ReputMessageService
+from twinlog.store.services.flush import FlushService
+from twinlog.store.services.retention_service import RetentionService
 from twinlog.store.statistics import StoreStatistics
 from twinlog.store.truncation.resume import UnfinishedCut
 from twinlog.store.util.sync import make_directory, sync_directory, take_lock
@@ -38,17 +50,45 @@ log = structlog.get_logger()
 
 
 @define(eq=False)
-class MessageStore(StoreParts):
+class MessageStore:
     """A store directory that is open.
 
-    `load()` opens it, `run()` serves it, `close()` leaves it as a clean stop does. Listeners in `on_arrival` are told (topic,
-    queue id, new end of the queue, tags codes of the new units) after dispatch, those in `on_dispatched` once all of them were,
-    still in the same turn of the loop or, after dispatch_pending(), in the next; each function in `appended` is called after
-    bytes were added to the log.
+    `load()` opens it, `run()` serves it, `close()` leaves it as a clean stop does. Listeners in `on_arrival` get (topic, queue
+    id, new end of the queue, tags codes of the new units) after dispatch, those in `on_dispatched` once all of these were
+    called, in the same turn of the event loop or, after dispatch_pending(), in the next.
     """
 
+    config: StoreConfig
+    hooks: StoreHooks = field(factory=StoreHooks)
+    is_replicated: bool = field(default=False, kw_only=True)  # Nothing is acknowledged that other members do not hold.
+    commit_log: CommitLog = field(init=False)
+    flusher: FlushService = field(init=False)
+    digest: DigestService = field(init=False)
+    range_digester: RangeDigester = field(init=False)
+    repairs: LogRepair = field(init=False)
+    scrub: ScrubService = field(init=False)
+    index: IndexService = field(init=False)
+    retention: RetentionService = field(init=False)
+    flags: RunningFlags = field(init=False)
+    damaged: DamagedRanges = field(init=False)  # Bytes of the log that are not served.
+    delays_ms: tuple[int, ...] = field(init=False)
+    _parts: StoreParts = field(init=False)
+    _queues: ConsumeQueueTable = field(init=False)
+    _putter: PutService = field(init=False)
+    _reput: ReputMessageService = field(init=False)
+    _read_check: ReadCheck = field(init=False)
     _lock_fd: int = field(default=-1, init=False)
     _gets: int = field(default=0, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        parts = self._parts = StoreParts(self.config, self.hooks)
+        self.commit_log, self.delays_ms, self.damaged = parts.commit_log, parts.delays_ms, parts.damaged
+        self.flusher, self.retention, self.index = parts.flusher, parts.retention, parts.index
+        self.digest, self.range_digester = parts.digest, parts.range_digester
+        self.repairs, self.scrub, self.flags = parts.repairs, parts.scrub, parts.flags
+        self._queues, self._putter, self._reput = parts.queues, parts.putter, parts.reput
+        self._read_check = parts.read_check
+        self.flags.set(Condition.NOT_OPEN, "the store is not open")
 
     # Opening and closing
 
@@ -57,9 +97,9 @@ class MessageStore(StoreParts):
 
         Raises StoreDirectoryError when the directory cannot be opened as it lies, OSError when the disk refuses.
         """
-        for directory in (self._root, *self.commit_log.files.writable, self._queues.directory):
+        for directory in (self._parts.root, *self.commit_log.files.writable, self._queues.directory):
             make_directory(directory)
-        self._lock_fd = take_lock(self._root / "lock")
+        self._lock_fd = take_lock(self._parts.root / "lock")
         try:
             self._load()
         except BaseException:
@@ -67,25 +107,25 @@ class MessageStore(StoreParts):
             raise
 
     def _load(self) -> None:
-        unfinished = UnfinishedCut.find(self._points.side.directory)
-        after_crash = (self._root / "abort").exists() or unfinished is not None
+        unfinished = UnfinishedCut.find(self._parts.points.side.directory)
+        after_crash = (self._parts.root / "abort").exists() or unfinished is not None
         self.commit_log.files.load()
-        self._checkpoint.load()
+        self._parts.checkpoint.load()
         if unfinished is not None:
-            unfinished.cut_log(self.commit_log, self._checkpoint, self._queues.directory)
-        self._allocator.path.unlink(missing_ok=True)
-        remove_left_over(self._ahead)
-        self._known_end.load()
-        self._known_start.load()
+            unfinished.cut_log(self.commit_log, self._parts.checkpoint, self._queues.directory)
+        self._parts.allocator.path.unlink(missing_ok=True)
+        remove_left_over(self._parts.ahead)
+        self._parts.known_end.load()
+        self._parts.known_start.load()
         started = time.monotonic()
         recovered = recover(
             self.commit_log,
             self._queues,
-            self._checkpoint,
-            self._points.side,
+            self._parts.checkpoint,
+            self._parts.points.side,
             self.damaged,
-            self._known_end,
-            self._known_start,
+            self._parts.known_end,
+            self._parts.known_start,
             after_crash=after_crash,
             others_have_it=self.is_replicated or self.config.broker_role is BrokerRole.SLAVE,
             check_crc=self.config.check_crc_on_recover,
@@ -96,18 +136,18 @@ class MessageStore(StoreParts):
             self.commit_log.next_queue_offsets = self._queues.next_offsets()
         log.info(
             "store recovered" if after_crash else "store opened",
-            root=str(self._root),
+            root=str(self._parts.root),
             log=f"{self.commit_log.min_offset}..{recovered.end_offset}",
             walked_from=recovered.start_offset,
             walked=recovered.records,
             dispatched=recovered.dispatched,
             seconds=round(time.monotonic() - started, 3),
         )
-        self._reput.dispatched_offset = recovered.end_offset
-        self._points.last = recovered.last
-        self._points.offset = recovered.start_offset
+        self.commit_log.dispatched_offset = recovered.end_offset
+        self._parts.points.last = recovered.last
+        self._parts.points.offset = recovered.start_offset
         self.flusher.last_store_timestamp = recovered.last.store_timestamp
-        self._queue_flusher.last_dispatched_timestamp = recovered.last.store_timestamp
+        self._parts.queue_flusher.last_dispatched_timestamp = recovered.last.store_timestamp
         # After a crash what was read may still be in memory only.
         self.flusher.flushed_offset = self.commit_log.min_offset if after_crash else recovered.end_offset
         if after_crash:
@@ -117,8 +157,8 @@ class MessageStore(StoreParts):
         self.digest.open(after_crash=after_crash, durable_offset=recovered.start_offset)
         self.scrub.begin()
         self.index.load(after_crash=after_crash)
-        (self._root / "abort").touch()
-        sync_directory(self._root)  # Without its abort file a crash would look like a clean stop.
+        (self._parts.root / "abort").touch()
+        sync_directory(self._parts.root)  # Without its abort file a crash would look like a clean stop.
         if self.config.uses_transient_store_pool:
             self._putter.use_buffers()
         self.flags.clear(Condition.NOT_OPEN)
@@ -130,15 +170,15 @@ class MessageStore(StoreParts):
             if self._putter.committer is not None:
                 nursery.start_soon(self._putter.committer.run)
             nursery.start_soon(self.flusher.run)
-            nursery.start_soon(self._queue_flusher.run)
-            nursery.start_soon(self._allocator.run)
-            nursery.start_soon(self._pages.run)
-            nursery.start_soon(self._refusal.run)
+            nursery.start_soon(self._parts.queue_flusher.run)
+            nursery.start_soon(self._parts.allocator.run)
+            nursery.start_soon(self._parts.pages.run)
+            nursery.start_soon(self._parts.refusal.run)
             nursery.start_soon(self.retention.run)
             nursery.start_soon(self.index.run)
             nursery.start_soon(self.digest.run)
             nursery.start_soon(self.scrub.run)
-            nursery.start_soon(self._check_ahead.run)
+            nursery.start_soon(self._parts.check_ahead.run)
             task_status.started()
 
     async def close(self) -> None:
@@ -149,11 +189,11 @@ class MessageStore(StoreParts):
         self.flags.set(Condition.CLOSED, "the store is closed")
         await self.flusher.flush()
         await self.index.close()
-        queues_are_flushed = await self._queue_flusher.flush(thorough=True)
+        queues_are_flushed = await self._parts.queue_flusher.flush(thorough=True)
         clean = was_well and queues_are_flushed and self.flusher.failure is None
         await self.digest.close(clean=clean)
         if clean:
-            (self._root / "abort").unlink(missing_ok=True)
+            (self._parts.root / "abort").unlink(missing_ok=True)
         self._release()
 
     def _release(self) -> None:
@@ -180,17 +220,17 @@ class MessageStore(StoreParts):
     @property
     def lost_bytes(self) -> int:
         """How many bytes that were on its disk the end of the log lacks since a start, until it has grown as far again."""
-        return max(self._known_end.offset - self.max_offset, 0) if self._known_end.offset else 0
+        return max(self._parts.known_end.offset - self.max_offset, 0) if self._parts.known_end.offset else 0
 
     @property
     def lost_start(self) -> tuple[int, int] | None:
         """The first bytes of the log, from and to, of which the files are gone though nobody here deleted them; None: none."""
-        began = self._known_start.offset
+        began = self._parts.known_start.offset
         return (began, self.min_offset) if began is not None and began < self.min_offset else None
 
     def accept_end(self) -> None:
         """What was lost is here again, or given up by those who know: count it no more. Raises OSError."""
-        self._known_end.forget()
+        self._parts.known_end.forget()
 
     def put(self, messages: Sequence[PutMessage], *, together: bool = False) -> list[PutResult]:
         """Append messages with one system call; each has its own status. Never waits: flush and replicas come after.
@@ -218,7 +258,7 @@ class MessageStore(StoreParts):
 
         Raises StoreNotWritableError; nothing of `data` counts as written then.
         """
-        self._replicate(lambda: self.commit_log.append_raw(data), entries)
+        self._replicate(partial(self.commit_log.append_raw, data), entries)
 
     def _replicate(self, write: Callable[[], None], entries: "list[DispatchEntry] | Columns") -> None:
         self._check_replicates()
@@ -226,10 +266,10 @@ class MessageStore(StoreParts):
         try:
             write()
         except OSError as error:
-            self._refusal.refused("writing the commit log", error)
+            self._parts.refusal.refused("writing the commit log", error)
             raise StoreNotWritableError(self.flags.why_not_appendable) from error
         self._putter.count(len(entries), self.max_offset - start)
-        self._after_append(replicated(entries), entries[-1].store_timestamp if len(entries) else 0)
+        self._parts.after_append(replicated(entries), entries[-1].store_timestamp if len(entries) else 0)
 
     def _check_replicates(self) -> None:
         if self.config.broker_role is not BrokerRole.SLAVE:
@@ -245,11 +285,11 @@ class MessageStore(StoreParts):
         self._check_replicates()
         if not self.commit_log.files.files:
             raise StoreNotWritableError("an empty log has no file to write behind")
-        return LogTail(self.commit_log, self._ahead)
+        return LogTail(self.commit_log, self._parts.ahead)
 
     def take_of_tail(self, size: int, entries: "list[DispatchEntry] | Columns") -> None:
         """As append_replicated(), with whole, verified records that the tail begins with, in one file."""
-        self._replicate(lambda: self.commit_log.take_of_tail(size), entries)
+        self._replicate(partial(self.commit_log.take_of_tail, size), entries)
 
     async def close_tail(self, tail: LogTail, *, durably: bool) -> None:
         """Clear what is left of it, `durably` unless that is the beginning of one record. Where it fails, so does the store."""
@@ -271,9 +311,9 @@ class MessageStore(StoreParts):
         try:
             self.commit_log.start_at(phy_offset)
         except OSError as error:
-            self._refusal.refused("creating the first commit log file", error)
+            self._parts.refusal.refused("creating the first commit log file", error)
             raise StoreNotWritableError(self.flags.why_not_appendable) from error
-        self._reput.dispatched_offset = self.flusher.flushed_offset = phy_offset
+        self.commit_log.dispatched_offset = self.flusher.flushed_offset = phy_offset
 
     async def truncate(self, phy_offset: int, why: str) -> None:
         """Cut a slave's log where a record begins, durably; what is cut is kept in twinlog/divergent/. See
@@ -281,13 +321,11 @@ class MessageStore(StoreParts):
 
         Raises StoreError: nothing was changed, or, where `flags` say so, the store failed and the next start finishes it.
         """
-        await self._putter.settle()
-        await self._truncation.truncate(phy_offset, why)
+        await self._parts.truncation.truncate(phy_offset, why)
 
     async def reset(self, why: str) -> None:
         """Let a slave's log begin anew, empty, as truncate() does it; start_at() may follow."""
-        await self._putter.settle()
-        await self._truncation.reset(why)
+        await self._parts.truncation.reset(why)
 
     async def become_master(self, role: BrokerRole) -> None:
         """Take messages from producers from now on, behind all that was replicated. Nobody may append meanwhile.
@@ -313,7 +351,7 @@ class MessageStore(StoreParts):
         self.config = evolve(self.config, **values)
         self._putter.take_config(evolve(self._putter.config, **values))
         self.flusher.config = evolve(self.flusher.config, **values)
-        self._queue_flusher.config = evolve(self._queue_flusher.config, **values)
+        self._parts.queue_flusher.config = evolve(self._parts.queue_flusher.config, **values)
         self.retention.config = evolve(self.retention.config, **values)
         self.index.config = evolve(self.index.config, **values)
 
@@ -322,6 +360,41 @@ class MessageStore(StoreParts):
         if self.config.broker_role is not BrokerRole.SLAVE:
             self.config = evolve(self.config, broker_role=BrokerRole.SLAVE)
             self._putter.become_slave(self.config)
+
+    # Hooks, and what follows the log
+
+    @property
+    def now_ms(self) -> Callable[[], int]:
+        """The wall clock, ms since 1970."""
+        return self.hooks.now_ms
+
+    @property
+    def appended(self) -> list[Callable[[], None]]:
+        """Functions that are called after bytes were added to the log."""
+        return self.hooks.appended
+
+    @property
+    def on_truncate(self) -> list[Callable[[int], None]]:
+        """Functions that are called with the log's new end after a cut, before the log grows again."""
+        return self.hooks.on_truncate
+
+    def fail(self, reason: str) -> None:
+        """Take no more bytes: the disk refused some, and what it holds now is not known."""
+        self._parts.refusal.fail(reason)
+
+    @property
+    def dispatched_offset(self) -> int:
+        """All bytes below are in the queues."""
+        return self.commit_log.dispatched_offset
+
+    @property
+    def flushed_offset(self) -> int:
+        """All bytes below are on disk."""
+        return self.flusher.flushed_offset
+
+    def dispatch_pending(self) -> None:
+        """Bring the queues up to the end of the log, and call the listeners."""
+        self._reput.dispatch()
 
     # Reading
 
@@ -356,7 +429,7 @@ class MessageStore(StoreParts):
     @property
     def sync_errors(self) -> int:
         """How often the disk refused to bring log or queues to safety, since the start."""
-        return self.flusher.sync_errors + self._queue_flusher.sync_errors
+        return self.flusher.sync_errors + self._parts.queue_flusher.sync_errors
 
     @property
     def put_counts(self) -> tuple[int, int]:
@@ -379,7 +452,7 @@ class MessageStore(StoreParts):
         """Answer a pull; see twinlog.store.read.get_message."""
         queue = self._queues.get(topic, queue_id)
         check = self._read_check if offset < self._read_check.trusted_from.get(queue, 0) else None
-        limit = self.dispatch_limit() if self.dispatch_limit is not None else None
+        limit = self.hooks.dispatch_limit() if self.hooks.dispatch_limit is not None else None
         result = get_message(
             queue,
             self.commit_log,
@@ -393,7 +466,7 @@ class MessageStore(StoreParts):
         )
         self._gets += result.message_count
         if check is not None and result.message_count:
-            self._check_ahead.pulled(queue, result.next_offset)
+            self._parts.check_ahead.pulled(queue, result.next_offset)
         return result
 
     def any_accepted(self, topic: str, queue_id: int, start: int, end: int, accepts: PropertyFilter) -> bool:
@@ -444,5 +517,5 @@ class MessageStore(StoreParts):
             lost_start_bytes=lost[1] - lost[0] if (lost := self.lost_start) is not None else 0,
             in_doubt_bytes=self._read_check.known.in_doubt.total,
             wrong_units=self._read_check.known.wrong_units,
-            divergent=self._truncation.divergent.list(),
+            divergent=self._parts.truncation.divergent.list(),
         )

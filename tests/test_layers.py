@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.product import FILES, FOLDERS, PUBLIC, ROOT, imports, imports_of, module_name
+
 # All packages, and modules that stand lower than the rest of their package: each imports only what stands before it.
 ORDER = [
     "store.errors",
     "store.retention",
     "store.util",
     "store.config",
+    "store.hooks",
     "store.record",
     "store.log",
     "store.queue",
@@ -40,16 +42,14 @@ ORDER = [
     "ha.master",
     "ha.slave",
     "ha",
+    "cluster",
     "cluster.remoting.codes",
     "cluster.remoting.errors",
     "cluster.remoting.tls",
     "cluster.remoting",
     "cluster.remoting.headers",
-    "cluster.client.route",
-    "cluster.client.subscription",
-    "cluster.client.messages",
-    "cluster.client.api",
     "cluster.client",
+    "cluster.client.consume",
     "cluster.broker.watchdog",
     "cluster.broker.machine",
     "cluster.http.config",
@@ -67,7 +67,6 @@ ORDER = [
     "cluster.broker.reconfigure",
     "cluster.broker.transactions",
     "cluster.broker.group",
-    "cluster.client.consume",
     "cluster.broker.peers",
     "cluster.broker.status",
     "cluster.observe",
@@ -96,58 +95,15 @@ ORDER = [
     "cluster.cli",
     "cluster.pipeline.submit",
 ]
-FOLDERS = ("store", "ha", "cluster")
-PUBLIC = ("client", "spark")  # twinlog.client and twinlog.spark: for applications, so nothing of ours imports them.
 LAYERS = (*FOLDERS, *PUBLIC)  # Each may import itself and what stands before it.
 CODECS = ("store/record/message.py", "ha/wire/protocol.py", "cluster/remoting/command.py")
 INPUT_OUTPUT = {"trio", "socket", "asyncio", "anyio", "ssl", "selectors", "threading"}
-
-
-def module_name(file: Path) -> str:
-    parts = file.relative_to(ROOT).with_suffix("").parts
-    parts = parts if parts[0] == "twinlog" else ("twinlog", *parts)
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def layer_of(module: str) -> str:
     """`ha` of twinlog.ha.slave.client; "" of modules that are not ours."""
     first, _, rest = module.partition(".")
     return rest.partition(".")[0] if first == "twinlog" else ""
-
-
-FILES = {module_name(file): file for folder in FOLDERS for file in sorted((ROOT / folder).rglob("*.py"))}
-FILES |= {module_name(file): file for file in (ROOT / "twinlog" / f"{name}.py" for name in PUBLIC)}
-
-
-def imports(source: str, module: str, *, is_package: bool = False, at_run_time: bool = False) -> set[str]:
-    """Name every module that the source imports, also inside functions; `from a import b` gives a and a.b.
-
-    With at_run_time, leave out what stands under `if TYPE_CHECKING:`, which no interpreter ever follows.
-    """
-    found: set[str] = set()
-    waiting: list[ast.AST] = [ast.parse(source)]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            if node.level:
-                package = module.split(".") if is_package else module.split(".")[:-1]
-                package = package[: len(package) - node.level + 1]
-                base = ".".join([*package, *filter(None, [node.module])])
-            found.add(base)
-            found.update(f"{base}.{alias.name}" for alias in node.names)
-        elif at_run_time and isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
-            waiting.extend(node.orelse)
-        else:
-            waiting.extend(ast.iter_child_nodes(node))
-    return found
-
-
-def imports_of(module: str, *, at_run_time: bool = False) -> set[str]:
-    file = FILES[module]
-    return imports(file.read_text(), module, is_package=file.name == "__init__.py", at_run_time=at_run_time)
 
 
 def upward(module: str, imported: set[str]) -> set[str]:

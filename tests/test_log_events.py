@@ -33,6 +33,7 @@ def test_an_event_has_no_values_in_it(section):
     assert made_up == []
 
 
+@pytest.mark.slow
 def test_no_field_of_a_line_is_taken_for_what_stands_on_each():
     """`member`, `role` and `peer` mean one thing. `epoch`: where a member says which one it is master of."""
     taken = set(FIRST_FIELDS) - {"epoch", "peer"}

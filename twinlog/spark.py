@@ -9,7 +9,7 @@ from twinlog.cluster.pipeline.audit.report import AuditReport
 from twinlog.cluster.pipeline.jobs.audit import AuditOptions, SparkUnusableError, audit
 from twinlog.cluster.pipeline.jobs.export import ExportOptions, export
 from twinlog.cluster.pipeline.jobs.session import prepare, spark_session
-from twinlog.cluster.pipeline.sources.store_uri import StoreUri
+from twinlog.cluster.pipeline.sources.places import StoreUri
 
 __all__ = [
     "AuditOptions",

@@ -18,7 +18,7 @@ from typing import Any
 import orjson
 from attrs import asdict, frozen
 
-from twinlog.cluster.client.api.api import ClientApi, addresses_of
+from twinlog.cluster.client.api import ClientApi, addresses_of
 from twinlog.cluster.config.redaction import redact, redact_text, shown
 from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.cluster.remoting.names import as_component

@@ -9,13 +9,13 @@ from attrs import evolve, frozen
 
 from twinlog.cluster.admin.steps import Step, carry_out
 from twinlog.cluster.broker.tables.groups import BUILT_IN_GROUPS, SubscriptionGroupConfig
-from twinlog.cluster.client.api.api import ClientApi
+from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.observe import consumption
 from twinlog.cluster.observe import requests as admin_requests
 from twinlog.cluster.observe.consumption import BrokerView, LagReport, QueueLag, TopicLag
 from twinlog.cluster.observe.gather import Target, masters
-from twinlog.cluster.observe.requests import Client
+from twinlog.cluster.observe.requests import ConnectedClient
 from twinlog.cluster.remoting import names
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RemotingError, RequestError
@@ -87,7 +87,7 @@ class GroupDetail:
     consume_type: str | None
     consume_from: str | None
     settings: tuple[GroupSettings, ...]
-    clients: tuple[Client, ...]
+    clients: tuple[ConnectedClient, ...]
     subscriptions: Mapping[str, str]
     topics: tuple[TopicLag, ...]
     queues: tuple[QueueLag, ...]

@@ -1,54 +1,23 @@
 """A message as it is shown: `consume`, `tail` and `peek` print the same fields."""
 
-from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import partial
 
-from attrs import field, frozen
+from attrs import frozen
 
+from twinlog.cluster.admin.message_view import MessageView, view_of
 from twinlog.cluster.admin.topics import NoTopicError
-from twinlog.cluster.client.api.answers import PullStatus
-from twinlog.cluster.client.api.api import ClientApi, addresses_of
+from twinlog.cluster.client.api import ClientApi, PullStatus, addresses_of
 from twinlog.cluster.client.messages import ReceivedMessage, as_received, received
-from twinlog.cluster.client.route import MessageQueue, TopicRoute
 from twinlog.cluster.client.subscription import Subscription
 from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.observe import requests as admin_requests
 from twinlog.cluster.observe.consumption import BROADCAST
 from twinlog.cluster.observe.gather import Target, readers
 from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.cluster.remoting.route import MessageQueue, TopicRoute
 from twinlog.store.errors import StoreError
 from twinlog.store.record.message import decode_message, host_text
-
-# Properties that clients and brokers keep for themselves. Source: MessageConst (4.9.8).
-SYSTEM_PROPERTIES = frozenset(
-    {"UNIQ_KEY", "WAIT", "TAGS", "KEYS", "CLUSTER", "MSG_REGION", "TRACE_ON", "MIN_OFFSET", "MAX_OFFSET", "BORN_HOST"}
-)
-
-
-@frozen(kw_only=True)
-class MessageView:
-    """One message. Times in ms since 1970; `properties` are its own, without those that RocketMQ gives to each."""
-
-    topic: str
-    broker: str
-    queue_id: int
-    queue_offset: int
-    message_id: str
-    offset_message_id: str
-    tags: str | None
-    keys: str | None
-    properties: Mapping[str, str]
-    born_ms: int
-    born_host: str
-    stored_ms: int
-    reconsume_times: int
-    body: str | None = field(metadata={"doc": "where it is UTF-8"})
-    body_base64: str | None = field(metadata={"doc": "where it is not, or has a body_problem"})
-    body_size: int = field(metadata={"doc": "bytes"})
-    body_problem: str | None = field(
-        default=None, metadata={"doc": "why the body is given as it is stored, although it is compressed"}
-    )
 
 
 @frozen(kw_only=True)
@@ -71,43 +40,6 @@ class PeekedMessage:
 
     message: MessageView
     consumed_by: tuple[ReaderOf, ...] | None
-
-
-def text_of(body: bytes) -> str | None:
-    """The body as text; None when it is not UTF-8."""
-    try:
-        return body.decode()
-    except UnicodeDecodeError:
-        return None
-
-
-def view_of(message: ReceivedMessage) -> MessageView:
-    """The fields of a message that was received."""
-    text = text_of(message.body) if message.body_problem is None else None
-    return MessageView(
-        topic=message.queue.topic,
-        broker=message.queue.broker_name,
-        queue_id=message.queue.queue_id,
-        queue_offset=message.queue_offset,
-        message_id=message.message_id,
-        offset_message_id=message.offset_message_id,
-        tags=message.tags or None,
-        keys=message.keys or None,
-        properties=own_properties(message),
-        born_ms=message.born_timestamp,
-        born_host=message.born_host,
-        stored_ms=message.store_timestamp,
-        reconsume_times=message.reconsume_times,
-        body=text,
-        body_base64=b64encode(message.body).decode() if text is None else None,
-        body_size=len(message.body),
-        body_problem=message.body_problem,
-    )
-
-
-def own_properties(message: ReceivedMessage) -> dict[str, str]:
-    """The properties that say something about this message, without those that RocketMQ gives to each."""
-    return {name: value for name, value in message.properties.items() if name not in SYSTEM_PROPERTIES}
 
 
 ID_LENGTHS = (32, 56)  # Hex digits of a message id, with an IPv4 address or an IPv6 one.

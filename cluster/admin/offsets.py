@@ -14,14 +14,14 @@ from attrs import evolve, frozen
 
 from twinlog.cluster.admin.groups import GroupOnlineError
 from twinlog.cluster.admin.steps import Step, carry_out
-from twinlog.cluster.client.api.api import ClientApi
-from twinlog.cluster.client.route import MessageQueue
+from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.observe import consumption
 from twinlog.cluster.observe import requests as admin_requests
 from twinlog.cluster.observe.consumption import QueueLag
 from twinlog.cluster.observe.gather import Target, masters
 from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.cluster.remoting.route import MessageQueue
 
 END, BEGINNING = -1, 0  # Timestamps of request 222.
 

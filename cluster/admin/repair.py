@@ -22,7 +22,7 @@ from twinlog.cluster.admin.roles import (
     log_history,
 )
 from twinlog.cluster.broker.peers.role_messages import ReinitAsk, RewindAsk
-from twinlog.cluster.client.api.api import ClientApi
+from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.observe.members import MemberFacts
 from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.ha.election.epochs import compare_histories

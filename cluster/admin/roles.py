@@ -20,7 +20,7 @@ from twinlog.cluster.broker.peers.role_messages import (
     PauseAsk,
     ScheduleAsk,
 )
-from twinlog.cluster.client.api.api import ClientApi
+from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.observe.gather import ask_members
 from twinlog.cluster.observe.members import Member, MemberFacts, NoMemberError, is_master

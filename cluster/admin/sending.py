@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 import trio
 from attrs import frozen
 
-from twinlog.cluster.client.api.api import ClientApi
+from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.client.messages import OutgoingMessage, split_batch
 from twinlog.cluster.client.producer import Producer, SendResult, by_key
-from twinlog.cluster.client.route import MessageQueue
+from twinlog.cluster.remoting.route import MessageQueue
 
 
 class NoQueueError(Exception):

@@ -10,13 +10,13 @@ from attrs import evolve, frozen
 
 from twinlog.cluster.admin.steps import Step, carry_out
 from twinlog.cluster.broker.tables.topics import TopicConfig
-from twinlog.cluster.client.api.api import ClientApi, QueueOffsets
-from twinlog.cluster.client.route import MessageQueue, QueueData, TopicRoute
+from twinlog.cluster.client.api import ClientApi, QueueOffsets
 from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.observe import requests as admin_requests
 from twinlog.cluster.observe.gather import Target, masters, readers
 from twinlog.cluster.observe.requests import Consumers
 from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.cluster.remoting.route import MessageQueue, QueueData, TopicRoute
 
 # Topics that RocketMQ makes for itself. Source: TopicValidator, MixAll (4.9.8).
 SYSTEM_TOPICS = frozenset(

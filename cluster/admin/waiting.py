@@ -12,10 +12,9 @@ from twinlog.cluster.observe.gather import words_of
 from twinlog.cluster.observe.members import ClusterFacts, MemberFacts, is_master
 from twinlog.cluster.observe.rules import examine
 from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.cluster.text import parse_size
 
 FORMS = "healthy, level, members=N, lag<SIZE (as lag<1MB), behind<SECONDS, MEMBER=STATE (or master, slave)"
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?i?)B?", re.IGNORECASE)
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 
 @frozen
@@ -46,16 +45,6 @@ def parse_condition(text: str) -> Condition:
         name, state = found[1], found[2]
         return Condition(words, lambda facts: _other_state(facts, name, state))
     raise ValueError(f"{text!r} is no condition: allowed are {FORMS}")
-
-
-def parse_size(text: str) -> int:
-    """Bytes in `500`, `64kB`, `1MB`, `1GiB`. Raises ValueError."""
-    found = _SIZE.fullmatch(text.strip())
-    if found is None:
-        raise ValueError(f"{text!r} is no size: allowed is a number with B, kB, MB, GB, KiB, MiB or GiB")
-    number, unit = float(found[1]), found[2].lower()
-    factor = 1024 ** (" kmgt".index(unit[0])) if unit.endswith("i") else _UNITS[unit]
-    return int(number * factor)
 
 
 def _not_healthy(facts: ClusterFacts) -> list[str]:

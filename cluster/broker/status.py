@@ -120,8 +120,8 @@ def runtime_table(broker: "BrokerParts") -> dict[str, str]:
         "dispatchBehindBytes": store.max_offset - store.dispatched_offset,
         "unverifiedBytes": broker.store.unverified_bytes,
         "dispatchMaxBuffer": 0,
-        "commitLogDiskRatio": broker.store.disk_usage(broker.store.commit_log.files.directory),
-        "consumeQueueDiskRatio": broker.store.disk_usage(broker.store.config.root.expanduser()),
+        "commitLogDiskRatio": broker.store.hooks.disk_usage(broker.store.commit_log.files.directory),
+        "consumeQueueDiskRatio": broker.store.hooks.disk_usage(broker.store.config.root.expanduser()),
         "commitLogDirCapacity": f"Total : {size_text(disk.total)}, Free : {size_text(disk.free)}.",
         "remainHowManyDataToFlush": size_text(store.max_offset - store.flushed_offset),
         "remainTransientStoreBufferNumbs": pending.pool.available if pending is not None else 2**31 - 1,
@@ -145,7 +145,7 @@ def runtime_table(broker: "BrokerParts") -> dict[str, str]:
         "EndTransactionThreadPoolQueueCapacity": 100000,
     }
     for directory in broker.store.config.commit_log_paths:
-        table[f"commitLogDiskRatio_{directory}"] = broker.store.disk_usage(directory)
+        table[f"commitLogDiskRatio_{directory}"] = broker.store.hooks.disk_usage(directory)
     for kind, capacity in (("send", 10000), ("pull", 100000), ("query", 20000)):  # There are no such queues here.
         table[f"{kind}ThreadPoolQueueSize"] = 0
         table[f"{kind}ThreadPoolQueueCapacity"] = capacity

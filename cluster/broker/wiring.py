@@ -143,8 +143,8 @@ class BrokerParts(BrokerTables):
         self._show(config.visibility)
         self._make_services(config)
         self.store.on_truncate.append(lambda _: self.offsets.lower(self.queue_end))
-        self.store.retention_floor = self.ha.lowest_needed
-        self.store.retention_wish = self.ha.absence.floor
+        self.store.hooks.retention_floor = self.ha.lowest_needed
+        self.store.hooks.soft_retention_floor = self.ha.absence.floor
         self.store.retention.shortened.append(self.ha.absence.shortened)
 
     def _use_tls(self) -> None:
@@ -166,7 +166,7 @@ class BrokerParts(BrokerTables):
             arrived=self.held_pulls.on_arrival,
             all_arrived=self.held_pulls.run_ready,
         )
-        self.store.dispatch_limit = self.visibility.limit
+        self.store.hooks.dispatch_limit = self.visibility.limit
         self.store.on_arrival.append(self.visibility.on_arrival)
         self.store.on_truncate.append(self.visibility.truncated)
 

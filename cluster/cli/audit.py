@@ -1,17 +1,29 @@
 """`twinlog audit`: whether the copies of a log are equal, and if not where, since when, and whose is right."""
 
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
+from attrs import evolve
 
-from twinlog.cluster.cli.common.errors import PARTIAL, USAGE, CliError, sentence
-from twinlog.cluster.cli.common.options import document_option, examples, namesrv_option, run_admin
-
-if TYPE_CHECKING:
-    from twinlog.cluster.pipeline.audit.report import AuditReport
+from twinlog.cluster.cli.common.errors import FAILED, PARTIAL, USAGE, CliError, sentence
+from twinlog.cluster.cli.common.group import examples
+from twinlog.cluster.cli.common.options import document_option, namesrv_option
+from twinlog.cluster.cli.common.progress import progress
+from twinlog.cluster.cli.common.render import Column, count, json_answer, style, table
+from twinlog.cluster.cli.common.running import run_admin
+from twinlog.cluster.cli.log.directory import allow_many_files
+from twinlog.cluster.pipeline.audit.findings import FindingClass
+from twinlog.cluster.pipeline.audit.live import audit_live
+from twinlog.cluster.pipeline.audit.report import AuditedMember, AuditReport, AuditVerdict, ReportedFinding
+from twinlog.cluster.pipeline.report.page import write_report
+from twinlog.cluster.pipeline.report.picture import letter
+from twinlog.cluster.pipeline.report.summary import headline, sentences
+from twinlog.cluster.text import moment, size
+from twinlog.store.util.text import counted
 
 INSTALL = (
     "Install it with: scripts/setup --spark, or pip install 'twinlog[spark]';"
@@ -21,7 +33,6 @@ INSTALL = (
 
 @click.command(
     "audit",
-    short_help="Prove that replicas are equal.",
     epilog=examples(
         "twinlog audit /data/broker-a-0 /data/broker-a-1",
         "twinlog audit /data/broker-a-0 /data/broker-a-1 /backup/broker-a --out audit-report",
@@ -52,7 +63,7 @@ INSTALL = (
     "--log-only", is_flag=True, help="Leave out queues, index, topics, groups and offsets: reads the logs once only."
 )
 @click.option("--spark-master", metavar="URL", help="Where Spark runs.  [default: here, on all cores]")
-@document_option("twinlog.cluster.pipeline.audit.report:AuditReport")
+@document_option(AuditReport)
 def audit(
     members: tuple[str, ...],
     live: bool,
@@ -63,7 +74,7 @@ def audit(
     spark_master: str | None,
     fmt: str,
 ) -> None:
-    """Compare the copies of a log, and name what differs: where, since when, whose copy is right, what mends it.
+    """Compare the copies of a log, and name what differs: where, since when, whose copy is right, which command repairs it.
 
     MASTER and SLAVE are store directories of RocketMQ 4.9 or 5.3 or twinlog, running or stopped, live or archived: paths, or
     addresses of object storage (s3://; gs://, abfs:// and hdfs:// are untried). Blocks of 64 KiB are compared by their
@@ -91,8 +102,6 @@ def audit(
     if metrics is not None:
         _write_metrics(report, metrics)
 
-    from twinlog.cluster.cli.audit_view import EXIT_STATUS
-
     click.get_current_context().exit(EXIT_STATUS[report.verdict])
 
 
@@ -113,10 +122,8 @@ def _make(out: Path) -> None:
         raise CliError(f"{out} cannot be made.", sentence(error), exit_code=USAGE) from error
 
 
-def _audit_stores(members: tuple[str, ...], spark_master: str | None, *, log_only: bool) -> "AuditReport":
-    from twinlog.cluster.cli.common.progress import progress
-    from twinlog.cluster.cli.log.directory import allow_many_files
-    from twinlog.cluster.pipeline.audit.stores import look_at, same_places
+def _audit_stores(members: tuple[str, ...], spark_master: str | None, *, log_only: bool) -> AuditReport:
+    from twinlog.cluster.pipeline.audit.stores import look_at, same_places  # With numpy, which --live does not need.
 
     if (same := same_places(members)) is not None:
         raise click.UsageError(f"{same[0]} and {same[1]} are the same store: a copy of its own is to be compared.")
@@ -129,7 +136,6 @@ def _audit_stores(members: tuple[str, ...], spark_master: str | None, *, log_onl
         if find_spec(needed) is None:
             why = f"An audit of directories needs {needed}, which is not installed."
             raise CliError(f"{why} {INSTALL}", exit_code=USAGE)
-    from attrs import evolve
 
     from twinlog.cluster.pipeline.jobs import audit as job
 
@@ -146,17 +152,12 @@ def _audit_stores(members: tuple[str, ...], spark_master: str | None, *, log_onl
     return evolve(found, startup_seconds=seconds)
 
 
-def _audit_live(members: tuple[str, ...], namesrv: str) -> "AuditReport":
-    from twinlog.cluster.cli.common.progress import progress
-    from twinlog.cluster.pipeline.audit.live import audit_live
-
+def _audit_live(members: tuple[str, ...], namesrv: str) -> AuditReport:
     with progress("audit") as show:
         return run_admin(namesrv, lambda admin: audit_live(admin.api, members, show))
 
 
-def _write(report: "AuditReport", out: Path) -> None:
-    from twinlog.cluster.pipeline.report.files import write_report
-
+def _write(report: AuditReport, out: Path) -> None:
     has_arrow = find_spec("pyarrow") is not None
     try:
         written = write_report(report, out, parquet=has_arrow)
@@ -168,10 +169,9 @@ def _write(report: "AuditReport", out: Path) -> None:
         click.echo(f"written: {', '.join(map(str, written))}", err=True)
 
 
-def _write_metrics(report: "AuditReport", path: Path) -> None:
+def _write_metrics(report: AuditReport, path: Path) -> None:
     """An audit that was not complete proves nothing: the file stays as it was, and gets old, which somebody will be told."""
-    from twinlog.cluster.metrics.audit_file import of_report, write
-    from twinlog.cluster.pipeline.audit.report import AuditVerdict
+    from twinlog.cluster.metrics.audit_file import of_report, write  # Imports a broker with all of its metrics.
 
     if report.verdict is AuditVerdict.INCOMPLETE:
         click.echo(f"note: {path} is left as it was: the audit was not complete.", err=True)
@@ -182,12 +182,117 @@ def _write_metrics(report: "AuditReport", path: Path) -> None:
         raise CliError(f"The metrics cannot be written to {path}.", sentence(error), exit_code=PARTIAL) from error
 
 
-def _print(report: "AuditReport", fmt: str) -> None:
+def _print(report: AuditReport, fmt: str) -> None:
     if fmt == "json":
-        from twinlog.cluster.cli.common.render import json_answer
-
         json_answer(report)
         return
-    from twinlog.cluster.cli.audit_view import show_audit
 
     show_audit(report, fmt)
+
+
+EXIT_STATUS = {
+    AuditVerdict.EQUAL: 0,
+    AuditVerdict.SAMPLES_EQUAL: 0,
+    AuditVerdict.DIVERGENT: FAILED,
+    AuditVerdict.INCOMPLETE: PARTIAL,
+}
+_COLOURS = {
+    AuditVerdict.EQUAL: "green",
+    AuditVerdict.SAMPLES_EQUAL: "green",
+    AuditVerdict.DIVERGENT: "red",
+    AuditVerdict.INCOMPLETE: "yellow",
+}
+MENDS_SHOWN = 5
+
+
+def show_audit(report: AuditReport, fmt: str) -> None:
+    """Print the members, what was found, what mends it, and what it comes to. TSV has the findings only."""
+    if fmt == "tsv":
+        table(_finding_columns(), report.findings, fmt)
+        return
+    table(_member_columns(), report.members, fmt)
+    click.echo()
+    if report.findings:
+        table(_finding_columns(), report.findings, fmt)
+        click.echo()
+    if report.findings_left_out:
+        click.echo(f"and {count(report.findings_left_out)} more, counted only")
+    for line in _mends(report, every=fmt == "wide"):
+        click.echo(line)
+    for line in sentences(report):
+        click.echo(line)
+    click.echo(style(headline(report), fg=_COLOURS[report.verdict]))
+
+
+def _mends(report: AuditReport, *, every: bool) -> Iterator[str]:
+    """Each command once, with the findings that it mends."""
+    numbers: dict[tuple[str, str], list[int]] = {}
+    for finding in report.findings:
+        if finding.mend:
+            numbers.setdefault((finding.mend, finding.mend_note), []).append(finding.number)
+    shown = list(numbers.items())
+    for (command, note), mended in shown if every else shown[:MENDS_SHOWN]:
+        yield f"to mend {_numbers(mended)}: {style(command, bold=True)}"
+        yield f"  {note}"
+    if not every and len(shown) > MENDS_SHOWN:
+        yield f"and {counted(len(shown) - MENDS_SHOWN, 'more command')}; -o wide shows all"
+    if shown:
+        yield ""
+
+
+def _numbers(found: list[int]) -> str:
+    words = ", ".join(map(str, found[:8]))
+    return words if len(found) <= 8 else f"{words} and {len(found) - 8} more"
+
+
+def _member_columns() -> list[Column]:
+    return [
+        Column("MEMBER", lambda m: m.name),
+        Column("ROLE", lambda m: "master" if m.is_master else "slave"),
+        Column("PLACE", lambda m: m.place, wide=True),
+        Column("SOFTWARE", lambda m: m.software, spare=3),
+        Column("RUNNING", lambda m: m.is_running, lambda runs: "yes" if runs else "no", wide=True),
+        Column("FIRST", lambda m: m.first_offset, count, right=True),
+        Column("LAST", lambda m: m.last_offset, count, right=True),
+        Column("CONFIRMED", lambda m: m.confirmed_offset, count, right=True, spare=2),
+        Column("BEHIND", lambda m: m.behind_bytes, size, right=True),
+        Column("EQUAL", _equal, right=True, spare=1),
+        Column("PROBLEM", lambda m: m.problem),
+    ]
+
+
+def _equal(member: AuditedMember) -> Any:
+    """What part of the bytes that others have, too; never 100% where one byte differs."""
+    if not member.compared_bytes:
+        return None
+    permille = 1000 * member.equal_bytes // member.compared_bytes
+    return f"{permille / 10:g}%"
+
+
+def _finding_columns() -> list[Column]:
+    return [
+        Column("NUMBER", lambda f: f.number, right=True, spare=6),
+        Column("CLASS", lambda f: f.cls.value, lambda cls: f"{letter_of(cls)} {cls}"),
+        Column("MEMBER", lambda f: f.member),
+        Column("OFFSET", lambda f: f.offset, count, right=True),
+        Column("END", lambda f: f.end, count, right=True, spare=4),
+        Column("SINCE", lambda f: f.since_ms or None, moment, spare=3),
+        Column("EPOCH", lambda f: f.epoch, right=True, wide=True),
+        Column("GOOD", lambda f: f.good, spare=5),
+        Column("WHERE", _where, spare=2),
+        Column("COUNT", lambda f: f.count, count, right=True, wide=True),
+        Column("WHAT", lambda f: f.what),
+        Column("WHY", lambda f: f.why, wide=True),
+        Column("MEND", lambda f: f.mend, wide=True),
+    ]
+
+
+def letter_of(cls: str) -> str:
+    """As the picture of the page marks it."""
+    return letter(FindingClass(cls))
+
+
+def _where(finding: ReportedFinding) -> Any:
+    if finding.topic is None:
+        return finding.file
+    return finding.topic if finding.queue_id is None else f"{finding.topic}/{finding.queue_id}"

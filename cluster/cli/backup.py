@@ -1,22 +1,26 @@
 """`twinlog backup` and `twinlog restore`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from twinlog.cluster.cli.common.errors import PARTIAL
-from twinlog.cluster.cli.common.options import document_option, examples
+from twinlog.cluster.cli.common.group import examples
+from twinlog.cluster.cli.common.options import document_option
+from twinlog.cluster.cli.common.progress import progress
+from twinlog.cluster.cli.common.render import Column, count, json_answer, table
 from twinlog.cluster.cli.log.directory import directory_argument, directory_options, opened, say, told
-
-if TYPE_CHECKING:
-    from twinlog.store.offline.copy.manifest import Manifest
-    from twinlog.store.offline.copy.restore import Restored
+from twinlog.cluster.text import moment, size
+from twinlog.store.config import StoreConfig
+from twinlog.store.offline.copy.backup import back_up
+from twinlog.store.offline.copy.manifest import Manifest
+from twinlog.store.offline.copy.restore import Restored
+from twinlog.store.offline.copy.restore import restore as restore_to
 
 
 @click.command(
     "backup",
-    short_help="Copy a store while it runs.",
     epilog=examples(
         "twinlog backup ~/store /backup/broker-a-$(date +%F)",
         "twinlog backup ~/store /backup/broker-a -o json | jq .end_offset",
@@ -26,7 +30,7 @@ if TYPE_CHECKING:
 @directory_argument
 @click.argument("target", type=click.Path(file_okay=False, path_type=Path))
 @directory_options
-@document_option("twinlog.store.offline.copy.manifest:Manifest")
+@document_option(Manifest)
 def backup(directory: Path, target: Path, fmt: str, **options: Any) -> None:
     """Copy the store in DIR to TARGET, a directory that is new or empty, while its broker runs or not.
 
@@ -34,15 +38,9 @@ def backup(directory: Path, target: Path, fmt: str, **options: Any) -> None:
     read again from the disk and checked, message by message. A backup that was interrupted goes on when it is run again. Messages
     that are damaged in the store are copied as they are, and told; the exit status is 6 then.
     """
-    with opened(directory, **options) as store:
-        from twinlog.cluster.cli.common.progress import progress
-        from twinlog.store.offline.copy.backup import back_up
-
-        with progress("backup") as report:
-            made = back_up(store, target, report)
+    with opened(directory, **options) as store, progress("backup") as report:
+        made = back_up(store, target, report)
     if fmt == "json":
-        from twinlog.cluster.cli.common.render import json_answer
-
         json_answer(made)
     else:
         _show_backup(made, target, fmt)
@@ -56,9 +54,7 @@ def backup(directory: Path, target: Path, fmt: str, **options: Any) -> None:
         click.get_current_context().exit(PARTIAL)
 
 
-def _show_backup(made: "Manifest", target: Path, fmt: str) -> None:
-    from twinlog.cluster.cli.common.render import count, size
-
+def _show_backup(made: Manifest, target: Path, fmt: str) -> None:
     if fmt == "tsv":
         _file_table(made)
         return
@@ -75,17 +71,13 @@ def _show_backup(made: "Manifest", target: Path, fmt: str) -> None:
     click.echo(f"To make a store of it: twinlog restore {target} NEW-DIR")
 
 
-def _span(made: "Manifest") -> str:
-    from twinlog.cluster.cli.common.render import moment
-
+def _span(made: Manifest) -> str:
     if made.first_stored_ms is None or made.last_stored_ms is None:
         return ""
     return f", stored {moment(made.first_stored_ms)} to {moment(made.last_stored_ms)}"
 
 
-def _file_table(made: "Manifest", fmt: str = "tsv") -> None:
-    from twinlog.cluster.cli.common.render import Column, moment, size, table
-
+def _file_table(made: Manifest, fmt: str = "tsv") -> None:
     columns = [
         Column("FILE", lambda f: f.path),
         Column("DATA", lambda f: f.data_size, size, right=True),
@@ -98,7 +90,6 @@ def _file_table(made: "Manifest", fmt: str = "tsv") -> None:
 
 @click.command(
     "restore",
-    short_help="Make a store from a backup.",
     epilog=examples(
         "twinlog restore /backup/broker-a /data/new-store",
         "twinlog broker -c broker.conf --set storePathRootDir=/data/new-store",
@@ -106,30 +97,23 @@ def _file_table(made: "Manifest", fmt: str = "tsv") -> None:
 )
 @click.argument("backup", type=click.Path(file_okay=False, path_type=Path))
 @directory_argument
-@document_option("twinlog.store.offline.copy.restore:Restored")
+@document_option(Restored)
 def restore(backup: Path, directory: Path, fmt: str) -> None:
     """Make a store in DIR, a directory that is new or empty, from a backup.
 
     Every file is held against the backup's manifest; consume queues and index are rebuilt from the log. A broker of twinlog or
     RocketMQ starts from it as after a clean stop: as a master with all messages, or as a slave that has only the newest to fetch.
     """
-    with told("The backup cannot be used.", "Use another one, or make one: twinlog backup DIR TARGET"):
-        from twinlog.cluster.cli.common.progress import progress
-        from twinlog.store.offline.copy.restore import restore as restore_to
-
-        with progress("restore") as report:
-            restored = restore_to(backup, directory, report)
+    unusable = told("The backup cannot be used.", "Use another one, or make one: twinlog backup DIR TARGET")
+    with unusable, progress("restore") as report:
+        restored = restore_to(backup, directory, report)
     if fmt == "json":
-        from twinlog.cluster.cli.common.render import json_answer
-
         json_answer(restored)
         return
     _show_restored(restored, directory, fmt)
 
 
-def _show_restored(restored: "Restored", directory: Path, fmt: str) -> None:
-    from twinlog.cluster.cli.common.render import count
-
+def _show_restored(restored: Restored, directory: Path, fmt: str) -> None:
     made, rebuilt = restored.manifest, restored.rebuilt
     say(f"restored   {directory}, from {made.source.root} on {made.source.host}", fmt)
     say(f"log        bytes {count(made.min_offset)} to {count(made.end_offset)}", fmt)
@@ -143,10 +127,8 @@ def _show_restored(restored: "Restored", directory: Path, fmt: str) -> None:
         say(f"  {setting}", fmt)
 
 
-def _settings(made: "Manifest") -> list[str]:
+def _settings(made: Manifest) -> list[str]:
     """What of the store's shape is not RocketMQ's default."""
-    from twinlog.store.config import StoreConfig
-
     default = StoreConfig()
     shape = [
         ("mappedFileSizeCommitLog", made.commit_log_file_size, default.mapped_file_size_commit_log),

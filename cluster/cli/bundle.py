@@ -2,22 +2,23 @@
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from twinlog.cluster.cli.common.confirm import dry_run_option
+from twinlog.cluster.admin import bundle as made
+from twinlog.cluster.admin.bundle import BundleReport
 from twinlog.cluster.cli.common.errors import CliError
-from twinlog.cluster.cli.common.options import document_option, examples, namesrv_option, run_admin
+from twinlog.cluster.cli.common.group import examples
+from twinlog.cluster.cli.common.options import document_option, dry_run_option, namesrv_option
 from twinlog.cluster.cli.common.pages import Block, Page, show
-
-if TYPE_CHECKING:
-    from twinlog.cluster.admin.bundle import BundleReport
+from twinlog.cluster.cli.common.render import Column
+from twinlog.cluster.cli.common.running import run_admin
+from twinlog.cluster.cli.run.up_plan import default_directory
+from twinlog.cluster.text import size
 
 
 @click.command(
     "bundle",
-    short_help="Collect what somebody who helps needs.",
     epilog=examples(
         "twinlog bundle --dry-run", "twinlog bundle", "twinlog bundle --out case-17.tar.gz --logs ./data/logs"
     ),
@@ -36,16 +37,13 @@ if TYPE_CHECKING:
     help="Also the ends of the .log files there.  [default: those of `twinlog up`, if there are any]",
 )
 @dry_run_option
-@document_option("twinlog.cluster.admin.bundle:BundleReport")
+@document_option(BundleReport)
 def bundle(namesrv: str, out: Path | None, logs: Path | None, dry_run: bool, fmt: str) -> None:
     """Write one .tar.gz with versions, members, findings, role histories, configurations and the ends of logs.
 
     Before it is written, all that is in it is told. Secrets are hidden, and messages are not in it: of topics and groups only
     names and counts.
     """
-    from twinlog.cluster.admin import bundle as made
-    from twinlog.cluster.cli.run.commands import default_directory
-
     out = out or Path(time.strftime("twinlog-bundle-%Y%m%d-%H%M%S.tar.gz"))
     if logs is None and (default_directory() / "logs").is_dir():
         logs = default_directory() / "logs"
@@ -63,9 +61,7 @@ def bundle(namesrv: str, out: Path | None, logs: Path | None, dry_run: bool, fmt
     click.echo(f"written: {out}, {out.stat().st_size} bytes. Look into it with: tar tzf {out}", err=True)
 
 
-def _page(found: "BundleReport") -> Page:
-    from twinlog.cluster.cli.common.render import Column, size
-
+def _page(found: BundleReport) -> Page:
     columns = [
         Column("FILE", lambda p: p[0]),
         Column("SIZE", lambda p: p[1], size, right=True),

@@ -2,24 +2,31 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+from attrs import evolve
 
+from twinlog.cluster.admin.config import ConfigChange, ConfigDiff, ConfigReport
+from twinlog.cluster.admin.options import NoOptionError, OptionExplained, default_in_words, explain_option
 from twinlog.cluster.cli.common import complete
-from twinlog.cluster.cli.common.confirm import confirm, dry_run_option, need_yes, yes_option
 from twinlog.cluster.cli.common.errors import FAILED, REFUSED, USAGE, CliError, sentence
-from twinlog.cluster.cli.common.options import InOrder, document_option, examples, namesrv_option, run_admin
+from twinlog.cluster.cli.common.group import InOrder, examples
+from twinlog.cluster.cli.common.options import (
+    confirm,
+    document_option,
+    dry_run_option,
+    namesrv_option,
+    need_yes,
+    yes_option,
+)
 from twinlog.cluster.cli.common.pages import NOTHING_CHANGED, Block, Page, preview, show
-
-if TYPE_CHECKING:
-    from twinlog.cluster.admin.config import ConfigChange, ConfigDiff, ConfigReport
-    from twinlog.cluster.admin.options import OptionExplained
+from twinlog.cluster.cli.common.render import Column, json_answer, style, table
+from twinlog.cluster.cli.common.running import run_admin
+from twinlog.cluster.config.redaction import shown
 
 
 @click.group(
     "config",
-    short_help="What brokers are told to be.",
     cls=InOrder,
     epilog=examples(
         "twinlog config get broker-a-0",
@@ -44,14 +51,12 @@ def config_group() -> None:
 @click.argument("keys", nargs=-1, metavar="[KEY]...", shell_complete=complete.options)
 @namesrv_option
 @click.option("--set-only", is_flag=True, help="Without those that are at their default.")
-@document_option("twinlog.cluster.admin.config:ConfigReport")
+@document_option(ConfigReport)
 def get(member: str, keys: tuple[str, ...], namesrv: str, set_only: bool, fmt: str) -> None:
     """Show the options of MEMBER, a name as `twinlog list` shows it or an address, as they are in force now; secrets are hidden.
 
     SOURCE is `default`, or `set`: by its file, its command line, or while it ran. -o wide has defaults and meanings.
     """
-    from attrs import evolve
-
     found: ConfigReport = run_admin(namesrv, lambda admin: admin.config.get(member))
     known = {option.key for option in found.options}
     if missing := [key for key in keys if key not in known]:
@@ -62,9 +67,7 @@ def get(member: str, keys: tuple[str, ...], namesrv: str, set_only: bool, fmt: s
     show(evolve(found, options=tuple(options)), fmt, _report_page)
 
 
-def _report_page(found: "ConfigReport") -> Page:
-    from twinlog.cluster.cli.common.render import Column
-
+def _report_page(found: ConfigReport) -> Page:
     columns = [
         Column("KEY", lambda o: o.key),
         Column("VALUE", lambda o: o.value),
@@ -89,7 +92,7 @@ def _report_page(found: "ConfigReport") -> Page:
 @click.option("--all-masters", is_flag=True, help="On each group's master.")
 @dry_run_option
 @yes_option
-@document_option("twinlog.cluster.admin.config:ConfigChange")
+@document_option(ConfigChange)
 def set_options(
     arguments: tuple[str, ...], namesrv: str, all_masters: bool, dry_run: bool, yes: bool, fmt: str
 ) -> None:
@@ -119,7 +122,7 @@ def set_options(
     show(run_admin(namesrv, lambda admin: admin.config.apply(planned)), fmt, _change_page)
 
 
-def _refuse(planned: "ConfigChange") -> None:
+def _refuse(planned: ConfigChange) -> None:
     for each in planned.changes:
         if each.refusal is not None:
             raise CliError(
@@ -130,9 +133,7 @@ def _refuse(planned: "ConfigChange") -> None:
             )
 
 
-def _change_page(change: "ConfigChange") -> Page:
-    from twinlog.cluster.cli.common.render import Column
-
+def _change_page(change: ConfigChange) -> Page:
     columns = [
         Column("MEMBER", lambda c: c.member),
         Column("KEY", lambda c: c.key),
@@ -157,7 +158,7 @@ def _change_page(change: "ConfigChange") -> Page:
 @click.argument("right", shell_complete=complete.members)
 @namesrv_option
 @click.option("--own", "with_own", is_flag=True, help="Also what each member has of its own: addresses, role, paths.")
-@document_option("twinlog.cluster.admin.config:ConfigDiff")
+@document_option(ConfigDiff)
 def diff(left: str, right: str, namesrv: str, with_own: bool, fmt: str) -> None:
     """Compare two brokers, or a configuration file with a running broker. The exit status is 0 for equal, 1 for different.
 
@@ -170,9 +171,7 @@ def diff(left: str, right: str, namesrv: str, with_own: bool, fmt: str) -> None:
         click.get_current_context().exit(FAILED)
 
 
-def _diff_page(found: "ConfigDiff") -> Page:
-    from twinlog.cluster.cli.common.render import Column
-
+def _diff_page(found: ConfigDiff) -> Page:
     columns = [
         Column("KEY", lambda d: d.key),
         Column(found.left, lambda d: d.left),
@@ -187,12 +186,9 @@ def _diff_page(found: "ConfigDiff") -> Page:
     epilog=examples("twinlog config explain flushDiskType", "twinlog config explain haSendHeartbeatInterval -o json"),
 )
 @click.argument("key", shell_complete=complete.options)
-@document_option("twinlog.cluster.admin.options:OptionExplained")
+@document_option(OptionExplained)
 def explain(key: str, fmt: str) -> None:
     """Say what KEY is: its type, its default, what is allowed, and whether it can change while a broker runs."""
-    from twinlog.cluster.admin.options import default_in_words
-    from twinlog.cluster.cli.common.render import Column, json_answer, style, table
-
     found = _explain(key)
     if fmt == "json":
         json_answer(found)
@@ -217,17 +213,13 @@ def explain(key: str, fmt: str) -> None:
         click.echo(f"  {'':<8} twinlog config set MEMBER {found.key}=VALUE")
 
 
-def _variable(found: "OptionExplained") -> str:
+def _variable(found: OptionExplained) -> str:
     """Its name; and its value, where it is set for whatever is started here."""
-    from twinlog.cluster.config.redaction import shown
-
     value = os.environ.get(found.variable, "")
     return f"{found.variable}={shown(found.key, value)}, set here" if value else found.variable
 
 
-def _explain(key: str) -> "OptionExplained":
-    from twinlog.cluster.admin.options import NoOptionError, explain_option
-
+def _explain(key: str) -> OptionExplained:
     try:
         return explain_option(key)
     except NoOptionError as error:

@@ -1,17 +1,21 @@
 """The commands `consume` and `tail`: messages as they come."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from twinlog.cluster.admin.message_view import MessageView
 from twinlog.cluster.cli.common import complete
-from twinlog.cluster.cli.common.options import document_option, examples, namesrv_option, run_admin
+from twinlog.cluster.cli.common.errors import sentence
+from twinlog.cluster.cli.common.group import examples
+from twinlog.cluster.cli.common.options import document_option, namesrv_option
+from twinlog.cluster.cli.common.running import run_admin
+from twinlog.cluster.cli.common.values import ALLOWED, moment_ms
+from twinlog.cluster.cli.messages import printer
+from twinlog.cluster.client.messages import ReceivedMessage
+from twinlog.cluster.client.subscription import From, FromTime, Sql, Subscription
 
-if TYPE_CHECKING:
-    from twinlog.cluster.client.messages import ReceivedMessage
-    from twinlog.cluster.client.subscription import From, FromTime, Sql
-
-_VIEW = "twinlog.cluster.admin.messages:MessageView"
+_VIEW = MessageView
 tags_option = click.option("--tags", default="*", metavar="EXPR", help='Only these, for example "TagA || TagB".')
 sql_option = click.option(
     "--sql", metavar="EXPR", help="Only those whose properties fulfil it, for example \"price > 10 AND city = 'Bonn'\"."
@@ -20,7 +24,6 @@ sql_option = click.option(
 
 @click.command(
     "consume",
-    short_help="Print a topic's messages.",
     epilog=examples(
         "twinlog consume orders",
         'twinlog consume orders --tags "TagA || TagB" --from last --follow',
@@ -61,7 +64,6 @@ def consume(
 
 @click.command(
     "tail",
-    short_help="Print new messages as they come.",
     epilog=examples(
         "twinlog tail orders",
         "twinlog tail orders --tags paid -o json | jq -r .body",
@@ -77,8 +79,6 @@ def consume(
 @click.option("--count", type=click.IntRange(1), help="Stop after that many messages.")
 def tail(namesrv: str, topic: str, fmt: str, tags: str, sql: str | None, since: str | None, count: int | None) -> None:
     """Print each message of TOPIC that comes from now on, of all its queues, until Ctrl-C. No group is made or moved."""
-    from twinlog.cluster.client.subscription import From
-
     begin = _start(since) if since is not None else From.LAST
     wanted = _wanted(tags, sql)
     click.echo(f"waiting for messages of {topic}; Ctrl-C ends", err=True)
@@ -86,12 +86,10 @@ def tail(namesrv: str, topic: str, fmt: str, tags: str, sql: str | None, since: 
 
 
 def _print(namesrv: str, topic: str, fmt: str, count: int | None, **options: Any) -> int:
-    from twinlog.cluster.cli.messages import printer
-
     show = printer(fmt)
     shown = 0
 
-    def deliver(message: "ReceivedMessage") -> bool:
+    def deliver(message: ReceivedMessage) -> bool:
         nonlocal shown
         show(message)
         shown += 1
@@ -113,10 +111,7 @@ def _nothing(topic: str, start: str | None, tags: str, group: str | None) -> str
     return f"No messages in {topic}{with_tags}{place}{new}."
 
 
-def _wanted(tags: str, sql: str | None) -> "str | Sql":
-    from twinlog.cluster.cli.common.errors import sentence
-    from twinlog.cluster.client.subscription import Sql, Subscription
-
+def _wanted(tags: str, sql: str | None) -> str | Sql:
     if sql is not None:
         if tags != "*":
             raise click.UsageError("--tags and --sql: one of the two. In SQL a tag is a property: TAGS = 'paid'")
@@ -128,10 +123,7 @@ def _wanted(tags: str, sql: str | None) -> "str | Sql":
     return tags
 
 
-def _start(text: str | None) -> "From | FromTime | int | None":
-    from twinlog.cluster.cli.where import ALLOWED, moment_ms
-    from twinlog.cluster.client.subscription import From, FromTime
-
+def _start(text: str | None) -> From | FromTime | int | None:
     if text is None:
         return None
     if text in ("first", "last"):

@@ -1,17 +1,27 @@
 """`twinlog context`: clusters by name."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from attrs import evolve
 
 from twinlog.cluster.cli.common.errors import USAGE, CliError
-from twinlog.cluster.cli.common.options import InOrder, document_option, examples
+from twinlog.cluster.cli.common.group import InOrder, examples
+from twinlog.cluster.cli.common.options import document_option
 from twinlog.cluster.cli.common.pages import Block, Page, show
+from twinlog.cluster.cli.common.render import Column
 from twinlog.cluster.cli.common.which_cluster import complete_contexts, context_error, load
-
-if TYPE_CHECKING:
-    from twinlog.cluster.config.contexts import Contexts
+from twinlog.cluster.client.api import name_servers
+from twinlog.cluster.config.contexts import (
+    Context,
+    ContextError,
+    ContextList,
+    Contexts,
+    contexts_path,
+    listed,
+    save_contexts,
+)
 
 _FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path, resolve_path=True)
 context_argument = click.argument("name", shell_complete=complete_contexts)
@@ -19,7 +29,6 @@ context_argument = click.argument("name", shell_complete=complete_contexts)
 
 @click.group(
     "context",
-    short_help="Clusters by name.",
     cls=InOrder,
     epilog=examples(
         'twinlog context add test -n "10.0.0.1:9876;10.0.0.2:9876"',
@@ -40,21 +49,17 @@ def context_group() -> None:
     short_help="Show the clusters with names.",
     epilog=examples("twinlog context list", "twinlog context list -o json"),
 )
-@document_option("twinlog.cluster.config.contexts:ContextList")
+@document_option(ContextList)
 def list_contexts(fmt: str) -> None:
     """Show each context, a star at the one in use."""
     _show(load(), fmt)
 
 
-def _show(contexts: "Contexts", fmt: str) -> None:
-    from twinlog.cluster.config.contexts import listed
-
+def _show(contexts: Contexts, fmt: str) -> None:
     show(listed(contexts), fmt, _page)
 
 
 def _page(found: Any) -> Page:
-    from twinlog.cluster.cli.common.render import Column
-
     columns = [
         Column("CONTEXT", lambda c: c.name),
         Column("IN USE", lambda c: "*" if c.in_use else None),
@@ -79,14 +84,11 @@ def _page(found: Any) -> Page:
 @click.option("--tls", is_flag=True, help="Connect with TLS.")
 @click.option("--trust", type=_FILE, help="With --tls: certificates that servers' ones are checked with.")
 @click.option("--replace", is_flag=True, help="Although there is one of that name.")
-@document_option("twinlog.cluster.config.contexts:ContextList")
+@document_option(ContextList)
 def add(
     name: str, namesrv: str, credentials: Path | None, tls: bool, trust: Path | None, replace: bool, fmt: str
 ) -> None:
     """Call a cluster NAME. The first one is used from then on; `twinlog context use` chooses another."""
-    from twinlog.cluster.client.api.api import name_servers
-    from twinlog.cluster.config.contexts import Context
-
     if trust is not None and not tls:
         raise click.UsageError("--trust needs --tls.")
     contexts = load()
@@ -102,18 +104,16 @@ def add(
     "use", short_help="Choose the cluster that counts.", epilog=examples("twinlog context use prod", "twinlog list")
 )
 @context_argument
-@document_option("twinlog.cluster.config.contexts:ContextList")
+@document_option(ContextList)
 def use(name: str, fmt: str) -> None:
     """Let commands be about the cluster NAME, unless they are told otherwise."""
-    from attrs import evolve
-
     contexts = load()
     _save(lambda: evolve(contexts, current=contexts.find(name).name), fmt)
 
 
 @context_group.command("remove", short_help="Forget a cluster's name.", epilog=examples("twinlog context remove test"))
 @context_argument
-@document_option("twinlog.cluster.config.contexts:ContextList")
+@document_option(ContextList)
 def remove(name: str, fmt: str) -> None:
     """Forget the name NAME; nothing happens to the cluster."""
     contexts = load()
@@ -121,8 +121,6 @@ def remove(name: str, fmt: str) -> None:
 
 
 def _save(changed: Any, fmt: str) -> None:
-    from twinlog.cluster.config.contexts import ContextError, contexts_path, save_contexts
-
     try:
         contexts = changed()
         save_contexts(contexts_path(), contexts)

@@ -1,22 +1,22 @@
 """`twinlog crosscheck`: whether what members say of each other fits together."""
 
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
 from twinlog.cluster.cli.common.errors import FAILED, PARTIAL
-from twinlog.cluster.cli.common.options import document_option, examples, namesrv_option, run_admin
+from twinlog.cluster.cli.common.group import examples
+from twinlog.cluster.cli.common.options import document_option, namesrv_option
+from twinlog.cluster.cli.common.render import Column, count, json_answer, style, table
+from twinlog.cluster.cli.common.running import run_admin
 from twinlog.cluster.cli.health import parse_size_option, show_findings
-
-if TYPE_CHECKING:
-    from twinlog.cluster.observe.cross_check import Crosscheck
+from twinlog.cluster.cli.log.diff import verdict_of
+from twinlog.cluster.observe.cross_check import Crosscheck
 
 EXIT_STATUS = {"agree": 0, "contradictions": FAILED, "incomplete": PARTIAL}
 
 
 @click.command(
-    short_help="Ask every member what it sees of the others.",
     epilog=examples("twinlog crosscheck", "twinlog crosscheck --last 10GiB -o json | jq .verdict"),
 )
 @click.option(
@@ -29,7 +29,7 @@ EXIT_STATUS = {"agree": 0, "contradictions": FAILED, "incomplete": PARTIAL}
     help="How much of the end of the logs is compared.",
 )
 @namesrv_option
-@document_option("twinlog.cluster.observe.cross_check:Crosscheck")
+@document_option(Crosscheck)
 def crosscheck(last_bytes: int, namesrv: str, fmt: str) -> None:
     """Ask name servers and members what each of them sees of the others, and name what does not fit together.
 
@@ -44,17 +44,13 @@ def crosscheck(last_bytes: int, namesrv: str, fmt: str) -> None:
 
     found = run_admin(namesrv, lambda admin: admin.crosscheck(last_bytes=last_bytes, tell=tell))
     if fmt == "json":
-        from twinlog.cluster.cli.common.render import json_answer
-
         json_answer(found)
     else:
         _show(found, fmt)
     click.get_current_context().exit(EXIT_STATUS[found.verdict])
 
 
-def _show(found: "Crosscheck", fmt: str) -> None:
-    from twinlog.cluster.cli.common.render import Column, count, style, table
-
+def _show(found: Crosscheck, fmt: str) -> None:
     columns = [
         Column("SLAVE", lambda d: d.slave),
         Column("FOLLOWS", lambda d: d.slave_connects_to),
@@ -70,8 +66,6 @@ def _show(found: "Crosscheck", fmt: str) -> None:
         return
     click.echo()
     for report in found.logs:
-        from twinlog.cluster.cli.log.live_diff import verdict_of
-
         click.echo(f"{report.left.name} and {report.right.name}: {verdict_of(report)}")
     show_findings(found.findings)
     for what in found.not_asked:

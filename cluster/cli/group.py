@@ -1,33 +1,36 @@
 """`twinlog group`: look at consumer groups, make, change and remove them."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from twinlog.cluster.admin.groups import GroupChange, GroupDetail, GroupList
 from twinlog.cluster.cli.common import complete
-from twinlog.cluster.cli.common.confirm import confirm, dry_run_option, need_yes, yes_option
+from twinlog.cluster.cli.common.group import InOrder, examples
 from twinlog.cluster.cli.common.options import (
-    InOrder,
+    confirm,
     document_option,
-    examples,
+    dry_run_option,
     namesrv_option,
-    run_admin,
+    need_yes,
     watch_option,
+    yes_option,
 )
 from twinlog.cluster.cli.common.pages import NOTHING_CHANGED, Block, Page, answer, preview, show, silent_notes
+from twinlog.cluster.cli.common.render import Column, count
+from twinlog.cluster.cli.common.running import run_admin
 from twinlog.cluster.cli.group_offsets import clone, reset, seek
 from twinlog.cluster.cli.topic import arrow, broker_option, cluster_option, messages_word
+from twinlog.cluster.observe.consumption import LagReport, with_change
+from twinlog.cluster.remoting.names import group_fault
+from twinlog.cluster.text import seconds
 
-if TYPE_CHECKING:
-    from twinlog.cluster.admin.groups import GroupChange, GroupDetail, GroupList
-
-_CHANGE = "twinlog.cluster.admin.groups:GroupChange"
+_CHANGE = GroupChange
 group_argument = click.argument("group", shell_complete=complete.groups)
 
 
 @click.group(
     "group",
-    short_help="Consumer groups, and where they go on.",
     cls=InOrder,
     epilog=examples(
         "twinlog group list", "twinlog group show audit", "twinlog group reset audit orders --to 2h --dry-run"
@@ -46,7 +49,7 @@ def group_group() -> None:
 )
 @namesrv_option
 @watch_option
-@document_option("twinlog.cluster.admin.groups:GroupList")
+@document_option(GroupList)
 @click.option("--all", "all_groups", is_flag=True, help="Also the groups that brokers make for themselves.")
 def list_groups(namesrv: str, fmt: str, watch_seconds: float | None, all_groups: bool) -> None:
     """Show each consumer group: its connected clients, and how many messages it has not read yet, over all of its topics.
@@ -62,9 +65,7 @@ def list_groups(namesrv: str, fmt: str, watch_seconds: float | None, all_groups:
     )
 
 
-def _list_page(found: "GroupList") -> Page:
-    from twinlog.cluster.cli.common.render import Column, count
-
+def _list_page(found: GroupList) -> Page:
     columns = [
         Column("GROUP", lambda g: g.name),
         Column("CLIENTS", lambda g: g.clients, right=True),
@@ -85,16 +86,13 @@ def _list_page(found: "GroupList") -> Page:
 @group_argument
 @namesrv_option
 @watch_option
-@document_option("twinlog.cluster.admin.groups:GroupDetail")
+@document_option(GroupDetail)
 def show_group(group: str, namesrv: str, fmt: str, watch_seconds: float | None) -> None:
     """Show GROUP: its connected clients, what they subscribe to, how far they are, and what the group may do."""
     answer(namesrv, fmt, lambda admin: admin.groups.show(group), _show_page, watch_seconds=watch_seconds)
 
 
-def _show_page(found: "GroupDetail") -> Page:
-    from twinlog.cluster.cli.common.render import Column
-    from twinlog.cluster.cli.lag import topic_columns
-
+def _show_page(found: GroupDetail) -> Page:
     held: dict[str | None, int] = {}
     for queue in found.queues:
         held[queue.consumer] = held.get(queue.consumer, 0) + 1
@@ -199,7 +197,7 @@ def _apply(
 ) -> None:
     given = {name: value for name, value in settings.items() if value is not None}
 
-    async def work(admin: Any) -> "GroupChange":
+    async def work(admin: Any) -> GroupChange:
         planned: GroupChange = await getattr(admin.groups, prepare)(group, given, brokers, cluster)
         return planned if dry_run else await admin.groups.apply(planned, given)
 
@@ -239,15 +237,12 @@ def delete(
 
 def need_group_name(group: str) -> None:
     """A usage error for a name that no broker would take."""
-    from twinlog.cluster.remoting.names import group_fault
-
     if fault := group_fault(group):
         raise click.UsageError(f"GROUP {group!r}: {fault}")
 
 
-def change_page(change: "GroupChange") -> Page:
+def change_page(change: GroupChange) -> Page:
     """Before and after on each broker."""
-    from twinlog.cluster.cli.common.render import Column
 
     def both(name: str) -> Any:
         return lambda each: arrow(_field(each.before, name), _field(each.after, name))
@@ -281,3 +276,78 @@ def _field(settings: Any, name: str) -> Any:
 
 for command in (reset, seek, clone):
     group_group.add_command(command)
+
+
+@click.command(
+    "lag",
+    epilog=examples(
+        "twinlog lag",
+        "twinlog lag audit -w",
+        "twinlog lag -o json | jq '.topics[] | select(.lag_messages > 1000) | .group'",
+    ),
+)
+@click.argument("group", required=False, shell_complete=complete.groups)
+@namesrv_option
+@watch_option
+@document_option(LagReport)
+def lag(group: str | None, namesrv: str, watch_seconds: float | None, fmt: str) -> None:
+    """Show what each consumer group has not read yet, by topic; with GROUP also by queue, and which client reads it.
+
+    LAG counts messages, BEHIND is the age of the oldest of them. With -w TREND tells how the lag changes. States: level, behind,
+    new (it has not said yet how far it is), lost (messages were deleted before it read them), ahead (it stands behind the end
+    of the queue: seek it), no consumer, not subscribed, broadcast (each client keeps its own place: nobody else knows it).
+    """
+
+    def fold(before: LagReport | None, now: LagReport) -> LagReport:
+        return with_change(before, now)
+
+    answer(
+        namesrv,
+        fmt,
+        lambda admin: admin.groups.lag(group),
+        lambda found: _page(found, with_trend=watch_seconds is not None),
+        watch_seconds=watch_seconds,
+        fold=fold,
+    )
+
+
+def topic_columns(*, with_group: bool, with_trend: bool = False) -> list[Column]:
+    """One line for each group and topic."""
+    columns = [Column("GROUP", lambda r: r.group)] if with_group else []
+    columns += [
+        Column("TOPIC", lambda r: r.topic),
+        Column("QUEUES", lambda r: r.queues, right=True, spare=2),
+        Column("CLIENTS", lambda r: r.clients, right=True, spare=1),
+        Column("LAG", lambda r: r.lag_messages, count, right=True),
+        Column("BEHIND", lambda r: r.lag_seconds, seconds, right=True),
+    ]
+    columns += [Column("TREND", lambda r: r.change_per_second, trend, right=True)] if with_trend else []
+    return [*columns, Column("STATE", lambda r: r.state)]
+
+
+def trend(change_per_second: float) -> str:
+    """An arrow and a rate: ↑ grows, ↓ shrinks."""
+    if abs(change_per_second) < 0.05:
+        return "→ 0/s"
+    return f"{'↑' if change_per_second > 0 else '↓'} {change_per_second:+.1f}/s"
+
+
+def _page(found: LagReport, *, with_trend: bool) -> Page:
+    empty = "No group has a place in any topic."
+    topics = Block(None, topic_columns(with_group=True, with_trend=with_trend), found.topics, empty)
+    if not found.queues:
+        return Page((topics,), silent_notes(found.silent))
+    columns = [
+        Column("TOPIC", lambda q: q.topic),
+        Column("BROKER", lambda q: q.broker, spare=2),
+        Column("QUEUE", lambda q: q.queue_id, right=True),
+        Column("READ TO", lambda q: q.committed_offset, count, right=True),
+        Column("FIRST", lambda q: q.min_offset, count, right=True, wide=True),
+        Column("NEXT", lambda q: q.max_offset, count, right=True, spare=3),
+        Column("LAG", lambda q: q.lag_messages, count, right=True),
+        Column("BEHIND", lambda q: q.lag_seconds, seconds, right=True),
+        Column("STATE", lambda q: q.state),
+        Column("CLIENT", lambda q: q.consumer, spare=1),
+    ]
+    topics = Block("in all", topic_columns(with_group=True, with_trend=with_trend), found.topics)
+    return Page((Block(found.topics[0].group, columns, found.queues), topics), silent_notes(found.silent))

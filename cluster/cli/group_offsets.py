@@ -1,18 +1,27 @@
 """`twinlog group reset`, `seek` and `clone`: where a group goes on reading."""
 
-from typing import TYPE_CHECKING, Any
+import re
+from typing import Any
 
 import click
 
+from twinlog.cluster.admin.offsets import At, First, Last, Offset, OffsetPlan, Shift, Where
 from twinlog.cluster.cli.common import complete
-from twinlog.cluster.cli.common.confirm import confirm, dry_run_option, need_yes, yes_option
-from twinlog.cluster.cli.common.options import document_option, examples, namesrv_option, run_admin
+from twinlog.cluster.cli.common.group import examples
+from twinlog.cluster.cli.common.options import (
+    confirm,
+    document_option,
+    dry_run_option,
+    namesrv_option,
+    need_yes,
+    yes_option,
+)
 from twinlog.cluster.cli.common.pages import NOTHING_CHANGED, Block, Page, preview, show
+from twinlog.cluster.cli.common.render import Column, count
+from twinlog.cluster.cli.common.running import run_admin
+from twinlog.cluster.cli.common.values import ALLOWED, moment_ms
 
-if TYPE_CHECKING:
-    from twinlog.cluster.admin.offsets import OffsetPlan, Where
-
-_PLAN = "twinlog.cluster.admin.offsets:OffsetPlan"
+_PLAN = OffsetPlan
 
 
 @click.command(
@@ -42,8 +51,6 @@ def reset(group: str, topic: str, namesrv: str, to: str, dry_run: bool, yes: boo
 
     Consumers that are connected are told by the broker, and go on there at once; where none is, the place is stored.
     """
-    from twinlog.cluster.cli.where import where_to
-
     place = where_to(to, "--to")
     _move(group, namesrv, lambda admin: admin.offsets.prepare_reset(group, topic, place), dry_run, yes, fmt)
 
@@ -82,8 +89,6 @@ def seek(
 
     A WHERE outside of the queue is taken for its end on that side.
     """
-    from twinlog.cluster.cli.where import where_in_queue
-
     if where.startswith("-") and not where[1:].isdecimal():
         raise click.UsageError(f"No such option: {where}")
     place: Where = where_in_queue(where)
@@ -129,10 +134,8 @@ def _move(group: str, namesrv: str, prepare: Any, dry_run: bool, yes: bool, fmt:
     show(planned, fmt, plan_page)
 
 
-def plan_page(plan: "OffsetPlan") -> Page:
+def plan_page(plan: OffsetPlan) -> Page:
     """Each queue before and after."""
-    from twinlog.cluster.cli.common.render import Column, count
-
     columns = [
         Column("TOPIC", lambda m: m.topic),
         Column("BROKER", lambda m: m.broker),
@@ -159,3 +162,29 @@ def plan_page(plan: "OffsetPlan") -> Page:
         notes.append(NOTHING_CHANGED)
     title = f"{plan.group}, as {plan.source}" if plan.source else plan.group
     return Page((Block(title, columns, plan.moves),), tuple(notes))
+
+
+def where_to(text: str, option: str) -> Where:
+    """A place for all queues of a topic. Raises click.UsageError."""
+    if text == "first":
+        return First()
+    if text == "last":
+        return Last()
+    try:
+        return At(moment_ms(text))
+    except (ValueError, OverflowError):
+        raise click.UsageError(f"{option} {text}: allowed is {ALLOWED}") from None
+
+
+def where_in_queue(text: str) -> Where:
+    """A place in one queue: an offset, or +N or -N messages from where the group is, too. Raises click.UsageError."""
+    if text.isdecimal():
+        return Offset(int(text))
+    if re.fullmatch(r"[+-]\d+", text):
+        return Shift(int(text))
+    try:
+        return where_to(text, "WHERE")
+    except click.UsageError:
+        raise click.UsageError(
+            f"WHERE {text}: allowed is an offset (1234), +N or -N messages from where the group is, {ALLOWED}"
+        ) from None

@@ -1,25 +1,29 @@
 """Commands that judge: explain, check, wait and doctor."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import orjson
+import trio
 
+from twinlog.cluster.admin.waiting import Condition, parse_condition
 from twinlog.cluster.cli.common.errors import TIMED_OUT, CliError
-from twinlog.cluster.cli.common.options import document_option, examples, namesrv_option, run_admin
-
-if TYPE_CHECKING:
-    from twinlog.cluster.cli.common.render import Column
-    from twinlog.cluster.observe.findings import Finding
-    from twinlog.cluster.observe.members import ClusterFacts
+from twinlog.cluster.cli.common.group import examples
+from twinlog.cluster.cli.common.options import document_option, namesrv_option, print_schema
+from twinlog.cluster.cli.common.render import Column, json_answer, style, table
+from twinlog.cluster.cli.common.running import run_admin
+from twinlog.cluster.observe.explain import Explanation
+from twinlog.cluster.observe.findings import CheckResult, Finding
+from twinlog.cluster.observe.members import ClusterFacts
+from twinlog.cluster.observe.rules import Diagnosis, Limits, diagnosis
+from twinlog.cluster.text import parse_size
 
 NAGIOS = {"ok": 0, "warning": 1, "critical": 2, "unknown": 3}
 SIGNS = {"note": ("-", "cyan"), "warning": ("!", "yellow"), "critical": ("X", "red")}  # Colour is never alone.
 
 
-def show_findings(findings: "tuple[Finding, ...]") -> None:
+def show_findings(findings: tuple[Finding, ...]) -> None:
     """One finding a paragraph: how bad, what, what to do."""
-    from twinlog.cluster.cli.common.render import style
-
     for finding in findings:
         sign, colour = SIGNS[finding.level.value]
         click.echo(f"{style(f'{sign} {finding.level.value}', fg=colour)}  {finding.what}")
@@ -28,12 +32,11 @@ def show_findings(findings: "tuple[Finding, ...]") -> None:
 
 
 @click.command(
-    short_help="Say in sentences what a member does and why.",
     epilog=examples("twinlog explain broker-a-1", "twinlog explain 10.0.0.2:10911 -o json"),
 )
 @click.argument("member")
 @namesrv_option
-@document_option("twinlog.cluster.observe.explain:Explanation")
+@document_option(Explanation)
 def explain(member: str, namesrv: str, fmt: str) -> None:
     """Say what MEMBER is, what it does, what it promises producers, what it waits for and what is wrong with it.
 
@@ -42,8 +45,6 @@ def explain(member: str, namesrv: str, fmt: str) -> None:
     found = run_admin(namesrv, lambda admin: admin.explain(member))
     if found is None:
         raise CliError(f"Nobody is called {member}.", next_step="See who is there with: twinlog list")
-
-    from twinlog.cluster.cli.common.render import Column, json_answer, style, table
 
     if fmt == "json":
         json_answer(found)
@@ -61,8 +62,6 @@ def explain(member: str, namesrv: str, fmt: str) -> None:
 
 def parse_size_option(_context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
     """Bytes out of 10MB."""
-    from twinlog.cluster.admin.waiting import parse_size
-
     try:
         return parse_size(text) if text is not None else None
     except ValueError as error:
@@ -71,15 +70,12 @@ def parse_size_option(_context: click.Context, parameter: click.Parameter, text:
 
 def _check_schema(context: click.Context, _parameter: click.Parameter, fmt: str) -> str:
     if fmt == "schema":
-        from twinlog.cluster.cli.common.schema import print_schema
-
-        print_schema("twinlog.cluster.observe.findings:CheckResult")
+        print_schema(CheckResult)
         context.exit()
     return fmt
 
 
 @click.command(
-    short_help="Tell a monitoring system how the cluster is.",
     epilog=examples(
         "twinlog check --warn-lag 10MB --crit-lag 1GB --crit-behind 60",
         "twinlog check -o prometheus > /var/lib/node_exporter/twinlog.prom",
@@ -113,16 +109,12 @@ def check(context: click.Context, /, namesrv: str, fmt: str, **limits: Any) -> N
 
     Exit status as Nagios has it: 0 ok, 1 warning, 2 critical, 3 unknown (no name server answers).
     """
-    from twinlog.cluster.cli.check_formats import nagios, prometheus, unknown
-
     try:
         result = run_admin(namesrv, lambda admin: admin.check(_limits(limits)))
     except CliError as error:
         click.echo(unknown(fmt, " ".join(error.lines)))
         context.exit(NAGIOS["unknown"])
     if fmt == "json":
-        from twinlog.cluster.cli.common.render import json_answer
-
         json_answer(result)
     else:
         click.echo(nagios(result, limits) if fmt == "nagios" else prometheus(result))
@@ -130,13 +122,10 @@ def check(context: click.Context, /, namesrv: str, fmt: str, **limits: Any) -> N
 
 
 def _limits(values: dict[str, Any]) -> Any:
-    from twinlog.cluster.observe.rules import Limits
-
     return Limits(**values)
 
 
 @click.command(
-    short_help="Wait until the cluster is as it should be.",
     epilog=examples(
         "twinlog wait healthy --timeout 60", "twinlog wait 'lag<1MB' members=3", "twinlog wait broker-a-1=streaming"
     ),
@@ -151,10 +140,6 @@ def wait(conditions: tuple[str, ...], namesrv: str, timeout_seconds: float) -> N
 
     What is still missing is told on stderr whenever it changes. Exit status 0 when all hold, 5 when the time is up.
     """
-    import trio
-
-    from twinlog.cluster.admin.waiting import Condition, parse_condition
-
     try:
         parsed = [parse_condition(each) for each in conditions]
     except ValueError as error:
@@ -183,14 +168,13 @@ def wait(conditions: tuple[str, ...], namesrv: str, timeout_seconds: float) -> N
 
 
 @click.command(
-    short_help="Look for what is wrong, and say what to do.",
     epilog=examples(
         "twinlog doctor", "twinlog doctor 10.0.0.2:10911    a broker that does not show up in twinlog list"
     ),
 )
 @click.argument("addresses", nargs=-1, metavar="[ADDRESS]...")
 @namesrv_option
-@document_option("twinlog.cluster.observe.rules:Diagnosis")
+@document_option(Diagnosis)
 @click.pass_context
 def doctor(context: click.Context, addresses: tuple[str, ...], namesrv: str, fmt: str) -> None:
     """Ask every name server and member all there is, try the HA ports, and name each cause with what to do about it.
@@ -198,9 +182,6 @@ def doctor(context: click.Context, addresses: tuple[str, ...], namesrv: str, fmt
     ADDRESSES are brokers to ask that may not be registered. Exit status 0: nothing is wrong, 1: something is.
     """
     facts: ClusterFacts = run_admin(namesrv, lambda admin: admin.diagnose(addresses))
-
-    from twinlog.cluster.cli.common.render import json_answer, style, table
-    from twinlog.cluster.observe.rules import diagnosis
 
     found = diagnosis(facts)
     if fmt == "json":
@@ -221,9 +202,78 @@ def doctor(context: click.Context, addresses: tuple[str, ...], namesrv: str, fmt
 FINDING_COLUMNS = ("level", "cause", "subject", "what", "fix")
 
 
-def _finding_column(name: str) -> "Column":
-    from twinlog.cluster.cli.common.render import Column
-
+def _finding_column(name: str) -> Column:
     return Column(
         name.upper(), lambda each: getattr(each.level, "value", None) if name == "level" else getattr(each, name)
     )
+
+
+_CODES = {"ok": 0, "warning": 1, "critical": 2, "unknown": 3}
+
+
+def nagios(result: CheckResult, limits: dict[str, Any]) -> str:
+    """One line, then one for each further finding; behind the bar what Nagios draws.
+
+    Source: monitoring-plugins development guidelines, "Plugin output for Nagios", "Performance data".
+    """
+    bad = [finding.what for finding in result.findings if finding.level.value != "note"]
+    slaves = [member for member in result.members if member.role == "slave"]
+    summary = bad[0] if bad else f"{len(result.members)} members, slaves among them: {len(slaves)}"
+    data = []
+    for member in slaves:
+        for label, value, unit, kind in (
+            ("lag", member.lag_bytes, "B", "bytes"),
+            ("behind", member.lag_seconds, "s", "seconds"),
+        ):
+            if value is not None:
+                warning, critical = (limits.get(f"{level}_{kind}") for level in ("warning", "critical"))
+                bounds = ";".join("" if bound is None else str(bound) for bound in (warning, critical))
+                data.append(f"'{member.name}_{label}'={round(value, 3)}{unit};{bounds};0")
+    first = f"TWINLOG {result.level.upper()} - {_one_line(summary)}"
+    return "\n".join([f"{first} | {' '.join(data)}" if data else first, *map(_one_line, bad[1:])])
+
+
+def prometheus(result: CheckResult) -> str:
+    """The text format 0.0.4, for node_exporter's textfile collector."""
+    lines = [*_metric("twinlog_check_status", "0 ok, 1 warning, 2 critical, 3 unknown.", [("", _CODES[result.level])])]
+    counts = [
+        (f'{{level="{level}"}}', sum(finding.level.value == level for finding in result.findings))
+        for level in ("note", "warning", "critical")
+    ]
+    lines += _metric("twinlog_check_findings", "How much was found.", counts)
+    for name, what, attribute in (
+        ("twinlog_member_written_offset_bytes", "End of the member's log.", "written_offset"),
+        ("twinlog_replica_lag_bytes", "What a slave has not acknowledged.", "lag_bytes"),
+        ("twinlog_replica_lag_seconds", "Age of the oldest byte that a slave has not acknowledged.", "lag_seconds"),
+    ):
+        rows = [(_labels(member), getattr(member, attribute)) for member in result.members]
+        lines += _metric(name, what, [(labels, value) for labels, value in rows if value is not None])
+    up = [(_labels(member), int(member.state != "unreachable")) for member in result.members]
+    lines += _metric("twinlog_member_up", "Whether the member answers.", up)
+    return "\n".join(lines)
+
+
+def unknown(fmt: str, why: str) -> str:
+    """When nobody answers."""
+    if fmt == "json":
+        return orjson.dumps({"schema": 1, "level": "unknown", "findings": [], "members": [], "why": why}).decode()
+    if fmt == "prometheus":
+        return "\n".join(_metric("twinlog_check_status", "0 ok, 1 warning, 2 critical, 3 unknown.", [("", 3)]))
+    return f"TWINLOG UNKNOWN - {_one_line(why)}"
+
+
+def _metric(name: str, what: str, rows: list[tuple[str, Any]]) -> list[str]:
+    return [f"# HELP {name} {what}", f"# TYPE {name} gauge", *(f"{name}{labels} {value}" for labels, value in rows)]
+
+
+def _labels(member: Any) -> str:
+    pairs = (("cluster", member.cluster), ("group", member.group), ("member", member.name), ("role", member.role))
+    return "{" + ",".join(f'{key}="{_escaped(value)}"' for key, value in pairs) + "}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.replace("|", "/").split())

@@ -1,39 +1,16 @@
-"""The `twinlog` command. Modules of commands import what they need when they run, so that each starts quickly."""
+"""The `twinlog` command: its table of commands, how it ends."""
 
 import sys
 from typing import Any
 
 import click
 
-from twinlog.cluster.cli.audit import audit
-from twinlog.cluster.cli.backup import backup, restore
-from twinlog.cluster.cli.bundle import bundle
-from twinlog.cluster.cli.common.completion import completion
-from twinlog.cluster.cli.common.confirm import may_have_changed
-from twinlog.cluster.cli.common.errors import CliError
-from twinlog.cluster.cli.common.failure import answer_failure, note_format
-from twinlog.cluster.cli.common.options import InOrder, examples, forget_stdout
-from twinlog.cluster.cli.config import config_group
-from twinlog.cluster.cli.consume import consume, tail
-from twinlog.cluster.cli.context import context_group
-from twinlog.cluster.cli.crosscheck import crosscheck
-from twinlog.cluster.cli.demo.command import demo
-from twinlog.cluster.cli.group import group_group
-from twinlog.cluster.cli.health import check, doctor, explain, wait
-from twinlog.cluster.cli.lag import lag
-from twinlog.cluster.cli.log.group import log_group
-from twinlog.cluster.cli.members import list_members
-from twinlog.cluster.cli.mqadmin import mqadmin
-from twinlog.cluster.cli.peek import peek
-from twinlog.cluster.cli.role_repairs import reinit, rewind
-from twinlog.cluster.cli.roles import failover, history, pause, resume, switchover
-from twinlog.cluster.cli.run.commands import broker, namesrv, up
-from twinlog.cluster.cli.run.dashboard import dashboard
-from twinlog.cluster.cli.send import send
-from twinlog.cluster.cli.topic import topic_group
+from twinlog.cluster.cli.common.errors import CliError, answer_failure, forget_stdout, note_format
+from twinlog.cluster.cli.common.group import LateGroup, examples
+from twinlog.cluster.cli.common.options import may_have_changed
 
 
-class Main(InOrder):
+class Main(LateGroup):
     """All commands."""
 
     def invoke(self, context: click.Context) -> Any:
@@ -60,8 +37,78 @@ class Main(InOrder):
         return super().parse_args(context, args)
 
 
+LOG_COMMANDS = {
+    "info": ("log.info:info", "Show what a store directory holds."),
+    "verify": ("log.verify:verify", "Check every message, queue entry and key."),
+    "dump": ("log.dump:dump", "Print the messages of a log."),
+    "diff": ("log.diff:diff", "Compare two logs."),
+    "rebuild": ("log.rebuild:rebuild", "Rebuild queues and index from the log."),
+}
+
+
+@click.group(
+    "log",
+    cls=LateGroup,
+    late=LOG_COMMANDS,
+    epilog=examples(
+        "twinlog log info ~/store", "twinlog log verify ~/store", "twinlog log dump ~/store --topic orders"
+    ),
+)
+def log_group() -> None:
+    """Inspect a store directory of RocketMQ 4.9 or 5.3 or of twinlog, while its broker runs or is stopped.
+
+    DIR is the store's root (storePathRootDir), which holds commitlog/ and consumequeue/. Nothing in it is changed, except by
+    rebuild.
+    """
+
+
+COMMANDS = {
+    # Run something.
+    "up": ("run.up:up", "Run a whole cluster on this machine."),
+    "demo": ("demo.command:demo", "Kill a master under traffic, and count what is left."),
+    "namesrv": ("run.namesrv:namesrv", "Run a name server."),
+    "broker": ("run.broker:broker", "Run a broker: a master, or a slave that follows one."),
+    "dashboard": ("run.dashboard:dashboard", "Serve a web page that shows the cluster's status."),
+    # Inspect a cluster.
+    "list": ("members:list_members", "Show the status of each member."),
+    "explain": ("health:explain", "Explain in sentences what a member does and why."),
+    "history": ("roles:history", "Show who was the master, and since when."),
+    "check": ("health:check", "Report the cluster's health to a monitoring system."),
+    "wait": ("health:wait", "Wait until the cluster meets conditions."),
+    "doctor": ("health:doctor", "Find what is wrong, and say what to do."),
+    "crosscheck": ("crosscheck:crosscheck", "Compare what each member reports about the others."),
+    # Change roles.
+    "switchover": ("roles:switchover", "Make a slave the master, losing nothing."),
+    "failover": ("roles:failover", "Make a slave the master when the master is gone."),
+    "pause": ("roles:pause", "Prevent role changes for a while."),
+    "resume": ("roles:resume", "Allow role changes again."),
+    "rewind": ("role_repairs:rewind", "Cut a diverged slave back to its master's history."),
+    "reinit": ("role_repairs:reinit", "Replace a slave's log with a copy of its master's."),
+    # Work with data.
+    "topic": ("topic:topic_group", "Show, create, change and delete topics."),
+    "group": ("group:group_group", "Show, create, change and delete consumer groups; move their offsets."),
+    "lag": ("group:lag", "Show how far consumer groups are behind."),
+    "send": ("send:send", "Send messages."),
+    "consume": ("consume:consume", "Print a topic's messages."),
+    "tail": ("consume:tail", "Print new messages as they arrive."),
+    "peek": ("peek:peek", "Show messages, and who has consumed them."),
+    # Work with store directories.
+    "log": (log_group, "Inspect store directories."),
+    "backup": ("backup:backup", "Copy a store while it runs."),
+    "restore": ("backup:restore", "Create a store from a backup."),
+    "audit": ("audit:audit", "Prove that replicas are equal."),
+    # Tools.
+    "config": ("config:config_group", "Show, explain, compare and change the configuration of brokers."),
+    "context": ("context:context_group", "Name clusters, and choose the one in use."),
+    "bundle": ("bundle:bundle", "Collect a support bundle."),
+    "completion": ("common.complete:completion", "Set up completion of commands and names in the shell."),
+    "mqadmin": ("mqadmin:mqadmin", "Run RocketMQ's most used mqadmin sub-commands."),
+}
+
+
 @click.group(
     cls=Main,
+    late=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     epilog=examples(
         "twinlog up                       a name server, a master and a slave on this machine",
@@ -72,16 +119,6 @@ class Main(InOrder):
 @click.version_option(package_name="twinlog", message="%(prog)s %(version)s")
 def cli() -> None:
     """A message broker, name server and replica that RocketMQ's clients, brokers and tools know how to talk to."""
-
-
-RUN = (up, demo, namesrv, broker, dashboard)
-LOOK = (list_members, explain, history, check, wait, doctor, crosscheck)
-ACT = (switchover, failover, pause, resume, rewind, reinit)
-DATA = (topic_group, group_group, lag, send, consume, tail, peek)
-FILES = (log_group, backup, restore, audit)
-TOOLS = (config_group, context_group, bundle, completion, mqadmin)
-for command in (*RUN, *LOOK, *ACT, *DATA, *FILES, *TOOLS):
-    cli.add_command(command)
 
 
 def main() -> None:

@@ -3,21 +3,30 @@
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from datetime import datetime
 
 import click
 
-from twinlog.cluster.cli.common.options import document_option, examples, namesrv_option, run_admin
+from twinlog.cluster.cli.common.group import examples
+from twinlog.cluster.cli.common.options import document_option, namesrv_option
+from twinlog.cluster.cli.common.render import (
+    Column,
+    cells_of,
+    count,
+    fitting,
+    json_answer,
+    json_line,
+    rich_table,
+    table,
+)
+from twinlog.cluster.cli.common.running import run_admin
+from twinlog.cluster.observe.members import Member, MemberList
+from twinlog.cluster.text import rate, seconds, size
 
-if TYPE_CHECKING:
-    from twinlog.cluster.cli.common.render import Column
-    from twinlog.cluster.observe.members import Member, MemberList
 
-
-def member_columns(members: "Sequence[Member]") -> "list[Column]":
+def member_columns(members: Sequence[Member]) -> list[Column]:
     """The table of members, here and in the live table of `twinlog up`."""
     have_changed = any(member.epoch for member in members)  # Before that all are in epoch 0, and it tells nothing.
-    from twinlog.cluster.cli.common.render import Column, count, rate, seconds, size
 
     return [
         Column("MEMBER", lambda m: m.name),
@@ -41,7 +50,6 @@ def member_columns(members: "Sequence[Member]") -> "list[Column]":
 
 @click.command(
     "list",
-    short_help="Show how each member is.",
     epilog=examples(
         "twinlog list", "twinlog list -w 5", "twinlog list -n 10.0.0.1:9876 -o json | jq '.members[].lag_bytes'"
     ),
@@ -57,7 +65,7 @@ def member_columns(members: "Sequence[Member]") -> "list[Column]":
     flag_value=2.0,
     help="Show it anew every SECS seconds (2), until Ctrl-C.",
 )
-@document_option("twinlog.cluster.observe.members:MemberList")
+@document_option(MemberList)
 def list_members(namesrv: str, watch_seconds: float | None, fmt: str) -> None:
     """Show each member: its role, what it does, and how far it is behind its master.
 
@@ -72,9 +80,7 @@ def list_members(namesrv: str, watch_seconds: float | None, fmt: str) -> None:
         run_admin(namesrv, lambda admin: admin.watch_members(seconds, show))
 
 
-def _show(found: "MemberList", fmt: str) -> None:
-    from twinlog.cluster.cli.common.render import json_answer, table
-
+def _show(found: MemberList, fmt: str) -> None:
     if fmt == "json":
         json_answer(found)
         return
@@ -86,10 +92,8 @@ def _show(found: "MemberList", fmt: str) -> None:
 
 
 @contextmanager
-def _screen(fmt: str) -> "Iterator[Callable[[MemberList], None]]":
+def _screen(fmt: str) -> Iterator[Callable[[MemberList], None]]:
     """On a terminal one table that changes where it stands; elsewhere one after the other, JSON on a line each."""
-    from twinlog.cluster.cli.common.render import json_line
-
     if fmt == "json":
         yield lambda found: _flushed(lambda: json_line(found))
     elif fmt == "tsv" or not sys.stdout.isatty():
@@ -99,25 +103,21 @@ def _screen(fmt: str) -> "Iterator[Callable[[MemberList], None]]":
             yield show
 
 
-def _flushed(show: "Callable[[], None]") -> None:
+def _flushed(show: Callable[[], None]) -> None:
     show()
     sys.stdout.flush()
 
 
 @contextmanager
-def _live(fmt: str) -> "Iterator[Callable[[MemberList], None]]":
-    from datetime import datetime
-
+def _live(fmt: str) -> Iterator[Callable[[MemberList], None]]:
     from rich.console import Console, Group
     from rich.live import Live
     from rich.text import Text
 
-    from twinlog.cluster.cli.common.render import cells_of, fitting, rich_table
-
     console = Console()
     with Live(console=console, auto_refresh=False) as live:
 
-        def show(found: "MemberList") -> None:
+        def show(found: MemberList) -> None:
             columns = [column for column in member_columns(found.members) if fmt == "wide" or not column.wide]
             cells = cells_of(columns, found.members)
             kept = range(len(columns)) if fmt == "wide" else fitting(columns, cells, console.width)

@@ -1,41 +1,37 @@
 """How messages look in print: for consume, tail and peek."""
 
 import sys
+from base64 import b64decode
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import click
+import orjson
 
-if TYPE_CHECKING:
-    from twinlog.cluster.admin.messages import MessageView
-    from twinlog.cluster.client.messages import ReceivedMessage
+from twinlog.cluster.admin.message_view import MessageView, view_of
+from twinlog.cluster.cli.common.render import json_line, printable, style
+from twinlog.cluster.client.messages import ReceivedMessage
+from twinlog.cluster.text import moment
 
 TSV_TITLES = "topic\tbroker\tqueue\tqueue_offset\tstored_ms\ttags\tkeys\tbody"
 BODY_FORMS = ("auto", "text", "json", "hex", "none")
 _HEX_LINE = 16
 
 
-def printer(fmt: str) -> "Callable[[ReceivedMessage], None]":
+def printer(fmt: str) -> Callable[[ReceivedMessage], None]:
     """A function that prints one message as `fmt` says; with TSV the titles are printed first."""
-    from twinlog.cluster.admin.messages import view_of
-
     if fmt == "tsv":
         click.echo(TSV_TITLES)
     one = {"pretty": print_pretty, "wide": _print_wide, "tsv": _print_tsv, "json": _print_json}[fmt]
 
-    def show(message: "ReceivedMessage") -> None:
+    def show(message: ReceivedMessage) -> None:
         one(view_of(message))
         sys.stdout.flush()
 
     return show
 
 
-def print_pretty(message: "MessageView", *, wide: bool = False) -> None:
+def print_pretty(message: MessageView, *, wide: bool = False) -> None:
     """A line about the message, and its body below it."""
-    from base64 import b64decode
-
-    from twinlog.cluster.cli.log.dump import printable
-
     click.echo(headline(message, wide=wide))
     if message.body is not None:
         click.echo("\n".join(f"  {printable(line)}" for line in message.body.split("\n")))
@@ -44,11 +40,8 @@ def print_pretty(message: "MessageView", *, wide: bool = False) -> None:
         click.echo(f"  <{message.body_size} bytes{stored}> {b64decode(message.body_base64 or '')[:32].hex(' ')}")
 
 
-def headline(message: "MessageView", *, wide: bool = False) -> str:
+def headline(message: MessageView, *, wide: bool = False) -> str:
     """Where it is, since when, and what it is found by."""
-    from twinlog.cluster.cli.common.render import moment, style
-    from twinlog.cluster.cli.log.dump import printable
-
     place = f"{message.broker}/{message.queue_id} offset {message.queue_offset}  {moment(message.stored_ms)}"
     parts = [style(place, dim=True)]
     parts += [style(printable(message.tags), fg="cyan")] if message.tags else []
@@ -59,33 +52,23 @@ def headline(message: "MessageView", *, wide: bool = False) -> str:
     return "  ".join(parts)
 
 
-def _print_wide(message: "MessageView") -> None:
+def _print_wide(message: MessageView) -> None:
     print_pretty(message, wide=True)
 
 
-def _print_tsv(message: "MessageView") -> None:
-    from base64 import b64decode
-
+def _print_tsv(message: MessageView) -> None:
     body = b64decode(message.body_base64).hex() if message.body_base64 is not None else message.body
     fields = (message.topic, message.broker, message.queue_id, message.queue_offset, message.stored_ms)
     last = (message.tags or "-", message.keys or "-", body)
     click.echo("\t".join(str(f).translate({9: "\\t", 10: "\\n", 13: "\\r"}) for f in (*fields, *last)))
 
 
-def _print_json(message: "MessageView") -> None:
-    from twinlog.cluster.cli.common.render import json_line
-
+def _print_json(message: MessageView) -> None:
     json_line(message)
 
 
-def body_in_form(message: "MessageView", form: str) -> list[str]:
+def body_in_form(message: MessageView, form: str) -> list[str]:
     """The lines of a body: as text, as indented JSON, or in hex; auto is the first that fits."""
-    from base64 import b64decode
-
-    import orjson
-
-    from twinlog.cluster.cli.log.dump import printable
-
     body = b64decode(message.body_base64) if message.body_base64 is not None else (message.body or "").encode()
     if form == "none":
         return []

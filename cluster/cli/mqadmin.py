@@ -1,17 +1,21 @@
 """`twinlog mqadmin`: the sub-commands of RocketMQ's mqadmin that are used most, under its names and flags, in its columns."""
 
+import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig
+from twinlog.cluster.broker.tables.topics import UNIT, UNIT_SUBSCRIPTION, TopicConfig
 from twinlog.cluster.cli.common.errors import USAGE, CliError
+from twinlog.cluster.cli.common.group import InOrder, examples
 from twinlog.cluster.cli.common.logging_setup import ERROR, set_up_log
-from twinlog.cluster.cli.common.options import InOrder, examples, namesrv_option, run_admin
-
-if TYPE_CHECKING:
-    from twinlog.cluster.client.api.api import ClientApi
+from twinlog.cluster.cli.common.options import namesrv_option
+from twinlog.cluster.cli.common.running import run_admin
+from twinlog.cluster.client.api import ClientApi
+from twinlog.cluster.mqadmin import brokers, groups, messages, text, topics
 
 _BOOLEAN = click.Choice(["true", "false"])
 
@@ -19,7 +23,6 @@ _BOOLEAN = click.Choice(["true", "false"])
 @click.group(
     "mqadmin",
     cls=InOrder,
-    short_help="RocketMQ's mqadmin, its most used sub-commands.",
     epilog=examples(
         "twinlog mqadmin clusterList -n 127.0.0.1:9876",
         "twinlog mqadmin updateTopic -c DefaultCluster -t orders -r 8 -w 8",
@@ -35,7 +38,7 @@ def mqadmin() -> None:
     set_up_log(ERROR)  # Before anything imports structlog, which would take rich along.
 
 
-def _show(namesrv: str, operation: "Callable[[ClientApi], Awaitable[str]]") -> None:
+def _show(namesrv: str, operation: Callable[[ClientApi], Awaitable[str]]) -> None:
     click.echo(run_admin(namesrv, lambda admin: operation(admin.api)), nl=False)
 
 
@@ -75,8 +78,6 @@ def _one_of(broker: str | None, cluster: str | None) -> None:
 @_flag("-c", "--clusterModel", "with_groups", is_flag=True, help="With cluster and consumer groups.")
 def topic_list(namesrv: str, with_groups: bool) -> None:
     """List all topics."""
-    from twinlog.cluster.mqadmin import topics
-
     _show(namesrv, lambda api: topics.topic_list(api, with_groups=with_groups))
 
 
@@ -86,8 +87,6 @@ def topic_list(namesrv: str, with_groups: bool) -> None:
 @_flag("-l", "--list", "as_list", is_flag=True, help="As a table.")
 def topic_route(namesrv: str, topic: str, as_list: bool) -> None:
     """Show where a topic's queues are."""
-    from twinlog.cluster.mqadmin import topics
-
     _show(namesrv, lambda api: topics.topic_route(api, topic, as_list=as_list))
 
 
@@ -96,8 +95,6 @@ def topic_route(namesrv: str, topic: str, as_list: bool) -> None:
 @_topic
 def topic_status(namesrv: str, topic: str) -> None:
     """Show the offsets of a topic's queues."""
-    from twinlog.cluster.mqadmin import topics
-
     _show(namesrv, lambda api: topics.topic_status(api, topic))
 
 
@@ -123,8 +120,6 @@ def update_topic(
 ) -> None:
     """Make a topic, or change it."""
     _one_of(broker, cluster)
-    from twinlog.cluster.broker.tables.topics import UNIT, UNIT_SUBSCRIPTION, TopicConfig
-    from twinlog.cluster.mqadmin import topics
 
     sys_flag = UNIT * (unit == "true") | UNIT_SUBSCRIPTION * (has_unit_sub == "true")
     config = TopicConfig(topic, sys_flag=sys_flag, order=order == "true", **numbers)
@@ -137,8 +132,6 @@ def update_topic(
 @_flag("-c", "--clusterName", "cluster", required=True, metavar="NAME", help="The cluster to delete it from.")
 def delete_topic(namesrv: str, topic: str, cluster: str) -> None:
     """Delete a topic with its messages. As with mqadmin, nobody asks whether you are sure."""
-    from twinlog.cluster.mqadmin import topics
-
     _show(namesrv, lambda api: topics.delete_topic(api, topic, cluster))
 
 
@@ -148,10 +141,6 @@ def delete_topic(namesrv: str, topic: str, cluster: str) -> None:
 @_flag("-i", "--interval", type=click.IntRange(1), metavar="SECS", help="Again every so many seconds.")
 def cluster_list(namesrv: str, more: bool, interval: int | None) -> None:
     """List clusters and brokers."""
-    import time
-
-    from twinlog.cluster.mqadmin import brokers
-
     while True:
         _show(namesrv, lambda api: brokers.cluster_list(api, more=more))
         if interval is None:
@@ -165,7 +154,6 @@ def cluster_list(namesrv: str, more: bool, interval: int | None) -> None:
 def broker_status(namesrv: str, broker: str | None, cluster: str | None) -> None:
     """Show what a broker, or each of a cluster, tells of itself."""
     _one_of(broker, cluster)
-    from twinlog.cluster.mqadmin import brokers
 
     _show(namesrv, lambda api: brokers.broker_status(api, broker=broker, cluster=cluster))
 
@@ -176,8 +164,6 @@ def broker_status(namesrv: str, broker: str | None, cluster: str | None) -> None
 @_flag("-s", "--showClientIP", "show_clients", type=_BOOLEAN, default="false", help="Who has each queue.")
 def consumer_progress(namesrv: str, group: str | None, show_clients: str) -> None:
     """Show how far consumer groups are."""
-    from twinlog.cluster.mqadmin import groups
-
     _show(namesrv, lambda api: groups.consumer_progress(api, group, show_clients=show_clients == "true"))
 
 
@@ -186,8 +172,6 @@ def consumer_progress(namesrv: str, group: str | None, show_clients: str) -> Non
 @_flag("-i", "--msgId", "message_ids", required=True, metavar="ID[,ID]", help="Ids that brokers gave.")
 def query_by_id(namesrv: str, message_ids: str) -> None:
     """Show messages by id, and who has consumed them. The body is printed; mqadmin leaves it in a file in /tmp."""
-    from twinlog.cluster.mqadmin import messages
-
     ids = [part.strip() for part in message_ids.split(",") if part.strip()]
     for each in ids:
         _check("-i", messages.place_of, each)
@@ -201,8 +185,6 @@ def query_by_id(namesrv: str, message_ids: str) -> None:
 @_flag("-k", "--msgKey", "key", required=True, help="One of the message's keys.")
 def query_by_key(namesrv: str, topic: str, key: str) -> None:
     """Find messages by key."""
-    from twinlog.cluster.mqadmin import messages
-
     _show(namesrv, lambda api: messages.query_by_key(api, topic, key))
 
 
@@ -214,8 +196,6 @@ def query_by_key(namesrv: str, topic: str, key: str) -> None:
 @_flag("-f", "--force", type=_BOOLEAN, default="true", show_default=True, help="false: never forward.")
 def reset_offset_by_time(namesrv: str, group: str, topic: str, when: str, force: str) -> None:
     """Let a group go on at a time."""
-    from twinlog.cluster.mqadmin import groups, text
-
     _check("-s", text.parse_moment, when)
     _show(namesrv, lambda api: groups.reset_offset_by_time(api, group, topic, when, force=force == "true"))
 
@@ -239,8 +219,6 @@ def update_sub_group(
 ) -> None:
     """Make a consumer group, or change it."""
     _one_of(broker, cluster)
-    from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig
-    from twinlog.cluster.mqadmin import groups
 
     values = {name: value == "true" if isinstance(value, str) else value for name, value in settings.items()}
     config = SubscriptionGroupConfig(name=group, notify_consumer_ids_changed_enable=notify == "true", **values)

@@ -1,22 +1,23 @@
 """`twinlog peek`: look at messages without consuming them."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from twinlog.cluster.admin.admin import Admin
+from twinlog.cluster.admin.messages import PeekedMessage, is_message_id
 from twinlog.cluster.cli.common import complete
-from twinlog.cluster.cli.common.options import document_option, examples, namesrv_option, run_admin
-from twinlog.cluster.cli.messages import BODY_FORMS
-
-if TYPE_CHECKING:
-    from twinlog.cluster.admin.admin import Admin
-    from twinlog.cluster.admin.messages import PeekedMessage
-    from twinlog.cluster.client.messages import ReceivedMessage
+from twinlog.cluster.cli.common.group import examples
+from twinlog.cluster.cli.common.options import document_option, namesrv_option
+from twinlog.cluster.cli.common.render import json_line, printable, style
+from twinlog.cluster.cli.common.running import run_admin
+from twinlog.cluster.cli.messages import BODY_FORMS, TSV_TITLES, _print_tsv, body_in_form
+from twinlog.cluster.client.messages import ReceivedMessage
+from twinlog.cluster.text import moment
 
 
 @click.command(
     "peek",
-    short_help="Look at messages, and who has consumed them.",
     epilog=examples(
         "twinlog peek orders                                  the newest message",
         "twinlog peek orders --key order-4711",
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 )
 @click.argument("what", metavar="TOPIC|ID", shell_complete=complete.topics)
 @namesrv_option
-@document_option("twinlog.cluster.admin.messages:PeekedMessage")
+@document_option(PeekedMessage)
 @click.option("--topic", metavar="T", shell_complete=complete.topics, help="Look for ID in this topic only.")
 @click.option("--key", metavar="KEY", help="Messages with this among their keys.")
 @click.option("--queue", type=click.IntRange(0), metavar="Q", help="With --offset: messages of this queue.")
@@ -59,9 +60,7 @@ def peek(
     if key is not None and queue is not None:
         raise click.UsageError("--key and --queue: one of the two.")
 
-    async def find(admin: "Admin") -> "tuple[ReceivedMessage, ...]":
-        from twinlog.cluster.admin.messages import is_message_id
-
+    async def find(admin: Admin) -> tuple[ReceivedMessage, ...]:
         messages = admin.messages
         if key is not None:
             return await messages.by_key(what, key, count)
@@ -71,13 +70,11 @@ def peek(
             return (await messages.by_id(what, topic),)
         return await messages.newest(what, count)
 
-    async def work(admin: "Admin") -> "tuple[PeekedMessage, ...]":
+    async def work(admin: Admin) -> tuple[PeekedMessage, ...]:
         return await admin.messages.with_readers(await find(admin))
 
     found = run_admin(namesrv, work)
     if fmt == "json":
-        from twinlog.cluster.cli.common.render import json_line
-
         for each in found:
             json_line(each)
     elif fmt == "tsv":
@@ -88,19 +85,13 @@ def peek(
             _show(each, form, wide=fmt == "wide")
 
 
-def _tsv(found: "tuple[PeekedMessage, ...]") -> None:
-    from twinlog.cluster.cli.messages import TSV_TITLES, _print_tsv
-
+def _tsv(found: tuple[PeekedMessage, ...]) -> None:
     click.echo(TSV_TITLES)
     for each in found:
         _print_tsv(each.message)
 
 
-def _show(peeked: "PeekedMessage", form: str, *, wide: bool) -> None:
-    from twinlog.cluster.cli.common.render import moment, style
-    from twinlog.cluster.cli.log.dump import printable
-    from twinlog.cluster.cli.messages import body_in_form
-
+def _show(peeked: PeekedMessage, form: str, *, wide: bool) -> None:
     message = peeked.message
 
     def line(name: str, value: Any) -> None:
@@ -139,7 +130,7 @@ _WORDS = {
 }
 
 
-def _readers(peeked: "PeekedMessage", *, wide: bool) -> list[str]:
+def _readers(peeked: PeekedMessage, *, wide: bool) -> list[str]:
     if peeked.consumed_by is None:
         return ["its broker does not tell"]
     if not peeked.consumed_by:

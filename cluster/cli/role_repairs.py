@@ -1,23 +1,31 @@
 """Commands that make a member's log fit its master's: rewind and reinit."""
 
-from typing import TYPE_CHECKING
+from operator import attrgetter
 
 import click
 
-from twinlog.cluster.cli.common.confirm import confirm, dry_run_option, need_yes, yes_option
-from twinlog.cluster.cli.common.options import WithAlternative, document_option, examples, namesrv_option, run_admin
-from twinlog.cluster.cli.role_values import SIZE
+from twinlog.cluster.admin.repair import PreparedRepair, RepairPlan, RepairResult
+from twinlog.cluster.cli.common.group import examples
+from twinlog.cluster.cli.common.options import (
+    WithAlternative,
+    confirm,
+    document_option,
+    dry_run_option,
+    namesrv_option,
+    need_yes,
+    yes_option,
+)
+from twinlog.cluster.cli.common.progress import progress
+from twinlog.cluster.cli.common.render import Column, count, json_answer, table
+from twinlog.cluster.cli.common.running import run_admin
+from twinlog.cluster.cli.common.values import SIZE
 from twinlog.cluster.cli.roles import timeout_option
 
-if TYPE_CHECKING:
-    from twinlog.cluster.admin.repair import PreparedRepair
-
-_REPAIRED, _REPAIR_PLAN = "twinlog.cluster.admin.repair:RepairResult", "twinlog.cluster.admin.repair:RepairPlan"
+_REPAIRED, _REPAIR_PLAN = RepairResult, RepairPlan
 
 
 @click.command(
     cls=WithAlternative,
-    short_help="Cut a slave's log to what fits its master's.",
     epilog=examples("twinlog rewind broker-a-0 --dry-run", "twinlog rewind broker-a-0 --yes"),
 )
 @click.argument("member")
@@ -36,19 +44,18 @@ _REPAIRED, _REPAIR_PLAN = "twinlog.cluster.admin.repair:RepairResult", "twinlog.
 def rewind(
     member: str, namesrv: str, accept: int | None, dry_run: bool, yes: bool, timeout_seconds: float, fmt: str
 ) -> None:
-    """Cut the log of MEMBER, a slave, where it parted from its master's, and let it follow.
+    """Cut the log of MEMBER, a slave, where it diverged from its master's, and let it follow.
 
     A member does that by itself where the histories of both prove that the bytes were given up, unless haAutoRewind=false
     or a pause keeps it from it. What is cut is kept in twinlog/divergent, for `log dump` and `log diff`.
     """
     need_yes(yes or dry_run, "changes roles")
     prepared = run_admin(namesrv, lambda admin: admin.prepare_rewind(member, accept))
-    _repair(namesrv, prepared, "be cut where it parted from its master", dry_run, yes, timeout_seconds, fmt)
+    _repair(namesrv, prepared, "be cut where it diverged from its master", dry_run, yes, timeout_seconds, fmt)
 
 
 @click.command(
     cls=WithAlternative,
-    short_help="Let a slave begin anew.",
     epilog=examples("twinlog reinit broker-a-1 --dry-run", "twinlog reinit broker-a-1 --yes --timeout 3600"),
 )
 @click.argument("member")
@@ -68,11 +75,8 @@ def reinit(member: str, namesrv: str, dry_run: bool, yes: bool, timeout_seconds:
 
 
 def _repair(
-    namesrv: str, prepared: "PreparedRepair", what: str, dry_run: bool, yes: bool, timeout_seconds: float, fmt: str
+    namesrv: str, prepared: PreparedRepair, what: str, dry_run: bool, yes: bool, timeout_seconds: float, fmt: str
 ) -> None:
-    from twinlog.cluster.cli.common.progress import progress
-    from twinlog.cluster.cli.role_values import show_repair_plan, show_repaired
-
     if dry_run:
         show_repair_plan(prepared.plan, fmt)
         return
@@ -84,3 +88,38 @@ def _repair(
             lambda admin: admin.repair(prepared, timeout_seconds=timeout_seconds, progress=report),
         )
     show_repaired(result, fmt)
+
+
+def show_repair_plan(plan: RepairPlan, fmt: str) -> None:
+    """What a rewind or reinit would put aside."""
+    if fmt == "json":
+        json_answer(plan)
+    elif fmt == "tsv":
+        names = ("verb", "member", "first_offset", "end_offset", "why")
+        table([Column(name, attrgetter(name)) for name in names], [plan], fmt)
+    elif plan.first_offset is None:
+        click.echo(f"nothing of {plan.member}'s log would be put aside: {plan.why}")
+    else:
+        where = f"bytes {count(plan.first_offset)} to {count(plan.end_offset)} of {plan.member}"
+        click.echo(f"{where} would be put aside, in twinlog/divergent of its store: {plan.why}")
+
+
+def show_repaired(result: RepairResult, fmt: str) -> None:
+    """What became of a rewind or reinit."""
+    if fmt == "json":
+        json_answer(result)
+    elif fmt == "tsv":
+        columns = [
+            Column("PATH", lambda part: part.path),
+            Column("FIRST OFFSET", lambda part: part.first_offset),
+            Column("SIZE", lambda part: part.size),
+            Column("WHY", lambda part: part.why),
+        ]
+        table(columns, result.kept, fmt)
+    else:
+        for part in result.kept:
+            click.echo(
+                f"{count(part.size)} bytes from {count(part.first_offset)} on are kept in {part.path} ({part.why})"
+            )
+            click.echo(f"    read it there with: twinlog log dump {part.path} --from {part.first_offset} --body")
+        click.echo(f"{result.member} follows its master and holds its log up to byte {count(result.written_offset)}")

@@ -1,21 +1,40 @@
 """Commands that change roles: switchover, failover, pause, resume; and history."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from operator import attrgetter
+from typing import Any, Literal, TypeVar
 
 import click
 
-from twinlog.cluster.cli.common.confirm import confirm, dry_run_option, need_yes, yes_option
+from twinlog.cluster.admin.roles import (
+    ChangeOutcome,
+    History,
+    PlannedSwitchover,
+    Prepared,
+    RoleGroup,
+    RoleOrder,
+    lost_words,
+)
+from twinlog.cluster.broker.peers.role_messages import ChangeState
 from twinlog.cluster.cli.common.errors import PARTIAL, CliError
-from twinlog.cluster.cli.common.options import WithAlternative, document_option, examples, namesrv_option, run_admin
-from twinlog.cluster.cli.role_values import AT, DURATION, LOSS
-
-if TYPE_CHECKING:
-    from twinlog.cluster.admin.roles import Prepared, RoleGroup, RoleOrder
-    from twinlog.cluster.broker.peers.role_messages import ChangeState
+from twinlog.cluster.cli.common.group import examples
+from twinlog.cluster.cli.common.options import (
+    WithAlternative,
+    confirm,
+    document_option,
+    dry_run_option,
+    namesrv_option,
+    need_yes,
+    yes_option,
+)
+from twinlog.cluster.cli.common.render import Column, count, json_answer, style, table
+from twinlog.cluster.cli.common.running import run_admin
+from twinlog.cluster.cli.common.values import AT, DURATION, LOSS
+from twinlog.cluster.cli.members import member_columns
+from twinlog.cluster.text import day_and_clock, moment, size
 
 F = TypeVar("F", bound=Callable[..., Any])
-_RESULT, _PLAN = "twinlog.cluster.admin.roles:ChangeOutcome", "twinlog.cluster.broker.peers.role_messages:ChangeState"
+_RESULT, _PLAN = ChangeOutcome, ChangeState
 
 group_option = click.option("--group", metavar="NAME", help="The broker group, where there are several.")
 reason_option = click.option("--reason", metavar="TEXT", default="", help="For the history.")
@@ -30,7 +49,6 @@ def timeout_option(seconds: float) -> Callable[[F], F]:
 
 @click.command(
     cls=WithAlternative,
-    short_help="Make a slave the master, losing nothing.",
     epilog=examples(
         "twinlog switchover --dry-run",
         "twinlog switchover --candidate broker-a-1 --yes",
@@ -47,12 +65,12 @@ def timeout_option(seconds: float) -> Callable[[F], F]:
 @yes_option
 @timeout_option(30.0)
 @reason_option
-@document_option(_RESULT, instead={"--dry-run": _PLAN, "--at": "twinlog.cluster.admin.roles:PlannedSwitchover"})
+@document_option(_RESULT, instead={"--dry-run": _PLAN, "--at": PlannedSwitchover})
 def switchover(
     namesrv: str,
     group: str | None,
     candidate: str | None,
-    at: "int | Literal['now', 'off'] | None",
+    at: int | Literal["now", "off"] | None,
     dry_run: bool,
     yes: bool,
     timeout_seconds: float,
@@ -64,8 +82,6 @@ def switchover(
     The master stops taking messages, the candidate's log is proven equal to its, the roles change, and what the master was sent
     meanwhile and for a minute after it hands on. Whatever happens on the way: the same command again finishes it.
     """
-    from twinlog.cluster.admin.roles import RoleOrder
-
     order = RoleOrder(verb="switchover", member=candidate, group=group, reason=reason, timeout_seconds=timeout_seconds)
     if at is not None and at != "now":
         _schedule(namesrv, order, None if at == "off" else at, fmt)
@@ -73,13 +89,13 @@ def switchover(
         _change(namesrv, order, dry_run=dry_run, yes=yes, fmt=fmt)
 
 
-def _schedule(namesrv: str, order: "RoleOrder", at_ms: int | None, fmt: str) -> None:
-    from twinlog.cluster.admin.roles import PlannedSwitchover
-    from twinlog.cluster.cli.common.render import json_answer
-    from twinlog.cluster.observe.role_views import clock
-
+def _schedule(namesrv: str, order: RoleOrder, at_ms: int | None, fmt: str) -> None:
     group = run_admin(namesrv, lambda admin: admin.schedule_switchover(order, at_ms))
-    when = f"is to change its master at {clock(at_ms)}" if at_ms is not None else "has no switchover planned"
+    when = (
+        f"is to change its master at {day_and_clock(at_ms / 1000)}"
+        if at_ms is not None
+        else "has no switchover planned"
+    )
     click.echo(f"{group.name} {when}", err=True)
     if fmt == "json":
         json_answer(PlannedSwitchover(group=group.name, at_ms=at_ms, candidate=order.member))
@@ -87,7 +103,6 @@ def _schedule(namesrv: str, order: "RoleOrder", at_ms: int | None, fmt: str) -> 
 
 @click.command(
     cls=WithAlternative,
-    short_help="Make a slave the master when the master is gone.",
     epilog=examples(
         "twinlog failover --candidate broker-a-1 --dry-run",
         "twinlog failover --candidate broker-a-1 --yes",
@@ -113,7 +128,7 @@ def failover(
     namesrv: str,
     group: str | None,
     candidate: str,
-    accept: "int | Literal['unknown'] | None",
+    accept: int | Literal["unknown"] | None,
     dry_run: bool,
     yes: bool,
     timeout_seconds: float,
@@ -125,8 +140,6 @@ def failover(
     Refused (exit status 4) unless enough members promise to serve nobody older: then no message that was acknowledged can be
     missing. What would be given up otherwise is named, byte for byte; it is kept where it lies.
     """
-    from twinlog.cluster.admin.roles import RoleOrder
-
     order = RoleOrder(
         verb="failover",
         member=candidate,
@@ -138,7 +151,7 @@ def failover(
     _change(namesrv, order, dry_run=dry_run, yes=yes, fmt=fmt)
 
 
-def _change(namesrv: str, order: "RoleOrder", *, dry_run: bool, yes: bool, fmt: str) -> None:
+def _change(namesrv: str, order: RoleOrder, *, dry_run: bool, yes: bool, fmt: str) -> None:
     need_yes(yes or dry_run, "changes roles")
     prepared: Prepared = run_admin(namesrv, lambda admin: admin.prepare_role_change(order))
     if dry_run:
@@ -151,8 +164,6 @@ def _change(namesrv: str, order: "RoleOrder", *, dry_run: bool, yes: bool, fmt: 
     tell = StepTeller(prepared.group)
     result = run_admin(namesrv, lambda admin: admin.change_role(prepared, tell))
 
-    from twinlog.cluster.cli.role_values import show_result
-
     show_result(result, prepared, fmt)
     if result.late:
         raise CliError(
@@ -162,10 +173,7 @@ def _change(namesrv: str, order: "RoleOrder", *, dry_run: bool, yes: bool, fmt: 
         )
 
 
-def _show_members(prepared: "Prepared", fmt: str) -> None:
-    from twinlog.cluster.cli.common.render import table
-    from twinlog.cluster.cli.members import member_columns
-
+def _show_members(prepared: Prepared, fmt: str) -> None:
     members = [each.member for each in prepared.group.members]
     table(member_columns(members), members, fmt)
 
@@ -173,11 +181,11 @@ def _show_members(prepared: "Prepared", fmt: str) -> None:
 class StepTeller:
     """Tells each step on stderr, once when it begins to fail or is done."""
 
-    def __init__(self, group: "RoleGroup") -> None:
+    def __init__(self, group: RoleGroup) -> None:
         self._group = group
         self._told: set[tuple[int, str]] = set()
 
-    def __call__(self, state: "ChangeState") -> None:
+    def __call__(self, state: ChangeState) -> None:
         for step in state.steps:
             if step.state in ("done", "failed") and (step.number, step.state) not in self._told:
                 self._told.add((step.number, step.state))
@@ -185,11 +193,8 @@ class StepTeller:
                 click.echo(f"{step.number}. {self._group.in_names(step.text)}: {mark}", err=True)
 
 
-def show_plan(prepared: "Prepared", fmt: str) -> None:
+def show_plan(prepared: Prepared, fmt: str) -> None:
     """The steps of a dry run, and what speaks for it."""
-    from twinlog.cluster.admin.roles import lost_words
-    from twinlog.cluster.cli.common.render import Column, json_answer, table
-
     group, state = prepared.group, prepared.state
     if fmt == "json":
         json_answer(state)
@@ -210,7 +215,6 @@ def show_plan(prepared: "Prepared", fmt: str) -> None:
 
 
 @click.command(
-    short_help="Keep roles as they are for a while.",
     epilog=examples("twinlog pause --for 30m --reason 'new switches'", "twinlog resume"),
 )
 @namesrv_option
@@ -226,7 +230,7 @@ def pause(namesrv: str, group: str | None, for_seconds: float | None, reason: st
     click.echo(f"role changes of {found.name} are paused", err=True)
 
 
-@click.command(short_help="Take a pause back.", epilog=examples("twinlog resume"))
+@click.command(epilog=examples("twinlog resume"))
 @namesrv_option
 @group_option
 def resume(namesrv: str, group: str | None) -> None:
@@ -236,16 +240,13 @@ def resume(namesrv: str, group: str | None) -> None:
 
 
 @click.command(
-    short_help="Show who was the master, and since when.",
     epilog=examples("twinlog history", "twinlog history -o json | jq '.reigns[-1]'"),
 )
 @namesrv_option
 @group_option
-@document_option("twinlog.cluster.admin.roles:History")
+@document_option(History)
 def history(namesrv: str, group: str | None, fmt: str) -> None:
     """Show each epoch: from which byte on, who was the master before and who then, why, and what it cost."""
-    from twinlog.cluster.cli.common.render import Column, count, json_answer, moment, table
-
     found = run_admin(namesrv, lambda admin: admin.history(group))
     if fmt == "json":
         json_answer(found)
@@ -264,6 +265,31 @@ def history(namesrv: str, group: str | None, fmt: str) -> None:
 
 
 def _lost(lost_bytes: int | str) -> str:
-    from twinlog.cluster.cli.common.render import size
-
     return lost_bytes if isinstance(lost_bytes, str) else size(lost_bytes)
+
+
+def show_result(result: ChangeOutcome, prepared: Prepared, fmt: str) -> None:
+    """What became of a switchover or failover."""
+    if fmt == "json":
+        json_answer(result)
+        return
+    if fmt == "tsv":
+        names = ("epoch", "winner", "start_offset", "pause_ms", "lost_bytes")
+        table([Column(name, attrgetter(name)) for name in names], [result], fmt)
+        return
+    group, winner = prepared.group.name, prepared.group.named([result.winner])
+    done = f"{winner} is the master of {group} in epoch {result.epoch}, from byte {count(result.start_offset)} on"
+    click.echo(style(done, fg="green"))
+    if result.pause_ms is not None:
+        click.echo(f"write pause {result.pause_ms:.0f} ms")
+    if result.lost_bytes != 0:
+        lost = "an unknown number of" if result.lost_bytes is None else count(result.lost_bytes)
+        click.echo(style(f"{lost} acknowledged bytes were given up", fg="red"))
+    if result.kept:
+        holders = prepared.group.named(result.kept)
+        click.echo(f"{holders} will keep what was given up in twinlog/divergent once they follow")
+    if result.absent:
+        follows = (
+            "It follows by itself when it comes back" if len(result.absent) == 1 else "They follow when they come back"
+        )
+        click.echo(f"missing: {prepared.group.named(result.absent)}, unreachable since before this began. {follows}")

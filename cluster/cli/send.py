@@ -2,17 +2,20 @@
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import trio
 
+from twinlog.cluster.admin.sending import Destination, SentMessage, sent_view
 from twinlog.cluster.cli.common import complete
-from twinlog.cluster.cli.common.errors import CliError, sentence
-from twinlog.cluster.cli.common.options import document_option, examples, forget_stdout, namesrv_option, run_admin
-
-if TYPE_CHECKING:
-    from twinlog.cluster.client.messages import OutgoingMessage
-    from twinlog.cluster.client.producer import SendResult
+from twinlog.cluster.cli.common.errors import CliError, forget_stdout, sentence
+from twinlog.cluster.cli.common.group import examples
+from twinlog.cluster.cli.common.options import document_option, namesrv_option
+from twinlog.cluster.cli.common.render import json_line, style
+from twinlog.cluster.cli.common.running import run_admin
+from twinlog.cluster.client.messages import OutgoingMessage
+from twinlog.cluster.client.producer import SendResult
 
 _EXAMPLES = (
     'twinlog send orders "hello" --tags TagA --keys k1',
@@ -44,11 +47,11 @@ DELAYS = [
 ]
 
 
-@click.command("send", short_help="Send messages.", epilog=examples(*_EXAMPLES))
+@click.command("send", epilog=examples(*_EXAMPLES))
 @click.argument("topic", shell_complete=complete.topics)
 @click.argument("body", required=False)
 @namesrv_option
-@document_option("twinlog.cluster.admin.sending:SentMessage")
+@document_option(SentMessage)
 @click.option("--tags", default="", metavar="TAG", help="The message's tag.")
 @click.option("--keys", default="", metavar="KEYS", help="Keys to find it by, blanks between them.")
 @click.option("--property", "properties", multiple=True, metavar="K=V", help="A property of your own; repeatable.")
@@ -95,14 +98,12 @@ def send(
         raise click.UsageError(sentence(error)) from error
     report = _Report(fmt)
 
-    def messages() -> "Iterator[OutgoingMessage]":
+    def messages() -> Iterator[OutgoingMessage]:
         for body in bodies:
             for _ in range(count):
                 yield make(body)
 
     async def work(admin: Any) -> int:
-        from twinlog.cluster.admin.sending import Destination
-
         to = Destination(queue_id=queue, broker=broker, shard=shard)
         sent: int = await admin.send(
             _fed(messages(), may_block=file is not None), report.show, to=to, rate=rate, batch=batch or 1
@@ -113,10 +114,8 @@ def send(
     report.finish()
 
 
-async def _fed(messages: "Iterator[OutgoingMessage]", *, may_block: bool) -> "AsyncIterator[OutgoingMessage]":
+async def _fed(messages: Iterator[OutgoingMessage], *, may_block: bool) -> AsyncIterator[OutgoingMessage]:
     """One after the other; lines that somebody types are waited for in a thread, so that Ctrl-C and answers get through."""
-    import trio
-
     while True:
         if may_block:
             message = await trio.to_thread.run_sync(next, messages, None, abandon_on_cancel=True)
@@ -127,7 +126,7 @@ async def _fed(messages: "Iterator[OutgoingMessage]", *, may_block: bool) -> "As
         yield message
 
 
-def _bodies(body: str | None, file: Any, lines: bool) -> "Iterable[bytes]":
+def _bodies(body: str | None, file: Any, lines: bool) -> Iterable[bytes]:
     if (body is None) == (file is None):
         raise click.UsageError("Give the body as an argument or with --file (- is standard input), one of the two.")
     if body is not None:
@@ -139,9 +138,7 @@ def _bodies(body: str | None, file: Any, lines: bool) -> "Iterable[bytes]":
 
 def _message_maker(
     topic: str, tags: str, keys: str, properties: tuple[str, ...], delay_level: int
-) -> "Callable[[bytes], OutgoingMessage]":
-    from twinlog.cluster.client.messages import OutgoingMessage
-
+) -> Callable[[bytes], OutgoingMessage]:
     pairs = [text.partition("=") for text in properties]
     if any(not name or not equals for name, equals, _ in pairs):
         raise click.UsageError("--property: allowed is K=V.")
@@ -182,7 +179,7 @@ class _Report:
             with _forgiving():
                 click.echo("status\ttopic\tbroker\tqueue\tqueue_offset\toffset_message_id\tmessage_id")
 
-    def show(self, sent: "SendResult", messages: int) -> None:
+    def show(self, sent: SendResult, messages: int) -> None:
         """One answer, that is for so many messages."""
         self.total += messages
         status = sent.status.name
@@ -191,10 +188,7 @@ class _Report:
         with _forgiving():
             self._print(sent, messages)
 
-    def _print(self, sent: "SendResult", messages: int) -> None:
-        from twinlog.cluster.admin.sending import sent_view
-        from twinlog.cluster.cli.common.render import json_line, style
-
+    def _print(self, sent: SendResult, messages: int) -> None:
         status = sent.status.name
         if self.fmt == "json":
             json_line(sent_view(sent, messages))

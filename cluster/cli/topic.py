@@ -1,27 +1,31 @@
 """`twinlog topic`: look at topics, make, change and remove them."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from twinlog.cluster.admin.topics import TopicChange, TopicDetail, TopicList
+from twinlog.cluster.broker.tables.topics import TopicConfig
 from twinlog.cluster.cli.common import complete
-from twinlog.cluster.cli.common.confirm import confirm, dry_run_option, need_yes, yes_option
 from twinlog.cluster.cli.common.errors import REFUSED, CliError
+from twinlog.cluster.cli.common.group import InOrder, examples
 from twinlog.cluster.cli.common.options import (
-    InOrder,
+    confirm,
     document_option,
-    examples,
+    dry_run_option,
     namesrv_option,
-    run_admin,
+    need_yes,
     watch_option,
+    yes_option,
 )
 from twinlog.cluster.cli.common.pages import NOTHING_CHANGED, Block, Page, answer, preview, show
-
-if TYPE_CHECKING:
-    from twinlog.cluster.admin.topics import TopicChange, TopicDetail, TopicList
+from twinlog.cluster.cli.common.render import Column, count
+from twinlog.cluster.cli.common.running import run_admin
+from twinlog.cluster.remoting.names import topic_fault
+from twinlog.cluster.text import moment
 
 QUEUES = click.IntRange(1, 65536)
-_CHANGE = "twinlog.cluster.admin.topics:TopicChange"
+_CHANGE = TopicChange
 PERMS = {"RW": 6, "R": 4, "W": 2}
 
 topic_argument = click.argument("topic", shell_complete=complete.topics)
@@ -38,7 +42,6 @@ cluster_option = click.option("--cluster", metavar="NAME", help="Only on the bro
 
 @click.group(
     "topic",
-    short_help="Look at topics, make and change them.",
     cls=InOrder,
     epilog=examples("twinlog topic list", "twinlog topic show orders", "twinlog topic create orders"),
 )
@@ -53,7 +56,7 @@ def topic_group() -> None:
 )
 @namesrv_option
 @watch_option
-@document_option("twinlog.cluster.admin.topics:TopicList")
+@document_option(TopicList)
 @click.option("--all", "all_topics", is_flag=True, help="Also the topics that brokers make for themselves.")
 def list_topics(namesrv: str, fmt: str, watch_seconds: float | None, all_topics: bool) -> None:
     """Show each topic: its queues, what may be done with it, and how many messages it holds.
@@ -61,17 +64,13 @@ def list_topics(namesrv: str, fmt: str, watch_seconds: float | None, all_topics:
     MESSAGES are those that can still be read; FIRST and NEXT are queue offsets, summed over the queues.
     """
 
-    async def ask(admin: Any) -> "TopicList":
-        from twinlog.cluster.admin.topics import TopicList
-
+    async def ask(admin: Any) -> TopicList:
         return TopicList(await admin.topics.summaries(all_topics=all_topics))
 
     answer(namesrv, fmt, ask, _list_page, watch_seconds=watch_seconds)
 
 
-def _list_page(found: "TopicList") -> Page:
-    from twinlog.cluster.cli.common.render import Column, count, moment
-
+def _list_page(found: TopicList) -> Page:
     columns = [
         Column("TOPIC", lambda t: t.name),
         Column("QUEUES", lambda t: t.write_queues, right=True),
@@ -94,7 +93,7 @@ def _list_page(found: "TopicList") -> Page:
 @topic_argument
 @namesrv_option
 @watch_option
-@document_option("twinlog.cluster.admin.topics:TopicDetail")
+@document_option(TopicDetail)
 def show_topic(topic: str, namesrv: str, fmt: str, watch_seconds: float | None) -> None:
     """Show TOPIC: each queue with its offsets, how it is set up on each broker, and who reads it.
 
@@ -103,9 +102,7 @@ def show_topic(topic: str, namesrv: str, fmt: str, watch_seconds: float | None) 
     answer(namesrv, fmt, lambda admin: admin.topics.show(topic), _show_page, watch_seconds=watch_seconds)
 
 
-def _show_page(found: "TopicDetail") -> Page:
-    from twinlog.cluster.cli.common.render import Column, count, moment
-
+def _show_page(found: TopicDetail) -> Page:
     queues = [
         Column("BROKER", lambda q: q.broker),
         Column("QUEUE", lambda q: q.queue_id, right=True),
@@ -167,9 +164,7 @@ def create(
     """Make TOPIC on every broker, or on some. It can be used as soon as the command ends."""
     need_topic_name(topic)
 
-    async def work(admin: Any) -> "TopicChange":
-        from twinlog.cluster.broker.tables.topics import TopicConfig
-
+    async def work(admin: Any) -> TopicChange:
         wanted = TopicConfig(topic, queues, queues, PERMS[perm])
         planned: TopicChange = await admin.topics.prepare_create(wanted, brokers, cluster)
         return planned if dry_run else await admin.topics.apply(planned)
@@ -215,7 +210,7 @@ def update(
     if not any((queues, read_queues, write_queues, perm)):
         raise click.UsageError("nothing to change: add --queues, --read-queues, --write-queues or --perm")
 
-    async def prepare(admin: Any) -> "TopicChange":
+    async def prepare(admin: Any) -> TopicChange:
         number = PERMS[perm] if perm else None
         planned: TopicChange = await admin.topics.prepare_update(
             topic, **wanted, perm=number, brokers=brokers, cluster=cluster
@@ -276,16 +271,12 @@ def delete(topic: str, namesrv: str, although_read: bool, dry_run: bool, yes: bo
 
 def need_topic_name(topic: str) -> None:
     """A usage error for a name that no broker would take."""
-    from twinlog.cluster.remoting.names import topic_fault
-
     if fault := topic_fault(topic):
         raise click.UsageError(fault.replace("The specified topic", f"TOPIC {topic!r}"))
 
 
-def change_page(change: "TopicChange") -> Page:
+def change_page(change: TopicChange) -> Page:
     """Before and after on each broker."""
-    from twinlog.cluster.cli.common.render import Column
-
     columns = [
         Column("BROKER", lambda s: s.broker),
         Column("ADDRESS", lambda s: s.address, spare=1),

@@ -16,7 +16,7 @@ import structlog
 import trio
 from attrs import define, field
 
-from twinlog.cluster.client.api.api import DEFAULT_TOPIC, ClientApi, name_servers
+from twinlog.cluster.client.api import DEFAULT_TOPIC, ClientApi, name_servers
 from twinlog.cluster.client.heartbeat import ConsumerData, heartbeat, instance_name, own_address
 from twinlog.cluster.client.messages import UniqueIds
 from twinlog.cluster.client.producer import Producer

@@ -25,14 +25,14 @@ class ConsumerData:
     broadcasting: bool = False
     start: str = "CONSUME_FROM_LAST_OFFSET"
 
-    def plain(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """As it stands in the heartbeat."""
         return {
             "consumeFromWhere": self.start,
             "consumeType": "CONSUME_PASSIVELY" if self.is_push else "CONSUME_ACTIVELY",
             "groupName": self.group,
             "messageModel": "BROADCASTING" if self.broadcasting else "CLUSTERING",
-            "subscriptionDataSet": [each.plain() for each in self.subscriptions],
+            "subscriptionDataSet": [each.to_json() for each in self.subscriptions],
             "unitMode": False,
         }
 
@@ -42,7 +42,7 @@ def heartbeat(client_id: str, producers: Iterable[str], consumers: Iterable[Cons
     return fastjson.dumps(
         {
             "clientID": client_id,
-            "consumerDataSet": [each.plain() for each in consumers],
+            "consumerDataSet": [each.to_json() for each in consumers],
             "producerDataSet": [{"groupName": group} for group in sorted({*producers, INNER_PRODUCER})],
         }
     )

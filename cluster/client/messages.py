@@ -15,8 +15,8 @@ from struct import Struct
 
 from attrs import evolve, field, frozen
 
-from twinlog.cluster.client.route import MessageQueue
 from twinlog.cluster.remoting.names import RETRY_PREFIX
+from twinlog.cluster.remoting.route import MessageQueue
 from twinlog.store.record import compression
 from twinlog.store.record.compression import COMPRESSED, ZLIB, CompressionError
 from twinlog.store.record.message import Message, decode_message, host_text

@@ -12,9 +12,14 @@ from functools import partial
 import trio
 from attrs import Factory, define, field, frozen
 
-from twinlog.cluster.client.api.answers import SendStatus, Sent
-from twinlog.cluster.client.api.api import ClientApi
-from twinlog.cluster.client.api.messages import SendRequest, read_sent
+from twinlog.cluster.client.api import (
+    DEFAULT_TOPIC,
+    DEFAULT_TOPIC_QUEUES,
+    ClientApi,
+    SendResponse,
+    SendStatus,
+    read_sent,
+)
 from twinlog.cluster.client.messages import (
     BATCH_SIZE_MAX,
     COMPRESS_FROM,
@@ -25,11 +30,12 @@ from twinlog.cluster.client.messages import (
     split_batch,
     wire_properties,
 )
-from twinlog.cluster.client.route import MessageQueue
 from twinlog.cluster.client.routes import PublishRoute, Routes
-from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
+from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingError, RemotingTimeoutError, RequestError
+from twinlog.cluster.remoting.headers.messages import SendBatchMessage, SendMessageV2
+from twinlog.cluster.remoting.route import MessageQueue
 from twinlog.store.record.properties import java_hash
 
 RETRY_ELSEWHERE = frozenset(
@@ -57,7 +63,7 @@ class SendResult:
 
 
 @frozen(kw_only=True)
-class Prepared:
+class PreparedSend:
     """A request without its queue: every try sends the same, so that consumers can tell that a message came twice."""
 
     topic: str
@@ -66,7 +72,7 @@ class Prepared:
     body: bytes
     flag: int = 0
     sys_flag: int = 0
-    code: RequestCode = RequestCode.SEND_MESSAGE_V2
+    kind: type[SendMessageV2] = SendMessageV2
     reconsume_times: int = 0
     reconsume_times_max: int | None = None
 
@@ -76,7 +82,7 @@ def is_retried(error: RemotingError) -> bool:
     return not isinstance(error, RequestError) or error.code in RETRY_ELSEWHERE
 
 
-def result_of(prepared: Prepared, queue: MessageQueue, sent: Sent) -> SendResult:
+def result_of(prepared: PreparedSend, queue: MessageQueue, sent: SendResponse) -> SendResult:
     where = MessageQueue(queue.topic, queue.broker_name, sent.queue_id)
     return SendResult(sent.status, where, sent.queue_offset, prepared.message_id, sent.offset_message_id, sent.remark)
 
@@ -98,6 +104,10 @@ def by_key(key: str) -> Select:
         return queues[abs(java_hash(key)) % len(queues)]
 
     return select
+
+
+IN_FLIGHT_MAX = 256  # Of one call, so that neither side holds more than it can bear.
+Outcome = SendResult | RemotingError
 
 
 @define(eq=False)
@@ -141,7 +151,7 @@ class Producer:
             return await self.deliver(prepared, queue=queue, select=select)
         with trio.move_on_after(timeout_ms / 1000):
             return await self.deliver(prepared, queue=queue, select=select)
-        raise RemotingTimeoutError(f"topic {message.topic}", prepared.code, timeout_ms)
+        raise RemotingTimeoutError(f"topic {message.topic}", prepared.kind.code, timeout_ms)
 
     async def send_batch(
         self, messages: Sequence[OutgoingMessage], *, queue: MessageQueue | None = None, size_max: int = BATCH_SIZE_MAX
@@ -155,12 +165,12 @@ class Producer:
             ids = [next(self.ids) for _ in part]
             properties = (wire_properties(message, each) for message, each in zip(part, ids, strict=True))
             body = encode_batch(zip(part, properties, strict=True))
-            prepared = Prepared(
+            prepared = PreparedSend(
                 topic=part[0].topic,
                 message_id=",".join(ids),
                 properties="WAIT\x01true",
                 body=body,
-                code=RequestCode.SEND_BATCH_MESSAGE,
+                kind=SendBatchMessage,
             )
             results.append(await self.deliver(prepared, queue=queue))
         return results
@@ -172,17 +182,23 @@ class Producer:
         prepared = self.prepare(message)
         where = await self.routes.publish(message.topic)
         chosen = queue or self.choose(where, select)
-        await self.api.client.oneway(where.master(chosen), self.request(prepared, chosen).command())
+        await self.api.oneway(where.master(chosen), self.header(prepared, chosen), prepared.body)
         return prepared.message_id
 
-    async def send_all(
-        self, messages: Iterable[OutgoingMessage], *, select: Select | None = None
-    ) -> list[SendResult | RemotingError]:
+    async def send_all(self, messages: Iterable[OutgoingMessage], *, select: Select | None = None) -> list[Outcome]:
         """Send many messages at once, in this one task: what became of each, in their order.
 
         256 at a time are under way. A message that fails is tried again, elsewhere; its last error stands in its place.
         """
-        return await send_all(self, messages, select)
+        outcomes: list[Outcome] = []
+        under_way: deque[Callable[[], Awaitable[Outcome]]] = deque()
+        for message in messages:
+            if len(under_way) >= IN_FLIGHT_MAX:  # Half of them, so that what follows leaves together, too.
+                outcomes += [await under_way.popleft()() for _ in range(IN_FLIGHT_MAX // 2)]
+            under_way.append(await self._begin(self.prepare(message), select))
+        while under_way:
+            outcomes.append(await under_way.popleft()())
+        return outcomes
 
     # ---- One message
 
@@ -192,24 +208,24 @@ class Producer:
         *,
         sys_flag: int = 0,
         extra: Mapping[str, str] | None = None,
-        code: RequestCode = RequestCode.SEND_MESSAGE_V2,
-    ) -> Prepared:
+        kind: type[SendMessageV2] = SendMessageV2,
+    ) -> PreparedSend:
         """Give it an id, pack its body; `extra` are properties of RocketMQ's own."""
         message_id = next(self.ids)
         body, packed = compress(message.body, at_least=self.compress_from)
-        return Prepared(
+        return PreparedSend(
             topic=message.topic,
             message_id=message_id,
             properties=wire_properties(message, message_id, extra),
             body=body,
             flag=message.flag,
             sys_flag=sys_flag | packed,
-            code=code,
+            kind=kind,
         )
 
     async def deliver(
         self,
-        prepared: Prepared,
+        prepared: PreparedSend,
         *,
         queue: MessageQueue | None = None,
         select: Select | None = None,
@@ -221,7 +237,7 @@ class Producer:
             where = await self.routes.publish(prepared.topic, tried=tried)
             chosen = queue or self.choose(where, select, tried)
             try:
-                sent = await self.api.send_request(where.master(chosen), self.request(prepared, chosen))
+                sent = await self.api.send(where.master(chosen), self.header(prepared, chosen), prepared.body)
             except RemotingError as error:
                 self.routes.forget(prepared.topic)
                 if not left or not is_retried(error):
@@ -232,19 +248,22 @@ class Producer:
             tried |= {chosen.broker_name}
         raise AssertionError("the last try returns or raises")
 
-    def request(self, prepared: Prepared, queue: MessageQueue) -> SendRequest:
-        """The request to that queue's broker."""
-        return SendRequest(
-            code=prepared.code,
-            queue=queue,
-            group=self.group,
-            properties=prepared.properties,
-            body=prepared.body,
+    def header(self, prepared: PreparedSend, queue: MessageQueue) -> SendMessageV2:
+        """The request's header for that queue's broker."""
+        return prepared.kind(
+            producer_group=self.group,
+            topic=queue.topic,
+            default_topic=DEFAULT_TOPIC,
+            default_topic_queue_nums=DEFAULT_TOPIC_QUEUES,
+            queue_id=queue.queue_id,
+            sys_flag=prepared.sys_flag,
             born_timestamp=time.time_ns() // 1_000_000,
             flag=prepared.flag,
-            sys_flag=prepared.sys_flag,
+            properties=prepared.properties,
             reconsume_times=prepared.reconsume_times,
-            reconsume_times_max=prepared.reconsume_times_max,
+            max_reconsume_times=prepared.reconsume_times_max,
+            batch=prepared.kind is SendBatchMessage,
+            broker_name=queue.broker_name,
         )
 
     def choose(self, where: PublishRoute, select: Select | None, tried: frozenset[str] = frozenset()) -> MessageQueue:
@@ -257,61 +276,43 @@ class Producer:
         self._turn += 1
         return queues[(self._turn - 1) % len(queues)]
 
+    # ---- Many messages at once
 
-IN_FLIGHT_MAX = 256  # Of one call, so that neither side holds more than it can bear.
-Outcome = SendResult | RemotingError
+    async def _begin(self, prepared: PreparedSend, select: Select | None) -> Callable[[], Awaitable[Outcome]]:
+        queue: MessageQueue | None = None
+        timeout_ms = self.api.timeout_ms
+        try:
+            where = await self.routes.publish(prepared.topic)
+            queue = self.choose(where, select)
+            command = self.header(prepared, queue).command(prepared.body)
+            answer = await self.api.client.begin(where.master(queue), command, timeout_ms=timeout_ms)
+        except RemotingError as error:
+            return partial(self._again, prepared, queue, select, error)
+        return partial(self._end, prepared, queue, select, answer, trio.current_time() + timeout_ms / 1000)
 
+    async def _end(
+        self,
+        prepared: PreparedSend,
+        queue: MessageQueue,
+        select: Select | None,
+        answer: Callable[[], Awaitable[RemotingCommand]],
+        deadline: float,
+    ) -> Outcome:
+        error: RemotingError = RemotingTimeoutError(queue.broker_name, prepared.kind.code, self.api.timeout_ms)
+        try:
+            with trio.move_on_at(deadline):
+                return result_of(prepared, queue, read_sent(await answer()))
+        except RemotingError as failure:
+            error = failure
+        return await self._again(prepared, queue, select, error)
 
-async def send_all(producer: Producer, messages: Iterable[OutgoingMessage], select: Select | None) -> list[Outcome]:
-    """What became of each message, in their order."""
-    outcomes: list[Outcome] = []
-    under_way: deque[Callable[[], Awaitable[Outcome]]] = deque()
-    for message in messages:
-        if len(under_way) >= IN_FLIGHT_MAX:  # Half of them, so that what follows leaves together, too.
-            outcomes += [await under_way.popleft()() for _ in range(IN_FLIGHT_MAX // 2)]
-        under_way.append(await _begin(producer, producer.prepare(message), select))
-    while under_way:
-        outcomes.append(await under_way.popleft()())
-    return outcomes
-
-
-async def _begin(producer: Producer, prepared: Prepared, select: Select | None) -> Callable[[], Awaitable[Outcome]]:
-    queue: MessageQueue | None = None
-    timeout_ms = producer.api.timeout_ms
-    try:
-        where = await producer.routes.publish(prepared.topic)
-        queue = producer.choose(where, select)
-        command = producer.request(prepared, queue).command()
-        answer = await producer.api.client.begin(where.master(queue), command, timeout_ms=timeout_ms)
-    except RemotingError as error:
-        return partial(_again, producer, prepared, queue, select, error)
-    return partial(_end, producer, prepared, queue, select, answer, trio.current_time() + timeout_ms / 1000)
-
-
-async def _end(
-    producer: Producer,
-    prepared: Prepared,
-    queue: MessageQueue,
-    select: Select | None,
-    answer: Callable[[], Awaitable[RemotingCommand]],
-    deadline: float,
-) -> Outcome:
-    error: RemotingError = RemotingTimeoutError(queue.broker_name, prepared.code, producer.api.timeout_ms)
-    try:
-        with trio.move_on_at(deadline):
-            return result_of(prepared, queue, read_sent(await answer()))
-    except RemotingError as failure:
-        error = failure
-    return await _again(producer, prepared, queue, select, error)
-
-
-async def _again(
-    producer: Producer, prepared: Prepared, queue: MessageQueue | None, select: Select | None, error: RemotingError
-) -> Outcome:
-    if select is not None or producer.tries_max < 2 or not is_retried(error):
-        return error
-    producer.routes.forget(prepared.topic)
-    try:
-        return await producer.deliver(prepared, tried=frozenset({queue.broker_name} if queue else ()))
-    except RemotingError as last:
-        return last
+    async def _again(
+        self, prepared: PreparedSend, queue: MessageQueue | None, select: Select | None, error: RemotingError
+    ) -> Outcome:
+        if select is not None or self.tries_max < 2 or not is_retried(error):
+            return error
+        self.routes.forget(prepared.topic)
+        try:
+            return await self.deliver(prepared, tried=frozenset({queue.broker_name} if queue else ()))
+        except RemotingError as last:
+            return last

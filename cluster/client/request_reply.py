@@ -16,6 +16,7 @@ from twinlog.cluster.client.producer import Producer, Select, SendResult
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingError, RemotingTimeoutError
+from twinlog.cluster.remoting.headers.messages import SendReplyMessageV2
 from twinlog.store.record.compression import CompressionError
 from twinlog.store.record.properties import parse_properties
 
@@ -25,7 +26,7 @@ CORRELATION_ID, REPLY_TO, TIME_TO_LIVE, MESSAGE_TYPE = "CORRELATION_ID", "REPLY_
 
 
 @define(eq=False)
-class Reply:
+class ReplyMessage:
     """What a request was answered with. `properties` are those of the replier, and RocketMQ's own."""
 
     body: bytes = field(repr=lambda body: f"<{len(body)} bytes>")
@@ -33,9 +34,9 @@ class Reply:
 
 
 @define(eq=False)
-class _Question:
+class _PendingReply:
     answered: trio.Event = field(factory=trio.Event)
-    reply: Reply | None = None
+    reply: ReplyMessage | None = None
 
 
 @define(eq=False)
@@ -45,7 +46,7 @@ class Requester:
     client: Client
     group: str
     producer: Producer = field(init=False, repr=False)
-    _questions: dict[str, _Question] = field(factory=dict, init=False, repr=False)
+    _questions: dict[str, _PendingReply] = field(factory=dict, init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         handlers, code = self.client.handlers, RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT
@@ -54,12 +55,14 @@ class Requester:
         handlers[code] = self._on_reply
         self.producer = self.client.producer(self.group)
 
-    async def request(self, message: OutgoingMessage, *, timeout_ms: int = 3000, select: Select | None = None) -> Reply:
+    async def request(
+        self, message: OutgoingMessage, *, timeout_ms: int = 3000, select: Select | None = None
+    ) -> ReplyMessage:
         """Send a message and wait for the reply of the consumer that gets it.
 
         Raises RemotingTimeoutError when none came in time, else as Producer.send.
         """
-        correlation_id, question = str(uuid.uuid4()), _Question()
+        correlation_id, question = str(uuid.uuid4()), _PendingReply()
         extra = {CORRELATION_ID: correlation_id, REPLY_TO: self.client.client_id, TIME_TO_LIVE: str(timeout_ms)}
         self._questions[correlation_id] = question
         try:
@@ -95,7 +98,7 @@ class Requester:
                 body = decompress(bytes(request.body), int(ext.get("sysFlag", 0)))
             except CompressionError as error:
                 return RemotingCommand.response_to(request, ResponseCode.SYSTEM_ERROR, remark=str(error))
-            question.reply = Reply(body, properties)
+            question.reply = ReplyMessage(body, properties)
             question.answered.set()
         return RemotingCommand.response_to(request, ResponseCode.SUCCESS)
 
@@ -115,5 +118,5 @@ async def reply(producer: Producer, question: ReceivedMessage, body: bytes, **fi
         raise ValueError(f"the message {question.message_id} asks for no reply: it has no {CORRELATION_ID}")
     extra = {name: asked[name] for name in (CORRELATION_ID, REPLY_TO, TIME_TO_LIVE) if name in asked}
     message = OutgoingMessage(topic=reply_topic(asked["CLUSTER"]), body=body, properties=fields)
-    prepared = producer.prepare(message, extra=extra | {MESSAGE_TYPE: "reply"}, code=RequestCode.SEND_REPLY_MESSAGE_V2)
+    prepared = producer.prepare(message, extra=extra | {MESSAGE_TYPE: "reply"}, kind=SendReplyMessageV2)
     return await producer.deliver(prepared)

@@ -1,7 +1,7 @@
 """The routes that a client knows, fresh enough to use. Source: MQClientInstance (RocketMQ 4.9.8).
 
 A route that serves is asked for every 30 s. One that does not (no queue can be written, or a broker of it has failed) is in
-doubt: it is asked for with the next message, at the pace of Pace, so that producers find a new master within a second.
+doubt: it is asked for with the next message, at the pace of Backoff, so that producers find a new master within a second.
 """
 
 import random
@@ -12,10 +12,9 @@ from math import inf
 import trio
 from attrs import define, field, frozen
 
-from twinlog.cluster.client.api.messages import DEFAULT_TOPIC, DEFAULT_TOPIC_QUEUES
-from twinlog.cluster.client.api.namesrv import NameServerApi
-from twinlog.cluster.client.route import MASTER_ID, BrokerAddresses, MessageQueue, TopicRoute
+from twinlog.cluster.client.api import DEFAULT_TOPIC, DEFAULT_TOPIC_QUEUES, ClientApi
 from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.cluster.remoting.route import MASTER_ID, BrokerAddresses, MessageQueue, TopicRoute
 
 REFRESH_SECONDS = 30.0
 PAUSE_SECONDS, PAUSE_SECONDS_MAX = 0.1, 1.0  # Between two questions about a topic that cannot be written.
@@ -27,7 +26,7 @@ def _jitter() -> float:
 
 
 @define
-class Pace:
+class Backoff:
     """At once, then after about 0.1, 0.2, 0.4, 0.8 s, then every second; after 10 quiet seconds at once again."""
 
     due: float = field(default=-inf, init=False)  # The next question's earliest time.
@@ -73,13 +72,13 @@ class _Failure:
 class Routes:
     """Asks for a topic when it is new, in doubt or 30 s old; an old answer is better than none."""
 
-    api: NameServerApi
+    api: ClientApi
     _read: dict[str, tuple[TopicRoute, float]] = field(factory=dict, init=False)
     _publish: dict[str, PublishRoute] = field(factory=dict, init=False)
     _brokers: dict[str, BrokerAddresses] = field(factory=dict, init=False)  # Also of topics that are asked for again.
     _asked: dict[str, float] = field(factory=dict, init=False)  # When, by topic.
     _asking: trio.Lock = field(factory=trio.Lock, init=False)
-    _paces: dict[str, Pace] = field(factory=lambda: defaultdict(Pace), init=False)
+    _backoffs: dict[str, Backoff] = field(factory=lambda: defaultdict(Backoff), init=False)
     _doubted: set[str] = field(
         factory=set, init=False
     )  # Topics, a broker of which has failed since they were asked for.
@@ -120,7 +119,7 @@ class Routes:
         began = trio.current_time()
         if known := self._usable(topic, tried):
             return known
-        await trio.sleep_until(self._paces[topic].due)
+        await trio.sleep_until(self._backoffs[topic].due)
         async with self._asking:  # One asks, the others use its answer.
             if known := self._usable(topic, tried):
                 return known
@@ -137,11 +136,11 @@ class Routes:
         if topic not in self._doubted:
             return known
         has_others = any(queue.broker_name not in tried for queue in known.queues)
-        return known if has_others and now < self._paces[topic].due else None
+        return known if has_others and now < self._backoffs[topic].due else None
 
     async def _ask(self, topic: str) -> PublishRoute:
         now = trio.current_time()
-        self._paces[topic].asked(now)
+        self._backoffs[topic].asked(now)
         if (read := self._read.get(topic)) and not read[0].publish_queues():  # Good enough for who read only.
             self.forget(topic)
         try:

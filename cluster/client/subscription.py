@@ -54,7 +54,7 @@ class Subscription:
         """The broker compared hashes of tags; this compares words. SQL92 it has evaluated itself."""
         return not self.tags or tags in self.tags
 
-    def plain(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """As it stands in a heartbeat."""
         return {
             "classFilterMode": False,

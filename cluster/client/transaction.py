@@ -16,14 +16,15 @@ import structlog
 import trio
 from attrs import define, field
 
-from twinlog.cluster.client.api.answers import SendStatus
+from twinlog.cluster.client.api import SendStatus
 from twinlog.cluster.client.client import Client, OnRequest
 from twinlog.cluster.client.messages import OutgoingMessage, ReceivedMessage, as_received
 from twinlog.cluster.client.producer import Producer, SendResult
-from twinlog.cluster.client.route import MessageQueue
 from twinlog.cluster.remoting.codes import RequestCode
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.cluster.remoting.headers.messages import EndTransaction
+from twinlog.cluster.remoting.route import MessageQueue
 from twinlog.store.errors import StoreError
 from twinlog.store.record.message import TRANSACTION_PREPARED, decode_message
 
@@ -119,26 +120,25 @@ class TransactionProducer:
         return transaction.result, transaction.decision
 
     async def _end(self, result: SendResult, decision: Decision, *, remark: str | None = None) -> None:
-        ext = self._fields(decision, result.message_id, result.queue_offset, int(result.offset_message_id[-16:], 16))
-        ext["bname"] = result.queue.broker_name
+        header = self._header(decision, result.message_id, result.queue_offset, int(result.offset_message_id[-16:], 16))
+        header.broker_name = result.queue.broker_name
         address = self.client.routes.address(result.queue.broker_name, or_another=False)
         try:
             if address is None:
                 raise RemotingError(f"the master of {result.queue.broker_name} is not known now")
-            await self.client.api.end_transaction(address, ext, remark=remark)
+            await self.client.api.oneway(address, header, remark=remark)
         except RemotingError as error:
             log.warning("a transaction stays open until its broker asks", message=result.message_id, error=str(error))
 
-    def _fields(self, decision: Decision, message_id: str, half_offset: int, phy_offset: int) -> dict[str, str]:
-        return {
-            "producerGroup": self.group,
-            "tranStateTableOffset": str(half_offset),
-            "commitLogOffset": str(phy_offset),
-            "commitOrRollback": str(decision.value),
-            "fromTransactionCheck": "false",
-            "msgId": message_id,
-            "transactionId": message_id,
-        }
+    def _header(self, decision: Decision, message_id: str, half_offset: int, phy_offset: int) -> EndTransaction:
+        return EndTransaction(
+            producer_group=self.group,
+            tran_state_table_offset=half_offset,
+            commit_log_offset=phy_offset,
+            commit_or_rollback=decision.value,
+            msg_id=message_id,
+            transaction_id=message_id,
+        )
 
     # ---- A broker asks
 
@@ -166,8 +166,9 @@ class TransactionProducer:
             log.exception("the check of a transaction has failed", message=message.message_id)
             decision, remark = Decision.UNKNOWN, f"{type(error).__name__}: {error}"
         offsets = int(asked.get("tranStateTableOffset", 0)), int(asked.get("commitLogOffset", 0))
-        ext = self._fields(decision, message.message_id, *offsets) | {"fromTransactionCheck": "true"}
+        header = self._header(decision, message.message_id, *offsets)
+        header.from_transaction_check = True
         try:
-            await self.client.api.end_transaction(address, ext, remark=remark)
+            await self.client.api.oneway(address, header, remark=remark)
         except (RemotingError, trio.BrokenResourceError) as error:
             log.warning("the answer about a transaction did not reach its broker", peer=address, error=str(error))

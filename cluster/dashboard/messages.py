@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 
 from attrs import frozen
 
-from twinlog.cluster.admin.messages import MessageView, PeekedMessage
-from twinlog.cluster.dashboard.model.text import count, day_and_clock, size
+from twinlog.cluster.admin.message_view import MessageView
+from twinlog.cluster.admin.messages import PeekedMessage
 from twinlog.cluster.dashboard.view.html import Markup, join, tag
+from twinlog.cluster.text import count, day_and_clock, size
 
 COUNT_MAX = 50
 BODY_CHARACTERS_MAX = 4000

@@ -17,7 +17,6 @@ from twinlog.cluster.admin.topics import NoTopicError
 from twinlog.cluster.dashboard.model.events import merged, of_history
 from twinlog.cluster.dashboard.model.memory import Memory
 from twinlog.cluster.dashboard.model.snapshot import Look, Mark
-from twinlog.cluster.dashboard.model.text import day_and_clock, seconds, several, size
 from twinlog.cluster.dashboard.view.html import Markup, join, mark, tag
 from twinlog.cluster.dashboard.view.page import PageState
 from twinlog.cluster.dashboard.view.tables import command
@@ -27,6 +26,7 @@ from twinlog.cluster.observe.consumption import LagReport
 from twinlog.cluster.observe.gather import gather, words_of
 from twinlog.cluster.observe.rules import Limits, examine
 from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.cluster.text import day_and_clock, seconds, several, size
 
 log = structlog.get_logger(__name__)
 

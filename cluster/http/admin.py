@@ -9,7 +9,7 @@ from attrs import define, field
 
 from twinlog.cluster.admin import errors as told
 from twinlog.cluster.admin.admin import Admin, open_admin
-from twinlog.cluster.client.api.api import ClientApi
+from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.config.config_file import ConfigError
 from twinlog.cluster.http.server.responses import HttpError
 

@@ -9,9 +9,9 @@ import orjson
 from attrs import frozen
 from starlette.requests import Request
 
-from twinlog.cluster.admin.waiting import parse_size
 from twinlog.cluster.http.server.app import Parameter
 from twinlog.cluster.http.server.responses import HttpError
+from twinlog.cluster.text import parse_size
 
 TEXT_LENGTH_MAX = 1000
 

@@ -19,11 +19,11 @@ from twinlog.cluster.metrics.snapshot import (
     StoreNumbers,
 )
 from twinlog.cluster.mqadmin.text import version_name
-from twinlog.cluster.namesrv.route_info import MASTER_ID
 from twinlog.cluster.namesrv.service import NameServer
 from twinlog.cluster.observe.members import NO_MASTERS, state_in_words
 from twinlog.cluster.remoting import names
 from twinlog.cluster.remoting.names import member_name
+from twinlog.cluster.remoting.route import MASTER_ID
 from twinlog.ha.master.group_transfer import OUTCOMES
 from twinlog.ha.statistics import HAStatistics
 from twinlog.store.config import CONSUME_QUEUE_UNIT, BrokerRole

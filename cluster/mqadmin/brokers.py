@@ -4,12 +4,12 @@ import time
 from collections.abc import Mapping
 from functools import partial
 
-from twinlog.cluster.client.api.api import ClientApi
-from twinlog.cluster.client.route import BrokerAddresses
+from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.mqadmin import text
 from twinlog.cluster.mqadmin.requests import groups_in
 from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.cluster.remoting.route import BrokerAddresses
 
 _LIST = "{:<16}  {:<22}  {:<4}  {:<22} {:<16} {:>19} {:>19} {:>10} {:>5} {:>6}"
 _MORE = "{:<16}  {:<32} {:>14} {:>14} {:>14} {:>14}"

@@ -1,11 +1,11 @@
 """consumerProgress, resetOffsetByTime and updateSubGroup."""
 
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig
-from twinlog.cluster.client.api.api import ClientApi
-from twinlog.cluster.client.api.calls import understood
-from twinlog.cluster.client.route import MessageQueue
+from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.mqadmin import text
 from twinlog.cluster.mqadmin.requests import (
@@ -20,10 +20,10 @@ from twinlog.cluster.mqadmin.requests import (
 )
 from twinlog.cluster.observe import requests as admin_requests
 from twinlog.cluster.observe.requests import Consumers
-from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.cluster.remoting.headers.broker_admin import InvokeBrokerToResetOffset
+from twinlog.cluster.remoting.route import MessageQueue, queue_of_key
 
 RESET_MS = 6_000
 _GROUPS = "{:<64}  {:<6}  {:<24} {:<5}  {:<14}  {:<7}  {}"
@@ -109,12 +109,12 @@ async def reset_offset_by_time(api: ClientApi, group: str, topic: str, when: str
     moved: dict[MessageQueue, int] = {}
     for address in one_address_each(route):
         header = InvokeBrokerToResetOffset(topic, group, milliseconds, force)
-        answer = await admin_requests.ask(
-            api, address, header, expected=(ResponseCode.SUCCESS, ResponseCode.CONSUMER_NOT_ONLINE), timeout_ms=RESET_MS
+        answer = await api.call(
+            address, header, expected=(ResponseCode.SUCCESS, ResponseCode.CONSUMER_NOT_ONLINE), timeout_ms=RESET_MS
         )
         if answer.code == ResponseCode.CONSUMER_NOT_ONLINE:
             return await _reset_old(api, group, topic, when, milliseconds, force=force)
-        moved |= understood(partial(_read_offsets, answer.body))
+        moved |= answer.json(_read_offsets)
     head = (
         f"rollback consumer offset by specified group[{group}], topic[{topic}], force[{text.boolean(force)}], "
         f"timestamp(string)[{when}], timestamp(long)[{milliseconds}]"
@@ -123,9 +123,8 @@ async def reset_offset_by_time(api: ClientApi, group: str, topic: str, when: str
     return text.lines([head, _RESET.format("#brokerName", "#queueId", "#offset"), *rows])
 
 
-def _read_offsets(body: bytes | memoryview) -> dict[MessageQueue, int]:
-    table = fastjson.loads(body).get("offsetTable") or {}
-    return {admin_requests.queue_of(key): int(offset) for key, offset in table.items()}
+def _read_offsets(body: Mapping[str, Any]) -> dict[MessageQueue, int]:
+    return {queue_of_key(key): int(offset) for key, offset in (body.get("offsetTable") or {}).items()}
 
 
 async def _reset_old(api: ClientApi, group: str, topic: str, when: str, milliseconds: int, *, force: bool) -> str:

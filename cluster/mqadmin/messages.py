@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from functools import partial
 
-from twinlog.cluster.client.api.api import ClientApi
+from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.mqadmin import text
 from twinlog.cluster.mqadmin.requests import RETRY_PREFIX, consume_stats, one_address_each, route_of

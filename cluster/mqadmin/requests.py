@@ -5,16 +5,12 @@ from typing import Any
 
 from attrs import frozen
 
-from twinlog.cluster.client.api.api import ClientApi
-from twinlog.cluster.client.api.calls import understood
-from twinlog.cluster.client.route import BrokerAddresses, MessageQueue, TopicRoute
-from twinlog.cluster.observe.requests import ask, queue_of
-from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.remoting.codes import ResponseCode
-from twinlog.cluster.remoting.command import RemotingCommand
-from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingError, RequestError
-from twinlog.cluster.remoting.header_fields import RequestHeader
+from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.headers import broker_admin, namesrv
+from twinlog.cluster.remoting.headers.responses import GetKVConfigResponse
+from twinlog.cluster.remoting.route import BrokerAddresses, MessageQueue, TopicRoute, queue_of_key
 
 STATS_MS = 15_000
 RETRY_PREFIX = "%RETRY%"
@@ -43,19 +39,6 @@ class ConsumeStats:
     @property
     def lag(self) -> int:
         return sum(each.lag for each in self.queues.values())
-
-
-async def ask_namesrv(api: ClientApi, header: RequestHeader) -> RemotingCommand:
-    """The first name server's answer that there is. Raises RequestError, and RemotingError without any."""
-    failure: RemotingError = RemotingConnectError("", "no name server is configured")
-    for address in api.namesrv:
-        try:
-            return await ask(api, address, header)
-        except RequestError:
-            raise
-        except RemotingError as error:
-            failure = error
-    raise failure
 
 
 async def route_of(api: ClientApi, topic: str) -> TopicRoute:
@@ -101,13 +84,13 @@ async def consume_stats(api: ClientApi, group: str, topic: str | None = None) ->
 
 async def consume_stats_of(api: ClientApi, address: str, group: str, topic: str | None = None) -> ConsumeStats:
     """The same of one broker; it may be empty."""
-    answer = await ask(api, address, broker_admin.GetConsumeStats(group, topic), timeout_ms=STATS_MS)
-    return understood(lambda: _read_stats(fastjson.loads(answer.body)))
+    answer = await api.call(address, broker_admin.GetConsumeStats(group, topic), timeout_ms=STATS_MS)
+    return answer.json(_read_stats)
 
 
 def _read_stats(body: Mapping[str, Any]) -> ConsumeStats:
     queues = {
-        queue_of(key): QueueProgress(
+        queue_of_key(key): QueueProgress(
             int(each["brokerOffset"]), int(each["consumerOffset"]), int(each.get("lastTimestamp", 0))
         )
         for key, each in (body.get("offsetTable") or {}).items()
@@ -118,17 +101,16 @@ def _read_stats(body: Mapping[str, Any]) -> ConsumeStats:
 async def put_order_conf(api: ClientApi, topic: str, value: str) -> None:
     """Tell every name server how many queues of an ordered topic each broker has."""
     for address in api.namesrv:
-        await ask(api, address, namesrv.PutKVConfig("ORDER_TOPIC_CONFIG", topic, value))
+        await api.call(address, namesrv.PutKVConfig("ORDER_TOPIC_CONFIG", topic, value))
 
 
 async def order_conf(api: ClientApi, topic: str) -> dict[str, str]:
-    """What was told; broker name to number of queues."""
-    header = namesrv.GetKVConfig("ORDER_TOPIC_CONFIG", topic)
+    """Broker name to number of queues, as the name servers keep it."""
     try:
-        answer = await ask_namesrv(api, header)
+        answer = await api.call_namesrv(namesrv.GetKVConfig("ORDER_TOPIC_CONFIG", topic))
     except RequestError as error:
         if error.code == ResponseCode.QUERY_NOT_FOUND:
             return {}
         raise
-    told = (answer.ext or {}).get("value", "")
-    return dict(part.split(":", 1) for part in told.split(";") if ":" in part)
+    value = answer.header(GetKVConfigResponse).value or ""
+    return dict(part.split(":", 1) for part in value.split(";") if ":" in part)

@@ -4,11 +4,10 @@ from functools import partial
 from typing import Any
 
 from twinlog.cluster.broker.tables.topics import TopicConfig
-from twinlog.cluster.client.api.api import ClientApi
+from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.mqadmin import text
 from twinlog.cluster.mqadmin.requests import (
-    ask_namesrv,
     groups_in,
     masters_in,
     one_address_each,
@@ -54,7 +53,7 @@ async def _with_groups(api: ClientApi, topic: str, clusters: dict[str, str]) -> 
 
 async def topic_route(api: ClientApi, topic: str, *, as_list: bool) -> str:
     """The route as JSON, or as a table (-l)."""
-    answer = await ask_namesrv(api, GetRouteInfoByTopic(topic))
+    answer = await api.call_namesrv(GetRouteInfoByTopic(topic))
     route: dict[str, Any] = fastjson.loads(answer.body)
     for broker in route["brokerDatas"]:
         broker["brokerAddrs"] = {int(number): address for number, address in broker["brokerAddrs"].items()}
@@ -126,7 +125,7 @@ async def delete_topic(api: ClientApi, topic: str, cluster: str) -> str:
     for address in await masters_in(api, cluster):
         await admin_requests.delete_topic(api, address, topic)
     for address in api.namesrv:
-        await admin_requests.ask(api, address, DeleteTopicInNamesrv(topic, cluster))
+        await api.call(address, DeleteTopicInNamesrv(topic, cluster))
     return text.lines(
         [
             f"delete topic [{topic}] from cluster [{cluster}] success.",

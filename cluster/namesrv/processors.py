@@ -14,11 +14,12 @@ from twinlog.cluster.config.redaction import shown
 from twinlog.cluster.namesrv.config import NamesrvConfig, changed
 from twinlog.cluster.namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfigManager
 from twinlog.cluster.namesrv.registration import read_data_version, read_registration, read_route
-from twinlog.cluster.namesrv.route_info import UNIT, UNIT_SUBSCRIPTION, RouteInfoManager
+from twinlog.cluster.namesrv.route_info import RouteInfoManager
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.headers import namesrv as h
 from twinlog.cluster.remoting.request import Reply, Request
+from twinlog.cluster.remoting.route import UNIT, UNIT_SUBSCRIPTION
 from twinlog.store.util.sync import write_durably
 from twinlog.store.util.wakeup import Wakeup
 
@@ -72,7 +73,7 @@ def query_data_version(namesrv: NamesrvController, header: h.QueryDataVersion, r
     changed = namesrv.routes.is_changed(header.broker_addr, version)
     if not changed:
         namesrv.routes.touch(header.broker_addr, namesrv.clock())
-    return Reply.success(fastjson.dumps(known.plain()) if known else b"", changed=changed)
+    return Reply.success(fastjson.dumps(known.to_json()) if known else b"", changed=changed)
 
 
 def get_route_info_by_topic(namesrv: NamesrvController, header: h.GetRouteInfoByTopic, request: Request) -> Reply:

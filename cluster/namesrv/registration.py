@@ -12,12 +12,13 @@ from collections.abc import Mapping
 from struct import Struct
 from typing import Any
 
-from twinlog.cluster.namesrv.route_info import QueueData, Registration
+from twinlog.cluster.namesrv.route_info import Registration
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.headers.namesrv import RegisterBroker
 from twinlog.cluster.remoting.names import DataVersion, split_address
+from twinlog.cluster.remoting.route import QueueData
 
 VERSION_MIN = 37  # V3_0_11. Brokers before that send another body.
 NAME_SIZE_MAX = 255  # Characters; RocketMQ's topics have at most 127.

@@ -18,45 +18,9 @@ from attrs import define, evolve, field, frozen
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.names import DataVersion
+from twinlog.cluster.remoting.route import MASTER_ID, BrokerAddresses, QueueData
 
-MASTER_ID = 0
 PERM_WRITE, PERM_READ_WRITE = 2, 6
-UNIT, UNIT_SUBSCRIPTION = 1, 2  # Bits of topic_sys_flag.
-
-
-@frozen
-class QueueData:
-    """One broker group's share of a topic."""
-
-    broker_name: str
-    read_queues: int
-    write_queues: int
-    perm: int
-    topic_sys_flag: int = 0
-
-    def plain(self) -> dict[str, Any]:
-        """As routes show it."""
-        return {
-            "brokerName": self.broker_name,
-            "perm": self.perm,
-            "readQueueNums": self.read_queues,
-            "topicSysFlag": self.topic_sys_flag,
-            "writeQueueNums": self.write_queues,
-        }
-
-
-@frozen
-class BrokerData:
-    """A broker group: a master and its slaves."""
-
-    cluster: str
-    broker_name: str
-    addresses: Mapping[int, str] = field(factory=dict)
-
-    def plain(self) -> dict[str, Any]:
-        """As routes and the cluster table show it; the ids are int keys."""
-        addresses = dict(sorted(self.addresses.items()))
-        return {"brokerAddrs": addresses, "brokerName": self.broker_name, "cluster": self.cluster}
 
 
 @frozen
@@ -98,13 +62,13 @@ class RouteInfoManager:
     """The tables, and every change that can happen to them."""
 
     clusters: dict[str, dict[str, None]] = field(factory=dict, init=False)  # Names as keys: a set that keeps order.
-    brokers: dict[str, BrokerData] = field(factory=dict, init=False)
+    brokers: dict[str, BrokerAddresses] = field(factory=dict, init=False)
     queues: dict[str, dict[str, QueueData]] = field(factory=dict, init=False)
     live: dict[str, LiveBroker] = field(factory=dict, init=False)
 
     def register(self, new: Registration, connection: object, now: float) -> Registered:
         """Take a broker in, or refresh it. Raises RequestError when another cluster has a group of that name."""
-        group = self.brokers.get(new.broker_name) or BrokerData(new.cluster, new.broker_name)
+        group = self.brokers.get(new.broker_name) or BrokerAddresses(new.cluster, new.broker_name)
         if group.cluster != new.cluster and set(group.addresses.values()) - {new.address}:
             remark = f"broker {new.broker_name} is registered in cluster {group.cluster}, not {new.cluster}"
             raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
@@ -201,18 +165,18 @@ class RouteInfoManager:
     def route(self, topic: str) -> dict[str, Any] | None:
         """TopicRouteData with int keys for the broker ids; None without a queue or a live broker for it."""
         shares = self.queues.get(topic, {})
-        groups = [self.brokers[name].plain() for name in shares if name in self.brokers]
+        groups = [self.brokers[name].to_json() for name in shares if name in self.brokers]
         if not groups:
             return None
-        queues = [share.plain() for share in shares.values()]
+        queues = [share.to_json() for share in shares.values()]
         return {"brokerDatas": groups, "filterServerTable": {}, "queueDatas": queues}
 
     def member_group(self, cluster: str, broker_name: str) -> dict[str, Any]:
         """BrokerMemberGroup with int keys; without addresses when there is no such group in the cluster."""
         group = self.brokers.get(broker_name)
         if group is None or group.cluster != cluster:
-            group = BrokerData(cluster, broker_name)
-        return group.plain()
+            group = BrokerAddresses(cluster, broker_name)
+        return group.to_json()
 
     def any_address(self) -> str | None:
         """Of any broker, a master's rather than a slave's; None without brokers."""
@@ -222,7 +186,7 @@ class RouteInfoManager:
     def cluster_info(self) -> dict[str, Any]:
         """ClusterInfo with int keys for the broker ids."""
         return {
-            "brokerAddrTable": {name: group.plain() for name, group in self.brokers.items()},
+            "brokerAddrTable": {name: group.to_json() for name, group in self.brokers.items()},
             "clusterAddrTable": {cluster: list(names) for cluster, names in self.clusters.items()},
         }
 
@@ -260,7 +224,7 @@ class RouteInfoManager:
                 if not self.queues[topic]:
                     del self.queues[topic]
 
-    def _leave_cluster(self, group: BrokerData) -> None:
+    def _leave_cluster(self, group: BrokerAddresses) -> None:
         names = self.clusters.get(group.cluster, {})
         names.pop(group.broker_name, None)
         if not names:

@@ -13,14 +13,14 @@ import trio
 from attrs import evolve, frozen
 
 from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig
-from twinlog.cluster.client.api.api import ClientApi, PullStatus, QueueOffsets
-from twinlog.cluster.client.route import MessageQueue
+from twinlog.cluster.client.api import ClientApi, PullStatus, QueueOffsets
 from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.observe import requests as admin_requests
 from twinlog.cluster.observe.gather import Target, readers
 from twinlog.cluster.observe.requests import Consumers
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RemotingError, RequestError
+from twinlog.cluster.remoting.route import MessageQueue
 from twinlog.store.errors import StoreError
 from twinlog.store.record.message import decode_message
 
@@ -173,7 +173,7 @@ def topics_of(views: Iterable[BrokerView], group: str) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def clients_of(views: Iterable[BrokerView], group: str) -> tuple[admin_requests.Client, ...]:
+def clients_of(views: Iterable[BrokerView], group: str) -> tuple[admin_requests.ConnectedClient, ...]:
     """The connected clients of a group; one that is connected to several brokers counts once."""
     found = {
         client.client_id: client

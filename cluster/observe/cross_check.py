@@ -10,7 +10,7 @@ from typing import Any
 import trio
 from attrs import field, frozen
 
-from twinlog.cluster.client.api.api import ClientApi
+from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.observe.findings import Finding, Level
 from twinlog.cluster.observe.gather import gather
 from twinlog.cluster.observe.live_diff import LiveDiffReport, LiveVerdict, live_diff

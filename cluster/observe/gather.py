@@ -8,8 +8,7 @@ from typing import Any
 import trio
 from attrs import evolve, frozen
 
-from twinlog.cluster.client.api.api import ClientApi, addresses_of
-from twinlog.cluster.client.route import BrokerAddresses
+from twinlog.cluster.client.api import ClientApi, addresses_of
 from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.config.properties_file import parse_properties
 from twinlog.cluster.observe.members import (
@@ -25,6 +24,7 @@ from twinlog.cluster.observe.members import (
 from twinlog.cluster.observe.role_views import newest_record
 from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingError, RequestError
 from twinlog.cluster.remoting.names import split_address
+from twinlog.cluster.remoting.route import BrokerAddresses
 
 PROBE_SECONDS = 3.0
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from attrs import define, evolve, field, frozen
 
-from twinlog.cluster.client.api.api import ClientApi, StoredRecord
+from twinlog.cluster.client.api import ClientApi, StoredRecord
 from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.observe.gather import words_of
 from twinlog.cluster.observe.log_side import LiveSide, LogMovedError, LogSide, in_words

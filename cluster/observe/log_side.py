@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import trio
 from attrs import define, evolve, field, frozen
 
-from twinlog.cluster.client.api.api import ClientApi, StoredRecord
+from twinlog.cluster.client.api import ClientApi, StoredRecord
 from twinlog.cluster.config.properties_file import parse_properties
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RemotingTimeoutError, RequestError

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from attrs import evolve, field, frozen
 
-from twinlog.cluster.client.route import BrokerAddresses
+from twinlog.cluster.remoting.route import BrokerAddresses
 
 T = TypeVar("T")
 

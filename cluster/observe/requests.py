@@ -4,7 +4,7 @@ Each raises RequestError for an answer other than success, RemotingConnectError 
 without an answer, and RemotingProtocolError for an answer of another form. Source: MQClientAPIImpl (RocketMQ 4.9.8).
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -12,34 +12,13 @@ from attrs import frozen
 
 from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig, read_groups
 from twinlog.cluster.broker.tables.topics import TopicConfig
-from twinlog.cluster.client.api.api import ClientApi
-from twinlog.cluster.client.api.calls import understood
-from twinlog.cluster.client.route import MessageQueue
-from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.remoting.codes import ResponseCode
-from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingError, RequestError
-from twinlog.cluster.remoting.header_fields import RequestHeader, encode_header_fields
-from twinlog.cluster.remoting.headers import broker_admin
+from twinlog.cluster.remoting.headers import broker_admin, clients, messages, namesrv
+from twinlog.cluster.remoting.route import MessageQueue, queue_of_key
 
 CHANGE_MS = 6_000  # A broker that changes a topic tells the name servers before it answers.
-
-
-async def ask(
-    api: ClientApi,
-    address: str,
-    header: RequestHeader,
-    body: bytes = b"",
-    *,
-    expected: Collection[int] = (ResponseCode.SUCCESS,),
-    timeout_ms: int | None = None,
-) -> RemotingCommand:
-    """Send one request and take its answer, whose code is one of those expected."""
-    command = RemotingCommand(header.code, ext=encode_header_fields(header) or None, body=body)
-    answer = await api.client.request(address, command, timeout_ms=timeout_ms or api.timeout_ms)
-    if answer.code not in expected:
-        raise RequestError(answer.code, answer.remark or "no reason given")
-    return answer
 
 
 # ---- Topics
@@ -47,24 +26,21 @@ async def ask(
 
 async def topic_configs(api: ClientApi, address: str) -> dict[str, TopicConfig]:
     """Request 21: every topic of a broker."""
-    answer = await ask(api, address, broker_admin.GetAllTopicConfig())
-    return understood(
-        lambda: {
-            name: TopicConfig.read(name, entry)
-            for name, entry in fastjson.loads(answer.body)["topicConfigTable"].items()
-        }
+    answer = await api.call(address, broker_admin.GetAllTopicConfig())
+    return answer.json(
+        lambda body: {name: TopicConfig.read(name, entry) for name, entry in body["topicConfigTable"].items()}
     )
 
 
 async def topic_config(api: ClientApi, address: str, topic: str) -> TopicConfig | None:
     """One topic of a broker; None: it has none of that name. RocketMQ 4.9 only tells all of them."""
     expected = (ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
-    answer = await ask(api, address, broker_admin.GetTopicConfig(topic), expected=expected)
+    answer = await api.call(address, broker_admin.GetTopicConfig(topic), expected=expected)
     if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
         return (await topic_configs(api, address)).get(topic)
     if answer.code == ResponseCode.TOPIC_NOT_EXIST:
         return None
-    return understood(lambda: TopicConfig.read(topic, fastjson.loads(answer.body)))
+    return answer.json(lambda body: TopicConfig.read(topic, body))
 
 
 async def update_topic(api: ClientApi, address: str, config: TopicConfig) -> None:
@@ -79,12 +55,12 @@ async def update_topic(api: ClientApi, address: str, config: TopicConfig) -> Non
         order=config.order,
         topic_sys_flag=config.sys_flag,
     )
-    await ask(api, address, header, timeout_ms=CHANGE_MS)
+    await api.call(address, header, timeout_ms=CHANGE_MS)
 
 
 async def delete_topic(api: ClientApi, address: str, topic: str) -> None:
     """Request 215: the broker forgets the topic."""
-    await ask(api, address, broker_admin.DeleteTopicInBroker(topic), timeout_ms=CHANGE_MS)
+    await api.call(address, broker_admin.DeleteTopicInBroker(topic), timeout_ms=CHANGE_MS)
 
 
 async def forget_topic(api: ClientApi, topic: str) -> None:
@@ -92,12 +68,10 @@ async def forget_topic(api: ClientApi, topic: str) -> None:
 
     One of several may be down; it asks brokers anew when it is back. Raises RemotingError when all are.
     """
-    from twinlog.cluster.remoting.headers import namesrv
-
     failures: list[RemotingError] = []
     for address in api.namesrv:
         try:
-            await ask(api, address, namesrv.DeleteTopicInNamesrv(topic))
+            await api.call(address, namesrv.DeleteTopicInNamesrv(topic))
         except RemotingError as error:
             failures.append(error)
     if len(failures) == len(api.namesrv):
@@ -106,15 +80,15 @@ async def forget_topic(api: ClientApi, topic: str) -> None:
 
 async def groups_of_topic(api: ClientApi, address: str, topic: str) -> tuple[str, ...]:
     """Request 300: who subscribes to the topic now, or has offsets in it."""
-    answer = await ask(api, address, broker_admin.QueryTopicConsumeByWho(topic))
-    return understood(lambda: tuple(sorted(fastjson.loads(answer.body).get("groupList") or ())))
+    answer = await api.call(address, broker_admin.QueryTopicConsumeByWho(topic))
+    return answer.json(lambda body: tuple(sorted(body.get("groupList") or ())))
 
 
 # ---- Groups
 
 
 @frozen
-class Client:
+class ConnectedClient:
     """One connected client of a consumer group."""
 
     client_id: str
@@ -127,7 +101,7 @@ class Client:
 class Consumers:
     """Who of a group is connected to one broker, and what they want: topic to expression."""
 
-    clients: tuple[Client, ...]
+    clients: tuple[ConnectedClient, ...]
     message_model: str
     consume_type: str
     consume_from: str
@@ -136,34 +110,36 @@ class Consumers:
 
 async def group_configs(api: ClientApi, address: str) -> dict[str, SubscriptionGroupConfig]:
     """Request 201: every consumer group of a broker."""
-    answer = await ask(api, address, broker_admin.GetAllSubscriptionGroupConfig())
-    return understood(lambda: read_groups(fastjson.loads(answer.body)))
+    answer = await api.call(address, broker_admin.GetAllSubscriptionGroupConfig())
+    return answer.json(read_groups)
 
 
 async def update_group(api: ClientApi, address: str, config: SubscriptionGroupConfig) -> None:
     """Request 200: make the group, or change it."""
     body = orjson.dumps(config.plain())
-    await ask(api, address, broker_admin.UpdateAndCreateSubscriptionGroup(), body, timeout_ms=CHANGE_MS)
+    await api.call(address, broker_admin.UpdateAndCreateSubscriptionGroup(), body, timeout_ms=CHANGE_MS)
 
 
 async def delete_group(api: ClientApi, address: str, group: str, *, with_offsets: bool) -> None:
     """Request 207: the broker forgets the group and, if told so, how far it was."""
     header = broker_admin.DeleteSubscriptionGroup(group, remove_offset=with_offsets, clean_offset=with_offsets)
-    await ask(api, address, header, timeout_ms=CHANGE_MS)
+    await api.call(address, header, timeout_ms=CHANGE_MS)
 
 
 async def consumers_of(api: ClientApi, address: str, group: str) -> Consumers | None:
     """Request 203: the group's connected clients; None: there are none."""
     expected = (ResponseCode.SUCCESS, ResponseCode.CONSUMER_NOT_ONLINE)
-    answer = await ask(api, address, broker_admin.GetConsumerConnectionList(group), expected=expected)
-    if answer.code != ResponseCode.SUCCESS:
+    answer = await api.call(address, broker_admin.GetConsumerConnectionList(group), expected=expected)
+    if not answer.is_success:
         return None
-    return understood(lambda: _read_consumers(fastjson.loads(answer.body)))
+    return answer.json(_read_consumers)
 
 
 def _read_consumers(body: Mapping[str, Any]) -> Consumers:
     found = [
-        Client(str(each["clientId"]), str(each["clientAddr"]), str(each.get("language")), int(each.get("version", 0)))
+        ConnectedClient(
+            str(each["clientId"]), str(each["clientAddr"]), str(each.get("language")), int(each.get("version", 0))
+        )
         for each in body.get("connectionSet") or ()
     ]
     return Consumers(
@@ -177,8 +153,6 @@ def _read_consumers(body: Mapping[str, Any]) -> Consumers:
 
 async def queues_held(api: ClientApi, address: str, group: str, client_id: str) -> tuple[MessageQueue, ...] | None:
     """Request 307, which the broker passes on: the queues that a client reads now; None: it does not tell."""
-    from twinlog.cluster.remoting.headers import clients
-
     header = clients.GetConsumerRunningInfo(consumer_group=group, client_id=client_id)
     expected = (
         ResponseCode.SUCCESS,
@@ -186,12 +160,10 @@ async def queues_held(api: ClientApi, address: str, group: str, client_id: str) 
         ResponseCode.CONSUME_MSG_TIMEOUT,
         ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
     )
-    answer = await ask(api, address, header, expected=expected)
-    if answer.code != ResponseCode.SUCCESS:
+    answer = await api.call(address, header, expected=expected)
+    if not answer.is_success:
         return None
-    return understood(
-        lambda: tuple(sorted(queue_of(key) for key in (fastjson.loads(answer.body).get("mqTable") or {})))
-    )
+    return answer.json(lambda body: tuple(sorted(map(queue_of_key, body.get("mqTable") or ()))))
 
 
 # ---- Offsets
@@ -200,10 +172,10 @@ async def queues_held(api: ClientApi, address: str, group: str, client_id: str) 
 async def all_offsets(api: ClientApi, address: str) -> dict[tuple[str, str], dict[int, int]]:
     """Request 43: (topic, group) to queue id to how far the group is; empty for a broker that has none."""
     expected = (ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR)  # RocketMQ's for an empty table, too.
-    answer = await ask(api, address, broker_admin.GetAllConsumerOffset(), expected=expected)
-    if answer.code != ResponseCode.SUCCESS and "Exception" in (answer.remark or ""):
+    answer = await api.call(address, broker_admin.GetAllConsumerOffset(), expected=expected)
+    if not answer.is_success and "Exception" in (answer.remark or ""):
         raise RequestError(answer.code, answer.remark or "")
-    return understood(lambda: _read_offsets(fastjson.loads(answer.body))) if answer.body else {}
+    return answer.json(_read_offsets) if answer.body else {}
 
 
 def _read_offsets(body: Mapping[str, Any]) -> dict[tuple[str, str], dict[int, int]]:
@@ -232,18 +204,10 @@ async def reset_online(
     """
     header = broker_admin.InvokeBrokerToResetOffset(topic, group, milliseconds, True, queue_id, offset)
     expected = (ResponseCode.SUCCESS, ResponseCode.CONSUMER_NOT_ONLINE)
-    answer = await ask(api, address, header, expected=expected, timeout_ms=CHANGE_MS)
-    if answer.code != ResponseCode.SUCCESS:
+    answer = await api.call(address, header, expected=expected, timeout_ms=CHANGE_MS)
+    if not answer.is_success:
         return None
-    return understood(
-        lambda: {queue_of(key): int(at) for key, at in (fastjson.loads(answer.body).get("offsetTable") or {}).items()}
-    )
-
-
-def queue_of(key: str) -> MessageQueue:
-    """A map key that is a queue."""
-    fields = orjson.loads(key.encode())  # A str of a class of its own, which orjson refuses.
-    return MessageQueue(fields["topic"], fields["brokerName"], int(fields["queueId"]))
+    return answer.json(lambda body: {queue_of_key(key): int(at) for key, at in (body.get("offsetTable") or {}).items()})
 
 
 # ---- Messages, configuration
@@ -253,15 +217,13 @@ async def by_key(
     api: ClientApi, address: str, topic: str, key: str, *, count_max: int = 32, is_unique_key: bool = False
 ) -> bytes:
     """Request 12: records with a key, or with a client's message id; hashes may collide, so the caller looks again."""
-    from twinlog.cluster.remoting.headers import messages
-
     header = messages.QueryMessage(topic, key, count_max, 0, 2**63 - 1, is_unique_key)
     expected = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
-    answer = await ask(api, address, header, expected=expected)
-    return bytes(answer.body) if answer.code == ResponseCode.SUCCESS else b""
+    answer = await api.call(address, header, expected=expected)
+    return bytes(answer.body) if answer.is_success else b""
 
 
 async def update_config(api: ClientApi, address: str, changes: Mapping[str, str]) -> None:
     """Request 25: other values for a running broker. Raises RequestError in the broker's words."""
     body = "".join(f"{key}={value}\n" for key, value in changes.items()).encode()
-    await ask(api, address, broker_admin.UpdateBrokerConfig(), body, timeout_ms=CHANGE_MS)
+    await api.call(address, broker_admin.UpdateBrokerConfig(), body, timeout_ms=CHANGE_MS)

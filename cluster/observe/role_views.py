@@ -4,12 +4,12 @@ A member of RocketMQ's, or one whose group has had no slave of ours yet, says no
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
 from typing import Any
 
 from twinlog.cluster.broker.peers.role_messages import ChangeState
 from twinlog.cluster.observe.findings import Finding, Level
 from twinlog.cluster.observe.members import ClusterFacts, MemberFacts
+from twinlog.cluster.text import day_and_clock
 from twinlog.ha.election.group_record import newest
 from twinlog.ha.election.votes import needed
 from twinlog.store.role_file import GroupRecord
@@ -52,24 +52,19 @@ def notes_of(facts: "Iterable[MemberFacts]") -> tuple[str, ...]:
 def _notes(name: str, members: list[MemberFacts]) -> Iterator[str]:
     record = newest_record(members)
     if record is not None and record.paused is not None:
-        until = f" until {clock(record.paused.until_ms)}" if record.paused.until_ms is not None else ""
+        until = f" until {day_and_clock(record.paused.until_ms / 1000)}" if record.paused.until_ms is not None else ""
         why = f" ({record.paused.reason})" if record.paused.reason else ""
         yield f"role changes of {name} are paused{until}{why}: twinlog resume ends that"
     for each in members:
         if scheduled := each.status.get("scheduled"):
             whom = name_of(scheduled.get("candidate") or "", members) or "the best candidate"
             why = f" ({scheduled['reason']})" if scheduled.get("reason") else ""
-            yield f"{name} is to be switched over to {whom} at {clock(scheduled['atMs'])}{why}"
+            yield f"{name} is to be switched over to {whom} at {day_and_clock(scheduled['atMs'] / 1000)}{why}"
         change = change_of(each.status)
         if change is not None and change.running:
             step = next((step for step in change.steps if step.state == "doing"), None)
             where = f": step {step.number}, {step.text}" if step is not None else ""
             yield f"{each.member.name} becomes the master of {name}{where}"
-
-
-def clock(milliseconds: int) -> str:
-    """Local time of ms since 1970, to the second."""
-    return datetime.fromtimestamp(milliseconds / 1000).isoformat(" ", "seconds")
 
 
 def name_of(address: str, members: Iterable[MemberFacts]) -> str:

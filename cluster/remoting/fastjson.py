@@ -51,7 +51,7 @@ def loads(data: bytes | bytearray | memoryview | str) -> Any:
         text = _text(data)
         value = _standard(_quote_bare_keys(text))
         if value is _ODD:
-            value = _Reader(text).read()
+            value = _DialectReader(text).read()
     _check_depth(value)
     return value
 
@@ -92,7 +92,7 @@ def _check_depth(value: Any) -> None:
         level = [item for inner in level for item in (inner.values() if isinstance(inner, dict) else inner)]
 
 
-class _Reader:
+class _DialectReader:
     """A recursive reader of the dialect: object = "{" [key ":" value {"," key ":" value}] "}", key = any of them."""
 
     def __init__(self, text: str) -> None:

@@ -146,7 +146,7 @@ class DataVersion:
     def next(self, now_ms: int) -> "DataVersion":
         return DataVersion(now_ms, self.counter + 1)
 
-    def plain(self) -> dict[str, int]:
+    def to_json(self) -> dict[str, int]:
         return {"counter": self.counter, "timestamp": self.timestamp}
 
     @classmethod

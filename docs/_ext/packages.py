@@ -11,7 +11,8 @@ from sphinx.util.docutils import SphinxDirective
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from tests.test_layers import FILES, ORDER  # noqa: E402
+from tests.product import FILES  # noqa: E402
+from tests.test_layers import ORDER  # noqa: E402
 
 
 def table(folder: str) -> str:

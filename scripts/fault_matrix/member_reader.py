@@ -8,11 +8,10 @@ import trio
 
 from scripts.fault_matrix.workload import TOPIC, Writer, value_of, writer
 from twinlog.cluster.admin.admin import open_admin
-from twinlog.cluster.client.api.answers import PullStatus
-from twinlog.cluster.client.api.api import ClientApi, name_servers
+from twinlog.cluster.client.api import ClientApi, PullStatus, name_servers
 from twinlog.cluster.client.messages import received
-from twinlog.cluster.client.route import MessageQueue
 from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.cluster.remoting.route import MessageQueue
 from twinlog.store.errors import StoreError
 
 SECONDS_MAX = 30.0

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
+from scripts.benchmarks.machine import facts
 from scripts.fault_matrix.checkers.verdict import ORACLES
 from scripts.fault_matrix.run import Report
-from tests.bench.machine import facts
 
 STATES = {True: "holds", False: "FAILS"}
 

@@ -25,13 +25,12 @@ from xxhash import xxh3_64_intdigest
 
 from scripts.fault_matrix.history import Event, encode
 from twinlog.cluster.admin.admin import open_admin
-from twinlog.cluster.client.api.answers import PullStatus
-from twinlog.cluster.client.api.api import ClientApi, SendStatus
+from twinlog.cluster.client.api import ClientApi, PullStatus, SendStatus
 from twinlog.cluster.client.messages import OutgoingMessage, received
 from twinlog.cluster.client.producer import Producer
-from twinlog.cluster.client.route import MessageQueue
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RemotingError, RequestError
+from twinlog.cluster.remoting.route import MessageQueue
 from twinlog.store.errors import StoreError
 
 TOPIC = "faults"

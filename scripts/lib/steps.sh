@@ -1,5 +1,8 @@
 # Sourced by scripts/check, scripts/test and .ci/run: steps with a name, a time budget and a line that tells both.
 
+# Thousands of processes are started: without files of bytecode each of them compiles the product, pytest all tests, too.
+unset PYTHONDONTWRITEBYTECODE
+
 say() { printf '== %s\n' "$*"; }
 
 # step NAME BUDGET_SECONDS COMMAND...  Runs the command, tells its time, returns its status. Leaves the time in step_seconds.

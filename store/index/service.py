@@ -70,7 +70,6 @@ class IndexService:
     commit_log: CommitLog
     config: StoreConfig
     checkpoint: Checkpoint
-    dispatched_offset: Callable[[], int]  # How far to follow.
     now: Callable[[], datetime] = field(default=datetime.now, kw_only=True)  # Local time, for names.
     unwritten_max: int = field(
         default=_UNWRITTEN_MAX, kw_only=True
@@ -223,7 +222,7 @@ class IndexService:
         """Index the next stretch of the log."""
         if self._files.unwritten_bytes > self.unwritten_max:
             await self._write()
-        offset, end = max(self.phy_offset, self.commit_log.min_offset), self.dispatched_offset()
+        offset, end = max(self.phy_offset, self.commit_log.min_offset), self.commit_log.dispatched_offset
         if offset >= end:
             self.phy_offset = offset
             await self._become_level()
@@ -238,7 +237,7 @@ class IndexService:
         self._index(entries)
         self.phy_offset = offset
         # Whoever sends meanwhile has most of the time.
-        await trio.sleep(2 * (trio.current_time() - started) if end < self.dispatched_offset() else 0)
+        await trio.sleep(2 * (trio.current_time() - started) if end < self.commit_log.dispatched_offset else 0)
 
     async def _read_next(self, offset: int, end: int) -> "tuple[Sequence[DispatchEntry] | Columns, int]":
         """The records of the next stretch of the log, and where that ends: where it is damaged, behind the damage."""
@@ -277,7 +276,7 @@ class IndexService:
                 await trio.to_thread.run_sync(partial(self.note_path.unlink, missing_ok=True))
                 self._has_note = False
         # Now, not before: records may have come meanwhile.
-        self.is_level = not self._is_cut and self.phy_offset >= self.dispatched_offset()
+        self.is_level = not self._is_cut and self.phy_offset >= self.commit_log.dispatched_offset
 
     def _index_pending(self, count: int | None = None) -> None:
         entries = self._pending[:count]
@@ -373,7 +372,7 @@ class IndexService:
 
     def statistics(self) -> IndexStatistics:
         """A snapshot."""
-        lag = max(0, self.dispatched_offset() - self.phy_offset)
+        lag = max(0, self.commit_log.dispatched_offset - self.phy_offset)
         return IndexStatistics(self.phy_offset, lag, len(self._files.files), self.failure)
 
     def delete_before(self, min_offset: int) -> None:

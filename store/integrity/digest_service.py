@@ -6,13 +6,13 @@ and rewritten lies at the end. A shorter log cuts the file. What is not covered 
 
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import structlog
 import trio
 from attrs import define, field
 
+from twinlog.store.hooks import StoreHooks
 from twinlog.store.integrity.digest import (
     BLOCK_SIZE,
     DIGEST_SIZE,
@@ -193,7 +193,7 @@ class DigestService:
 
     log: CommitLog
     path: Path
-    now_ms: Callable[[], int]
+    hooks: StoreHooks
     old_bytes_per_second: int  # For what was in the log before this start: it may have to come from the disk.
     digests: BlockDigests = field(factory=BlockDigests, init=False)
     doubtful_from: int = field(default=0, init=False)  # Digests from here on may be of bytes that a crash took away.
@@ -367,7 +367,7 @@ class DigestService:
             if clean and self._file.is_open:
                 while self.log.max_offset - self.digests.end <= _CLOSE_MAX and await self.advance(thorough=True):
                     pass
-                await self._file.stop(self.now_ms())
+                await self._file.stop(self.hooks.now_ms())
         except OSError as error:
             log.warning("the log's digests are not kept", path=str(self.path), error=str(error))
         self.release()

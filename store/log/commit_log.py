@@ -91,6 +91,7 @@ class CommitLog:
     delays_ms: tuple[int, ...] = ()  # Of levels 1, 2, ...
     next_queue_offsets: dict[tuple[str, int], int] = field(factory=dict, init=False)
     spare: MappedFile | None = field(default=None, init=False)  # A file made ahead; lies outside the log's directory.
+    dispatched_offset: int = field(default=0, init=False)  # All records below are in the queues.
     takes_spares: bool = field(default=True, init=False)  # Whether such a file can be moved in.
     tail: LogTail | None = field(default=None, init=False)  # A slave's: received, and not verified yet.
     ahead: list[MappedFile] = field(
@@ -312,6 +313,12 @@ class CommitLog:
         file = self._file_to_append()
         assert file.wrote + size <= file.size
         file.wrote += size
+
+    async def tail_ended(self) -> None:
+        """End verification behind the log's end, and wait until no unverified bytes lie there."""
+        while self.tail is not None:
+            self.tail.is_unwanted = True
+            await self.tail.ended.wait()
 
     def start_at(self, phy_offset: int) -> None:
         """Let an empty log begin at the start of a file other than the first. Raises OSError."""

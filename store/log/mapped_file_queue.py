@@ -35,7 +35,7 @@ class MappedFileQueue:
     preallocate: bool = False
     others: tuple[Path, ...] = ()
     read_only: tuple[Path, ...] = ()
-    has_room: Callable[[Path], bool] = lambda _: True
+    has_room: Callable[[Path], bool] | None = None
     files: list[MappedFile] = field(factory=list, init=False)
 
     def load(self) -> None:
@@ -129,7 +129,9 @@ class MappedFileQueue:
         """Where to make the file that starts at `start`."""
         if not self.others:
             return self.directory / f"{start:020d}"
-        directories = sorted(filter(self.has_room, self.writable)) or sorted(self.writable)
+        directories = sorted(self.writable)
+        if self.has_room is not None:
+            directories = list(filter(self.has_room, directories)) or directories
         return directories[start // self.file_size % len(directories)] / f"{start:020d}"
 
     def create(self, start: int) -> MappedFile:

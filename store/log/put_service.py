@@ -12,6 +12,7 @@ from attrs import define, field
 
 from twinlog.store.config import BrokerRole, StoreConfig
 from twinlog.store.errors import NoBufferError
+from twinlog.store.hooks import StoreHooks
 from twinlog.store.log.commit_log import CommitLog, PutMessage, PutResult
 from twinlog.store.log.offset_waiters import PutStatus
 from twinlog.store.log.put_times import QUICK_SECONDS, PutTimes
@@ -32,8 +33,7 @@ class PutService:
     log: CommitLog
     config: StoreConfig
     flags: RunningFlags
-    now_ms: Callable[[], int]
-    clock: Callable[[], float]  # Seconds, for how long a write takes.
+    hooks: StoreHooks
     written: Callable[[list[DispatchEntry], int], None]
     refused: Callable[[str, OSError], PutStatus]
     messages: int = field(default=0, init=False)  # Put, or replicated, since the start.
@@ -41,7 +41,7 @@ class PutService:
     failed: int = field(default=0, init=False)  # Messages that were refused.
     times: PutTimes = field(factory=PutTimes, init=False)
     committer: CommitService | None = field(default=None, init=False)  # With buffers only.
-    busy_until: float = field(default=0.0, init=False)  # By clock().
+    busy_until: float = field(default=0.0, init=False)  # By hooks.clock().
     _busy_after: float = field(init=False)  # Seconds that a write may take.
     _body_size_unchecked: int = field(init=False)  # A record with a body up to this size fits any file.
     _uncommitted: deque[DispatchEntry] = field(factory=deque, init=False)  # Still in a buffer.
@@ -61,9 +61,14 @@ class PutService:
         self.bytes += size
 
     @property
+    def is_slave(self) -> bool:
+        """The log is a slave's: it takes its master's bytes, no producer's."""
+        return self.config.broker_role is BrokerRole.SLAVE
+
+    @property
     def writable(self) -> bool:
         """Whether producers may write here."""
-        return not self.flags.why_not_writable and self.config.broker_role is not BrokerRole.SLAVE
+        return not self.flags.why_not_writable and not self.is_slave
 
     def put(self, messages: Sequence[PutMessage], *, together: bool = False) -> list[PutResult]:
         """Append messages with one system call; each has its own status. Never waits: flush and replicas come after.
@@ -100,14 +105,14 @@ class PutService:
     def _append(self, messages: Sequence[PutMessage], *, together: bool = False) -> list[PutResult]:
         if not messages:
             return []
-        now_ms, began = self.now_ms(), self.clock()
+        now_ms, began = self.hooks.now_ms(), self.hooks.clock()
         try:
             results, entries = self.log.append(messages, now_ms, together=together)
         except OSError as error:
             return self._refuse(self.refused("writing the commit log", error), messages)
         except NoBufferError:
             return self._refuse(PutStatus.CREATE_MAPPED_FILE_FAILED, messages)
-        if (took := self.clock() - began) < QUICK_SECONDS:
+        if (took := self.hooks.clock() - began) < QUICK_SECONDS:
             self.times.quick += len(results)
         else:
             self.times.note(took, len(results))
@@ -174,7 +179,7 @@ class PutService:
         the other on one thread, so the refusals come right after it, for as long as theirs would have lasted, at most that time:
         a disk that takes seconds for every write leaves room for those who read, and for replicas.
         """
-        if self.clock() < self.busy_until:
+        if self.hooks.clock() < self.busy_until:
             return True
         self.busy_until = 0.0
         return False
@@ -203,7 +208,7 @@ class PutService:
             thorough_interval_ms=config.commit_commit_log_thorough_interval_ms,
             committed=self.committed,
             refused=self._commit_refused,
-            may_write=lambda: not self.flags.why_not_appendable,
+            flags=self.flags,
         )
 
 

@@ -91,7 +91,7 @@ class DiskRefusal:
 
     flags: RunningFlags
     ask_again: Callable[[bool], Awaitable[bool]]
-    make_room: Callable[[], None]
+    make_room: Callable[[], None] = field(init=False)
     _lacks_file: bool = field(default=False, init=False)  # The disk refused the log's next file.
     _refused: Wakeup = field(factory=Wakeup, init=False)
 

@@ -18,6 +18,7 @@ from attrs import define, field
 from twinlog.store.errors import NoBufferError
 from twinlog.store.log.mapped_file import MappedFile
 from twinlog.store.log.mapped_file_queue import MappedFileQueue
+from twinlog.store.log.running_flags import RunningFlags
 from twinlog.store.util.wakeup import Wakeup
 
 _PAGE = 4096
@@ -160,7 +161,7 @@ class CommitService:
     thorough_interval_ms: int
     committed: Callable[[], None]
     refused: Callable[[OSError], None]
-    may_write: Callable[[], bool]
+    flags: RunningFlags
     writing: trio.Lock = field(factory=trio.Lock, init=False)  # Held while a thread may write.
     _wakeup: Wakeup = field(factory=Wakeup, init=False)
 
@@ -178,7 +179,9 @@ class CommitService:
             thorough = (trio.current_time() - last_thorough) * 1000 >= self.thorough_interval_ms
             if thorough:
                 last_thorough = trio.current_time()
-            if self.may_write() and self.pending.size >= (1 if thorough else max(1, self.least_pages * _PAGE)):
+            if not self.flags.why_not_appendable and self.pending.size >= (
+                1 if thorough else max(1, self.least_pages * _PAGE)
+            ):
                 await self._commit()
 
     async def _commit(self) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import structlog
 from attrs import define, field
 
+from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.util.sync import make_directory, sync_directory, write_durably
 
 log = structlog.get_logger()
@@ -53,6 +54,10 @@ class KnownEnd:
             next=_NEXT,
         )
 
+    def truncated(self, _offset: int) -> None:
+        """The log was cut on purpose. Raises OSError."""
+        self.forget()
+
     def forget(self) -> None:
         """Nothing is missing any more, or it is known. Raises OSError."""
         self.offset = 0
@@ -64,6 +69,7 @@ class KnownStart:
     """`directory` is ROOT/twinlog. `offset`: where the log began before its first files were gone; None: none are missing."""
 
     directory: Path
+    log: CommitLog
     offset: int | None = field(default=None, init=False)
 
     def load(self) -> None:
@@ -87,6 +93,15 @@ class KnownStart:
             why="its first files were removed meanwhile: their messages are missing here",
             next="put them back while it is stopped, where they are needed; other members have them, or a backup",
         )
+
+    def truncated(self, offset: int) -> None:
+        """The log was cut on purpose. When nothing is left of it, it may begin anywhere. Raises OSError."""
+        if offset <= self.log.min_offset:
+            self.forget()
+
+    def shortened(self, _min_offset: int) -> None:
+        """Retention deleted the first files. Raises OSError."""
+        self.forget()
 
     def forget(self) -> None:
         """The files are back, or would have been deleted by now. Raises OSError."""

@@ -37,7 +37,7 @@ ArrivalListener = Callable[[str, int, int, list[int]], None]
 
 @define(eq=False, kw_only=True)
 class ReputMessageService:
-    """All bytes below `dispatched_offset` are in the queues. `on_arrival`, `on_dispatched`: see MessageStore."""
+    """`on_arrival`, `on_dispatched`: see MessageStore."""
 
     log: CommitLog
     queues: ConsumeQueueTable
@@ -47,7 +47,6 @@ class ReputMessageService:
     refused: Callable[[str, OSError], object]  # Told when the disk does not take a unit.
     on_arrival: list[ArrivalListener] = field(factory=list, init=False)
     on_dispatched: list[Callable[[], None]] = field(factory=list, init=False)
-    dispatched_offset: int = field(default=0, init=False)
     # Written, not yet in the queues. In columns: many records at once, from a slave that catches up.
     pending: "list[DispatchEntry | Columns | MoreQueues]" = field(factory=list, init=False)
     _wakeup: Wakeup = field(factory=Wakeup, init=False)
@@ -73,7 +72,7 @@ class ReputMessageService:
             del self.pending[:size]
             batch = batch.entries if isinstance(batch, MoreQueues) else batch
             last = batch[-1]
-            self.dispatched_offset = last.phy_offset + last.size
+            self.log.dispatched_offset = last.phy_offset + last.size
             self.queue_flusher.last_dispatched_timestamp = last.store_timestamp
             self.points.note(last.phy_offset, last.size, last.store_timestamp)
             self.index.feed(batch)
@@ -82,7 +81,7 @@ class ReputMessageService:
             for queue, codes in grown.items():
                 for listener in self.on_arrival:
                     listener(queue.topic, queue.queue_id, queue.max_offset, codes)
-        self.dispatched_offset = self.log.max_offset
+        self.log.dispatched_offset = self.log.max_offset
 
     def _put(self, batch: "list[DispatchEntry] | Columns | MoreQueues") -> dict[ConsumeQueue, list[int]]:
         if isinstance(batch, list):

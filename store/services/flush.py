@@ -183,13 +183,13 @@ class FlushService:
 class FlushConsumeQueueService:
     """Flushes the consume queues and, on its thorough rounds, the checkpoint that vouches for them."""
 
+    log: CommitLog
     queues: ConsumeQueueTable
     config: StoreConfig
     checkpoint: Checkpoint
     fail: Callable[[str], None]
     points: RecoveryPoints
     flusher: FlushService
-    level_offset: Callable[[], int]  # Up to where the queues are level with the log.
     last_dispatched_timestamp: int = 0  # Store time of the newest message that the queues have, ms.
     lock: trio.Lock = field(factory=trio.Lock, init=False)  # Held while a flush is under way.
     sync_errors: int = field(default=0, init=False)
@@ -202,7 +202,7 @@ class FlushConsumeQueueService:
             await trio.sleep(self.config.flush_interval_consume_queue_ms / 1000)
             interval_ms = self.config.flush_consume_queue_thorough_interval_ms
             thorough = (trio.current_time() - last_thorough) * 1000 >= interval_ms
-            if thorough or self.level_offset() - self.points.offset >= self.config.recovery_point_bytes:
+            if thorough or self.log.dispatched_offset - self.points.offset >= self.config.recovery_point_bytes:
                 thorough = True
                 last_thorough = trio.current_time()
             await self.flush(thorough=thorough)
@@ -225,7 +225,7 @@ class FlushConsumeQueueService:
         except OSError:  # ReputMessageService tells of it, and tries again.
             return False
         # Before it is looked at what is dirty: all that the point tells of is on the disk once that is.
-        point = self.points.take(self.level_offset()) if thorough else None
+        point = self.points.take(self.log.dispatched_offset) if thorough else None
         timestamp = self.last_dispatched_timestamp
         least = 1 if thorough else _CONSUME_QUEUE_LEAST_PAGES * _PAGE
         files = (file for queue in self.queues for file in queue.files.files)

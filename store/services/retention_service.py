@@ -15,6 +15,7 @@ import trio
 from attrs import define, field
 
 from twinlog.store.config import CONSUME_QUEUE_UNIT, StoreConfig
+from twinlog.store.hooks import StoreHooks
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.log.mapped_file import MappedFile
 from twinlog.store.log.mapped_file_queue import MappedFileQueue
@@ -29,6 +30,7 @@ from twinlog.store.retention import (
     encode_clock,
     parse_hours,
 )
+from twinlog.store.services.flush import FlushService
 from twinlog.store.util.disk_space import DiskState, judge
 from twinlog.store.util.sync import SyncError, sync_directory
 from twinlog.store.util.wakeup import Wakeup
@@ -44,21 +46,15 @@ _LEAP_SECONDS = 3600.0  # A clock that is so far ahead of the time that passed i
 
 @define(eq=False, kw_only=True)
 class RetentionService:
-    """Everything runs on the loop's thread but unlink and close.
-
-    `floor` is the lowest byte of the log that is still needed, `wish` the lowest that somebody may come back for: it stays unless
-    the disk demands room.
-    """
+    """Everything runs on the loop's thread but unlink and close."""
 
     log: CommitLog
     queues: ConsumeQueueTable
+    flusher: FlushService
     config: StoreConfig
     flags: RunningFlags
     fail: Callable[[str], None]
-    floor: Callable[[], int]
-    wish: Callable[[], int]
-    now_s: Callable[[], float]
-    disk_usage: Callable[[Path], float]
+    hooks: StoreHooks
     clock_path: Path
     shortened: list[Callable[[int], object]] = field(factory=list, init=False)  # Told the log's new first byte.
     deleted_files: int = field(default=0, init=False)
@@ -74,6 +70,10 @@ class RetentionService:
     _said_floor: int = field(default=-1, init=False)
     _said_leap: bool = field(default=False, init=False)
     _now: Wakeup = field(factory=Wakeup, init=False)
+
+    def has_room(self, directory: Path) -> bool:
+        """True unless the disk of a directory is so full that files are deleted whatever their age."""
+        return self.hooks.disk_usage(directory) * 100 <= self.config.disk_limits.forced
 
     def request(self) -> None:
         """Delete what is old enough now, whatever the hour."""
@@ -126,8 +126,10 @@ class RetentionService:
         """Refuse producers while the disk is too full."""
         root = self.config.root.expanduser()
         limits = self.config.disk_limits
-        least = min(map(self.disk_usage, self.log.files.writable))  # Of several directories the emptiest one counts.
-        queues = self.disk_usage(self.queues.directory if self.queues.directory.exists() else root)
+        least = min(
+            map(self.hooks.disk_usage, self.log.files.writable)
+        )  # Of several directories the emptiest one counts.
+        queues = self.hooks.disk_usage(self.queues.directory if self.queues.directory.exists() else root)
         self.disk = judge([least, queues], limits)
         if self.disk.is_full:
             reason = f"{self.disk.ratio:.0%} of the disk is used, more than diskSpaceWarningLevelRatio={limits.full} %: make room"
@@ -145,7 +147,7 @@ class RetentionService:
         needs_room, self._needs_room = self._needs_room, False
         forced = (disk.must_force or needs_room) and self.config.clean_file_forcibly_enable
         now = self._look_at_clock()
-        hour = time.localtime(self.now_s()).tm_hour
+        hour = time.localtime(self._now_s()).tm_hour
         manual = self._manual_rounds > 0
         if self._closing:  # Their room is not free yet: nothing more goes for want of room.
             forced, for_room = False, False
@@ -159,17 +161,17 @@ class RetentionService:
                 await self._clean_log(
                     now,
                     forced=forced,
-                    with_wish=not disk.must_force and not needs_room,
+                    with_soft=not disk.must_force and not needs_room,
                     why=why,
                     count_max=1 if few else self.config.delete_file_batch_max,
                 )
         if self.log.min_offset > self._cleaned_below:
             await self.clean_queues()
 
-    async def _clean_log(self, now: float, *, forced: bool, with_wish: bool, why: str, count_max: int) -> None:
+    async def _clean_log(self, now: float, *, forced: bool, with_soft: bool, why: str, count_max: int) -> None:
         if trio.current_time() < self._not_before:
             return
-        hours, floor = self.config.file_reserved_time_hours, self._floor(with_wish=with_wish)
+        hours, floor = self.config.file_reserved_time_hours, self._floor(with_soft=with_soft)
         ages = [FileAge(file.start + file.size, _modified(file)) for file in self.log.files.files]
 
         def count(floor: int) -> int:
@@ -184,14 +186,14 @@ class RetentionService:
         if allowed:
             for file in self.log.files.files[:allowed]:
                 if file.start + file.size > self._floor(
-                    with_wish=with_wish
+                    with_soft=with_soft
                 ):  # The log was cut meanwhile, or a replica came.
                     break
                 if not self._delete(self.log.files, file, soon=forced):
                     break
                 await self._sync(file.path.parent)  # Before the next one goes, which may lie in another directory.
                 self._tell()
-                age = (self.now_s() - ages.pop(0).modified_s) / 3600
+                age = (self._now_s() - ages.pop(0).modified_s) / 3600
                 log.info(
                     "commit log file deleted",
                     file=file.path.name,
@@ -202,8 +204,13 @@ class RetentionService:
                 )
                 await trio.sleep(self.config.delete_commit_log_files_interval_ms / 1000)
 
-    def _floor(self, *, with_wish: bool) -> int:
-        return min(self.floor(), self.wish()) if with_wish else self.floor()
+    def _floor(self, *, with_soft: bool) -> int:
+        """The lowest byte of the log that is still needed."""
+        floor = min(self.hooks.retention_floor(), self.log.dispatched_offset, self.flusher.flushed_offset)
+        return min(floor, self.hooks.soft_retention_floor()) if with_soft else floor
+
+    def _now_s(self) -> float:
+        return self.hooks.now_ms() / 1000
 
     def _tell(self) -> None:
         for listener in self.shortened:
@@ -271,10 +278,10 @@ class RetentionService:
             last = decode_clock(self.clock_path.read_bytes())
         if last is None:
             last = max((_modified(file) for file in self.log.files.files), default=None)
-        self._clock = RetentionClock.start(wall_s=self.now_s(), monotonic=monotonic, last_s=last)
+        self._clock = RetentionClock.start(wall_s=self._now_s(), monotonic=monotonic, last_s=last)
 
     def _look_at_clock(self) -> float:
-        wall, monotonic = self.now_s(), trio.current_time()
+        wall, monotonic = self._now_s(), trio.current_time()
         if self._clock is None:
             self._start_clock(monotonic)
         assert self._clock is not None

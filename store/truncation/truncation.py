@@ -12,7 +12,7 @@ RocketMQ moves positions only: the bytes stay valid on the disk, and come back a
 """
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -22,12 +22,14 @@ import trio
 from attrs import define, field
 
 from twinlog.store.errors import StoreError, StoreNotWritableError
+from twinlog.store.hooks import StoreHooks
 from twinlog.store.index.service import IndexService
 from twinlog.store.integrity.digest_service import DigestService
 from twinlog.store.log.checkpoint import Checkpoint
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.log.mapped_file import MappedFile
 from twinlog.store.log.mapped_file_queue import MappedFileQueue
+from twinlog.store.log.put_service import PutService
 from twinlog.store.log.range import LogRange, record_before
 from twinlog.store.log.running_flags import Condition, RunningFlags
 from twinlog.store.queue.consume_queue import ConsumeQueue
@@ -110,7 +112,7 @@ _LOOK_SECONDS = 0.02
 
 @define(eq=False, kw_only=True)
 class TruncationService:
-    """`on_truncate` are told where the log ends now, before anything is written there."""
+    """Cuts the log of a slave; hooks.on_truncate are called before anything is written behind the cut."""
 
     side: Path  # ROOT/twinlog.
     log: CommitLog
@@ -119,16 +121,14 @@ class TruncationService:
     flusher: FlushService
     queue_flusher: FlushConsumeQueueService
     reput: ReputMessageService
+    putter: PutService
     points: RecoveryPoints
     digest: DigestService
     index: IndexService
     retention: RetentionService
     checkpoint: Checkpoint
-    is_slave: Callable[[], bool]
-    tail_ended: Callable[[], Awaitable[None]]  # Nobody writes behind the log's end any more.
-    now_ms: Callable[[], int]
+    hooks: StoreHooks
     fail: Callable[[str], None]
-    on_truncate: list[Callable[[int], None]]
     repairing: (
         trio.Lock
     )  # Held while a thread puts damaged bytes right: what it writes late would come back behind the cut.
@@ -155,10 +155,11 @@ class TruncationService:
     @asynccontextmanager
     async def _alone(self, what: str) -> AsyncIterator[None]:
         """Nobody appends meanwhile, and no file of the log is deleted."""
+        await self.putter.settle()
         async with self.repairing, self.retention.lock:
-            if not self.is_slave():
+            if not self.putter.is_slave:
                 raise StoreError("only a slave's log is cut: a master's is what its producers were told")
-            await self.tail_ended()
+            await self.log.tail_ended()
             self.reput.dispatch()
             if self.flags.why_not_appendable or self.log.pending is not None:
                 raise StoreNotWritableError(self.flags.why_not_appendable or "write buffers are in use, as on a master")
@@ -184,7 +185,7 @@ class TruncationService:
             offset=offset,
             old_end=end,
             last_timestamp=last.store_timestamp if last is not None else 0,
-            when_ms=self.now_ms(),
+            when_ms=self.hooks.now_ms(),
             kept_in=self.divergent.free_name(offset, end - offset),
             why=why,
         )
@@ -261,7 +262,7 @@ class TruncationService:
         cut = CutFiles()
         try:
             self._cut_in_memory(cut, intent.kind, offset, last)
-            for listener in self.on_truncate:
+            for listener in self.hooks.on_truncate:
                 listener(offset)
             if cut.log_tail is not None:
                 await _readers_left(self.log.files.files[-1])
@@ -288,7 +289,7 @@ class TruncationService:
                 cut.cut_queue(queue, offset)
         self.log.next_queue_offsets = self.queues.next_offsets()
         timestamp = last.store_timestamp if last is not None else 0
-        self.reput.dispatched_offset = min(self.reput.dispatched_offset, offset)
+        self.log.dispatched_offset = min(self.log.dispatched_offset, offset)
         self.queue_flusher.last_dispatched_timestamp = min(self.queue_flusher.last_dispatched_timestamp, timestamp)
         self.flusher.last_store_timestamp = timestamp
         self.points.last = LastRecord(last.phy_offset, last.size, 0, timestamp) if last is not None else LastRecord()

@@ -1,5 +1,6 @@
 """The checker of the append-only log against wrong histories made by hand, and against a search through all orders."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -142,6 +143,7 @@ def histories(draw):
     return appends, reads
 
 
+@pytest.mark.slow
 @settings(max_examples=1500)
 @given(histories())
 def test_the_same_answer_as_a_search_through_all_orders(given_history):

@@ -91,6 +91,7 @@ def test_a_start_dies_in_recovery(tmp_path):
     assert reached == "start: after the walk through the log\n"
 
 
+@pytest.mark.slow
 def test_seeds_of_the_simulation_pass_all_points(monkeypatch):
     """None is a place that nobody gets to. Producers of the simulation have no broker's connection."""
     passed = set()

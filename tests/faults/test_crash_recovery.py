@@ -14,6 +14,7 @@ from attrs import define, field
 
 from tests.store.records import put_message, record_size
 from twinlog.store.config import StoreConfig
+from twinlog.store.hooks import StoreHooks
 from twinlog.store.log.mapped_file import MappedFile
 from twinlog.store.message_store import MessageStore
 from twinlog.store.record.properties import tags_code
@@ -58,7 +59,7 @@ class Workload:
 
     def open(self) -> None:
         sizes = {"mapped_file_size_commit_log": LOG_FILE, "mapped_file_size_consume_queue": QUEUE_FILE}
-        self.store = MessageStore(StoreConfig(root=self.root, **sizes), now_ms=lambda: self.clock[0])
+        self.store = MessageStore(StoreConfig(root=self.root, **sizes), StoreHooks(now_ms=lambda: self.clock[0]))
         self.store.load()
 
     async def run(self, steps: int) -> None:
@@ -72,7 +73,7 @@ class Workload:
             elif step < 0.9:
                 await self.store.flusher.flush()
             elif step < 0.95:
-                await self.store._queue_flusher.flush(thorough=self.rng.random() < 0.5)
+                await self.store._parts.queue_flusher.flush(thorough=self.rng.random() < 0.5)
             elif step < 0.97:
                 await self.store.close()
                 self.open()

@@ -25,6 +25,7 @@ def _sockets() -> int:
     return len(psutil.Process().net_connections())
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 async def test_a_flood_of_strangers(tmp_path):
     """Memory, tasks and descriptors are what they were; each message is acknowledged by the slave meanwhile."""

@@ -6,6 +6,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+import pytest
 import trio
 from attrs import define, field
 from trio.testing import lockstep_stream_pair
@@ -128,6 +129,7 @@ async def replicate(root: Path, *others: Slave) -> Run:
     return run
 
 
+@pytest.mark.slow
 async def test_stuck_slaves_slow_neither_the_others_nor_producers(autojump_clock, tmp_path):
     alone = await replicate(tmp_path / "alone")
     beside = await replicate(tmp_path / "beside", *STUCK)

@@ -425,6 +425,7 @@ async def test_a_frame_larger_than_a_socket_takes_at_once(tmp_path):
     await store.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("messages", [100, 20_000], ids=["waits in the kernel", "waits here too"])
 async def test_a_slave_that_reports_and_never_drains_is_dropped(tmp_path, messages):
     """What it does not take may lie in the socket's buffer, where nobody waits for it. Others go on."""

@@ -1,7 +1,7 @@
 """What a promoted slave must have: messages sent one after the other while masters die, and all that can be consumed."""
 
 from twinlog.cluster.admin.admin import open_admin
-from twinlog.cluster.client.api.api import SendStatus
+from twinlog.cluster.client.api import SendStatus
 from twinlog.cluster.client.messages import OutgoingMessage
 from twinlog.cluster.client.producer import Producer
 from twinlog.cluster.remoting.errors import RemotingError

@@ -13,7 +13,7 @@ from tests.interop import jars, rocketmq, twinlog
 from tests.interop.compare import wait_for_same_commitlog
 from tests.interop.remoting import create_topic, request
 from twinlog.cluster.broker.peers.ha_peer import RemotingPeer
-from twinlog.cluster.client.api.api import ClientApi
+from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.client.messages import OutgoingMessage
 from twinlog.cluster.client.producer import Producer
 from twinlog.cluster.remoting.client import RemotingClient

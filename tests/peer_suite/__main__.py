@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import trio
 
-from tests.bench.machine import facts
+from scripts.benchmarks.machine import facts
 from tests.peer_suite import artifacts, masters, page
 from tests.peer_suite.runner import Run, Suite, chosen
 

@@ -5,7 +5,7 @@ import sys
 import time
 from pathlib import Path
 
-from twinlog.cluster.cli.run.service import run_broker
+from twinlog.cluster.cli.run.broker import run_broker
 from twinlog.cluster.cli.run.settings import load_broker
 
 STALL_SECONDS = 8.0

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.bench import ack_table, ha_table, http_table, observe_table, roles_table, table
-from tests.bench.machine import ROOT
-from tests.bench.report import new_report
-from tests.bench.store_table import page
+from scripts.benchmarks import ack_table, ha_table, http_table, observe_table, roles_table, table
+from scripts.benchmarks.machine import ROOT
+from scripts.benchmarks.report import new_report
+from scripts.benchmarks.store_table import page
 
 
 def measured(tmp_path: Path, *arguments: str, timeout_s: float) -> tuple[dict[str, Any], str]:
@@ -19,7 +19,7 @@ def measured(tmp_path: Path, *arguments: str, timeout_s: float) -> tuple[dict[st
     out, scratch = tmp_path / "raw.json", tmp_path / "scratch"
     scratch.mkdir()
     ran = subprocess.run(
-        [sys.executable, "-m", "tests.bench", *arguments, "--out", str(out)],
+        [sys.executable, "-m", "scripts.benchmarks", *arguments, "--out", str(out)],
         cwd=ROOT,
         env={"TMPDIR": str(scratch), "PATH": "/usr/bin:/bin"},
         capture_output=True,
@@ -111,10 +111,10 @@ def test_measures_acknowledgements(tmp_path: Path) -> None:
 def test_a_slave_that_checks_no_crcs_is_one() -> None:
     """What verification costs is measured against one that really does without."""
     code = """
-import twinlog.ha.slave.replica, twinlog.store.record.column_scan, tests.bench.ha_unverified as bench, runpy, sys
+import twinlog.ha.slave.replica, twinlog.store.record.column_scan, scripts.benchmarks.ha_unverified as bench, runpy, sys
 bench.main = lambda: None
 sys.modules["twinlog.cluster.cli.main"].main = bench.main
-runpy.run_module("tests.bench.ha_unverified", run_name="__main__")
+runpy.run_module("scripts.benchmarks.ha_unverified", run_name="__main__")
 from twinlog.store.record.message import Message, encode_message
 bad = encode_message(Message("T", 0, b"x", body_crc=1))
 scans = twinlog.ha.slave.replica.scan_records, twinlog.store.record.column_scan.scan_columns

@@ -17,7 +17,7 @@ from attrs import define, field
 from tests.interop.compare import wait_for_same_commitlog
 from tests.processes.harness import Up, running, until
 from twinlog.cluster.admin.admin import open_admin
-from twinlog.cluster.client.api.api import SendStatus
+from twinlog.cluster.client.api import SendStatus
 from twinlog.cluster.client.messages import OutgoingMessage
 from twinlog.cluster.client.producer import Producer
 from twinlog.cluster.remoting.errors import RemotingError

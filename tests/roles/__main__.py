@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import trio
 
-from tests.bench.machine import facts
+from scripts.benchmarks.machine import facts
 from tests.roles.rounds import run_rounds
 
 

@@ -20,7 +20,7 @@ from tests.interop.member import TEST_SETTINGS
 from tests.interop.process import Process
 from tests.processes.harness import PROGRAM, SECONDS_MAX, until
 from twinlog.cluster.admin.admin import open_admin
-from twinlog.cluster.client.api.api import SendStatus
+from twinlog.cluster.client.api import SendStatus
 from twinlog.cluster.client.messages import OutgoingMessage
 from twinlog.cluster.client.producer import Producer
 from twinlog.cluster.remoting.errors import RemotingError

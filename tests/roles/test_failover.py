@@ -9,9 +9,9 @@ import trio
 from tests.interop.compare import wait_for_same_commitlog
 from tests.roles.group import TOPIC, Traffic, in_thread, running
 from twinlog.cluster.admin.admin import open_admin
-from twinlog.cluster.client.api.api import SendStatus
-from twinlog.cluster.client.route import MessageQueue
+from twinlog.cluster.client.api import SendStatus
 from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.cluster.remoting.headers.messages import SendMessageV2
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -52,7 +52,7 @@ async def _send_to(address: str, namesrv: str, traffic: Traffic, number: int) ->
         traffic.sent.add(body)
         try:
             sent = await admin.api.send(
-                address, MessageQueue(TOPIC, "broker-a", 0), group="late", properties="", body=body, born_timestamp=1
+                address, SendMessageV2("late", TOPIC, "TBW102", 4, 0, 0, 1, 0, "", broker_name="broker-a"), body
             )
         except RemotingError:
             return

@@ -22,6 +22,7 @@ from twinlog.ha.service import HAService
 from twinlog.ha.statistics import HAClientStatistics
 from twinlog.ha.wire.transport import StreamTransport, Transport
 from twinlog.store.config import BrokerRole, StoreConfig
+from twinlog.store.hooks import StoreHooks
 from twinlog.store.integrity.range_digests import RangeDigester
 from twinlog.store.log.commit_log import PutMessage
 from twinlog.store.log.offset_waiters import PutStatus
@@ -109,14 +110,14 @@ class Member:
             max_hash_slot_num=100,
             max_index_num=400,
         )
-        self.store = MessageStore(config, disk_usage=lambda _: 0.5, clock=trio.current_time)
+        self.store = MessageStore(config, StoreHooks(disk_usage=lambda _: 0.5, clock=trio.current_time))
         self.store.load()
         self.ha = HAService(
             self.store, HAConfig(**self.options), self.group.slave_ips, lambda: None, peer_of=self.group.peer_of
         )
         self.ha.client.connect = self._connect
-        self.store.retention_floor = self.ha.lowest_needed
-        self.store.retention_wish = self.ha.absence.floor
+        self.store.hooks.retention_floor = self.ha.lowest_needed
+        self.store.hooks.soft_retention_floor = self.ha.absence.floor
         self.store.retention.shortened.append(self.ha.absence.shortened)
         with trio.CancelScope() as self._scope:
             async with trio.open_nursery() as nursery:

@@ -22,6 +22,7 @@ from twinlog.ha.peer import PeerHistory
 from twinlog.ha.service import HAService
 from twinlog.ha.wire.transport import StreamTransport, Transport
 from twinlog.store.config import BrokerRole, StoreConfig
+from twinlog.store.hooks import StoreHooks
 from twinlog.store.log.offset_waiters import PutStatus
 from twinlog.store.message_store import MessageStore
 from twinlog.store.role_file import GroupMember, RoleState, load_role
@@ -95,8 +96,7 @@ class RoleMember(Member):
                 max_hash_slot_num=100,
                 max_index_num=400,
             ),
-            disk_usage=lambda _: 0.5,
-            clock=trio.current_time,
+            StoreHooks(disk_usage=lambda _: 0.5, clock=trio.current_time),
         )
         self.store.load()
         self.ha = HAService(

@@ -9,6 +9,7 @@ from tests.simulation.determinism import wall
 from twinlog.ha.config import AckMode, HAConfig
 from twinlog.ha.service import HAService
 from twinlog.store.config import BrokerRole, FlushDiskType, StoreConfig
+from twinlog.store.hooks import StoreHooks
 from twinlog.store.message_store import MessageStore
 
 if TYPE_CHECKING:
@@ -36,7 +37,9 @@ def make_store(member: "Member") -> MessageStore:
         scrub_interval_hours=1,
         message_index_enable=member.config.index,
     )
-    return MessageStore(config, now_ms=lambda: int(wall() * 1000), disk_usage=lambda _: 0.5, clock=trio.current_time)
+    return MessageStore(
+        config, StoreHooks(now_ms=lambda: int(wall() * 1000), disk_usage=lambda _: 0.5, clock=trio.current_time)
+    )
 
 
 def make_ha(member: "Member", store: MessageStore) -> HAService:
@@ -57,7 +60,7 @@ def make_ha(member: "Member", store: MessageStore) -> HAService:
         peer_of=member.peer,
     )
     ha.client.connect = member.connect
-    store.retention_floor = ha.lowest_needed
-    store.retention_wish = ha.absence.floor
+    store.hooks.retention_floor = ha.lowest_needed
+    store.hooks.soft_retention_floor = ha.absence.floor
     store.retention.shortened.append(ha.absence.shortened)
     return ha

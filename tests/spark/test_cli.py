@@ -13,7 +13,7 @@ from tests.interop.twinlog import PROGRAM
 from tests.processes.harness import POISON, modules_of_an_application
 from tests.spark.logs import flip
 from tests.store import golden
-from twinlog.cluster.cli.common.schema import schema_of
+from twinlog.cluster.cli.common.options import schema_of
 from twinlog.cluster.pipeline.audit.report import AuditReport
 
 pytestmark = pytest.mark.timeout(180)

@@ -10,7 +10,7 @@ from tests.helpers import open_store, put
 from tests.processes.harness import until
 from tests.roles.group import TOPIC, Group, running
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
-from twinlog.cluster.pipeline.tables.notices import ask_broker
+from twinlog.cluster.pipeline.tables.stream import ask_broker
 
 BODY = b"x" * 200  # 306 bytes a record.
 

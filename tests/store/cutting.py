@@ -6,6 +6,7 @@ from attrs import frozen
 
 from tests.store.records import put_message
 from twinlog.store.config import BrokerRole, StoreConfig
+from twinlog.store.hooks import StoreHooks
 from twinlog.store.message_store import MessageStore
 from twinlog.store.record.scan import DispatchEntry, scan_records
 
@@ -21,7 +22,9 @@ def opened(root: Path, role: BrokerRole, clock: list[int], **more: object) -> Me
         "max_hash_slot_num": 100,
         "max_index_num": 40,
     }
-    store = MessageStore(StoreConfig(root=root, broker_role=role, **(small | more)), now_ms=lambda: clock[0])
+    store = MessageStore(
+        StoreConfig(root=root, broker_role=role, **(small | more)), StoreHooks(now_ms=lambda: clock[0])
+    )
     store.load()
     return store
 

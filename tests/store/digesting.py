@@ -2,13 +2,14 @@
 
 from tests.store.records import put_message
 from twinlog.store.config import StoreConfig
+from twinlog.store.hooks import StoreHooks
 from twinlog.store.message_store import MessageStore
 
 FILE_SIZE = 100_000  # No multiple of a block: blocks lie across files.
 
 
 def opened(root):
-    store = MessageStore(StoreConfig(root=root, mapped_file_size_commit_log=FILE_SIZE), now_ms=lambda: 1000)
+    store = MessageStore(StoreConfig(root=root, mapped_file_size_commit_log=FILE_SIZE), StoreHooks(now_ms=lambda: 1000))
     store.load()
     return store
 

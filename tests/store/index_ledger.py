@@ -2,9 +2,9 @@
 
 import random
 
-from tests.store.indexes import entries_of, expected_files, make_index
+from tests.store.indexes import DispatchedLog, entries_of, expected_files, make_index
 from tests.store.records import put_message
-from twinlog.store.log.commit_log import CommitLog, PutMessage
+from twinlog.store.log.commit_log import PutMessage
 from twinlog.store.log.mapped_file_queue import MappedFileQueue
 from twinlog.store.record.properties import parse_properties
 
@@ -19,7 +19,7 @@ class Ledger:
     def __init__(self, root, seed=0):
         self.root = root
         (root / "commitlog").mkdir(parents=True)
-        self.log = CommitLog(MappedFileQueue(root / "commitlog", LOG_FILE_SIZE, "mappedFileSizeCommitLog"))
+        self.log = DispatchedLog(MappedFileQueue(root / "commitlog", LOG_FILE_SIZE, "mappedFileSizeCommitLog"))
         self.random = random.Random(seed)
         self.now_ms = 1_795_265_726_442
 

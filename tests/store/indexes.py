@@ -49,6 +49,12 @@ class Clock:
         return self.time
 
 
+class DispatchedLog(CommitLog):
+    """A log whose records are in the queues as soon as they are written."""
+
+    dispatched_offset = property(lambda self: self.max_offset, lambda self, value: None)
+
+
 def open_log(root: Path, file_size: int) -> CommitLog:
     """The log of a directory, with its end where the last whole record ends."""
     files = MappedFileQueue(root / "commitlog", file_size, "mappedFileSizeCommitLog")
@@ -59,7 +65,7 @@ def open_log(root: Path, file_size: int) -> CommitLog:
         if last.wrote:
             break
         files.files.pop().close()
-    return CommitLog(files)
+    return DispatchedLog(files)
 
 
 def entries_of(log: CommitLog) -> list[DispatchEntry]:
@@ -77,7 +83,7 @@ def make_index(root: Path, log: CommitLog, *, slots: int = SLOTS, items: int = I
     checkpoint.load()
     config = StoreConfig(root=root, max_hash_slot_num=slots, max_index_num=items)
     note = root / "twinlog" / "index-behind"
-    return IndexService(root / "index", note, log, config, checkpoint, lambda: log.max_offset, now=Clock(), **options)
+    return IndexService(root / "index", note, log, config, checkpoint, now=Clock(), **options)
 
 
 async def until_level(index: IndexService) -> None:

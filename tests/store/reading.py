@@ -2,6 +2,7 @@
 
 from tests.store.records import put_message
 from twinlog.store.config import StoreConfig
+from twinlog.store.hooks import StoreHooks
 from twinlog.store.message_store import MessageStore
 from twinlog.store.record.message import decode_message
 
@@ -20,7 +21,7 @@ class Clock:
 
 def open_store(root, *, now_ms=None, **options):
     sizes = {"mapped_file_size_commit_log": LOG_FILE, "mapped_file_size_consume_queue": QUEUE_FILE}
-    store = MessageStore(StoreConfig(root=root, **{**sizes, **options}), now_ms=now_ms or Clock())
+    store = MessageStore(StoreConfig(root=root, **{**sizes, **options}), StoreHooks(now_ms=now_ms or Clock()))
     store.load()
     return store
 

@@ -174,15 +174,15 @@ async def test_late_units_wait_for_room(tmp_path, disk, nursery, autojump_clock)
     assert store.writable
     await trio.sleep(0.05)
     assert not store.writable
-    assert not await store._queue_flusher.flush(thorough=True)
-    assert store._points.take(store.dispatched_offset) is None
+    assert not await store._parts.queue_flusher.flush(thorough=True)
+    assert store._parts.points.take(store.dispatched_offset) is None
     assert not any(units_on_disk(store, 0))
     disk.recover()
     await trio.sleep(1.5)
     assert store.writable
     assert units_on_disk(store, 0) == queue_units(store, 0)
-    assert await store._queue_flusher.flush(thorough=True)
-    assert store._points.offset == store.max_offset
+    assert await store._parts.queue_flusher.flush(thorough=True)
+    assert store._parts.points.offset == store.max_offset
 
 
 def units_on_disk(store, queue_id):
@@ -222,10 +222,10 @@ async def test_a_checkpoint_without_room_is_written_later(tmp_path, disk):
     store.put([put_message()])
     store.dispatch_pending()
     disk.room = 0
-    assert not await store._queue_flusher.flush(thorough=True)
+    assert not await store._parts.queue_flusher.flush(thorough=True)
     assert store.writable
     disk.recover()
-    assert await store._queue_flusher.flush(thorough=True)
+    assert await store._parts.queue_flusher.flush(thorough=True)
     await store.close()
     assert not (tmp_path / "abort").exists()
 
@@ -292,14 +292,14 @@ async def test_whatever_is_refused_what_was_taken_stays(tmp_path, disk, seed):
         if rng.random() < 0.7:
             store.dispatch_pending()
         if not store.writable:
-            await store._refusal._try_again()  # In vain, or not.
+            await store._parts.refusal._try_again()  # In vain, or not.
             if rng.random() < 0.6:
                 disk.recover()
-                await store._refusal._try_again()
+                await store._parts.refusal._try_again()
                 assert store.writable
     assert disk.refusals > 5
     disk.recover()
-    await store._refusal._try_again()
+    await store._parts.refusal._try_again()
     store.dispatch_pending()
     assert [bodies(store, n) for n in taken] == list(taken.values())
     assert behind_end(store).count(0) == len(behind_end(store))

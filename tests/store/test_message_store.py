@@ -14,6 +14,7 @@ from tests.store.message_stores import FILE_SIZE, make, opened
 from tests.store.records import put_message, record_size
 from twinlog.store.config import BrokerRole, StoreConfig
 from twinlog.store.errors import StoreDirectoryError, StoreLockedError, StoreNotWritableError
+from twinlog.store.hooks import StoreHooks
 from twinlog.store.log.offset_waiters import PutStatus
 from twinlog.store.log.running_flags import Condition
 from twinlog.store.message_store import MessageStore
@@ -102,7 +103,7 @@ def test_the_order_of_the_checks(tmp_path, condition, role, busy, status):
     if condition is not None:
         store.flags.set(condition, "for a test")
     if busy:
-        store._putter.busy_until = store.clock() + 100
+        store._putter.busy_until = store.hooks.clock() + 100
     assert statuses(store.put([put_message("t" * 128)])) == [status]
 
 
@@ -123,7 +124,9 @@ class SlowDisk:
 def test_after_a_slow_write_others_have_their_turn(tmp_path, monkeypatch, took, pause):
     disk = SlowDisk()
     monkeypatch.setattr(os, "pwrite", disk.write)
-    store = MessageStore(StoreConfig(root=tmp_path, mapped_file_size_commit_log=FILE_SIZE), clock=lambda: disk.now)
+    store = MessageStore(
+        StoreConfig(root=tmp_path, mapped_file_size_commit_log=FILE_SIZE), StoreHooks(clock=lambda: disk.now)
+    )
     store.load()
     disk.seconds = took
     assert statuses(store.put([put_message()])) == [PutStatus.PUT_OK]
@@ -139,7 +142,7 @@ def test_after_a_slow_write_others_have_their_turn(tmp_path, monkeypatch, took, 
 def test_a_slow_write_may_be_allowed(tmp_path):
     store = opened(tmp_path, os_page_cache_busy_timeout_ms=0)
     times = iter(range(0, 10**6, 1000))
-    store.clock = lambda: next(times)
+    store.hooks.clock = lambda: next(times)
     assert statuses(store.put([put_message()])) == statuses(store.put([put_message()])) == [PutStatus.PUT_OK]
 
 

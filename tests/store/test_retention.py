@@ -13,6 +13,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from tests.store.records import put_message
 from twinlog.store.config import StoreConfig
+from twinlog.store.hooks import StoreHooks
 from twinlog.store.log.mapped_file import MappedFile
 from twinlog.store.log.offset_waiters import PutStatus
 from twinlog.store.log.running_flags import Condition
@@ -180,8 +181,7 @@ async def filled(root, disk, wall, **options):
     pauses = {"delete_commit_log_files_interval_ms": 0, "delete_consume_queue_files_interval_ms": 0}
     store = MessageStore(
         StoreConfig(root=root, **{**sizes, **pauses, **options}),
-        now_ms=lambda: int(wall[0] * 1000),
-        disk_usage=disk,
+        StoreHooks(now_ms=lambda: int(wall[0] * 1000), disk_usage=disk),
     )
     store.load()
     for number in range(2 * FILES):
@@ -199,7 +199,7 @@ async def flush(store):
     """What is not on the disk yet does not go."""
     store.dispatch_pending()
     await store.flusher.flush()
-    await store._queue_flusher.flush(thorough=True)
+    await store._parts.queue_flusher.flush(thorough=True)
 
 
 async def settled(condition):
@@ -218,7 +218,7 @@ def open_files():
 
 
 def names(store):
-    return sorted(int(path.name) // FILE_SIZE for path in (store._root / "commitlog").iterdir())
+    return sorted(int(path.name) // FILE_SIZE for path in (store._parts.root / "commitlog").iterdir())
 
 
 async def test_files_that_are_old_enough_go_at_their_hour(tmp_path, disk, wall, autojump_clock):
@@ -372,7 +372,7 @@ async def test_who_reads_a_deleted_file_may_finish(tmp_path, disk, wall, autojum
 
 async def test_what_a_replica_needs_stays(tmp_path, disk, wall, autojump_clock):
     store = await filled(tmp_path, disk, wall)
-    store.retention_floor = lambda: 3 * FILE_SIZE + 1
+    store.hooks.retention_floor = lambda: 3 * FILE_SIZE + 1
     disk.ratio = 0.95
     with capture_logs() as lines:
         await store.retention.clean()
@@ -384,7 +384,7 @@ async def test_what_a_replica_needs_stays(tmp_path, disk, wall, autojump_clock):
 
 async def test_what_is_not_in_the_queues_yet_stays(tmp_path, disk, wall, autojump_clock):
     store = await filled(tmp_path, disk, wall)
-    store._reput.dispatched_offset = FILE_SIZE + 5
+    store.commit_log.dispatched_offset = FILE_SIZE + 5
     disk.ratio = 0.95
     await store.retention.clean()
     assert names(store) == list(range(1, FILES))
@@ -409,7 +409,7 @@ async def test_a_crash_after_files_went(tmp_path, disk, wall, autojump_clock):
     await store.flusher.flush()
     first, end = store.min_offset, store.max_offset
     store._release()  # No clean stop.
-    again = MessageStore(store.config, disk_usage=disk)
+    again = MessageStore(store.config, StoreHooks(disk_usage=disk))
     again.load()
     assert (again.min_offset, again.max_offset, again.dispatched_offset) == (first, end, end)
     queue = again.queue("T1", 0)
@@ -455,7 +455,7 @@ async def test_a_clock_that_leaps_ahead_wipes_nothing(tmp_path, disk, wall, rest
     if restarts:
         store.put([put_message()])  # A file that says it was written in a year.
         await store.close()
-        store = MessageStore(store.config, now_ms=store.now_ms, disk_usage=disk)
+        store = MessageStore(store.config, StoreHooks(now_ms=store.now_ms, disk_usage=disk))
         store.load()
         await store.retention.clean()
         assert len(names(store)) == FILES
@@ -500,10 +500,10 @@ async def test_a_disk_without_room_for_the_next_file(tmp_path, disk, wall, autoj
     assert [r.status for r in store.put([put_message(body=bytes(7000))])] == [PutStatus.CREATE_MAPPED_FILE_FAILED]
     await store.retention.clean()
     assert names(store) == list(range(1, FILES))
-    await store._refusal._try_again()
+    await store._parts.refusal._try_again()
     assert not store.writable
     store.retention.close()
-    await store._refusal._try_again()
+    await store._parts.refusal._try_again()
     assert store.writable
     assert [r.status for r in store.put([put_message(body=bytes(7000))])] == [PutStatus.PUT_OK]
     assert names(store) == list(range(1, FILES + 1))

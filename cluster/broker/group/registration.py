@@ -27,7 +27,7 @@ from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingError, RequestError
-from twinlog.cluster.remoting.header_fields import RequestHeader, decode_header, encode_header_fields
+from twinlog.cluster.remoting.header_fields import RequestHeader, decode_header
 from twinlog.cluster.remoting.headers.namesrv import GetBrokerClusterInfo, RegisterBroker, UnregisterBroker
 from twinlog.cluster.remoting.headers.responses import RegisterBrokerResponse
 from twinlog.store.util.wakeup import Wakeup
@@ -408,7 +408,7 @@ class RegistrationService:
         self, name_server: str, header: RequestHeader, body: bytes = b"", *, timeout_ms: float = 3_000
     ) -> RemotingCommand:
         """Raises RemotingError, RequestError for any code but 0."""
-        command = RemotingCommand(header.code, ext=encode_header_fields(header), body=body)
+        command = header.command(body)
         answer = await self.client.request(name_server, command, timeout_ms=timeout_ms)
         if answer.code != ResponseCode.SUCCESS:
             raise RequestError(answer.code, answer.remark or "")

@@ -19,10 +19,9 @@ from twinlog.cluster.broker.tables.offsets import ConsumerOffsetManager, MasterO
 from twinlog.cluster.broker.tables.topics import TopicConfigManager, read_topics
 from twinlog.cluster.broker.tables.writer import TableWriter
 from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.calls import call
 from twinlog.cluster.remoting.client import RemotingClient
-from twinlog.cluster.remoting.codes import ResponseCode
-from twinlog.cluster.remoting.command import RemotingCommand
-from twinlog.cluster.remoting.errors import RemotingError, RequestError
+from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.cluster.remoting.header_fields import RequestHeader
 from twinlog.cluster.remoting.headers.broker_admin import (
     GetAllConsumerOffset,
@@ -200,10 +199,7 @@ async def ask_object(
 
 
 async def _ask(client: RemotingClient, address: str, header: RequestHeader, *, timeout_ms: int = TIMEOUT_MS) -> bytes:
-    answer = await client.request(address, RemotingCommand(header.code), timeout_ms=timeout_ms)
-    if answer.code != ResponseCode.SUCCESS:
-        raise RequestError(answer.code, answer.remark or "")
-    return bytes(answer.body)
+    return bytes((await call(client, address, header, timeout_ms=timeout_ms)).body)
 
 
 def _object(body: bytes) -> dict[str, Any]:

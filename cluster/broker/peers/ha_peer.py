@@ -11,13 +11,12 @@ from attrs import define, evolve, field, frozen
 
 from twinlog.cluster.broker.group.registration import Master
 from twinlog.cluster.broker.peers.role_json import read_history
-from twinlog.cluster.client.api.api import ClientApi
+from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.config.properties_file import parse_properties
+from twinlog.cluster.remoting.calls import SUCCESS
 from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.codes import ResponseCode
-from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingError, RequestError
-from twinlog.cluster.remoting.header_fields import encode_header_fields
 from twinlog.cluster.remoting.headers.members import GetBrokerEpoch
 from twinlog.cluster.remoting.names import split_address
 from twinlog.ha.errors import HAPeerError
@@ -90,13 +89,9 @@ class RemotingPeer:
         return told
 
     async def _history_body(self, header: GetBrokerEpoch) -> bytes | None:
-        command = RemotingCommand(header.code, ext=encode_header_fields(header))
-        answer = await self.client.request(self.address, command, timeout_ms=TIMEOUT_MS)
-        if answer.code in (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.SYSTEM_ERROR):
-            return None  # 1: RocketMQ 5 without a controller.
-        if answer.code != ResponseCode.SUCCESS:
-            raise RequestError(answer.code, answer.remark or "no reason given")
-        return bytes(answer.body)
+        expected = SUCCESS | {ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.SYSTEM_ERROR}
+        answer = await self._api.call(self.address, header, expected=expected)
+        return bytes(answer.body) if answer.is_success else None  # 1: RocketMQ 5 without a controller.
 
     @property
     def _known_rocketmq(self) -> _RocketMQ | None:

@@ -10,7 +10,7 @@ from typing import Any
 import trio
 from attrs import define, field, frozen
 
-from twinlog.cluster.client.api.api import ClientApi
+from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.errors import RemotingError
 

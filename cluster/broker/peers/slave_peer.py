@@ -12,7 +12,7 @@ import trio
 from attrs import define, field, frozen
 
 from twinlog.cluster.broker.peers.ha_peer import RemotingPeer
-from twinlog.cluster.client.api.api import ClientApi
+from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.ha.errors import HAPeerError

@@ -80,7 +80,7 @@ async def update_global_white_addrs_config(
 def get_broker_acl_config_version(broker: BrokerParts, header: GetBrokerAclConfigVersion, request: Request) -> Reply:
     """The version of each file, and that of the default one."""
     files = _service(broker, ResponseCode.SYSTEM_ERROR).files
-    versions = {str(file.path): file.version.plain() for file in files.rules.files}
+    versions = {str(file.path): file.version.to_json() for file in files.rules.files}
     default = versions.get(str(files.default)) or {"counter": 0, "timestamp": broker.started_ms}
     return Reply.success(
         version=fastjson.dumps(default).decode(),

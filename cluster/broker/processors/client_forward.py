@@ -16,7 +16,6 @@ from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.connection import Connection
 from twinlog.cluster.remoting.errors import RemotingError, RemotingTimeoutError, RequestError
-from twinlog.cluster.remoting.header_fields import encode_header_fields
 from twinlog.cluster.remoting.headers.broker_admin import InvokeBrokerToGetConsumerStatus
 from twinlog.cluster.remoting.headers.clients import (
     ConsumeMessageDirectly,
@@ -112,7 +111,7 @@ async def _ask_status(
     told: dict[str, Any],
 ) -> None:
     question = GetConsumerStatusFromClient(header.topic, header.group)
-    command = RemotingCommand(question.code, ext=encode_header_fields(question))
+    command = question.command()
     try:
         answer = await broker.client_calls.call(client.connection, command, timeout_ms=STATUS_MS_MAX)
         if answer.code == ResponseCode.SUCCESS and 0 < len(answer.body) <= STATUS_BYTES_MAX:

@@ -13,7 +13,6 @@ from twinlog.cluster.broker.processors import body
 from twinlog.cluster.broker.processors.pull import not_supported
 from twinlog.cluster.broker.roles.gate import gated
 from twinlog.cluster.broker.tables.clients import ClientInfo
-from twinlog.cluster.broker.tables.locks import MessageQueue
 from twinlog.cluster.broker.tables.topics import UNIT_SUBSCRIPTION
 from twinlog.cluster.broker.wiring import BrokerParts
 from twinlog.cluster.remoting import fastjson, names
@@ -30,6 +29,7 @@ from twinlog.cluster.remoting.headers.clients import (
     UnregisterClient,
 )
 from twinlog.cluster.remoting.request import Reply, Request
+from twinlog.cluster.remoting.route import MessageQueue, queue_to_json
 
 CLIENT_ID_LENGTH_MAX = 1024
 
@@ -163,7 +163,7 @@ def lock_batch_mq(broker: BrokerParts, header: LockBatchMq, request: Request) ->
     """The answer lists those queues that the client now owns."""
     group, client_id, queues = _read(request)
     granted = broker.locks.lock(group, client_id, queues)
-    return Reply(ext=None, body=fastjson.dumps({"lockOKMQSet": [queue.plain() for queue in granted]}))
+    return Reply(ext=None, body=fastjson.dumps({"lockOKMQSet": [queue_to_json(queue) for queue in granted]}))
 
 
 @gated

@@ -42,7 +42,7 @@ def get_broker_config(broker: BrokerParts, header: GetBrokerConfig, request: Req
     """All options as `key=value` lines, but for secrets."""
     options = status.rocketmq_options(broker) | status.options(broker)
     lines = sorted(f"{key}={shown(key, format_value(value))}\n" for key, value in options.items())
-    return Reply.success("".join(lines).encode(), version=fastjson.dumps(broker.config_version.plain()).decode())
+    return Reply.success("".join(lines).encode(), version=fastjson.dumps(broker.config_version.to_json()).decode())
 
 
 def delete_expired_commit_log(broker: BrokerParts, header: DeleteExpiredCommitLog, request: Request) -> Reply:

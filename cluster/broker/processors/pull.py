@@ -18,10 +18,9 @@ from twinlog.cluster.broker.tables.topics import PERM_READ
 from twinlog.cluster.broker.wiring import BrokerParts
 from twinlog.cluster.remoting import names
 from twinlog.cluster.remoting.codes import ResponseCode
-from twinlog.cluster.remoting.command import ONEWAY, RemotingCommand
+from twinlog.cluster.remoting.command import ONEWAY
 from twinlog.cluster.remoting.dispatch import OVERLOAD
 from twinlog.cluster.remoting.errors import RequestError
-from twinlog.cluster.remoting.header_fields import encode_header_fields
 from twinlog.cluster.remoting.headers.messages import LitePullMessage, PullMessage
 from twinlog.cluster.remoting.headers.offsets import UpdateConsumerOffset
 from twinlog.cluster.remoting.request import AnyReply, Reply, Request
@@ -96,7 +95,7 @@ def _commit(broker: BrokerParts, header: PullMessage, request: Request) -> None:
             broker.offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         return
     told = UpdateConsumerOffset(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
-    command = RemotingCommand(told.code, flag=ONEWAY, ext=encode_header_fields(told))
+    command = told.command(flag=ONEWAY)
     update_consumer_offset(broker, told, Request(request.connection, command))
 
 

@@ -12,9 +12,7 @@ from twinlog.cluster.broker.send.requests import admit, answer_fields, check_bro
 from twinlog.cluster.broker.tables.topics import TopicConfig
 from twinlog.cluster.broker.wiring import BrokerParts
 from twinlog.cluster.remoting.codes import ResponseCode
-from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingError, RequestError
-from twinlog.cluster.remoting.header_fields import encode_header_fields
 from twinlog.cluster.remoting.headers.messages import (
     PushReplyMessageToClient,
     SendMessage,
@@ -91,7 +89,7 @@ async def _push(broker: BrokerParts, header: SendMessage | SendMessageV2, reques
         reconsume_times=header.reconsume_times,
         unit_mode=header.unit_mode,
     )
-    command = RemotingCommand(told.code, ext=encode_header_fields(told), body=bytes(request.body))
+    command = told.command(bytes(request.body))
     try:
         answer = await broker.client_calls.call(connection, command)
     except RequestError:

@@ -201,5 +201,5 @@ def update_global_white(files: AclFiles, patterns: Sequence[str], path_text: str
 def _write(files: AclFiles, path: Path, document: Document) -> None:
     versions = document.get(VERSION)
     last = versions[0] if isinstance(versions, list) and versions else {}
-    document[VERSION] = [DataVersion.read(last).next(files.now_ms()).plain()]
+    document[VERSION] = [DataVersion.read(last).next(files.now_ms()).to_json()]
     files.write(path, document)

@@ -111,7 +111,7 @@ class SubscriptionGroupManager:
     def plain(self) -> dict[str, Any]:
         """subscriptionGroup.json, and the body of 201."""
         return {
-            "dataVersion": self.version.plain(),
+            "dataVersion": self.version.to_json(),
             "subscriptionGroupTable": {name: config.plain() for name, config in self.table.items()},
         }
 

@@ -8,16 +8,9 @@ from typing import NamedTuple
 
 from attrs import define, field
 
+from twinlog.cluster.remoting.route import MessageQueue
+
 LOCK_SECONDS_MAX = 60.0
-
-
-class MessageQueue(NamedTuple):
-    topic: str
-    broker_name: str
-    queue_id: int
-
-    def plain(self) -> dict[str, str | int]:
-        return {"brokerName": self.broker_name, "queueId": self.queue_id, "topic": self.topic}
 
 
 class _Lock(NamedTuple):

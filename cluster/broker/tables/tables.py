@@ -16,9 +16,8 @@ from twinlog.cluster.broker.tables.topics import TopicConfig, TopicConfigManager
 from twinlog.cluster.broker.tables.writer import TableWriter
 from twinlog.cluster.config.json_file import JsonFile
 from twinlog.cluster.config.known_tables import KnownTables
-from twinlog.cluster.remoting.command import ONEWAY, RemotingCommand, encode
+from twinlog.cluster.remoting.command import ONEWAY, encode
 from twinlog.cluster.remoting.connection import Connection
-from twinlog.cluster.remoting.header_fields import encode_header_fields
 from twinlog.cluster.remoting.headers.clients import NotifyConsumerIdsChanged
 from twinlog.store.config import StoreConfig
 
@@ -110,6 +109,6 @@ def built_in(config: BrokerConfig) -> list[TopicConfig]:
 def _notify_consumers(group: str, connections: list[Connection]) -> None:
     """Tell a group's members to share the queues anew."""
     header = NotifyConsumerIdsChanged(group)
-    frame = encode(RemotingCommand(header.code, ext=encode_header_fields(header), flag=ONEWAY))
+    frame = encode(header.command(flag=ONEWAY))
     for connection in connections:
         connection.write(frame)

@@ -195,7 +195,7 @@ class TopicConfigManager:
     def plain(self) -> dict[str, Any]:
         """topics.json, and the body of 21."""
         return {
-            "dataVersion": self.version.plain(),
+            "dataVersion": self.version.to_json(),
             "topicConfigTable": {name: config.plain() for name, config in self.table.items()},
         }
 

@@ -28,7 +28,6 @@ from twinlog.cluster.broker.transactions.records import (
     prepared_offset,
 )
 from twinlog.cluster.remoting.command import ONEWAY, RemotingCommand
-from twinlog.cluster.remoting.header_fields import encode_header_fields
 from twinlog.cluster.remoting.headers.messages import CheckTransactionState
 from twinlog.cluster.remoting.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GROUP
 from twinlog.store.errors import MessageFormatError
@@ -208,4 +207,4 @@ class TransactionCheckService:
         except ValueError as error:
             log.warning("a half message without a place to go", key=key, error=str(error))
             return
-        producer.send(RemotingCommand(header.code, ext=encode_header_fields(header), flag=ONEWAY, body=body))
+        producer.send(header.command(body, flag=ONEWAY))

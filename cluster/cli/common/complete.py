@@ -1,9 +1,17 @@
-"""What the shell completes: names that a name server or a broker tells, if it does so at once."""
+"""Completion in the shell: names that a name server or a broker gives, if it answers at once.
 
+Every command refers to these functions and few runs call them: so they import what they need themselves.
+"""
+
+import sys
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import BashComplete, CompletionItem, FishComplete, ShellComplete, ZshComplete
+
+from twinlog.cluster.cli.common.group import examples
+from twinlog.cluster.cli.common.which_cluster import DEFAULT_NAMESRV, chosen_context
 
 if TYPE_CHECKING:
     from twinlog.cluster.admin.admin import Admin
@@ -13,14 +21,10 @@ SECONDS_MAX = 0.3  # A person waits with a finger on the key.
 
 def _asked(context: click.Context, ask: "Callable[[Admin], Awaitable[Iterable[str]]]") -> list[str]:
     """The names, or none when nobody answers in time."""
-    from twinlog.cluster.cli.common.logging_setup import import_structlog
-
-    import_structlog()
     import trio
 
     from twinlog.cluster.admin.admin import open_admin
-    from twinlog.cluster.cli.common.which_cluster import DEFAULT_NAMESRV, chosen_context
-    from twinlog.cluster.client.api.api import name_servers
+    from twinlog.cluster.client.api import name_servers
 
     async def main() -> list[str]:
         async with open_admin(addresses, timeout_ms=round(SECONDS_MAX * 1000), context=chosen_context()) as admin:
@@ -67,7 +71,7 @@ def members(context: click.Context, _parameter: click.Parameter, incomplete: str
     """Members, by their names."""
 
     async def ask(admin: "Admin") -> Iterable[str]:
-        from twinlog.cluster.client.api.api import addresses_of
+        from twinlog.cluster.client.api import addresses_of
 
         found = addresses_of(await admin.api.cluster())
         return [f"{group.broker_name}-{broker_id}" for group, broker_id, _ in found]
@@ -86,8 +90,32 @@ def brokers(context: click.Context, _parameter: click.Parameter, incomplete: str
 
 def options(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[Any]:
     """Options of brokers and name servers, with what they mean."""
-    from click.shell_completion import CompletionItem
-
     from twinlog.cluster.admin.options import all_options
 
     return [CompletionItem(key, help=each.meaning) for key, each in all_options().items() if key.startswith(incomplete)]
+
+
+_WHERE = {
+    "bash": 'eval "$(twinlog completion bash)" in ~/.bashrc',
+    "zsh": 'eval "$(twinlog completion zsh)" in ~/.zshrc, after compinit',
+    "fish": "twinlog completion fish > ~/.config/fish/completions/twinlog.fish",
+}
+
+
+@click.command(
+    "completion",
+    epilog=examples(
+        'eval "$(twinlog completion bash)"',
+        "twinlog completion fish > ~/.config/fish/completions/twinlog.fish",
+    ),
+)
+@click.argument("shell", type=click.Choice(tuple(_WHERE)))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print what SHELL has to run so that it completes twinlog's commands and options, and the names of topics, groups and
+    members where a name server answers within 0.3 s.
+    """
+    kinds: dict[str, type[ShellComplete]] = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
+    click.echo(kinds[shell](context.find_root().command, {}, "twinlog", "_TWINLOG_COMPLETE").source())
+    if sys.stdout.isatty():
+        click.echo(f"To have it always: {_WHERE[shell]}", err=True)

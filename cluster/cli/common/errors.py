@@ -4,11 +4,15 @@ Exit status: 0 done, 1 failed or differences found, 2 usage or configuration, 3 
 data or break a rule, 5 not within the time, 6 done in part.
 """
 
+import os
+import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import IO, Any
 
 import click
 
+from twinlog.cluster.admin import errors as told
 from twinlog.cluster.admin.errors import (
     FAILED,
     PARTIAL,
@@ -20,6 +24,7 @@ from twinlog.cluster.admin.errors import (
     innermost,
     sentence,
 )
+from twinlog.cluster.cli.common.render import ANSWERED, YAML, json_answer
 
 __all__ = [
     "FAILED",
@@ -64,8 +69,6 @@ class CliError(click.ClickException):
 
 def explain(error: BaseException, namesrv: Sequence[str]) -> CliError | None:
     """Words for an error that is not ours to fix; None for one that is (a bug, which shows its traceback)."""
-    from twinlog.cluster.admin import errors as told
-
     found = told.explain(error, namesrv)
     return CliError.of(found) if found is not None else None
 
@@ -75,3 +78,33 @@ def told_of(error: click.ClickException) -> Told:
     if isinstance(error, CliError):
         return error.told
     return Told(error.format_message(), kind=error.exit_code)
+
+
+_FORMAT = "twinlog.format"
+_FLAGS = ("-o", "--output")
+_DOCUMENTS = ("json", "yaml")
+
+
+def note_format(context: click.Context, args: Sequence[str]) -> None:
+    """Remember the form of the answer that a command line asks for, whether or not the rest of it is right."""
+    given = [value for flag, value in pairwise(args) if flag in _FLAGS]
+    given += [arg.removeprefix(f"{flag}{glue}") for arg in args for flag, glue in zip(_FLAGS, ("", "="), strict=True)]
+    context.meta[_FORMAT] = next((each for each in given if each in _DOCUMENTS), None)
+
+
+def answer_failure(context: click.Context, error: click.ClickException) -> None:
+    """Print the failure as a document, if one was asked for and none was printed."""
+    if context.meta.get(_FORMAT) is None:
+        return
+
+    if context.meta.get(ANSWERED):
+        return
+    context.meta[YAML] = context.meta[_FORMAT] == "yaml"
+    json_answer(told_of(error).failure)
+
+
+def forget_stdout() -> None:
+    """Nobody reads it any more: what is still printed goes nowhere, instead of failing."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

@@ -1,41 +1,31 @@
 """What several commands share: options, the help with examples at its end, and running an operation of `Admin`."""
 
-import os
-import signal
 import sys
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import click
+import orjson
 
-from twinlog.cluster.cli.common.errors import explain, innermost
-from twinlog.cluster.cli.common.logging_setup import ERROR, set_up_log
+from twinlog.cluster.admin.documents import schema_of
+from twinlog.cluster.admin.errors import Failure
+from twinlog.cluster.cli.common.errors import REFUSED, CliError
+from twinlog.cluster.cli.common.render import YAML
+from twinlog.cluster.cli.common.which_cluster import (
+    DEFAULT_NAMESRV,
+    cluster_words,
+    complete_contexts,
+    name_servers_of,
+    remember_context,
+)
 
-if TYPE_CHECKING:
-    from twinlog.cluster.admin.admin import Admin
-
-T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 FORMATS = ("pretty", "wide", "json", "yaml", "tsv")
 
 
-class InOrder(click.Group):
-    """Lists its commands in the order in which they were added: what one needs first comes first."""
-
-    def list_commands(self, _context: click.Context) -> list[str]:
-        return list(self.commands)
-
-
 def namesrv_option(function: F) -> F:
     """-n/--namesrv, as RocketMQ's own tools have it, and --context."""
-    from twinlog.cluster.cli.common.which_cluster import (
-        DEFAULT_NAMESRV,
-        complete_contexts,
-        name_servers_of,
-        remember_context,
-    )
-
     function = click.option(
         "--context",
         "context_name",
@@ -63,8 +53,6 @@ def namesrv_option(function: F) -> F:
 def _as_json(context: click.Context, _parameter: click.Parameter, fmt: str) -> str:
     """YAML is what JSON would be, printed otherwise: no command knows."""
     if fmt == "yaml":
-        from twinlog.cluster.cli.common.render import YAML
-
         context.meta[YAML] = True
         return "json"
     return fmt
@@ -110,16 +98,14 @@ class WithAlternative(click.Command):
 _ARGUMENTS = "twinlog.arguments"
 
 
-def document_option(document: str, *, instead: Mapping[str, str] | None = None) -> Callable[[F], F]:
-    """-o/--output of a command whose JSON is described by the attrs class `module:name`; `schema` prints that.
+def document_option(document: type, *, instead: Mapping[str, type] | None = None) -> Callable[[F], F]:
+    """-o/--output of a command whose JSON is described by the attrs class `document`; `schema` prints its schema.
 
-    `instead`: flags of a command WithAlternative, and what its JSON is described by with them.
+    `instead`: flags of a command WithAlternative, and the class that describes its JSON with them.
     """
 
     def show_schema(context: click.Context, _parameter: click.Parameter, fmt: str) -> str:
         if fmt == "schema":
-            from twinlog.cluster.cli.common.schema import print_schema
-
             given = context.meta.get(_ARGUMENTS, ())
             print_schema(next((other for flag, other in (instead or {}).items() if flag in given), document))
             context.exit()
@@ -138,75 +124,50 @@ def document_option(document: str, *, instead: Mapping[str, str] | None = None) 
     )
 
 
-def examples(*lines: str) -> str:
-    """The end of a command's help."""
-    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+_CHANGES = "twinlog.changes"
 
 
-def forget_stdout() -> None:
-    """Nobody reads it any more: what is still printed goes nowhere, instead of failing."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
+def _note_changes(context: click.Context, _parameter: click.Parameter, dry_run: bool) -> bool:
+    context.meta[_CHANGES] = not dry_run
+    return dry_run
 
 
-async def until_interrupted(work: "Awaitable[T]") -> T:
-    """Carry out `work`; at Ctrl-C cancel it and raise KeyboardInterrupt.
-
-    Python's own way raises it wherever the program just is, which can be between two steps that belong together.
-    """
-    import threading
-
-    import trio
-
-    if threading.current_thread() is not threading.main_thread():  # Only the main thread hears of signals.
-        return await work
-    with trio.open_signal_receiver(signal.SIGINT) as signals:
-        async with trio.open_nursery() as nursery:
-
-            async def cancel_at_signal() -> None:
-                async for _ in signals:
-                    nursery.cancel_scope.cancel()
-
-            nursery.start_soon(cancel_at_signal)
-            result = await work
-            nursery.cancel_scope.cancel()
-            return result
-    raise KeyboardInterrupt
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, callback=_note_changes, help="Show what would be done, and change nothing."
+)
 
 
-def run_admin(namesrv: str, operation: "Callable[[Admin], Awaitable[T]]") -> T:
-    """Run one operation to its end, with a client of its own. Raises CliError for what a person can mend."""
-    set_up_log(ERROR)  # What goes wrong is told as the command's own error.
+def may_have_changed(context: click.Context) -> bool:
+    """Whether the command is one that has --dry-run, without it."""
+    return bool(context.meta.get(_CHANGES))
 
-    import trio
 
-    from twinlog.cluster.admin.admin import open_admin
-    from twinlog.cluster.cli.common.which_cluster import chosen_context
-    from twinlog.cluster.client.api.api import name_servers
-    from twinlog.cluster.remoting.names import split_address
+def need_yes(is_given: bool, what: str) -> None:
+    """A usage error where nobody can be asked."""
+    if not is_given and not sys.stdin.isatty():
+        raise click.UsageError(f"this {what}, and there is no terminal to ask at: add --yes, or --dry-run")
 
-    addresses = name_servers(namesrv)
-    if not addresses:
-        raise click.UsageError("--namesrv is empty: allowed is HOST:PORT, or several joined by ;")
-    for address in addresses:
-        try:
-            split_address(address)
-        except ValueError:
-            raise click.UsageError(f"--namesrv {address}: allowed is HOST:PORT, or several joined by ;") from None
-    chosen = chosen_context()
 
-    async def main() -> T:
-        async with open_admin(addresses, context=chosen) as admin:
-            return await until_interrupted(operation(admin))
+def confirm(name: str, kind: str, what: str, yes: bool) -> None:
+    """Have the name of what is changed typed, unless `yes`; the cluster's is shown. Raises CliError."""
+    if yes:
+        return
 
-    try:
-        return trio.run(main)
-    except BaseException as error:
-        inner = innermost(error)
-        if isinstance(inner, (KeyboardInterrupt, BrokenPipeError)):  # Not about the cluster: for main.py.
-            raise inner from None
-        told = explain(inner, addresses)
-        if told is None:
-            raise
-        raise told from error
+    question = f"{what}{cluster_words()}. To go on, type the {kind}'s name ({name})"
+    typed = click.prompt(question, err=True, default="", show_default=False)
+    if typed.strip() != name:
+        raise CliError("Nothing was changed.", f"{typed!r} is not the {kind}'s name.", exit_code=REFUSED)
+
+
+__all__ = ["print_schema", "schema_of"]
+
+
+def print_schema(document: type) -> None:
+    """Print the JSON Schema of an attrs class; `$defs` has Failure, which is printed instead when the command fails."""
+    schema, failure = schema_of(document), schema_of(Failure)
+    of_failure = {
+        key: failure[key] for key in ("type", "description", "properties", "required", "additionalProperties")
+    }
+    schema["$defs"] |= {**failure["$defs"], Failure.__name__: of_failure}
+    click.echo(orjson.dumps(schema, option=orjson.OPT_INDENT_2))

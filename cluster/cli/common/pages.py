@@ -6,16 +6,25 @@ A command gives a function from its answer to a Page; JSON and TSV need none of 
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from datetime import datetime
+from typing import Any, TypeVar
 
 import click
 from attrs import evolve, field, frozen
 
-from twinlog.cluster.cli.common.options import run_admin
-
-if TYPE_CHECKING:
-    from twinlog.cluster.admin.admin import Admin
-    from twinlog.cluster.cli.common.render import Column
+from twinlog.cluster.admin.admin import Admin
+from twinlog.cluster.admin.waiting import watch
+from twinlog.cluster.cli.common.render import (
+    Column,
+    cells_of,
+    fitting,
+    json_answer,
+    json_line,
+    rich_table,
+    style,
+    table,
+)
+from twinlog.cluster.cli.common.running import run_admin
 
 T = TypeVar("T")
 
@@ -25,7 +34,7 @@ class Block:
     """One table under a title; `empty` is said in its place when it has no rows."""
 
     title: str | None
-    columns: "Sequence[Column]"
+    columns: Sequence[Column]
     rows: Sequence[Any]
     empty: str = ""
 
@@ -47,7 +56,7 @@ def silent_notes(silent: tuple[str, ...]) -> tuple[str, ...]:
 def answer(
     namesrv: str,
     fmt: str,
-    ask: "Callable[[Admin], Awaitable[T]]",
+    ask: Callable[[Admin], Awaitable[T]],
     page: Callable[[T], Page],
     *,
     watch_seconds: float | None = None,
@@ -70,8 +79,7 @@ def answer(
 
     with _screen(fmt, page) as put:
 
-        async def keep(admin: "Admin") -> None:
-            from twinlog.cluster.admin.waiting import watch
+        async def keep(admin: Admin) -> None:
 
             async def again() -> T:
                 return await ask(admin)
@@ -84,8 +92,6 @@ def answer(
 
 def show(found: Any, fmt: str, page: "Callable[[Any], Page]") -> None:
     """Print one answer."""
-    from twinlog.cluster.cli.common.render import json_answer
-
     if fmt == "json":
         json_answer(found)
     else:
@@ -104,8 +110,6 @@ def preview(planned: Any, fmt: str, page: "Callable[[Any], Page]") -> None:
 
 def print_page(page: Page, fmt: str) -> None:
     """All tables, or with TSV the first."""
-    from twinlog.cluster.cli.common.render import style, table
-
     if fmt == "tsv":
         table(page.blocks[0].columns, page.blocks[0].rows, fmt)
         return
@@ -121,9 +125,8 @@ def print_page(page: Page, fmt: str) -> None:
 
 
 @contextmanager
-def _screen(fmt: str, page: "Callable[[Any], Page]") -> "Iterator[Callable[[Any], None]]":
+def _screen(fmt: str, page: "Callable[[Any], Page]") -> Iterator[Callable[[Any], None]]:
     """On a terminal the page changes where it stands; elsewhere one after the other, JSON on a line each."""
-    from twinlog.cluster.cli.common.render import json_line
 
     def line(found: Any) -> None:
         if isinstance(found, str):
@@ -142,9 +145,7 @@ def _screen(fmt: str, page: "Callable[[Any], Page]") -> "Iterator[Callable[[Any]
 
 
 @contextmanager
-def _live(fmt: str, page: "Callable[[Any], Page]") -> "Iterator[Callable[[Any], None]]":
-    from datetime import datetime
-
+def _live(fmt: str, page: "Callable[[Any], Page]") -> Iterator[Callable[[Any], None]]:
     from rich.console import Console, Group
     from rich.live import Live
     from rich.text import Text
@@ -166,8 +167,6 @@ def _live(fmt: str, page: "Callable[[Any], Page]") -> "Iterator[Callable[[Any], 
 
 def _drawn(page: Page, fmt: str, width: int) -> list[Any]:
     from rich.text import Text
-
-    from twinlog.cluster.cli.common.render import cells_of, fitting, rich_table
 
     parts: list[Any] = []
     for i, block in enumerate(page.blocks):

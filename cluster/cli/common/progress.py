@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from twinlog.cluster.text import size
+
 Report = Callable[[int, int], None]  # Bytes done, bytes in all.
 _SECONDS_BETWEEN_LINES = 30.0
 
@@ -55,8 +57,6 @@ def _lines(what: str, clock: Callable[[], float]) -> Report:
         nonlocal last
         now = clock()
         if now - last >= _SECONDS_BETWEEN_LINES and total:
-            from twinlog.cluster.cli.common.render import size
-
             last = now
             click.echo(f"{what}: {100 * done // total}% of {size(total)}", err=True)
 

@@ -12,6 +12,7 @@ import click
 import orjson
 from attrs import frozen
 
+from twinlog.cluster import text
 from twinlog.cluster.admin.documents import document, dumps
 
 UNKNOWN = "-"
@@ -177,38 +178,14 @@ def _tsv(value: Any) -> str:
 
 def count(value: int) -> str:
     """41203882 -> 41 203 882 on a terminal, without blanks in a pipe."""
-    return f"{value:,}".replace(",", " ") if sys.stdout.isatty() else str(value)
-
-
-def size(value: float) -> str:
-    """Bytes with a unit: 0 B, 812 B, 1.2 MB."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if abs(value) < 1000:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:.1f} TB"
-
-
-def rate(value: float) -> str:
-    """Bytes a second."""
-    return f"{size(value)}/s"
-
-
-def seconds(value: float) -> str:
-    """0.0 s, 12.5 s, 4m12s, 3h05m."""
-    if value < 60:
-        return f"{value:.1f} s"
-    minutes, rest = divmod(int(value), 60)
-    return f"{minutes}m{rest:02}s" if minutes < 60 else f"{minutes // 60}h{minutes % 60:02}m"
-
-
-def moment(milliseconds: int) -> str:
-    """Local time of ms since 1970."""
-    from datetime import datetime
-
-    return datetime.fromtimestamp(milliseconds / 1000).isoformat(" ", "milliseconds")
+    return text.count(value, " ") if sys.stdout.isatty() else str(value)
 
 
 def style(text: str, **how: Any) -> str:
     """Colour on a terminal, unless NO_COLOR says otherwise."""
     return click.style(text, **how) if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else text
+
+
+def printable(text: str) -> str:
+    """Text without characters that a terminal obeys: those are shown as escapes."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

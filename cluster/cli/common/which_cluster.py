@@ -4,14 +4,12 @@
 line (TWINLOG_CONTEXT, the one in use) gives nothing to a cluster that -n names: it would be asked with another's secrets.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from twinlog.cluster.cli.common.errors import USAGE, CliError
-
-if TYPE_CHECKING:
-    from twinlog.cluster.config.contexts import Context, Contexts
+from twinlog.cluster.cli.common.errors import USAGE, CliError, sentence
+from twinlog.cluster.config.contexts import Context, ContextError, Contexts, contexts_path, load_contexts
 
 DEFAULT_NAMESRV = "127.0.0.1:9876"
 _CHOSEN, _FROM_ENVIRONMENT, _GIVEN = "twinlog.context", "twinlog.context.environment", "twinlog.namesrv"
@@ -27,9 +25,7 @@ def remember_context(context: click.Context, parameter: click.Parameter, name: s
         context.meta[_CHOSEN] = _find(name)
 
 
-def _find(name: str) -> "Context":
-    from twinlog.cluster.config.contexts import ContextError
-
+def _find(name: str) -> Context:
     try:
         return load().find(name)
     except ContextError as error:
@@ -53,9 +49,7 @@ def name_servers_of(context: click.Context, parameter: click.Parameter, given: s
     return DEFAULT_NAMESRV if given is None else given
 
 
-def _in_use(context: click.Context) -> "Context | None":
-    from twinlog.cluster.config.contexts import ContextError, contexts_path
-
+def _in_use(context: click.Context) -> Context | None:
     if not contexts_path().is_file():  # Most people have none, and need not wait for a TOML parser.
         return None
     try:
@@ -69,10 +63,8 @@ def _in_use(context: click.Context) -> "Context | None":
     return contexts.contexts.get(contexts.current or "")
 
 
-def load() -> "Contexts":
+def load() -> Contexts:
     """The user's contexts. Raises CliError for a file that cannot be understood."""
-    from twinlog.cluster.config.contexts import ContextError, contexts_path, load_contexts
-
     try:
         return load_contexts(contexts_path())
     except ContextError as error:
@@ -81,12 +73,10 @@ def load() -> "Contexts":
 
 def context_error(error: Any) -> CliError:
     """Words for a ContextError."""
-    from twinlog.cluster.cli.common.errors import sentence
-
     return CliError(sentence(error), next_step=error.next_step, exit_code=USAGE)
 
 
-def chosen_context() -> "Context | None":
+def chosen_context() -> Context | None:
     """The context that the running command is about; None: it is about plain name servers."""
     context = click.get_current_context(silent=True)
     return context.meta.get(_CHOSEN) if context is not None else None

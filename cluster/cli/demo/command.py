@@ -4,20 +4,22 @@ import shutil
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+import trio
 
-from twinlog.cluster.cli.common.errors import USAGE, CliError
-from twinlog.cluster.cli.common.options import examples
-
-if TYPE_CHECKING:
-    from twinlog.cluster.cli.run.up_plan import UpPlan
+from twinlog.cluster.cli.common.errors import USAGE, CliError, explain, innermost
+from twinlog.cluster.cli.common.group import examples
+from twinlog.cluster.cli.common.logging_setup import ERROR, set_up_log
+from twinlog.cluster.cli.common.running import until_interrupted
+from twinlog.cluster.cli.demo.cluster import FILE_SIZE, SLAVES, plan_demo
+from twinlog.cluster.cli.demo.play import Play
+from twinlog.cluster.cli.demo.screen import screen
+from twinlog.cluster.cli.run.up_plan import PlanError, UpPlan
 
 
 @click.command(
     "demo",
-    short_help="Kill a master in traffic, and count what is left.",
     epilog=examples(
         "twinlog demo",
         "twinlog demo --seconds 60 --rate 1000",
@@ -44,13 +46,9 @@ def demo(seconds: float, rate: float, keep: Path | None, port_base: int | None) 
     Nothing outside of the demonstration is touched. Exit status 0 when every acknowledged message is there and all logs are
     equal, 1 otherwise.
     """
-    from twinlog.cluster.cli.run.up_plan import PlanError
-
     directory = _directory(keep)
     is_wanted = keep is not None
     try:
-        from twinlog.cluster.cli.demo.cluster import plan_demo
-
         try:
             plan = plan_demo(directory, port_base)
         except PlanError as error:
@@ -82,16 +80,8 @@ def _directory(keep: Path | None) -> Path:
     return keep.absolute()
 
 
-def _play(plan: "UpPlan", seconds: float, rate: float) -> bool:
-    from twinlog.cluster.cli.common.logging_setup import ERROR, set_up_log
-
+def _play(plan: UpPlan, seconds: float, rate: float) -> bool:
     set_up_log(ERROR)
-    import trio
-
-    from twinlog.cluster.cli.common.errors import explain, innermost
-    from twinlog.cluster.cli.common.options import until_interrupted
-    from twinlog.cluster.cli.demo.play import Play
-    from twinlog.cluster.cli.demo.screen import screen
 
     began = time.monotonic()
     try:
@@ -111,9 +101,7 @@ def _play(plan: "UpPlan", seconds: float, rate: float) -> bool:
         raise told from error
 
 
-def _tell_what_is_kept(plan: "UpPlan") -> None:
-    from twinlog.cluster.cli.demo.cluster import FILE_SIZE, SLAVES
-
+def _tell_what_is_kept(plan: UpPlan) -> None:
     up = f"twinlog up --dir {plan.directory} --slaves {SLAVES} --port-base {plan.namesrv.port}"
     click.echo(f"\nThe data is kept. Look at it:  twinlog log info {plan.directory}/{plan.brokers[0].name}")
     click.echo(f"Let it run again:              {up} --set mappedFileSizeCommitLog={FILE_SIZE}")

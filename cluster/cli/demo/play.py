@@ -9,15 +9,26 @@ from attrs import define, field
 from twinlog.cluster.admin.admin import Admin, open_admin
 from twinlog.cluster.admin.roles import RoleOrder, RoleRefusedError
 from twinlog.cluster.cli.common.errors import CliError
-from twinlog.cluster.cli.demo import text as words
 from twinlog.cluster.cli.demo.cluster import DemoCluster, running
-from twinlog.cluster.cli.demo.ledger import Ledger
-from twinlog.cluster.cli.demo.screen import STEP_SECONDS, Screen, bars, picture_of
-from twinlog.cluster.cli.demo.traffic import Traffic, numbers_found
+from twinlog.cluster.cli.demo.screen import (
+    STEP_SECONDS,
+    Screen,
+    account_lines,
+    bars,
+    compared,
+    many,
+    number,
+    picture_of,
+    rewound,
+    taken_over,
+    verdict,
+)
+from twinlog.cluster.cli.demo.traffic import Ledger, Traffic, numbers_found
 from twinlog.cluster.cli.run.up_plan import BrokerPlan, UpPlan
 from twinlog.cluster.cli.run.up_view import ask, until_ready
 from twinlog.cluster.client.client import Client
 from twinlog.cluster.observe.members import MemberList
+from twinlog.cluster.text import latency
 
 READY_SECONDS_MAX, POLL_SECONDS = 60.0, 0.05
 CALM_SECONDS = 1.0  # Of traffic before anything happens, and after each event; more where --seconds leaves time.
@@ -86,7 +97,7 @@ class Play:
             " ledger may never be missing again.",
         )
         await self._calm()
-        self.screen.tell(f"{words.many(len(self.ledger.acknowledged), 'message')} acknowledged", "✓")
+        self.screen.tell(f"{many(len(self.ledger.acknowledged), 'message')} acknowledged", "✓")
         await self._kill(first)
         winner = await self._fail_over(second, third)
         await self._calm()
@@ -156,13 +167,13 @@ class Play:
             )
             try:
                 prepared = await self.admin.prepare_role_change(order)
-                self.screen.tell(f"{candidate.name}: {words.verdict(prepared.state)}")
+                self.screen.tell(f"{candidate.name}: {verdict(prepared.state)}")
                 result = await self.admin.change_role(prepared, lambda _state: None)
             except RoleRefusedError as error:  # The other one has more.
                 self.screen.tell(f"{candidate.name} is refused: {error.lines[0]}")
                 refusal = error
                 continue
-            self.screen.tell(words.taken_over(candidate.name, result, trio.current_time() - began), "✓")
+            self.screen.tell(taken_over(candidate.name, result, trio.current_time() - began), "✓")
             await self._told_pause(self._killed_at, "stood still")
             return candidate
         assert refusal is not None
@@ -175,7 +186,7 @@ class Play:
             while len(self.ledger.acknowledged) < count + 5:  # noqa: ASYNC110  # The ledger is a plain value.
                 await trio.sleep(0.01)
         pause = self.ledger.longest_pause(since, trio.current_time())
-        self.screen.tell(f"producers {what} for {words.waited(pause)}, from one SEND_OK to the next", "✓")
+        self.screen.tell(f"producers {what} for {latency(pause)}, from one SEND_OK to the next", "✓")
 
     async def _return(self, old: BrokerPlan) -> None:
         self.screen.chapter(
@@ -196,7 +207,7 @@ class Play:
         before = self.cluster.kept(old)
         self.cluster.start(old)
         await self._until({old.name}, lambda state: state in FINE)
-        self.screen.tell(words.rewound(old.name, [each for each in self.cluster.kept(old) if each not in before]), "✓")
+        self.screen.tell(rewound(old.name, [each for each in self.cluster.kept(old) if each not in before]), "✓")
 
     async def _switch_back(self, old: BrokerPlan, winner: BrokerPlan) -> None:
         self.screen.chapter(
@@ -208,7 +219,7 @@ class Play:
         order = RoleOrder(verb="switchover", member=old.name, group=old.group, reason="demo: back to where it was")
         prepared = await self.admin.prepare_role_change(order)
         result = await self.admin.change_role(prepared, lambda _state: None)
-        self.screen.tell(words.taken_over(old.name, result, trio.current_time() - began), "✓")
+        self.screen.tell(taken_over(old.name, result, trio.current_time() - began), "✓")
         if result.pause_ms is not None:
             self.screen.tell(f"write pause {result.pause_ms:.0f} ms", "✓")
         await self._told_pause(began, "waited at most")
@@ -220,11 +231,11 @@ class Play:
         )
         await self._until({broker.name for broker in self.plan.brokers}, lambda state: state in FINE)
         account = self.ledger.account(await numbers_found(client))
-        for line, is_good in words.account_lines(account):
+        for line, is_good in account_lines(account):
             self.screen.tell(line, "✓" if is_good else "✗")
         first, *others = [broker.name for broker in self.plan.brokers]
         reports = [await self.admin.live_diff(first, other) for other in others]
-        line, is_equal = words.compared(reports)
+        line, is_equal = compared(reports)
         self.screen.tell(line, "✓" if is_equal else "✗")
         return account.is_good and is_equal
 
@@ -250,4 +261,4 @@ class Play:
         steps = int((trio.current_time() - began) / STEP_SECONDS)
         shown = min(steps, 60)
         counts = self.ledger.counts(began + (steps - shown) * STEP_SECONDS, STEP_SECONDS, shown)
-        return f"SEND_OK {words.number(len(self.ledger.acknowledged)):>7}  {bars(counts)}"
+        return f"SEND_OK {number(len(self.ledger.acknowledged)):>7}  {bars(counts)}"

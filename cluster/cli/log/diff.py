@@ -3,21 +3,26 @@
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from twinlog.cluster.cli.common.render import UNKNOWN, Column, count, moment, size, style, table
-from twinlog.cluster.cli.log.dump import printable
+from twinlog.cluster.cli.common.errors import FAILED, PARTIAL
+from twinlog.cluster.cli.common.group import examples
+from twinlog.cluster.cli.common.options import WithAlternative, document_option, namesrv_option
+from twinlog.cluster.cli.common.progress import progress
+from twinlog.cluster.cli.common.render import UNKNOWN, Column, count, json_answer, printable, style, table
+from twinlog.cluster.cli.common.running import run_admin
+from twinlog.cluster.cli.log.directory import told
+from twinlog.cluster.observe.live_diff import LiveDifference, LiveDiffReport, LiveVerdict
+from twinlog.cluster.text import moment, size
 from twinlog.store.integrity.digest import decode
 from twinlog.store.offline.copy.pinned import pinned_log
-from twinlog.store.offline.diff import DiffVerdict, Side
+from twinlog.store.offline.diff import Difference, DiffRecord, DiffReport, DiffVerdict, Side
+from twinlog.store.offline.diff import diff as compare
 from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
 from twinlog.store.offline.file_series import open_cut
-
-if TYPE_CHECKING:
-    from twinlog.cluster.observe.live_diff import LiveDifference
-    from twinlog.store.offline.diff import Difference, DiffRecord, DiffReport
+from twinlog.store.util.text import agreeing, counted
 
 # Where the two messages lie and what follows from that is no field of its own.
 _FOLLOWS = {"offset_message_id", "body_base64"}
@@ -66,7 +71,7 @@ def _digests(root: Path) -> Any:
     return None if isinstance(found, str) else found.digests
 
 
-def show_diff(report: "DiffReport", fmt: str) -> None:
+def show_diff(report: DiffReport, fmt: str) -> None:
     """Print what differs, side by side."""
     if fmt == "tsv":
         _tsv(report)
@@ -85,7 +90,7 @@ def show_diff(report: "DiffReport", fmt: str) -> None:
         click.echo(line)
 
 
-def _sentences(report: "DiffReport") -> Iterator[str]:
+def _sentences(report: DiffReport) -> Iterator[str]:
     common = f"bytes {count(report.common_start)} to {count(report.common_end)}"
     found = report.difference
     if report.verdict is DiffVerdict.NOTHING_IN_COMMON:
@@ -107,7 +112,7 @@ def _sentences(report: "DiffReport") -> Iterator[str]:
         yield style(f"queue {queue.topic}/{queue.queue_id} differs: {where}", fg="red")
 
 
-def who_is_wrong(found: "Difference | LiveDifference") -> Iterator[str]:
+def who_is_wrong(found: Difference | LiveDifference) -> Iterator[str]:
     """Which side is damaged, if one is."""
     broken = [name for name, side in (("left", found.left), ("right", found.right)) if side.problem]
     if len(broken) == 1:
@@ -117,7 +122,7 @@ def who_is_wrong(found: "Difference | LiveDifference") -> Iterator[str]:
         yield "both are sound there: different messages were written, or a byte changed that no CRC covers"
 
 
-def difference_rows(found: "Difference | LiveDifference") -> list[tuple[str, str, str]]:
+def difference_rows(found: Difference | LiveDifference) -> list[tuple[str, str, str]]:
     """What each has there, field by field."""
     left, right = found.left, found.right
     rows = [("there", _place(left), _place(right)), ("it is", left.problem or "sound", right.problem or "sound")]
@@ -130,11 +135,11 @@ def difference_rows(found: "Difference | LiveDifference") -> list[tuple[str, str
     return rows
 
 
-def _place(record: "DiffRecord") -> str:
+def _place(record: DiffRecord) -> str:
     return f"bytes {record.start_offset} to {record.end_offset}"
 
 
-def _field(record: "DiffRecord", name: str) -> str:
+def _field(record: DiffRecord, name: str) -> str:
     value = getattr(record.message, name, None)
     if value is None:
         return UNKNOWN
@@ -142,13 +147,179 @@ def _field(record: "DiffRecord", name: str) -> str:
     return text if len(text) <= 60 else f"{text[:59]}…"
 
 
-def _tsv(report: "DiffReport") -> None:
+def _tsv(report: DiffReport) -> None:
     columns = [
         Column("VERDICT", lambda r: r.verdict.value),
         Column("COMMON START", lambda r: r.common_start),
         Column("COMMON END", lambda r: r.common_end),
         Column("FIRST DIFFERENCE", lambda r: None if r.difference is None else r.difference.first_offset),
         Column("LAST DIFFERENCE", lambda r: None if r.difference is None else r.difference.last_offset),
+        Column("RIGHT BEHIND", lambda r: r.right_behind_bytes),
+    ]
+    table(columns, [report], "tsv")
+
+
+@click.command(
+    "diff",
+    cls=WithAlternative,
+    epilog=examples(
+        "twinlog log diff /data/master /data/slave",
+        "twinlog log diff /data/master /backup/broker-a -o json | jq .difference.first_offset",
+        "twinlog log diff ~/store ~/store/twinlog/cut/00000000000000269484-1795265744320",
+        "twinlog log diff --live broker-a-0 broker-a-1",
+        "twinlog log diff --live 10.0.0.1:10911 10.0.0.2:10911 -o json | jq .verdict",
+    ),
+)
+@click.argument("left", metavar="LEFT")
+@click.argument("right", metavar="RIGHT")
+@click.option("--live", is_flag=True, help="LEFT and RIGHT are running brokers: names of members, or HOST:PORT.")
+@namesrv_option
+@click.option("--queues", "with_queues", is_flag=True, help="Compare the consume queues, too.")
+@click.option("--trust-digest", is_flag=True, help="Read only where the digests that twinlog keeps of both differ.")
+@click.option(
+    "--left-log", type=click.Path(path_type=Path), metavar="DIR", help="Where the left log lies, if elsewhere."
+)
+@click.option("--right-log", type=click.Path(path_type=Path), metavar="DIR", help="The same for the right one.")
+@click.option("--log-file-size", type=click.IntRange(4096), metavar="BYTES", help="mappedFileSizeCommitLog of both.")
+@document_option(DiffReport, instead={"--live": LiveDiffReport})
+def diff(
+    left: str,
+    right: str,
+    live: bool,
+    namesrv: str,
+    fmt: str,
+    with_queues: bool,
+    trust_digest: bool,
+    left_log: Path | None,
+    right_log: Path | None,
+    log_file_size: int | None,
+) -> None:
+    """Compare two logs, byte by byte, over what both have: a master and its slave, a store and its backup.
+
+    LEFT and RIGHT are store directories, or files of twinlog/cut/. Where they differ first, both messages are shown, and which of
+    them is damaged. A log that only begins or ends elsewhere is not different: its lag is told. The exit status is 0 for equal, 1
+    for different.
+
+    With --live they are running brokers, under traffic or not, that are compared up to where the shorter log ends now: between
+    members of twinlog every byte, by digests of what was written; damage on a disk is what `twinlog list` and `log verify` tell.
+    With RocketMQ on a side samples of records are compared. The exit status is 3 when one cannot be asked, 6 when the comparison
+    could not be completed.
+    """
+    if live:
+        if with_queues or trust_digest or left_log or right_log or log_file_size:
+            raise click.UsageError("--live takes none of the options about store directories.")
+        _diff_live(left, right, namesrv, fmt)
+        return
+    with (
+        told(),
+        open_sides((Path(left), Path(right)), (left_log, right_log), log_file_size, trust_digest=trust_digest) as sides,
+        progress("diff") as show,
+    ):
+        report = compare(*sides, with_queues=with_queues, progress=show)
+    if fmt == "json":
+        json_answer(report)
+    else:
+        show_diff(report, fmt)
+    if report.verdict is not DiffVerdict.EQUAL:
+        click.get_current_context().exit(FAILED)
+
+
+def _diff_live(left: str, right: str, namesrv: str, fmt: str) -> None:
+    with progress("diff") as show:
+        report = run_admin(namesrv, lambda admin: admin.live_diff(left, right, show))
+
+    if fmt == "json":
+        json_answer(report)
+    else:
+        show_live_diff(report, fmt)
+    click.get_current_context().exit(EXIT_STATUS[report.verdict])
+
+
+EXIT_STATUS = {
+    LiveVerdict.EQUAL: 0,
+    LiveVerdict.SAMPLES_EQUAL: 0,
+    LiveVerdict.DIFFERENT: FAILED,
+    LiveVerdict.NOTHING_IN_COMMON: FAILED,
+    LiveVerdict.INCOMPLETE: PARTIAL,
+}
+
+
+def show_live_diff(report: LiveDiffReport, fmt: str) -> None:
+    """Print both sides, and what it comes to."""
+    if fmt == "tsv":
+        _live_tsv(report)
+        return
+    left, right = report.left, report.right
+    rows = [
+        ("member", left.name, right.name),
+        ("address", left.address, right.address),
+        ("software", left.software, right.software),
+        ("role", left.role or UNKNOWN, right.role or UNKNOWN),
+        ("log", *(f"{count(side.min_offset)} to {count(side.end_offset)}" for side in (left, right))),
+    ]
+    if report.difference is not None:
+        rows += difference_rows(report.difference)
+    table(SIDE_BY_SIDE, rows, "wide")
+    click.echo()
+    for line in sentences(report):
+        click.echo(line)
+
+
+def sentences(report: LiveDiffReport) -> Iterator[str]:
+    """What it comes to, in words."""
+    yield verdict_of(report)
+    if report.difference is not None:
+        yield from who_is_wrong(report.difference)
+    for piece in report.not_compared:
+        having = report.left if piece.side == "left" else report.right
+        bytes_ = size(piece.end_offset - piece.start_offset)
+        where = f"bytes {count(piece.start_offset)} to {count(piece.end_offset)}"
+        yield f"not compared: {where} of {having.name} ({bytes_}): {piece.reason}"
+    for side in (report.left, report.right):
+        if side.damaged_bytes:
+            bytes_ = f"{count(side.damaged_bytes)} {agreeing(side.damaged_bytes, 'byte', 'bytes')}"
+            damaged = f"{bytes_} of {side.name} changed on its disk since they were written"
+            yield style(f"{damaged}: see twinlog log verify there", fg="yellow")
+
+
+def verdict_of(report: LiveDiffReport) -> str:
+    """In one sentence."""
+    common = f"bytes {count(report.common_start)} to {count(report.common_end)}"
+    samples = counted(report.samples or 0, "record")
+    match report.verdict:
+        case LiveVerdict.NOTHING_IN_COMMON:
+            return style("nothing in common: one log ends before the other begins", fg="yellow")
+        case LiveVerdict.EQUAL:
+            return style(f"equal over all that both have, {common}; every byte was compared, by digests", fg="green")
+        case LiveVerdict.SAMPLES_EQUAL:
+            equal = f"{samples} in {common} {agreeing(report.samples or 0, 'is', 'are')} equal"
+            return style(f"sampled: {equal}; the others were not compared", fg="green")
+        case LiveVerdict.INCOMPLETE:
+            why = report.reason or "there is no place where both tell a record"
+            return style(f"not complete: equal up to {count(report.equal_to)} of {common}, then: {why}", fg="yellow")
+    assert report.difference is not None
+    first = f"first at {count(report.difference.first_offset)}"
+    if report.samples is None:
+        return style(f"different: {first}; {common_equal(report)}", fg="red")
+    return style(f"sampled: different, {first} of {samples}; {common_equal(report)}", fg="red")
+
+
+def common_equal(report: LiveDiffReport) -> str:
+    """How far they are equal."""
+    if report.equal_to <= report.common_start:
+        return "nothing before that is common to both"
+    what = "all" if report.samples is None else "the samples"
+    return f"{what} before that is equal, from byte {count(report.common_start)} on"
+
+
+def _live_tsv(report: LiveDiffReport) -> None:
+    columns = [
+        Column("VERDICT", lambda r: r.verdict.value),
+        Column("COMPARED BY", lambda r: r.compared_by),
+        Column("COMMON START", lambda r: r.common_start),
+        Column("COMMON END", lambda r: r.common_end),
+        Column("EQUAL TO", lambda r: r.equal_to),
+        Column("FIRST DIFFERENCE", lambda r: None if r.difference is None else r.difference.first_offset),
         Column("RIGHT BEHIND", lambda r: r.right_behind_bytes),
     ]
     table(columns, [report], "tsv")

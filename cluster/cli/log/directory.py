@@ -1,17 +1,20 @@
 """What the commands that look into a store directory share: its options, its errors, how it is opened."""
 
+import resource
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from twinlog.cluster.cli.common.errors import FAILED, REFUSED, USAGE, CliError, sentence
 from twinlog.cluster.cli.common.logging_setup import ERROR, set_up_log
-
-if TYPE_CHECKING:
-    from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
+from twinlog.store.errors import SideFileError, StoreDirectoryError, StoreLockedError
+from twinlog.store.offline.copy.backup_target import BackupRefusedError
+from twinlog.store.offline.copy.manifest import BackupError
+from twinlog.store.offline.copy.rebuild import NothingToRebuildError
+from twinlog.store.offline.directory import DEFAULT_DELAYS, DirectoryOptions, StoreDirectory
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -58,10 +61,8 @@ def options_of(
     queue_file_size: int | None = None,
     index_slots: int | None = None,
     delay_levels: str | None = None,
-) -> "DirectoryOptions":
+) -> DirectoryOptions:
     """What directory_options() gathered. Raises click.UsageError."""
-    from twinlog.store.offline.directory import DEFAULT_DELAYS, DirectoryOptions
-
     options = DirectoryOptions(
         commit_log_dirs=commit_log,
         log_file_size=log_file_size,
@@ -77,13 +78,10 @@ def options_of(
 
 
 @contextmanager
-def opened(directory: Path, **options: Any) -> "Iterator[StoreDirectory]":
+def opened(directory: Path, **options: Any) -> Iterator[StoreDirectory]:
     """The directory, for reading. Raises CliError."""
-    with told():
-        from twinlog.store.offline.directory import StoreDirectory
-
-        with StoreDirectory.open(directory, options_of(**options)) as found:
-            yield found
+    with told(), StoreDirectory.open(directory, options_of(**options)) as found:
+        yield found
 
 
 @contextmanager
@@ -93,10 +91,6 @@ def told(
     """Tell what is not ours to mend as a CliError; `what` and `step` of a backup that fails."""
     set_up_log(ERROR)
     allow_many_files()
-    from twinlog.store.errors import SideFileError, StoreDirectoryError, StoreLockedError
-    from twinlog.store.offline.copy.backup_target import BackupRefusedError
-    from twinlog.store.offline.copy.manifest import BackupError
-    from twinlog.store.offline.copy.rebuild import NothingToRebuildError
 
     try:
         yield
@@ -135,8 +129,6 @@ def told(
 
 def allow_many_files() -> None:
     """A log and its queues are many files; some systems let a process open 256 unless it asks."""
-    import resource
-
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 

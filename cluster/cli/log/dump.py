@@ -1,16 +1,24 @@
 """`twinlog log dump`: which messages, and how they look in print."""
 
+from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
 import click
 
-from twinlog.cluster.cli.common.render import Column, cells_of, json_line, moment, plain, style, table
-
-if TYPE_CHECKING:
-    from twinlog.store.offline.dump import DumpedMessage
+from twinlog.cluster.cli.common.errors import PARTIAL
+from twinlog.cluster.cli.common.group import examples
+from twinlog.cluster.cli.common.options import document_option
+from twinlog.cluster.cli.common.render import Column, cells_of, json_line, plain, printable, style, table
+from twinlog.cluster.cli.log.directory import directory_argument, directory_options, opened
+from twinlog.cluster.text import moment
+from twinlog.store.offline.copy.pinned import pinned_log
+from twinlog.store.offline.dump import DumpedMessage, Selection, dump_at
+from twinlog.store.offline.dump import dump as dump_log
+from twinlog.store.offline.index_view import offsets_by_key
 
 _AT_ONCE = 200  # Messages whose lines get columns of one width.
 _BODY_SHOWN_MAX = 60  # Characters, in a table that is not wide.
@@ -31,7 +39,7 @@ def moment_or_offset(text: str, option: str) -> tuple[int | None, int | None]:
         ) from None
 
 
-def show_messages(messages: "Iterable[DumpedMessage]", fmt: str, *, with_body: bool) -> int:
+def show_messages(messages: Iterable[DumpedMessage], fmt: str, *, with_body: bool) -> int:
     """Print messages as they come; how many there were."""
     if fmt == "json":
         return _each(messages, json_line)
@@ -42,7 +50,7 @@ def show_messages(messages: "Iterable[DumpedMessage]", fmt: str, *, with_body: b
     return _table(messages, with_body=with_body)
 
 
-def _each(messages: "Iterable[DumpedMessage]", show: "Callable[[DumpedMessage], None]") -> int:
+def _each(messages: Iterable[DumpedMessage], show: Callable[[DumpedMessage], None]) -> int:
     shown = 0
     for message in messages:
         show(message)
@@ -64,7 +72,7 @@ def _columns(*, with_body: bool) -> list[Column]:
     return [*columns, Column("BODY", _body, _shortened)] if with_body else columns
 
 
-def _table(messages: "Iterable[DumpedMessage]", *, with_body: bool) -> int:
+def _table(messages: Iterable[DumpedMessage], *, with_body: bool) -> int:
     """A table that may be endless: widths only grow."""
     columns, shown, rows = _columns(with_body=with_body), 0, iter(messages)
     while batch := list(islice(rows, _AT_ONCE)):
@@ -74,7 +82,7 @@ def _table(messages: "Iterable[DumpedMessage]", *, with_body: bool) -> int:
     return shown
 
 
-def _tsv(messages: "Iterable[DumpedMessage]") -> int:
+def _tsv(messages: Iterable[DumpedMessage]) -> int:
     columns = [
         *_columns(with_body=False),
         Column("MESSAGE ID", lambda m: m.message_id),
@@ -87,7 +95,7 @@ def _tsv(messages: "Iterable[DumpedMessage]") -> int:
     ]
     shown = 0
 
-    def counted() -> "Iterator[DumpedMessage]":
+    def counted() -> Iterator[DumpedMessage]:
         nonlocal shown
         for message in messages:
             shown += 1
@@ -97,10 +105,9 @@ def _tsv(messages: "Iterable[DumpedMessage]") -> int:
     return shown
 
 
-def _body(message: "DumpedMessage") -> str | None:
+def _body(message: DumpedMessage) -> str | None:
     if message.body is not None or message.body_base64 is None:
         return message.body
-    from base64 import b64decode
 
     body = b64decode(message.body_base64)
     if message.body_problem is None:
@@ -110,17 +117,12 @@ def _body(message: "DumpedMessage") -> str | None:
     return f"<{what}> {body[:32].hex(' ')}"
 
 
-def printable(text: str) -> str:
-    """Text without characters that a terminal obeys: those are shown as escapes."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
 def _shortened(text: str) -> str:
     text = printable(" ".join(text.split()))
     return text if len(text) <= _BODY_SHOWN_MAX else f"{text[: _BODY_SHOWN_MAX - 1]}…"
 
 
-def _print_wide(message: "DumpedMessage") -> None:
+def _print_wide(message: DumpedMessage) -> None:
     """Everything of one message, over several lines."""
     head = f"{message.topic}/{message.queue_id} message {message.queue_offset}"
     click.echo(f"{style(head, bold=True)}  {message.size} bytes at {message.phy_offset}")
@@ -137,3 +139,81 @@ def _print_wide(message: "DumpedMessage") -> None:
         click.echo(f"  {style(printable(name), fg='blue')} {printable(value)}")
     for line in (_body(message) or "").splitlines():
         click.echo(f"  {printable(line)}")
+
+
+@click.command(
+    "dump",
+    epilog=examples(
+        "twinlog log dump ~/store --topic orders --queue 0 --body",
+        "twinlog log dump ~/store --from 2026-11-21T12:55:30 --to 2026-11-21T12:56",
+        "twinlog log dump ~/store --from 262144 --count 10 -o wide --body",
+        "twinlog log dump ~/store --key order-4711 -o json | jq .phy_offset",
+    ),
+)
+@directory_argument
+@click.option("--topic", "topics", multiple=True, metavar="T", help="Only of this topic; repeatable.")
+@click.option("--queue", "queues", multiple=True, type=click.IntRange(0), metavar="N", help="Only of this queue id.")
+@click.option("--from", "start", metavar="WHERE", help="Only from there on.")
+@click.option("--to", "end", metavar="WHERE", help="Only up to there; what is at that very place is left out.")
+@click.option("--key", metavar="KEY", help="Only with this among its KEYS, or as its message id (UNIQ_KEY).")
+@click.option("--by-index", is_flag=True, help="With --key: look it up instead of reading the whole log.")
+@click.option("--count", type=click.IntRange(1), help="Stop after that many.")
+@click.option("--body", "with_body", is_flag=True, help="With the bodies.")
+@directory_options
+@document_option(DumpedMessage)
+def dump(directory: Path, fmt: str, by_index: bool, with_body: bool, count: int | None, **options: Any) -> None:
+    """Print the messages of a log, in the order of the log.
+
+    WHERE is an offset of the log in bytes (269484), a time in your time zone (2026-11-21T12:55:30, 2026-11-21) or with its
+    own (2026-11-21T12:55:30+00:00), or milliseconds since 1970 (@1795265730000). Times are those of storing.
+
+    JSON is one object a line. Bodies that a client compressed with zlib, lz4 or zstd are decompressed; one that cannot be
+    is given as it is stored, and body_problem says why. A body that is not UTF-8 is shown in hex, and given as body_base64 in
+    JSON. Damaged parts of the log are told on stderr, and make the exit status 6.
+
+    --by-index finds at once what the index has; a message that it lacks, because it is damaged or not level with the log, is only
+    found without.
+    """
+    if by_index and options["key"] is None:
+        raise click.UsageError("--by-index needs --key.")
+    selection = _selection(**{name: options.pop(name) for name in ("topics", "queues", "start", "end", "key")})
+    damaged = 0
+    with opened(directory, **options) as store:
+
+        def messages(log: Any) -> Iterator[DumpedMessage]:
+            nonlocal damaged
+            if by_index and selection.key is not None:
+                offsets = offsets_by_key(store, selection.key, selection.topics)
+                yield from dump_at(log, offsets, selection, with_body=with_body)
+                return
+            flags = {"may_grow": store.is_running, "after_crash": store.has_crashed}
+            for found in dump_log(log, selection, with_body=with_body, **flags):
+                if isinstance(found, DumpedMessage):
+                    yield found
+                else:
+                    damaged += 1
+                    where = f"bytes {found.start} to {found.end} of the log"
+                    click.echo(f"damaged: {where} hold no sound message: {found.reason}", err=True)
+
+        with pinned_log(store) as log:
+            shown = show_messages(islice(messages(log), count), fmt, with_body=with_body)
+    if not shown:
+        click.echo("No message of the log is like that.", err=True)
+    if damaged:
+        click.get_current_context().exit(PARTIAL)
+
+
+def _selection(
+    topics: tuple[str, ...], queues: tuple[int, ...], start: str | None, end: str | None, key: str | None
+) -> Selection:
+    from_offset, from_ms = moment_or_offset(start, "--from") if start is not None else (None, None)
+    to_offset, to_ms = moment_or_offset(end, "--to") if end is not None else (None, None)
+    return Selection(
+        topics=frozenset(topics),
+        queue_ids=frozenset(queues),
+        from_offset=from_offset,
+        to_offset=to_offset,
+        from_ms=from_ms,
+        to_ms=to_ms,
+        key=key,
+    )

@@ -2,14 +2,17 @@
 
 from collections.abc import Iterable
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import click
 
-from twinlog.cluster.cli.common.render import Column, count, moment, size, style, table
-
-if TYPE_CHECKING:
-    from twinlog.store.offline.info import StoreInfo
+from twinlog.cluster.cli.common.group import examples
+from twinlog.cluster.cli.common.options import document_option
+from twinlog.cluster.cli.common.render import Column, count, json_answer, style, table
+from twinlog.cluster.cli.log.directory import directory_argument, directory_options, opened
+from twinlog.cluster.text import moment, size
+from twinlog.store.offline.info import StoreInfo, look
 
 _WRITERS = {"rocketmq-4": "RocketMQ 4", "rocketmq-5": "RocketMQ 5", "twinlog": "twinlog"}
 _UNREADABLE = "cannot be read: see the error below"
@@ -20,7 +23,7 @@ _STATES = {
 }
 
 
-def show_info(info: "StoreInfo", fmt: str) -> None:
+def show_info(info: StoreInfo, fmt: str) -> None:
     """Print everything; TSV has the queues only."""
     if fmt == "tsv":
         table(_queue_columns(), info.queues, fmt)
@@ -42,7 +45,7 @@ def show_info(info: "StoreInfo", fmt: str) -> None:
     click.echo(f"Only what shows at a glance. To check every message: twinlog log verify {info.root}")
 
 
-def _facts(info: "StoreInfo") -> None:
+def _facts(info: StoreInfo) -> None:
     log = info.log
     on_disk = sum(file.disk_bytes for file in log.files)
     lines = [
@@ -85,7 +88,7 @@ def _facts(info: "StoreInfo") -> None:
         click.echo(f"{style(name.ljust(width), dim=True)}  {words}")
 
 
-def _role(info: "StoreInfo") -> Iterable[tuple[str, str]]:
+def _role(info: StoreInfo) -> Iterable[tuple[str, str]]:
     """Who wrote the log, and what its member has promised."""
     if info.role is not None:
         role = info.role
@@ -121,7 +124,7 @@ class Topic:
         self.disk_bytes = sum(queue.disk_bytes for queue in found)
 
 
-def topics_of(info: "StoreInfo") -> Iterable[Topic]:
+def topics_of(info: StoreInfo) -> Iterable[Topic]:
     """The topics in order of their names."""
     return (Topic(name, queues) for name, queues in groupby(info.queues, lambda queue: queue.topic))
 
@@ -150,7 +153,7 @@ def _queue_columns() -> list[Column]:
     ]
 
 
-def _files(info: "StoreInfo", fmt: str) -> None:
+def _files(info: StoreInfo, fmt: str) -> None:
     """The files, one by one."""
     columns = [
         Column("LOG FILE", lambda f: f.name),
@@ -182,3 +185,28 @@ def _files(info: "StoreInfo", fmt: str) -> None:
     if info.config_files or info.side_files:
         click.echo()
         table(columns, (*info.config_files, *info.side_files), fmt)
+
+
+@click.command(
+    "info",
+    epilog=examples(
+        "twinlog log info ~/store",
+        "twinlog log info ~/store -o wide",
+        "twinlog log info ~/store -o json | jq .log.end_offset",
+    ),
+)
+@directory_argument
+@directory_options
+@document_option(StoreInfo)
+def info(directory: Path, fmt: str, **options: Any) -> None:
+    """Show what a store directory is: who wrote it, how far its log goes, what is in its queues.
+
+    FIRST and NEXT are queue offsets, EVER is how many messages a topic ever had. Only cheap facts: no checksum is looked at.
+    """
+    with opened(directory, **options) as store:
+        found = look(store)
+    if fmt == "json":
+        json_answer(found)
+        return
+
+    show_info(found, fmt)

@@ -2,20 +2,23 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from attrs import evolve
 
-from twinlog.cluster.cli.common.options import document_option, examples
+from twinlog.cluster.cli.common.group import examples
+from twinlog.cluster.cli.common.options import document_option
+from twinlog.cluster.cli.common.progress import progress
+from twinlog.cluster.cli.common.render import count, json_answer
 from twinlog.cluster.cli.log.directory import directory_argument, directory_options, opened, options_of, say, told
-
-if TYPE_CHECKING:
-    from twinlog.store.offline.copy.rebuild import RebuildReport
+from twinlog.cluster.text import size
+from twinlog.store.offline.copy.rebuild import RebuildReport, plan_rebuild
+from twinlog.store.offline.copy.rebuild import rebuild as make
 
 
 @click.command(
     "rebuild",
-    short_help="Make queues and index anew from the log.",
     epilog=examples(
         "twinlog log rebuild ~/store --consumequeue --index",
         "twinlog log rebuild ~/store --index --dry-run",
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @directory_options
-@document_option("twinlog.store.offline.copy.rebuild:RebuildReport")
+@document_option(RebuildReport)
 def rebuild(directory: Path, queues: bool, index: bool, dry_run: bool, yes: bool, fmt: str, **options: Any) -> None:
     """Make consume queues and index anew from the log of a stopped store.
 
@@ -37,16 +40,12 @@ def rebuild(directory: Path, queues: bool, index: bool, dry_run: bool, yes: bool
     if not (queues or index):
         raise click.UsageError("Say what to make anew: --consumequeue, --index, or both.")
     with opened(directory, **options) as store:
-        from twinlog.store.offline.copy.rebuild import plan_rebuild
-
         report = plan_rebuild(store, queues=queues, index=index)
     if not dry_run:
         if not yes and report.process_id is None:
             _ask(f"Replace {' and '.join(report.parts)} in {report.root}?")
         report = _rebuild(directory, report, options, queues=queues, index=index)
     if fmt == "json":
-        from twinlog.cluster.cli.common.render import json_answer
-
         json_answer(report)
         return
     _show_rebuild(report, fmt)
@@ -59,22 +58,14 @@ def _ask(question: str) -> None:
 
 
 def _rebuild(
-    directory: Path, report: "RebuildReport", options: dict[str, Any], *, queues: bool, index: bool
-) -> "RebuildReport":
-    with told():
-        from attrs import evolve
-
-        from twinlog.cluster.cli.common.progress import progress
-        from twinlog.store.offline.copy.rebuild import rebuild as make
-
-        with progress("rebuild") as show:
-            done = make(directory, options_of(**options), queues=queues, index=index, progress=show)
+    directory: Path, report: RebuildReport, options: dict[str, Any], *, queues: bool, index: bool
+) -> RebuildReport:
+    with told(), progress("rebuild") as show:
+        done = make(directory, options_of(**options), queues=queues, index=index, progress=show)
     return evolve(report, done=done)
 
 
-def _show_rebuild(report: "RebuildReport", fmt: str) -> None:
-    from twinlog.cluster.cli.common.render import count, size
-
+def _show_rebuild(report: RebuildReport, fmt: str) -> None:
     done = report.done
     if done is None:
         say(f"would read  {size(report.log_bytes)} of log in {report.log_files} files", fmt)

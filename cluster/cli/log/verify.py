@@ -1,21 +1,26 @@
 """`twinlog log verify` in print."""
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import click
 from attrs import evolve
 
-from twinlog.cluster.cli.common.render import Column, count, seconds, size, style, table
-from twinlog.store.offline.verify.verify import Verdict
-
-if TYPE_CHECKING:
-    from twinlog.store.offline.finding import Finding
-    from twinlog.store.offline.verify.verify import VerifyReport
+from twinlog.cluster.cli.common.errors import FAILED
+from twinlog.cluster.cli.common.group import examples
+from twinlog.cluster.cli.common.options import document_option
+from twinlog.cluster.cli.common.progress import progress
+from twinlog.cluster.cli.common.render import Column, count, json_answer, style, table
+from twinlog.cluster.cli.log.directory import directory_argument, directory_options, opened
+from twinlog.cluster.text import seconds, size
+from twinlog.store.offline.finding import Finding
+from twinlog.store.offline.verify.verify import Verdict, VerifyReport
+from twinlog.store.offline.verify.verify import verify as check
 
 _COLOURS = {Verdict.SOUND: "green", Verdict.WARNINGS: "yellow", Verdict.DAMAGED: "red"}
 
 
-def shortened(report: "VerifyReport", findings_max: int | None) -> "VerifyReport":
+def shortened(report: VerifyReport, findings_max: int | None) -> VerifyReport:
     """The report with so many findings at most."""
     if findings_max is None or len(report.findings) <= findings_max:
         return report
@@ -24,7 +29,7 @@ def shortened(report: "VerifyReport", findings_max: int | None) -> "VerifyReport
     return evolve(report, findings=report.findings[:findings_max], findings_omitted=omitted)
 
 
-def show_verify(report: "VerifyReport", fmt: str) -> None:
+def show_verify(report: VerifyReport, fmt: str) -> None:
     """Print the findings, then what it comes to."""
     if report.findings or fmt == "tsv":
         table(_columns(), report.findings, fmt)
@@ -44,7 +49,7 @@ def show_verify(report: "VerifyReport", fmt: str) -> None:
     click.echo(style(_verdict(report), fg=_COLOURS[report.verdict]))
 
 
-def _verdict(report: "VerifyReport") -> str:
+def _verdict(report: VerifyReport) -> str:
     if report.verdict is Verdict.SOUND:
         return "sound: nothing was found"
     what = f"{count(report.errors)} errors, {count(report.warnings)} warnings"
@@ -68,8 +73,39 @@ def _columns() -> list[Column]:
     ]
 
 
-def _where(finding: "Finding") -> Any:
+def _where(finding: Finding) -> Any:
     if finding.topic is None:
         return finding.file
     queue = finding.topic if finding.queue_id is None else f"{finding.topic}/{finding.queue_id}"
     return queue if finding.queue_offset is None else f"{queue} message {finding.queue_offset}"
+
+
+@click.command(
+    "verify",
+    epilog=examples(
+        "twinlog log verify ~/store",
+        "twinlog log verify ~/store --max-findings 20 -o wide",
+        "twinlog log verify ~/store -o json | jq .verdict",
+    ),
+)
+@directory_argument
+@click.option("--max-findings", type=click.IntRange(0), metavar="N", help="List so many at most; all are counted.")
+@click.option(
+    "--processes", type=click.IntRange(1), metavar="N", help="Check with so many processes.  [default: by size]"
+)
+@directory_options
+@document_option(VerifyReport)
+def verify(directory: Path, fmt: str, max_findings: int | None, processes: int | None, **options: Any) -> None:
+    """Check every message of a store, every entry of its queues and index, and its other files.
+
+    Nothing is changed, and a running broker shares no more than the disk. An error is a message that is lost, damaged or cannot
+    be found; a warning harms none. The exit status is 0 when there is neither, else 1.
+    """
+    with opened(directory, **options) as store, progress("verify") as show:
+        report = shortened(check(store, progress=show, processes=processes), max_findings)
+    if fmt == "json":
+        json_answer(report)
+    else:
+        show_verify(report, fmt)
+    if report.verdict is not Verdict.SOUND:
+        click.get_current_context().exit(FAILED)

@@ -3,16 +3,25 @@
 from pathlib import Path
 
 import click
+import trio
 
 from twinlog.cluster.cli.common.errors import USAGE, CliError
-from twinlog.cluster.cli.common.options import examples, namesrv_option
+from twinlog.cluster.cli.common.group import examples
+from twinlog.cluster.cli.common.logging_setup import set_up_log
+from twinlog.cluster.cli.common.options import namesrv_option
+from twinlog.cluster.cli.common.which_cluster import chosen_context
+from twinlog.cluster.cli.run.service import SayReady, run_service
+from twinlog.cluster.cli.run.up_plan import Port
+from twinlog.cluster.client.api import name_servers
+from twinlog.cluster.dashboard.app import DashboardConfig, run_dashboard
+from twinlog.cluster.http.server.tokens import TokenFileError, Tokens
+from twinlog.cluster.remoting.names import split_address
 
 DEFAULT_LISTEN = "127.0.0.1:9877"
 
 
 @click.command(
     "dashboard",
-    short_help="Serve a page that shows how everybody is.",
     epilog=examples(
         "twinlog dashboard",
         "twinlog dashboard -n 10.0.0.1:9876 --listen 127.0.0.1:8080",
@@ -58,15 +67,10 @@ def dashboard(
     """
     host, port = _address(listen)
     _check_token(token_file)
-    from twinlog.cluster.cli.common.which_cluster import chosen_context
-    from twinlog.cluster.cli.run.dashboard_run import serve_dashboard
-    from twinlog.cluster.client.api.api import name_servers
 
     addresses = name_servers(namesrv)
     if not addresses:
         raise click.UsageError("--namesrv is empty: allowed is HOST:PORT, or several joined by ;")
-
-    from twinlog.cluster.dashboard.app import DashboardConfig
 
     config = DashboardConfig(
         namesrv=addresses,
@@ -82,8 +86,6 @@ def dashboard(
 
 
 def _address(listen: str) -> tuple[str, int]:
-    from twinlog.cluster.remoting.names import split_address
-
     try:
         return split_address(listen)
     except ValueError:
@@ -94,9 +96,25 @@ def _check_token(token_file: Path | None) -> None:
     """Told at once, and not when somebody types a token."""
     if token_file is None:
         return
-    from twinlog.cluster.http.server.tokens import TokenFileError, Tokens
 
     try:
         Tokens(token_file).read()
     except TokenFileError as error:
         raise CliError(f"The token file {error}.", exit_code=USAGE) from error
+
+
+def serve_dashboard(config: DashboardConfig, *, until_stdin_closes: bool = False) -> None:
+    """Serve until stopped. Raises CliError when the port cannot be had."""
+    set_up_log(for_good=True)
+
+    async def serve(say_ready: SayReady) -> None:
+        async with trio.open_nursery() as nursery:
+            port = await nursery.start(run_dashboard, config)
+            say_ready(f"dashboard=http://{_shown(config.host)}:{port}")
+
+    ports = (Port(config.port, "the dashboard"),)
+    run_service(serve, config.host, ports, until_stdin_closes=until_stdin_closes)
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

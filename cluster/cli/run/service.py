@@ -3,29 +3,26 @@
 SIGTERM, SIGINT, or the end of whoever started it stop the service cleanly; a second signal ends the process at once.
 """
 
+import ctypes
 import errno
 import gc
 import os
+import resource
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Sequence
 from types import FrameType
-from typing import Any, Protocol
+from typing import Protocol
 
 import trio
 
 from twinlog.cluster.cli.common.errors import CliError, innermost
-from twinlog.cluster.cli.common.logging_setup import set_up_log, speak_for
-from twinlog.cluster.cli.run.memory import give_memory_back, share_one_heap
 from twinlog.cluster.cli.run.notify import Notifier
 from twinlog.cluster.cli.run.ports import busy_ports, in_use
 from twinlog.cluster.cli.run.up_plan import Port
-from twinlog.cluster.config.config_file import Configuration
 from twinlog.store.errors import StoreError
 
 CLEAN_STOP_SECONDS_MAX = 60  # After the parent's end nobody is left who could send a second signal.
-REGISTER_SECONDS_MAX = 5  # A broker serves without its name server, too.
 _YOUNG_OBJECTS = (
     20_000  # Before the collector looks at them: messages under way are some hundreds to thousands, and no garbage.
 )
@@ -39,90 +36,6 @@ class SayReady(Protocol):
 
 
 Service = Callable[[SayReady], Awaitable[None]]
-
-
-def run_namesrv(
-    configuration: Configuration, *, config_file: Path | None = None, until_stdin_closes: bool = False
-) -> None:
-    """Serve until stopped; changes over the network go to `config_file`. Raises CliError when the port cannot be had."""
-    set_up_log(for_good=True)
-    from twinlog.cluster.http.config import HttpConfig
-    from twinlog.cluster.http.sidecar import http_beside
-    from twinlog.cluster.http.source import source_of_namesrv
-    from twinlog.cluster.namesrv.config import NamesrvConfig
-    from twinlog.cluster.namesrv.service import NameServer
-    from twinlog.cluster.remoting.config import ServerConfig
-    from twinlog.cluster.remoting.tls.config import TlsConfig
-
-    config, server_config = configuration.of(NamesrvConfig), configuration.of(ServerConfig)
-    http, http_port = configuration.of(HttpConfig), configuration.of(HttpConfig).port(config.listen_port, 2)
-
-    async def serve(say_ready: SayReady) -> None:
-        namesrv = NameServer(config, server_config, config_file, configuration.of(TlsConfig))
-        speak_for(lambda: {"member": f"namesrv-{config.listen_port}"})
-        source = source_of_namesrv(namesrv)
-        async with http_beside(source, http, http_port), trio.open_nursery() as nursery:
-            port = await nursery.start(namesrv.run)
-            source.serves(port)
-            say_ready(f"namesrv={server_config.bind_address}:{port}")
-
-    ports = (Port(config.listen_port, "listenPort"), Port(http_port, "httpListenPort"))
-    run_service(serve, server_config.bind_address, ports, until_stdin_closes=until_stdin_closes)
-
-
-def run_broker(
-    configuration: Configuration, *, config_file: Path | None = None, until_stdin_closes: bool = False
-) -> None:
-    """Serve until stopped; changes over the network go to `config_file`.
-
-    Raises CliError when a port or the store cannot be had.
-    """
-    set_up_log(for_good=True)
-    from twinlog.cluster.broker.broker import Broker
-    from twinlog.cluster.broker.config import BrokerConfig
-    from twinlog.cluster.broker.security.config import AclConfig
-    from twinlog.cluster.broker.status import log_fields
-    from twinlog.cluster.http.config import HttpConfig
-    from twinlog.cluster.http.sidecar import http_beside
-    from twinlog.cluster.http.source import source_of_broker
-    from twinlog.cluster.remoting.config import ServerConfig
-    from twinlog.cluster.remoting.tls.config import TlsConfig
-    from twinlog.ha.config import HAConfig
-    from twinlog.store.config import StoreConfig
-
-    config, ha_config = configuration.of(BrokerConfig), configuration.of(HAConfig)
-    server_config = configuration.of(ServerConfig)
-    http, http_port = configuration.of(HttpConfig), configuration.of(HttpConfig).port(config.listen_port, 3)
-
-    async def serve(say_ready: SayReady) -> None:
-        broker = Broker(
-            config,
-            configuration.of(StoreConfig),
-            ha_config,
-            server_config,
-            acl_config=configuration.of(AclConfig),
-            tls_config=configuration.of(TlsConfig),
-            config_file=config_file,
-        )
-        speak_for(lambda: log_fields(broker))
-        source = source_of_broker(broker)
-        async with http_beside(source, http, http_port), trio.open_nursery() as nursery:
-            await nursery.start(broker.run)
-            if config.name_servers:
-                with trio.move_on_after(REGISTER_SECONDS_MAX):
-                    await broker.registration.registered.wait()
-            source.serves()
-            name = f"broker={config.broker_name}-{broker.config.broker_id}"
-            say_ready(f"{name} address={broker.address}", lambda: _in_a_line(source.read_node()))
-
-    port = config.listen_port
-    ports = (
-        Port(port, "listenPort"),
-        Port(port - 2, "the fast port, listenPort - 2"),
-        Port(ha_config.listen_port or port + 1, "haListenPort"),
-        Port(http_port, "httpListenPort"),
-    )
-    run_service(serve, server_config.bind_address, ports, until_stdin_closes=until_stdin_closes)
 
 
 def run_service(service: Service, host: str, ports: Sequence[Port], *, until_stdin_closes: bool) -> None:
@@ -171,13 +84,6 @@ def run_service(service: Service, host: str, ports: Sequence[Port], *, until_std
         if told is None:
             raise
         raise told from group
-
-
-def _in_a_line(status: Mapping[str, Any]) -> str:
-    """What a broker does, for `systemctl status`."""
-    epoch = (status.get("epoch") or {}).get("epoch")
-    words = [str(status.get("role")), str(status.get("state")), f"epoch {epoch}" if epoch is not None else ""]
-    return ", ".join(word for word in words if word)
 
 
 def _told(
@@ -238,8 +144,31 @@ class _Stop:
 
 def raise_file_limit() -> None:
     """Let this process open as many files and connections as it may: every connection and every log file is one."""
-    import resource
-
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+EVERY_S = 60.0
+M_ARENA_MAX = -8  # malloc.h
+
+
+def share_one_heap() -> None:
+    """All threads that begin from now on; where the C library is not glibc, nothing happens."""
+    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
+    if set_option is not None:
+        set_option(M_ARENA_MAX, 1)
+
+
+def trimmer() -> Callable[[], object] | None:
+    """What gives the pages of free memory back, where the C library can: glibc can, musl has nothing to give."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    return None if trim is None else lambda: trim(0)
+
+
+async def give_memory_back() -> None:
+    """Once a minute, for good. In a thread: the loop waits for it only where it allocates from the very arena, for about 1 ms."""
+    trim = trimmer()
+    while trim is not None:
+        await trio.sleep(EVERY_S)
+        await trio.to_thread.run_sync(trim)

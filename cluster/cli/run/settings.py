@@ -7,10 +7,15 @@ then defaults.
 import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
+from twinlog.cluster.admin.options import all_options
+from twinlog.cluster.broker.config import BrokerConfig
+from twinlog.cluster.broker.security.config import AclConfig
 from twinlog.cluster.cli.common.errors import USAGE, CliError
+from twinlog.cluster.cli.common.render import Column, table
 from twinlog.cluster.config import rocketmq_keys
 from twinlog.cluster.config.config_file import (
     ConfigError,
@@ -22,22 +27,20 @@ from twinlog.cluster.config.config_file import (
     settings_of,
 )
 from twinlog.cluster.config.environment import PREFIX, FromEnvironment, read_environment
-from twinlog.cluster.config.redaction import is_secret
+from twinlog.cluster.config.redaction import is_secret, shown
 from twinlog.cluster.config.tls_file import file_settings
+from twinlog.cluster.http.config import HttpConfig
+from twinlog.cluster.namesrv.config import NamesrvConfig
+from twinlog.cluster.remoting.config import ServerConfig
+from twinlog.cluster.remoting.tls.config import TlsConfig
+from twinlog.ha.config import HAConfig
+from twinlog.store.config import StoreConfig
 
 
 def load_broker(
     config: Path | None, overrides: Sequence[str], *, namesrv: str | None, environment: Mapping[str, str] = os.environ
 ) -> Configuration:
     """Raises CliError, exit status 2, for a value that cannot be."""
-    from twinlog.cluster.broker.config import BrokerConfig
-    from twinlog.cluster.broker.security.config import AclConfig
-    from twinlog.cluster.http.config import HttpConfig
-    from twinlog.cluster.remoting.config import ServerConfig
-    from twinlog.cluster.remoting.tls.config import TlsConfig
-    from twinlog.ha.config import HAConfig
-    from twinlog.store.config import StoreConfig
-
     first, last = [], []
     if address := environment.get("NAMESRV_ADDR"):
         first.append(Setting("namesrvAddr", address, "NAMESRV_ADDR"))
@@ -51,11 +54,6 @@ def load_namesrv(
     config: Path | None, overrides: Sequence[str], *, port: int | None, environment: Mapping[str, str] = os.environ
 ) -> Configuration:
     """Raises CliError, exit status 2, for a value that cannot be."""
-    from twinlog.cluster.http.config import HttpConfig
-    from twinlog.cluster.namesrv.config import NamesrvConfig
-    from twinlog.cluster.remoting.config import ServerConfig
-    from twinlog.cluster.remoting.tls.config import TlsConfig
-
     last = [] if port is None else [Setting("listenPort", str(port), "--port")]
     classes = (NamesrvConfig, ServerConfig, TlsConfig, HttpConfig)
     return _load(classes, config, [], last, overrides, rocketmq_keys.NAMESRV_FILE, environment)
@@ -94,7 +92,6 @@ def _variables(environment: Mapping[str, str], keys: Collection[str]) -> FromEnv
     """Brokers and name servers may share their variables: none warns of what is meant for the other."""
     if not any(name.startswith(PREFIX) for name in environment):
         return FromEnvironment((), ())
-    from twinlog.cluster.admin.options import all_options
 
     elsewhere = {*all_options(), *rocketmq_keys.BROKER_FILE, *rocketmq_keys.NAMESRV_FILE} - {*keys}
     return read_environment(environment, keys, elsewhere)
@@ -111,3 +108,29 @@ def _read(path: Path) -> str:
         return data.decode()
     except UnicodeDecodeError:
         return data.decode("latin-1")  # What java.util.Properties reads.
+
+
+_CONFIG_FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
+
+
+def member_options(function: Any) -> Any:
+    """What a name server and a broker have in common."""
+    options = (
+        click.option("-c", "--config", type=_CONFIG_FILE, help="RocketMQ's configuration file, KEY=VALUE lines."),
+        click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="As a last line of the file."),
+        click.option("-p", "--print", "print_only", is_flag=True, help="Print the configuration in force, and end."),
+        click.option("--until-stdin-closes", is_flag=True, hidden=True, help="Stop when whoever started this ends."),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def print_configuration(configuration: Any) -> None:
+    columns = [
+        Column("KEY", lambda e: e.key),
+        Column("VALUE", lambda e: shown(e.key, e.text)),
+        Column("SOURCE", lambda e: e.source),
+        Column("MEANING", lambda e: e.doc, wide=True),
+    ]
+    table(columns, configuration.effective, "pretty")

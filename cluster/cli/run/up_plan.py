@@ -9,6 +9,7 @@ A member keeps its name for ever, whatever its brokerId becomes; its store root 
 Each member takes its HTTP port by itself; when that is busy it serves without HTTP, and says so in its log.
 """
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -178,3 +179,9 @@ def escape(value: str) -> str:
     """A value as java.util.Properties reads it back."""
     value = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
     return "\\" + value if value.startswith(" ") else value
+
+
+def default_directory() -> Path:
+    """The user's data directory, by the XDG rules."""
+    base = os.environ.get("XDG_DATA_HOME") or ""
+    return (Path(base) if base.startswith("/") else Path.home() / ".local" / "share") / "twinlog"

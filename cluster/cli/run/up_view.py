@@ -10,10 +10,13 @@ from typing import Any
 import trio
 
 from twinlog.cluster.admin.admin import Admin, open_admin
+from twinlog.cluster.cli.common.render import cells_of, fitting, rich_table
+from twinlog.cluster.cli.members import member_columns
 from twinlog.cluster.cli.run.up_dashboard import UpDashboard
 from twinlog.cluster.cli.run.up_plan import BrokerPlan, UpPlan
 from twinlog.cluster.observe.members import Member, MemberList
 from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.cluster.text import rate, seconds, size
 
 STARTING_POLL_SECONDS, POLL_SECONDS = 0.05, 1.0
 SLOW_START_SECONDS = 10.0
@@ -95,9 +98,6 @@ def _renderable(plan: UpPlan, members: MemberList, width: int) -> Any:
 
 def members_table(members: Sequence[Member], width: int) -> Any:
     """As many columns as fit, for rich."""
-    from twinlog.cluster.cli.common.render import cells_of, fitting, rich_table
-    from twinlog.cluster.cli.members import member_columns
-
     columns = [column for column in member_columns(members) if not column.wide]
     cells = cells_of(columns, members)
     kept = fitting(columns, cells, width)
@@ -156,8 +156,6 @@ def changes(before: Sequence[Member], now: Sequence[Member]) -> list[str]:
 
 def line_of(member: Member) -> str:
     """A member in one line, without what is not known."""
-    from twinlog.cluster.cli.common.render import rate, seconds, size
-
     parts = [member.name, member.role, member.state]
     if member.written_offset is not None:
         parts.append(f"offset {member.written_offset}")

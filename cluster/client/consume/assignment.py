@@ -1,7 +1,7 @@
 """Which queues a push consumer reads now, and how that changes. Source: RebalanceImpl (RocketMQ 4.9.8)."""
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 import structlog
@@ -13,10 +13,10 @@ from twinlog.cluster.client.consume.locks import QueueLocks
 from twinlog.cluster.client.consume.offsets import Offsets, begin
 from twinlog.cluster.client.consume.process_queue import ProcessQueue
 from twinlog.cluster.client.consume.reader import QueueReader, Reading
-from twinlog.cluster.client.route import MessageQueue, TopicRoute, allocate
 from twinlog.cluster.client.subscription import From, FromTime, Subscription
 from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.cluster.remoting.route import MessageQueue, TopicRoute
 
 REBALANCE_SECONDS = 20.0
 AGAIN_SECONDS, AGAIN_SECONDS_MAX = 1.0, 5.0  # While something is missing: a topic, a lock, an answer.
@@ -148,3 +148,23 @@ class Assignment:
             for queue in mine:
                 self.offsets.table.forget(queue)
         self.soon()
+
+
+def allocate(me: str, queues: Sequence[MessageQueue], members: Sequence[str]) -> list[MessageQueue]:
+    """The queues of member `me`: a run of neighbours, as many as everybody else's or one more.
+
+    Every member computes the same from the same queues and client ids, in whatever order it got them. Nothing for one
+    who is not (yet) among the members.
+
+    >>> queues = [MessageQueue("T", "broker-a", number) for number in range(5)]
+    >>> [queue.queue_id for queue in allocate("one", queues, ["two", "one"])]
+    [0, 1, 2]
+    """
+    ids = sorted(set(members))
+    if me not in ids:
+        return []
+    ordered = sorted(set(queues))
+    place = ids.index(me)
+    share, rest = divmod(len(ordered), len(ids))
+    start = place * share + min(place, rest)
+    return ordered[start : start + share + (place < rest)]

@@ -11,9 +11,9 @@ import trio
 from attrs import define, field
 
 from twinlog.cluster.client.client import Client
-from twinlog.cluster.client.route import MessageQueue, by_broker
 from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingError
+from twinlog.cluster.remoting.route import MessageQueue, by_broker
 
 RENEW_SECONDS, GOOD_SECONDS = 20.0, 30.0
 

@@ -1,6 +1,6 @@
 """Where a group's offsets are kept: at its brokers, or in a file. Sources: RemoteBrokerOffsetStore, LocalFileOffsetStore."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -9,18 +9,80 @@ import structlog
 import trio
 from attrs import define, field
 
-from twinlog.cluster.client.api.offset_store import OffsetTable, dump_offsets, read_offset_file
 from twinlog.cluster.client.client import Client
-from twinlog.cluster.client.route import MASTER_ID, MessageQueue, by_broker
 from twinlog.cluster.client.subscription import From, FromTime
 from twinlog.cluster.client.tasks import in_parallel
+from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingError, RemotingTimeoutError
 from twinlog.cluster.remoting.names import retry_topic
+from twinlog.cluster.remoting.route import MASTER_ID, MessageQueue, by_broker, queue_of_key, queue_to_json, read_queue
 from twinlog.store.util.sync import make_directory, write_durably
 
 TELL_ALL_EVERY = 12  # Commits: once a minute.
 
 log = structlog.get_logger(__name__)
+
+
+@define(eq=False)
+class OffsetTable:
+    """Offsets by queue; `changed` are those that nobody else knows yet."""
+
+    offsets: dict[MessageQueue, int] = field(factory=dict)
+    _told: dict[MessageQueue, int] = field(factory=dict, init=False)
+
+    def update(self, queue: MessageQueue, offset: int, *, only_up: bool = True) -> None:
+        """A late answer must not take a group back; a reset may."""
+        if not only_up or offset > self.offsets.get(queue, -1):
+            self.offsets[queue] = offset
+
+    def begin(self, queue: MessageQueue, offset: int, *, is_stored: bool = True) -> None:
+        """What the store said is nothing to tell it; where a new group begins is, or a restart would begin elsewhere."""
+        self.offsets[queue] = offset
+        if is_stored:
+            self._told[queue] = offset
+
+    def changed(self) -> dict[MessageQueue, int]:
+        """What is still to be stored."""
+        return {queue: offset for queue, offset in self.offsets.items() if self._told.get(queue) != offset}
+
+    def told(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """These were stored; what was forgotten meanwhile stays so."""
+        self._told.update((queue, offset) for queue, offset in offsets.items() if queue in self.offsets)
+
+    def tell_all_again(self) -> None:
+        """A broker that was restarted may have lost what it was told."""
+        self._told.clear()
+
+    def forget(self, queue: MessageQueue) -> None:
+        self.offsets.pop(queue, None)
+        self._told.pop(queue, None)
+
+
+def dump_offsets(offsets: Mapping[MessageQueue, int], name: str = "offsetTable") -> bytes:
+    """A body, or file, with offsets by queue."""
+    return fastjson.dumps({name: {fastjson.ObjectKey.of(queue_to_json(queue)): at for queue, at in offsets.items()}})
+
+
+def load_offsets(data: bytes | memoryview) -> dict[MessageQueue, int]:
+    """The reverse, also of the list that brokers send to clients of other languages. Raises ValueError."""
+    try:
+        table = fastjson.loads(data)["offsetTable"]
+        if isinstance(table, list):
+            return {read_queue(entry): int(entry["offset"]) for entry in table}
+        return {queue_of_key(key): int(offset) for key, offset in table.items()}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"no table of offsets: {type(error).__name__}: {error}") from error
+
+
+def read_offset_file(path: Path) -> dict[MessageQueue, int]:
+    """The offsets in a file or, when that is damaged, in its backup; none when there is no file. Raises OSError."""
+    for each in (path, path.with_name(path.name + ".bak")):
+        try:
+            return load_offsets(each.read_bytes())
+        except (FileNotFoundError, ValueError):
+            continue
+    return {}
+
 
 Send = Callable[[str, MessageQueue, str, int], Awaitable[None]]  # Address, queue, group, offset.
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from attrs import define, field, frozen
 
 from twinlog.cluster.client.messages import ReceivedMessage
-from twinlog.cluster.client.route import MASTER_ID, MessageQueue
+from twinlog.cluster.remoting.route import MASTER_ID, MessageQueue
 
 
 @frozen

@@ -18,11 +18,11 @@ from twinlog.cluster.client.consume.offsets import BrokerOffsets, begin
 from twinlog.cluster.client.consume.process_queue import FlowLimits, ProcessQueue
 from twinlog.cluster.client.consume.reader import QueueReader, Reading
 from twinlog.cluster.client.messages import ReceivedMessage
-from twinlog.cluster.client.route import MessageQueue
 from twinlog.cluster.client.routes import NoRouteError
 from twinlog.cluster.client.subscription import From, FromTime, Sql, Subscription
 from twinlog.cluster.client.tasks import Service, in_parallel
 from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.cluster.remoting.route import MessageQueue
 
 COMMIT_SECONDS = 5.0
 

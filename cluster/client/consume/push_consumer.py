@@ -18,20 +18,20 @@ from attrs import define, field, validators
 
 from twinlog.cluster.client.client import Client
 from twinlog.cluster.client.consume.assignment import Assignment
-from twinlog.cluster.client.consume.batch import LOCAL_RETRY_SECONDS, Batch, Batches
+from twinlog.cluster.client.consume.batch import Batch, Batches
 from twinlog.cluster.client.consume.locks import RENEW_SECONDS, QueueLocks
 from twinlog.cluster.client.consume.offsets import BrokerOffsets, FileOffsets, Offsets
 from twinlog.cluster.client.consume.process_queue import FlowLimits, ProcessQueue, Turns
 from twinlog.cluster.client.consume.reader import Reading
 from twinlog.cluster.client.consume.requests import answer_request
-from twinlog.cluster.client.consume.settle import failed_messages
+from twinlog.cluster.client.consume.retry import LOCAL_RETRY_SECONDS, Retries
 from twinlog.cluster.client.heartbeat import ConsumerData, now_ms
 from twinlog.cluster.client.messages import ReceivedMessage
-from twinlog.cluster.client.route import MessageQueue
 from twinlog.cluster.client.subscription import TAG, From, FromTime, Sql, Subscription, as_heartbeat
 from twinlog.cluster.client.tasks import Service
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.names import as_component, retry_topic
+from twinlog.cluster.remoting.route import MessageQueue
 
 COMMIT_SECONDS = 5.0
 LEAVE_SECONDS = 1.0  # For each of: offsets, locks, the group.
@@ -76,6 +76,7 @@ class PushConsumer(Service):
     started_ms: int = field(default=0, init=False)
     _asked_for: deque[Batch] = field(factory=deque, init=False, repr=False)
     _turns: Turns = field(init=False, repr=False)
+    _retries: Retries = field(init=False, repr=False)
     _arrival: trio.Event = field(factory=trio.Event, init=False, repr=False)
     _nursery: trio.Nursery | None = field(default=None, init=False, repr=False)
 
@@ -96,6 +97,7 @@ class PushConsumer(Service):
         self.offsets = file if self.broadcasting else BrokerOffsets(self.client, self.group)
         self.locks = QueueLocks(self.client, self.group) if self.ordered and not self.broadcasting else None
         self._turns = Turns(self.ordered, self._holds)
+        self._retries = Retries(self.client, self.group, self.ordered, self.broadcasting, self.reconsume_times_max)
         self.assignment = Assignment(
             self.client,
             self.group,
@@ -223,7 +225,7 @@ class PushConsumer(Service):
         held = batch.held
         if held is None:
             return
-        here = await failed_messages(self, batch, held) if batch.failed else []
+        here = await self._retries.place_failed(batch, held) if batch.failed else []
         # No wait from here on: done() that was cancelled begins again.
         if held.is_dropped:  # Its next reader gets the messages again.
             here = []
@@ -250,7 +252,11 @@ class PushConsumer(Service):
         elif self.locks is not None and self._nursery is not None:
             self._nursery.start_soon(self.assignment.release, held.queue)
 
-    # ---- What brokers ask
+    # ---- Requests of brokers
+
+    @property
+    def has_handler(self) -> bool:
+        return self.handler is not None
 
     def on_request(self, address: str, request: RemotingCommand) -> RemotingCommand | None:
         """Requests 40, 220, 221, 307 and 309; errors are answers."""

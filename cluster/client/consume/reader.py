@@ -7,14 +7,14 @@ import structlog
 import trio
 from attrs import define, field
 
-from twinlog.cluster.client.api.answers import Pulled, PullStatus
+from twinlog.cluster.client.api import PullResponse, PullStatus
 from twinlog.cluster.client.client import Client
 from twinlog.cluster.client.consume.offsets import address_of
 from twinlog.cluster.client.consume.process_queue import FlowLimits, ProcessQueue
 from twinlog.cluster.client.messages import received
-from twinlog.cluster.client.route import MASTER_ID
 from twinlog.cluster.client.subscription import Subscription
 from twinlog.cluster.remoting.errors import RemotingError, RequestError
+from twinlog.cluster.remoting.route import MASTER_ID
 from twinlog.store.errors import StoreError
 
 PAUSE_SECONDS, FLOW_CONTROL_SECONDS = 1.0, 0.02
@@ -83,7 +83,7 @@ class QueueReader:
         else:
             self._take(await self._pull())
 
-    async def _pull(self) -> Pulled:
+    async def _pull(self) -> PullResponse:
         held, reading, wanted = self.held, self.reading, self.subscription
         address = address_of(reading.client, held.queue, held.broker_id)
         master = reading.client.routes.address(held.queue.broker_name, or_another=False)
@@ -100,7 +100,7 @@ class QueueReader:
             commit_offset=reading.commit_offset(held) if address == master else None,
         )
 
-    def _take(self, pulled: Pulled) -> None:
+    def _take(self, pulled: PullResponse) -> None:
         held = self.held
         if held.is_dropped:
             return

@@ -2,27 +2,46 @@
 
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import trio
 
-from twinlog.cluster.client.api.offset_store import dump_offsets, load_offsets, queue_object
+from twinlog.cluster.client.client import Client
+from twinlog.cluster.client.consume.assignment import Assignment
+from twinlog.cluster.client.consume.batch import Batch
+from twinlog.cluster.client.consume.locks import QueueLocks
+from twinlog.cluster.client.consume.offsets import Offsets, dump_offsets, load_offsets
 from twinlog.cluster.client.heartbeat import ConsumerData
-from twinlog.cluster.client.messages import as_received
-from twinlog.cluster.client.route import MessageQueue
+from twinlog.cluster.client.messages import ReceivedMessage, as_received
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.cluster.remoting.command import VERSION, RemotingCommand
+from twinlog.cluster.remoting.route import MessageQueue, queue_to_json
 from twinlog.store.errors import StoreError
 from twinlog.store.record.message import decode_message
-
-if TYPE_CHECKING:
-    from twinlog.cluster.client.consume.push_consumer import PushConsumer
 
 DIRECTLY_SECONDS = 30.0  # The broker has long given up by then.
 
 
-def answer_request(consumer: "PushConsumer", address: str, request: RemotingCommand) -> RemotingCommand | None:
+class AskedConsumer(Protocol):
+    """The consumer that brokers ask, as far as the responses show it."""
+
+    client: Client
+    ordered: bool
+    workers: int
+    started_ms: int
+    data: ConsumerData
+    offsets: Offsets
+    assignment: Assignment
+    locks: QueueLocks | None
+
+    @property
+    def has_handler(self) -> bool: ...
+
+    async def consume_directly(self, message: ReceivedMessage) -> Batch: ...
+
+
+def answer_request(consumer: AskedConsumer, address: str, request: RemotingCommand) -> RemotingCommand | None:
     """None: there is nothing to say, or it is said later."""
     try:
         return _answer(consumer, address, request)
@@ -31,7 +50,7 @@ def answer_request(consumer: "PushConsumer", address: str, request: RemotingComm
         return RemotingCommand.response_to(request, ResponseCode.SYSTEM_ERROR, remark=remark)
 
 
-def _answer(consumer: "PushConsumer", address: str, request: RemotingCommand) -> RemotingCommand | None:
+def _answer(consumer: AskedConsumer, address: str, request: RemotingCommand) -> RemotingCommand | None:
     match request.code:
         case RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
             consumer.assignment.soon()
@@ -54,18 +73,18 @@ def _response(request: RemotingCommand, body: bytes) -> RemotingCommand:
     return RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=body)
 
 
-def offsets_of(consumer: "PushConsumer", topic: str) -> bytes:
+def offsets_of(consumer: AskedConsumer, topic: str) -> bytes:
     """The body of 221: how far this consumer is in its queues of a topic."""
     offsets = {queue: offset for queue, offset in consumer.offsets.table.offsets.items() if queue.topic == topic}
     return dump_offsets(offsets, "messageQueueTable")
 
 
-def running_info(consumer: "PushConsumer") -> dict[str, Any]:
+def running_info(consumer: AskedConsumer) -> dict[str, Any]:
     """The body of 307 (ConsumerRunningInfo)."""
     data: ConsumerData = consumer.data
     return {
         "mqTable": {
-            fastjson.ObjectKey.of(queue_object(queue)): _queue_info(consumer, queue)
+            fastjson.ObjectKey.of(queue_to_json(queue)): _queue_info(consumer, queue)
             for queue in sorted(consumer.assignment.readers)
         },
         "properties": {
@@ -74,10 +93,10 @@ def running_info(consumer: "PushConsumer") -> dict[str, Any]:
             "PROP_CONSUMER_START_TIMESTAMP": str(consumer.started_ms),
             "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
             "PROP_NAMESERVER_ADDR": ";".join(consumer.client.namesrv),
-            "PROP_THREADPOOL_CORE_SIZE": str(consumer.workers if consumer.handler else 0),
+            "PROP_THREADPOOL_CORE_SIZE": str(consumer.workers if consumer.has_handler else 0),
         },
         "statusTable": {each.topic: _NO_STATUS for each in data.subscriptions},
-        "subscriptionSet": [each.plain() for each in data.subscriptions],
+        "subscriptionSet": [each.to_json() for each in data.subscriptions],
     }
 
 
@@ -91,7 +110,7 @@ _NO_STATUS = {
 }
 
 
-def _queue_info(consumer: "PushConsumer", queue: MessageQueue) -> dict[str, Any]:
+def _queue_info(consumer: AskedConsumer, queue: MessageQueue) -> dict[str, Any]:
     held = consumer.assignment.readers[queue].held
     locked_at = consumer.locks.last_renewed(queue) if consumer.locks is not None else None
     return {
@@ -117,7 +136,7 @@ def _clock_ms(moment: float) -> int:
     return round((time.time() - trio.current_time() + moment) * 1000) if moment else 0
 
 
-async def _consume_directly(consumer: "PushConsumer", address: str, request: RemotingCommand) -> None:
+async def _consume_directly(consumer: AskedConsumer, address: str, request: RemotingCommand) -> None:
     begun = trio.current_time()
     try:
         record = decode_message(bytes(request.body))

@@ -14,13 +14,13 @@ import structlog
 import trio
 from attrs import define, field
 
-from twinlog.cluster.client.api.api import TOOLS_GROUP, ClientApi, PullStatus
+from twinlog.cluster.client.api import TOOLS_GROUP, ClientApi, PullStatus
 from twinlog.cluster.client.messages import ReceivedMessage, received
-from twinlog.cluster.client.route import MASTER_ID, MessageQueue, TopicRoute
 from twinlog.cluster.client.routes import NoRouteError
 from twinlog.cluster.client.subscription import From, FromTime, Sql, Subscription
 from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingError, RemotingTimeoutError
+from twinlog.cluster.remoting.route import MASTER_ID, MessageQueue, TopicRoute
 
 __all__ = ["Consumer", "From", "NoRouteError", "ReceivedMessage"]
 

@@ -3,8 +3,8 @@
 from attrs import frozen
 
 from twinlog.cluster.dashboard.model.snapshot import FOLLOWING, PARTED, SILENT, GroupLook, Look, Mark, MemberLook
-from twinlog.cluster.dashboard.model.text import about, count, seconds, several, size
 from twinlog.cluster.observe.findings import Level
+from twinlog.cluster.text import about, count, seconds, several, size
 
 BEHIND_SECONDS, BEHIND_BYTES = 2.0, 16_000_000  # From here on a slave is behind; below it is under way.
 

@@ -8,9 +8,9 @@
 from attrs import frozen
 
 from twinlog.cluster.dashboard.model.snapshot import FOLLOWING, GroupLook, Look, MemberLook
-from twinlog.cluster.dashboard.model.text import count, several, size
 from twinlog.cluster.dashboard.model.verdict import is_behind
 from twinlog.cluster.dashboard.view.html import Markup, join, tag
+from twinlog.cluster.text import count, several, size
 
 WIDTH, BOX, HEIGHT, TOP, STEP = 360, 172, 70, 108, 106
 MIDDLE = WIDTH // 2

@@ -7,13 +7,13 @@ from attrs import field, frozen
 
 from twinlog.cluster.dashboard.model.events import Event
 from twinlog.cluster.dashboard.model.snapshot import GroupLook, Look
-from twinlog.cluster.dashboard.model.text import clock, day_and_clock, seconds, several
 from twinlog.cluster.dashboard.model.verdict import Verdict, verdict_of
 from twinlog.cluster.dashboard.view.drawings import legend, offset_bars, picture
 from twinlog.cluster.dashboard.view.html import Markup, definitions, join, mark, tag
 from twinlog.cluster.dashboard.view.roles import role_dialog
 from twinlog.cluster.dashboard.view.tables import events_list, groups_table, issues_list, members_table
 from twinlog.cluster.observe.consumption import LagReport
+from twinlog.cluster.text import clock, day_and_clock, seconds, several
 
 CHARTS = (
     ("lag_bytes", "Lag", "not yet acknowledged by slaves"),

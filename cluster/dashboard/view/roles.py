@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping
 from twinlog.cluster.admin.roles import ChangeOutcome, Prepared, lost_words
 from twinlog.cluster.broker.peers.role_messages import StepState
 from twinlog.cluster.dashboard.model.snapshot import Look
-from twinlog.cluster.dashboard.model.text import latency
 from twinlog.cluster.dashboard.view.html import Markup, join, mark, tag
 from twinlog.cluster.dashboard.view.tables import named
 from twinlog.cluster.http.operations import Operation
 from twinlog.cluster.http.server.responses import HttpError
+from twinlog.cluster.text import latency
 
 
 def role_dialog(look: Look, *, can_change: bool) -> Markup:

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 
 from twinlog.cluster.dashboard.model.events import Event
 from twinlog.cluster.dashboard.model.snapshot import FOLLOWING, Look, Mark, MemberLook
-from twinlog.cluster.dashboard.model.text import UNKNOWN, clock, count, day_and_clock, rate, seconds, several, size
 from twinlog.cluster.dashboard.model.verdict import end_of, is_behind
 from twinlog.cluster.dashboard.view.html import Markup, join, mark, tag
 from twinlog.cluster.observe.consumption import LagReport, TopicLag
 from twinlog.cluster.observe.findings import Finding, Level
+from twinlog.cluster.text import UNKNOWN, clock, count, day_and_clock, rate, seconds, several, size
 
 # A command ends where the sentence goes on: at a comma, a semicolon, a full stop, or at "which".
 _COMMAND = re.compile(r"twinlog [a-z]+(?: (?!which\b|which,|or\b|and\b|says\b)[^\s,;]+)*")

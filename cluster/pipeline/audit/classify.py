@@ -16,9 +16,8 @@ from attrs import define, evolve, field
 from twinlog.cluster.pipeline.audit import shapes
 from twinlog.cluster.pipeline.audit.cells import CELL_MAX, REACH, Cell, Copy, Piece, cells, record_start
 from twinlog.cluster.pipeline.audit.compare import tail_findings
-from twinlog.cluster.pipeline.audit.evidence import believed
+from twinlog.cluster.pipeline.audit.evidence import Group, Parted, believed, groups_of
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, AuditFindings, FindingClass
-from twinlog.cluster.pipeline.audit.groups import Group, Parted, groups_of
 from twinlog.cluster.pipeline.audit.naming import changed, damaged, diverged, log_file, untold, why_broken
 
 _RUN_IS_SURE = 256  # So many records in a row that differ: the rest up to the end of the logs does, too.

@@ -6,9 +6,8 @@ from attrs import evolve
 
 from twinlog.cluster.pipeline.audit import shapes
 from twinlog.cluster.pipeline.audit.cells import Copy
-from twinlog.cluster.pipeline.audit.evidence import believed, epoch_of, newest_line
+from twinlog.cluster.pipeline.audit.evidence import Group, Parted, believed, epoch_of, newest_line
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, FindingClass
-from twinlog.cluster.pipeline.audit.groups import Group, Parted
 from twinlog.store.offline.walk import FILE_ENDS
 from twinlog.store.record.scan import DispatchEntry
 from twinlog.store.util.text import agreeing, counted

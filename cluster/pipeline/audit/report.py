@@ -1,7 +1,7 @@
-"""What an audit of replicas comes to: plain values, and their JSON.
+"""Report of an audit of replicas: plain values, and their JSON.
 
-The table for terminals is cluster/cli/audit_view.py, the page for people cluster/pipeline/report/page.py, the files
-cluster/pipeline/report/files.py. Offsets and sizes are bytes of the log, times ms since 1970; what is not known is None.
+The table for terminals is cluster/cli/audit.py, the HTML page and files cluster/pipeline/report/page.py. Offsets and sizes are
+bytes of the log, times ms since 1970; an unknown value is None.
 """
 
 from collections import Counter

@@ -1,31 +1,185 @@
-"""What the audit's tasks do, wherever they run: digests of a part of a log, a look into what differs, a member's own tables.
+"""Tasks of an audit, wherever they run: digests of a part of a log, a comparison by records, a check of a member's own files.
 
-No Spark here: a task is a function of what it is given. What cannot be read becomes part of the answer; the rest is audited.
+No Spark: a task is a function of its arguments. Where bytes cannot be read, the answer says so, and the rest is audited. Digests
+of one split of all logs meet in one task, which compares them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from itertools import pairwise
+from struct import Struct
 from typing import NamedTuple, Protocol
 
+from attrs import evolve, frozen
+
 from twinlog.cluster.pipeline.audit.classify import classify, tails
-from twinlog.cluster.pipeline.audit.compare import Side, tail_findings
+from twinlog.cluster.pipeline.audit.compare import BlockRow, Range, Side, differing_blocks, ranges, tail_findings
 from twinlog.cluster.pipeline.audit.copies import StoreCopy
-from twinlog.cluster.pipeline.audit.findings import AuditFinding
+from twinlog.cluster.pipeline.audit.findings import AuditFinding, FindingClass
 from twinlog.cluster.pipeline.audit.side_tables import check_range, check_tables
-from twinlog.cluster.pipeline.audit.split_digests import (
-    Differing,
-    Digests,
-    Part,
-    SplitCompared,
-    compared,
-    digests_of,
-    unreadable_finding,
-)
-from twinlog.cluster.pipeline.sources.files import StoreFiles, UnreadableError
-from twinlog.cluster.pipeline.sources.splits import Split
+from twinlog.cluster.pipeline.sources.files import StoreFiles, UnreadableError, open_file
+from twinlog.cluster.pipeline.sources.log_bytes import Split
 from twinlog.store.errors import StoreError
+from twinlog.store.integrity.digest import BLOCK_SIZE
 from twinlog.store.offline.verify.log_check import Part as LogPart
 from twinlog.store.offline.verify.verify import VerifyReport
+
+_BOUNDS = Struct("<qq")
+
+
+@frozen
+class Part:
+    """A part of one member's log. `member`: its number."""
+
+    member: int
+    split: Split
+
+
+class Digests(NamedTuple):
+    """The digests of a part: all that is sent to where it is compared. Bounds are pairs of i64, digests 16 bytes each."""
+
+    member: int
+    start: int
+    bounds: bytes
+    digests: bytes
+    unreadable: tuple[tuple[int, int, str], ...]  # Bytes, and why.
+
+    def rows(self) -> list[BlockRow]:
+        """As they were."""
+        digests = (self.digests[at : at + 16] for at in range(0, len(self.digests), 16))
+        return [
+            BlockRow(start, end, digest)
+            for (start, end), digest in zip(_BOUNDS.iter_unpack(self.bounds), digests, strict=True)
+        ]
+
+
+class Differing(NamedTuple):
+    """A range in which logs differ, and the numbers of the members that are compared there."""
+
+    range: Range
+    members: tuple[int, ...]
+
+
+class SplitCompared(NamedTuple):
+    """What the digests of the split at `start` say. Sizes in bytes by member: `compared` with another one, or only `read`."""
+
+    start: int
+    members: tuple[int, ...]
+    blocks: int
+    differing: tuple[Range, ...]
+    compared: Mapping[str, int]
+    read: Mapping[str, int]
+    unreadable: tuple[AuditFinding, ...]
+
+
+def digests_of(files: StoreFiles, part: Part) -> Digests:
+    """Read a part of a log, a window at a time."""
+    from twinlog.cluster.pipeline.tables.scan import block_batches
+
+    bounds, digests, unreadable = [], [], []
+    done = part.split.start
+    try:
+        for batch in block_batches(files, part.split, count_records=False):
+            columns = (batch.column(name).to_pylist() for name in ("start", "end", "digest"))
+            for start, end, digest in zip(*columns, strict=True):
+                done = end
+                if digest is None:
+                    unreadable.append((start, end, _why_unreadable(files, start)))
+                    continue
+                bounds.append(_BOUNDS.pack(start, end))
+                digests.append(digest)
+    except UnreadableError as error:
+        unreadable.append((done, part.split.end, str(error)))
+    return Digests(part.member, part.split.start, b"".join(bounds), b"".join(digests), tuple(_joined(unreadable)))
+
+
+def _why_unreadable(files: StoreFiles, offset: int) -> str:
+    """What the system says of a byte of the log."""
+    for file in files.log:
+        if file.start <= offset < file.start + file.size:
+            try:
+                with closing(open_file(file.uri)) as opened:
+                    opened.read(offset - file.start, BLOCK_SIZE)
+            except UnreadableError as error:
+                return error.why
+    return "it could not be read"
+
+
+def _joined(spans: Iterable[tuple[int, int, str]]) -> Iterator[tuple[int, int, str]]:
+    """Neighbours as one."""
+    last: tuple[int, int, str] | None = None
+    for start, end, why in spans:
+        if last is not None and last[1] == start and last[2] == why:
+            last = last[0], end, why
+            continue
+        if last is not None:
+            yield last
+        last = start, end, why
+    if last is not None:
+        yield last
+
+
+def compared(sides: Mapping[int, Side], split: Split, found: Iterable[Digests]) -> SplitCompared:
+    """Hold the digests of a split against each other; `sides` by number of member. Members without digests take no part."""
+    by_member = {each.member: each for each in found}
+    rows = {number: each.rows() for number, each in by_member.items()}
+    differing: list[Range] = []
+    for part, members in _segments(split, by_member.values()):
+        inside = [(number, clipped(sides[number], part)) for number in members]
+        inside = [(number, side) for number, side in inside if side.first < side.last]
+        if len(inside) > 1:
+            blocks = {
+                side.name: [row for row in rows[number] if part.start <= row.start < part.end]
+                for number, side in inside
+            }
+            differing += differing_blocks([side for _, side in inside], blocks)
+    sizes = {sides[number].name: sum(row.end - row.start for row in each) for number, each in rows.items()}
+    return SplitCompared(
+        start=split.start,
+        members=tuple(sorted(by_member)),
+        blocks=max(map(len, rows.values()), default=0) if len(rows) > 1 else 0,
+        differing=tuple(ranges(differing)),
+        compared=sizes if len(rows) > 1 else {},
+        read=sizes,
+        unreadable=tuple(
+            unreadable_finding(sides[number], span)
+            for number, each in sorted(by_member.items())
+            for span in each.unreadable
+        ),
+    )
+
+
+def _segments(split: Split, found: Collection[Digests]) -> Iterator[tuple[Split, list[int]]]:
+    """Parts of a split, and the members that could be read in all of each."""
+    places = {place for each in found for start, end, _ in each.unreadable for place in (start, end)}
+    bounds = sorted({split.start, split.end, *(place for place in places if split.start < place < split.end)})
+    for low, high in pairwise(bounds):
+        bad = {each.member for each in found for start, end, _ in each.unreadable if start < high and low < end}
+        yield Split(low, high), sorted(each.member for each in found if each.member not in bad)
+
+
+def clipped(side: Side, split: Split) -> Side:
+    """The part of a log that lies in a split; empty where it has none."""
+    first = max(side.first, split.start)
+    return evolve(side, first=first, last=max(first, min(side.last, split.end)))
+
+
+def unreadable_finding(side: Side, span: tuple[int, int, str]) -> AuditFinding:
+    start, end, why = span
+    return AuditFinding(
+        cls=FindingClass.UNREADABLE,
+        member=side.name,
+        offset=start,
+        end=end,
+        what="cannot be read",
+        why=why,
+        file=f"commitlog/{start - start % side.file_size:020d}",
+    )
+
+
+def different_blocks(parts: Iterable[Range]) -> int:
+    """How many blocks these ranges touch."""
+    return sum(-(-part.end // BLOCK_SIZE) - part.start // BLOCK_SIZE for part in parts)
 
 
 class Sent(Protocol):

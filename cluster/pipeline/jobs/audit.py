@@ -30,15 +30,23 @@ from twinlog.cluster.pipeline.audit.compare import Range, Side, nothing_in_commo
 from twinlog.cluster.pipeline.audit.completeness import incomplete
 from twinlog.cluster.pipeline.audit.config_tables import compare_tables, read_tables
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, AuditFindings, FindingClass, settled
-from twinlog.cluster.pipeline.audit.plan import as_it_is_now, before_unreadable_end, bounded, is_known, split_size
 from twinlog.cluster.pipeline.audit.report import LOG_CLASSES, AuditedMember, AuditReport
 from twinlog.cluster.pipeline.audit.side_tables import extent_of, file_ranges, members_with_losses, own_findings
-from twinlog.cluster.pipeline.audit.split_digests import Differing, Part, SplitCompared, different_blocks
-from twinlog.cluster.pipeline.audit.stores import Store, look_at, without_secrets
+from twinlog.cluster.pipeline.audit.stores import (
+    Store,
+    as_it_is_now,
+    before_unreadable_end,
+    bounded,
+    is_known,
+    look_at,
+    split_size,
+    without_secrets,
+)
+from twinlog.cluster.pipeline.audit.tasks import Differing, Part, SplitCompared, different_blocks
 from twinlog.cluster.pipeline.jobs.runner import Progress, SparkUnusableError, TaskRunner, WorkersDiedError
 from twinlog.cluster.pipeline.jobs.session import spark_session
 from twinlog.cluster.pipeline.sources.files import StoreFiles, StoreUri
-from twinlog.cluster.pipeline.sources.splits import Split, splits
+from twinlog.cluster.pipeline.sources.log_bytes import Split, splits
 
 if TYPE_CHECKING:
     from pyspark import RDD, Broadcast

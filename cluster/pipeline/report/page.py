@@ -1,13 +1,20 @@
-"""The report of an audit as one page: nothing is loaded from anywhere, nothing needs a script, and it prints."""
+"""Files of an audit's report: one HTML page, JSON, and the findings as Parquet.
 
-from collections.abc import Iterable
-from datetime import UTC, datetime
+The page loads nothing, needs no script, and prints.
+"""
+
+from collections.abc import Iterable, Sequence
 from html import escape
+from pathlib import Path
+from typing import Any
 
-from twinlog.cluster.cli.common.render import seconds, size
-from twinlog.cluster.pipeline.audit.report import AuditedMember, AuditReport, AuditVerdict, ReportedFinding
+from attrs import asdict, fields
+
+from twinlog.cluster.admin.documents import SCHEMA
+from twinlog.cluster.pipeline.audit.report import AuditedMember, AuditReport, AuditVerdict, ReportedFinding, to_json
 from twinlog.cluster.pipeline.report.picture import MEANINGS, legend, letter, picture
 from twinlog.cluster.pipeline.report.summary import headline, sentences
+from twinlog.cluster.text import moment, seconds, size
 from twinlog.store.util.text import agreeing
 
 _SIGNS = {
@@ -119,7 +126,7 @@ def facts_of(finding: ReportedFinding) -> list[str]:
     if finding.good is not None:
         facts.append(f"the copy of {finding.good} is right")
     if finding.since_ms:
-        facts.append(f"since {moment(finding.since_ms)}")
+        facts.append(f"since {moment(finding.since_ms, utc=True)}")
     if finding.epoch is not None:
         facts.append(f"epoch {finding.epoch}")
     if finding.topic is not None:
@@ -129,11 +136,6 @@ def facts_of(finding: ReportedFinding) -> list[str]:
     if finding.count > 1:
         facts.append(f"{finding.count} in a row")
     return facts
-
-
-def moment(milliseconds: int) -> str:
-    """A page is read anywhere: its times are UTC."""
-    return f"{datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3] + " UTC"
 
 
 def _not_read(problems: Iterable[str]) -> str:
@@ -151,4 +153,48 @@ def _table(caption: str, titles: Iterable[tuple[str, str]], rows: str) -> str:
 
 
 def _made(report: AuditReport) -> str:
-    return f"twinlog audit, {moment(report.started_ms)}, in {seconds(report.seconds)}"
+    return f"twinlog audit, {moment(report.started_ms, utc=True)}, in {seconds(report.seconds)}"
+
+
+def findings_table(findings: Sequence[ReportedFinding]) -> Any:
+    """The findings as a pyarrow.Table, one row each; its columns are the fields of a finding."""
+    import pyarrow as pa
+
+    rows = [asdict(finding) for finding in findings]
+    types = {"offset": pa.int64(), "end": pa.int64(), "epoch": pa.int64(), "since_ms": pa.timestamp("ms", tz="UTC")}
+    types |= {"record": pa.int64(), "record_end": pa.int64()}
+    types |= {"queue_offset": pa.int64(), "count": pa.int64(), "queue_id": pa.int32(), "number": pa.int32()}
+    columns = [
+        pa.field(each.name, types.get(each.name, pa.string()), metadata={"comment": each.metadata.get("doc", "")})
+        for each in fields(ReportedFinding)
+    ]
+    return pa.Table.from_pylist(rows, schema=pa.schema(columns, metadata={"twinlog.version": str(SCHEMA)}))
+
+
+def write_report(report: AuditReport, directory: Path, *, parquet: bool) -> tuple[Path, ...]:
+    """report.json, report.html and findings.parquet in a directory, made if need be; each is whole or not there.
+
+    Returns what was written. Raises OSError.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    files = {"report.json": to_json(report), "report.html": page(report).encode()}
+    if parquet:
+        files["findings.parquet"] = _parquet(report.findings)
+    return tuple(_written(directory / name, data) for name, data in files.items())
+
+
+def _parquet(findings: Sequence[ReportedFinding]) -> bytes:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    sink = pa.BufferOutputStream()
+    pq.write_table(findings_table(findings), sink, compression="zstd")
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def _written(path: Path, data: bytes) -> Path:
+    beside = path.with_name(f".{path.name}.part")
+    beside.write_bytes(data)
+    beside.replace(path)
+    return path

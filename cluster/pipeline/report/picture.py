@@ -9,9 +9,9 @@ from html import escape
 
 from attrs import frozen
 
-from twinlog.cluster.cli.common.render import size
 from twinlog.cluster.pipeline.audit.findings import FindingClass
 from twinlog.cluster.pipeline.audit.report import LOG_CLASSES, AuditedMember, AuditReport, ReportedFinding
+from twinlog.cluster.text import size
 
 _WIDTH, _LEFT, _RIGHT, _TOP, _ROW, _BAR = 1000, 190, 30, 34, 64, 26
 _MARK_WIDTH_MIN = 4.0

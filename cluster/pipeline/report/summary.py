@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from twinlog.cluster.cli.common.render import seconds, size
 from twinlog.cluster.pipeline.audit.report import LOG_CLASSES, AuditReport, AuditVerdict
+from twinlog.cluster.text import seconds, size
 from twinlog.store.util.text import agreeing, counted
 
 

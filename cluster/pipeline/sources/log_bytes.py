@@ -1,13 +1,37 @@
-"""Bytes of a log by their offset, whatever files they lie in, with some of them unreadable. A window at a time."""
+"""Bytes of a log by their offset, across files and unreadable sectors, and the splits that tasks read."""
 
-from collections.abc import Iterator
-from itertools import chain
+from collections.abc import Iterator, Sequence
+from itertools import chain, pairwise
 from typing import NamedTuple
 
-from attrs import define, field
+from attrs import define, field, frozen
 
 from twinlog.cluster.pipeline.sources.log_end import LogFile
 from twinlog.cluster.pipeline.sources.places import Bytes, UnreadableError, open_file
+
+SPLIT_SIZE = 64 << 20
+
+
+@frozen
+class Split:
+    """Bytes `start` to `end` of the log, which may be any: it stands for the records, and the blocks, that begin in it."""
+
+    start: int
+    end: int
+
+
+def splits(log: Sequence[LogFile], size: int = SPLIT_SIZE, start: int = 0, end: int | None = None) -> list[Split]:
+    """Bytes `start` to `end` of the log, as far as its files go, cut at multiples of `size`; missing files are in them, too."""
+    if size <= 0:
+        raise ValueError(f"a split of {size} bytes: at least 1")
+    if not log:
+        return []
+    start = max(start, log[0].start)
+    last = log[-1].start + log[-1].size
+    end = last if end is None else min(end, last)
+    bounds = [start, *range(start - start % size + size, end, size), end] if start < end else []
+    return [Split(low, high) for low, high in pairwise(bounds)]
+
 
 PIECE = 64 << 10  # So much is given up for a bad sector.
 RECORD_MAX = 64 << 20  # Bounds memory. RocketMQ's own limit, maxMessageSize, is 4 MiB unless it is raised.

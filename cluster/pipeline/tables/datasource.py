@@ -16,12 +16,19 @@ from pyspark.sql.types import StructField, StructType
 
 from twinlog.cluster.pipeline.sources.files import StoreFiles, look
 from twinlog.cluster.pipeline.tables import schemas
-from twinlog.cluster.pipeline.tables.items import IndexPiece, index_pieces, item_batches
 from twinlog.cluster.pipeline.tables.options import ReadOptions, member_name, read_options
 from twinlog.cluster.pipeline.tables.pushed import Pushed
 from twinlog.cluster.pipeline.tables.scan import RecordFilter, block_batches
 from twinlog.cluster.pipeline.tables.stream import LogPart, RecordStreamReader, log_parts, part_batches, store_now
-from twinlog.cluster.pipeline.tables.units import QueuePiece, pieces_by_size, queue_pieces, unit_batches
+from twinlog.cluster.pipeline.tables.units import (
+    IndexPiece,
+    QueuePiece,
+    index_pieces,
+    item_batches,
+    pieces_by_size,
+    queue_pieces,
+    unit_batches,
+)
 
 
 class Pieces(InputPartition):

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from attrs import frozen
 
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
+from twinlog.cluster.pipeline.sources.log_bytes import SPLIT_SIZE
 from twinlog.cluster.pipeline.sources.places import StoreUri
-from twinlog.cluster.pipeline.sources.splits import SPLIT_SIZE
 from twinlog.cluster.pipeline.tables.bodies import Bounds
 
 _BYTES_PER_TRIGGER = 256 << 20

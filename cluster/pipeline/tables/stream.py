@@ -1,15 +1,18 @@
-"""Follows the logs of stores: a streaming reader whose progress is an offset of each log.
+"""Streaming reader that follows the logs of stores; its progress is one offset for each log.
 
-A batch is the records that begin between two offsets: any byte can end one, and the same two offsets always give the same rows.
-Spark keeps both in its checkpoint before it reads: with a sink that takes each batch once, every record comes out once, across
-restarts, too. What may be read, and when a reader must not go on, is decided in limits.py.
+A batch holds the records that begin between two offsets: any byte can end a batch, and the same two offsets always give the same
+rows. Spark writes both to its checkpoint before it reads: with a sink that takes each batch once, every record comes out once,
+also across restarts. limits.py decides how far may be read, and when a reader must stop.
+
+A running broker's files do not say how much of its log is confirmed; the broker itself does, when asked.
 """
 
 import sys
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-from attrs import evolve
+import trio
+from attrs import evolve, frozen
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import (
@@ -20,6 +23,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from twinlog.cluster.admin.admin import open_admin
 from twinlog.cluster.pipeline.sources.files import StoreFiles, look
 from twinlog.cluster.pipeline.sources.limits import (
     ReadRefusedError,
@@ -29,11 +33,57 @@ from twinlog.cluster.pipeline.sources.limits import (
     readable_end,
     start_of,
 )
-from twinlog.cluster.pipeline.sources.splits import Split, splits
+from twinlog.cluster.pipeline.sources.log_bytes import Split, splits
 from twinlog.cluster.pipeline.tables import schemas
 from twinlog.cluster.pipeline.tables.bodies import inflated_batches
 from twinlog.cluster.pipeline.tables.options import ReadOptions, member_name
 from twinlog.cluster.pipeline.tables.scan import Broken, BrokenKind, RecordFilter, record_batches
+from twinlog.cluster.remoting.errors import RemotingError
+
+_SECONDS = 10.0
+
+
+@frozen
+class Told:
+    """Offsets in bytes: `confirmed` is safe from cuts, as far as producers were promised; None: RocketMQ does not tell."""
+
+    confirmed: int | None
+    written: int
+
+
+def ask_broker(address: str) -> Told:
+    """Ask the broker at HOST:PORT; blocks, for seconds at most. Raises ReadRefusedError."""
+    try:
+        told = trio.run(_ask, address)
+    except (RemotingError, OSError, trio.TooSlowError) as error:
+        raise ReadRefusedError(
+            f"{address}: the broker was to tell what of its log is confirmed, and does not answer: {_words(error)}. Is it up, "
+            "and is this its remoting port (listenPort)?"
+        ) from error
+    if told.confirmed is None:
+        raise ReadRefusedError(
+            f"{address}: this is a RocketMQ broker, which does not tell what of its log is confirmed. Read all that is sound, "
+            "option unconfirmed=true without option broker."
+        )
+    return told
+
+
+def _words(error: Exception) -> str:
+    return f"nothing within {_SECONDS:.0f} s" if isinstance(error, trio.TooSlowError) else str(error)
+
+
+async def _ask(address: str) -> Told:
+    status, failure = None, None
+    with trio.fail_after(_SECONDS):
+        async with open_admin(()) as admin:
+            try:
+                status = await admin.api.member_status(address)
+            except RemotingError as error:  # Raised outside of the nursery, which would make a group of it.
+                failure = error
+    if failure is not None:
+        raise failure
+    return Told(None, 0) if status is None else Told(int(status["confirmedOffset"]), int(status["maxOffset"]))
+
 
 Place = dict[str, int]  # An `offset` of a log, and the `epoch` of the byte before it.
 Places = dict[str, Place]  # By store.
@@ -101,7 +151,7 @@ def store_now(options: ReadOptions, number: int, *, warns: bool = True) -> tuple
 
 
 def _confirmed_by(broker: str) -> int | None:
-    from twinlog.cluster.pipeline.tables.notices import (
+    from twinlog.cluster.pipeline.tables.stream import (
         ask_broker,  # Here: each worker imports this file, and few need a client.
     )
 

@@ -1,7 +1,7 @@
-"""The units of consume queues as Arrow batches: with the tags codes of ext units, and marked where they are broken.
+"""Units of consume queues and items of index files as Arrow batches, with a column that says which of them are broken.
 
-Which of two units that lie the wrong way round is broken shows by the one before both. A unit may also be no unit at all, lie
-behind the log's end, or lead to an ext unit that is gone.
+Of two units in the wrong order the one before both shows which is broken. A unit may also be blank, lie behind the log's end, or
+refer to an ext unit that is gone. Tags codes of ext units are looked up.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,12 +16,114 @@ from numpy.typing import NDArray
 from twinlog.cluster.pipeline.sources.files import StoreFiles
 from twinlog.cluster.pipeline.sources.log_end import LogFile, PlaceReader, QueueFiles
 from twinlog.cluster.pipeline.sources.places import list_tree
-from twinlog.cluster.pipeline.tables.columns import QUEUE_UNITS
+from twinlog.cluster.pipeline.tables.columns import INDEX_ITEMS, QUEUE_UNITS
 from twinlog.store.config import CONSUME_QUEUE_UNIT
+from twinlog.store.index.layout import HEADER, ITEM, IndexHeader, IndexLayout
+from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory, Writer
 from twinlog.store.offline.file_series import FileSeries, StoreFile, guess_file_size
+from twinlog.store.offline.index_view import IndexView, find_layout
 from twinlog.store.offline.queue_view import EXT_ADDRESS_MAX, EXT_ADDRESS_MIN, EXT_HEAD
 from twinlog.store.queue.consume_queue_ext import is_ext_address
 from twinlog.store.queue.layout import BLANK_SIZE
+
+_ITEM = np.dtype([("key_hash", ">i4"), ("offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])
+assert _ITEM.itemsize == ITEM.size
+_ITEMS_AT_ONCE = 16_384
+_ITEM_PROBLEMS = (
+    None,
+    "its key hash or its offset is negative",
+    "lies behind the end of the log",
+    "its chain leads forward",
+)
+
+
+@frozen
+class IndexPiece:
+    """An index file; it can be sent to other processes."""
+
+    file: LogFile
+    layout: IndexLayout
+    log_end: int | None  # None: it moves.
+
+
+def index_pieces(files: Sequence[LogFile], log_end: int | None, slots: int | None) -> list[IndexPiece]:
+    """Every index file of a store. How many slots they have stands nowhere: it is told, or found out. Raises UnreadableError."""
+    if not files:
+        return []
+    reader = PlaceReader()
+    try:
+        layout = find_layout(_directory(files, reader, slots))
+    finally:
+        reader.close()
+    return [IndexPiece(file, layout, log_end) for file in files]
+
+
+def _directory(files: Sequence[LogFile], reader: PlaceReader, slots: int | None) -> StoreDirectory:
+    """A store with an index only, for what was made for local ones."""
+    log = reader.series((), 1)
+    index_files = []
+    for file in files:
+        path = Path(file.uri.text)
+        reader.places[path] = file
+        index_files.append(StoreFile(path, file.start, file.size))
+    return StoreDirectory(
+        root=Path(),
+        options=DirectoryOptions(index_slots=slots),
+        log=log,
+        queues={},
+        ext_queues={},
+        index_files=tuple(index_files),
+        batch_topics=frozenset(),
+        config_files=(),
+        side_files=(),
+        checkpoint=None,
+        abort=None,
+        lock_holder=None,
+        writer=Writer.ROCKETMQ_4,
+        findings=(),
+        reader=reader,
+    )
+
+
+def item_batches(piece: IndexPiece) -> Iterator[pa.RecordBatch]:
+    """The items of one file, in the order in which they were put. Raises UnreadableError."""
+    reader = PlaceReader()
+    try:
+        path = Path(piece.file.uri.text)
+        reader.places[path] = piece.file
+        raw = reader.read(path, 0, HEADER.size).ljust(HEADER.size, b"\0")
+        file = StoreFile(path, piece.file.start, piece.file.size)
+        view = IndexView(file, reader, piece.layout, IndexHeader.unpack(raw))
+        for first in range(1, view.end, _ITEMS_AT_ONCE):
+            yield _batch(piece, view, first)
+    finally:
+        reader.close()
+
+
+def _batch(piece: IndexPiece, view: IndexView, first: int) -> pa.RecordBatch:
+    items = np.frombuffer(view.items_at(first, _ITEMS_AT_ONCE), _ITEM)
+    numbers = np.arange(first, first + len(items), dtype=np.int64)
+    hashes, offsets = items["key_hash"].astype(np.int64), items["offset"].astype(np.int64)
+    seconds, previous = items["seconds"].astype(np.int64), items["previous"].astype(np.int64)
+    problem = np.zeros(len(items), np.int8)
+    problem[previous >= numbers] = 3
+    if piece.log_end is not None:
+        problem[offsets >= piece.log_end] = 2
+    problem[(hashes < 0) | (offsets < 0)] = 1
+    columns = {
+        "file": pa.repeat(pa.scalar(piece.file.uri.name), len(items)),
+        "item": pa.array(numbers.astype(np.int32)),
+        "slot": pa.array((hashes % max(piece.layout.slots, 1)).astype(np.int32)),
+        "key_hash": pa.array(hashes.astype(np.int32)),
+        "offset": pa.array(offsets),
+        "stored_ms": pa.array(view.header.begin_timestamp + 1000 * seconds),
+        "previous": pa.array(previous.astype(np.int32)),
+    }
+    words = pa.array([_ITEM_PROBLEMS[number] for number in problem.tolist()], pa.string())
+    return pa.record_batch(
+        [*(columns[name] for name in INDEX_ITEMS.names), words], names=[*INDEX_ITEMS.names, "problem"]
+    )
+
 
 _UNIT = np.dtype([("offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 assert _UNIT.itemsize == CONSUME_QUEUE_UNIT
@@ -80,7 +182,7 @@ def unit_batches(piece: QueuePiece) -> Iterator[pa.RecordBatch]:
     try:
         series = reader.series(piece.queue.files, piece.queue.file_size)
         file = piece.queue.files[piece.number]
-        rows = _Rows(piece, reader.series(piece.ext, piece.ext_file_size) if piece.ext else None)
+        rows = _UnitRows(piece, reader.series(piece.ext, piece.ext_file_size) if piece.ext else None)
         end = file.start + _data_end(series, piece)
         at = file.start
         while at < end:
@@ -117,7 +219,7 @@ def _data_end(series: FileSeries, piece: QueuePiece) -> int:
 
 
 @define(eq=False)
-class _Rows:
+class _UnitRows:
     """Makes batches of the units of one file."""
 
     piece: QueuePiece
@@ -128,7 +230,7 @@ class _Rows:
         problems = _problems(units, self.piece.log_end)[skip : skip + count]
         own = units[skip : skip + count]
         codes, addresses = own["tags_code"].astype(np.int64), None
-        problem: list[str | None] = [_WORDS[number] for number in problems.tolist()]
+        problem: list[str | None] = [_UNIT_PROBLEMS[number] for number in problems.tolist()]
         if self.ext is not None or bool((codes <= EXT_ADDRESS_MAX).any()):
             codes, addresses = self._with_ext(codes, problem)
         queue, rows = self.piece.queue, len(own)
@@ -163,7 +265,7 @@ class _Rows:
         return codes, addresses
 
 
-_WORDS = (None, _NO_UNIT, _WRONG_ORDER, _BEHIND_END)
+_UNIT_PROBLEMS = (None, _NO_UNIT, _WRONG_ORDER, _BEHIND_END)
 
 
 def _ext_code(ext: FileSeries | None, address: int) -> int | None:
@@ -176,7 +278,7 @@ def _ext_code(ext: FileSeries | None, address: int) -> int | None:
 
 
 def _problems(units: NDArray[Any], log_end: int | None) -> NDArray[np.int8]:
-    """For each unit a number of _WORDS."""
+    """The problem of each unit, as an index into _UNIT_PROBLEMS."""
     offsets, sizes = units["offset"].astype(np.int64), units["size"].astype(np.int64)
     is_blank = (offsets == 0) & (sizes == BLANK_SIZE)
     found = np.zeros(len(units), np.int8)

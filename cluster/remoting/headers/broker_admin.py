@@ -2,13 +2,13 @@
 
 from typing import ClassVar
 
-from attrs import define, field
+from attrs import field
 
 from twinlog.cluster.remoting.codes import RequestCode
-from twinlog.cluster.remoting.header_fields import I32, I64, RequestHeader
+from twinlog.cluster.remoting.header_fields import I32, I64, RequestHeader, header
 
 
-@define
+@header
 class UpdateAndCreateTopic(RequestHeader):
     """17"""
 
@@ -25,98 +25,98 @@ class UpdateAndCreateTopic(RequestHeader):
     force: bool | None = None  # 5.x
 
 
-@define
+@header
 class UpdateAndCreateTopicList(RequestHeader):
     """18, 5.x; body `{"topicConfigList":[..]}`."""
 
     code: ClassVar[RequestCode] = RequestCode.UPDATE_AND_CREATE_TOPIC_LIST
 
 
-@define
+@header
 class GetAllTopicConfig(RequestHeader):
     """21"""
 
     code: ClassVar[RequestCode] = RequestCode.GET_ALL_TOPIC_CONFIG
 
 
-@define
+@header
 class UpdateBrokerConfig(RequestHeader):
     """25, body `key=value` lines."""
 
     code: ClassVar[RequestCode] = RequestCode.UPDATE_BROKER_CONFIG
 
 
-@define
+@header
 class GetBrokerConfig(RequestHeader):
     """26"""
 
     code: ClassVar[RequestCode] = RequestCode.GET_BROKER_CONFIG
 
 
-@define
+@header
 class GetBrokerRuntimeInfo(RequestHeader):
     """28"""
 
     code: ClassVar[RequestCode] = RequestCode.GET_BROKER_RUNTIME_INFO
 
 
-@define
+@header
 class CleanExpiredConsumeQueue(RequestHeader):
     """306"""
 
     code: ClassVar[RequestCode] = RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE
 
 
-@define
+@header
 class CleanUnusedTopic(RequestHeader):
     """316"""
 
     code: ClassVar[RequestCode] = RequestCode.CLEAN_UNUSED_TOPIC
 
 
-@define
+@header
 class DeleteExpiredCommitLog(RequestHeader):
     """329"""
 
     code: ClassVar[RequestCode] = RequestCode.DELETE_EXPIRED_COMMITLOG
 
 
-@define
+@header
 class GetAllConsumerOffset(RequestHeader):
     """43"""
 
     code: ClassVar[RequestCode] = RequestCode.GET_ALL_CONSUMER_OFFSET
 
 
-@define
+@header
 class GetAllDelayOffset(RequestHeader):
     """45"""
 
     code: ClassVar[RequestCode] = RequestCode.GET_ALL_DELAY_OFFSET
 
 
-@define
+@header
 class UpdateAndCreateSubscriptionGroup(RequestHeader):
     """200, body SubscriptionGroupConfig."""
 
     code: ClassVar[RequestCode] = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
 
 
-@define
+@header
 class UpdateAndCreateSubscriptionGroupList(RequestHeader):
     """225, 5.x; body `{"groupConfigList":[..]}`."""
 
     code: ClassVar[RequestCode] = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST
 
 
-@define
+@header
 class GetAllSubscriptionGroupConfig(RequestHeader):
     """201"""
 
     code: ClassVar[RequestCode] = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
 
 
-@define
+@header
 class GetTopicStatsInfo(RequestHeader):
     """202"""
 
@@ -124,7 +124,7 @@ class GetTopicStatsInfo(RequestHeader):
     topic: str
 
 
-@define
+@header
 class GetConsumerConnectionList(RequestHeader):
     """203"""
 
@@ -132,7 +132,7 @@ class GetConsumerConnectionList(RequestHeader):
     consumer_group: str
 
 
-@define
+@header
 class GetProducerConnectionList(RequestHeader):
     """204"""
 
@@ -140,7 +140,7 @@ class GetProducerConnectionList(RequestHeader):
     producer_group: str
 
 
-@define
+@header
 class DeleteSubscriptionGroup(RequestHeader):
     """207. The flag's name differs: removeOffset in 4.9, cleanOffset in 5.x."""
 
@@ -150,7 +150,7 @@ class DeleteSubscriptionGroup(RequestHeader):
     clean_offset: bool | None = None  # 5.x
 
 
-@define
+@header
 class GetConsumeStats(RequestHeader):
     """208"""
 
@@ -160,7 +160,7 @@ class GetConsumeStats(RequestHeader):
     topic_list: str | None = None  # 5.x: joined by semicolons
 
 
-@define
+@header
 class DeleteTopicInBroker(RequestHeader):
     """215"""
 
@@ -168,7 +168,7 @@ class DeleteTopicInBroker(RequestHeader):
     topic: str
 
 
-@define
+@header
 class InvokeBrokerToResetOffset(RequestHeader):
     """222. timestamp -1: to the end."""
 
@@ -181,7 +181,7 @@ class InvokeBrokerToResetOffset(RequestHeader):
     offset: I64 | None = None  # 5.x
 
 
-@define
+@header
 class InvokeBrokerToGetConsumerStatus(RequestHeader):
     """223"""
 
@@ -191,7 +191,7 @@ class InvokeBrokerToGetConsumerStatus(RequestHeader):
     client_addr: str | None = None
 
 
-@define
+@header
 class QueryTopicConsumeByWho(RequestHeader):
     """300"""
 
@@ -199,7 +199,7 @@ class QueryTopicConsumeByWho(RequestHeader):
     topic: str
 
 
-@define
+@header
 class QueryConsumeTimeSpan(RequestHeader):
     """303"""
 
@@ -208,14 +208,14 @@ class QueryConsumeTimeSpan(RequestHeader):
     group: str
 
 
-@define
+@header
 class GetSystemTopicListFromBroker(RequestHeader):
     """305"""
 
     code: ClassVar[RequestCode] = RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER
 
 
-@define
+@header
 class QueryCorrectionOffset(RequestHeader):
     """308. filter_groups: joined by commas."""
 
@@ -225,7 +225,7 @@ class QueryCorrectionOffset(RequestHeader):
     filter_groups: str | None = None
 
 
-@define
+@header
 class CloneGroupOffset(RequestHeader):
     """314"""
 
@@ -236,7 +236,7 @@ class CloneGroupOffset(RequestHeader):
     offline: bool = False
 
 
-@define
+@header
 class ViewBrokerStatsData(RequestHeader):
     """315"""
 
@@ -245,7 +245,7 @@ class ViewBrokerStatsData(RequestHeader):
     stats_key: str
 
 
-@define
+@header
 class GetBrokerConsumeStats(RequestHeader):
     """317"""
 
@@ -253,7 +253,7 @@ class GetBrokerConsumeStats(RequestHeader):
     is_order: bool
 
 
-@define
+@header
 class QueryConsumeQueue(RequestHeader):
     """321"""
 
@@ -265,7 +265,7 @@ class QueryConsumeQueue(RequestHeader):
     consumer_group: str | None = None
 
 
-@define
+@header
 class ResumeCheckHalfMessage(RequestHeader):
     """323. msg_id: the offset message id."""
 
@@ -273,14 +273,14 @@ class ResumeCheckHalfMessage(RequestHeader):
     msg_id: str | None = None
 
 
-@define
+@header
 class GetAllProducerInfo(RequestHeader):
     """328"""
 
     code: ClassVar[RequestCode] = RequestCode.GET_ALL_PRODUCER_INFO
 
 
-@define
+@header
 class GetTopicConfig(RequestHeader):
     """351, 5.x: mqadmin topicStatus and consumerProgress fail without it."""
 
@@ -288,7 +288,7 @@ class GetTopicConfig(RequestHeader):
     topic: str
 
 
-@define
+@header
 class GetSubscriptionGroupConfig(RequestHeader):
     """352, 5.x"""
 
@@ -296,14 +296,14 @@ class GetSubscriptionGroupConfig(RequestHeader):
     group: str
 
 
-@define
+@header
 class GetBrokerHaStatus(RequestHeader):
     """907, 5.x"""
 
     code: ClassVar[RequestCode] = RequestCode.GET_BROKER_HA_STATUS
 
 
-@define
+@header
 class CreateAccessConfig(RequestHeader):
     """50. Permissions are lists joined by commas: `T1=PUB|SUB,T2=SUB`."""
 
@@ -318,7 +318,7 @@ class CreateAccessConfig(RequestHeader):
     group_perms: str | None = None
 
 
-@define
+@header
 class DeleteAccessConfig(RequestHeader):
     """51"""
 
@@ -326,14 +326,14 @@ class DeleteAccessConfig(RequestHeader):
     access_key: str
 
 
-@define
+@header
 class GetBrokerAclConfigVersion(RequestHeader):
     """52"""
 
     code: ClassVar[RequestCode] = RequestCode.GET_BROKER_CLUSTER_ACL_INFO
 
 
-@define
+@header
 class UpdateGlobalWhiteAddrsConfig(RequestHeader):
     """53. RocketMQ asks for a path, though mqadmin sends one only when it was told to."""
 
@@ -342,7 +342,7 @@ class UpdateGlobalWhiteAddrsConfig(RequestHeader):
     acl_file_full_path: str | None = None
 
 
-@define
+@header
 class GetBrokerClusterAclConfig(RequestHeader):
     """54"""
 

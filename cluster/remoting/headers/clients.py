@@ -2,20 +2,20 @@
 
 from typing import ClassVar
 
-from attrs import define, field
+from attrs import field
 
 from twinlog.cluster.remoting.codes import RequestCode
-from twinlog.cluster.remoting.header_fields import I64, RequestHeader, wire
+from twinlog.cluster.remoting.header_fields import I64, RequestHeader, header, wire
 
 
-@define
+@header
 class HeartBeat(RequestHeader):
     """34, body HeartbeatData."""
 
     code: ClassVar[RequestCode] = RequestCode.HEART_BEAT
 
 
-@define
+@header
 class UnregisterClient(RequestHeader):
     """35, with one of the two groups."""
 
@@ -25,7 +25,7 @@ class UnregisterClient(RequestHeader):
     consumer_group: str | None = None
 
 
-@define
+@header
 class GetConsumerListByGroup(RequestHeader):
     """38"""
 
@@ -33,7 +33,7 @@ class GetConsumerListByGroup(RequestHeader):
     consumer_group: str
 
 
-@define
+@header
 class NotifyConsumerIdsChanged(RequestHeader):
     """40, broker to consumer, oneway."""
 
@@ -41,28 +41,28 @@ class NotifyConsumerIdsChanged(RequestHeader):
     consumer_group: str
 
 
-@define
+@header
 class LockBatchMq(RequestHeader):
     """41, body {clientId, consumerGroup, mqSet}."""
 
     code: ClassVar[RequestCode] = RequestCode.LOCK_BATCH_MQ
 
 
-@define
+@header
 class UnlockBatchMq(RequestHeader):
     """42, body as 41."""
 
     code: ClassVar[RequestCode] = RequestCode.UNLOCK_BATCH_MQ
 
 
-@define
+@header
 class CheckClientConfig(RequestHeader):
     """46, body {clientId, group, subscriptionData}."""
 
     code: ClassVar[RequestCode] = RequestCode.CHECK_CLIENT_CONFIG
 
 
-@define
+@header
 class ResetConsumerClientOffset(RequestHeader):
     """220, broker to consumer, oneway."""
 
@@ -73,7 +73,7 @@ class ResetConsumerClientOffset(RequestHeader):
     is_force: bool
 
 
-@define
+@header
 class GetConsumerStatusFromClient(RequestHeader):
     """221, broker to consumer."""
 
@@ -83,7 +83,7 @@ class GetConsumerStatusFromClient(RequestHeader):
     client_addr: str | None = None
 
 
-@define
+@header
 class GetConsumerRunningInfo(RequestHeader):
     """307, forwarded to the consumer."""
 
@@ -93,7 +93,7 @@ class GetConsumerRunningInfo(RequestHeader):
     jstack_enable: bool = False
 
 
-@define
+@header
 class ConsumeMessageDirectly(RequestHeader):
     """309, forwarded to the consumer with the record."""
 

@@ -2,20 +2,20 @@
 
 from typing import ClassVar
 
-from attrs import define, field
+from attrs import field
 
 from twinlog.cluster.remoting.codes import RequestCode
-from twinlog.cluster.remoting.header_fields import I32, I64, RequestHeader, wire
+from twinlog.cluster.remoting.header_fields import I32, I64, RequestHeader, header, wire
 
 
-@define
+@header
 class GetMemberStatus(RequestHeader):
     """20001, between twinlog members only: role, offsets and slaves of a broker."""
 
     code: ClassVar[RequestCode] = RequestCode.TWINLOG_MEMBER_STATUS
 
 
-@define
+@header
 class BlockDigests(RequestHeader):
     """20002, between twinlog members only: digests of bytes `start` to `end` of the log, see store/integrity/range_digests.py."""
 
@@ -25,7 +25,7 @@ class BlockDigests(RequestHeader):
     blocks_per_digest: I32 = 1
 
 
-@define
+@header
 class RecordAtOffset(RequestHeader):
     """20003, between twinlog members only: the record that a byte of the log belongs to, sound or not."""
 
@@ -33,7 +33,7 @@ class RecordAtOffset(RequestHeader):
     offset: I64
 
 
-@define
+@header
 class GetBrokerEpoch(RequestHeader):
     """1007: the epochs of a broker's log. RocketMQ 5 has no fields; a twinlog member that follows says who it is, and which end
     of an HA connection is its own: it compares the logs by itself.
@@ -47,21 +47,21 @@ class GetBrokerEpoch(RequestHeader):
     ha_end: str | None = field(default=None, metadata=wire("twinlogHaEnd"))
 
 
-@define
+@header
 class AskLease(RequestHeader):
     """20004, between twinlog members only: a master asks whether it still is one. The body is JSON."""
 
     code: ClassVar[RequestCode] = RequestCode.TWINLOG_LEASE
 
 
-@define
+@header
 class AskPromise(RequestHeader):
     """20005, between twinlog members only: a candidate asks for a member's word. The body is JSON."""
 
     code: ClassVar[RequestCode] = RequestCode.TWINLOG_PROMISE
 
 
-@define
+@header
 class AskRoleChange(RequestHeader):
     """20006, of twinlog only: a role change, its parts and what belongs to it. The body is JSON, `op` says which."""
 

@@ -2,13 +2,13 @@
 
 from typing import ClassVar
 
-from attrs import define, field
+from attrs import field
 
 from twinlog.cluster.remoting.codes import RequestCode
-from twinlog.cluster.remoting.header_fields import I32, I64, RequestHeader, wire
+from twinlog.cluster.remoting.header_fields import I32, I64, RequestHeader, header, wire
 
 
-@define
+@header
 class SendMessage(RequestHeader):
     """10, sent by Go and Python clients. Has the attributes of SendMessageV2, under long names."""
 
@@ -29,7 +29,7 @@ class SendMessage(RequestHeader):
     broker_name: str | None = field(default=None, metadata=wire("bname"))
 
 
-@define
+@header
 class SendMessageV2(RequestHeader):
     """310, what Java clients send: SendMessage with one-letter names, to save parsing."""
 
@@ -50,28 +50,28 @@ class SendMessageV2(RequestHeader):
     broker_name: str | None = field(default=None, metadata=wire("n"))
 
 
-@define
+@header
 class SendBatchMessage(SendMessageV2):
     """320: the body is a row of packed messages."""
 
     code: ClassVar[RequestCode] = RequestCode.SEND_BATCH_MESSAGE
 
 
-@define
+@header
 class SendReplyMessage(SendMessage):
     """324: a consumer's answer to a request message."""
 
     code: ClassVar[RequestCode] = RequestCode.SEND_REPLY_MESSAGE
 
 
-@define
+@header
 class SendReplyMessageV2(SendMessageV2):
     """325"""
 
     code: ClassVar[RequestCode] = RequestCode.SEND_REPLY_MESSAGE_V2
 
 
-@define
+@header
 class PushReplyMessageToClient(RequestHeader):
     """326, broker to producer: the answer to its request message. Hosts are `ip:port`."""
 
@@ -92,7 +92,7 @@ class PushReplyMessageToClient(RequestHeader):
     unit_mode: bool = False
 
 
-@define
+@header
 class PullMessage(RequestHeader):
     """11. sys_flag bits: 1 commit_offset counts, 2 may be held, 4 use subscription of this request, 16 lite pull."""
 
@@ -113,14 +113,14 @@ class PullMessage(RequestHeader):
     request_source: I32 | None = None  # 5.x
 
 
-@define
+@header
 class LitePullMessage(PullMessage):
     """361, 5.x: what lite pull consumers send instead of 11."""
 
     code: ClassVar[RequestCode] = RequestCode.LITE_PULL_MESSAGE
 
 
-@define
+@header
 class QueryMessage(RequestHeader):
     """12: records by key, or by UNIQ_KEY when unique_key_query is set."""
 
@@ -133,7 +133,7 @@ class QueryMessage(RequestHeader):
     unique_key_query: bool | None = field(default=None, metadata=wire("_UNIQUE_KEY_QUERY"))
 
 
-@define
+@header
 class ViewMessageById(RequestHeader):
     """33: the record at a commit log offset."""
 
@@ -142,7 +142,7 @@ class ViewMessageById(RequestHeader):
     topic: str | None = None  # 5.x
 
 
-@define
+@header
 class ConsumerSendMsgBack(RequestHeader):
     """36: a record that could not be consumed. delay_level 0: the broker chooses; below 0: to the dead letters."""
 
@@ -157,7 +157,7 @@ class ConsumerSendMsgBack(RequestHeader):
     broker_name: str | None = field(default=None, metadata=wire("bname"))
 
 
-@define
+@header
 class EndTransaction(RequestHeader):
     """37. commit_or_rollback: 0 unknown, 8 commit, 12 rollback."""
 
@@ -173,7 +173,7 @@ class EndTransaction(RequestHeader):
     topic: str | None = None  # 5.x
 
 
-@define
+@header
 class CheckTransactionState(RequestHeader):
     """39, broker to producer, oneway."""
 

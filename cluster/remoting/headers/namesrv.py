@@ -2,13 +2,11 @@
 
 from typing import ClassVar
 
-from attrs import define
-
 from twinlog.cluster.remoting.codes import RequestCode
-from twinlog.cluster.remoting.header_fields import I32, I64, RequestHeader
+from twinlog.cluster.remoting.header_fields import I32, I64, RequestHeader, header
 
 
-@define
+@header
 class PutKVConfig(RequestHeader):
     """100"""
 
@@ -18,7 +16,7 @@ class PutKVConfig(RequestHeader):
     value: str
 
 
-@define
+@header
 class GetKVConfig(RequestHeader):
     """101"""
 
@@ -27,7 +25,7 @@ class GetKVConfig(RequestHeader):
     key: str
 
 
-@define
+@header
 class DeleteKVConfig(RequestHeader):
     """102"""
 
@@ -36,7 +34,7 @@ class DeleteKVConfig(RequestHeader):
     key: str
 
 
-@define
+@header
 class RegisterBroker(RequestHeader):
     """103, body RegisterBrokerBody. body_crc32: CRC-32 & 0x7fffffff of the body as sent; 0: not checked."""
 
@@ -52,7 +50,7 @@ class RegisterBroker(RequestHeader):
     enable_acting_master: bool | None = None  # 5.x
 
 
-@define
+@header
 class UnregisterBroker(RequestHeader):
     """104"""
 
@@ -63,7 +61,7 @@ class UnregisterBroker(RequestHeader):
     broker_id: I64
 
 
-@define
+@header
 class GetRouteInfoByTopic(RequestHeader):
     """105"""
 
@@ -72,14 +70,14 @@ class GetRouteInfoByTopic(RequestHeader):
     accept_standard_json_only: bool | None = None
 
 
-@define
+@header
 class GetBrokerClusterInfo(RequestHeader):
     """106"""
 
     code: ClassVar[RequestCode] = RequestCode.GET_BROKER_CLUSTER_INFO
 
 
-@define
+@header
 class WipeWritePermOfBroker(RequestHeader):
     """205"""
 
@@ -87,7 +85,7 @@ class WipeWritePermOfBroker(RequestHeader):
     broker_name: str
 
 
-@define
+@header
 class AddWritePermOfBroker(RequestHeader):
     """327"""
 
@@ -95,14 +93,14 @@ class AddWritePermOfBroker(RequestHeader):
     broker_name: str
 
 
-@define
+@header
 class GetAllTopicListFromNameserver(RequestHeader):
     """206"""
 
     code: ClassVar[RequestCode] = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
 
 
-@define
+@header
 class DeleteTopicInNamesrv(RequestHeader):
     """216. With a cluster name, only the queues of its brokers."""
 
@@ -111,7 +109,7 @@ class DeleteTopicInNamesrv(RequestHeader):
     cluster_name: str | None = None
 
 
-@define
+@header
 class RegisterTopicInNamesrv(RequestHeader):
     """217, of 5.x; body TopicRouteData."""
 
@@ -119,7 +117,7 @@ class RegisterTopicInNamesrv(RequestHeader):
     topic: str
 
 
-@define
+@header
 class GetKVListByNamespace(RequestHeader):
     """219"""
 
@@ -127,7 +125,7 @@ class GetKVListByNamespace(RequestHeader):
     namespace: str
 
 
-@define
+@header
 class GetTopicsByCluster(RequestHeader):
     """224"""
 
@@ -135,49 +133,49 @@ class GetTopicsByCluster(RequestHeader):
     cluster: str
 
 
-@define
+@header
 class GetSystemTopicListFromNs(RequestHeader):
     """304"""
 
     code: ClassVar[RequestCode] = RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS
 
 
-@define
+@header
 class GetUnitTopicList(RequestHeader):
     """311"""
 
     code: ClassVar[RequestCode] = RequestCode.GET_UNIT_TOPIC_LIST
 
 
-@define
+@header
 class GetHasUnitSubTopicList(RequestHeader):
     """312"""
 
     code: ClassVar[RequestCode] = RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST
 
 
-@define
+@header
 class GetHasUnitSubUnunitTopicList(RequestHeader):
     """313"""
 
     code: ClassVar[RequestCode] = RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST
 
 
-@define
+@header
 class UpdateNamesrvConfig(RequestHeader):
     """318, body `key=value` lines."""
 
     code: ClassVar[RequestCode] = RequestCode.UPDATE_NAMESRV_CONFIG
 
 
-@define
+@header
 class GetNamesrvConfig(RequestHeader):
     """319"""
 
     code: ClassVar[RequestCode] = RequestCode.GET_NAMESRV_CONFIG
 
 
-@define
+@header
 class QueryDataVersion(RequestHeader):
     """322, body DataVersion: does the name server have this broker's topics as of that version?"""
 
@@ -188,7 +186,7 @@ class QueryDataVersion(RequestHeader):
     broker_id: I64
 
 
-@define
+@header
 class GetBrokerMemberGroup(RequestHeader):
     """901, of 5.x"""
 
@@ -197,7 +195,7 @@ class GetBrokerMemberGroup(RequestHeader):
     broker_name: str
 
 
-@define
+@header
 class BrokerHeartbeat(RequestHeader):
     """904, of 5.x, oneway. What it says for elections is not read: there is no controller."""
 

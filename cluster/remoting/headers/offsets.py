@@ -2,13 +2,13 @@
 
 from typing import ClassVar
 
-from attrs import define, field
+from attrs import field
 
 from twinlog.cluster.remoting.codes import RequestCode
-from twinlog.cluster.remoting.header_fields import I32, I64, RequestHeader, wire
+from twinlog.cluster.remoting.header_fields import I32, I64, RequestHeader, header, wire
 
 
-@define
+@header
 class QueryConsumerOffset(RequestHeader):
     """14"""
 
@@ -20,7 +20,7 @@ class QueryConsumerOffset(RequestHeader):
     broker_name: str | None = field(default=None, metadata=wire("bname"))
 
 
-@define
+@header
 class UpdateConsumerOffset(RequestHeader):
     """15"""
 
@@ -32,7 +32,7 @@ class UpdateConsumerOffset(RequestHeader):
     broker_name: str | None = field(default=None, metadata=wire("bname"))
 
 
-@define
+@header
 class SearchOffsetByTimestamp(RequestHeader):
     """29"""
 
@@ -44,7 +44,7 @@ class SearchOffsetByTimestamp(RequestHeader):
     broker_name: str | None = field(default=None, metadata=wire("bname"))
 
 
-@define
+@header
 class GetMaxOffset(RequestHeader):
     """30: the queue offset that the next message will get."""
 
@@ -55,7 +55,7 @@ class GetMaxOffset(RequestHeader):
     broker_name: str | None = field(default=None, metadata=wire("bname"))
 
 
-@define
+@header
 class GetMinOffset(RequestHeader):
     """31"""
 
@@ -65,7 +65,7 @@ class GetMinOffset(RequestHeader):
     broker_name: str | None = field(default=None, metadata=wire("bname"))
 
 
-@define
+@header
 class GetEarliestMsgStoretime(RequestHeader):
     """32"""
 

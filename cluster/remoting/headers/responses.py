@@ -1,11 +1,11 @@
 """Headers of responses, for those who read them."""
 
-from attrs import define, field
+from attrs import field
 
-from twinlog.cluster.remoting.header_fields import I32, I64, ResponseHeader, wire
+from twinlog.cluster.remoting.header_fields import I32, I64, ResponseHeader, header, wire
 
 
-@define
+@header
 class SendMessageResponse(ResponseHeader):
     """To 10, 310, 320, also with codes 10, 11 and 12. msg_id is the offset message id; of a batch, a comma list."""
 
@@ -18,7 +18,7 @@ class SendMessageResponse(ResponseHeader):
     trace_on: bool | None = field(default=None, metadata=wire("TRACE_ON"))
 
 
-@define
+@header
 class PullMessageResponse(ResponseHeader):
     """To 11 and 361, with codes 0, 19, 20 and 21."""
 
@@ -28,21 +28,21 @@ class PullMessageResponse(ResponseHeader):
     max_offset: I64
 
 
-@define
+@header
 class OffsetResponse(ResponseHeader):
     """To 14, 29, 30 and 31."""
 
     offset: I64
 
 
-@define
+@header
 class TimestampResponse(ResponseHeader):
     """To 32; -1: none."""
 
     timestamp: I64
 
 
-@define
+@header
 class QueryMessageResponse(ResponseHeader):
     """To 12."""
 
@@ -50,7 +50,7 @@ class QueryMessageResponse(ResponseHeader):
     index_last_update_phyoffset: I64
 
 
-@define
+@header
 class BlockDigestsResponse(ResponseHeader):
     """To 20002: what the digests in the body are of, which may be less than was asked for."""
 
@@ -59,7 +59,7 @@ class BlockDigestsResponse(ResponseHeader):
     blocks_per_digest: I32
 
 
-@define
+@header
 class RecordAtOffsetResponse(ResponseHeader):
     """To 20003: bytes `start` to `end` of the log, in the body; with a problem they are no sound record."""
 
@@ -68,14 +68,14 @@ class RecordAtOffsetResponse(ResponseHeader):
     problem: str | None = None
 
 
-@define
+@header
 class GetKVConfigResponse(ResponseHeader):
     """To 101."""
 
     value: str | None = None
 
 
-@define
+@header
 class RegisterBrokerResponse(ResponseHeader):
     """To 103; both are there only for a slave whose master is registered."""
 
@@ -83,28 +83,28 @@ class RegisterBrokerResponse(ResponseHeader):
     master_addr: str | None = None
 
 
-@define
+@header
 class QueryDataVersionResponse(ResponseHeader):
     """To 322."""
 
     changed: bool
 
 
-@define
+@header
 class WipeWritePermResponse(ResponseHeader):
     """To 205."""
 
     wipe_topic_count: I32
 
 
-@define
+@header
 class AddWritePermResponse(ResponseHeader):
     """To 327."""
 
     add_topic_count: I32
 
 
-@define
+@header
 class GetBrokerConfigResponse(ResponseHeader):
     """To 26; version is a DataVersion as JSON."""
 

@@ -4,7 +4,7 @@ import pytest
 from attrs import evolve
 
 from tests.cluster.observe.members import MASTER, SLAVE, as_member, cluster
-from twinlog.cluster.admin.waiting import parse_condition, parse_size
+from twinlog.cluster.admin.waiting import parse_condition
 
 BEHIND = as_member(SLAVE, lag_bytes=1000, lag_seconds=2.0, state="catching up")
 UNKNOWN = as_member(SLAVE, lag_bytes=None, lag_seconds=None)
@@ -46,11 +46,3 @@ def test_without_a_master_nobody_is_level():
 def test_what_is_no_condition_is_refused_with_those_that_are(text):
     with pytest.raises(ValueError, match="allowed"):
         parse_condition(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [("0", 0), ("500", 500), ("1kB", 1000), ("1KiB", 1024), ("1.5 MB", 1_500_000), ("2GiB", 2 << 30), ("7b", 7)],
-)
-def test_sizes(text, size):
-    assert parse_size(text) == size

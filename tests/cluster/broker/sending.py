@@ -17,6 +17,7 @@ from twinlog.cluster.config.json_file import JsonFile
 from twinlog.cluster.remoting.codes import RequestCode
 from twinlog.cluster.remoting.command import RemotingCommand, decode
 from twinlog.store.config import StoreConfig
+from twinlog.store.hooks import StoreHooks
 from twinlog.store.message_store import MessageStore
 from twinlog.store.record.message import Message, decode_message, host_bytes
 
@@ -103,7 +104,7 @@ def make_broker(root: Path, *, now_ms=lambda: NOW_MS, address=ADDRESS, broker=No
     topics.add_built_in(
         built_in_topics(cluster_name=config.broker_cluster_name, broker_name=config.broker_name, default_queues=8)
     )
-    store = MessageStore(StoreConfig(root=root, **options), now_ms=now_ms)
+    store = MessageStore(StoreConfig(root=root, **options), StoreHooks(now_ms=now_ms))
     store.load()
     return SendingBroker(config, store, topics, SubscriptionGroupManager(now_ms), address=address, now_ms=now_ms)
 

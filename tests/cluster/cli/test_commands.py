@@ -27,6 +27,7 @@ async def test_list_shows_a_serving_master_and_a_streaming_slave(cluster):
     assert master["address"] == cluster.master.address
 
 
+@pytest.mark.slow
 async def test_what_is_printed_is_what_the_schema_says(cluster):
     await cluster.twinlog("send", "orders", "hello")
     await cluster.master.registration.register_all()
@@ -169,6 +170,7 @@ async def test_a_topic_name_that_cannot_be_is_refused_with_the_brokers_words(clu
     assert "Error: The request was refused." in result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

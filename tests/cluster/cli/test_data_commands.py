@@ -12,7 +12,7 @@ import yaml
 from tests.cluster.cli.json_schema import violations
 from twinlog.cluster.admin.admin import open_admin
 from twinlog.cluster.admin.waiting import watch
-from twinlog.cluster.cli.where import moment_ms
+from twinlog.cluster.cli.common.values import moment_ms
 from twinlog.cluster.client.client import Client
 from twinlog.cluster.client.consume.push_consumer import PushConsumer
 from twinlog.cluster.client.messages import OutgoingMessage
@@ -170,6 +170,7 @@ async def test_a_time_to_begin_from_shows_nothing_older(cluster):
     assert len(lines(everything)) == 8
 
 
+@pytest.mark.slow
 async def test_yaml_is_what_json_is(cluster):
     await filled(cluster)
     for arguments in (("topic", "list"), ("topic", "show", "orders"), ("group", "list"), ("list",)):

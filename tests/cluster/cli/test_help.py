@@ -53,6 +53,7 @@ def cut(text: str) -> list[str]:
     return words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", list(invocations()))
 def test_examples_are_commands_that_can_be(text, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
@@ -90,6 +91,7 @@ HEAVY |= {"pyspark", "pyarrow", "pandas"}
 NOBODY = ("-n", "127.0.0.1:1")  # A port that refuses at once: all that a command imports before it asks.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -441,6 +441,7 @@ def test_backup_and_restore(master, tmp_path):
     assert f"storePathRootDir={tmp_path}/r2" in words
 
 
+@pytest.mark.slow
 def test_backup_in_words(master, tmp_path):
     lines = twinlog("backup", master, tmp_path / "b").stdout.splitlines()
     assert lines[0] == f"backed up  {master} (not running) to {tmp_path}/b"

@@ -9,10 +9,10 @@ from attrs import define, evolve, field
 from trio.testing import memory_stream_pair
 
 from twinlog.cluster.client.messages import OutgoingMessage, ReceivedMessage
-from twinlog.cluster.client.route import MessageQueue
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.cluster.remoting.command import FrameReader, RemotingCommand, decode, encode
+from twinlog.cluster.remoting.route import MessageQueue
 from twinlog.store.record.message import Message, body_crc, encode_message
 from twinlog.store.record.properties import format_properties, parse_properties
 

@@ -49,6 +49,7 @@ async def run(example: str, namesrv: str) -> None:
         await result
 
 
+@pytest.mark.slow
 async def test_the_examples_of_the_page_run_one_after_the_other(namesrv, capsys):
     assert len(EXAMPLES) == 6
     for example in EXAMPLES:

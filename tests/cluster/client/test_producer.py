@@ -5,7 +5,7 @@ import re
 import pytest
 from attrs import define, field
 
-from twinlog.cluster.client.api.api import ClientApi, SendStatus
+from twinlog.cluster.client.api import ClientApi, SendStatus
 from twinlog.cluster.client.messages import OutgoingMessage, UniqueIds
 from twinlog.cluster.client.producer import Producer
 from twinlog.cluster.client.routes import NoRouteError

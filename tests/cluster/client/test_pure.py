@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from tests.cluster.client.helpers import received_message
 from twinlog.cluster.broker.send.requests import split_batch as broker_split
 from twinlog.cluster.client import messages
-from twinlog.cluster.client.api.offset_store import OffsetTable, dump_offsets, load_offsets, read_offset_file
-from twinlog.cluster.client.consume import batch as retry
-from twinlog.cluster.client.consume.batch import Failed
+from twinlog.cluster.client.consume import retry
+from twinlog.cluster.client.consume.offsets import OffsetTable, dump_offsets, load_offsets, read_offset_file
+from twinlog.cluster.client.consume.retry import Failed
 from twinlog.cluster.client.messages import OutgoingMessage, batch_size, encode_batch, split_batch, wire_properties
 from twinlog.cluster.client.producer import by_key
-from twinlog.cluster.client.route import MessageQueue
 from twinlog.cluster.client.subscription import SQL92, From, FromTime, Sql, Subscription, as_heartbeat
+from twinlog.cluster.remoting.route import MessageQueue
 from twinlog.store.record import compression as packing
 from twinlog.store.record.properties import parse_properties
 
@@ -27,7 +27,7 @@ QUEUE, OTHER = MessageQueue("T1", "broker-a", 0), MessageQueue("T1", "broker-a",
 
 def test_a_subscription_as_a_heartbeat_of_java_has_it():
     """Captured from a 4.9.7 consumer."""
-    assert Subscription.of("T1", "TagA || TagC", 1795264882690).plain() == {
+    assert Subscription.of("T1", "TagA || TagC", 1795264882690).to_json() == {
         "classFilterMode": False,
         "codeSet": [2598919, 2598921],
         "expressionType": "TAG",

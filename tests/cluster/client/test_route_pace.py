@@ -7,10 +7,10 @@ import trio
 import trio.testing
 from attrs import define, field
 
-from twinlog.cluster.client.api.api import ClientApi
+from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.client.messages import OutgoingMessage
 from twinlog.cluster.client.producer import Producer
-from twinlog.cluster.client.routes import PAUSE_SECONDS_MAX, NoRouteError, Pace
+from twinlog.cluster.client.routes import PAUSE_SECONDS_MAX, Backoff, NoRouteError
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand
@@ -162,7 +162,7 @@ async def test_what_a_consumer_learnt_is_not_enough_to_give_up(autojump_clock):
 
 
 def test_the_pace_slows_down_and_recovers():
-    pace = Pace(jitter=lambda: 1.0)
+    pace = Backoff(jitter=lambda: 1.0)
     gaps, now = [], 100.0
     for _ in range(6):
         pace.asked(now)

@@ -85,6 +85,7 @@ async def answered(member: Member, method: str, path: str, query: bytes, headers
     return sent[0]["status"], b"".join(each.get("body", b"") for each in sent[1:])
 
 
+@pytest.mark.slow
 @settings(max_examples=500)
 @given(
     method=st.sampled_from(["GET", "POST", "HEAD", "OPTIONS", "DELETE", "PUT", "PATCH", "X"]),

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.cluster.namesrv.registration import BODY_SIZE_MAX, read_data_version, read_registration
-from twinlog.cluster.namesrv.route_info import QueueData
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.headers.namesrv import RegisterBroker
 from twinlog.cluster.remoting.names import DataVersion
+from twinlog.cluster.remoting.route import QueueData
 
 HEADER = RegisterBroker("broker-a", "192.0.2.11:10911", "DefaultCluster", "192.0.2.11:10912", 0)
 TOPIC = {

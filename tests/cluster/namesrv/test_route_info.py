@@ -7,9 +7,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from twinlog.cluster.namesrv.route_info import QueueData, Registered, Registration, RouteInfoManager
+from twinlog.cluster.namesrv.route_info import Registered, Registration, RouteInfoManager
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.names import DataVersion
+from twinlog.cluster.remoting.route import QueueData
 
 V1, V2 = DataVersion(1, 1), DataVersion(2, 2)
 A, B = "192.0.2.11:10911", "192.0.2.12:10911"

@@ -2,8 +2,8 @@
 
 from attrs import evolve
 
-from twinlog.cluster.client.route import BrokerAddresses
 from twinlog.cluster.observe.members import ClusterFacts, Member, MemberFacts, Probe
+from twinlog.cluster.remoting.route import BrokerAddresses
 
 A, B = "10.0.0.1:10911", "10.0.0.2:10911"
 FILE_SIZE = {"mappedFileSizeCommitLog": "1048576"}

@@ -4,8 +4,7 @@ import pytest
 from attrs import evolve
 
 from twinlog.cluster.admin.offsets import move_to
-from twinlog.cluster.client.api.api import QueueOffsets
-from twinlog.cluster.client.route import MessageQueue
+from twinlog.cluster.client.api import QueueOffsets
 from twinlog.cluster.observe.consumption import (
     BrokerView,
     LagReport,
@@ -17,7 +16,8 @@ from twinlog.cluster.observe.consumption import (
     with_change,
 )
 from twinlog.cluster.observe.gather import Target
-from twinlog.cluster.observe.requests import Client, Consumers
+from twinlog.cluster.observe.requests import ConnectedClient, Consumers
+from twinlog.cluster.remoting.route import MessageQueue
 
 
 def view(committed: dict[int, int] | None = None, *, first: int = 0, end: int = 10, consumers=None) -> BrokerView:
@@ -28,7 +28,7 @@ def view(committed: dict[int, int] | None = None, *, first: int = 0, end: int = 
 
 
 def consumers(*names: str, model: str = "CLUSTERING", topic: str = "T") -> Consumers:
-    clients = tuple(Client(name, "h:2", "JAVA", 1) for name in names)
+    clients = tuple(ConnectedClient(name, "h:2", "JAVA", 1) for name in names)
     return Consumers(clients, model, "CONSUME_PASSIVELY", "CONSUME_FROM_LAST_OFFSET", {topic: "*"})
 
 

@@ -3,11 +3,11 @@
 import pytest
 from attrs import evolve
 
-from twinlog.cluster.client.route import BrokerAddresses
 from twinlog.cluster.observe.cross_check import Direction, contradictions, directions, result
 from twinlog.cluster.observe.live_diff import LiveDifference, Run, report_of
 from twinlog.cluster.observe.log_side import LiveSide
 from twinlog.cluster.observe.members import ClusterFacts, Member, MemberFacts, member_of_status
+from twinlog.cluster.remoting.route import BrokerAddresses
 from twinlog.store.offline.diff import DiffRecord
 
 MASTER_HA, SLAVE_END = "10.0.0.1:10912", "10.0.0.2:40000"

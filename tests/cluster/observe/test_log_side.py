@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from twinlog.cluster.client.api.api import ClientApi
+from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.observe.log_side import LogMovedError, LogSide
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingTimeoutError, RequestError

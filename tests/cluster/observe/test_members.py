@@ -3,8 +3,8 @@
 import pytest
 from attrs import evolve
 
-from twinlog.cluster.client.route import BrokerAddresses
 from twinlog.cluster.observe.members import Member, issues_of, member_of_runtime_info, member_of_status, with_lag
+from twinlog.cluster.remoting.route import BrokerAddresses
 
 MASTER = Member(
     name="broker-a-0",

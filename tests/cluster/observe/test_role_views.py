@@ -4,12 +4,13 @@ import pytest
 from attrs import evolve
 
 from twinlog.cluster.admin.waiting import parse_condition
-from twinlog.cluster.client.route import BrokerAddresses
 from twinlog.cluster.observe.explain import explain_member
 from twinlog.cluster.observe.findings import Level
 from twinlog.cluster.observe.members import ClusterFacts, Member, MemberFacts, issues_of, member_of_status, with_lag
-from twinlog.cluster.observe.role_views import change_of, clock, newest_record, notes_of, record_of
+from twinlog.cluster.observe.role_views import change_of, newest_record, notes_of, record_of
 from twinlog.cluster.observe.rules import examine
+from twinlog.cluster.remoting.route import BrokerAddresses
+from twinlog.cluster.text import day_and_clock
 from twinlog.store.config import BrokerRole
 from twinlog.store.role_file import GroupMember, GroupRecord, Pause
 from twinlog.store.util.plain import to_plain
@@ -166,7 +167,7 @@ def test_pauses_and_plans_are_told():
     paused = evolve(RECORD, version=9, paused=Pause(until_ms=1_790_000_000_000, reason="new switches"))
     scheduled = {"atMs": 1_790_000_000_000, "candidate": B, "reason": ""}
     members = (facts_of(0, A, groupRecord=to_plain(paused), scheduled=scheduled), FIRST)
-    until = clock(1_790_000_000_000)
+    until = day_and_clock(1_790_000_000)
     assert notes_of(members) == (
         f"role changes of broker-a are paused until {until} (new switches): twinlog resume ends that",
         f"broker-a is to be switched over to broker-a-1 at {until}",

@@ -4,11 +4,11 @@ import pytest
 from attrs import evolve
 
 from tests.cluster.observe.members import FILE_SIZE, GROUP, MASTER, SLAVE, A, B, as_member, cluster
-from twinlog.cluster.client.route import BrokerAddresses
 from twinlog.cluster.observe.explain import explain_member, find_member
 from twinlog.cluster.observe.findings import Level
 from twinlog.cluster.observe.members import ClusterFacts, Probe
 from twinlog.cluster.observe.rules import Limits, diagnosis, examine
+from twinlog.cluster.remoting.route import BrokerAddresses
 
 
 def test_nothing_is_wrong_with_a_sound_cluster():

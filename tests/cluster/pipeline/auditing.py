@@ -19,8 +19,8 @@ from twinlog.cluster.pipeline.audit.side_tables import (
     own_findings,
 )
 from twinlog.cluster.pipeline.sources.files import StoreFiles, StoreUri, look
-from twinlog.cluster.pipeline.sources.splits import splits
-from twinlog.cluster.pipeline.tables.blocks import block_batches
+from twinlog.cluster.pipeline.sources.log_bytes import splits
+from twinlog.cluster.pipeline.tables.scan import block_batches
 
 SPLIT_SIZE = 1 << 17
 

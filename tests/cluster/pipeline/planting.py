@@ -26,6 +26,7 @@ from twinlog.cluster.pipeline.audit.completeness import CUT_AT_END, CUT_BEHIND_E
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, FindingClass
 from twinlog.store.config import BrokerRole, StoreConfig
 from twinlog.store.epoch_file import FIRST, EpochEntry, save_epochs
+from twinlog.store.hooks import StoreHooks
 from twinlog.store.index.layout import HEADER, ITEM, SLOT
 from twinlog.store.message_store import MessageStore
 from twinlog.store.offline.directory import StoreDirectory
@@ -107,7 +108,7 @@ def fill(root: Path, first: int, count: int, *, seed: int = 0, late_ms: int = 0)
     config = StoreConfig(
         root=root, broker_role=BrokerRole.ASYNC_MASTER, max_hash_slot_num=400, max_index_num=1600, **sizes
     )
-    store = MessageStore(config, now_ms=lambda: clock[0])
+    store = MessageStore(config, StoreHooks(now_ms=lambda: clock[0]))
     store.load()
     for number in range(first, first + count):
         clock[0] += 1000

@@ -525,6 +525,7 @@ def knock(address, count, *, reset):
                 peer.send(b"\0")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reset", [False, True], ids=["goodbye", "reset"])
 async def test_ten_thousand_connects_leave_nothing_behind(reset):
     async with serving() as here:

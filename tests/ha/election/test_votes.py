@@ -211,6 +211,7 @@ def test_the_masters_resignation_is_enough_where_it_alone_acknowledges():
     assert not may_take(group(4, 2), "b", answers, "a").may  # Others may hold what they acknowledged to another.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "acks_needed", "limits"),
     [
@@ -225,6 +226,7 @@ def test_all_orders_of_a_few_steps(size, acks_needed, limits):
     assert explore(size, acks_needed, limits) > 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "acks_needed", "limits"),
     [

@@ -138,7 +138,7 @@ class Master:
 
 async def master(root: Path, bytes_max: int = EVERYTHING) -> Master:
     store = open_store(root, file_size=FILE_SIZE)
-    store.now_ms = lambda: NOW_MS
+    store.hooks.now_ms = lambda: NOW_MS
     (root / "twinlog").mkdir(exist_ok=True)
     (root / "twinlog/clock").write_bytes(encode_clock(NOW_MS / 1000))
     if not store.max_offset:
@@ -156,7 +156,7 @@ async def master(root: Path, bytes_max: int = EVERYTHING) -> Master:
         now_ms=lambda: NOW_MS,
     )
     absence.load()
-    store.retention_wish = absence.floor
+    store.hooks.soft_retention_floor = absence.floor
     store.retention.shortened.append(absence.shortened)
     return Master(store, absence, connected)
 
@@ -197,7 +197,7 @@ async def test_past_the_limit_it_goes_and_who_has_to_begin_anew_is_told_once(
     found.connected.clear()
     if why == "disk":
         assert await found.clean() == 3 * FILE_SIZE
-        found.store.disk_usage = lambda _: 0.86
+        found.store.hooks.disk_usage = lambda _: 0.86
     with capture_logs() as lines:
         begin = await found.clean()
         await found.clean()

@@ -75,6 +75,7 @@ async def connect(request, tmp_path, nursery):
         await each.stream.aclose()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verify_trail_max", [1 << 30, 100_000, 3_000, 1])
 @pytest.mark.parametrize("sizes", [(200_000,), (30_000,), (100, 70_000, 3_000, 12_000)])
 async def test_all_of_it_arrives(connect, master, sizes, verify_trail_max):

@@ -27,6 +27,7 @@ from twinlog.store.record.scan import DispatchEntry, scan_records
 KINDS = pytest.mark.parametrize("is_twinlog", [True, False], ids=["twinlog", "rocketmq"])
 
 
+@pytest.mark.slow
 @KINDS
 @pytest.mark.parametrize(
     ("others", "state"), [(0, "ahead"), (20, "diverged"), (200, "diverged")], ids=["shorter", "shorter again", "longer"]

@@ -87,6 +87,7 @@ def test_two_pieces_of_the_captured_stream():
         assert batches.staged_size == len(stream) - batches.frames * BATCH_HEADER.size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("buffer_size", [1, 100, 4096, 1 << 20])
 def test_the_captured_stream_byte_by_byte(buffer_size):
     """Also through a buffer that is smaller than a record, or than a header."""
@@ -98,6 +99,7 @@ def test_the_captured_stream_byte_by_byte(buffer_size):
     assert log + take(batches) == LOG
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(
     st.lists(st.integers(1, 60_000) | st.integers(20_000, 100_000), min_size=3, max_size=20), st.integers(12, 200_000)

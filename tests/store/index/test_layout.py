@@ -115,6 +115,7 @@ ODD += [
 ODD += [usual(1).replace(old, new) for old, new in (("\x02UNIQ", "xUNIQ"), ("UNIQ_KEY", "UNIQ_KEYS"))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("odd", [None, *ODD])
 @pytest.mark.parametrize("at", [0, 1, 199])
 def test_many_alike_are_read_as_each_alone(odd, at):

@@ -162,6 +162,7 @@ async def test_what_power_loss_tore_is_made_anew(tmp_path, autojump_clock, seed)
     assert_same(index_files(ledger.root), ledger.expected(slots, items), slots)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [0, 8, 16, 24, 32, 36])
 @pytest.mark.parametrize("number", [0, -1])
 @pytest.mark.parametrize("after_crash", [False, True])
@@ -215,6 +216,7 @@ def _remove_directory(paths, _number):
     shutil.rmtree(paths[0].parent)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [0, 1, -1])
 @pytest.mark.parametrize("harm", [_remove, _cut, _empty, _replace, _remove_directory])
 async def test_what_somebody_does_to_files_of_a_running_index_is_made_good(ledger, autojump_clock, harm, number):

@@ -369,7 +369,7 @@ def test_whatever_happens_the_digests_are_those_of_the_bytes(tmp_path_factory, h
             store.commit_log.files.cut(cut)
             store._queues.truncate(cut)
             store.commit_log.next_queue_offsets = store._queues.next_offsets()
-            store._reput.dispatched_offset = store.flusher.flushed_offset = cut
+            store.commit_log.dispatched_offset = store.flusher.flushed_offset = cut
             for listener in store.on_truncate:
                 listener(cut)
             ends = [end for end in ends if end <= cut]

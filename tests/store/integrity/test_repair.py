@@ -71,6 +71,7 @@ def check_is(store, sound):
         assert [finding.message for finding in verify(directory).findings if finding.severity == "error"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["body", "header", "properties", "two bits", "three records"])
 async def test_what_was_damaged_is_put_right(sound, damage, where):
     """Whatever it was that found it: a CRC, or a digest alone."""

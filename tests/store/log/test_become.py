@@ -7,6 +7,7 @@ from tests.helpers import log_bytes, open_store, put, replicate
 from tests.store.records import put_message
 from twinlog.store.config import BrokerRole, StoreConfig
 from twinlog.store.errors import StoreError, StoreNotWritableError
+from twinlog.store.hooks import StoreHooks
 from twinlog.store.log.offset_waiters import PutStatus
 from twinlog.store.log.running_flags import Condition
 from twinlog.store.log.transient_store_pool import UncommittedEnd
@@ -118,7 +119,7 @@ async def test_queues_that_stand_still_are_no_masters(tmp_path, monkeypatch):
 def buffered(tmp_path):
     sizes = {"mapped_file_size_commit_log": 1 << 16, "mapped_file_size_consume_queue": 400}
     config = StoreConfig(root=tmp_path / "buffered", transient_store_pool_enable=True, **sizes)
-    store = MessageStore(config, disk_usage=lambda _: 0.1)
+    store = MessageStore(config, StoreHooks(disk_usage=lambda _: 0.1))
     store.load()
     yield store
     store._release()

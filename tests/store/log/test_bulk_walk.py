@@ -64,6 +64,7 @@ def test_the_walk_is_the_same(tmp_path_factory, seed, damages):
     log.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("captured", golden.ALL, ids="-".join)
 @pytest.mark.parametrize("noted", [True, False], ids=["point", "no-point"])
 def test_queues_of_captured_stores_are_made_anew(captured, noted, tmp_path):

@@ -70,6 +70,7 @@ any_message = st.builds(
 any_batch = st.tuples(st.lists(any_message, min_size=1, max_size=6), st.booleans())
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.lists(any_batch, max_size=8))
 def test_append_does_what_the_model_does(tmp_path_factory, batches):

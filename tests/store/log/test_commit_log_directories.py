@@ -18,7 +18,7 @@ def opened(root, names="a,b,c", *, full=(), **options):
     paths = ",".join(str(root / name) for name in names.split(","))
     config = StoreConfig(root=root, commit_log_dir=Path(paths), mapped_file_size_commit_log=FILE_SIZE, **options)
     store = MessageStore(config)
-    store.disk_usage = lambda path: 0.9 if path.name in full else 0.1
+    store.hooks.disk_usage = lambda path: 0.9 if path.name in full else 0.1
     store.load()
     return store
 
@@ -60,7 +60,7 @@ def test_a_full_disk_is_left_out_unless_all_are_full(tmp_path):
     store = opened(tmp_path, full="b")
     fill(store, 4)
     assert places(tmp_path) == {"a": [0, 2], "b": [], "c": [1, 3]}
-    store.disk_usage = lambda _path: 0.95
+    store.hooks.disk_usage = lambda _path: 0.95
     fill(store, 3)
     assert places(tmp_path) == {"a": [0, 2, 6], "b": [4], "c": [1, 3, 5]}
     trio.run(store.close)
@@ -137,7 +137,7 @@ async def test_at_no_moment_could_a_power_loss_leave_a_gap(tmp_path, monkeypatch
     await store.flusher.flush()
     for name in "abc":
         note(tmp_path / name)
-    store.disk_usage = lambda path: 0.88
+    store.hooks.disk_usage = lambda path: 0.88
     await store.retention.clean()
     look()
     assert store.min_offset == 4 * FILE_SIZE

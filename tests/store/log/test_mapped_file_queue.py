@@ -159,6 +159,7 @@ MappedFile.create(Path({str(tmp_path)!r}) / ("0" * 20), 0, 4096, preallocate={pr
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(1, 6))
 def test_whoever_dies_while_a_queue_is_cut_leaves_one_that_opens(tmp_path, number):
     filled(tmp_path, 3).close()

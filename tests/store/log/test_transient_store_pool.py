@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.store import golden
 from tests.store.records import HOST_V6, put_message
 from twinlog.store.config import BrokerRole, FlushDiskType, StoreConfig
+from twinlog.store.hooks import StoreHooks
 from twinlog.store.log.offset_waiters import PutStatus
 from twinlog.store.log.running_flags import Condition
 from twinlog.store.log.transient_store_pool import TransientStorePool
@@ -26,7 +27,7 @@ NOW_MS = 1_700_000_000_000
 def open_store(root, *, pool=True, **options):
     settings = {"mapped_file_size_commit_log": LOG_FILE, "mapped_file_size_consume_queue": 400, **options}
     config = StoreConfig(root=root, transient_store_pool_enable=pool, **settings)
-    store = MessageStore(config, now_ms=lambda: NOW_MS, disk_usage=lambda _: 0.1)
+    store = MessageStore(config, StoreHooks(now_ms=lambda: NOW_MS, disk_usage=lambda _: 0.1))
     store.load()
     return store
 
@@ -211,10 +212,10 @@ async def test_a_full_disk_keeps_what_is_pending(tmp_path, monkeypatch, autojump
     assert Condition.DISK_REFUSES in store.flags
     assert store.put([put_message("T1", b"refused")])[0].status is PutStatus.SERVICE_NOT_AVAILABLE
     before = store.max_offset
-    await store._refusal._try_again()
+    await store._parts.refusal._try_again()
     assert store.max_offset == before
     full[0] = False
-    await store._refusal._try_again()
+    await store._parts.refusal._try_again()
     assert store.writable
     store.put([put_message("T1", b"two")])
     store.commit_pending()

@@ -14,6 +14,7 @@ OPTIONS = DirectoryOptions(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(("version", "name"), golden.STOPPED)
 def test_damage_that_anything_vouches_for_is_reported(version, name, tmp_path):
@@ -40,6 +41,7 @@ def digested(request, tmp_path):
     return golden.unpack_digested(*request.param, tmp_path), golden.STOPPED.index(request.param)
 
 
+@pytest.mark.slow
 def test_with_a_digest_every_used_byte_of_the_log_is_covered(digested):
     """100 kinds of damage to the log of each."""
     root, number = digested

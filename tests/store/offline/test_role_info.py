@@ -96,6 +96,7 @@ def test_a_damaged_file_is_found_and_what_to_do_is_said(member, name, capsys):
     assert f"error: twinlog/{name}: " in said
 
 
+@pytest.mark.slow
 def test_every_byte_of_the_files_is_covered(member):
     for name in ("epochs", "role"):
         path = member / "twinlog" / name

@@ -132,9 +132,9 @@ async def test_the_disk_gets_them_soon(store, autojump_clock):
 async def test_a_flush_has_them_all(store, autojump_clock):
     queues = put(store, 9)
     await store.flusher.flush()
-    assert await store._queue_flusher.flush(thorough=True)
+    assert await store._parts.queue_flusher.flush(thorough=True)
     assert late_sizes(queues) == [0, 0, 0]
-    assert store._points.offset == store.max_offset
+    assert store._parts.points.offset == store.max_offset
 
 
 async def test_a_crash_takes_none(store, autojump_clock):

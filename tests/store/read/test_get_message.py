@@ -132,7 +132,7 @@ def test_what_is_not_filtered_comes_as_with_a_filter_that_takes_all(
             unit = {"nothing": (0, 0x7FFFFFFF, 0), "beyond": (1 << 40, 100, 0), "negative": (0, -100, 0)}[loss]
             store.queue("T1", 0).files.files[0].write_at(offset * 20, UNIT.pack(*unit))
     if shown_percent is not None:
-        store.dispatch_limit = lambda: store.max_offset * shown_percent // 100
+        store.hooks.dispatch_limit = lambda: store.max_offset * shown_percent // 100
     plain = store.get_message("T1", 0, offset, count, None)
     careful = store.get_message("T1", 0, offset, count, None, lambda properties: True)
     assert plain == careful
@@ -210,7 +210,7 @@ def test_nothing_is_shown_from_the_limit_on(store, tags):
     """Consumers see the queue end before the first message that is not confirmed; its numbers stay what they are."""
     limit = store.queue("T1", 0).unit(7).phy_offset
     fill(store, 1, tags=["a"])
-    store.dispatch_limit = lambda: limit
+    store.hooks.dispatch_limit = lambda: limit
     result = store.get_message("T1", 0, 3, 32, None)
     assert (offsets(result), result.next_offset, result.max_offset) == ([3, 4, 5, 6], 7, 26)
     for offset in (7, 20, 25):

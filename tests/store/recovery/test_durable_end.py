@@ -124,7 +124,7 @@ def test_what_was_not_on_the_disk_may_go(tmp_path, capsys):
     """A power cut takes what was not flushed, and files that held nothing else."""
     store = opened(tmp_path)
     put(store, range(5))
-    trio.run(lambda: store._queue_flusher.flush(thorough=True))
+    trio.run(lambda: store._parts.queue_flusher.flush(thorough=True))
     put(store, range(5, 50))
     crash(store)
     remove(*files(tmp_path)[1:])

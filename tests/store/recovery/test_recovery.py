@@ -40,15 +40,15 @@ def recovered(root, *, after_crash=False) -> tuple[MessageStore, object]:
     """What recover() says of a directory."""
     store = make(root)
     store.commit_log.files.load()
-    store._checkpoint.load()
+    store._parts.checkpoint.load()
     outcome = recover(
         store.commit_log,
         store._queues,
-        store._checkpoint,
+        store._parts.checkpoint,
         SideFiles(root / "twinlog"),
         store.damaged,
-        store._known_end,
-        store._known_start,
+        store._parts.known_end,
+        store._parts.known_start,
         after_crash=after_crash,
         check_crc=True,
         delays_ms=store.delays_ms,
@@ -147,10 +147,10 @@ def test_after_a_crash_the_checkpoint_says_where_to_begin(left):
     _, outcome = recovered(left, after_crash=True)
     assert (outcome.start_offset, outcome.records, outcome.dispatched) == (0, 40, 40)
     store = make(left)
-    store._checkpoint.load()
-    store._checkpoint.physic_msg_timestamp += 3000
-    store._checkpoint.logics_msg_timestamp += 3000
-    store._checkpoint.save()
+    store._parts.checkpoint.load()
+    store._parts.checkpoint.physic_msg_timestamp += 3000
+    store._parts.checkpoint.logics_msg_timestamp += 3000
+    store._parts.checkpoint.save()
     before = golden.queue_files(left)
     _, outcome = recovered(left, after_crash=True)
     assert (outcome.start_offset, outcome.records, outcome.dispatched) == (6 * FILE_SIZE, 4, 4)

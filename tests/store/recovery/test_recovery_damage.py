@@ -38,7 +38,7 @@ def small(root, clock=None, **options):
     """A store with short files, open."""
     store = make(root, mapped_file_size_commit_log=FILE_SIZE, **options)
     if clock is not None:
-        store.now_ms = clock
+        store.hooks.now_ms = clock
     store.load()
     return store
 

@@ -53,7 +53,7 @@ def left(request, tmp_path):
         return tmp_path
 
     async def flush():
-        await store._queue_flusher.flush(thorough=True)
+        await store._parts.queue_flusher.flush(thorough=True)
 
     trio.run(flush)
     put(store, range(30 if request.param == "point long ago" else 100, 150))
@@ -75,7 +75,7 @@ def test_starts_where_the_point_is(left):
     store = opened(left)
     assert bodies(store) == expected(range(150))
     assert golden.queue_files(left) == before
-    assert store._points.offset == point.offset
+    assert store._parts.points.offset == point.offset
     assert point.offset in (
         30 * SIZE + 2 * (FILE_SIZE - 12 * SIZE),
         100 * SIZE + 8 * (FILE_SIZE - 12 * SIZE),
@@ -171,6 +171,7 @@ DAMAGES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_lost_and_damaged_queues_are_made_anew(left, damage):
     """Byte for byte, whatever became of them, and what follows is not disturbed."""
@@ -204,7 +205,7 @@ def test_files_made_anew_have_the_time_of_their_last_message(tmp_path):
     """RocketMQ 4.9 looks for messages by time in the first file that was written late enough."""
     store = make(tmp_path)
     now = [1_700_000_000_000]
-    store.now_ms = lambda: now[0]
+    store.hooks.now_ms = lambda: now[0]
     store.load()
     for number in range(75):
         now[0] += 1000
@@ -430,28 +431,28 @@ def test_no_point_while_units_wait_for_the_disk(tmp_path):
     store = opened(tmp_path)
     put(store, range(3))
     store.queue("T1", 0)._staged.append(bytes(20))
-    assert store._points.take(store.max_offset) is None
+    assert store._parts.points.take(store.max_offset) is None
     store.queue("T1", 0)._staged.clear()
-    assert store._points.take(store.max_offset) is not None
+    assert store._parts.points.take(store.max_offset) is not None
     crash(store)
 
 
 def test_no_point_that_nothing_ties_to_its_log(tmp_path):
     store = opened(tmp_path)
-    assert store._points.take(0) is not None  # An empty log.
+    assert store._parts.points.take(0) is not None  # An empty log.
     put(store, range(3))
-    store._points.truncated(0)
-    assert store._points.take(store.max_offset) is None
+    store._parts.points.truncated(0)
+    assert store._parts.points.take(store.max_offset) is None
     put(store, [3])
-    assert store._points.take(store.max_offset).last.phy_offset == 3 * SIZE
+    assert store._parts.points.take(store.max_offset).last.phy_offset == 3 * SIZE
     crash(store)
 
 
 def test_a_cut_log_takes_the_point_with_it(left):
     store = opened(left)
     side = SideFiles(left / "twinlog")
-    store._points.truncated(store._points.offset)
+    store._parts.points.truncated(store._parts.points.offset)
     assert side.load_point() is not None
-    store._points.truncated(store._points.offset - 1)
+    store._parts.points.truncated(store._parts.points.offset - 1)
     assert side.load_point() is None
     crash(store)

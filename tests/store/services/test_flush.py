@@ -264,7 +264,7 @@ async def test_queues_that_cannot_be_flushed_end_it_too(tmp_path):
     store.put([put_message()])
     store.dispatch_pending()
     with broken_fdatasync(store.queue("T1", 0).files.files[0]):
-        assert not await store._queue_flusher.flush(thorough=True)
+        assert not await store._parts.queue_flusher.flush(thorough=True)
     assert "consume queues" in store.why_not_writable
     await store.close()
     assert (tmp_path / "abort").exists()
@@ -329,7 +329,7 @@ async def test_a_queue_file_that_is_deleted_meanwhile(tmp_path, monkeypatch):
         os.fdatasync(fd)
 
     monkeypatch.setattr(flush, "sync_data", sync_data)
-    assert await store._queue_flusher.flush(thorough=True)
+    assert await store._parts.queue_flusher.flush(thorough=True)
     assert len(synced) >= 2
     assert store.writable
     monkeypatch.undo()

@@ -247,6 +247,7 @@ def cut(store: MessageStore, offset: int | None) -> None:
         trio.run(store.truncate, offset, "a test")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["in the last file", "in an early file", "at a file", "at the start", "anew"])
 def test_a_kill_at_any_step_leaves_one_of_two_logs(tmp_path, old, slave_directory, monkeypatch, where):
     """Before the cut is decided the log is as it was; afterwards the next start finds it cut, and only that."""
@@ -416,7 +417,7 @@ async def test_all_who_follow_the_log_follow_its_cuts(tmp_path, nursery):
             for view in found.buffers:
                 assert bytes(view[:4]).strip(b"\0")
         await store.flusher.flush()
-        await store._queue_flusher.flush(thorough=rng.random() < 0.2)
+        await store._parts.queue_flusher.flush(thorough=rng.random() < 0.2)
 
     is_over, what = False, old
     await nursery.start(store.run)

@@ -49,7 +49,7 @@ class Clock:
 
 
 def with_clock(broker):
-    broker.store.now_ms = broker.schedule.now_ms = Clock()
+    broker.store.hooks.now_ms = broker.schedule.now_ms = Clock()
     return broker
 
 
@@ -195,7 +195,7 @@ async def test_many_that_nobody_can_read_are_passed_over_a_batch_at_a_time(tmp_p
             return read(schedule, queue, position) if position >= 150 else None
 
         monkeypatch.setattr(ScheduleMessageService, "_read", damaged)
-        broker.store.now_ms = broker.schedule.now_ms = lambda: 1 << 50
+        broker.store.hooks.now_ms = broker.schedule.now_ms = lambda: 1 << 50
         assert broker.schedule._deliver_some(1)
         assert len(turns) == 64
         await broker.schedule.deliver_due()

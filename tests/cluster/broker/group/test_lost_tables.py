@@ -61,6 +61,7 @@ async def pair(cluster):
     return master, follower
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", [[GROUPS], [OFFSETS], [TOPICS], [DELAYS], ALL])
 async def test_a_master_takes_them_from_its_slave_before_it_serves(cluster, pair, names):
     before, follower = pair
@@ -91,6 +92,7 @@ async def test_without_a_slave_it_begins_empty_and_says_so(cluster):
     await running.stop()
 
 
+@pytest.mark.slow
 async def test_a_slave_that_comes_later_is_asked_and_what_is_newer_stays(cluster, monkeypatch):
     monkeypatch.setattr(lost_tables, "LATER_SECONDS", 0.2)
     monkeypatch.setattr(lost_tables, "START_SECONDS_MAX", 0.5)

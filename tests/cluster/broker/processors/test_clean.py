@@ -30,7 +30,7 @@ async def client(tmp_path):
         for _ in range(10):
             put(client.broker, body=bytes(7000))
         await store.flusher.flush()
-        await store._queue_flusher.flush(thorough=True)
+        await store._parts.queue_flusher.flush(thorough=True)
         for file in store.commit_log.files.files[:-1]:
             os.utime(file.path, (time.time() - 7200, time.time() - 7200))
         yield client

@@ -10,10 +10,11 @@ from tests.interop.ports import free_broker_port
 from twinlog.cluster.broker.peers.ha_peer import RemotingPeer
 from twinlog.cluster.broker.peers.role_calls import RemotingCalls
 from twinlog.cluster.broker.peers.role_messages import RoleRefusedError
-from twinlog.cluster.client.api.api import ClientApi
+from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
+from twinlog.cluster.remoting.headers.members import AskLease
 from twinlog.ha.election.voter import PromiseAsk
 from twinlog.ha.errors import HAPeerError
 from twinlog.store.config import BrokerRole
@@ -92,5 +93,5 @@ async def test_strangers_change_nothing(master):
 
 async def test_the_body_has_to_be_json(master, client):
     with pytest.raises(RequestError) as refusal:
-        await ClientApi(client, ())._call(master.address, RequestCode.TWINLOG_LEASE, None, b"{")
+        await ClientApi(client, ()).call(master.address, AskLease(), b"{")
     assert refusal.value.code == ResponseCode.INVALID_PARAMETER

@@ -3,14 +3,15 @@
 import pytest
 
 from twinlog.cluster.broker.tables.groups import BUILT_IN_GROUPS, SubscriptionGroupConfig, SubscriptionGroupManager
-from twinlog.cluster.broker.tables.locks import MessageQueue, RebalanceLockManager
+from twinlog.cluster.broker.tables.locks import RebalanceLockManager
 from twinlog.cluster.broker.tables.offsets import NOT_STORED, ConsumerOffsetManager
+from twinlog.cluster.remoting.route import MessageQueue
 
 
 def test_groups_are_created_on_first_use_where_allowed():
     groups = SubscriptionGroupManager(lambda: 7)
     assert groups.find("CG1") == SubscriptionGroupConfig(name="CG1")
-    assert groups.version.plain() == {"counter": 1, "timestamp": 7}
+    assert groups.version.to_json() == {"counter": 1, "timestamp": 7}
     strict = SubscriptionGroupManager(lambda: 7, auto_create=False)
     assert strict.find("CG1") is None
     assert strict.find("CID_RMQ_SYS_TRANS") is not None

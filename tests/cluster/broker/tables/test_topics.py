@@ -76,7 +76,7 @@ def test_each_change_is_told_once_with_a_new_version():
     assert topics.delete("T1")
     assert not topics.delete("T1")
     assert told == ["T1", "%RETRY%G", "T1"]
-    assert topics.version.plain() == {"counter": 3, "timestamp": 5}
+    assert topics.version.to_json() == {"counter": 3, "timestamp": 5}
 
 
 def test_order_comes_from_name_servers_only():

@@ -88,7 +88,7 @@ async def here(tmp_path, autojump_clock):
         broker.topics.update(TopicConfig("T1", 4, 4))
         await broker.topics_writer.save()
         transactions = Transactions(client, producer)
-        broker.store.now_ms = broker.transactions.now_ms = lambda: transactions.now_ms
+        broker.store.hooks.now_ms = broker.transactions.now_ms = lambda: transactions.now_ms
         yield transactions
 
 

@@ -79,7 +79,7 @@ async def test_records_and_check_requests_are_the_real_brokers(tmp_path, autojum
     broker = make_broker(
         tmp_path / "ours", broker_cluster_name="GoldenCluster", broker_name="golden-a", listen_port=30111
     )
-    broker.store.now_ms = broker.transactions.now_ms = lambda: clock[0]
+    broker.store.hooks.now_ms = broker.transactions.now_ms = lambda: clock[0]
     broker.store.load()
     broker.topics.update(TopicConfig("TopicB", 2, 2))
     await broker.topics_writer.save()

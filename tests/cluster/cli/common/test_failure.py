@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from tests.cluster.cli.json_schema import violations
 from tests.interop.ports import free_port
 from twinlog.cluster.admin.errors import FAILED, UNREACHABLE, USAGE, Failure
-from twinlog.cluster.cli.common.schema import schema_of
+from twinlog.cluster.cli.common.options import schema_of
 from twinlog.cluster.cli.main import cli
 
 ARGUMENTS = {  # Of commands that need some.

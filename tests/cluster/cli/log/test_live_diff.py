@@ -10,7 +10,7 @@ from attrs import evolve
 from tests.cluster.cli.json_schema import violations
 from tests.cluster.cli.live_logs import change, level, send
 from tests.cluster.fake_rocketmq import RocketMQ, serve_rocketmq
-from twinlog.cluster.cli.common.schema import schema_of
+from twinlog.cluster.cli.common.options import schema_of
 from twinlog.cluster.observe.live_diff import LiveDiffReport, offsets_to_look_at
 from twinlog.cluster.observe.log_side import LogSide
 from twinlog.cluster.remoting.errors import RemotingConnectError
@@ -229,6 +229,7 @@ async def test_samples_of_a_rocketmq_broker(cluster, nursery):
     assert "the others were not compared" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [0, 1, 77, 148, 149])
 async def test_the_first_record_that_differs_is_found_by_halving(cluster, nursery, number):
     """From there on all differ, as they do where two logs part."""

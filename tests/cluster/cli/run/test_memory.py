@@ -5,7 +5,7 @@ import sys
 
 PROGRAM = """
 import random
-from twinlog.cluster.cli.run.memory import trimmer
+from twinlog.cluster.cli.run.service import trimmer
 
 def mib():
     with open("/proc/self/status") as file:
@@ -29,7 +29,7 @@ def test_pages_between_blocks_in_use_go_back_to_the_system():
 
 THREADS = """
 import sys, threading
-from twinlog.cluster.cli.run.memory import share_one_heap
+from twinlog.cluster.cli.run.service import share_one_heap
 if sys.argv[1] == "shared":
     share_one_heap()
 begun = threading.Barrier(5)

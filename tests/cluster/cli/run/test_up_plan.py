@@ -81,6 +81,7 @@ def test_odd_directories_survive_the_file(name):
     assert entries["storePathRootDir"] == f"/{name}/broker-a-0"
 
 
+@pytest.mark.slow
 def test_a_busy_port_is_found_and_its_holder_named():
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

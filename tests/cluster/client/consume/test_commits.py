@@ -5,8 +5,7 @@ import trio
 
 from tests.cluster.client.helpers import ONE, bodies, idle
 from twinlog.client import From, MessageQueue, PullConsumer, PushConsumer
-from twinlog.cluster.client.api.offset_store import OffsetTable
-from twinlog.cluster.client.consume.offsets import BrokerOffsets
+from twinlog.cluster.client.consume.offsets import BrokerOffsets, OffsetTable
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingError
 

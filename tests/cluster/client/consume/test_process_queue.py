@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from tests.cluster.client.helpers import received_message
 from twinlog.cluster.client.consume.process_queue import FlowLimits, ProcessQueue, Turns
-from twinlog.cluster.client.route import MessageQueue
+from twinlog.cluster.remoting.route import MessageQueue
 
 QUEUE = MessageQueue("T", "b", 0)
 

@@ -8,16 +8,17 @@ import pytest
 from attrs import evolve
 
 from tests.cluster.dashboard.helpers import END, MB, look_of, member, parted, silent, with_member
-from twinlog.cluster.admin.messages import MessageView, PeekedMessage
+from twinlog.cluster.admin.message_view import MessageView
+from twinlog.cluster.admin.messages import PeekedMessage
 from twinlog.cluster.dashboard.messages import Question, QuestionError, found_messages, peek_form
 from twinlog.cluster.dashboard.model.events import Event
 from twinlog.cluster.dashboard.model.snapshot import GroupLook, Range
-from twinlog.cluster.dashboard.model.text import about, count, latency, seconds, size
 from twinlog.cluster.dashboard.view.drawings import Scale, offset_bars, scales
 from twinlog.cluster.dashboard.view.html import Markup, join, tag
 from twinlog.cluster.dashboard.view.page import PageState, document, sections
 from twinlog.cluster.dashboard.view.tables import command_of
 from twinlog.cluster.dashboard.watcher import audit_section, read_report
+from twinlog.cluster.text import count
 
 EVIL = "\"><script>alert(1)</script><img src=x onerror='alert(2)'>"
 
@@ -172,14 +173,3 @@ def test_the_last_audit(tmp_path):
     assert "1 thing" in shown
     (tmp_path / "report.json").write_text("{")
     assert "cannot be read" in audit_section(read_report(tmp_path), tmp_path, look)
-
-
-def test_numbers_have_units():
-    assert [size(each) for each in (0, 999, 1000, 999_960, 34_000_000, None)] == [
-        "0 B", "999 B", "1.0 kB", "1.0 MB", "34.0 MB", "\u2013",
-    ]  # fmt: skip
-    assert [seconds(each) for each in (0, 0.44, 12.2, 252, 11_100, 200_000)] == [
-        "0 s", "0.4 s", "12 s", "4 min 12 s", "3 h 05 min", "2 d 7 h",
-    ]  # fmt: skip
-    assert [about(each) for each in (0.2, 3.4, 43, 260, 9000)] == ["1 s", "3 s", "45 s", "4 min", "2 h"]
-    assert [latency(each) for each in (0.00042, 0.012, 1.84)] == ["0.42 ms", "12 ms", "1.8 s"]

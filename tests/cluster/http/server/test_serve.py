@@ -143,6 +143,7 @@ async def test_a_reader_that_leaves_frees_its_place_at_once(raw, port):
     assert trio.current_time() < patient
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "request_bytes",
     [

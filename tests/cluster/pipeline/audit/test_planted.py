@@ -40,6 +40,7 @@ def faults_in(found: AuditFindings) -> list[AuditFinding]:
     return [each for each in found.kept if each.cls is not FindingClass.LAG or each.offset is not None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [*FAULTS, *SOUND], ids=str)
 def test_a_planted_fault_is_found_and_nothing_else(fault, tmp_path):
     """Class, member, place, and whose copy is right."""

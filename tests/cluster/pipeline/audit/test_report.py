@@ -19,16 +19,15 @@ from click.testing import CliRunner
 
 from tests.cluster.cli.json_schema import violations
 from tests.cluster.pipeline.reports import ALL, MASTER, SLAVE, finding, report_of
-from twinlog.cluster.cli.audit_view import MENDS_SHOWN, show_audit
-from twinlog.cluster.cli.common.schema import schema_of
+from twinlog.cluster.cli.audit import MENDS_SHOWN, show_audit
+from twinlog.cluster.cli.common.options import schema_of
 from twinlog.cluster.cli.main import cli
 from twinlog.cluster.pipeline.audit.assembly import names_of
 from twinlog.cluster.pipeline.audit.findings import FindingClass
 from twinlog.cluster.pipeline.audit.remedies import mending
 from twinlog.cluster.pipeline.audit.report import AuditReport, AuditVerdict, to_json, verdict_of
 from twinlog.cluster.pipeline.audit.stores import same_places, without_secrets
-from twinlog.cluster.pipeline.report.files import write_report
-from twinlog.cluster.pipeline.report.page import page
+from twinlog.cluster.pipeline.report.page import page, write_report
 from twinlog.cluster.pipeline.report.picture import LOOKS, MEANINGS, in_words, letter, picture
 from twinlog.cluster.pipeline.report.summary import headline, sentences
 
@@ -230,7 +229,7 @@ def test_the_table_in_a_pipe_is_plain_text(capsys):
 @pytest.mark.parametrize("no_color", ["", "1"])
 def test_on_a_terminal_colour_only_repeats_what_words_say(no_color):
     script = """
-from twinlog.cluster.cli.audit_view import show_audit
+from twinlog.cluster.cli.audit import show_audit
 from tests.cluster.pipeline.reports import ALL, report_of
 show_audit(report_of(*ALL), "pretty")
 """

@@ -7,9 +7,15 @@ import pytest
 
 from twinlog.cluster.pipeline.audit.compare import Range, Side
 from twinlog.cluster.pipeline.audit.findings import FindingClass
-from twinlog.cluster.pipeline.audit.split_digests import Digests, SplitCompared, compared, different_blocks
-from twinlog.cluster.pipeline.audit.tasks import compare_split, keyed
-from twinlog.cluster.pipeline.sources.splits import Split
+from twinlog.cluster.pipeline.audit.tasks import (
+    Digests,
+    SplitCompared,
+    compare_split,
+    compared,
+    different_blocks,
+    keyed,
+)
+from twinlog.cluster.pipeline.sources.log_bytes import Split
 from twinlog.store.integrity.digest import BLOCK_SIZE
 
 _BOUNDS = Struct("<qq")

@@ -9,8 +9,8 @@ from tests.cluster.pipeline.logs import message, records, write_log
 from tests.spark.s3_server import CREDENTIALS, S3Server
 from tests.store import golden
 from twinlog.cluster.pipeline.sources.files import LogFile, NotAStoreError, StoreFiles, look
+from twinlog.cluster.pipeline.sources.log_bytes import splits
 from twinlog.cluster.pipeline.sources.places import StoreUri, UnreadableError, open_file
-from twinlog.cluster.pipeline.sources.splits import splits
 from twinlog.cluster.pipeline.tables.scan import Broken, BrokenKind, block_batches, merged, record_batches
 
 
@@ -32,6 +32,7 @@ def tables(files: StoreFiles, size: int) -> tuple[list[dict], list[dict], list[B
     return found, blocks, merged(told)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", golden.VERSIONS)
 def test_the_same_as_on_the_disk(s3: S3Server, tmp_path: Path, version: str):
     root = golden.unpack(version, "master", tmp_path)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.cluster.pipeline.logs import message, records, store_files, traffic
 from tests.store import golden
 from twinlog.cluster.pipeline.sources.files import look
+from twinlog.cluster.pipeline.sources.log_bytes import Split, splits
 from twinlog.cluster.pipeline.sources.places import StoreUri
-from twinlog.cluster.pipeline.sources.splits import Split, splits
-from twinlog.cluster.pipeline.tables import blocks
+from twinlog.cluster.pipeline.tables import scan
 from twinlog.cluster.pipeline.tables.columns import BLOCKS
 from twinlog.cluster.pipeline.tables.scan import block_batches
 from twinlog.store.integrity.digest import BLOCK_SIZE, digest
@@ -111,7 +111,7 @@ def test_bytes_that_cannot_be_read_have_no_digest(tmp_path):
 
 
 def test_batches_are_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr(blocks, "_ROWS_MAX", 2)
+    monkeypatch.setattr(scan, "_ROWS_MAX", 2)
     data, placed = records([message(number, b"x" * 900) for number in range(900)], 0, FILE_SIZE)
     files = store_files(tmp_path, data, 0, FILE_SIZE)
     batches = list(block_batches(files, Split(0, files.end), window=BLOCK_SIZE))

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from tests.cluster.pipeline.logs import message, records, traffic
 from tests.store.records import messages
 from twinlog.cluster.pipeline.tables import columns
-from twinlog.cluster.pipeline.tables.property_maps import cut_out, read_properties
-from twinlog.cluster.pipeline.tables.records import record_batch
+from twinlog.cluster.pipeline.tables.records import cut_out, read_properties, record_batch
 from twinlog.store.record.column_scan import scan_columns
 from twinlog.store.record.message import Message, body_crc, host_text
 from twinlog.store.record.properties import parse_properties, tags_code

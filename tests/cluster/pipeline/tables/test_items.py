@@ -8,7 +8,7 @@ import pytest
 
 from tests.store import golden
 from twinlog.cluster.pipeline.sources.files import StoreUri, look
-from twinlog.cluster.pipeline.tables.items import index_pieces, item_batches
+from twinlog.cluster.pipeline.tables.units import index_pieces, item_batches
 from twinlog.store.index.layout import ITEM
 from twinlog.store.record.keys import keys_of
 from twinlog.store.record.scan import scan_records

@@ -19,9 +19,8 @@ from hypothesis import strategies as st
 from tests.cluster.pipeline.logs import chained, forged, is_cover, message, records, store_files, traffic
 from tests.store import golden
 from twinlog.cluster.pipeline.sources.files import StoreFiles, look
-from twinlog.cluster.pipeline.sources.log_bytes import LogBytes
+from twinlog.cluster.pipeline.sources.log_bytes import LogBytes, Split, splits
 from twinlog.cluster.pipeline.sources.places import StoreUri
-from twinlog.cluster.pipeline.sources.splits import Split, splits
 from twinlog.cluster.pipeline.sources.walk import SplitWalk
 from twinlog.cluster.pipeline.tables.scan import Broken, BrokenKind, RecordFilter, entries, merged, record_batches
 from twinlog.store.offline.file_series import FileReader, FileSeries, list_files
@@ -95,6 +94,7 @@ def test_sound_logs_cut_anywhere(tmp_path_factory, seed, start, count, window, l
     assert walked(files) == found
 
 
+@pytest.mark.slow
 def test_every_byte_is_a_place_to_cut(tmp_path):
     data, placed = records(traffic(4, 1, 60), 0, 512)
     files = store_files(tmp_path, data, 0, 512)

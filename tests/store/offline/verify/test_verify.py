@@ -181,7 +181,7 @@ def log_of_five(tmp_path):
     """A store of ours without side files: five messages of queue T1-0; its root and the first record."""
     root = tmp_path / "five"
     store = open_store(root)
-    store.now_ms = lambda: 1_000_000
+    store.hooks.now_ms = lambda: 1_000_000
     store.put([put_message(body=b"x" * 100)] * 5)
     store.dispatch_pending()
     record = bytes(store.message_at(0))

@@ -1,0 +1,82 @@
+"""Click groups: commands in the order of their table, loaded when they are used; and the examples at the end of a help."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+# Name of a command -> "module:attribute" or the command, and its line in the group's help.
+LateTable = Mapping[str, tuple[str | click.Command, str]]
+
+
+class InOrder(click.Group):
+    """Lists its commands in the order in which they were added: what one needs first comes first."""
+
+    def list_commands(self, _context: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+class LateGroup(InOrder):
+    """Loads a command's module when the command is used, so that modules import at their top what they need.
+
+    Loading all of them would take half a second; the help of the group and completion need their names and lines only.
+    """
+
+    def __init__(self, *args: Any, late: LateTable, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.commands = _LateCommands(late)  # type: ignore[assignment]  # Nobody adds to it.
+        self._lines = {name: line for name, (_, line) in late.items()}
+
+    def format_commands(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
+        """The names with their lines, without loading anything."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(self._lines.items()))
+
+    def shell_complete(self, context: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The names with their lines, then the group's own options."""
+        names = [CompletionItem(name, help=line) for name, line in self._lines.items() if name.startswith(incomplete)]
+        return [*names, *click.Command.shell_complete(self, context, incomplete)]
+
+
+class _LateCommands(Mapping[str, click.Command]):
+    """Commands by name, each imported at its first use."""
+
+    def __init__(self, late: LateTable) -> None:
+        self._late = late
+        self._loaded: dict[str, click.Command] = {}
+
+    def __getitem__(self, name: str) -> click.Command:
+        if name not in self._loaded:
+            place, line = self._late[name]
+            command = _load(place) if isinstance(place, str) else place
+            command.short_help = line
+            self._loaded[name] = command
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._late)
+
+    def __len__(self) -> int:
+        return len(self._late)
+
+
+def _load(place: str) -> click.Command:
+    """Import `module:attribute`, without rich: structlog would import it for its tracebacks, a third of a command's start."""
+    path, _, attribute = place.partition(":")
+    hides_rich = "rich" not in sys.modules
+    if hides_rich:
+        sys.modules["rich"] = None  # type: ignore[assignment]  # Makes `import rich` an ImportError.
+    try:
+        command: click.Command = getattr(import_module(f"twinlog.cluster.cli.{path}"), attribute)
+    finally:
+        if hides_rich:
+            del sys.modules["rich"]
+    return command
+
+
+def examples(*lines: str) -> str:
+    """The end of a command's help."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)

@@ -1,0 +1,69 @@
+"""Running an operation of `Admin` from a command: its client, Ctrl-C, its errors."""
+
+import signal
+import threading
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import click
+import trio
+
+from twinlog.cluster.admin.admin import Admin, open_admin
+from twinlog.cluster.cli.common.errors import explain, innermost
+from twinlog.cluster.cli.common.logging_setup import ERROR, set_up_log
+from twinlog.cluster.cli.common.which_cluster import chosen_context
+from twinlog.cluster.client.api import name_servers
+from twinlog.cluster.remoting.names import split_address
+
+T = TypeVar("T")
+
+
+async def until_interrupted(work: Awaitable[T]) -> T:
+    """Carry out `work`; at Ctrl-C cancel it and raise KeyboardInterrupt.
+
+    Python's own way raises it wherever the program just is, which can be between two steps that belong together.
+    """
+    if threading.current_thread() is not threading.main_thread():  # Only the main thread hears of signals.
+        return await work
+    with trio.open_signal_receiver(signal.SIGINT) as signals:
+        async with trio.open_nursery() as nursery:
+
+            async def cancel_at_signal() -> None:
+                async for _ in signals:
+                    nursery.cancel_scope.cancel()
+
+            nursery.start_soon(cancel_at_signal)
+            result = await work
+            nursery.cancel_scope.cancel()
+            return result
+    raise KeyboardInterrupt
+
+
+def run_admin(namesrv: str, operation: Callable[[Admin], Awaitable[T]]) -> T:
+    """Run one operation to its end, with a client of its own. Raises CliError for what a person can mend."""
+    set_up_log(ERROR)  # What goes wrong is told as the command's own error.
+
+    addresses = name_servers(namesrv)
+    if not addresses:
+        raise click.UsageError("--namesrv is empty: allowed is HOST:PORT, or several joined by ;")
+    for address in addresses:
+        try:
+            split_address(address)
+        except ValueError:
+            raise click.UsageError(f"--namesrv {address}: allowed is HOST:PORT, or several joined by ;") from None
+    chosen = chosen_context()
+
+    async def main() -> T:
+        async with open_admin(addresses, context=chosen) as admin:
+            return await until_interrupted(operation(admin))
+
+    try:
+        return trio.run(main)
+    except BaseException as error:
+        inner = innermost(error)
+        if isinstance(inner, (KeyboardInterrupt, BrokenPipeError)):  # Not about the cluster: for main.py.
+            raise inner from None
+        told = explain(inner, addresses)
+        if told is None:
+            raise
+        raise told from error

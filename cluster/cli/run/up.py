@@ -1,0 +1,69 @@
+"""`twinlog up`: a whole cluster on this machine."""
+
+import os
+from pathlib import Path
+
+import click
+
+from twinlog.cluster.cli.common.errors import USAGE, CliError
+from twinlog.cluster.cli.common.group import examples
+from twinlog.cluster.cli.run.up_plan import PlanError, default_directory, plan_up
+
+
+@click.command(
+    "up",
+    epilog=examples(
+        "twinlog up",
+        "twinlog up --masters 2 --slaves 2 --port-base 20000 --dir ./data",
+        "twinlog up --set flushDiskType=SYNC_FLUSH",
+    ),
+)
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where the data lies.  [default: twinlog in $XDG_DATA_HOME, else ~/.local/share/twinlog]",
+)
+@click.option("--masters", type=click.IntRange(1, 1000), default=1, show_default=True, help="Broker groups.")
+@click.option("--slaves", type=click.IntRange(0, 100), default=1, show_default=True, help="Slaves of each master.")
+@click.option("--async", "is_async", is_flag=True, help="Answer producers before a slave has the message.")
+@click.option("--port-base", type=int, metavar="N", help="Name server at N, broker k at N+11+10k.")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="For the configuration of every broker.")
+@click.option("--no-dashboard", is_flag=True, help="Leave the page for browsers out.")
+def up(
+    directory: Path | None,
+    masters: int,
+    slaves: int,
+    is_async: bool,
+    port_base: int | None,
+    overrides: tuple[str, ...],
+    no_dashboard: bool,
+) -> None:
+    """Run a name server, masters and slaves on this machine, each a process of its own, and a dashboard.
+
+    Prints one line `ready namesrv=HOST:PORT dashboard=http://HOST:PORT` when all are registered and the slaves follow. Ctrl-C
+    stops them cleanly, a second one at once; the data stays. A member that dies is started again.
+    """
+    from twinlog.cluster.config.config_file import setting_of
+
+    if overrides:
+        from twinlog.cluster.cli.run.settings import load_broker
+
+        load_broker(None, overrides, namesrv=None, environment={})  # What is wrong is told once, and first.
+    _note_variables()
+    settings = [setting_of(each) for each in overrides]
+    directory = (directory or default_directory()).absolute()
+    try:
+        plan = plan_up(directory, masters=masters, slaves=slaves, is_async=is_async, port_base=port_base)
+    except PlanError as error:
+        raise CliError(str(error), exit_code=USAGE) from error
+    from twinlog.cluster.cli.run.supervisor import supervise
+
+    supervise(plan, [(each.key, each.value) for each in settings], with_dashboard=not no_dashboard)
+
+
+def _note_variables() -> None:
+    from twinlog.cluster.config.environment import without_options
+
+    if ignored := sorted(os.environ.keys() - without_options(os.environ).keys()):
+        click.echo(f"note: `up` does not read {', '.join(ignored)}; say it with --set KEY=VALUE", err=True)

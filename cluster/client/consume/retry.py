@@ -1,0 +1,142 @@
+"""Retries of failed messages: the decision, and its execution at the broker or in this process.
+
+Sources: ConsumeMessageConcurrentlyService, ConsumeMessageOrderlyService, DefaultMQPushConsumerImpl.sendMessageBack (4.9.8).
+"""
+
+from enum import Enum
+
+import structlog
+from attrs import define
+
+from twinlog.cluster.client.client import Client
+from twinlog.cluster.client.consume.batch import Batch
+from twinlog.cluster.client.consume.offsets import address_of
+from twinlog.cluster.client.consume.process_queue import ProcessQueue
+from twinlog.cluster.client.heartbeat import INNER_PRODUCER
+from twinlog.cluster.client.messages import ReceivedMessage
+from twinlog.cluster.client.producer import PreparedSend, Producer
+from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.cluster.remoting.names import retry_topic
+from twinlog.store.record.properties import format_properties
+
+RECONSUME_TIMES_MAX = 16  # RocketMQ's for -1, except for ordered consumers, who try for ever.
+LOCAL_RETRY_SECONDS = 5.0
+FIRST_DELAY_LEVEL = 3
+_FOREVER = 2**31 - 1
+_OF_THE_FIRST_COPY = frozenset({"TRAN_MSG", "CLUSTER"})
+
+log = structlog.get_logger(__name__)
+
+
+class Failed(Enum):
+    """What a consumer does with a message that failed."""
+
+    SEND_BACK = "send back"  # The broker delivers it again later, or lays it down in the group's %DLQ% topic.
+    HERE_AGAIN = "here again"  # This consumer tries it again, after a pause.
+    DROP = "drop"
+
+
+def retries(configured: int, *, ordered: bool) -> int:
+    """maxReconsumeTimes as it goes on the wire; -1 takes RocketMQ's default."""
+    if configured >= 0:
+        return configured
+    return _FOREVER if ordered else RECONSUME_TIMES_MAX
+
+
+def after_failure(message: ReceivedMessage, times_max: int, *, ordered: bool, broadcasting: bool) -> Failed:
+    """Broadcast messages belong to no group that could get them again; ordered ones may not be overtaken."""
+    if ordered:
+        return Failed.SEND_BACK if message.reconsume_times >= times_max and not broadcasting else Failed.HERE_AGAIN
+    return Failed.DROP if broadcasting else Failed.SEND_BACK
+
+
+def retry_delay_level(message: ReceivedMessage) -> int:
+    """The level that the broker would choose for the next try: 10 s, 30 s, 1 min, ..."""
+    return FIRST_DELAY_LEVEL + message.reconsume_times
+
+
+def retry_properties(message: ReceivedMessage) -> dict[str, str]:
+    """The properties of a copy that is sent to the retry topic when request 36 failed, and always in order."""
+    return {
+        **{name: value for name, value in message.properties.items() if name not in _OF_THE_FIRST_COPY},
+        "ORIGIN_MESSAGE_ID": message.properties.get("ORIGIN_MESSAGE_ID", message.message_id),
+        "RETRY_TOPIC": message.topic,
+        "DELAY": str(retry_delay_level(message)),
+    }
+
+
+@define(eq=False)
+class Retries:
+    """Carries out what after_failure() decides, for one consumer of a group."""
+
+    client: Client
+    group: str
+    ordered: bool
+    broadcasting: bool
+    reconsume_times_max: int
+
+    async def place_failed(self, batch: Batch, held: ProcessQueue) -> list[ReceivedMessage]:
+        """Send each failed message to its next place; returns those that stay here, counted once more.
+
+        One after the other: after a cancellation it may be called again, and finds only messages without a place.
+        """
+        here = []
+        for message in batch.messages:
+            if held.is_dropped:  # Its next reader gets the others again.
+                return []
+            if not held.is_in_hand(message):
+                continue
+            if await self._place(message, batch.delay_level):
+                held.remove([message])
+            else:
+                here.append(message.again())
+        return here
+
+    async def _place(self, message: ReceivedMessage, delay_level: int) -> bool:
+        """Send a failed message where it belongs; False: this consumer has to try it again."""
+        times_max = retries(self.reconsume_times_max, ordered=self.ordered)
+        match after_failure(message, times_max, ordered=self.ordered, broadcasting=self.broadcasting):
+            case Failed.HERE_AGAIN:
+                return False
+            case Failed.DROP:
+                log.warning("broadcast message failed; it is dropped", message=message.message_id)
+                return True
+            case Failed.SEND_BACK:
+                return await self._send_back(message, delay_level, times_max)
+
+    async def _send_back(self, message: ReceivedMessage, delay_level: int, times_max: int) -> bool:
+        """Give a message back to its broker or, where that fails, send a copy to the retry topic; False: both failed."""
+        api, group = self.client.api, self.group
+        if not self.ordered:
+            try:
+                address = address_of(self.client, message.queue)
+                await api.send_back(address, message, group=group, delay_level=delay_level, times_max=times_max)
+                return True
+            except RemotingError as error:
+                log.info(
+                    "message not taken back by its broker; sending a copy", message=message.message_id, error=str(error)
+                )
+        try:
+            producer = Producer(api, INNER_PRODUCER, routes=self.client.routes, ids=self.client.ids)
+            await producer.deliver(retry_copy(message, group, times_max, ordered=self.ordered))
+            return True
+        except RemotingError as error:
+            log.warning(
+                "message not sent to its retry topic; trying it again here",
+                message=message.message_id,
+                error=str(error),
+            )
+            return False
+
+
+def retry_copy(message: ReceivedMessage, group: str, times_max: int, *, ordered: bool) -> PreparedSend:
+    """What goes to %RETRY% when request 36 does not work; the broker makes a dead letter of it when it is time."""
+    return PreparedSend(
+        topic=retry_topic(group),
+        message_id=message.message_id,
+        properties=format_properties(retry_properties(message)),
+        body=message.body,
+        flag=message.flag,
+        reconsume_times=message.reconsume_times + (not ordered),
+        reconsume_times_max=times_max,
+    )

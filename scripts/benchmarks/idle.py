@@ -1,0 +1,161 @@
+"""A thousand consumers that wait: what they cost a broker, and how quickly it wakes them.
+
+Consumers are plain connections with heartbeats and held pulls, so that one process can be a thousand of them.
+"""
+
+import struct
+import time
+from collections.abc import Mapping
+from statistics import median
+from typing import Any
+
+import orjson
+import trio
+from attrs import define, field, frozen
+
+from scripts.benchmarks.store_directory import TOPIC
+from scripts.benchmarks.store_restarts import cpu_seconds, memory, send_frame, serve
+from tests.interop.member import BrokerProcess
+from tests.interop.ports import HOST
+from tests.interop.remoting import request
+
+PULL_MESSAGE, GET_MAX_OFFSET, HEART_BEAT = 11, 30, 34
+FOUND, NOT_FOUND = 0, 19
+SUSPEND, SUBSCRIPTION = 2, 4
+QUEUES, HELD_MS, HEARTBEAT_SECONDS, SETTLE_SECONDS = 8, 15_000, 30, 5
+WAKE_UPS, WAKE_SECONDS_MAX = 9, 30
+Row = dict[str, Any]
+
+
+@frozen(kw_only=True)
+class IdleLoad:
+    """So many consumers, each with its share of the pulls."""
+
+    consumers: int = 1000
+    pulls: int = 2000
+    groups: int = 100
+    seconds: float = 20
+
+    def measure(self, broker: BrokerProcess) -> Row:
+        """Start the broker, which is not running yet, and let consumers wait there."""
+        started = serve(broker)
+        time.sleep(SETTLE_SECONDS)
+        alone = memory(broker.pid)
+        return {
+            "start_seconds": started["seconds"],
+            "anon_mib_alone": alone["anon_mib"],
+            **trio.run(_Crowd(self, broker).run),
+        }
+
+
+@define(eq=False)
+class _Crowd:
+    load: IdleLoad
+    broker: BrokerProcess
+    _found: int = field(default=0, init=False)
+    _all_found: trio.Event = field(factory=trio.Event, init=False)
+
+    async def run(self) -> Row:
+        offsets = [self._max_offset(queue) for queue in range(QUEUES)]
+        async with trio.open_nursery() as nursery:
+            for number in range(self.load.consumers):
+                stream = await trio.open_tcp_stream(HOST, self.broker.port)
+                nursery.start_soon(self._consume, stream, number, offsets)
+            await trio.sleep(SETTLE_SECONDS)
+            before, begin = cpu_seconds(self.broker.pid), trio.current_time()
+            await trio.sleep(self.load.seconds)
+            used = (cpu_seconds(self.broker.pid) - before) / (trio.current_time() - begin)
+            anon_mib = memory(self.broker.pid)["anon_mib"]
+            wake_ms = [await self._wake() for _ in range(WAKE_UPS)]
+            nursery.cancel_scope.cancel()
+        return {
+            "idle_cpu_percent": round(100 * used, 2),
+            "anon_mib": anon_mib,
+            "wake_ms": median(wake_ms),
+            "wake_max_ms": max(wake_ms),
+        }
+
+    def _max_offset(self, queue: int) -> int:
+        header, _ = request(self.broker.address, GET_MAX_OFFSET, {"topic": TOPIC, "queueId": str(queue)})
+        return int(header["extFields"]["offset"])
+
+    async def _wake(self) -> float:
+        """Send one message to each queue; ms until every held pull was answered with it."""
+        await trio.sleep(1)
+        self._found, self._all_found = 0, trio.Event()
+        stream = await trio.open_tcp_stream(HOST, self.broker.port)
+        async with stream:
+            begin = trio.current_time()
+            await stream.send_all(b"".join(send_frame(number) for number in range(QUEUES)))
+            with trio.fail_after(WAKE_SECONDS_MAX):
+                await self._all_found.wait()
+            return (trio.current_time() - begin) * 1000
+
+    async def _consume(self, stream: trio.SocketStream, number: int, offsets: list[int]) -> None:
+        group, share = f"idle-{number % self.load.groups}", self.load.pulls // self.load.consumers
+        queues = [(number * share + i) % QUEUES for i in range(share)]
+        at = {queue: offsets[queue] for queue in queues}
+        sending = trio.Lock()
+        async with stream, trio.open_nursery() as nursery:
+            await stream.send_all(b"".join(_pull(group, queue, at[queue]) for queue in queues))
+            nursery.start_soon(self._beat, stream, sending, number, group)
+            data = bytearray()
+            async for piece in stream:
+                data += piece
+                again = b""
+                while len(data) >= 4 and len(data) >= (size := 4 + int.from_bytes(data[:4], "big")):
+                    header = orjson.loads(data[8 : 8 + int.from_bytes(data[5:8], "big")])
+                    del data[:size]
+                    queue = header["opaque"]
+                    if header["flag"] & 1 and queue in at and header["code"] in (FOUND, NOT_FOUND):
+                        at[queue] = int(header["extFields"]["nextBeginOffset"])
+                        self._count(header["code"] == FOUND)
+                        again += _pull(group, queue, at[queue])
+                if again:
+                    async with sending:
+                        await stream.send_all(again)
+
+    def _count(self, is_found: bool) -> None:
+        self._found += is_found
+        if self._found >= self.load.pulls:
+            self._all_found.set()
+
+    async def _beat(self, stream: trio.SocketStream, sending: trio.Lock, number: int, group: str) -> None:
+        subscription = {"topic": TOPIC, "subString": "*", "subVersion": 1, "expressionType": "TAG"}
+        consumer = {
+            "groupName": group,
+            "consumeType": "CONSUME_PASSIVELY",
+            "messageModel": "CLUSTERING",
+            "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
+            "subscriptionDataSet": [{**subscription, "classFilterMode": False, "tagsSet": [], "codeSet": []}],
+            "unitMode": False,
+        }
+        beat = {"clientID": f"idle@{number}", "consumerDataSet": [consumer], "producerDataSet": []}
+        while True:
+            async with sending:
+                await stream.send_all(_frame(HEART_BEAT, QUEUES, {}, orjson.dumps(beat)))
+            await trio.sleep(HEARTBEAT_SECONDS)
+
+
+def _pull(group: str, queue: int, offset: int) -> bytes:
+    fields = {
+        "consumerGroup": group,
+        "topic": TOPIC,
+        "queueId": str(queue),
+        "queueOffset": str(offset),
+        "maxMsgNums": "32",
+        "sysFlag": str(SUSPEND | SUBSCRIPTION),
+        "commitOffset": "0",
+        "suspendTimeoutMillis": str(HELD_MS),
+        "subscription": "*",
+        "subVersion": "1",
+        "expressionType": "TAG",
+    }
+    return _frame(PULL_MESSAGE, queue, fields, b"")
+
+
+def _frame(code: int, opaque: int, fields: Mapping[str, str], body: bytes) -> bytes:
+    header = orjson.dumps(
+        {"code": code, "language": "JAVA", "version": 407, "opaque": opaque, "flag": 0, "extFields": dict(fields)}
+    )
+    return struct.pack(">ii", 4 + len(header) + len(body), len(header)) + header + body

@@ -1,0 +1,90 @@
+"""The load: java/ProduceLoad.java in a JVM of its own, and the brokers' CPU time while it measures."""
+
+import json
+import os
+import subprocess
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+from attrs import frozen
+
+from scripts.benchmarks.systems import System
+from tests.interop import jars
+
+SOURCES = Path(__file__).with_name("java")
+SILENT = '<configuration><root level="OFF"/></configuration>'
+CLIENT_HEAP = ("-Xms512m", "-Xmx512m")
+TOPIC = "bench"
+MACHINE = "machine"
+
+
+@frozen(kw_only=True)
+class Load:
+    """What one client does to one system: for each number of threads a warm-up, then a measurement."""
+
+    threads: Sequence[int]
+    first_warm_up_s: int  # Of the whole system, with the first number of threads: a JVM compiles for a while.
+    warm_up_s: int
+    seconds: int
+    body_size: int = 1024
+
+    @property
+    def time_limit_s(self) -> float:
+        return 60 + self.first_warm_up_s + 2 * len(self.threads) * (self.warm_up_s + self.seconds)
+
+
+def measure(system: System, load: Load, root: Path) -> Iterator[dict[str, Any]]:
+    """Run the client against a system; yield one row of results for each number of threads."""
+    logback = root / "logback.xml"
+    logback.write_text(SILENT)
+    class_path = os.pathsep.join(jars.class_path(sources=SOURCES))
+    options = [f"-Duser.home={root}", f"-Drocketmq.client.logRoot={root}", f"-Dlogback.configurationFile={logback}"]
+    command = ["java", *CLIENT_HEAP, *options, "-cp", class_path, "twinlog.bench.ProduceLoad", system.namesrv, TOPIC]
+    command += map(str, (load.body_size, load.first_warm_up_s, load.warm_up_s, load.seconds, *load.threads))
+    before: dict[str, float] = {}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as client:
+        assert client.stdout is not None
+        limit = threading.Timer(load.time_limit_s, client.kill)
+        limit.start()
+        try:
+            for line in client.stdout:
+                event = json.loads(line)
+                now = cpu_seconds({**system.pids, "client": client.pid}) | {MACHINE: busy_seconds()}
+                if event.pop("event") == "start":
+                    before = now
+                else:
+                    yield row(event, {name: seconds - before[name] for name, seconds in now.items()})
+        finally:
+            limit.cancel()
+            client.kill()
+    if client.returncode != 0:
+        raise RuntimeError(f"the client ended with {client.returncode} against {system.name}")
+
+
+def row(event: dict[str, Any], cpu_s: dict[str, float]) -> dict[str, Any]:
+    """Turn what the client printed and the CPU seconds of the interval into one row."""
+    messages = sum(event["outcomes"].values())
+    others_s = cpu_s.pop(MACHINE) - sum(cpu_s.values())
+    return {
+        **event,
+        "messages_per_s": round(event["answered"] / event["elapsed_s"], 1),
+        "cpu_us_per_message": {name: round(seconds * 1e6 / messages, 2) for name, seconds in cpu_s.items()},
+        # Who else was busy: other programs, and the kernel where it works for nobody in particular.
+        "other_cpu_percent": round(100 * others_s / (event["elapsed_s"] * (os.cpu_count() or 1)), 1),
+    }
+
+
+def cpu_seconds(pids: dict[str, int]) -> dict[str, float]:
+    """Return user and system time of each process so far (/proc/PID/stat)."""
+    times = {name: psutil.Process(pid).cpu_times() for name, pid in pids.items()}
+    return {name: time.user + time.system for name, time in times.items()}
+
+
+def busy_seconds() -> float:
+    """Return what all processors together have worked so far."""
+    times = psutil.cpu_times()
+    # guest time is part of user time already; steal is work of another virtual machine, and no less in our way.
+    return times.user + times.nice + times.system + times.irq + times.softirq + times.steal
