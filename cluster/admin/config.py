@@ -8,8 +8,8 @@ from functools import partial
 
 from attrs import evolve, frozen
 
+from twinlog.cluster.admin.errors import carry_out
 from twinlog.cluster.admin.options import all_options, changeable, default_of
-from twinlog.cluster.admin.steps import carry_out
 from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.config.properties_file import parse_properties

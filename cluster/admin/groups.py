@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from twinlog.cluster.admin.steps import Step, carry_out
+from twinlog.cluster.admin.errors import Step, carry_out
 from twinlog.cluster.broker.tables.groups import BUILT_IN_GROUPS, SubscriptionGroupConfig
 from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.client.tasks import in_parallel
@@ -19,26 +19,36 @@ from twinlog.cluster.observe.requests import ConnectedClient
 from twinlog.cluster.remoting import names
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RemotingError, RequestError
+from twinlog.cluster.user_errors import NOT_FOUND, REFUSED, UserError
 
 
-class NoGroupError(Exception):
+class NoGroupError(UserError):
     """No broker knows such a group."""
+
+    http_status = NOT_FOUND
+    next_step = "See what there is with: twinlog group list --all"
 
     def __init__(self, name: str) -> None:
         super().__init__(f"no broker that is registered now knows the group {name}")
         self.name = name
 
 
-class GroupExistsError(Exception):
+class GroupExistsError(UserError):
     """It is there already."""
+
+    exit_status = REFUSED
+    next_step = "Change it with: twinlog group update {name}"
 
     def __init__(self, name: str, brokers: tuple[str, ...]) -> None:
         super().__init__(f"the group {name} exists already, on {', '.join(brokers)}")
         self.name = name
 
 
-class GroupOnlineError(Exception):
+class GroupOnlineError(UserError):
     """Its consumers are connected, and what is asked for needs them gone."""
+
+    exit_status = REFUSED
+    next_step = "Stop them first; see them with: twinlog group show {name}"
 
     def __init__(self, name: str, clients: tuple[str, ...], why: str) -> None:
         super().__init__(f"{why}: {', '.join(clients[:3])}{' ...' if len(clients) > 3 else ''}")

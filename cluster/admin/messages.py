@@ -16,6 +16,7 @@ from twinlog.cluster.observe.consumption import BROADCAST
 from twinlog.cluster.observe.gather import Target, readers
 from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.cluster.remoting.route import MessageQueue, TopicRoute
+from twinlog.cluster.user_errors import NOT_FOUND, UserError
 from twinlog.store.errors import StoreError
 from twinlog.store.record.message import decode_message, host_text
 
@@ -46,8 +47,11 @@ ID_LENGTHS = (32, 56)  # Hex digits of a message id, with an IPv4 address or an 
 _HEX = frozenset("0123456789abcdefABCDEF")
 
 
-class NoMessageError(Exception):
+class NoMessageError(UserError):
     """There is no message like that."""
+
+    http_status = NOT_FOUND
+    next_step = "See the queues of a topic with: twinlog topic show TOPIC"
 
 
 @frozen

@@ -12,8 +12,8 @@ from functools import partial
 
 from attrs import evolve, frozen
 
+from twinlog.cluster.admin.errors import Step, carry_out
 from twinlog.cluster.admin.groups import GroupOnlineError
-from twinlog.cluster.admin.steps import Step, carry_out
 from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.observe import consumption
@@ -22,6 +22,7 @@ from twinlog.cluster.observe.consumption import QueueLag
 from twinlog.cluster.observe.gather import Target, masters
 from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.cluster.remoting.route import MessageQueue
+from twinlog.cluster.user_errors import REFUSED, UserError
 
 END, BEGINNING = -1, 0  # Timestamps of request 222.
 
@@ -60,12 +61,17 @@ class Shift:
 Where = First | Last | At | Offset | Shift
 
 
-class NothingToMoveError(Exception):
+class NothingToMoveError(UserError):
     """The group has no queue that fits."""
 
+    next_step = "See how far groups are with: twinlog lag"
 
-class NoQueueResetError(Exception):
+
+class NoQueueResetError(UserError):
     """A broker that cannot move one queue of connected consumers."""
+
+    exit_status = REFUSED
+    next_step = "Stop its consumers first, or reset it to a time"
 
 
 @frozen(kw_only=True)

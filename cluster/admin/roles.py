@@ -27,6 +27,7 @@ from twinlog.cluster.observe.members import Member, MemberFacts, NoMemberError, 
 from twinlog.cluster.observe.role_views import name_of, newest_record
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RemotingError, RemotingProtocolError, RequestError
+from twinlog.cluster.user_errors import REFUSED, TIMED_OUT, USAGE, ErrorReport, UserError
 from twinlog.ha.election.votes import LostRange
 from twinlog.ha.peer import PeerHistory
 from twinlog.store.epoch_file import EpochEntry
@@ -39,24 +40,35 @@ DataLoss = int | Literal["unknown"] | None
 Tell = Callable[[ChangeState], None]
 
 
-class RoleError(Exception):
-    """A role change that came to nothing, or to nothing yet; one sentence a line."""
+class RoleError(UserError):
+    """A role change that failed or is not done yet; one sentence a line."""
 
     def __init__(self, *lines: str) -> None:
         super().__init__("\n".join(lines))
         self.lines = lines
 
+    def report(self) -> ErrorReport:
+        """Its first line says what failed, the rest why."""
+        first, *rest = self.lines
+        return ErrorReport(first, "\n".join(rest), exit_status=self.exit_status)
+
 
 class RoleRefusedError(RoleError):
     """It could lose data, or break a rule. Nothing was changed, unless the lines say so."""
+
+    exit_status = REFUSED
 
 
 class RoleTimeoutError(RoleError):
     """It is not done yet, and goes on."""
 
+    exit_status = TIMED_OUT
+
 
 class RoleChoiceError(RoleError):
     """It is not clear who is meant."""
+
+    exit_status = USAGE
 
 
 @frozen(kw_only=True)

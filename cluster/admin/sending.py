@@ -9,10 +9,14 @@ from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.client.messages import OutgoingMessage, split_batch
 from twinlog.cluster.client.producer import Producer, SendResult, by_key
 from twinlog.cluster.remoting.route import MessageQueue
+from twinlog.cluster.user_errors import NOT_FOUND, UserError
 
 
-class NoQueueError(Exception):
+class NoQueueError(UserError):
     """The topic has no such queue that could be written to now."""
+
+    http_status = NOT_FOUND
+    next_step = "See the queues of a topic with: twinlog topic show TOPIC"
 
 
 @frozen(kw_only=True)

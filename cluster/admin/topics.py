@@ -8,7 +8,7 @@ from functools import partial
 
 from attrs import evolve, frozen
 
-from twinlog.cluster.admin.steps import Step, carry_out
+from twinlog.cluster.admin.errors import Step, carry_out
 from twinlog.cluster.broker.tables.topics import TopicConfig
 from twinlog.cluster.client.api import ClientApi, QueueOffsets
 from twinlog.cluster.client.tasks import in_parallel
@@ -17,6 +17,7 @@ from twinlog.cluster.observe.gather import Target, masters, readers
 from twinlog.cluster.observe.requests import Consumers
 from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.cluster.remoting.route import MessageQueue, QueueData, TopicRoute
+from twinlog.cluster.user_errors import NOT_FOUND, REFUSED, UserError
 
 # Topics that RocketMQ makes for itself. Source: TopicValidator, MixAll (4.9.8).
 SYSTEM_TOPICS = frozenset(
@@ -35,16 +36,22 @@ SYSTEM_TOPICS = frozenset(
 SYSTEM_PREFIXES = ("rmq_sys_", "%RETRY%", "%DLQ%")
 
 
-class NoTopicError(Exception):
+class NoTopicError(UserError):
     """No broker has such a topic."""
+
+    http_status = NOT_FOUND
+    next_step = "See what there is with: twinlog topic list --all"
 
     def __init__(self, name: str) -> None:
         super().__init__(f"no broker that is registered now has the topic {name}")
         self.name = name
 
 
-class TopicExistsError(Exception):
+class TopicExistsError(UserError):
     """It is there already."""
+
+    exit_status = REFUSED
+    next_step = "Change it with: twinlog topic update {name}"
 
     def __init__(self, name: str, brokers: tuple[str, ...]) -> None:
         super().__init__(f"the topic {name} exists already, on {', '.join(brokers)}")

@@ -7,11 +7,12 @@ import structlog
 import trio
 from attrs import define, field
 
-from twinlog.cluster.admin import errors as told
 from twinlog.cluster.admin.admin import Admin, open_admin
+from twinlog.cluster.admin.errors import explain
 from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.config.config_file import ConfigError
 from twinlog.cluster.http.server.responses import HttpError
+from twinlog.cluster.user_errors import innermost
 
 log = structlog.get_logger(__name__)
 
@@ -84,23 +85,6 @@ class KeptAdmin:
 
 ASK_SECONDS_MAX = 20.0
 
-STATUSES = {
-    told.FAILED: 502,
-    told.USAGE: 400,
-    told.UNREACHABLE: 503,
-    told.REFUSED: 409,
-    told.TIMED_OUT: 504,
-    told.PARTIAL: 502,
-}
-NOT_FOUND = {
-    "NoGroupError",
-    "NoMemberError",
-    "NoMessageError",
-    "NoQueueError",
-    "NoRouteError",
-    "NoTopicError",
-}
-
 
 @asynccontextmanager
 async def asking(open_admin: OpenAdmin, seconds_max: float = ASK_SECONDS_MAX) -> AsyncIterator[Admin]:
@@ -126,14 +110,11 @@ async def asking(open_admin: OpenAdmin, seconds_max: float = ASK_SECONDS_MAX) ->
 
 
 def http_error(error: BaseException) -> HttpError | None:
-    """What the command line would tell of it, as an answer; None: a bug."""
-    inner = told.innermost(error)
+    """The answer for an error, in the sentences of the command line; None: a bug."""
+    inner = innermost(error)
     if isinstance(inner, HttpError):
         return inner
-    found = told.explain(inner, ())
+    found = explain(inner, ())
     if found is None:
         return None
-    status = 404 if type(inner).__name__ in NOT_FOUND else STATUSES[found.kind]
-    if found.what == told.NOT_ALLOWED:
-        status = 403
-    return HttpError(status=status, what=found.what, why=found.why, next_step=found.next_step)
+    return HttpError(status=found.http_status, what=found.what, why=found.why, next_step=found.next_step)

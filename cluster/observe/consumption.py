@@ -21,6 +21,7 @@ from twinlog.cluster.observe.requests import Consumers
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RemotingError, RequestError
 from twinlog.cluster.remoting.route import MessageQueue
+from twinlog.cluster.user_errors import REFUSED, UserError
 from twinlog.store.errors import StoreError
 from twinlog.store.record.message import decode_message
 
@@ -28,8 +29,11 @@ ASKED_AT_ONCE_MAX = 32
 BROADCAST = "BROADCASTING"
 
 
-class SilentBrokersError(Exception):
+class SilentBrokersError(UserError):
     """Brokers do not tell what has to be known before something is changed."""
+
+    exit_status = REFUSED
+    next_step = "See who is there with: twinlog list"
 
     def __init__(self, brokers: tuple[str, ...]) -> None:
         many = len(brokers) > 1

@@ -25,6 +25,7 @@ from twinlog.cluster.observe.role_views import newest_record
 from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingError, RequestError
 from twinlog.cluster.remoting.names import split_address
 from twinlog.cluster.remoting.route import BrokerAddresses
+from twinlog.cluster.user_errors import UserError
 
 PROBE_SECONDS = 3.0
 
@@ -189,8 +190,10 @@ def words_of(error: BaseException) -> str:
     return str(error) if refusal is None else f"access control refuses it: {refusal}"
 
 
-class NoMasterError(RemotingError):
+class NoMasterError(RemotingError, UserError):
     """A group that has to be written to has no master now."""
+
+    next_step = "See who is there with: twinlog list"
 
 
 @frozen

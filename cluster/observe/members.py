@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from attrs import evolve, field, frozen
 
 from twinlog.cluster.remoting.route import BrokerAddresses
+from twinlog.cluster.user_errors import NOT_FOUND, USAGE, UserError
 
 T = TypeVar("T")
 
@@ -53,8 +54,12 @@ class MemberList:
     notes: tuple[str, ...] = ()  # What is under way, planned or paused.
 
 
-class NoMemberError(Exception):
+class NoMemberError(UserError):
     """Nobody is called so."""
+
+    exit_status = USAGE
+    http_status = NOT_FOUND
+    next_step = "See who is there with: twinlog list"
 
     def __init__(self, name: str) -> None:
         super().__init__(f"nobody is called {name}")

@@ -1,4 +1,4 @@
-"""What a person is told when something fails: one sentence what, one why, one next step; never a traceback.
+"""Errors of the command line: one sentence for what failed, one for why, one for the next step; never a traceback.
 
 Exit status: 0 done, 1 failed or differences found, 2 usage or configuration, 3 not reachable, 4 refused because it could lose
 data or break a rule, 5 not within the time, 6 done in part.
@@ -12,19 +12,18 @@ from typing import IO, Any
 
 import click
 
-from twinlog.cluster.admin import errors as told
-from twinlog.cluster.admin.errors import (
+from twinlog.cluster.cli.common.render import ANSWERED, YAML, json_answer
+from twinlog.cluster.user_errors import (
     FAILED,
     PARTIAL,
     REFUSED,
     TIMED_OUT,
     UNREACHABLE,
     USAGE,
-    Told,
+    ErrorReport,
     innermost,
     sentence,
 )
-from twinlog.cluster.cli.common.render import ANSWERED, YAML, json_answer
 
 __all__ = [
     "FAILED",
@@ -41,23 +40,23 @@ __all__ = [
 
 
 class CliError(click.ClickException):
-    """Ends the command. Words go to stderr, `exit_code` to the shell, and `told` to stdout where JSON was asked for."""
+    """Ends the command. The sentences go to stderr, `exit_code` to the shell, and `report` to stdout where JSON was asked for."""
 
     def __init__(self, what: str, why: str = "", next_step: str = "", *, exit_code: int = FAILED) -> None:
-        self._take(Told(what, why, next_step, exit_code))
+        self._take(ErrorReport(what, why, next_step, exit_code))
 
     @classmethod
-    def of(cls, told: Told) -> "CliError":
-        """What is told already."""
-        error = cls(told.what)
-        error._take(told)
+    def of(cls, report: ErrorReport) -> "CliError":
+        """The error for a report."""
+        error = cls(report.what)
+        error._take(report)
         return error
 
-    def _take(self, told: Told) -> None:
-        super().__init__(told.what)
-        self.told = told
-        self.lines = told.lines
-        self.exit_code = told.kind  # type: ignore[misc]  # click reads it from the instance
+    def _take(self, report: ErrorReport) -> None:
+        super().__init__(report.what)
+        self.report = report
+        self.lines = report.lines
+        self.exit_code = report.exit_status  # type: ignore[misc]  # click reads it from the instance
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Print the three lines."""
@@ -68,16 +67,18 @@ class CliError(click.ClickException):
 
 
 def explain(error: BaseException, namesrv: Sequence[str]) -> CliError | None:
-    """Words for an error that is not ours to fix; None for one that is (a bug, which shows its traceback)."""
-    found = told.explain(error, namesrv)
+    """The error for what the user can resolve; None for a bug, which shows its traceback."""
+    from twinlog.cluster.admin import errors as admin_errors  # Late: a command that succeeds does not need it.
+
+    found = admin_errors.explain(error, namesrv)
     return CliError.of(found) if found is not None else None
 
 
-def told_of(error: click.ClickException) -> Told:
-    """Words for whatever ends a command, wrong usage included."""
+def report_of(error: click.ClickException) -> ErrorReport:
+    """The report for whatever ends a command, wrong usage included."""
     if isinstance(error, CliError):
-        return error.told
-    return Told(error.format_message(), kind=error.exit_code)
+        return error.report
+    return ErrorReport(error.format_message(), exit_status=error.exit_code)
 
 
 _FORMAT = "twinlog.format"
@@ -100,7 +101,7 @@ def answer_failure(context: click.Context, error: click.ClickException) -> None:
     if context.meta.get(ANSWERED):
         return
     context.meta[YAML] = context.meta[_FORMAT] == "yaml"
-    json_answer(told_of(error).failure)
+    json_answer(report_of(error).failure)
 
 
 def forget_stdout() -> None:

@@ -8,7 +8,6 @@ import click
 import orjson
 
 from twinlog.cluster.admin.documents import schema_of
-from twinlog.cluster.admin.errors import Failure
 from twinlog.cluster.cli.common.errors import REFUSED, CliError
 from twinlog.cluster.cli.common.render import YAML
 from twinlog.cluster.cli.common.which_cluster import (
@@ -18,6 +17,7 @@ from twinlog.cluster.cli.common.which_cluster import (
     name_servers_of,
     remember_context,
 )
+from twinlog.cluster.user_errors import Failure
 
 F = TypeVar("F", bound=Callable[..., Any])
 

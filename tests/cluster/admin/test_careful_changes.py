@@ -4,9 +4,9 @@ import pytest
 
 from tests.cluster.fake_cluster import A_AND_SLAVE, A, B, FakeCluster, refused
 from twinlog.cluster.admin.config import ConfigAdmin
+from twinlog.cluster.admin.errors import PartlyDoneError
 from twinlog.cluster.admin.groups import GroupAdmin
 from twinlog.cluster.admin.offsets import First, OffsetAdmin
-from twinlog.cluster.admin.steps import PartlyDoneError
 from twinlog.cluster.admin.topics import TopicAdmin
 from twinlog.cluster.observe.consumption import SilentBrokersError
 from twinlog.cluster.observe.gather import NoMasterError

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 
 from tests.cluster.cli.json_schema import violations
 from tests.interop.ports import free_port
-from twinlog.cluster.admin.errors import FAILED, UNREACHABLE, USAGE, Failure
 from twinlog.cluster.cli.common.options import schema_of
 from twinlog.cluster.cli.main import cli
+from twinlog.cluster.user_errors import FAILED, UNREACHABLE, USAGE, Failure
 
 ARGUMENTS = {  # Of commands that need some.
     "topic create": ["orders"],
