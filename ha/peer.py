@@ -11,7 +11,7 @@ from attrs import frozen
 
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId
-from twinlog.store.integrity.range_digests import RangeDigests
+from twinlog.store.integrity.digest import RangeDigests
 from twinlog.store.role_file import GroupMember, GroupRecord
 
 __all__ = ["NO_ROLE", "NoRole", "OwnRole", "Peer", "PeerHistory", "PeerLog", "RangeDigests"]

@@ -12,7 +12,6 @@ trust = "/home/me/ca.pem"                           # without it any server is t
 import json
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -123,10 +122,14 @@ def load_contexts(path: Path) -> Contexts:
         return Contexts()
     except (OSError, UnicodeDecodeError) as error:
         raise ContextError(f"{path} cannot be read: {error}") from error
+    import tomllib  # Most people have no such file, and need not wait for a parser.
+
     try:
         return _read(tomllib.loads(text))
     except (AttributeError, TypeError, ValueError) as error:
-        raise ContextError(f"{path} is not as `twinlog context` writes it: {error}", "Mend it, or remove it") from error
+        raise ContextError(
+            f"{path} is not as `twinlog context` writes it: {error}", "Correct it, or remove it"
+        ) from error
 
 
 def _read(value: Mapping[str, Any]) -> Contexts:

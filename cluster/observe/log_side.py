@@ -12,7 +12,7 @@ from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RemotingTimeoutError, RequestError
 from twinlog.ha.compare.digests import Question
 from twinlog.store.errors import StoreError
-from twinlog.store.integrity.range_digests import RangeDigests
+from twinlog.store.integrity.digest import RangeDigests
 from twinlog.store.offline.diff import DiffRecord
 from twinlog.store.offline.dump import DumpedMessage, described
 from twinlog.store.record.message import decode_message

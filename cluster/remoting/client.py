@@ -12,7 +12,6 @@ from functools import partial
 from math import inf
 
 import attrs
-import structlog
 import trio
 from attrs import define, field
 
@@ -20,6 +19,7 @@ from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.command import ONEWAY, FrameReader, RemotingCommand, decode, encode
 from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingProtocolError, RemotingTimeoutError
 from twinlog.cluster.remoting.names import split_address
+from twinlog.store.util.late_logger import LateLogger
 
 CONNECT_TIMEOUT_MS = 3_000
 IDLE_MS = 120_000  # A connection without bytes either way is closed, as RocketMQ's clients and servers do.
@@ -28,7 +28,7 @@ OUTBOX_SIZE_MAX = 1024 * 1024  # Bytes not yet sent on one connection, above whi
 _READ_SIZE = 256 * 1024
 _OPAQUE_MASK = 0x7FFFFFFF
 
-log = structlog.get_logger(__name__)
+log = LateLogger(__name__)
 
 OnRequest = Callable[[RemotingCommand], RemotingCommand | None]
 OnRequestFrom = Callable[[str, RemotingCommand], RemotingCommand | None]

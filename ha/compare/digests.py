@@ -14,8 +14,7 @@ from typing import TypeVar
 from attrs import frozen
 
 from twinlog.ha.errors import HAPeerError
-from twinlog.store.integrity.digest import BLOCK_SIZE, ceil_block, floor_block
-from twinlog.store.integrity.range_digests import RangeDigests
+from twinlog.store.integrity.digest import BLOCK_SIZE, RangeDigests, ceil_block, floor_block
 
 DIGESTS_PER_LOOK = 256
 T = TypeVar("T")

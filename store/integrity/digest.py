@@ -244,3 +244,52 @@ def digests_of(data: bytes | memoryview, offset: int) -> bytes:
     view = memoryview(data)
     bounds = block_bounds(offset, offset + len(view))
     return b"".join([digest(view[low - offset : high - offset]) for low, high in bounds])
+
+
+@frozen
+class RangeDigests:
+    """One digest for each group of 64 KiB blocks of bytes `start` to `end`, in order.
+
+    Groups lie at multiples of `blocks_per_digest` blocks, counted from offset 0 of the log; the first and the last one hold what
+    lies inside of the range. A group of one block has the block's digest, another one the digest of its blocks' digests. An
+    answer may end before the end that was asked for, where a block does.
+    """
+
+    start: int
+    end: int
+    blocks_per_digest: int
+    digests: tuple[bytes, ...]
+
+    def groups(self) -> Iterator[tuple[int, int, bytes]]:
+        """Where each group begins and ends, and its digest."""
+        bounds = group_bounds(self.start, self.end, self.blocks_per_digest)
+        return ((low, high, found) for (low, high), found in zip(bounds, self.digests, strict=True))
+
+
+def group_bounds(start: int, end: int, blocks_per_digest: int) -> Iterator[tuple[int, int]]:
+    """The groups, or parts of groups, of a range of the log."""
+    size = blocks_per_digest * BLOCK_SIZE
+    while start < end:
+        high = min(end, start - start % size + size)
+        yield start, high
+        start = high
+
+
+def group_count(start: int, end: int, blocks_per_digest: int) -> int:
+    """How many groups a range touches."""
+    size = blocks_per_digest * BLOCK_SIZE
+    return -(-end // size) - start // size if start < end else 0
+
+
+def grouped(digests: bytes, start: int, end: int, blocks_per_digest: int) -> RangeDigests:
+    """Put the digests of the blocks, or parts of blocks, of a range together."""
+    if blocks_per_digest == 1:
+        pieces = tuple([digests[at : at + DIGEST_SIZE] for at in range(0, len(digests), DIGEST_SIZE)])
+        return RangeDigests(start, end, 1, pieces)
+    view, first = memoryview(digests), start // BLOCK_SIZE
+    found = []
+    for low, high in group_bounds(start, end, blocks_per_digest):
+        begin, stop = low // BLOCK_SIZE - first, ceil_block(high) // BLOCK_SIZE - first
+        part = view[begin * DIGEST_SIZE : stop * DIGEST_SIZE]
+        found.append(digest(part))
+    return RangeDigests(start, end, blocks_per_digest, tuple(found))

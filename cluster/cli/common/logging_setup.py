@@ -10,21 +10,10 @@ from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
 from twinlog.cluster.cli.common.errors import USAGE, CliError
+from twinlog.cluster.config.redaction import redact_event
+from twinlog.store.util.late_logger import configure_before_first_line
 
 DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
-
-
-def import_structlog() -> Any:
-    """Import structlog without rich, which it would only use to paint tracebacks: a third of its start-up time."""
-    if "structlog" not in sys.modules and "rich" not in sys.modules:
-        sys.modules["rich"] = None  # type: ignore[assignment]  # makes `import rich` an ImportError
-        try:
-            import structlog
-        finally:
-            del sys.modules["rich"]
-    import structlog
-
-    return structlog
 
 
 class _Stderr:
@@ -62,28 +51,41 @@ def _in_order(_logger: object, _method: str, event: Event) -> Event:
 
 
 def set_up_log(level: int = INFO, *, for_good: bool = False) -> None:
-    """Log for people or for machines. Call it before importing what logs. Raises CliError for a TWINLOG_LOG that is neither.
+    """Log for people or for machines. Raises CliError for a TWINLOG_LOG that is neither.
 
-    `for_good`: a service, and nothing changes this later, so that each logger is put together once. Commands talk to people.
+    `for_good`: a service, and nothing changes this later, so that each logger is put together once. Commands talk to people:
+    most of them never log, so they import structlog for the first line.
     """
-    from twinlog.cluster.config.redaction import redact_event
-
-    structlog = import_structlog()
     as_json = is_json(os.environ.get("TWINLOG_LOG", ""), of_service=for_good, on_terminal=sys.stderr.isatty())
-    colours = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso"),
-            _add_about,
-            redact_event,
-            *(_json_end(structlog) if as_json else (_console_end(structlog, colours=colours),)),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=lambda *_: _Stderr(),
-        cache_logger_on_first_use=for_good,
-    )
+
+    def configure() -> None:
+        import structlog
+
+        if as_json:
+            end: list[Any] = [structlog.processors.format_exc_info, _in_order, structlog.processors.JSONRenderer()]
+        else:
+            # Tracebacks without the values of variables: a broker's parts refer to each other, printing them takes minutes.
+            plain = structlog.dev.plain_traceback
+            colours = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+            end = [structlog.dev.ConsoleRenderer(colors=colours, pad_event_to=0, exception_formatter=plain)]
+        structlog.configure(
+            processors=[
+                structlog.contextvars.merge_contextvars,
+                structlog.processors.add_log_level,
+                structlog.processors.TimeStamper(fmt="iso"),
+                _add_about,
+                redact_event,
+                *end,
+            ],
+            wrapper_class=structlog.make_filtering_bound_logger(level),
+            logger_factory=lambda *_: _Stderr(),
+            cache_logger_on_first_use=for_good,
+        )
+
+    if for_good or "structlog" in sys.modules:
+        configure()
+    else:
+        configure_before_first_line(configure)
 
 
 def is_json(chosen: str, *, of_service: bool, on_terminal: bool) -> bool:
@@ -91,13 +93,3 @@ def is_json(chosen: str, *, of_service: bool, on_terminal: bool) -> bool:
     if chosen not in ("", "json", "console"):
         raise CliError(f"TWINLOG_LOG={chosen} is no form of a log.", "Allowed are json and console.", exit_code=USAGE)
     return chosen == "json" or (not chosen and of_service and not on_terminal)
-
-
-def _console_end(structlog: Any, *, colours: bool) -> Any:
-    """Tracebacks without the values of variables: a broker's parts hold each other, and printing them takes minutes."""
-    plain = structlog.dev.plain_traceback
-    return structlog.dev.ConsoleRenderer(colors=colours, pad_event_to=0, exception_formatter=plain)
-
-
-def _json_end(structlog: Any) -> tuple[Any, ...]:
-    return (structlog.processors.format_exc_info, _in_order, structlog.processors.JSONRenderer())

@@ -8,8 +8,7 @@ from attrs import define
 
 from twinlog.ha.compare.digests import Compared, Question, answered, first_byte, first_difference
 from twinlog.ha.errors import HAPeerError
-from twinlog.store.integrity.digest import BLOCK_SIZE, digests_of
-from twinlog.store.integrity.range_digests import RangeDigests, grouped
+from twinlog.store.integrity.digest import BLOCK_SIZE, RangeDigests, digests_of, grouped
 
 BLOCK = BLOCK_SIZE
 

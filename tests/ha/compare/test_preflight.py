@@ -26,8 +26,7 @@ from twinlog.ha.compare.preflight import (
 )
 from twinlog.ha.errors import HAConnectionLostError, HAPeerError
 from twinlog.ha.peer import PeerLog
-from twinlog.store.integrity.digest import digests_of
-from twinlog.store.integrity.range_digests import RangeDigests, grouped
+from twinlog.store.integrity.digest import RangeDigests, digests_of, grouped
 
 FILE_SIZE = 150_000  # Blocks do not end where files do.
 

@@ -8,8 +8,7 @@ from structlog.testing import capture_logs
 from tests.helpers import log_bytes, open_store, put
 from twinlog.ha.errors import HAPeerError
 from twinlog.ha.slave.repair import LOOK_SECONDS, TRY_AGAIN_SECONDS, RepairService
-from twinlog.store.integrity.digest import digest
-from twinlog.store.integrity.range_digests import RangeDigests, group_bounds
+from twinlog.store.integrity.digest import RangeDigests, digest, group_bounds
 from twinlog.store.integrity.repair import RepairError, Span
 
 FILE_SIZE = 1 << 18

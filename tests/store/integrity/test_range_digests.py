@@ -8,8 +8,8 @@ import trio
 
 from tests.helpers import log_bytes
 from tests.store.digesting import fill, follow, opened
-from twinlog.store.integrity.digest import BLOCK_SIZE, digest, digests_of
-from twinlog.store.integrity.range_digests import READ_MAX, LogRangeError, grouped
+from twinlog.store.integrity.digest import BLOCK_SIZE, digest, digests_of, grouped
+from twinlog.store.integrity.range_digests import READ_MAX, LogRangeError
 
 BLOCK = BLOCK_SIZE
 
