@@ -301,8 +301,8 @@ def client_for(context: "Context | None") -> RemotingClient:
 
 
 def _signer_of(context: "Context | None") -> "Callable[[RemotingCommand], None] | None":
-    from twinlog.cluster.config.config_file import ConfigError
     from twinlog.cluster.config.credentials import own_signer, read_credentials_file
+    from twinlog.cluster.config.properties_file import ConfigError
     from twinlog.cluster.remoting.signing import make_signer
 
     if context is None or context.credentials is None:

@@ -6,7 +6,7 @@ Errors of `cluster/user_errors.py` carry their report. Errors of lower packages 
 from collections.abc import Awaitable, Callable, Sequence
 
 from twinlog.cluster.client.routes import NoRouteError
-from twinlog.cluster.config.config_file import ConfigError
+from twinlog.cluster.config.properties_file import ConfigError
 from twinlog.cluster.observe.gather import access_refusal
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import (

@@ -17,14 +17,10 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from attrs import Attribute, field, fields, frozen
 
-from twinlog.cluster.config.properties_file import parse_properties
+from twinlog.cluster.config.properties_file import ConfigError, parse_properties
 from twinlog.cluster.config.redaction import shown
 
 T = TypeVar("T")
-
-
-class ConfigError(Exception):
-    """The configuration cannot be used; the message has one line for each thing that is wrong. Exit status 2."""
 
 
 @frozen

@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import NoneType
 
-from twinlog.cluster.config.config_file import ConfigError
-from twinlog.cluster.config.environment import secret_of
+from twinlog.cluster.config.properties_file import ConfigError
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.signing import Credentials, make_signer
 
@@ -80,3 +79,12 @@ def read_credentials_file(path: Path) -> Credentials | None:
     if not all(isinstance(each, (str, NoneType)) for each in (key, secret, token)):
         raise ConfigError(f"{path}: accessKey, secretKey and securityToken are texts")
     return Credentials(key, secret, token)
+
+
+def secret_of(environment: Mapping[str, str], name: str) -> str | None:
+    """A variable's value, or what the file holds that NAME_FILE names. Raises OSError, ConfigError when both are set."""
+    if environment.get(name) and environment.get(f"{name}_FILE"):
+        raise ConfigError(f"{name} and {name + '_FILE'} are both set: set one of them")
+    if path := environment.get(f"{name}_FILE"):
+        return Path(path).read_text().rstrip("\r\n")
+    return environment.get(name)

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from attrs import frozen
 
-from twinlog.cluster.config.config_file import ConfigError, Setting
+from twinlog.cluster.config.config_file import Setting
+from twinlog.cluster.config.properties_file import ConfigError
 
 PREFIX, FILE = "TWINLOG_", "_FILE"
 # Variables of twinlog's that are no options of a broker or name server, each with its reader.
@@ -90,15 +91,6 @@ def without_options(environment: Mapping[str, str]) -> dict[str, str]:
         for name, value in environment.items()
         if not name.startswith(PREFIX) or {_letters(name), _letters(name.removesuffix(FILE))} & others
     }
-
-
-def secret_of(environment: Mapping[str, str], name: str) -> str | None:
-    """A variable's value, or what the file holds that NAME_FILE names. Raises OSError, ConfigError when both are set."""
-    if environment.get(name) and environment.get(name + FILE):
-        raise ConfigError(f"{name} and {name + FILE} are both set: set one of them")
-    if path := environment.get(name + FILE):
-        return Path(path).read_text().rstrip("\r\n")
-    return environment.get(name)
 
 
 def _letters(name: str) -> str:

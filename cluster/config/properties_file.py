@@ -6,6 +6,11 @@ from struct import iter_unpack
 
 from attrs import frozen
 
+
+class ConfigError(Exception):
+    """The configuration cannot be used; the message has one line for each thing that is wrong. Exit status 2."""
+
+
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _SPELLED = {"\\": "\\\\", **{char: f"\\{letter}" for letter, char in _ESCAPES.items()}}
 _BLANKS = " \t\f"

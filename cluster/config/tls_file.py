@@ -12,7 +12,8 @@ import ssl
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from twinlog.cluster.config.config_file import ConfigError, Setting, configure, options_of, settings_of
+from twinlog.cluster.config.config_file import Setting, configure, options_of, settings_of
+from twinlog.cluster.config.properties_file import ConfigError
 from twinlog.cluster.remoting.tls.config import DEFAULT_FILE, NOT_IN_THE_FILE, TlsConfig
 
 ENABLE, CONFIG = "TWINLOG_TLS", "TWINLOG_TLS_CONFIG"

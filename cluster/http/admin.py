@@ -10,7 +10,7 @@ from attrs import define, field
 from twinlog.cluster.admin.admin import Admin, open_admin
 from twinlog.cluster.admin.errors import explain
 from twinlog.cluster.client.api import ClientApi
-from twinlog.cluster.config.config_file import ConfigError
+from twinlog.cluster.config.properties_file import ConfigError
 from twinlog.cluster.http.server.responses import HttpError
 from twinlog.cluster.user_errors import innermost
 

@@ -4,16 +4,17 @@ A member of RocketMQ's, or one whose group has had no slave of ours yet, says no
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from twinlog.cluster.broker.peers.role_messages import ChangeState
 from twinlog.cluster.observe.findings import Finding, Level
 from twinlog.cluster.observe.members import ClusterFacts, MemberFacts
 from twinlog.cluster.text import day_and_clock
-from twinlog.ha.election.group_record import newest
-from twinlog.ha.election.votes import needed
+from twinlog.ha.election.group_record import needed, newest
 from twinlog.store.role_file import GroupRecord
 from twinlog.store.util.plain import from_plain
+
+if TYPE_CHECKING:
+    from twinlog.cluster.broker.peers.role_messages import ChangeState
 
 JOIN_MS = 15_000
 
@@ -32,11 +33,15 @@ def newest_record(members: Iterable[MemberFacts]) -> GroupRecord | None:
     return newest(*(record_of(each.status) for each in members))
 
 
-def change_of(status: Mapping[str, Any]) -> ChangeState | None:
+def change_of(status: Mapping[str, Any]) -> "ChangeState | None":
     """The role change that runs there, or the last one."""
     told = status.get("roleChange")
+    if not told:
+        return None
+    from twinlog.cluster.broker.peers.role_messages import ChangeState  # A tenth of the start of `twinlog list`.
+
     try:
-        return from_plain(ChangeState, told) if told else None
+        return from_plain(ChangeState, told)
     except ValueError:
         return None
 

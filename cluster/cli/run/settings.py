@@ -17,16 +17,9 @@ from twinlog.cluster.broker.security.config import AclConfig
 from twinlog.cluster.cli.common.errors import USAGE, CliError
 from twinlog.cluster.cli.common.render import Column, table
 from twinlog.cluster.config import rocketmq_keys
-from twinlog.cluster.config.config_file import (
-    ConfigError,
-    Configuration,
-    Setting,
-    configure,
-    options_of,
-    setting_of,
-    settings_of,
-)
+from twinlog.cluster.config.config_file import Configuration, Setting, configure, options_of, setting_of, settings_of
 from twinlog.cluster.config.environment import PREFIX, FromEnvironment, read_environment
+from twinlog.cluster.config.properties_file import ConfigError
 from twinlog.cluster.config.redaction import is_secret, shown
 from twinlog.cluster.config.tls_file import file_settings
 from twinlog.cluster.http.config import HttpConfig

@@ -7,15 +7,8 @@ import pytest
 from attrs import field, frozen, validators
 
 from twinlog.cluster.config import rocketmq_keys
-from twinlog.cluster.config.config_file import (
-    ConfigError,
-    Setting,
-    configure,
-    options_of,
-    read_value,
-    setting_of,
-    settings_of,
-)
+from twinlog.cluster.config.config_file import Setting, configure, options_of, read_value, setting_of, settings_of
+from twinlog.cluster.config.properties_file import ConfigError
 from twinlog.store.config import BrokerRole, StoreConfig, option
 
 

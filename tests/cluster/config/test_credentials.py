@@ -3,8 +3,8 @@
 import pytest
 
 from twinlog.cluster.cli.run.settings import load_broker
-from twinlog.cluster.config.config_file import ConfigError
 from twinlog.cluster.config.credentials import find_credentials, own_signer
+from twinlog.cluster.config.properties_file import ConfigError
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.signing import Credentials
 

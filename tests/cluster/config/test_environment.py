@@ -9,9 +9,9 @@ from twinlog.cluster.admin.options import all_options
 from twinlog.cluster.broker.config import BrokerConfig
 from twinlog.cluster.cli.common.errors import CliError
 from twinlog.cluster.cli.run.settings import load_broker, load_namesrv
-from twinlog.cluster.config.config_file import ConfigError
-from twinlog.cluster.config.credentials import find_credentials
-from twinlog.cluster.config.environment import OTHERS, read_environment, secret_of, variable_of, without_options
+from twinlog.cluster.config.credentials import find_credentials, secret_of
+from twinlog.cluster.config.environment import OTHERS, read_environment, variable_of, without_options
+from twinlog.cluster.config.properties_file import ConfigError
 from twinlog.ha.config import HAConfig
 
 CLUSTER = Path(__file__).parents[3] / "cluster"

@@ -8,7 +8,8 @@ from twinlog.cluster.broker.broker import Broker
 from twinlog.cluster.broker.config import BrokerConfig
 from twinlog.cluster.broker.security.config import AclConfig
 from twinlog.cluster.cli.common.logging_setup import set_up_log
-from twinlog.cluster.config.config_file import ConfigError, Setting, configure
+from twinlog.cluster.config.config_file import Setting, configure
+from twinlog.cluster.config.properties_file import ConfigError
 from twinlog.cluster.config.redaction import HIDDEN, is_secret, redact, redact_text, shown
 from twinlog.store.config import StoreConfig
 

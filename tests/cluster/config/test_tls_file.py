@@ -7,7 +7,7 @@ import pytest
 from tests.cluster.remoting.certificates import Authority
 from twinlog.cluster.cli.common.errors import CliError
 from twinlog.cluster.cli.run.settings import load_broker, load_namesrv
-from twinlog.cluster.config.config_file import ConfigError
+from twinlog.cluster.config.properties_file import ConfigError
 from twinlog.cluster.config.redaction import shown as redacted
 from twinlog.cluster.config.tls_file import own_tls
 from twinlog.cluster.remoting.errors import TlsFilesError
