@@ -13,13 +13,12 @@ from attrs import frozen
 
 from twinlog.cluster.client.messages import ReceivedMessage
 from twinlog.cluster.client.subscription import TAG, Subscription
-from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting import fastjson, headers
 from twinlog.cluster.remoting.calls import SUCCESS, Caller, Response, call, response
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingError, RequestError
 from twinlog.cluster.remoting.header_fields import RequestHeader
-from twinlog.cluster.remoting.headers import broker_admin, clients, members, messages, namesrv, offsets, responses
 from twinlog.cluster.remoting.names import AUTO_CREATE_TOPIC
 from twinlog.cluster.remoting.route import (
     BrokerAddresses,
@@ -110,7 +109,7 @@ class StoredRecord:
 def read_sent(command: RemotingCommand) -> SendResponse:
     """The response to a send. Raises RequestError when the broker has not stored the message, or RemotingProtocolError."""
     answer = response(command, _SENT_CODES)
-    header = answer.header(responses.SendMessageResponse)
+    header = answer.header(headers.responses.SendMessageResponse)
     remark = None if answer.is_success else answer.remark
     return SendResponse(SendStatus(answer.code), header.queue_id, header.queue_offset, header.msg_id, remark)
 
@@ -159,7 +158,7 @@ class ClientApi:
     async def topic_route(self, topic: str) -> TopicRoute | None:
         """None when no broker has the topic."""
         try:
-            answer = await self.call_namesrv(namesrv.GetRouteInfoByTopic(topic))
+            answer = await self.call_namesrv(headers.namesrv.GetRouteInfoByTopic(topic))
         except RequestError as error:
             if error.code == ResponseCode.TOPIC_NOT_EXIST:
                 return None
@@ -168,17 +167,17 @@ class ClientApi:
 
     async def cluster(self) -> tuple[BrokerAddresses, ...]:
         """Every broker group that is registered."""
-        return (await self.call_namesrv(namesrv.GetBrokerClusterInfo())).json(read_cluster)
+        return (await self.call_namesrv(headers.namesrv.GetBrokerClusterInfo())).json(read_cluster)
 
     async def topics(self) -> tuple[str, ...]:
         """The names of all topics."""
-        answer = await self.call_namesrv(namesrv.GetAllTopicListFromNameserver())
+        answer = await self.call_namesrv(headers.namesrv.GetAllTopicListFromNameserver())
         return answer.json(lambda body: tuple(sorted(body.get("topicList", ()))))
 
     # ---- Messages
 
     async def send(
-        self, address: str, header: messages.SendMessageV2, body: bytes, *, timeout_ms: int | None = None
+        self, address: str, header: "headers.messages.SendMessageV2", body: bytes, *, timeout_ms: int | None = None
     ) -> SendResponse:
         """Send messages or a reply (310, 320, 325) to the broker's queue that the header names."""
         command = header.command(body)
@@ -203,7 +202,7 @@ class ClientApi:
         With `expression` None the subscription in the group's heartbeats counts, of that `version` or a later one.
         """
         flag = (SUSPEND if suspend_ms else 0) | (SUBSCRIPTION if expression is not None else 0)
-        header = messages.PullMessage(
+        header = headers.messages.PullMessage(
             consumer_group=group,
             topic=queue.topic,
             queue_id=queue.queue_id,
@@ -218,7 +217,7 @@ class ClientApi:
         )
         timeout_ms = self.timeout_ms + (suspend_ms + HOLD_CHECK_MS if suspend_ms else 0)
         answer = await self.call(address, header, expected=_PULL_CODES, timeout_ms=timeout_ms)
-        fields = answer.header(responses.PullMessageResponse)
+        fields = answer.header(headers.responses.PullMessageResponse)
         return PullResponse(
             PullStatus(answer.code),
             fields.next_begin_offset,
@@ -232,7 +231,7 @@ class ClientApi:
         self, address: str, message: ReceivedMessage, *, group: str, delay_level: int, times_max: int
     ) -> None:
         """Let the group get the message again later, or move it to its dead letters (36)."""
-        header = messages.ConsumerSendMsgBack(
+        header = headers.messages.ConsumerSendMsgBack(
             offset=message.phy_offset,
             group=group,
             delay_level=delay_level,
@@ -248,7 +247,7 @@ class ClientApi:
 
         RocketMQ takes whatever lies there for the size of a record: code 1 follows, or no body, or rubbish.
         """
-        answer = await self.call(address, messages.ViewMessageById(offset), expected=_OR_ERROR)
+        answer = await self.call(address, headers.messages.ViewMessageById(offset), expected=_OR_ERROR)
         record = bytes(answer.body)
         return record if answer.is_success and _is_record(record, offset) else None
 
@@ -256,112 +255,112 @@ class ClientApi:
 
     async def max_offset(self, address: str, queue: MessageQueue) -> int:
         """The offset that the queue's next message will get."""
-        return await self._offset(address, offsets.GetMaxOffset(queue.topic, queue.queue_id))
+        return await self._offset(address, headers.offsets.GetMaxOffset(queue.topic, queue.queue_id))
 
     async def min_offset(self, address: str, queue: MessageQueue) -> int:
         """The offset of the queue's first message that is still there."""
-        return await self._offset(address, offsets.GetMinOffset(queue.topic, queue.queue_id))
+        return await self._offset(address, headers.offsets.GetMinOffset(queue.topic, queue.queue_id))
 
     async def offset_at(self, address: str, queue: MessageQueue, timestamp_ms: int) -> int:
         """The offset near a store time (29); RocketMQ 4.9 takes the nearest, 5.x the first at or after it."""
-        return await self._offset(address, offsets.SearchOffsetByTimestamp(queue.topic, queue.queue_id, timestamp_ms))
+        return await self._offset(address, headers.offsets.SearchOffsetByTimestamp(queue.topic, queue.queue_id, timestamp_ms))
 
     async def _offset(self, address: str, header: RequestHeader) -> int:
-        return (await self.call(address, header)).header(responses.OffsetResponse).offset
+        return (await self.call(address, header)).header(headers.responses.OffsetResponse).offset
 
     async def committed_offset(self, address: str, queue: MessageQueue, group: str) -> int | None:
         """The group's next offset in this queue; None without a commit."""
-        header = offsets.QueryConsumerOffset(group, queue.topic, queue.queue_id)
+        header = headers.offsets.QueryConsumerOffset(group, queue.topic, queue.queue_id)
         answer = await self.call(address, header, expected=SUCCESS | {ResponseCode.QUERY_NOT_FOUND})
-        return answer.header(responses.OffsetResponse).offset if answer.is_success else None
+        return answer.header(headers.responses.OffsetResponse).offset if answer.is_success else None
 
     async def commit_offset(self, address: str, queue: MessageQueue, group: str, offset: int) -> None:
         """Let the group go on at `offset` in this queue."""
-        await self.call(address, offsets.UpdateConsumerOffset(group, queue.topic, queue.queue_id, offset))
+        await self.call(address, headers.offsets.UpdateConsumerOffset(group, queue.topic, queue.queue_id, offset))
 
     async def commit_offset_oneway(self, address: str, queue: MessageQueue, group: str, offset: int) -> None:
         """The same without waiting for a response, as consumers do every five seconds."""
-        await self.oneway(address, offsets.UpdateConsumerOffset(group, queue.topic, queue.queue_id, offset))
+        await self.oneway(address, headers.offsets.UpdateConsumerOffset(group, queue.topic, queue.queue_id, offset))
 
     async def topic_stats(self, address: str, topic: str) -> dict[MessageQueue, QueueOffsets]:
         """The offsets of the topic's queues on one broker (202)."""
-        return (await self.call(address, broker_admin.GetTopicStatsInfo(topic))).json(_read_stats)
+        return (await self.call(address, headers.broker_admin.GetTopicStatsInfo(topic))).json(_read_stats)
 
     # ---- Consumer groups
 
     async def heartbeat(self, address: str, body: bytes) -> None:
         """Tell a broker about the client and its groups (34)."""
-        await self.call(address, clients.HeartBeat(), body)
+        await self.call(address, headers.clients.HeartBeat(), body)
 
     async def unregister(self, address: str, client_id: str, *, producer: str = "", consumer: str = "") -> None:
         """Take the client out of one group (35)."""
-        await self.call(address, clients.UnregisterClient(client_id, producer or None, consumer or None))
+        await self.call(address, headers.clients.UnregisterClient(client_id, producer or None, consumer or None))
 
     async def consumer_ids(self, address: str, group: str) -> list[str]:
         """The client ids of a group's connected members (38)."""
-        answer = await self.call(address, clients.GetConsumerListByGroup(group), expected=_OR_ERROR)
+        answer = await self.call(address, headers.clients.GetConsumerListByGroup(group), expected=_OR_ERROR)
         return answer.json(lambda body: list(map(str, body["consumerIdList"]))) if answer.is_success else []
 
     async def check_filter(self, address: str, client_id: str, group: str, subscription: Subscription) -> None:
         """Let the broker check a filter (46). Raises RequestError: 1 for none at all, 23 for this one."""
         body = {"clientId": client_id, "group": group, "subscriptionData": subscription.to_json()}
-        await self.call(address, clients.CheckClientConfig(), fastjson.dumps(body))
+        await self.call(address, headers.clients.CheckClientConfig(), fastjson.dumps(body))
 
     async def lock(
         self, address: str, client_id: str, group: str, queues: Iterable[MessageQueue]
     ) -> frozenset[MessageQueue]:
         """Lock queues of one broker at its master (41); returns those that are this client's now."""
-        answer = await self.call(address, clients.LockBatchMq(), _lock_body(client_id, group, queues))
+        answer = await self.call(address, headers.clients.LockBatchMq(), _lock_body(client_id, group, queues))
         return answer.json(lambda body: frozenset(map(read_queue, body.get("lockOKMQSet", ()))))
 
     async def unlock(self, address: str, client_id: str, group: str, queues: Iterable[MessageQueue]) -> None:
         """Give up locks (42)."""
-        await self.oneway(address, clients.UnlockBatchMq(), _lock_body(client_id, group, queues))
+        await self.oneway(address, headers.clients.UnlockBatchMq(), _lock_body(client_id, group, queues))
 
     # ---- Brokers
 
     async def runtime_info(self, address: str) -> dict[str, str]:
         """The state and counters of a broker, RocketMQ's or ours (28)."""
-        return (await self.call(address, broker_admin.GetBrokerRuntimeInfo())).json(lambda body: dict(body["table"]))
+        return (await self.call(address, headers.broker_admin.GetBrokerRuntimeInfo())).json(lambda body: dict(body["table"]))
 
     async def broker_config(self, address: str) -> str:
         """All options of a broker, RocketMQ's or ours, as `key=value` lines (26)."""
-        return (await self.call(address, broker_admin.GetBrokerConfig())).read(bytes.decode)
+        return (await self.call(address, headers.broker_admin.GetBrokerConfig())).read(bytes.decode)
 
     async def member_status(self, address: str) -> dict[str, Any] | None:
         """A twinlog member's status (20001); None when the broker does not know the request."""
-        answer = await self.call(address, members.GetMemberStatus(), expected=_OR_UNKNOWN)
+        answer = await self.call(address, headers.members.GetMemberStatus(), expected=_OR_UNKNOWN)
         return answer.json(dict) if answer.is_success else None
 
     async def block_digests(
         self, address: str, start: int, end: int, *, blocks_per_digest: int = 1
     ) -> RangeDigests | None:
         """Digests of a range of the log, or of its first part (20002); None when the broker does not know the request."""
-        header = members.BlockDigests(start, end, blocks_per_digest)
+        header = headers.members.BlockDigests(start, end, blocks_per_digest)
         answer = await self.call(address, header, expected=_OR_UNKNOWN)
         if not answer.is_success:
             return None
-        fields = answer.header(responses.BlockDigestsResponse)
+        fields = answer.header(headers.responses.BlockDigestsResponse)
         return answer.read(lambda body: _read_digests(header, fields, body))
 
     async def record_at(self, address: str, offset: int) -> StoredRecord | None:
         """The record that a byte of the log belongs to (20003); None when the broker does not know the request."""
-        answer = await self.call(address, members.RecordAtOffset(offset), expected=_OR_UNKNOWN)
+        answer = await self.call(address, headers.members.RecordAtOffset(offset), expected=_OR_UNKNOWN)
         if not answer.is_success:
             return None
-        fields = answer.header(responses.RecordAtOffsetResponse)
+        fields = answer.header(headers.responses.RecordAtOffsetResponse)
         return StoredRecord(fields.start, fields.end, fields.problem, bytes(answer.body))
 
     async def role_change(
         self, address: str, body: Mapping[str, Any], *, timeout_ms: int | None = None
     ) -> dict[str, Any]:
         """A step of a role change, or a question about one (20006); `op` says which."""
-        answer = await self.call(address, members.AskRoleChange(), orjson.dumps(body), timeout_ms=timeout_ms)
+        answer = await self.call(address, headers.members.AskRoleChange(), orjson.dumps(body), timeout_ms=timeout_ms)
         return answer.json(dict)
 
     async def epochs(self, address: str) -> bytes:
         """The epochs of a member's log, as JSON (1007)."""
-        return bytes((await self.call(address, members.GetBrokerEpoch())).body)
+        return bytes((await self.call(address, headers.members.GetBrokerEpoch())).body)
 
 
 def _read_stats(body: Mapping[str, Any]) -> dict[MessageQueue, QueueOffsets]:
@@ -375,7 +374,7 @@ def _lock_body(client_id: str, group: str, queues: Iterable[MessageQueue]) -> by
     return fastjson.dumps({"clientId": client_id, "consumerGroup": group, "mqSet": list(map(queue_to_json, queues))})
 
 
-def _read_digests(asked: members.BlockDigests, fields: responses.BlockDigestsResponse, body: bytes) -> RangeDigests:
+def _read_digests(asked: "headers.members.BlockDigests", fields: "headers.responses.BlockDigestsResponse", body: bytes) -> RangeDigests:
     count = group_count(asked.start, fields.end, fields.blocks_per_digest)
     fits = fields.start == asked.start < fields.end <= asked.end and fields.blocks_per_digest == asked.blocks_per_digest
     if not fits or len(body) != count * DIGEST_SIZE:
