@@ -263,7 +263,9 @@ class ClientApi:
 
     async def offset_at(self, address: str, queue: MessageQueue, timestamp_ms: int) -> int:
         """The offset near a store time (29); RocketMQ 4.9 takes the nearest, 5.x the first at or after it."""
-        return await self._offset(address, headers.offsets.SearchOffsetByTimestamp(queue.topic, queue.queue_id, timestamp_ms))
+        return await self._offset(
+            address, headers.offsets.SearchOffsetByTimestamp(queue.topic, queue.queue_id, timestamp_ms)
+        )
 
     async def _offset(self, address: str, header: RequestHeader) -> int:
         return (await self.call(address, header)).header(headers.responses.OffsetResponse).offset
@@ -321,7 +323,9 @@ class ClientApi:
 
     async def runtime_info(self, address: str) -> dict[str, str]:
         """The state and counters of a broker, RocketMQ's or ours (28)."""
-        return (await self.call(address, headers.broker_admin.GetBrokerRuntimeInfo())).json(lambda body: dict(body["table"]))
+        return (await self.call(address, headers.broker_admin.GetBrokerRuntimeInfo())).json(
+            lambda body: dict(body["table"])
+        )
 
     async def broker_config(self, address: str) -> str:
         """All options of a broker, RocketMQ's or ours, as `key=value` lines (26)."""
@@ -374,7 +378,9 @@ def _lock_body(client_id: str, group: str, queues: Iterable[MessageQueue]) -> by
     return fastjson.dumps({"clientId": client_id, "consumerGroup": group, "mqSet": list(map(queue_to_json, queues))})
 
 
-def _read_digests(asked: "headers.members.BlockDigests", fields: "headers.responses.BlockDigestsResponse", body: bytes) -> RangeDigests:
+def _read_digests(
+    asked: "headers.members.BlockDigests", fields: "headers.responses.BlockDigestsResponse", body: bytes
+) -> RangeDigests:
     count = group_count(asked.start, fields.end, fields.blocks_per_digest)
     fits = fields.start == asked.start < fields.end <= asked.end and fields.blocks_per_digest == asked.blocks_per_digest
     if not fits or len(body) != count * DIGEST_SIZE:
