@@ -196,7 +196,7 @@ class Broker(BrokerParts):
             nursery.start_soon(self._unregister)
             nursery.start_soon(self._answered)
         for server in self.servers:
-            await server.part(PART_SECONDS_MAX)
+            await server.close_gently(PART_SECONDS_MAX)
 
     async def _answered(self) -> None:
         """Until no producer waits for slaves, disk, a topic's file or another member, and every answer has left."""
@@ -208,7 +208,7 @@ class Broker(BrokerParts):
                     break
                 await trio.sleep(LOOK_SECONDS)
             for server in self.servers:
-                await server.answers_sent()
+                await server.responses_sent()
         if scope.cancelled_caught:
             log.warning("stopping: not all requests could be answered in time", seconds=FINISH_SECONDS_MAX)
 

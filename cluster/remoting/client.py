@@ -1,7 +1,7 @@
 """Requests to brokers and name servers: one connection per address, many requests in flight on each.
 
-A request waits in its own task for the answer with its opaque number; one task per connection reads, one writes. What
-callers hand over while a send is under way goes out in the next one, so nobody's cancellation can cut a frame.
+A request waits in its own task for the response with its opaque number. Each connection has a task that reads and one that
+writes: a caller only queues its frame, so its cancellation cannot cut a frame that is being sent.
 Source: NettyRemotingClient.java, NettyRemotingAbstract.java (RocketMQ 4.9.8).
 """
 
@@ -22,9 +22,9 @@ from twinlog.cluster.remoting.names import split_address
 from twinlog.store.util.late_logger import LateLogger
 
 CONNECT_TIMEOUT_MS = 3_000
-IDLE_MS = 120_000  # A connection without bytes either way is closed, as RocketMQ's clients and servers do.
-SILENCE_MS = 10_000  # A connection that brings nothing for so long, though it was asked, is given up.
-OUTBOX_SIZE_MAX = 1024 * 1024  # Bytes not yet sent on one connection, above which callers wait.
+IDLE_MS = 120_000  # A connection without traffic is closed after this long, as RocketMQ's clients and servers do.
+SILENCE_MS = 10_000  # A connection with late requests that receives nothing for so long is closed.
+OUTBOX_SIZE_MAX = 1024 * 1024  # Unsent bytes of one connection, above which callers wait.
 _READ_SIZE = 256 * 1024
 _OPAQUE_MASK = 0x7FFFFFFF
 
@@ -33,18 +33,18 @@ log = LateLogger(__name__)
 OnRequest = Callable[[RemotingCommand], RemotingCommand | None]
 OnRequestFrom = Callable[[str, RemotingCommand], RemotingCommand | None]
 Connect = Callable[[str], Awaitable[trio.abc.Stream]]
-Sign = Callable[[RemotingCommand], None]  # Adds to `ext`, which is a dict of its own and never None.
+Sign = Callable[[RemotingCommand], None]  # Adds to `ext`, which is this request's own dict and never None.
 
 
 async def connect_tcp(address: str) -> trio.abc.Stream:
-    """Raises OSError, or ValueError for what is no address."""
+    """Open a TCP connection. Raises OSError, or ValueError for a malformed address."""
     host, port = split_address(address)
     return await trio.open_tcp_stream(host, port)
 
 
 async def start_tls(stream: trio.abc.Stream, address: str, context: ssl.SSLContext) -> trio.abc.Stream:
-    """The stream once its handshake is done. Raises OSError when the peer speaks no TLS, or is not trusted."""
-    # Netty ends a connection without TLS's own goodbye, and waits for none: so `https_compatible`.
+    """Complete the TLS handshake. Raises OSError when the peer does not speak TLS, or is not trusted."""
+    # Netty ends a connection without close_notify, and waits for none: hence `https_compatible`.
     secure = trio.SSLStream(stream, context, server_hostname=split_address(address)[0], https_compatible=True)
     try:
         await secure.do_handshake()
@@ -57,7 +57,7 @@ async def start_tls(stream: trio.abc.Stream, address: str, context: ssl.SSLConte
 
 
 def tls_connect(context: ssl.SSLContext) -> Connect:
-    """connect_tcp for TLS."""
+    """A function like connect_tcp that uses TLS."""
 
     async def connect(address: str) -> trio.abc.Stream:
         return await start_tls(await connect_tcp(address), address, context)
@@ -67,10 +67,10 @@ def tls_connect(context: ssl.SSLContext) -> Connect:
 
 @define(eq=False)
 class _Waiter:
-    """One request that waits for its answer, or for the reason why there will be none."""
+    """A request in flight: its response, or the reason why there will be none."""
 
     done: trio.Event = field(factory=trio.Event)
-    answer: RemotingCommand | None = None
+    response: RemotingCommand | None = None
     lost: str = ""
 
 
@@ -81,7 +81,7 @@ class _Connection:
     address: str
     stream: trio.abc.Stream
     on_request: OnRequest | None
-    lost: str = field(default="", init=False)  # Why it is over; empty while it lives.
+    lost: str = field(default="", init=False)  # Why the connection has ended; empty while it is open.
     scope: trio.CancelScope = field(factory=trio.CancelScope, init=False)
     _waiters: dict[int, _Waiter] = field(factory=dict, init=False)
     _outbox: list[bytes] = field(factory=list, init=False)
@@ -89,11 +89,11 @@ class _Connection:
     _filled: trio.Event = field(factory=trio.Event, init=False)
     _emptied: trio.Event = field(factory=trio.Event, init=False)
     _last_used: float = field(factory=trio.current_time, init=False)
-    _heard: float = field(factory=trio.current_time, init=False)
-    _asked_in_vain: float = field(default=inf, init=False)  # The first late request since then.
+    _last_received: float = field(factory=trio.current_time, init=False)
+    _first_late: float = field(default=inf, init=False)  # When the first request was sent that is late since then.
 
     async def run(self) -> None:
-        """Read and write until the peer leaves, breaks the protocol, or nothing happens for IDLE_MS."""
+        """Read and write until the peer closes, breaks the protocol, or there is no traffic for IDLE_MS."""
         reason = "the connection was closed"
         try:
             async with self.stream, trio.open_nursery() as nursery:
@@ -104,16 +104,18 @@ class _Connection:
             reason = f"the connection was lost: {group.exceptions[0].__cause__ or group.exceptions[0]}"
         except* RemotingProtocolError as group:
             reason = f"the server broke the protocol: {group.exceptions[0]}"
-            log.warning("a server broke the protocol", peer=self.address, error=str(group.exceptions[0]))
+            log.warning(
+                "connection closed: the server broke the protocol", peer=self.address, error=str(group.exceptions[0])
+            )
         finally:
             self._end(reason)
 
     async def request(self, command: RemotingCommand) -> RemotingCommand:
-        """Send and wait for the answer; the caller's cancel scope bounds both. Raises RemotingConnectError."""
-        return await self.answer(await self.begin(command), command)
+        """Send and wait for the response; the caller's cancel scope bounds both. Raises RemotingConnectError."""
+        return await self.response(await self.begin(command), command)
 
     async def begin(self, command: RemotingCommand) -> _Waiter:
-        """Send; what it returns waits for the answer. Raises RemotingConnectError."""
+        """Send, and return what response() waits for. Raises RemotingConnectError."""
         waiter = self._waiters[command.opaque] = _Waiter()
         try:
             await self.send(command)
@@ -122,24 +124,24 @@ class _Connection:
             raise
         return waiter
 
-    async def answer(self, waiter: _Waiter, command: RemotingCommand) -> RemotingCommand:
-        """The answer to what was begun. Raises RemotingConnectError."""
+    async def response(self, waiter: _Waiter, command: RemotingCommand) -> RemotingCommand:
+        """Wait for the response to a request that was begun. Raises RemotingConnectError."""
         try:
-            if not waiter.done.is_set():  # What is there is taken, even when the caller's time is up.
+            if not waiter.done.is_set():  # A response that is there is returned even when the caller's time is up.
                 await waiter.done.wait()
         finally:
             self._waiters.pop(command.opaque, None)
-        if waiter.answer is None:
+        if waiter.response is None:
             raise RemotingConnectError(self.address, waiter.lost)
-        return waiter.answer
+        return waiter.response
 
-    def late(self, asked: float) -> None:
-        """A request of that time had no answer within its own. The host may be gone, which TCP notices much later."""
-        if self._heard > asked:
+    def late(self, sent: float) -> None:
+        """Note that a request sent at that time timed out. The host may be down, which TCP notices much later."""
+        if self._last_received > sent:
             return
-        self._asked_in_vain = min(self._asked_in_vain, asked)
-        if trio.current_time() >= self._asked_in_vain + SILENCE_MS / 1000:
-            log.info("a connection that brings nothing any more is given up", peer=self.address)
+        self._first_late = min(self._first_late, sent)
+        if trio.current_time() >= self._first_late + SILENCE_MS / 1000:
+            log.info("connection closed: requests time out and nothing is received", peer=self.address)
             self.scope.cancel()
 
     async def send(self, command: RemotingCommand) -> None:
@@ -164,6 +166,7 @@ class _Connection:
             await self.stream.send_all(data)
             self._last_used = trio.current_time()
             self._outbox_size -= len(data)
+            assert self._outbox_size >= 0, self._outbox_size
             self._emptied.set()
             self._emptied = trio.Event()
 
@@ -174,31 +177,31 @@ class _Connection:
                 data = await self.stream.receive_some(_READ_SIZE)
                 if not data:
                     return
-                self._last_used = self._heard = trio.current_time()
-                self._asked_in_vain = inf
+                self._last_used = self._last_received = trio.current_time()
+                self._first_late = inf
                 for frame in reader.feed(data):
                     self._take(decode(frame))
             if scope.cancelled_caught:
-                if self._waiters:  # Long polls: their own time limits count.
+                if self._waiters:  # Held pulls: their own time limits count.
                     self._last_used = trio.current_time()
-                elif trio.current_time() >= self._last_used + IDLE_MS / 1000:  # Not written meanwhile.
+                elif trio.current_time() >= self._last_used + IDLE_MS / 1000:  # Nothing was written meanwhile.
                     return
 
     def _take(self, command: RemotingCommand) -> None:
         if not command.is_response:
             self._serve(command)
         elif waiter := self._waiters.pop(command.opaque, None):
-            waiter.answer = command
+            waiter.response = command
             waiter.done.set()
-        # Else whoever asked has given up since.
+        # Else its request has timed out.
 
     def _serve(self, request: RemotingCommand) -> None:
-        """Let `on_request` answer what the server asks on its own account."""
+        """Let `on_request` handle a request that the server makes, and send its response."""
         try:
-            answer = self.on_request(request) if self.on_request else _not_supported(request)
-            frame = encode(answer) if answer else b""
+            response = self.on_request(request) if self.on_request else _not_supported(request)
+            frame = encode(response) if response else b""
         except Exception as error:  # A handler's fault must not end the connection.
-            log.exception("a request of the server failed", peer=self.address, code=request.code)
+            log.exception("request of the server failed", peer=self.address, code=request.code)
             remark = f"{type(error).__name__}: {error}"
             frame = encode(RemotingCommand.response_to(request, ResponseCode.SYSTEM_ERROR, remark=remark))
         if frame and not request.is_oneway and self._outbox_size <= OUTBOX_SIZE_MAX:
@@ -209,10 +212,10 @@ class _Connection:
         while self._outbox_size and not self.lost:
             await self._emptied.wait()
 
-    def put_answer(self, answer: RemotingCommand) -> None:
-        """Answer the server later; dropped where too much is unsent."""
+    def put_response(self, response: RemotingCommand) -> None:
+        """Respond to the server later than its request came; dropped when too much is unsent."""
         if self._outbox_size <= OUTBOX_SIZE_MAX and not self.lost:
-            self._put(encode(answer))
+            self._put(encode(response))
 
     def _end(self, reason: str) -> None:
         self.lost = reason
@@ -230,11 +233,11 @@ def _not_supported(request: RemotingCommand) -> RemotingCommand:
 
 @define(eq=False)
 class RemotingClient:
-    """Asks servers by their address. `run` carries the connections; requests work while it runs.
+    """Sends requests to servers by their address. `run` carries the connections; requests work while it runs.
 
-    on_request answers what servers ask on their own account (40, 220, ...): synchronously, None for no answer, or for one
-    that `respond` gives later; on_request_from, when set, is asked instead, with the address of the server.
-    sign puts its fields into every request, last of all; tls makes every connection a TLS one.
+    on_request: handles requests that servers make (40, 220, ...); returns the response, or None for none, or for one that
+    `respond` sends later. on_request_from: used instead when set; its first argument is the server's address.
+    sign: adds its fields to every request, after all others. tls: makes every connection a TLS one.
     """
 
     on_request: OnRequest | None = None
@@ -248,7 +251,7 @@ class RemotingClient:
     _opaque: int = field(default=0, init=False)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Until cancelled; then every connection closes and whoever waits gets RemotingConnectError."""
+        """Carry the connections until cancelled; then all close, and pending requests raise RemotingConnectError."""
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
@@ -259,61 +262,61 @@ class RemotingClient:
 
     @property
     def addresses(self) -> frozenset[str]:
-        """Where connections are open now."""
+        """The addresses with an open connection."""
         return frozenset(self._connections)
 
     def connection_of(self, address: str) -> object | None:
-        """The connection that is open there now, for telling it from a later one; None: none is."""
+        """The open connection to an address, to distinguish it from a later one; None without one."""
         return self._connections.get(address)
 
     async def request(self, address: str, command: RemotingCommand, *, timeout_ms: float = 3_000) -> RemotingCommand:
-        """Send and wait for the answer, whatever its code; connects first where needed. `command` is not changed.
+        """Send and wait for the response, whatever its code; connects first where needed. `command` is not changed.
 
-        Raises RemotingConnectError when there is no connection or it ends before the answer, RemotingTimeoutError when
-        the answer is late, and RemotingProtocolError for a command that cannot be encoded.
+        Raises RemotingConnectError when there is no connection or it ends before the response, RemotingTimeoutError when
+        the response is late, and RemotingProtocolError for a command that cannot be encoded.
         """
-        connection, asked = None, inf
+        connection, sent = None, inf
         with trio.move_on_after(timeout_ms / 1000):
             connection = await self._connection(address)
-            asked = trio.current_time()
+            sent = trio.current_time()
             return await connection.request(self._prepared(command))
         if connection is None:
             raise RemotingConnectError(address, f"not connected within {timeout_ms:g} ms")
-        connection.late(asked)
+        connection.late(sent)
         raise RemotingTimeoutError(address, command.code, round(timeout_ms))
 
     async def begin(
         self, address: str, command: RemotingCommand, *, timeout_ms: float = 3_000
     ) -> Callable[[], Awaitable[RemotingCommand]]:
-        """Send, and leave the wait for the answer to the caller: many requests of one task, one after the other.
+        """Send, and return a function that waits for the response: one task can have many requests in flight.
 
-        Call what it returns, once, under a time limit of your own. Both raise RemotingConnectError.
+        Call that function once, under a time limit of your own. Both raise RemotingConnectError.
         """
         with trio.move_on_after(timeout_ms / 1000):
             connection = await self._connection(address)
             prepared = self._prepared(command)
-            return partial(connection.answer, await connection.begin(prepared), prepared)
+            return partial(connection.response, await connection.begin(prepared), prepared)
         raise RemotingConnectError(address, f"not sent within {timeout_ms:g} ms")
 
     async def flush(self) -> None:
-        """Wait until all that was handed over has gone to the sockets, or their connections are lost."""
+        """Wait until every queued frame is in a socket, or its connection is lost."""
         for connection in list(self._connections.values()):
             await connection.flush()
 
-    def respond(self, address: str, answer: RemotingCommand) -> None:
-        """Answer what a server asked; dropped when its connection is gone."""
+    def respond(self, address: str, response: RemotingCommand) -> None:
+        """Respond to a request of a server; dropped when its connection has ended."""
         if connection := self._connections.get(address):
-            connection.put_answer(answer)
+            connection.put_response(response)
 
     async def oneway(self, address: str, command: RemotingCommand, *, timeout_ms: float = 3_000) -> None:
-        """Send without asking for an answer; returns when the frame is queued. Raises RemotingConnectError."""
+        """Send a request that gets no response; returns when the frame is queued. Raises RemotingConnectError."""
         with trio.move_on_after(timeout_ms / 1000):
             connection = await self._connection(address)
             return await connection.send(self._prepared(command, ONEWAY))
         raise RemotingConnectError(address, f"not sent within {timeout_ms:g} ms")
 
     def _prepared(self, command: RemotingCommand, flag: int = 0) -> RemotingCommand:
-        """The request as it is sent; `command` may be under way elsewhere, and stays as it is."""
+        """A copy with an opaque number and a signature; `command` may be in flight elsewhere, and is not changed."""
         prepared = attrs.evolve(command, opaque=self._next_opaque(), flag=command.flag | flag)
         if self.sign is not None:
             prepared.ext = dict(command.ext or {})
@@ -327,7 +330,7 @@ class RemotingClient:
     async def _connection(self, address: str) -> _Connection:
         if connection := self._connections.get(address):
             return connection
-        async with self._connecting.setdefault(address, trio.Lock()):  # One connects, the others wait for that one.
+        async with self._connecting.setdefault(address, trio.Lock()):  # One task connects, the others wait for it.
             return self._connections.get(address) or await self._open(address)
 
     async def _open(self, address: str) -> _Connection:
@@ -359,7 +362,7 @@ class RemotingClient:
 
 
 def _tls_reason(error: BaseException | None) -> str:
-    """What openssl says, without its file and line."""
+    """The reason that OpenSSL gives, without its file and line."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the server's certificate is not trusted ({error.verify_message})"
     if isinstance(error, ssl.SSLError) and error.reason:
@@ -368,7 +371,7 @@ def _tls_reason(error: BaseException | None) -> str:
 
 
 def _connect_reason(error: BaseException) -> str:
-    """trio wraps what the kernel said, and may have tried several addresses: the first one's reason will do."""
+    """The kernel's error. trio wraps it, one for each address that it tried: the first is shown."""
     if isinstance(error, BaseExceptionGroup):
         return _connect_reason(error.exceptions[0])
     if error.__cause__ is not None:

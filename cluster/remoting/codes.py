@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class RequestCode(IntEnum):
-    """What is asked for. Codes from 20000 are private to twinlog members."""
+    """Kinds of requests. Codes from 20000 are private to twinlog members."""
 
     # Messages and offsets
     SEND_MESSAGE = 10
@@ -123,7 +123,7 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """How it went. Codes 10, 11 and 12 mean that a message is stored, but not as safely as asked."""
+    """Outcomes of requests. Codes 10, 11 and 12: the message is stored, but not as safely as the broker is configured to."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1

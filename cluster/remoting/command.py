@@ -1,11 +1,11 @@
-"""One remoting frame: bytes in, a command out, and back. No socket, no clock.
+"""Codec of remoting frames: bytes in, commands out, and back. No socket, no clock.
 
     total i32 | serialize_type u8, header_size u24 | header | body        total counts the bytes after itself
 
 serialize_type 0: the header is a JSON object, written with its keys sorted, as fastjson does.
 serialize_type 1: code i16 | language i8 | version i16 | opaque i32 | flag i32
                   | remark_size i32, remark | ext_size i32, repeated: key_size i16, key, value_size i32, value
-Big endian, text is UTF-8. Any order of answers; `opaque` pairs them with their requests.
+Big endian, text is UTF-8. Responses come in any order; `opaque` pairs them with their requests.
 Source: RemotingCommand.java, RocketMQSerializable.java, NettyDecoder.java (RocketMQ 4.9.8).
 """
 
@@ -22,10 +22,12 @@ JSON, ROCKETMQ = 0, 1
 RESPONSE, ONEWAY = 1, 2  # Bits of `flag`.
 VERSION = 409  # V4_9_8. Peers of 4.9 then take their 4.9 branch everywhere, and mqadmin shows a name it knows.
 FRAME_SIZE_MAX = 16_777_216  # With the length word, as com.rocketmq.remoting.frameMaxLength counts.
-HEADER_SIZE_MAX = 262_144  # The longest header of a message that RocketMQ stores: 32,767 property bytes, each escaped.
+HEADER_SIZE_MAX = (
+    262_144  # Holds the longest header of a message that RocketMQ stores: 32,767 property bytes, each escaped.
+)
 
 LANGUAGES = ["JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY", "OTHER", "HTTP", "GO", "PHP", "OMS", "RUST"]
-LANGUAGES += ["NODE_JS"]  # 5.x. The number of a language is its place.
+LANGUAGES += ["NODE_JS"]  # 5.x. The number of a language is its index.
 _LANGUAGE_NUMBERS = {name: number for number, name in enumerate(LANGUAGES)}
 
 _WORD, _FRAME_HEAD = Struct(">I"), Struct(">II")
@@ -75,7 +77,7 @@ class RemotingCommand:
         ext: dict[str, str] | None = None,
         body: bytes | memoryview = b"",
     ) -> "RemotingCommand":
-        """The answer to `request`, in the serialization it came in."""
+        """The response to `request`, in its serialization."""
         return RemotingCommand(
             code, request.opaque, RESPONSE, ext, body, remark, VERSION, "JAVA", request.serialize_type
         )
@@ -108,7 +110,7 @@ def _decode_json(data: memoryview | bytes | bytearray, body: Any) -> RemotingCom
         if (code | opaque | flag | version) >> 31:  # One is negative, or no int32.
             raise TypeError
         if ext is not None:
-            _join(ext.values())  # The quickest proof that all of them are strings.
+            _join(ext.values())  # The quickest check that all of them are strings.
         if type(language) is not str or not (remark is None or type(remark) is str):
             raise TypeError
     except orjson.JSONDecodeError as error:
@@ -119,7 +121,7 @@ def _decode_json(data: memoryview | bytes | bytearray, body: Any) -> RemotingCom
 
 
 def _decode_odd_json(header: object, body: Any) -> RemotingCommand:
-    """What is not quite as Java writes it: read with care, or refused."""
+    """Slow path for headers that differ from what Java writes. Raises RemotingProtocolError for malformed ones."""
     if not isinstance(header, dict):
         raise RemotingProtocolError(f"header is a JSON {type(header).__name__}, not an object")
     remark, language, ext = header.get("remark"), header.get("language"), header.get("extFields")
@@ -139,7 +141,7 @@ def _decode_odd_json(header: object, body: Any) -> RemotingCommand:
 
 
 def _int32(header: dict[str, Any], key: str) -> int:
-    """As fastjson reads an int: null is 0."""
+    """Read an int as fastjson does: null is 0."""
     value = header.get(key)
     if value is None:
         return 0
@@ -149,7 +151,7 @@ def _int32(header: dict[str, Any], key: str) -> int:
 
 
 def _texts(ext: object) -> dict[str, str]:
-    """Clients in other languages write numbers and booleans as such; a null is a field left out."""
+    """Turn all fields into text: clients in other languages write numbers and booleans as such. null: a field left out."""
     if not isinstance(ext, dict):
         raise RemotingProtocolError(f"header's extFields is a {type(ext).__name__}, not an object")
     try:
@@ -198,13 +200,13 @@ def _decode_binary_ext(data: bytes, at: int, end: int) -> dict[str, str]:
 
 
 def encode(command: RemotingCommand) -> bytes:
-    """The whole frame. Raises RemotingProtocolError when no peer would take it, or a field does not fit."""
+    """Encode a whole frame. Raises RemotingProtocolError when it is too long for peers, or a field does not fit."""
     body = command.body
     return b"".join((encode_header(command, len(body)), body))
 
 
 def encode_header(command: RemotingCommand, body_size: int) -> bytes:
-    """The frame up to its body, for bodies that are sent separately. Raises RemotingProtocolError as `encode` does."""
+    """Encode a frame up to its body, for bodies that are sent separately. Raises RemotingProtocolError as `encode` does."""
     if command.serialize_type == JSON:
         header = _encode_json(command)
     elif command.serialize_type == ROCKETMQ:
@@ -215,7 +217,7 @@ def encode_header(command: RemotingCommand, body_size: int) -> bytes:
 
 
 def with_lengths(header: bytes, serialize_type: int, body_size: int) -> bytes:
-    """The frame up to its body, of an encoded header. Raises RemotingProtocolError when no peer would take it."""
+    """Put the length words before an encoded header. Raises RemotingProtocolError when the frame is too long for peers."""
     header_size = len(header)
     total = _WORD_SIZE + header_size + body_size
     if total + _WORD_SIZE > FRAME_SIZE_MAX:
@@ -224,12 +226,12 @@ def with_lengths(header: bytes, serialize_type: int, body_size: int) -> bytes:
 
 
 def header_text(command: RemotingCommand) -> str:
-    """Its header as JSON."""
+    """The header as JSON text."""
     return _encode_json(command).decode()
 
 
 def _encode_json(command: RemotingCommand) -> bytes:
-    header: dict[str, Any] = {"code": command.code}  # In the order of the names, which is how fastjson writes them.
+    header: dict[str, Any] = {"code": command.code}  # In alphabetical order, as fastjson writes them.
     if command.ext is not None:
         header["extFields"] = command.ext
     header["flag"] = command.flag
@@ -241,7 +243,7 @@ def _encode_json(command: RemotingCommand) -> bytes:
     header["version"] = command.version
     try:
         return orjson.dumps(header)
-    except TypeError:  # A lone surrogate, say from a file name. Java would write a question mark, too.
+    except TypeError:  # A lone surrogate, for example from a file name. Java writes a question mark, too.
         if command.remark is not None:
             header["remark"] = _utf8(command.remark).decode()
         if command.ext is not None:
@@ -278,13 +280,13 @@ class FrameReader:
     header_size_max: int = HEADER_SIZE_MAX
     _part: bytearray = field(
         factory=bytearray, init=False, repr=_repr_size
-    )  # Start of the frame under way, length word included.
-    _part_size: int = field(default=0, init=False)  # What that frame needs in all; 0 while its head is incomplete.
+    )  # Start of a partial frame, with length word.
+    _part_size: int = field(default=0, init=False)  # Size of that frame in all; 0 while its head is incomplete.
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[bytes | memoryview]:
-        """Take what the socket gave; return the frames that are now whole, oldest first, without their length words.
+        """Take received bytes; return the frames that are now complete, oldest first, without their length words.
 
-        Frames that lie whole in `data` are views of it: they are good for as long as the caller leaves it alone.
+        Frames that lie completely in `data` are views of it, valid until the caller reuses the buffer.
         Raises RemotingProtocolError, before any of it is kept, for a frame above frame_size_max, a length below
         4, or a header that is longer than its frame or header_size_max. Drop the connection then.
         """
@@ -305,11 +307,11 @@ class FrameReader:
 
     @property
     def buffered(self) -> int:
-        """Bytes of the frame under way; 0 between frames."""
+        """Bytes of the partial frame; 0 between frames."""
         return len(self._part)
 
     def _complete(self, view: memoryview, frames: list[bytes | memoryview]) -> int:
-        """Add to the frame under way; return how much of `view` that took."""
+        """Add to the partial frame; return how many bytes of `view` that took."""
         taken = 0
         if not self._part_size:
             taken = _FRAME_HEAD.size - len(self._part)
@@ -322,13 +324,15 @@ class FrameReader:
             self._part += view[:taken]
         missing = self._part_size - len(self._part)
         self._part += view[taken : taken + missing]
+        assert _FRAME_HEAD.size <= len(self._part) <= self._part_size, (len(self._part), self._part_size)
         if len(self._part) == self._part_size:
             frames.append(memoryview(self._part)[_WORD_SIZE:])
             self._part, self._part_size = bytearray(), 0
         return min(taken + missing, len(view))
 
     def _keep(self, rest: memoryview) -> None:
-        """Start a frame under way from less than a whole one."""
+        """Start a partial frame."""
+        assert not self._part
         self._check_length(rest)
         if len(rest) >= _FRAME_HEAD.size:
             self._part_size = self._frame_size(*_FRAME_HEAD.unpack_from(rest))
@@ -339,7 +343,7 @@ class FrameReader:
             self._frame_size(_WORD.unpack_from(head)[0], 0)
 
     def _frame_size(self, total: int, word: int) -> int:
-        """Bytes of the whole frame, length word included, when its head is sound."""
+        """Size of the frame with its length word. Raises RemotingProtocolError for lengths that are not allowed."""
         header_size = word & 0xFFFFFF
         if (
             _WORD_SIZE + header_size <= total <= self.frame_size_max - _WORD_SIZE

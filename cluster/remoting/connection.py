@@ -1,8 +1,8 @@
-"""One client's connection, as handlers see it: answers go out at once, or as soon as the socket takes them.
+"""Server side of one client's connection: responses are sent at once, or as soon as the socket takes them.
 
-write() never waits and never fails: a peer that is gone is noticed by the read side. One connection carries many requests at a
-time; answers go out in any order. A peer that leaves answers unread is not read from any more (`is_behind`), and closed when it
-takes nothing for long, or when one answer is too much.
+write() never waits and never fails: the read side notices a peer that has disconnected. A connection carries many requests at
+a time; responses are sent in any order. A peer that leaves responses unread is not read from (`is_behind`), and its connection
+is closed when it takes nothing for too long or too much is unsent.
 """
 
 import contextlib
@@ -24,25 +24,25 @@ from twinlog.store.record.message import host_bytes
 
 log = structlog.get_logger()
 
-_BUFFERS_MAX = 512  # In one sendmsg; the kernel takes 1024.
-_CORKED_BYTES_MAX = 1 << 20  # Of gathered answers; the next one sends them.
-BEHIND_BYTES = 4 << 20  # Unsent answers of a peer that is to read first.
+_BUFFERS_MAX = 512  # Of one sendmsg; the kernel takes 1024.
+_CORKED_BYTES_MAX = 1 << 20  # Of gathered responses, above which they are sent.
+BEHIND_BYTES = 4 << 20  # Unsent responses, above which a peer's requests are not read.
 
 
 @define(eq=False)
 class _Call:
-    """A request of ours that waits for the client's answer."""
+    """A request to the client, and its response."""
 
     done: trio.Event = field(factory=trio.Event)
-    answer: RemotingCommand | None = None
+    response: RemotingCommand | None = None
 
 
 @define(eq=False)
 class Connection:
-    """A connected peer. `remote_address` is `ip:port`, `remote_host` the same as records keep it."""
+    """A connected peer. `remote_address` is `ip:port`, `remote_host` the same as records store it."""
 
     _socket: socket.socket
-    _start_soon: Callable[[Callable[[], Awaitable[None]]], None]  # For the task that waits for a full socket.
+    _start_soon: Callable[[Callable[[], Awaitable[None]]], None]  # Starts the task that waits for a full socket.
     _unsent_bytes_max: int
     _budget: Budget
     remote_address: str = field(init=False)
@@ -50,14 +50,12 @@ class Connection:
     on_close: "list[Callable[[Connection], None]]" = field(factory=list, init=False)
     closed: bool = field(default=False, init=False)
     last_active: float = field(factory=trio.current_time, init=False)
-    half_since: float = field(default=0.0, init=False)  # When its frame under way began; counts while there is one.
+    half_since: float = field(default=0.0, init=False)  # When its partial frame began; valid while there is one.
     unsent_bytes: int = field(default=0, init=False)
-    stuck_since: float = field(
-        default=0.0, init=False
-    )  # When the socket last took something; counts with unsent bytes.
-    kept_bytes: int = field(default=0, init=False)  # The budget's.
+    stuck_since: float = field(default=0.0, init=False)  # When the socket last took bytes; valid with unsent bytes.
+    kept_bytes: int = field(default=0, init=False)  # Memory in use, counted by the budget.
     secure: TlsChannel | None = field(default=None, init=False)
-    _unsent_kept: int = field(default=0, init=False)
+    _unsent_kept: int = field(default=0, init=False)  # Unsent bytes in memory of this process.
     _unsent: "deque[bytes | memoryview]" = field(factory=deque, init=False)
     _corked: "list[bytes | memoryview] | None" = field(default=None, init=False)
     _corked_bytes: int = field(default=0, init=False)
@@ -65,7 +63,7 @@ class Connection:
     _caught_up: trio.Event = field(factory=trio.Event, init=False)
     _calls: dict[int, _Call] = field(factory=dict, init=False)
     _opaque: int = field(default=0, init=False)
-    _hears_nothing: bool = field(default=False, init=False)  # Answers to calls are not read any more.
+    _reads_ended: bool = field(default=False, init=False)  # Responses to calls are not read any more.
 
     def __attrs_post_init__(self) -> None:
         host, port = self._socket.getpeername()[:2]
@@ -74,7 +72,7 @@ class Connection:
         self._behind_bytes = min(BEHIND_BYTES, self._unsent_bytes_max // 2)
 
     def cork(self) -> None:
-        """Gather what is written from now on."""
+        """Gather what is written, until uncork()."""
         self._corked, self._corked_bytes = [], 0
 
     def uncork(self) -> None:
@@ -84,7 +82,7 @@ class Connection:
             self._write(gathered)
 
     def write(self, *buffers: bytes | memoryview) -> None:
-        """Send these bytes, in order, behind all that were written before. What is written to a dead peer is dropped."""
+        """Send these bytes after all that were written before. What is written to a closed connection is dropped."""
         if self._corked is None:
             self._write(buffers)
             return
@@ -114,31 +112,32 @@ class Connection:
         try:
             return deque(secure.encrypt(buffers))
         except RemotingProtocolError as error:
-            log.warning("connection closed: nothing can be sent over it", peer=self.remote_address, why=str(error))
+            log.warning("connection closed: encryption failed", peer=self.remote_address, why=str(error))
             self.close()
             return deque()
 
     def _set_unsent(self, size: int, kept: int) -> None:
-        """So many bytes wait for the peer; `kept`: of these in memory that is ours."""
+        """Note the bytes that wait for the peer; `kept`: those of them in memory of this process."""
         if self.closed:
             return
+        assert 0 <= kept <= size, (kept, size)
         change = kept - self._unsent_kept
         self.unsent_bytes, self._unsent_kept = size, kept
         if size > self._unsent_bytes_max:
-            self._cut("it has left too much unread")
+            self._cut("too much is unread")
             return
         self._budget.change(self, change)
         if not self.is_behind:
             self._caught_up.set()
 
     def cut_if_stuck(self, seconds_max: float) -> None:
-        """Close it when it has left answers unread for so long."""
+        """Close the connection when its peer has left responses unread for so long."""
         if self.unsent_bytes and not self.closed and trio.current_time() - self.stuck_since > seconds_max:
-            self._cut(f"it has read nothing for {seconds_max:g} s")
+            self._cut(f"nothing was read for {seconds_max:g} s")
 
     def _cut(self, why: str) -> None:
         log.warning(
-            "connection closed: the peer does not read its answers",
+            "connection closed: the peer does not read its responses",
             peer=self.remote_address,
             why=why,
             unsent_bytes=self.unsent_bytes,
@@ -147,30 +146,30 @@ class Connection:
 
     @property
     def is_behind(self) -> bool:
-        """It should read its answers before it asks for more."""
+        """True when the peer has to read responses before more of its requests are read."""
         return self.unsent_bytes > self._behind_bytes
 
     async def caught_up(self) -> None:
-        """Wait until it is not behind, or is closed."""
+        """Wait until the peer is not behind, or the connection is closed."""
         while self.is_behind and not self.closed:
             self._caught_up = trio.Event()
             await self._caught_up.wait()
 
     def keep(self, by: int) -> None:
-        """A request of this peer makes us keep so many bytes more, or less."""
+        """Count memory that a request of this peer uses, or gives back."""
         if not self.closed:
             self._budget.change(self, by)
 
     def may_keep(self, size: int) -> bool:
-        """Whether so many bytes more may be kept for it."""
+        """True when the budget has room for so many bytes more."""
         return self._budget.has_room(size)
 
     def send(self, command: RemotingCommand) -> None:
-        """Send a whole command."""
+        """Send a command."""
         self.write(encode(command))
 
     def _send_now(self, queue: "deque[bytes | memoryview]") -> bool:
-        """Give the socket as much of the queue as it takes; False when the peer is gone."""
+        """Give the socket as much of the queue as it takes; False when the peer has disconnected."""
         try:
             while queue:
                 one = len(queue) == 1
@@ -199,51 +198,51 @@ class Connection:
             self._set_unsent(*_sizes(self._unsent))
 
     async def call(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
-        """Ask the client something and wait for its answer.
+        """Send a request to the client and wait for its response.
 
-        Raises RemotingTimeoutError, or RemotingConnectError when the connection ends first, or nothing is read from it any more.
+        Raises RemotingTimeoutError, or RemotingConnectError when the connection ends first or is not read any more.
         """
         self._opaque += 1
         command.opaque = self._opaque
         call = self._calls[command.opaque] = _Call()
         try:
-            if self.closed or self._hears_nothing:
-                raise self._no_answer()
+            if self.closed or self._reads_ended:
+                raise self._no_response()
             self.send(command)
             with trio.move_on_after(timeout_ms / 1000):
                 await call.done.wait()
-                if call.answer is None:
-                    raise self._no_answer()
-                return call.answer
+                if call.response is None:
+                    raise self._no_response()
+                return call.response
             raise RemotingTimeoutError(self.remote_address, command.code, timeout_ms)
         finally:
             del self._calls[command.opaque]
 
-    def _no_answer(self) -> RemotingConnectError:
-        stops = "this server stops, and reads no answers any more"
+    def _no_response(self) -> RemotingConnectError:
+        stops = "this server is stopping and reads no more responses"
         return RemotingConnectError(self.remote_address, "the connection has ended" if self.closed else stops)
 
-    def answered(self, command: RemotingCommand) -> None:
-        """Hand over a response that came in; one that nobody waits for is dropped."""
+    def take_response(self, command: RemotingCommand) -> None:
+        """Hand a received response to its call; without one it is dropped."""
         call = self._calls.get(command.opaque)
         if call is not None:
-            call.answer = command
+            call.response = command
             call.done.set()
 
     def end_calls(self) -> None:
-        """Nothing is read any more: whoever waits for an answer of the client, or will, hears that none comes."""
-        self._hears_nothing = True
+        """End all calls with RemotingConnectError, also later ones: nothing is read any more."""
+        self._reads_ended = True
         for call in self._calls.values():
             call.done.set()
 
     def end_sending(self) -> None:
-        """Let the peer know that nothing more will come."""
+        """Shut down the sending side: the peer learns that nothing more will come."""
         if not self.closed:
-            with contextlib.suppress(OSError):  # Gone already.
+            with contextlib.suppress(OSError):  # Disconnected already.
                 self._socket.shutdown(socket.SHUT_WR)
 
     def has_left(self, buffer: memoryview) -> bool:
-        """Whether the peer has closed its side, too. Takes and drops what it sent meanwhile."""
+        """True when the peer has closed its side, too. Reads and drops what it sent meanwhile."""
         try:
             return self.closed or not self._socket.recv_into(buffer)
         except BlockingIOError:
@@ -252,7 +251,7 @@ class Connection:
             return True
 
     def close(self) -> None:
-        """End the connection and tell those who asked to know."""
+        """End the connection and call the `on_close` callbacks."""
         if self.closed:
             return
         self.closed = True
@@ -264,11 +263,11 @@ class Connection:
         self._socket.close()
         for call in self._calls.values():
             call.done.set()
-        _tell_of_end(self)
+        _call_on_close(self)
 
 
 def _sizes(queue: "deque[bytes | memoryview]") -> tuple[int, int]:
-    """Bytes, and bytes of our own memory: records lie in the page cache, which gives way by itself."""
+    """Bytes, and bytes in memory of this process: records are in the page cache, which the kernel reclaims."""
     size = kept = 0
     for buffer in queue:
         size += len(buffer)
@@ -277,13 +276,11 @@ def _sizes(queue: "deque[bytes | memoryview]") -> tuple[int, int]:
     return size, kept
 
 
-_ended: deque[Connection] = deque()  # Closed, and their callbacks are still to be called.
+_ended: deque[Connection] = deque()  # Closed connections whose callbacks are still to be called.
 
 
-def _tell_of_end(connection: Connection) -> None:
-    """Call its callbacks. Connections that these close wait for their turn: hundreds that die together, each telling the
-    next, would nest too deeply.
-    """
+def _call_on_close(connection: Connection) -> None:
+    """Call its callbacks. Connections that a callback closes are queued: hundreds of nested closes would exhaust the stack."""
     _ended.append(connection)
     if len(_ended) > 1:
         return

@@ -1,7 +1,7 @@
-"""Hands requests to who carries them out, and sees to their answers.
+"""Dispatcher of requests: finds the handler by the request code, and sends its reply.
 
-Sources: NettyRemotingAbstract.processRequestCommand, RocketMQ 4.9.7. There a request that finds the queue of its thread pool full
-is answered with code 2, [OVERLOAD]; here one whose handler takes its time, when too many do.
+Sources: NettyRemotingAbstract.processRequestCommand, RocketMQ 4.9.7, which answers code 2, [OVERLOAD] when the queue of a
+thread pool is full; here that is the answer when too many asynchronous handlers run. RequestCode.java (4.9.8 and 5.3.3).
 """
 
 import inspect
@@ -23,7 +23,7 @@ from twinlog.cluster.remoting.request import BatchHandler, Check, Handler, Reply
 log = structlog.get_logger()
 
 OVERLOAD = "[OVERLOAD]system busy, start flow control for a while"
-TURN_SECONDS = 0.01  # Then other tasks get a chance: a loop that stands still for long costs a master its lease.
+SLICE_SECONDS = 0.01  # Then other tasks run: an event loop that is blocked for long costs a master its lease.
 
 
 @define(eq=False)
@@ -51,20 +51,20 @@ class Dispatcher:
             await trio.sleep_forever()
 
     def work_off(self, connection: Connection, frames: Iterable[bytes | memoryview]) -> list[bytes]:
-        """Carry out these; returns those that have to wait, for their next turn or until the peer has caught up with its answers.
+        """Carry out requests; returns those that wait for the next time slice, or for the peer to read its responses.
 
-        Requests that go to the batch handler are appended together, and count for no turn.
+        Requests for the batch handler are handed over together, and do not count for the time slice.
         """
         connection.cork()
         batch: list[RemotingCommand] = []
         check, batch_codes = self.check, self.batch_codes
-        left, turn_ends = iter(frames), 0.0
+        left, slice_ends = iter(frames), 0.0
         try:
             for frame in left:
                 command = decode(frame)
                 if command.flag & 1:
                     command.body = bytes(command.body)
-                    connection.answered(command)
+                    connection.take_response(command)
                     continue
                 if check is not None and self._stopped(check, Request(connection, command)):
                     pass
@@ -72,11 +72,11 @@ class Dispatcher:
                     batch.append(command)
                     continue
                 else:
-                    command.body = bytes(command.body)  # The frame lives in a buffer that is used again.
+                    command.body = bytes(command.body)  # The frame is in a buffer that is used again.
                     self._dispatch(Request(connection, command))
                 now = monotonic()
-                turn_ends = turn_ends or now + TURN_SECONDS
-                if connection.is_behind or now >= turn_ends:
+                slice_ends = slice_ends or now + SLICE_SECONDS
+                if connection.is_behind or now >= slice_ends:
                     return [bytes(frame) for frame in left]
                 if connection.closed:
                     break
@@ -89,10 +89,10 @@ class Dispatcher:
         return []
 
     def _stopped(self, check: Check, request: Request) -> bool:
-        """Whether the check has answered it."""
+        """Run the check; True when it has answered the request."""
         try:
             reply = check(request.connection, request.command)
-        except Exception as error:  # A check that fails lets nobody in.
+        except Exception as error:  # A check that fails admits nothing.
             reply = explain(error, request)
         if reply is not None:
             request.reply(reply)
@@ -123,7 +123,7 @@ class Dispatcher:
             request.reply(explain(error, request))
 
     def _carry_out(self, request: Request, pending: Coroutine[Any, Any, Reply | None]) -> None:
-        """A request that takes its time; refused when too many do."""
+        """Start an asynchronous handler, or answer [OVERLOAD] when too many run."""
         size = len(request.body)
         too_much = self._under_way_bytes and self._under_way_bytes + size > self.config.request_bytes_max
         if self.under_way >= self.config.requests_max or too_much:
@@ -144,11 +144,12 @@ class Dispatcher:
         finally:
             self.under_way -= 1
             self._under_way_bytes -= size
+            assert self.under_way >= 0 <= self._under_way_bytes, (self.under_way, self._under_way_bytes)
 
 
 @frozen
 class NotServed:
-    """A request code by its name in RocketMQ. `reason` ends the sentence that a caller reads."""
+    """A request code of RocketMQ that twinlog does not serve. `reason` ends the remark of the response."""
 
     name: str
     reason: str
@@ -162,7 +163,7 @@ _COLD = "cold data is not limited by group"
 _ACL_2 = "there is no ACL 2.0; users and rights are in plain_acl.yml"
 _ROCKSDB = "there is no RocksDB"
 _ACTING_MASTER = "slaves do not act as masters"
-_UNUSED = "no RocketMQ 4.9 or 5.3 serves it, either"
+_UNUSED = "no RocketMQ 4.9 or 5.3 serves it, either"  # Defined by the releases; no client sends them.
 _FILTER_SERVER = "there are no filter servers; filter by tags or SQL92"
 _REASONS = {
     _CONTROLLER: {
@@ -234,7 +235,7 @@ _REASONS = {
         214: "WHO_CONSUME_THE_MESSAGE",
     },
     _FILTER_SERVER: {301: "REGISTER_FILTER_SERVER", 302: "REGISTER_MESSAGE_FILTER_CLASS"},
-    "who consumes what is told by the other side: 300 by topic, 203 by group": {
+    "use 300 (groups of a topic) or 203 (connections of a group)": {
         343: "QUERY_TOPICS_BY_CONSUMER",
         345: "QUERY_SUBSCRIPTION_BY_CONSUMER",
     },
@@ -249,6 +250,6 @@ NOT_SERVED: Mapping[int, NotServed] = {
 
 
 def refusal(code: int) -> str:
-    """The remark of code 3: RocketMQ's words, and why where that is known."""
+    """The remark of code 3: RocketMQ's text, and the reason where one is known."""
     known = NOT_SERVED.get(code)
     return f" request type {code} not supported{f': {known.reason}' if known else ''}"

@@ -1,4 +1,4 @@
-"""What can go wrong on the remoting wire. Source: org.apache.rocketmq.remoting.exception (RocketMQ 4.9.8)."""
+"""Errors of remoting. Source: org.apache.rocketmq.remoting.exception (RocketMQ 4.9.8)."""
 
 from twinlog.cluster.remoting.codes import ResponseCode
 
@@ -12,11 +12,11 @@ class RemotingProtocolError(RemotingError):
 
 
 class TlsFilesError(RemotingError, ValueError):
-    """What the configuration says of TLS cannot be done; the message names key and file. Correct it and start again."""
+    """The TLS configuration cannot be used; the message names key and file. Correct it and start again."""
 
 
 class RemotingConnectError(RemotingError):
-    """No connection to the address, or it was lost before the answer came. Try again, or another address."""
+    """No connection to the address, or it was lost before the response. Try again, or another address."""
 
     def __init__(self, address: str, reason: str) -> None:
         super().__init__(f"{address}: {reason}")
@@ -25,7 +25,7 @@ class RemotingConnectError(RemotingError):
 
 
 class RemotingTimeoutError(RemotingError):
-    """Connected, but no answer in time. The request may or may not have been carried out."""
+    """Connected, but no response in time. The request may or may not have been carried out."""
 
     def __init__(self, address: str, code: int, timeout_ms: int) -> None:
         super().__init__(f"{address}: no answer to request {code} within {timeout_ms} ms")
@@ -35,7 +35,7 @@ class RemotingTimeoutError(RemotingError):
 
 
 class RequestError(RemotingError):
-    """A request that is answered with an error code: handlers raise it, callers meet it for unexpected codes."""
+    """An error code as the response: raised by handlers to send it, and by calls that receive an unexpected one."""
 
     def __init__(self, code: int, remark: str) -> None:
         super().__init__(f"{_name(code)}: {remark}")
@@ -44,7 +44,7 @@ class RequestError(RemotingError):
 
 
 class HeaderError(RequestError):
-    """A field of the request header is missing or malformed. Answered with code 1; the connection stays."""
+    """A field of the request header is missing or malformed. Answered with code 1; the connection stays open."""
 
     def __init__(self, remark: str) -> None:
         super().__init__(ResponseCode.SYSTEM_ERROR, remark)

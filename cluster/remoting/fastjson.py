@@ -1,9 +1,9 @@
-r"""JSON as fastjson 1.2 writes and reads it in RocketMQ's bodies and config files. Text in, plain objects out.
+r"""JSON in fastjson 1.2's dialect, as in RocketMQ's bodies and config files. Text in, plain objects out.
 
-    {0:"a",1:"b"}                                               map keys that are numbers stand bare
+    {0:"a",1:"b"}                                               map keys that are numbers are not quoted
     {{"brokerName":"broker-a","queueId":0,"topic":"T1"}:5}      map keys that are objects, too
 
-Neither is JSON. `loads` takes both, and what else fastjson tolerates: single quotes, names without quotes, comments,
+Neither is JSON. `loads` reads both, and whatever else fastjson tolerates: single quotes, names without quotes, comments,
 trailing commas. Source: RemotingSerializable.java (RocketMQ 4.9.8), JSONLexerBase.java (fastjson 1.2).
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 DEPTH_MAX = 32
-ODD_SIZE_MAX = 4 * 1024 * 1024  # Characters that the reader in Python takes, at about 1 us each token.
+ODD_SIZE_MAX = 4 * 1024 * 1024  # Characters that the reader in Python takes, at about 1 us for each token.
 
 _BARE_KEY = re.compile(r"([{,]\s*)(-?[0-9]+)(?=\s*:)")
 _BLANK = re.compile(r"(?:\s|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
@@ -28,11 +28,11 @@ _NUMBER_SIZE_MAX = 40
 
 
 class FastjsonError(ValueError):
-    """The text is no JSON, not even in fastjson's dialect. The message names the place."""
+    """The text is not JSON, not even in fastjson's dialect. The message names the line and column."""
 
 
 class ObjectKey(str):
-    """A map key that is an object: its JSON, compact and sorted. Written bare, so that Java finds the object again."""
+    """A map key that is an object: its JSON, compact and sorted. Written without quotes, as Java expects it."""
 
     __slots__ = ()
 
@@ -42,7 +42,7 @@ class ObjectKey(str):
 
 
 def loads(data: bytes | bytearray | memoryview | str) -> Any:
-    """Read one value. Map keys become text: `0` the text "0", an object its ObjectKey; the last of equal keys counts.
+    """Read one value. Map keys become text: `0` becomes "0", an object its ObjectKey; the last of equal keys counts.
 
     Raises FastjsonError when it cannot be read or is nested deeper than 32.
     """
@@ -60,7 +60,7 @@ _ODD = object()
 
 
 def _standard(data: bytes | bytearray | memoryview | str) -> Any:
-    """Read standard JSON; _ODD for what is none."""
+    """Read standard JSON; _ODD for anything else."""
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
@@ -75,10 +75,10 @@ def _text(data: bytes | bytearray | memoryview | str) -> str:
 
 
 def _quote_bare_keys(text: str) -> str:
-    """Turn `{0:` into `{"0":` outside strings: enough for nearly all that RocketMQ writes, and quick."""
+    """Turn `{0:` into `{"0":` outside strings: enough for nearly all that RocketMQ writes, and fast."""
     if "\\" in text or "\0" in text:
         return text
-    parts = text.split('"')  # Every other one is inside quotes.
+    parts = text.split('"')  # Every other part is inside quotes.
     parts[::2] = _BARE_KEY.sub("\\1\0\\2\0", '"'.join(parts[::2])).split('"')
     return '"'.join(parts).replace("\0", '"')
 
@@ -221,21 +221,21 @@ class _DialectReader:
 
 
 def dumps(value: Any) -> bytes:
-    """fastjson's compact form: int keys bare, ObjectKey keys as bare objects, text quoted; the order is kept."""
+    """Write fastjson's compact form: int and ObjectKey keys without quotes, text quoted; the order is kept."""
     try:
-        return orjson.dumps(value)  # The same thing when all keys are text. ObjectKey is no plain str: refused.
+        return orjson.dumps(value)  # The same when all keys are text. orjson refuses ObjectKey, a subclass of str.
     except TypeError:
         return "".join(_compact(value)).encode()
 
 
 def dumps_ascii(value: Any) -> bytes:
-    r"""Standard JSON with sorted keys and non-ASCII as \uXXXX: how name servers write routes for new clients."""
+    r"""Write standard JSON with sorted keys and non-ASCII as \uXXXX, as name servers write routes for new clients."""
     text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS).decode()
     return text.encode() if text.isascii() else re.sub("[^\0-\x7f]", _escaped, text).encode()
 
 
 def pretty(value: Any) -> str:
-    """fastjson's PrettyFormat, as in config/*.json: tabs, int keys bare and inline, no line feed at the end."""
+    """Write fastjson's PrettyFormat, as in config/*.json: tabs, int keys unquoted and inline, no line feed at the end."""
     return "".join(_pretty(value, "\n"))
 
 

@@ -1,5 +1,6 @@
-"""Names that come over the wire: what they may look like, and those that RocketMQ keeps for itself.
+"""Names of topics, groups and members, addresses, and versions of tables: limits, reserved names, checks.
 
+Name servers and slaves compare a table's DataVersion to see whether they have the table already (DataVersion.java).
 Sources: TopicValidator.java, Validators.java, MixAll.java, TransactionalMessageUtil.java (RocketMQ 4.9.8).
 """
 
@@ -14,10 +15,10 @@ from twinlog.cluster.remoting.errors import RequestError
 
 TOPIC_LENGTH_MAX = 127
 GROUP_LENGTH_MAX = 255
-# Ours: what requests may make a broker remember. Tables from disk or from a master are taken as they are.
+# Limits of twinlog on what requests add to tables. Tables from disk or from a master are taken unchanged.
 TOPICS_MAX = 100_000
 GROUPS_MAX = 100_000
-OFFSETS_MAX = 1_000_000  # Topics of groups.
+OFFSETS_MAX = 1_000_000  # Pairs of topic and group.
 QUEUE_ID_MAX = 65_535
 HEARTBEAT_BYTES_MAX = 1 << 20
 EXPRESSION_LENGTH_MAX = 32_767  # Characters of one subscription.
@@ -38,7 +39,7 @@ RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
-TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"  # Its offsets: how far half and op messages are dealt with.
+TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"  # Its offsets: progress of the transaction service in half and op messages.
 
 SYSTEM_TOPICS = frozenset(
     {
@@ -60,7 +61,7 @@ FORBIDDEN_TO_SEND = frozenset(
 
 
 def topic_fault(topic: str) -> str | None:
-    """What is wrong with this topic name, in RocketMQ's words; None: nothing."""
+    """The fault of a topic name, in RocketMQ's text; None for a valid one."""
     if not topic or topic.isspace():
         return "The specified topic is blank."
     if not _ALLOWED.fullmatch(topic):
@@ -71,7 +72,7 @@ def topic_fault(topic: str) -> str | None:
 
 
 def group_fault(group: str) -> str | None:
-    """What is wrong with this group name; None: nothing."""
+    """The fault of a group name; None for a valid one."""
     if not group or group.isspace():
         return "the specified group is blank"
     if not _ALLOWED.fullmatch(group):
@@ -82,26 +83,26 @@ def group_fault(group: str) -> str | None:
 
 
 def as_component(text: str) -> str:
-    """A name that somebody else chose, as one part of a path: nothing in it leads elsewhere."""
+    """Make a name safe as one component of a path: it cannot lead to another directory."""
     return _OUT_OF_PLACE.sub("_", text)[:GROUP_LENGTH_MAX].lstrip(".") or "_"
 
 
 def require_topic(topic: str) -> None:
-    """Raises RequestError for what is no topic name: no directory is made of it, and no table keeps it."""
+    """Raise RequestError for an invalid topic name, before a directory or a table entry is made of it."""
     if fault := topic_fault(topic):
         raise RequestError(ResponseCode.SYSTEM_ERROR, fault)
 
 
 def require_group(group: str) -> None:
-    """Raises RequestError for what is no group name."""
+    """Raise RequestError for an invalid group name."""
     if fault := group_fault(group):
         raise RequestError(ResponseCode.SYSTEM_ERROR, fault)
 
 
 def require_room(what: str, count: int, most: int) -> None:
-    """Raises RequestError when a table has `count` of at most `most` entries already."""
+    """Raise RequestError when a table with `count` entries has its maximum, `most`."""
     if count >= most:
-        remark = f"this broker has {count} {what}, no more than {most} are possible: delete some that nobody needs"
+        remark = f"this broker has {count} {what}, no more than {most} are possible: delete some that are not needed"
         raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
 
 
@@ -118,17 +119,17 @@ def dlq_topic(group: str) -> str:
 
 
 def member_name(group: str, broker_id: int, directory: str) -> str:
-    """As `twinlog list` calls a member: a store root called GROUP-NUMBER names it for ever."""
+    """The name of a member in `twinlog list`: its store directory if that is GROUP-NUMBER, else the group and brokerId."""
     return directory if directory.startswith(f"{group}-") else f"{group}-{broker_id}"
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Split `host:port`; an IPv6 host stands in brackets. Raises ValueError."""
+    """Split `host:port`; an IPv6 host is in brackets. Raises ValueError."""
     host, colon, port = address.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     host = host[1:-1] if bracketed else host
-    sound = colon and host and host.isprintable() and " " not in host and (bracketed or ":" not in host)
-    if not (sound and port.isascii() and port.isdecimal() and len(port) <= 5 and 0 < int(port) <= 65_535):
+    is_host = colon and host and host.isprintable() and " " not in host and (bracketed or ":" not in host)
+    if not (is_host and port.isascii() and port.isdecimal() and len(port) <= 5 and 0 < int(port) <= 65_535):
         raise ValueError(f"{address!r:.80} is not host:port")
     return host, int(port)
 
@@ -140,6 +141,8 @@ def ip_of(address: str) -> str:
 
 @frozen
 class DataVersion:
+    """Version of a table; equal when timestamp and counter are."""
+
     timestamp: int  # ms
     counter: int = 0
 
@@ -151,5 +154,5 @@ class DataVersion:
 
     @classmethod
     def read(cls, value: Mapping[str, Any]) -> Self:
-        """Raises ValueError, TypeError when the numbers are none."""
+        """Raises ValueError, TypeError for values that are not numbers."""
         return cls(timestamp=int(value.get("timestamp", 0)), counter=int(value.get("counter", 0)))

@@ -1,4 +1,4 @@
-"""A request under way and its answer, and the table that says who carries it out.
+"""Requests as handlers see them, replies, and the table of handlers by request code.
 
 A handler is a function `(owner, header, request) -> Reply | None`, plain or async; the class of `header` says which request code
 it serves. Source: NettyRemotingAbstract, RocketMQ 4.9.8.
@@ -23,7 +23,7 @@ log = structlog.get_logger()
 
 @define
 class Reply:
-    """What a handler answers. A body may be several views, which are sent without being copied together."""
+    """The reply of a handler. A body may be several views, which are sent without being copied together."""
 
     code: int = ResponseCode.SUCCESS
     remark: str | None = None
@@ -32,11 +32,11 @@ class Reply:
 
     @classmethod
     def success(cls, body: bytes | Sequence[bytes | memoryview] = b"", **fields: object) -> "Reply":
-        """Code 0 with these header fields; None is left out."""
+        """A reply with code 0 and these header fields; None is left out."""
         return cls(ext={name: _text(value) for name, value in fields.items() if value is not None}, body=body)
 
     def frame(self, command: RemotingCommand) -> Sequence[bytes | memoryview]:
-        """The whole answer to a command, in pieces. Raises RemotingProtocolError when no peer would take it."""
+        """Encode the response to a command, in pieces. Raises RemotingProtocolError when it is too long for peers."""
         body = [self.body] if isinstance(self.body, bytes) else self.body
         response = RemotingCommand.response_to(command, self.code, remark=self.remark, ext=self.ext)
         return encode_header(response, sum(map(len, body))), *(part for part in body if len(part))
@@ -51,23 +51,23 @@ AnyReply = Reply | TemplateReply
 
 @define(eq=False)
 class Request:
-    """A request under way: who asked, and how to answer later."""
+    """A request: its connection, its command, and the way to reply later."""
 
     connection: Connection
     command: RemotingCommand
 
     @property
     def body(self) -> bytes | memoryview:
-        """The body as it came."""
+        """The body as received."""
         return self.command.body
 
     def reply(self, reply: AnyReply) -> None:
-        """Answer; nothing is sent for a oneway request. Raises RemotingProtocolError when no peer would take it."""
+        """Send a reply; a oneway request gets none. Raises RemotingProtocolError when it is too long for peers."""
         if not self.command.flag & ONEWAY:
             self.connection.write(*reply.frame(self.command))
 
     def answer_with(self, handler: "Callable[[], AnyReply | None]") -> None:
-        """Carry out a request that was put off, as if it had come now."""
+        """Carry out a request that was held, as if it had come now."""
         try:
             reply = handler()
         except Exception as error:
@@ -100,7 +100,7 @@ def dispatch_table(owner: object, *handlers: Sequence[Callable[..., Any]]) -> di
 
 
 def explain(error: Exception, request: Request) -> Reply:
-    """What a handler that raised is answered with."""
+    """The reply for a handler that raised: the code of a RequestError; any other error is logged, and is code 1."""
     if isinstance(error, RequestError):
         return Reply(error.code, error.remark)
     log.error(
@@ -113,5 +113,5 @@ def explain(error: Exception, request: Request) -> Reply:
 
 
 def failure(error: Exception) -> Reply:
-    """The answer when it is our fault."""
+    """The reply for an unexpected error: code 1."""
     return Reply(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")

@@ -1,6 +1,6 @@
-"""Answers that are sent often: the JSON header is written once, and only its values are filled in.
+"""Templates of frequent responses: the JSON header is encoded once, and only its values are filled in.
 
-That spares a dict and its encoding for each of them. Other serializations are encoded as any response is.
+This saves a dict and its encoding for each response. Other serializations are encoded as any response is.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from twinlog.cluster.remoting.command import JSON, RemotingCommand, encode_heade
 
 @define(eq=False)
 class ResponseTemplate:
-    """A response with this code and remark, and with `names` beside the `constants` in its extFields."""
+    """A response with this code and remark, whose extFields are `names` with values and the `constants`."""
 
     code: int
     remark: str | None
@@ -33,9 +33,9 @@ class ResponseTemplate:
         return {**dict(zip(self.names, map(str, values), strict=True)), **self.constants}
 
     def head(self, command: RemotingCommand, values: tuple[object, ...], body_size: int = 0) -> bytes:
-        """The frame up to its body. Values are numbers, or texts that JSON needs not escape, in the order of `names`.
+        """Encode the frame up to its body. Values are numbers, or texts without JSON escapes, in the order of `names`.
 
-        Raises RemotingProtocolError for a body that no peer would take.
+        Raises RemotingProtocolError when the frame is too long for peers.
         """
         if command.serialize_type != JSON:
             response = RemotingCommand.response_to(command, self.code, remark=self.remark, ext=self.ext(values))
@@ -45,7 +45,7 @@ class ResponseTemplate:
 
 @frozen
 class TemplateReply:
-    """A Reply by template; its body is not empty views, `body_size` bytes in all."""
+    """A Reply by template. The body's views are not empty, `body_size` bytes in all."""
 
     template: ResponseTemplate
     values: tuple[object, ...]
@@ -68,5 +68,5 @@ class TemplateReply:
         return self.template.ext(self.values)
 
     def frame(self, command: RemotingCommand) -> Sequence[bytes | memoryview]:
-        """The whole answer to a command, in pieces."""
+        """Encode the response to a command, in pieces."""
         return self.template.head(command, self.values, self.body_size), *self.body

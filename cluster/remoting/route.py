@@ -1,4 +1,4 @@
-"""Where a topic's queues are, and where the brokers are. Pure: JSON bodies in, frozen objects out.
+"""Routes: the queues of a topic, and the addresses of broker groups. Pure: JSON in, frozen objects out.
 
 Source: TopicRouteData, ClusterInfo, MQClientInstance.topicRouteData2TopicPublishInfo (RocketMQ 4.9.8).
 """
@@ -30,7 +30,7 @@ def queue_to_json(queue: MessageQueue) -> dict[str, Any]:
 
 
 def read_queue(fields: Mapping[str, Any]) -> MessageQueue:
-    """The reverse. Raises KeyError, TypeError and ValueError for anything else."""
+    """Read such JSON. Raises KeyError, TypeError and ValueError when it is malformed."""
     return MessageQueue(str(fields["topic"]), str(fields["brokerName"]), int(fields["queueId"]))
 
 
@@ -40,7 +40,7 @@ def queue_of_key(key: str) -> MessageQueue:
 
 
 def by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
-    """The same queues, under the names of their brokers."""
+    """Group queues by the names of their brokers."""
     groups: dict[str, list[MessageQueue]] = defaultdict(list)
     for queue in queues:
         groups[queue.broker_name].append(queue)
@@ -65,7 +65,7 @@ class BrokerAddresses:
         return self.addresses.get(MASTER_ID)
 
     def find(self, broker_id: int) -> str | None:
-        """The address of that member or, as RocketMQ's clients do, of one that can stand in for it."""
+        """The address of that member or, as in RocketMQ's clients, of one that can replace it."""
         for each in (broker_id, broker_id + 1 if broker_id else MASTER_ID):
             if each in self.addresses:
                 return self.addresses[each]
@@ -100,16 +100,16 @@ class QueueData:
 
 @frozen
 class TopicRoute:
-    """The answer to request 105."""
+    """The response to request 105."""
 
     topic: str
     brokers: Mapping[str, BrokerAddresses]
     queue_data: tuple[QueueData, ...]
 
     def publish_queues(self, topic: str | None = None, *, queues_max: int | None = None) -> list[MessageQueue]:
-        """Queues that take messages now: writeable, with a master.
+        """Queues that can be written now: permitted, and with a master.
 
-        `topic` and `queues_max` are for a topic that does not exist yet and takes its queues from TBW102's.
+        `topic` and `queues_max` are for a topic that does not exist yet and is created with queues like TBW102's.
         """
         queues = []
         for data in self.queue_data:
@@ -130,7 +130,7 @@ class TopicRoute:
 
 
 def read_route(topic: str, data: Mapping[str, Any]) -> TopicRoute:
-    """TopicRouteData, parsed. Broker names are in order, as producers count queues."""
+    """Parse TopicRouteData. Broker names are in order, because producers count queues that way."""
     queue_data = [
         QueueData(each["brokerName"], int(each["readQueueNums"]), int(each["writeQueueNums"]), int(each["perm"]))
         for each in data.get("queueDatas", ())
@@ -144,7 +144,7 @@ def read_route(topic: str, data: Mapping[str, Any]) -> TopicRoute:
 
 
 def read_cluster(data: Mapping[str, Any]) -> tuple[BrokerAddresses, ...]:
-    """ClusterInfo (106), parsed: every broker group, by cluster and name."""
+    """Parse ClusterInfo (106): every broker group, by cluster and name."""
     groups = map(_read_broker, data.get("brokerAddrTable", {}).values())
     return tuple(sorted(groups, key=lambda each: (each.cluster, each.broker_name)))
 

@@ -1,9 +1,8 @@
-"""Serves the remoting protocol: reads frames, hands requests to handlers, sends their replies.
+"""Server of the remoting protocol: accepts connections, reads frames, and hands them to a dispatcher.
 
-Requests that come in great numbers go to a batch handler, all that one read brought at once; each other one to its handler.
-A peer that leaves its answers unread is not read from until it has caught up, so what it makes us keep has an end.
+A peer that leaves responses unread is not read from until it has caught up, so that the memory it uses is limited.
 
-    first byte of a connection: 0x16 -> TLS, else plain; what each is allowed says tls.server.mode
+    first byte of a connection: 0x16 -> TLS, else plaintext; tls.server.mode says which are allowed
 
 Sources: NettyRemotingAbstract, NettyRemotingServer; RocketMQ 4.9.7 and 4.9.8.
 """
@@ -11,6 +10,7 @@ Sources: NettyRemotingAbstract, NettyRemotingServer; RocketMQ 4.9.7 and 4.9.8.
 import resource
 import socket
 from collections.abc import Callable
+from functools import partial
 
 import structlog
 import trio
@@ -34,13 +34,13 @@ _RECEIVE_BYTES = 1 << 20
 _BACKLOG = 1024
 _IDLE_SCAN_SECONDS = 5
 _FRAME_BYTES_PER_SECOND_MIN = 1024
-_DESCRIPTORS_KEPT = 256  # For log files, queues and tables: a store that cannot open one takes no more messages.
+_DESCRIPTORS_KEPT = 256  # Reserved for log files, queues and tables: a store that cannot open one takes no messages.
 _WRONG_LOG_SECONDS = 5.0
-_LOOK_SECONDS = 0.01  # While everything comes to its end.
+_STOP_POLL_SECONDS = 0.01  # Between two checks while the server stops.
 
 
 def open_listener(host: str, port: int) -> socket.socket:
-    """A listening socket, at any free port for port 0. Raises OSError."""
+    """Open a listening socket; port 0 is any free one. Raises OSError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -67,17 +67,17 @@ class RemotingServer:
     budget: Budget = field()
     on_connect: list[Callable[[Connection], None]] = field(factory=list)
     connections: set[Connection] = field(factory=set, init=False)
-    _received: memoryview = field(init=False)  # One for all: a read is worked off before the next one.
-    _decrypted: memoryview | None = field(default=None, init=False)  # The same, of what came by TLS.
+    _received: memoryview = field(init=False)  # One for all connections: a read is carried out before the next one.
+    _decrypted: memoryview | None = field(default=None, init=False)  # The same for the plaintext of TLS connections.
     _readers: dict[Connection, FrameReader] = field(factory=dict, init=False)
     _nursery: trio.Nursery = field(init=False)
     _reading: trio.Nursery = field(init=False)
-    _is_reading: bool = field(default=False, init=False)  # Or is working off what it has read.
-    _is_finishing: bool = field(default=False, init=False)
-    _is_parting: bool = field(default=False, init=False)
-    _refusals: LogLimit = field(factory=LogLimit, init=False)
-    _drips: LogLimit = field(factory=LogLimit, init=False)
-    _wrong: LogLimit = field(factory=lambda: LogLimit(_WRONG_LOG_SECONDS), init=False)
+    _is_reading: bool = field(default=False, init=False)  # Or is carrying out what it has read.
+    _is_finishing: bool = field(default=False, init=False)  # stop_reading() was called.
+    _is_closing: bool = field(default=False, init=False)  # close_gently() was called.
+    _refusal_lines: LogLimit = field(factory=LogLimit, init=False)
+    _slow_frame_lines: LogLimit = field(factory=LogLimit, init=False)
+    _protocol_error_lines: LogLimit = field(factory=partial(LogLimit, _WRONG_LOG_SECONDS), init=False)
 
     @budget.default
     def _own_budget(self) -> Budget:
@@ -100,39 +100,39 @@ class RemotingServer:
                     self._is_reading = True
                     task_status.started()
                 self._is_reading = False
-                await trio.sleep_forever()  # Nothing is read any more; what is under way comes to its end.
+                await trio.sleep_forever()  # Nothing is read any more; requests under way are completed.
         finally:
             for connection in list(self.connections):
                 connection.close()
             for listener in listeners:
                 _close(listener)
 
-    # A stop that finishes what was accepted
+    # ---- Graceful stop
 
     def stop_reading(self) -> None:
-        """Take neither connections nor requests from now on. Requests that were read are carried out and answered; those that
-        need the answer of a client fail.
+        """Accept no more connections and requests. Requests that were read are carried out and answered; those that wait for
+        a client's response fail.
         """
         self._is_finishing = True
         for connection in self.connections:
             connection.end_calls()
         self._reading.cancel_scope.cancel()
 
-    async def answers_sent(self) -> None:
-        """After stop_reading(): wait until no answer is being made, and none waits for its peer. The caller bounds this."""
+    async def responses_sent(self) -> None:
+        """After stop_reading(): wait until every response is made and sent. The caller sets the time limit."""
         while True:
             unsent = any(connection.unsent_bytes for connection in self.connections)
             if not (self._is_reading or self.dispatcher.under_way or unsent):
                 return
-            await trio.sleep(_LOOK_SECONDS)
+            await trio.sleep(_STOP_POLL_SECONDS)
 
-    async def part(self, seconds: float) -> None:
-        """After stop_reading(): end all connections so that what was sent arrives, in so many seconds at most.
+    async def close_gently(self, seconds: float) -> None:
+        """After stop_reading(): close all connections so that sent responses arrive, within the time limit.
 
-        What peers have sent since is taken and dropped: the kernel resets a connection that is closed over unread bytes, and
-        a reset may overtake our last answers.
+        What peers send meanwhile is read and dropped: the kernel resets a connection that is closed with unread bytes, and
+        the reset may overtake the last responses.
         """
-        self._is_parting = True
+        self._is_closing = True
         for connection in self.connections:
             connection.end_sending()
         with trio.move_on_after(seconds):
@@ -141,9 +141,9 @@ class RemotingServer:
                     if connection.has_left(self._received):
                         self.connections.discard(connection)
                         connection.close()
-                await trio.sleep(_LOOK_SECONDS)
+                await trio.sleep(_STOP_POLL_SECONDS)
 
-    # Connections
+    # ---- Connections
 
     async def _accept(self, listener: socket.socket) -> None:
         try:
@@ -155,9 +155,9 @@ class RemotingServer:
                     continue
                 except OSError as error:
                     if error.errno in OUT_OF_RESOURCES:
-                        log.error("nothing left to take connections with", error=str(error))
+                        log.error("connection not accepted; retrying in 0.5 s", error=str(error))
                         await trio.sleep(0.5)
-                    continue  # Else: that one was gone before we looked.
+                    continue  # Else the peer disconnected before accept().
                 if len(self.connections) >= self.config.connections_max or _is_among_the_last(peer.fileno()):
                     peer.close()
                     self._log_refused()
@@ -167,9 +167,9 @@ class RemotingServer:
             _close(listener)
 
     def _log_refused(self) -> None:
-        if (left_out := self._refusals.due()) is not None:
+        if (left_out := self._refusal_lines.due()) is not None:
             log.warning(
-                "connections are refused, there are too many",
+                "connections refused: there are too many",
                 left_out=left_out,
                 connections=len(self.connections),
                 serverMaxConnections=self.config.connections_max,
@@ -181,7 +181,7 @@ class RemotingServer:
             peer.setblocking(False)
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection = Connection(peer, self._nursery.start_soon, self.config.unsent_bytes_max, self.budget)
-        except OSError:  # Gone already.
+        except OSError:  # Disconnected already.
             peer.close()
             return
         self.connections.add(connection)
@@ -194,13 +194,13 @@ class RemotingServer:
             else:
                 await self._read(connection, peer, reader)
         except TlsFilesError as error:
-            log.error("connection closed: no TLS", peer=connection.remote_address, why=str(error))
+            log.error("connection closed: TLS is not configured", peer=connection.remote_address, why=str(error))
         except RemotingError as error:
-            self._log_wrong(connection, error)
+            self._log_protocol_error(connection, error)
         except (OSError, trio.ClosedResourceError):
-            pass  # The peer is gone, or somebody here closed the connection.
-        except Exception:  # Our fault, and no reason to leave all others.
-            log.exception("connection closed: something went wrong with it", peer=connection.remote_address)
+            pass  # The peer has disconnected, or the connection was closed here.
+        except Exception:  # A fault of ours ends one connection, not all.
+            log.exception("connection closed: unexpected error", peer=connection.remote_address)
             connection.close()
         finally:
             del self._readers[connection]
@@ -208,8 +208,8 @@ class RemotingServer:
                 self.connections.discard(connection)
                 connection.close()
 
-    def _log_wrong(self, connection: Connection, error: RemotingError) -> None:
-        if (left_out := self._wrong.due(ip_of(connection.remote_address))) is not None:
+    def _log_protocol_error(self, connection: Connection, error: RemotingError) -> None:
+        if (left_out := self._protocol_error_lines.due(ip_of(connection.remote_address))) is not None:
             log.warning(
                 "connection closed: the peer does not speak the remoting protocol",
                 peer=connection.remote_address,
@@ -218,7 +218,7 @@ class RemotingServer:
             )
 
     async def _begins_with_tls(self, tls: ServerTls, peer: socket.socket) -> bool:
-        """By the first byte. Raises RemotingProtocolError for the kind that is not taken."""
+        """Distinguish TLS from plaintext by the first byte. Raises RemotingProtocolError for the kind that is not allowed."""
         while True:
             await trio.lowlevel.wait_readable(peer)
             try:
@@ -231,7 +231,7 @@ class RemotingServer:
                 raise RemotingProtocolError("it does not use TLS, and tls.server.mode=enforcing")
             return first == FIRST_BYTE
 
-    # Bytes
+    # ---- Bytes
 
     async def _read(self, connection: Connection, peer: socket.socket, reader: FrameReader) -> None:
         """One read per wake-up, so that no connection keeps the others waiting."""
@@ -263,7 +263,7 @@ class RemotingServer:
         while True:
             if decrypted := channel.decrypt(received[:size], plain):
                 await self._work_off_rest(connection, self._take(connection, reader, plain[:decrypted]))
-            connection.write()  # What TLS itself has to say.
+            connection.write()  # Records of TLS itself.
             if channel.ended or not (size := await _receive(connection, peer, received)):
                 return
 
@@ -271,7 +271,7 @@ class RemotingServer:
         try:
             return channel.shake_hands(data)
         finally:
-            connection.write()  # Its part of the handshake, or why that failed.
+            connection.write()  # The server's part of the handshake, or the alert.
 
     def _buffer_for_plaintext(self) -> memoryview:
         if self._decrypted is None:
@@ -279,7 +279,7 @@ class RemotingServer:
         return self._decrypted
 
     def _take(self, connection: Connection, reader: FrameReader, data: memoryview) -> list[bytes]:
-        """Work off what came; the frames that have to wait until the peer has caught up."""
+        """Carry out received requests; returns the frames that wait until the peer has caught up."""
         before = reader.buffered
         frames = reader.feed(data)
         if frames or not before:
@@ -292,7 +292,7 @@ class RemotingServer:
     async def _work_off_rest(self, connection: Connection, rest: list[bytes]) -> None:
         while rest and not connection.closed:
             await trio.lowlevel.cancel_shielded_checkpoint()
-            if not self._is_finishing or self._is_parting:  # Between the two what was read is carried out.
+            if not self._is_finishing or self._is_closing:  # Between the two, requests that were read are carried out.
                 await trio.lowlevel.checkpoint_if_cancelled()
             await connection.caught_up()
             rest = self.dispatcher.work_off(connection, rest)
@@ -300,7 +300,7 @@ class RemotingServer:
             await connection.caught_up()
 
     async def _close_idle(self) -> None:
-        """Close connections without traffic, those that leave a frame unfinished, and those that do not read."""
+        """Close connections without traffic, with a frame that does not arrive, and whose peers do not read."""
         while True:
             await trio.sleep(_IDLE_SCAN_SECONDS)
             now = trio.current_time()
@@ -308,21 +308,21 @@ class RemotingServer:
                 allowed = self.config.half_frame_seconds_max if reader.buffered else self.config.idle_seconds_max
                 if now - connection.last_active > allowed:
                     connection.close()
-                elif self._is_drip(connection, reader, now):
-                    self._log_drip(connection, reader)
+                elif self._is_too_slow(connection, reader, now):
+                    self._log_slow_frame(connection, reader)
                     connection.close()
                 else:
                     connection.cut_if_stuck(self.config.unread_seconds_max)
 
-    def _is_drip(self, connection: Connection, reader: FrameReader, now: float) -> bool:
-        """Whether a frame comes so slowly that its peer has nothing in mind but to keep its place."""
+    def _is_too_slow(self, connection: Connection, reader: FrameReader, now: float) -> bool:
+        """True when a frame arrives so slowly that its peer only keeps the connection occupied (slowloris)."""
         grace = self.config.half_frame_seconds_max + reader.buffered / _FRAME_BYTES_PER_SECOND_MIN
         return reader.buffered > 0 and now - connection.half_since > grace
 
-    def _log_drip(self, connection: Connection, reader: FrameReader) -> None:
-        if (left_out := self._drips.due()) is not None:
+    def _log_slow_frame(self, connection: Connection, reader: FrameReader) -> None:
+        if (left_out := self._slow_frame_lines.due()) is not None:
             log.warning(
-                "connection closed: its request comes too slowly",
+                "connection closed: its request arrives too slowly",
                 peer=connection.remote_address,
                 bytes=reader.buffered,
                 seconds=round(trio.current_time() - connection.half_since),
@@ -331,7 +331,7 @@ class RemotingServer:
 
 
 async def _receive(connection: Connection, peer: socket.socket, buffer: memoryview) -> int:
-    """What one read brings; 0 at the end of the connection."""
+    """Read once; returns the number of bytes, 0 at the end of the connection."""
     while not connection.closed:
         await trio.lowlevel.wait_readable(peer)
         try:
@@ -350,6 +350,6 @@ def _close(listener: socket.socket) -> None:
 
 
 def _is_among_the_last(descriptor: int) -> bool:
-    """Whether this process has few more to give: the kernel hands out the lowest that is free."""
+    """True when few descriptors are left: the kernel hands out the lowest that is free."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return limit != resource.RLIM_INFINITY and descriptor >= limit - min(_DESCRIPTORS_KEPT, limit // 4)

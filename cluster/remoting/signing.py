@@ -1,11 +1,11 @@
-"""Signatures of requests, as RocketMQ's access control has them.
+"""Signatures of requests, as in RocketMQ's access control.
 
     ext["AccessKey"] = key
     content          = the values of ext in the order of their names, without separators, as UTF-8; then the body
     ext["Signature"] = base64(HMAC-SHA1(secret, content))
 
-Neither the request's code nor the time is signed, so whoever reads a request can send it again: TLS is what keeps others from
-reading it. Sources: AclClientRPCHook, AclUtils, AclSigner (RocketMQ 4.9.8).
+Neither the request's code nor the time is signed, so a captured request can be replayed: use TLS to prevent capture.
+Sources: AclClientRPCHook, AclUtils, AclSigner (RocketMQ 4.9.8).
 """
 
 import hmac
@@ -24,7 +24,7 @@ Mac = Callable[[bytes, bytes | memoryview], bytes]
 
 @frozen
 class Credentials:
-    """Who asks. The secret never leaves the process; it is not shown either."""
+    """An account's key and secret. The secret never leaves the process, and is left out of the repr."""
 
     access_key: str
     secret_key: str = field(repr=False)
@@ -32,7 +32,7 @@ class Credentials:
 
 
 def make_mac(secret_key: str) -> Mac:
-    """A function of fields and body that returns the signature's bytes; the key is worked in once."""
+    """Return a function from fields and body to the signature's bytes; the key schedule is computed once."""
     keyed = hmac.new(secret_key.encode("utf-8", "replace"), digestmod="sha1")
 
     def mac(fields: bytes, body: bytes | memoryview) -> bytes:
@@ -46,13 +46,13 @@ def make_mac(secret_key: str) -> Mac:
 
 
 def signed_fields(ext: Mapping[str, str], *, without: str = "") -> bytes:
-    """What the header adds to the content; `without` is a field that is left out besides the signature itself."""
+    """The header's part of the signed content; `without` is a field that is left out besides the signature itself."""
     values = _values_of.get((without, *ext)) or _in_order(ext, without)
     return "".join(values(ext)).encode("utf-8", "replace")
 
 
 def remember_order(ext: Mapping[str, str], *, without: str = "") -> None:
-    """Find the order of these fields faster the next time. For signatures that are right: strangers fill no memory."""
+    """Cache the order of these fields. Call it for valid signatures only, so that untrusted peers fill no memory."""
     key = (without, *ext)
     if key in _values_of or len(ext) > _FIELDS_MAX or sum(map(len, ext)) > _NAMES_LENGTH_MAX:
         return
@@ -61,7 +61,7 @@ def remember_order(ext: Mapping[str, str], *, without: str = "") -> None:
     _values_of[key] = _in_order(ext, without)
 
 
-# Clients send the same few sets of fields again and again: sorting their names takes as long as the rest of a signature.
+# Clients send the same few sets of fields: sorting their names takes as long as the rest of a signature.
 _ORDERS_MAX, _FIELDS_MAX, _NAMES_LENGTH_MAX = 1_000, 64, 2_048
 _values_of: dict[tuple[str, ...], Callable[[Mapping[str, str]], Iterable[str]]] = {}
 
@@ -72,7 +72,7 @@ def _in_order(ext: Mapping[str, str], without: str) -> Callable[[Mapping[str, st
 
 
 def make_signer(credentials: Credentials) -> Callable[[RemotingCommand], None]:
-    """What RemotingClient.sign wants: puts key and signature into `command.ext`, over those of somebody else."""
+    """Return a function for RemotingClient.sign: it sets key and signature in `command.ext`, and replaces others there."""
     mac = make_mac(credentials.secret_key)
 
     def sign(command: RemotingCommand) -> None:

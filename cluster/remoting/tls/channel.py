@@ -7,14 +7,14 @@ from attrs import define, field
 
 from twinlog.cluster.remoting.errors import RemotingProtocolError
 
-_PIECE = 16 * 1024  # What openssl is given at a time: its buffers never shrink, and each connection has its own.
+_PIECE = 16 * 1024  # Bytes that OpenSSL gets at a time: its buffers never shrink, and each connection has its own.
 HANDSHAKE_READ_SIZE, READ_SIZE = _PIECE, 256 * 1024
 FIRST_BYTE = b"\x16"  # Of a TLS handshake; frames of this protocol begin with 0 or 1.
 
 
 @define(eq=False)
 class TlsChannel:
-    """`is_open` once the handshake is done, `ended` once the peer has said its goodbye."""
+    """`is_open`: the handshake is done; `ended`: the peer has sent close_notify."""
 
     context: ssl.SSLContext = field(repr=False)
     is_open: bool = field(default=False, init=False)
@@ -33,11 +33,11 @@ class TlsChannel:
 
     @property
     def has_output(self) -> bool:
-        """TLS itself has something to say."""
+        """True when there are records of TLS itself to send."""
         return self._outgoing.pending > 0
 
     def shake_hands(self, data: bytes | memoryview) -> bool:
-        """With what came in; whether that is the end of it. Raises RemotingProtocolError."""
+        """Continue the handshake with received bytes; True when it is done. Raises RemotingProtocolError."""
         self._incoming.write(data)
         try:
             self._tls.do_handshake()
@@ -49,9 +49,9 @@ class TlsChannel:
         return True
 
     def decrypt(self, data: bytes | memoryview, into: memoryview) -> int:
-        """Take what came in, and what the handshake left; bytes of plaintext put there. Raises RemotingProtocolError.
+        """Decrypt received bytes, and those left from the handshake; returns the size of the plaintext.
 
-        `into` has room for `data` and one record more.
+        `into` has room for `data` and one record more. Raises RemotingProtocolError.
         """
         size = 0
         for at in range(0, len(data) or 1, _PIECE):
@@ -72,7 +72,7 @@ class TlsChannel:
         return size
 
     def encrypt(self, buffers: Iterable[bytes | memoryview]) -> list[bytes | memoryview]:
-        """These bytes as they go over the wire, behind what TLS itself has to say. Raises RemotingProtocolError."""
+        """Encrypt these bytes, after pending records of TLS itself. Raises RemotingProtocolError."""
         pieces: list[bytes | memoryview] = []
         try:
             for buffer in buffers:
@@ -88,6 +88,6 @@ class TlsChannel:
 
 
 def _broken(what: str, error: ssl.SSLError) -> RemotingProtocolError:
-    """What openssl says, without its file and line."""
+    """The error with the reason that OpenSSL gives, without its file and line."""
     reason = error.reason.replace("_", " ").lower() if error.reason else str(error)
     return RemotingProtocolError(f"the TLS {what} failed: {reason}")

@@ -1,7 +1,7 @@
-"""What brokers, name servers and clients can be told about TLS. Source: TlsSystemConfig.java, RocketMQ 4.9.7.
+"""TLS configuration of brokers, name servers and clients. Source: TlsSystemConfig.java, RocketMQ 4.9.7.
 
-There these are properties of the Java process and of the file `tls.config.file`; here a broker.conf or namesrv.conf may say
-them, too. That file then wins over broker.conf, as it wins over properties there.
+There these are properties of the Java process and of the file `tls.config.file`; here broker.conf and namesrv.conf may set
+them, too. The file takes precedence over both, as it does over properties there.
 """
 
 from enum import Enum
@@ -16,7 +16,7 @@ DEFAULT_FILE = Path("/etc/rocketmq/tls.properties")
 
 
 class TlsMode(Enum):
-    """Which connections a server takes."""
+    """The kinds of connections that a server accepts."""
 
     disabled = "disabled"
     permissive = "permissive"
@@ -24,7 +24,7 @@ class TlsMode(Enum):
 
 
 class ClientAuth(Enum):
-    """Whether a server asks its clients for certificates."""
+    """A server's request for client certificates."""
 
     none = "none"
     optional = "optional"
@@ -86,12 +86,12 @@ class TlsConfig:
 
     @property
     def server_files(self) -> tuple[str, ...]:
-        """The keys of what a server can be told, and which test mode passes over."""
+        """The server's keys that are set, and that test mode would ignore."""
         return self._set("server_cert", "server_key", "need_client_auth", "auth_client", "server_trust")
 
     @property
     def client_files(self) -> tuple[str, ...]:
-        """The same for a client."""
+        """The client's keys that are set, and that test mode would ignore."""
         return self._set("client_cert", "client_key", "auth_server", "client_trust")
 
     def _set(self, *names: str) -> tuple[str, ...]:
@@ -100,17 +100,17 @@ class TlsConfig:
 
     @property
     def server_test_mode(self) -> bool:
-        """Whether a server makes itself a certificate."""
+        """True when a server generates its own certificate."""
         return not self.server_files if self.test_mode is None else self.test_mode
 
     @property
     def client_test_mode(self) -> bool:
-        """Whether a client trusts every server."""
+        """True when a client trusts every server."""
         return not self.client_files if self.test_mode is None else self.test_mode
 
     @property
     def is_client(self) -> bool:
-        """Whether own requests use TLS (BrokerStartup)."""
+        """True when this process's own requests use TLS (BrokerStartup)."""
         return self.mode is TlsMode.enforcing if self.enable is None else self.enable
 
 

@@ -1,7 +1,7 @@
-"""The contexts of TLS connections: made of files, or of a certificate that is made for the purpose.
+"""SSL contexts, from files or from a certificate that is generated.
 
-A server's is made when first needed, so that starting does not wait for it, and again once its files have changed; with
-files it is made at the start, too, to find out what is wrong with them. Source: TlsHelper.java, FileWatchService (4.9.7).
+A server's context is made when first needed, so that the start does not wait for it, and again when its files change. With
+files it is made at the start, too, to report errors in them. Source: TlsHelper.java, FileWatchService (4.9.7).
 """
 
 import datetime
@@ -19,7 +19,7 @@ from twinlog.cluster.remoting.tls.config import ClientAuth, TlsConfig, TlsMode
 
 log = structlog.get_logger(__name__)
 
-_LOOK_SECONDS = 1.0  # At most so often files are looked at.
+_CHECK_SECONDS = 1.0  # Between two checks whether files have changed.
 _VALID_DAYS = 3650
 _VERIFY = {
     ClientAuth.none: ssl.CERT_NONE,
@@ -32,12 +32,12 @@ Stamps = tuple[tuple[int, int] | None, ...]
 
 @define(eq=False)
 class ServerTls:
-    """What a server needs to take TLS connections."""
+    """A server's TLS configuration and its current context."""
 
     config: TlsConfig = field(factory=TlsConfig)
     _context: ssl.SSLContext | None = field(default=None, init=False)
     _stamps: Stamps = field(default=(), init=False)
-    _looked_at: float = field(default=float("-inf"), init=False)
+    _checked_at: float = field(default=float("-inf"), init=False)
     _lock: trio.Lock = field(factory=trio.Lock, init=False)
 
     @property
@@ -46,11 +46,11 @@ class ServerTls:
 
     @property
     def has_certificate(self) -> bool:
-        """Without one TLS connections cannot be taken."""
+        """True when TLS connections can be accepted: a certificate is configured, or generated."""
         return self.config.server_test_mode or self.config.server_cert is not None
 
     def check(self) -> None:
-        """At the start. Raises TlsFilesError for files that cannot be used."""
+        """Check the configuration at the start. Raises TlsFilesError for files that cannot be used."""
         if self.mode is TlsMode.disabled:
             return
         _refuse_void(self.config.server_test_mode, self.config.server_files)
@@ -65,11 +65,11 @@ class ServerTls:
             self._make()
 
     async def context(self) -> ssl.SSLContext:
-        """For a connection that begins now. Raises TlsFilesError; files that have become bad leave the context as it was."""
+        """The context for a new connection. Raises TlsFilesError; if changed files are unusable, the old context stays."""
         async with self._lock:
             now = trio.current_time()
-            if self._context is None or (self._files and now >= self._looked_at + _LOOK_SECONDS):
-                self._looked_at = now
+            if self._context is None or (self._files and now >= self._checked_at + _CHECK_SECONDS):
+                self._checked_at = now
                 await trio.to_thread.run_sync(self._refresh)
             assert self._context is not None
             return self._context
@@ -80,10 +80,10 @@ class ServerTls:
         elif self._stamps != (stamps := _stamps(self._files)):
             try:
                 self._make()
-                log.info("the TLS files have changed and are in use", certificate=str(self.config.server_cert))
+                log.info("changed TLS files in use", certificate=str(self.config.server_cert))
             except TlsFilesError as error:
                 self._stamps = stamps
-                log.error("the TLS files have changed, and cannot be used: the old ones stay", why=str(error))
+                log.error("changed TLS files cannot be used; the old certificate stays in use", why=str(error))
 
     @property
     def _files(self) -> tuple[Path | None, ...]:
@@ -91,7 +91,7 @@ class ServerTls:
         return () if config.server_test_mode else (config.server_cert, config.server_key, config.server_trust)
 
     def _make(self) -> None:
-        stamps = _stamps(self._files)  # Before: what changes meanwhile is read again.
+        stamps = _stamps(self._files)  # Before reading: files that change meanwhile are read again.
         self._context = server_context(self.config)
         self._stamps = stamps
 
@@ -109,7 +109,7 @@ def _stamp(file: Path | None) -> tuple[int, int] | None:
 
 
 def server_context(config: TlsConfig) -> ssl.SSLContext:
-    """Raises TlsFilesError."""
+    """Make a server's context. Raises TlsFilesError."""
     _refuse_void(config.server_test_mode, config.server_files)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.options |= ssl.OP_NO_RENEGOTIATION
@@ -124,14 +124,14 @@ def server_context(config: TlsConfig) -> ssl.SSLContext:
         context.verify_mode = _VERIFY[config.need_client_auth]
     elif config.need_client_auth is not ClientAuth.none:
         log.warning(
-            "clients are asked for no certificate: without tls.server.authClient=true any would do",
+            "client certificates not requested: tls.server.authClient=true is needed to check them",
             need_client_auth=config.need_client_auth.value,
         )
     return context
 
 
 def _refuse_void(test_mode: bool, keys: tuple[str, ...]) -> None:
-    """What test mode passes over somebody believes in. Raises TlsFilesError."""
+    """Refuse files and checks that test mode would silently ignore. Raises TlsFilesError."""
     if test_mode and keys:
         raise TlsFilesError(
             f"tls.test.mode.enable=true makes {', '.join(keys)} void: remove it, or these, or set it to false"
@@ -139,7 +139,10 @@ def _refuse_void(test_mode: bool, keys: tuple[str, ...]) -> None:
 
 
 def client_context(config: TlsConfig) -> ssl.SSLContext:
-    """Raises TlsFilesError. Who is not told to trust somebody trusts everybody, as RocketMQ's clients do."""
+    """Make a client's context. Without tls.client.authServer it trusts every server, as RocketMQ's clients do.
+
+    Raises TlsFilesError.
+    """
     _refuse_void(config.client_test_mode, config.client_files)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -153,7 +156,7 @@ def client_context(config: TlsConfig) -> ssl.SSLContext:
 
 
 def _load_chain(context: ssl.SSLContext, certificate: Path, key: Path | None, password: str | None, keys: str) -> None:
-    def ask() -> str:  # Without it openssl would ask at the terminal.
+    def ask() -> str:  # Without it OpenSSL would ask at the terminal.
         if password is None:
             raise TlsFilesError(f"{keys}.keyPath={key}: the key has a password, set {keys}.keyPassword")
         return password
@@ -179,7 +182,7 @@ def _trust(context: ssl.SSLContext, file: Path | None, name: str) -> None:
 
 
 def _load_own(context: ssl.SSLContext) -> None:
-    """Load a certificate that is made now, by way of memory: ssl reads files only, and a key should not be in one."""
+    """Generate a certificate and load it from a memfd: ssl reads only files, and the key should not be on the disk."""
     descriptor = os.memfd_create("certificate")
     try:
         os.write(descriptor, _made())
@@ -189,22 +192,22 @@ def _load_own(context: ssl.SSLContext) -> None:
 
 
 def _made() -> bytes:
-    """Raises TlsFilesError."""
+    """A generated certificate. Raises TlsFilesError."""
     try:
         return self_signed()
     except (ImportError, ValueError) as error:
         raise TlsFilesError(
-            f"no certificate can be made here: {error}. Name one with tls.server.certPath and tls.server.keyPath"
+            f"no certificate can be generated: {error}. Name one with tls.server.certPath and tls.server.keyPath"
         ) from error
 
 
 def self_signed(name: str = "") -> bytes:
-    """A new private key, and a certificate for it that nobody vouches for; PEM.
+    """Generate a private key and a self-signed certificate for it; PEM.
 
-    `name`: without one, this machine's, or localhost where that is none that certificates have. Raises ImportError without the
+    `name`: by default this machine's, or localhost where that is not valid in a certificate. Raises ImportError without the
     package cryptography.
     """
-    from cryptography import x509  # A tenth of a second that only those pay who use it.
+    from cryptography import x509  # Takes 0.1 s to import, and most processes never generate a certificate.
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 

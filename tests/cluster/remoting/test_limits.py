@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from tests.cluster.remoting.serving import BATCH, BURN, ECHO, FILL, WAIT, serving
 from tests.loop_turns import LoopTurns
 from twinlog.cluster.remoting.connection import BEHIND_BYTES
-from twinlog.cluster.remoting.dispatch import TURN_SECONDS
+from twinlog.cluster.remoting.dispatch import SLICE_SECONDS
 from twinlog.cluster.remoting.limits import Budget, LogLimit
 
 MIB = 1 << 20
@@ -68,7 +68,7 @@ async def test_what_one_read_brings_does_not_stop_the_others():
             client = await here.connect()
             await client.ask(ECHO, text="x")
             here.owner.look = lambda: turns.count
-            count, each = 20, TURN_SECONDS / 2
+            count, each = 20, SLICE_SECONDS / 2
             burns = [client.request(BURN, seconds=each) for _ in range(count)]
             await client.send(b"".join([*burns, client.request(BATCH, body=b"last"), client.request(ECHO, text="end")]))
             opaques = [(await client.receive()).opaque for _ in range(count + 2)]
@@ -83,10 +83,10 @@ async def test_a_stop_carries_out_what_was_read():
         client = await here.connect()
         await client.ask(ECHO, text="x")
         here.owner.look = here.server.stop_reading
-        await client.send(b"".join(client.request(BURN, seconds=TURN_SECONDS / 2) for _ in range(10)))
+        await client.send(b"".join(client.request(BURN, seconds=SLICE_SECONDS / 2) for _ in range(10)))
         for _ in range(10):
             assert (await client.receive()).code == 0
-        await here.server.answers_sent()
+        await here.server.responses_sent()
 
 
 @pytest.mark.parametrize("is_cut", ["cancelled", "parting"])
@@ -95,12 +95,12 @@ async def test_an_end_does_not_wait_for_what_was_read(is_cut):
     async with serving() as here:
         client = await here.connect()
         await client.ask(ECHO, text="x")
-        await client.send(b"".join(client.request(BURN, seconds=TURN_SECONDS / 2) for _ in range(100)))
+        await client.send(b"".join(client.request(BURN, seconds=SLICE_SECONDS / 2) for _ in range(100)))
         while not here.owner.seen:
             await trio.lowlevel.checkpoint()
         if is_cut == "parting":
             here.server.stop_reading()
-            await here.server.part(0.01)
+            await here.server.close_gently(0.01)
     assert len(here.owner.seen) < 50
 
 
@@ -117,7 +117,7 @@ async def test_all_connections_together_have_a_limit():
         assert here.server.budget.kept_bytes <= 20 * MIB
         assert 0 < len(logs) < 8
         assert {entry["event"] for entry in logs} == {
-            "connection closed: all connections together keep too much, and this one most"
+            "connection closed: all connections together use too much memory, and this one uses most"
         }
         assert logs[0]["bytes"] > 4 * MIB
         assert (await reader.ask(ECHO, text="x")).code == 0
@@ -271,4 +271,4 @@ async def test_a_line_says_how_many_were_left_out(autojump_clock):
 async def test_keys_that_anybody_makes_up_fill_no_memory(autojump_clock):
     limit = LogLimit()
     assert [limit.due(str(number)) for number in range(2500)] == [0] * 2500
-    assert len(limit._told) <= 1000
+    assert len(limit._lines) <= 1000

@@ -334,7 +334,7 @@ async def test_a_frame_that_comes_in_drops_keeps_no_place(autojump_clock):
                 await client.send(bytes([byte]))
                 await trio.sleep(1)
         assert 30 <= trio.current_time() <= 38
-        assert [entry["event"] for entry in logs] == ["connection closed: its request comes too slowly"]
+        assert [entry["event"] for entry in logs] == ["connection closed: its request arrives too slowly"]
         assert not here.server.connections
 
 
@@ -368,7 +368,7 @@ async def test_what_goes_wrong_with_one_connection_ends_that_one_only():
         with capture_logs() as logs:
             assert await (await here.connect()).receive() is None
         assert [(entry["log_level"], entry["event"]) for entry in logs] == [
-            ("error", "connection closed: something went wrong with it")
+            ("error", "connection closed: unexpected error")
         ]
         assert (await before.ask(ECHO, text="y")).code == 0
         assert (await (await here.connect()).ask(ECHO, text="z")).code == 0
@@ -460,7 +460,7 @@ async def test_a_reader_that_never_reads_is_not_read_from_and_closed_in_the_end(
                 await trio.sleep(5)
         assert connection.closed
         assert len(here.server.connections) == 1
-        assert [entry["event"] for entry in logs] == ["connection closed: the peer does not read its answers"]
+        assert [entry["event"] for entry in logs] == ["connection closed: the peer does not read its responses"]
 
 
 def port_of(client):
@@ -474,7 +474,7 @@ async def test_one_answer_above_the_limit_is_enough():
             await client.send(client.request(FILL, size=1 << 20, parts=15))
             await trio.testing.wait_all_tasks_blocked(0.01)
         assert here.server.connections == set()
-        assert [entry["event"] for entry in logs] == ["connection closed: the peer does not read its answers"]
+        assert [entry["event"] for entry in logs] == ["connection closed: the peer does not read its responses"]
 
 
 async def test_connections_are_limited():
@@ -511,7 +511,7 @@ async def test_connections_leave_descriptors_for_files(monkeypatch):
                 clients = [await here.connect() for _ in range(100)]
                 assert await clients[-1].receive() is None
             assert 0 < len(here.server.connections) < 50
-            assert [entry["event"] for entry in logs] == ["connections are refused, there are too many"]
+            assert [entry["event"] for entry in logs] == ["connections refused: there are too many"]
             assert (await clients[0].ask(ECHO, text="x")).code == 0
 
 
