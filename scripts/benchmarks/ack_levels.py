@@ -19,10 +19,10 @@ from attrs import field, frozen
 from scripts.benchmarks.store_directory import FULL, TOPIC
 from scripts.benchmarks.store_restarts import SUCCESS, receive_codes, send_frame
 from scripts.benchmarks.systems import QUEUES
-from tests.interop import twinlog
-from tests.interop.ports import HOST
-from tests.interop.remoting import create_topic
-from tests.interop.role_changes import wait_grouped
+from tests.support.clients.remoting import create_topic
+from tests.support.process_group import twinlog
+from tests.support.process_group.ports import HOST
+from tests.support.process_group.role_changes import wait_grouped
 
 Row = dict[str, Any]
 

@@ -9,7 +9,7 @@ import time
 from scripts.benchmarks.store_directory import BODY_SIZE, TOPIC
 from scripts.benchmarks.store_restarts import SUCCESS, receive_codes
 from scripts.benchmarks.systems import QUEUES
-from tests.interop.ports import HOST
+from tests.support.process_group.ports import HOST
 
 SEND_BATCH_MESSAGE = 320
 BATCH, IN_FLIGHT = 64, 8

@@ -24,9 +24,9 @@ from scripts.benchmarks.store_directory import FULL, TOPIC
 from scripts.benchmarks.store_restarts import drop_caches
 from scripts.benchmarks.store_restarts import make_broker as stopped_broker
 from scripts.benchmarks.systems import QUEUES
-from tests.interop import jars, twinlog
-from tests.interop.member import BrokerProcess
-from tests.interop.remoting import create_topic
+from tests.support.clients.remoting import create_topic
+from tests.support.process_group import jars, twinlog
+from tests.support.process_group.member import BrokerProcess
 
 KINDS = ("twinlog", "rocketmq")
 BODY_BYTES = 1024

@@ -21,10 +21,10 @@ from scripts.benchmarks.machine import ROOT
 from scripts.benchmarks.store_directory import FULL, QUICK, Scale
 from scripts.benchmarks.store_directory import TOPIC as EVEN_TOPIC
 from scripts.benchmarks.systems import QUEUES, System
-from tests.interop import twinlog
-from tests.interop.member import BrokerProcess
-from tests.interop.ports import HOST
-from tests.interop.remoting import create_topic
+from tests.support.clients.remoting import create_topic
+from tests.support.process_group import twinlog
+from tests.support.process_group.member import BrokerProcess
+from tests.support.process_group.ports import HOST
 
 PAIRS = (("twinlog", "twinlog"), ("twinlog", "rocketmq"), ("rocketmq", "twinlog"), ("rocketmq", "rocketmq"))
 PARTS = ("catch-up", "raw", "lag", "verification")

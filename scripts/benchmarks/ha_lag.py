@@ -15,7 +15,7 @@ import trio
 from attrs import define, field
 
 from scripts.benchmarks.store_restarts import send_frame
-from tests.interop.ports import HOST
+from tests.support.process_group.ports import HOST
 from twinlog.ha.wire.protocol import BATCH_HEADER, BatchReader, ReportReader
 from twinlog.store.record.scan import scan_records
 

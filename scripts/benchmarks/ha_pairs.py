@@ -16,10 +16,10 @@ from scripts.benchmarks.machine import ROOT
 from scripts.benchmarks.store_directory import TOPIC, Scale, copy_store
 from scripts.benchmarks.store_restarts import cpu_seconds
 from scripts.benchmarks.systems import BROKER_HEAP, QUEUES
-from tests.interop import rocketmq, twinlog
-from tests.interop.member import BrokerProcess
-from tests.interop.ports import HOST
-from tests.interop.remoting import runtime_info
+from tests.support.clients.remoting import runtime_info
+from tests.support.process_group import rocketmq, twinlog
+from tests.support.process_group.member import BrokerProcess
+from tests.support.process_group.ports import HOST
 from twinlog.store.config import StoreConfig
 from twinlog.store.log.commit_log import PutMessage
 from twinlog.store.message_store import MessageStore

@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.interop.ports import HOST
+from tests.support.process_group.ports import HOST
 
 SEND_MAX, BUFFER = 4 << 20, 1 << 20
 

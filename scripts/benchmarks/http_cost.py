@@ -18,10 +18,10 @@ from typing import Any
 from attrs import field, frozen
 
 from scripts.benchmarks.store_restarts import StartedTwinlog, cpu_seconds, memory
-from tests.interop import twinlog
-from tests.interop.ports import HOST
-from tests.interop.process import answers
-from tests.interop.remoting import create_topic, request, wait_for
+from tests.support.clients.remoting import create_topic, request, wait_for
+from tests.support.process_group import twinlog
+from tests.support.process_group.ports import HOST
+from tests.support.process_group.process import answers
 
 PARTS = ("process", "scrape")
 KINDS = ("off", "on", "probed")

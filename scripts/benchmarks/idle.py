@@ -15,9 +15,9 @@ from attrs import define, field, frozen
 
 from scripts.benchmarks.store_directory import TOPIC
 from scripts.benchmarks.store_restarts import cpu_seconds, memory, send_frame, serve
-from tests.interop.member import BrokerProcess
-from tests.interop.ports import HOST
-from tests.interop.remoting import request
+from tests.support.clients.remoting import request
+from tests.support.process_group.member import BrokerProcess
+from tests.support.process_group.ports import HOST
 
 PULL_MESSAGE, GET_MAX_OFFSET, HEART_BEAT = 11, 30, 34
 FOUND, NOT_FOUND = 0, 19

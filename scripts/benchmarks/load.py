@@ -12,7 +12,7 @@ import psutil
 from attrs import frozen
 
 from scripts.benchmarks.systems import System
-from tests.interop import jars
+from tests.support.process_group import jars
 
 SOURCES = Path(__file__).with_name("java")
 SILENT = '<configuration><root level="OFF"/></configuration>'

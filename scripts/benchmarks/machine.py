@@ -9,7 +9,7 @@ from typing import Any
 
 import psutil
 
-from tests.interop import jars
+from tests.support.process_group import jars
 
 ROOT = Path(__file__).parents[2]
 

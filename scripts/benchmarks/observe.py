@@ -18,10 +18,10 @@ from attrs import field, frozen
 
 from scripts.benchmarks.load import TOPIC, Load, measure
 from scripts.benchmarks.systems import QUEUES, System
-from tests.interop.ports import HOST
-from tests.interop.remoting import create_topic
 from tests.monitoring.prometheus import prometheus
-from tests.processes.harness import Up, running
+from tests.support.clients.remoting import create_topic
+from tests.support.process_group.ports import HOST
+from tests.support.process_group.up import Up, running
 
 KINDS = ("off", "on")
 OPTIONS = ("--set", "mappedFileSizeCommitLog=268435456")

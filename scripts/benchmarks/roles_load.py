@@ -8,7 +8,7 @@ import trio
 from attrs import define, field, frozen
 
 from scripts.benchmarks.store_directory import TOPIC
-from tests.interop.ports import HOST
+from tests.support.process_group.ports import HOST
 from twinlog.cluster.remoting.command import FrameReader, decode
 
 TICK_SECONDS, ANSWERS_SECONDS_MAX = 0.005, 5.0

@@ -19,7 +19,7 @@ from scripts.benchmarks.store_directory import BODY_SIZE, copy_store
 from scripts.benchmarks.store_restarts import measures
 from scripts.benchmarks.store_steps import SCALES
 from scripts.benchmarks.systems import BROKER_HEAP
-from tests.interop import jars, twinlog
+from tests.support.process_group import jars, twinlog
 
 SYSTEMS = ("twinlog", "rocketmq")
 PARTS = ("broker", "alone")  # In this order: should time run out, the last of the second is missing.

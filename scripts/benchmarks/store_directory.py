@@ -7,7 +7,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-from tests.interop.compare import start_offset
+from tests.support.disk.compare import start_offset
 from twinlog.store.config import StoreConfig
 
 BODY_SIZE = 1024

@@ -15,10 +15,10 @@ from typing import Any
 
 from scripts.benchmarks.store_directory import BODY_SIZE, TOPIC, Scale, remove_queues_and_index
 from scripts.benchmarks.systems import BROKER_HEAP
-from tests.interop import rocketmq, twinlog
-from tests.interop.member import BrokerProcess
-from tests.interop.ports import HOST
-from tests.interop.process import Process
+from tests.support.process_group import rocketmq, twinlog
+from tests.support.process_group.member import BrokerProcess
+from tests.support.process_group.ports import HOST
+from tests.support.process_group.process import Process
 
 SEND_MESSAGE, SUCCESS = 10, 0
 POLL_SECONDS, START_SECONDS_MAX = 0.01, 150.0

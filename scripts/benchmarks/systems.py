@@ -9,10 +9,10 @@ from pathlib import Path
 
 from attrs import frozen
 
-from tests.interop import rocketmq, twinlog
-from tests.interop.ports import HOST, free_port
-from tests.interop.process import Process
-from tests.interop.remoting import create_topic
+from tests.support.clients.remoting import create_topic
+from tests.support.process_group import rocketmq, twinlog
+from tests.support.process_group.ports import HOST, free_port
+from tests.support.process_group.process import Process
 
 BROKER_HEAP = ("-Xms1g", "-Xmx1g")
 QUEUES = 8

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.faults.harness import Disk
+from tests.support.disk.faults import Disk
 
 if TYPE_CHECKING:
     from scripts.fault_matrix.group import Group

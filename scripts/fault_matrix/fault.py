@@ -10,7 +10,7 @@ from typing import ClassVar
 from attrs import define, field
 
 from scripts.fault_matrix.group import Group, Member, NameServer
-from tests.interop.process import Process
+from tests.support.process_group.process import Process
 
 LEASE_S = 3.0  # haLeaseMs
 

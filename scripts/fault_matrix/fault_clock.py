@@ -13,8 +13,8 @@ from attrs import define, field
 from scripts.fault_matrix.fault import Fault
 from scripts.fault_matrix.group import MEMBER_DIRECTORY, Member
 from scripts.fault_matrix.planted import FAKETIME
-from tests.faults.harness import OK, Connection
-from tests.interop.process import Process
+from tests.support.disk.faults import OK, Connection
+from tests.support.process_group.process import Process
 
 HOUR = 3600.0
 LAG_SECONDS_MAX = 30.0  # Of a slave that is not an hour behind, whatever clocks say.

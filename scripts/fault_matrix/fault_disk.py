@@ -10,8 +10,8 @@ from attrs import define, field
 from scripts.fault_matrix.disks import disk_of, mount, unmount
 from scripts.fault_matrix.fault import Fault
 from scripts.fault_matrix.group import Member
-from tests.faults.harness import Shim
-from tests.interop.process import Process
+from tests.support.disk.faults import Shim
+from tests.support.process_group.process import Process
 from twinlog.cluster.broker.watchdog import STALL_SECONDS
 
 

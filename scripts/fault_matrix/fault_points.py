@@ -12,7 +12,7 @@ from attrs import define, field
 from scripts.fault_matrix.failpoints import Point, Stage, of_stage
 from scripts.fault_matrix.fault import Fault, fail_over
 from scripts.fault_matrix.group import Group, Member
-from tests.interop.process import Process
+from tests.support.process_group.process import Process
 
 REACHED_S = 25.0
 STEP = 7919  # From seed to seed; with no factor in common with the length of a list all of it is gone through.

@@ -13,7 +13,7 @@ from attrs import define, field
 from scripts.fault_matrix.disks import disk_of, mount, unmount
 from scripts.fault_matrix.fault import Fault
 from scripts.fault_matrix.group import PYTHON, Member
-from tests.interop.process import Process
+from tests.support.process_group.process import Process
 
 TOPIC_READ_S = 60.0
 PIECE = 1 << 20

@@ -18,7 +18,7 @@ from scripts.fault_matrix.fault import Fault, fail_over
 from scripts.fault_matrix.group import PROGRAM, PYTHON, Member
 from scripts.fault_matrix.member_reader import read_member
 from scripts.fault_matrix.planted_rest import EAGER
-from tests.interop.process import Process
+from tests.support.process_group.process import Process
 
 SECONDS_TO_START, SECONDS_TO_MEND = 20.0, 40.0
 MODULE = "scripts.fault_matrix.planted"

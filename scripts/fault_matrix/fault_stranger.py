@@ -14,7 +14,7 @@ from scripts.fault_matrix.fault import Fault, fail_over
 from scripts.fault_matrix.group import PYTHON, Member
 from scripts.fault_matrix.places import Place
 from scripts.fault_matrix.strangers import DRIPS, LARGE, PROBES
-from tests.interop.process import Process
+from tests.support.process_group.process import Process
 
 GROWTH_MAX = 48 << 20  # Bytes of resident memory, of each process.
 SERVED_MIN = 50  # Messages that are acknowledged while somebody is in the way.

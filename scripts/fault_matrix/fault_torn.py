@@ -16,8 +16,8 @@ from scripts.fault_matrix.disks import mount
 from scripts.fault_matrix.fault_disk import PowerCut
 from scripts.fault_matrix.group import Member
 from scripts.fault_matrix.workload import body_of
-from tests.interop.compare import end_offset
-from tests.interop.process import Process
+from tests.support.disk.compare import end_offset
+from tests.support.process_group.process import Process
 from twinlog.store.record.message import Message, body_crc, decode_message, encode_message
 from twinlog.store.record.scan import scan_records
 

@@ -20,9 +20,9 @@ from scripts.fault_matrix.history import Event, encode
 from scripts.fault_matrix.places import Net, Place
 from scripts.fault_matrix.planted import BOOT_ID, FAKETIME, OWN_BOOTS, OWN_CLOCK
 from scripts.fault_matrix.proxy import Proxy
-from tests.faults.harness import make_image
-from tests.interop.member import TEST_SETTINGS
-from tests.interop.process import Process
+from tests.support.disk.faults import make_image
+from tests.support.process_group.member import TEST_SETTINGS
+from tests.support.process_group.process import Process
 from twinlog.store.epoch_file import load_epochs
 
 PYTHON = sys.executable

@@ -17,11 +17,11 @@ from scripts.fault_matrix.group import PROGRAM, PYTHON, SYNC_LEVELS, Member, Nam
 from scripts.fault_matrix.places import Net, Place
 from scripts.fault_matrix.theirs_group import TheirGroup
 from scripts.fault_matrix.theirs_member import TheirMember, java
-from tests.interop import jars
-from tests.interop.compare import end_offset
-from tests.interop.process import Process
-from tests.interop.remoting import is_registered
-from tests.interop.rocketmq import SMALL_HEAP
+from tests.support.clients.remoting import is_registered
+from tests.support.disk.compare import end_offset
+from tests.support.process_group import jars
+from tests.support.process_group.process import Process
+from tests.support.process_group.rocketmq import SMALL_HEAP
 
 OURS, RELEASES = "twinlog", (jars.VERSION, jars.VERSION_5)
 MAIN = "org.apache.rocketmq.broker.BrokerStartup"

@@ -12,7 +12,7 @@ from itertools import count
 
 from attrs import define, field, frozen
 
-from tests.interop.ports import free_port
+from tests.support.process_group.ports import free_port
 
 BROKER_PORT = 10_911
 PORTS_OF_BROKER = (-2, 0, 1, 3)  # Fast port, remoting, HA, HTTP.

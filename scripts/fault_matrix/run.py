@@ -22,7 +22,7 @@ from scripts.fault_matrix.places import loopback, namespaces
 from scripts.fault_matrix.rows import Row
 from scripts.fault_matrix.schedule import Schedule, all_kinds, settle
 from scripts.fault_matrix.traffic import NotRecoveredError, Traffic
-from tests.faults.harness import Shim
+from tests.support.disk.faults import Shim
 
 
 @frozen

@@ -16,7 +16,7 @@ from scripts.fault_matrix.rows import Row
 from scripts.fault_matrix.run import Report, tidy
 from scripts.fault_matrix.theirs import LEFT_OUT, expected_of, their_rows
 from scripts.fault_matrix.theirs_run import run_theirs
-from tests.interop import jars
+from tests.support.process_group import jars
 
 SYSTEM = "rocketmq"
 GROUP = "one master, one slave, one name server; SYNC_FLUSH, and SYNC_MASTER but at L1"

@@ -15,8 +15,8 @@ from scripts.fault_matrix.fault_disk import PowerCutAll
 from scripts.fault_matrix.group import Member
 from scripts.fault_matrix.member_reader import read_member
 from scripts.fault_matrix.theirs_member import TheirMember
-from tests.faults.harness import Shim
-from tests.interop.process import Process, ProcessFailedError
+from tests.support.disk.faults import Shim
+from tests.support.process_group.process import Process, ProcessFailedError
 
 SYNCS = "msync fsync fdatasync"  # RocketMQ's files are mapped.
 COMPLAINTS = r" (WARN|ERROR) "

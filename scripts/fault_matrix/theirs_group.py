@@ -21,10 +21,10 @@ from scripts.fault_matrix.group import SYNC_LEVELS, Group, Member
 from scripts.fault_matrix.places import Net, Place
 from scripts.fault_matrix.proxy import Proxy
 from scripts.fault_matrix.theirs_member import TheirMember, TheirNameServer
-from tests.faults.harness import make_image
-from tests.interop.compare import end_offset
-from tests.interop.process import Process
-from tests.interop.remoting import request
+from tests.support.clients.remoting import request
+from tests.support.disk.compare import end_offset
+from tests.support.disk.faults import make_image
+from tests.support.process_group.process import Process
 
 IMAGE_MB = 192
 UPDATE_BROKER_CONFIG = 25

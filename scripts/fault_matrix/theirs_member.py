@@ -6,10 +6,10 @@ from pathlib import Path
 
 from scripts.fault_matrix.group import SETTINGS, Member, NameServer
 from scripts.fault_matrix.places import Place
-from tests.interop import jars
-from tests.interop.process import Process
-from tests.interop.rocketmq import SMALL_HEAP, make_home
-from tests.interop.rocketmq import _java as java
+from tests.support.process_group import jars
+from tests.support.process_group.process import Process
+from tests.support.process_group.rocketmq import SMALL_HEAP, make_home
+from tests.support.process_group.rocketmq import _java as java
 
 
 class TheirNameServer(NameServer):

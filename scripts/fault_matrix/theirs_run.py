@@ -22,7 +22,7 @@ from scripts.fault_matrix.schedule import BETWEEN, WARM
 from scripts.fault_matrix.theirs_faults import trace_of
 from scripts.fault_matrix.theirs_group import TheirGroup, running_theirs
 from scripts.fault_matrix.traffic import LIMIT_S, NotRecoveredError, Traffic
-from tests.faults.harness import Shim
+from tests.support.disk.faults import Shim
 
 PLACES = 4  # Master, slave, name server, clients.
 TRIES = 3  # Of the final read: a master that was just started is not registered at once.

@@ -4,7 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from tests.interop import jars
+from tests.support.process_group import jars
 
 HERE = Path(__file__).parent
 

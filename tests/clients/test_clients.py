@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.interop import twinlog
-from tests.interop.member import TEST_SETTINGS
-from tests.interop.remoting import create_topic
-from tests.interop.role_changes import wait_grouped
+from tests.support.clients.remoting import create_topic
+from tests.support.process_group import twinlog
+from tests.support.process_group.member import TEST_SETTINGS
+from tests.support.process_group.role_changes import wait_grouped
 
 pytestmark = pytest.mark.timeout(150)
 

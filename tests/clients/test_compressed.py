@@ -8,9 +8,9 @@ import orjson
 import pytest
 
 from tests.clients import programs
-from tests.interop import twinlog
-from tests.interop.member import TEST_SETTINGS
-from tests.interop.remoting import create_topic
+from tests.support.clients.remoting import create_topic
+from tests.support.process_group import twinlog
+from tests.support.process_group.member import TEST_SETTINGS
 
 pytestmark = pytest.mark.timeout(150)
 SENT = {kind: f"twinlog {kind} " * 20_000 for kind in ("LZ4", "ZSTD", "ZLIB")}

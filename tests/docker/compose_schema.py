@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.interop import jars
+from tests.support.process_group import jars
 
 MODULE, SUM = "github.com/compose-spec/compose-go/v2@v2.4.7", "h1:WNpz5bIbKG+G+w9pfu72B1ZXr+Og9jez8TMEo8ecXPk="
 # What Compose 1.29.2 brings along, in Debian's package.

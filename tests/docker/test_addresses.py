@@ -7,7 +7,7 @@ import trio
 
 from tests.docker.compose import BROKERS, NAMESRV, NETWORK, until_healthy
 from tests.docker.conftest import project
-from tests.processes.harness import twinlog
+from tests.support.process_group.up import twinlog
 
 ADDRESS = f"{NETWORK}.10"
 in_thread = trio.to_thread.run_sync

@@ -12,8 +12,8 @@ import pytest
 import trio
 
 from tests.docker.compose import BROKERS, NAMESRV, SERVICES, Compose, until, until_healthy
-from tests.interop.java_client import JavaClient, Sent, body
-from tests.processes.harness import twinlog
+from tests.support.clients.java_client import JavaClient, Sent, body
+from tests.support.process_group.up import twinlog
 
 TOPIC, SEED = "Orders", "docker"
 in_thread = trio.to_thread.run_sync

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from tests.faults.harness import (
+from tests.support.disk.faults import (
     FLUSH_DISK_TIMEOUT,
     OK,
     SERVICE_NOT_AVAILABLE,

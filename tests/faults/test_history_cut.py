@@ -13,10 +13,10 @@ import pytest
 import trio
 from attrs import frozen
 
-from tests.faults.harness import ext4, make_image
 from tests.store.cutting import FILE_SIZE, NOW, History, check_is, feed, history, open_slave, opened
 from tests.store.offline.killing import killed_at
 from tests.store.records import put_message
+from tests.support.disk.faults import ext4, make_image
 from twinlog.ha.election.epochs import compare_histories, effective, with_entry
 from twinlog.ha.election.voter import followed
 from twinlog.store.config import BrokerRole

@@ -8,8 +8,8 @@ import shutil
 import pytest
 from attrs import evolve
 
-from tests.faults.harness import ext4, make_image
 from tests.store.offline.killing import killed_at
+from tests.support.disk.faults import ext4, make_image
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId, load_epochs, save_epochs
 from twinlog.store.role_file import GroupMember, GroupRecord, RoleState, load_role, save_role

@@ -6,9 +6,9 @@ import shutil
 import pytest
 import trio
 
-from tests.faults.harness import ext4, make_image
 from tests.store.cutting import FILE_SIZE, check_is, feed, history, open_slave
 from tests.store.offline.killing import killed_at
+from tests.support.disk.faults import ext4, make_image
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(120)]
 STEPS = ((os, "link"), (os, "unlink"), (os, "replace"), (os, "pwrite"), (os, "ftruncate"))

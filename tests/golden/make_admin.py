@@ -17,8 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.interop.remoting import VERSION
-from tests.interop.rocketmq import Broker, NameServer
+from tests.support.clients.remoting import VERSION
+from tests.support.process_group.rocketmq import Broker, NameServer
 
 CAPTURE = Path(__file__).parent / "admin" / "rocketmq-4.9.7-broker.jsonl.xz"
 ROOT = Path("/tmp/rocketmq-4.9.7")

@@ -20,8 +20,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tests.interop.remoting import create_topic, request, wait_for
-from tests.interop.twinlog import Broker, NameServer
+from tests.support.clients.remoting import create_topic, request, wait_for
+from tests.support.process_group.twinlog import Broker, NameServer
 
 GOLDEN = Path(__file__).parent / "store"
 SETTINGS = {

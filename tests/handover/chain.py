@@ -11,12 +11,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from tests.interop import jars, rocketmq, twinlog
-from tests.interop.java_client import Consumed, JavaClient, Sent
-from tests.interop.java_reader import QueueContent, Reader, TransactionProducer
-from tests.interop.member import TEST_SETTINGS, BrokerProcess
-from tests.interop.ports import free_broker_port
-from tests.interop.remoting import create_topic, request, wait_for
+from tests.support.clients.java_client import Consumed, JavaClient, Sent
+from tests.support.clients.java_reader import QueueContent, Reader, TransactionProducer
+from tests.support.clients.remoting import create_topic, request, wait_for
+from tests.support.process_group import jars, rocketmq, twinlog
+from tests.support.process_group.member import TEST_SETTINGS, BrokerProcess
+from tests.support.process_group.ports import free_broker_port
 from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
 from twinlog.store.offline.verify.verify import VerifyReport, verify
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.interop import rocketmq, twinlog
-from tests.interop.member import TEST_SETTINGS, BrokerProcess
-from tests.interop.remoting import create_topic, request
 from tests.store.records import put_message
+from tests.support.clients.remoting import create_topic, request
+from tests.support.process_group import rocketmq, twinlog
+from tests.support.process_group.member import TEST_SETTINGS, BrokerProcess
 from twinlog.store.config import BrokerRole, StoreConfig
 from twinlog.store.message_store import MessageStore
 

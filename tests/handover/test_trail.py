@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.helpers import log_bytes, replicate
-from tests.interop import rocketmq, twinlog
-from tests.interop.member import TEST_SETTINGS, BrokerProcess
-from tests.interop.remoting import runtime_info, wait_for
 from tests.store.records import put_message
+from tests.support.clients.remoting import runtime_info, wait_for
+from tests.support.process_group import rocketmq, twinlog
+from tests.support.process_group.member import TEST_SETTINGS, BrokerProcess
 from twinlog.store.config import BrokerRole, StoreConfig
 from twinlog.store.message_store import MessageStore
 from twinlog.store.record.scan import scan_records

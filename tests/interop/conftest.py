@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop import rocketmq
+from tests.support.process_group import rocketmq
 
 HERE = Path(__file__).parent
 TIME_LIMIT_S = 240  # A handful of JVMs on two cores; each wait inside is bounded more tightly.

@@ -5,8 +5,8 @@ import struct
 import time
 from pathlib import Path
 
-from tests.interop.ports import HOST
-from tests.interop.remoting import request
+from tests.support.clients.remoting import request
+from tests.support.process_group.ports import HOST
 
 STRANGER = "127.0.0.9"  # Everybody else in these tests is 127.0.0.1.
 OK, SLAVE_NOT_AVAILABLE, FLUSH_SLAVE_TIMEOUT = 0, 11, 12

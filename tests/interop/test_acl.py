@@ -13,12 +13,12 @@ import pytest
 import yaml
 from attrs import define
 
-from tests.interop import twinlog
-from tests.interop.java_client import JavaClient
-from tests.interop.java_reader import Tool
-from tests.interop.member import TEST_SETTINGS
-from tests.interop.remoting import request, wait_for
-from tests.interop.rocketmq import LOGBACK
+from tests.support.clients.java_client import JavaClient
+from tests.support.clients.java_reader import Tool
+from tests.support.clients.remoting import request, wait_for
+from tests.support.process_group import twinlog
+from tests.support.process_group.member import TEST_SETTINGS
+from tests.support.process_group.rocketmq import LOGBACK
 
 RULES = """
 accounts:

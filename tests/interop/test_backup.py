@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop import jars
-from tests.interop.compare import wait_for_same_commitlog
-from tests.interop.java_client import JavaClient
-from tests.interop.java_reader import Reader
-from tests.interop.member import TEST_SETTINGS
-from tests.interop.remoting import create_topic
-from tests.interop.rocketmq import Broker, NameServer
+from tests.support.clients.java_client import JavaClient
+from tests.support.clients.java_reader import Reader
+from tests.support.clients.remoting import create_topic
+from tests.support.disk.compare import wait_for_same_commitlog
+from tests.support.process_group import jars
+from tests.support.process_group.member import TEST_SETTINGS
+from tests.support.process_group.rocketmq import Broker, NameServer
 from twinlog.store.offline.copy.backup import back_up
 from twinlog.store.offline.copy.restore import restore
 from twinlog.store.offline.directory import StoreDirectory

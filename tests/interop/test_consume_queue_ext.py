@@ -2,11 +2,11 @@
 
 import trio
 
-from tests.interop.java_client import JavaClient
-from tests.interop.member import TEST_SETTINGS
-from tests.interop.remoting import create_topic
-from tests.interop.rocketmq import Broker
 from tests.store.records import put_message
+from tests.support.clients.java_client import JavaClient
+from tests.support.clients.remoting import create_topic
+from tests.support.process_group.member import TEST_SETTINGS
+from tests.support.process_group.rocketmq import Broker
 from twinlog.store.config import StoreConfig
 from twinlog.store.message_store import MessageStore
 from twinlog.store.queue.consume_queue_ext import is_ext_address

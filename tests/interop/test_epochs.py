@@ -4,12 +4,12 @@ import re
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.interop import jars, twinlog
-from tests.interop.java_client import JavaClient
-from tests.interop.java_reader import Tool
-from tests.interop.remoting import runtime_info, wait_for
-from tests.interop.role_changes import change_role, wait_grouped
-from tests.pairs.members import send
+from tests.support.clients.java_client import JavaClient
+from tests.support.clients.java_reader import Tool
+from tests.support.clients.remoting import runtime_info, wait_for
+from tests.support.process_group import jars, twinlog
+from tests.support.process_group.role_changes import change_role, wait_grouped
+from tests.support.process_group.status import send
 
 TOPIC, MESSAGES = "aged", 10
 EPOCH = re.compile(r"#Epoch: EpochEntry\{epoch=(\d+), startOffset=(\d+), endOffset=(\d+)\}")

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.harness import FLUSH_DISK_TIMEOUT, OK, SERVICE_NOT_AVAILABLE, Shim
-from tests.interop import jars, rocketmq, twinlog
-from tests.interop.member import TEST_SETTINGS
-from tests.interop.remoting import create_topic, request
+from tests.support.clients.remoting import create_topic, request
+from tests.support.disk.faults import FLUSH_DISK_TIMEOUT, OK, SERVICE_NOT_AVAILABLE, Shim
+from tests.support.process_group import jars, rocketmq, twinlog
+from tests.support.process_group.member import TEST_SETTINGS
 
 SETTINGS = TEST_SETTINGS | {"flushDiskType": "SYNC_FLUSH"}
 SEND, TOPIC = 10, "Sync"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.compare import CommitLogsDifferError, assert_same_commitlog, wait_for_same_commitlog
-from tests.interop.java_client import JavaClient, body
-from tests.interop.remoting import create_topic
-from tests.interop.rocketmq import Broker, NameServer
+from tests.support.clients.java_client import JavaClient, body
+from tests.support.clients.remoting import create_topic
+from tests.support.disk.compare import CommitLogsDifferError, assert_same_commitlog, wait_for_same_commitlog
+from tests.support.process_group.rocketmq import Broker, NameServer
 
 
 def test_real_cluster_replicates_and_delivers(real_namesrv: NameServer, root: Path) -> None:

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import trio
 
-from tests.interop import rocketmq, twinlog
-from tests.interop.java_client import JavaClient
-from tests.interop.member import TEST_SETTINGS, BrokerProcess
-from tests.interop.remoting import create_topic
 from tests.store.indexes import index_files, make_index, open_log, running
+from tests.support.clients.java_client import JavaClient
+from tests.support.clients.remoting import create_topic
+from tests.support.process_group import rocketmq, twinlog
+from tests.support.process_group.member import TEST_SETTINGS, BrokerProcess
 
 SETTINGS = TEST_SETTINGS | {"maxHashSlotNum": "100", "maxIndexNum": "400"}
 LOG_FILE_SIZE = int(SETTINGS["mappedFileSizeCommitLog"])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import trio
 
-from tests.interop import jars, rocketmq
+from tests.support.process_group import jars, rocketmq
 from twinlog.cluster.namesrv.config import NamesrvConfig
 from twinlog.cluster.namesrv.service import NameServer
 from twinlog.cluster.remoting import fastjson

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import attrs
 
-from tests.interop.member import TEST_SETTINGS
-from tests.interop.remoting import create_topic, request
-from tests.interop.rocketmq import Broker, NameServer
 from tests.store import golden
+from tests.support.clients.remoting import create_topic, request
+from tests.support.process_group.member import TEST_SETTINGS
+from tests.support.process_group.rocketmq import Broker, NameServer
 from twinlog.cluster.broker.consume.offset_moved import OffsetMoved
 from twinlog.cluster.broker.transactions.records import asked_again, check_times, counted, given_up, postponed
 from twinlog.store.log.commit_log import PutMessage

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.interop import jars, rocketmq, twinlog
-from tests.interop.compare import wait_for_same_commitlog
-from tests.interop.remoting import create_topic, request
+from tests.support.clients.remoting import create_topic, request
+from tests.support.disk.compare import wait_for_same_commitlog
+from tests.support.process_group import jars, rocketmq, twinlog
 from twinlog.cluster.broker.peers.ha_peer import RemotingPeer
 from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.client.messages import OutgoingMessage

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop import rocketmq
-from tests.processes.harness import PROGRAM
+from tests.support.process_group import rocketmq
+from tests.support.process_group.up import PROGRAM
 
 CONSUMER = """
 import sys, trio

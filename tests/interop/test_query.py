@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from tests.interop import twinlog
-from tests.interop.java_client import JavaClient
-from tests.interop.java_reader import Reader
-from tests.interop.member import TEST_SETTINGS
-from tests.interop.remoting import create_topic, wait_for
+from tests.support.clients.java_client import JavaClient
+from tests.support.clients.java_reader import Reader
+from tests.support.clients.remoting import create_topic, wait_for
+from tests.support.process_group import twinlog
+from tests.support.process_group.member import TEST_SETTINGS
 
 INDEX_SETTINGS = {"maxHashSlotNum": "100", "maxIndexNum": "400"}  # 900 keys take three files.
 

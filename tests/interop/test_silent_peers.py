@@ -11,11 +11,11 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
-from tests.interop import rocketmq, twinlog
-from tests.interop.member import TEST_SETTINGS, BrokerProcess
-from tests.interop.ports import HOST
-from tests.interop.remoting import request, wait_for
 from tests.interop.strangers import FRAME_HEADER, REPORT, receive
+from tests.support.clients.remoting import request, wait_for
+from tests.support.process_group import rocketmq, twinlog
+from tests.support.process_group.member import TEST_SETTINGS, BrokerProcess
+from tests.support.process_group.ports import HOST
 
 SILENCE = 2.0  # Seconds. Well above the second after which a RocketMQ slave looks at its clock.
 SETTINGS = {**TEST_SETTINGS, "haSendHeartbeatInterval": "300", "haHousekeepingInterval": str(int(SILENCE * 1000))}

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.interop import twinlog
-from tests.interop.java_client import JavaClient, JavaError
-from tests.interop.member import TEST_SETTINGS
-from tests.interop.remoting import create_topic
+from tests.support.clients.java_client import JavaClient, JavaError
+from tests.support.clients.remoting import create_topic
+from tests.support.process_group import twinlog
+from tests.support.process_group.member import TEST_SETTINGS
 
 SETTINGS = {**TEST_SETTINGS, "enablePropertyFilter": "true", "filterSupportRetry": "true"}
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.interop.java_client import JavaClient
+from tests.support.clients.java_client import JavaClient
 from twinlog.cluster.broker.filter.consumer_filters import shape
 from twinlog.cluster.broker.filter.expression import SelectorError
 from twinlog.cluster.broker.filter.java_values import NotComparable

@@ -13,9 +13,6 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.interop import jars, rocketmq, twinlog
-from tests.interop.member import TEST_SETTINGS, BrokerProcess
-from tests.interop.remoting import request, wait_for
 from tests.interop.strangers import (
     FILE_SIZE,
     FLUSH_SLAVE_TIMEOUT,
@@ -28,6 +25,9 @@ from tests.interop.strangers import (
     send_message,
     set_option,
 )
+from tests.support.clients.remoting import request, wait_for
+from tests.support.process_group import jars, rocketmq, twinlog
+from tests.support.process_group.member import TEST_SETTINGS, BrokerProcess
 
 SETTINGS = {**TEST_SETTINGS, "slaveTimeout": "1000", "haSendHeartbeatInterval": "300"}
 OWN_SETTINGS = {**SETTINGS, "haAdmissionTimeout": "500", "haAllowedSlaves": "127.0.0.8"}

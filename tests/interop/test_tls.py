@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop import jars, rocketmq, twinlog
-from tests.interop.java_client import JavaClient
-from tests.interop.remoting import TLS_ONLY
-from tests.interop.twinlog import PROGRAM
+from tests.support.clients.java_client import JavaClient
+from tests.support.clients.remoting import TLS_ONLY
+from tests.support.process_group import jars, rocketmq, twinlog
+from tests.support.process_group.twinlog import PROGRAM
 
 COUNT = 60
 SECURE = {"TWINLOG_TLS": "true"}

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.interop import twinlog
-from tests.interop.compare import wait_for_same_commitlog
-from tests.interop.java_client import JavaClient
-from tests.interop.java_reader import TransactionProducer
-from tests.interop.member import TEST_SETTINGS
-from tests.interop.remoting import create_topic, wait_for
+from tests.support.clients.java_client import JavaClient
+from tests.support.clients.java_reader import TransactionProducer
+from tests.support.clients.remoting import create_topic, wait_for
+from tests.support.disk.compare import wait_for_same_commitlog
+from tests.support.process_group import twinlog
+from tests.support.process_group.member import TEST_SETTINGS
 
 SETTINGS = {**TEST_SETTINGS, "transactionTimeOut": "1500", "transactionCheckInterval": "500"}
 OUTCOMES = ["COMMIT_MESSAGE", "ROLLBACK_MESSAGE", "UNKNOW"]

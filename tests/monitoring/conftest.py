@@ -11,10 +11,10 @@ from contextlib import ExitStack, contextmanager
 import pytest
 from attrs import frozen
 
-from tests.interop.ports import HOST
-from tests.interop.remoting import request
 from tests.monitoring.prometheus import Prometheus, missing, prometheus
-from tests.processes.harness import PROGRAM, Up, free_port_base, gone, running, until
+from tests.support.clients.remoting import request
+from tests.support.process_group.ports import HOST
+from tests.support.process_group.up import PROGRAM, Up, free_port_base, gone, running, until
 
 HEART_BEAT, SEND_BACK, CREATE_GROUP = 34, 36, 200
 TOPIC, GROUP, SLAVES = "orders", "billing", 2

@@ -14,8 +14,8 @@ from typing import Any
 import yaml
 from attrs import frozen
 
-from tests.interop.ports import HOST, free_port
-from tests.processes.harness import until
+from tests.support.process_group.ports import HOST, free_port
+from tests.support.process_group.up import until
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy/prometheus"

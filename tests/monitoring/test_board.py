@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from tests.monitoring.prometheus import ROOT
-from tests.processes.harness import until
+from tests.support.process_group.up import until
 from twinlog.cluster.metrics.exposition import METRICS
 
 GRAFANA = ROOT / "deploy/grafana"

@@ -7,7 +7,7 @@ import yaml
 
 from tests.monitoring.conftest import SLAVES, TOPIC
 from tests.monitoring.prometheus import DEPLOY
-from tests.processes.harness import until
+from tests.support.process_group.up import until
 from twinlog.cluster.metrics.exposition import METRICS
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from attrs import define, field
 
-from tests.interop import rocketmq, twinlog
-from tests.interop.java_client import JavaClient
-from tests.interop.java_reader import Tool
-from tests.interop.member import TEST_SETTINGS, BrokerProcess
-from tests.interop.remoting import create_topic, wait_for
+from tests.support.clients.java_client import JavaClient
+from tests.support.clients.java_reader import Tool
+from tests.support.clients.remoting import create_topic, wait_for
+from tests.support.process_group import rocketmq, twinlog
+from tests.support.process_group.member import TEST_SETTINGS, BrokerProcess
 
 MESSAGES = 5
 RULES = """globalWhiteRemoteAddresses:

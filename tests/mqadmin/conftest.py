@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.java_client import JavaClient
-from tests.interop.rocketmq import make_home
 from tests.mqadmin.clusters import Cluster, both_clusters
+from tests.support.clients.java_client import JavaClient
+from tests.support.process_group.rocketmq import make_home
 
 HERE = Path(__file__).parent
 TIME_LIMIT_S = 60  # The first test of a module starts the clusters.

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop import twinlog
-from tests.interop.remoting import request
 from tests.mqadmin.clusters import Cluster, assert_all_codes_are_known
 from tests.mqadmin.normalise import names, normalise
 from tests.mqadmin.rows import ROWS, Compare, Row
 from tests.mqadmin.table import differences
+from tests.support.clients.remoting import request
+from tests.support.process_group import twinlog
 
 UNTIL_SECONDS = 20
 

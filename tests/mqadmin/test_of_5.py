@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop import jars
-from tests.interop.java_client import JavaClient
-from tests.interop.java_reader import Tool
-from tests.interop.remoting import request
 from tests.mqadmin.clusters import MESSAGES, Cluster, assert_all_codes_are_known
+from tests.support.clients.java_client import JavaClient
+from tests.support.clients.java_reader import Tool
+from tests.support.clients.remoting import request
+from tests.support.process_group import jars
 
 NO_CONTROLLER = "not supported: there is no controller; roles change with twinlog switchover"
 

@@ -6,9 +6,9 @@ import subprocess
 
 import pytest
 
-from tests.interop.twinlog import PROGRAM
 from tests.mqadmin.clusters import Cluster
 from tests.mqadmin.normalise import normalise
+from tests.support.process_group.twinlog import PROGRAM
 
 # Each with what it prints in an order of its own: sets of Java have none.
 ROWS = (

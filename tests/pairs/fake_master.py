@@ -5,8 +5,8 @@ import time
 from types import TracebackType
 from typing import Self
 
-from tests.interop.ports import HOST, free_broker_port
 from tests.pairs.group import FILE_SIZE
+from tests.support.process_group.ports import HOST, free_broker_port
 from twinlog.ha.wire.protocol import ACK, BATCH_HEADER
 
 FRAME_SIZE = 32 * 1024

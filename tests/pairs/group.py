@@ -6,11 +6,11 @@ from pathlib import Path
 
 from attrs import define, field
 
-from tests.interop.compare import wait_for_same_commitlog
-from tests.interop.compare_queues import wait_for_same_queues
-from tests.interop.java_client import JavaClient, Producer, SendJob, Sent
-from tests.interop.member import BrokerProcess
-from tests.interop.remoting import create_topic, runtime_info, wait_for
+from tests.support.clients.java_client import JavaClient, Producer, SendJob, Sent
+from tests.support.clients.remoting import create_topic, runtime_info, wait_for
+from tests.support.disk.compare import wait_for_same_commitlog
+from tests.support.disk.compare_queues import wait_for_same_queues
+from tests.support.process_group.member import BrokerProcess
 from twinlog.store.record.message import decode_message
 from twinlog.store.record.scan import scan_records
 

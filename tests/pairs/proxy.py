@@ -7,7 +7,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from tests.interop.ports import HOST, free_port
+from tests.support.process_group.ports import HOST, free_port
 
 PIECE = 64 * 1024
 

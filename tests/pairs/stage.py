@@ -10,14 +10,14 @@ from typing import Self
 
 from attrs import define, field
 
-from tests.interop import rocketmq, twinlog
-from tests.interop.compare import end_offset, start_offset
-from tests.interop.member import TEST_SETTINGS, BrokerProcess
-from tests.interop.ports import free_broker_port
-from tests.interop.remoting import create_topic, is_registered, wait_for
 from tests.pairs.group import FILE_SIZE, LEVEL_S, at_once, max_offset
-from tests.pairs.members import commit_offset, committed_offset, send, status
 from tests.pairs.proxy import CuttingProxy
+from tests.support.clients.remoting import create_topic, is_registered, wait_for
+from tests.support.disk.compare import end_offset, start_offset
+from tests.support.process_group import rocketmq, twinlog
+from tests.support.process_group.member import TEST_SETTINGS, BrokerProcess
+from tests.support.process_group.ports import free_broker_port
+from tests.support.process_group.status import commit_offset, committed_offset, send, status
 
 TOPIC, READERS = "parted", "readers"
 SETTINGS = {

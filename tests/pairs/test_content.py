@@ -9,12 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop import rocketmq, twinlog
-from tests.interop.compare import CommitLogsDifferError, assert_same_commitlog, end_offset, wait_for_same_commitlog
-from tests.interop.compare_queues import wait_for_same_queues
-from tests.interop.remoting import wait_for
 from tests.pairs.group import FILE_SIZE, max_offset
-from tests.pairs.members import committed_offset, send, status
 from tests.pairs.stage import (
     EARLY_OFFSET,
     HISTORY_FILES,
@@ -30,6 +25,11 @@ from tests.pairs.stage import (
     lose,
     part,
 )
+from tests.support.clients.remoting import wait_for
+from tests.support.disk.compare import CommitLogsDifferError, assert_same_commitlog, end_offset, wait_for_same_commitlog
+from tests.support.disk.compare_queues import wait_for_same_queues
+from tests.support.process_group import rocketmq, twinlog
+from tests.support.process_group.status import committed_offset, send, status
 
 SYNC_S = 15  # A slave of RocketMQ's copies offsets each 10 s.
 

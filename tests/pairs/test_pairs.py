@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop import jars, rocketmq, twinlog
-from tests.interop.compare import start_offset
-from tests.interop.java_client import JavaClient
-from tests.interop.java_reader import Tool
-from tests.interop.member import BrokerProcess
-from tests.interop.remoting import wait_for
 from tests.pairs.group import FILE_SIZE, LEVEL_S, Group, at_once, max_offset
+from tests.support.clients.java_client import JavaClient
+from tests.support.clients.java_reader import Tool
+from tests.support.clients.remoting import wait_for
+from tests.support.disk.compare import start_offset
+from tests.support.process_group import jars, rocketmq, twinlog
+from tests.support.process_group.member import BrokerProcess
 
 HISTORY_FILES = 3
 

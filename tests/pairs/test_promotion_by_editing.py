@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.interop import jars, rocketmq, twinlog
-from tests.interop.member import TEST_SETTINGS
-from tests.interop.promotion import NEVER, consume_all, send_until_refused
+from tests.support.clients.promotion import NEVER, consume_all, send_until_refused
+from tests.support.process_group import jars, rocketmq, twinlog
+from tests.support.process_group.member import TEST_SETTINGS
 
 pytestmark = pytest.mark.timeout(120)
 SETTINGS = {**TEST_SETTINGS, "flushIntervalCommitLog": NEVER, "flushCommitLogThoroughInterval": NEVER}

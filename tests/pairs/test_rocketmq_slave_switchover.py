@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop import rocketmq, twinlog
-from tests.interop.java_client import JavaClient
-from tests.interop.member import TEST_SETTINGS
-from tests.interop.remoting import create_topic, wait_for
-from tests.interop.role_changes import change_role, wait_grouped
 from tests.pairs.group import ENDLESS, LEVEL_S, Group, max_offset
+from tests.support.clients.java_client import JavaClient
+from tests.support.clients.remoting import create_topic, wait_for
+from tests.support.process_group import rocketmq, twinlog
+from tests.support.process_group.member import TEST_SETTINGS
+from tests.support.process_group.role_changes import change_role, wait_grouped
 
 TOPIC = "followed"
 # It learns of another master when it registers: the least that it takes.

@@ -5,8 +5,8 @@ import subprocess
 import zipfile
 from pathlib import Path
 
-from tests.interop import jars
-from tests.interop.rocketmq import QUICK_START
+from tests.support.process_group import jars
+from tests.support.process_group.rocketmq import QUICK_START
 
 HERE = Path(__file__).parent
 PACKAGE = "org.apache.rocketmq.test."

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.interop import twinlog
+from tests.support.process_group import twinlog
 
 # Small files, and what the tests presume.
 SETTINGS = {

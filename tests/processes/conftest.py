@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.processes.harness import running
+from tests.support.process_group.up import running
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes.harness import PROGRAM, SECONDS_MAX, free_port_base, run, running, until
+from tests.support.process_group.up import PROGRAM, SECONDS_MAX, free_port_base, run, running, until
 
 pytestmark = pytest.mark.timeout(240)
 SMALL_FILES = ("--set", "mappedFileSizeCommitLog=1048576")

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.processes.harness import Up, until
+from tests.support.process_group.up import Up, until
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.processes.harness import PROGRAM, Up, run, running, until
+from tests.support.process_group.up import PROGRAM, Up, run, running, until
 
 pytestmark = pytest.mark.timeout(180)
 CHANGED_AT = 30_000

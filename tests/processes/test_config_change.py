@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.interop.remoting import request
-from tests.interop.twinlog import Broker, NameServer
+from tests.support.clients.remoting import request
+from tests.support.process_group.twinlog import Broker, NameServer
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -4,7 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from tests.processes.harness import POISON, PROGRAM, SECONDS_MAX, modules_of_an_application, run
+from tests.support.process_group.up import POISON, PROGRAM, SECONDS_MAX, modules_of_an_application, run
 
 
 def test_nothing_is_missing_after_two_failovers(tmp_path: Path):

@@ -15,10 +15,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.interop.ports import free_broker_port
-from tests.processes.harness import SMALL, run, running, until
 from tests.processes.stalling_broker import STALL_SECONDS
-from tests.roles import group as roles
+from tests.support.process_group import roles as roles
+from tests.support.process_group.ports import free_broker_port
+from tests.support.process_group.up import SMALL, run, running, until
 from twinlog.cluster.metrics.replicas import NAMED_AFTER_SECONDS
 
 pytestmark = pytest.mark.timeout(120)

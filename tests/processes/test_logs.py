@@ -5,8 +5,8 @@ import os
 import subprocess
 from pathlib import Path
 
-from tests.interop.ports import free_port
-from tests.processes.harness import PROGRAM, SECONDS_MAX, SMALL, running, twinlog, until
+from tests.support.process_group.ports import free_port
+from tests.support.process_group.up import PROGRAM, SECONDS_MAX, SMALL, running, twinlog, until
 
 
 def start(*command: str, stderr) -> subprocess.Popen[str]:

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.processes.harness import PROGRAM, SECONDS_MAX, run, until
+from tests.support.process_group.up import PROGRAM, SECONDS_MAX, run, until
 
 pytestmark = pytest.mark.timeout(180)
 

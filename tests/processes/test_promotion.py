@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.interop import twinlog
-from tests.interop.member import TEST_SETTINGS
-from tests.interop.promotion import NEVER, consume_all, send_until_refused
-from tests.interop.role_changes import change_role, wait_electable, wait_grouped
+from tests.support.clients.promotion import NEVER, consume_all, send_until_refused
+from tests.support.process_group import twinlog
+from tests.support.process_group.member import TEST_SETTINGS
+from tests.support.process_group.role_changes import change_role, wait_electable, wait_grouped
 
 pytestmark = pytest.mark.timeout(120)
 SETTINGS = {**TEST_SETTINGS, "flushIntervalCommitLog": NEVER, "flushCommitLogThoroughInterval": NEVER}

@@ -14,8 +14,8 @@ import pytest
 import trio
 from attrs import define, field
 
-from tests.interop.compare import wait_for_same_commitlog
-from tests.processes.harness import Up, running, until
+from tests.support.disk.compare import wait_for_same_commitlog
+from tests.support.process_group.up import Up, running, until
 from twinlog.cluster.admin.admin import open_admin
 from twinlog.cluster.client.api import SendStatus
 from twinlog.cluster.client.messages import OutgoingMessage

@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 import psutil
 import pytest
 
-from tests.interop.remoting import create_topic
-from tests.processes.harness import PROGRAM, SMALL, free_port_base, running, until
+from tests.support.clients.remoting import create_topic
+from tests.support.process_group.up import PROGRAM, SMALL, free_port_base, running, until
 from twinlog.cluster.remoting.codes import RequestCode
 from twinlog.cluster.remoting.command import FrameReader, RemotingCommand, decode, encode
 from twinlog.store.record.message import decode_message

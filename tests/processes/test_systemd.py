@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes.harness import PROGRAM, SECONDS_MAX, SMALL, free_port_base
+from tests.support.process_group.up import PROGRAM, SECONDS_MAX, SMALL, free_port_base
 
 UNITS = Path(__file__).parents[2] / "deploy" / "systemd"
 WATCHDOG_SECONDS = 1.5

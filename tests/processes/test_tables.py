@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
-from tests.interop.remoting import create_topic, request
-from tests.processes.harness import PROGRAM, free_port_base
+from tests.support.clients.remoting import create_topic, request
+from tests.support.process_group.up import PROGRAM, free_port_base
 from twinlog.cluster.config.json_file import JsonFile
 from twinlog.cluster.remoting.codes import RequestCode
 

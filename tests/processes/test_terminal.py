@@ -10,7 +10,7 @@ import subprocess
 import psutil
 import pytest
 
-from tests.processes.harness import PROGRAM, SECONDS_MAX, SMALL, free_port_base, until
+from tests.support.process_group.up import PROGRAM, SECONDS_MAX, SMALL, free_port_base, until
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -9,7 +9,7 @@ import time
 import psutil
 import pytest
 
-from tests.processes.harness import PROGRAM, SECONDS_MAX, SMALL, free_port_base, gone, run, running, until
+from tests.support.process_group.up import PROGRAM, SECONDS_MAX, SMALL, free_port_base, gone, run, running, until
 
 pytestmark = pytest.mark.timeout(180)
 MEMBERS = ["broker-a-0", "broker-a-1"]

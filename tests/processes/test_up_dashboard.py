@@ -5,7 +5,7 @@ import socket
 import urllib.error
 import urllib.request
 
-from tests.processes.harness import free_port_base, run, running, until
+from tests.support.process_group.up import free_port_base, run, running, until
 
 HOST = "127.0.0.1"
 

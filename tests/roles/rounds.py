@@ -11,8 +11,8 @@ from typing import Any
 
 import trio
 
-from tests.interop.compare import wait_for_same_commitlog
-from tests.roles.group import Group, RoleBroker, Traffic, in_thread, running
+from tests.support.disk.compare import wait_for_same_commitlog
+from tests.support.process_group.roles import Group, RoleBroker, Traffic, in_thread, running
 
 PRODUCERS, MEMBERS = 4, 3
 

@@ -6,8 +6,8 @@ import signal
 import pytest
 import trio
 
-from tests.interop.compare import wait_for_same_commitlog
-from tests.roles.group import TOPIC, Traffic, in_thread, running
+from tests.support.disk.compare import wait_for_same_commitlog
+from tests.support.process_group.roles import TOPIC, Traffic, in_thread, running
 from twinlog.cluster.admin.admin import open_admin
 from twinlog.cluster.client.api import SendStatus
 from twinlog.cluster.remoting.errors import RemotingError

@@ -6,8 +6,8 @@ import shutil
 import pytest
 import trio
 
-from tests.interop.compare import wait_for_same_commitlog
-from tests.roles.group import Traffic, in_thread, running
+from tests.support.disk.compare import wait_for_same_commitlog
+from tests.support.process_group.roles import Traffic, in_thread, running
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -5,8 +5,8 @@ import json
 import pytest
 import trio
 
-from tests.interop.compare import wait_for_same_commitlog
-from tests.roles.group import Group, Traffic, in_thread, running
+from tests.support.disk.compare import wait_for_same_commitlog
+from tests.support.process_group.roles import Group, Traffic, in_thread, running
 
 pytestmark = pytest.mark.timeout(120)
 

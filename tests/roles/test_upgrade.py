@@ -10,13 +10,13 @@ import pytest
 import trio
 from attrs import define, field
 
-from tests.interop.compare import wait_for_same_commitlog
-from tests.interop.process import Process
-from tests.interop.remoting import create_topic
-from tests.interop.twinlog import NameServer
-from tests.pairs.members import commit_offset, committed_offset
 from tests.roles.earlier import BEFORE_TWINLOG_WAS_ONE_PACKAGE, EarlierCode, checked_out
-from tests.roles.group import TOPIC, Group, RoleBroker, Traffic, in_thread
+from tests.support.clients.remoting import create_topic
+from tests.support.disk.compare import wait_for_same_commitlog
+from tests.support.process_group.process import Process
+from tests.support.process_group.roles import TOPIC, Group, RoleBroker, Traffic, in_thread
+from tests.support.process_group.status import commit_offset, committed_offset
+from tests.support.process_group.twinlog import NameServer
 from twinlog.client import Batch, Client, From, OutgoingMessage, PushConsumer, Sql
 
 pytestmark = pytest.mark.timeout(120)

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from tests.ha.conftest import no_threads as no_threads
-from tests.scenarios.group import Group
+from tests.support.group.group import Group
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import pytest
 import trio
 
 from tests.helpers import log_bytes
-from tests.scenarios.group import same_log, until
-from tests.scenarios.role_group import RoleGroup, RoleMember, started
+from tests.support.group.group import same_log, until
+from tests.support.group.role_group import RoleGroup, RoleMember, started
 from twinlog.store.log.offset_waiters import PutStatus
 
 LEASE = 3.0

@@ -5,8 +5,8 @@ import trio
 
 from tests.cluster.broker.helpers import put
 from tests.helpers import log_bytes
-from tests.scenarios.brokers import Brokers
-from tests.scenarios.group import until
+from tests.support.group.brokers import Brokers
+from tests.support.group.group import until
 from twinlog.cluster.remoting.codes import RequestCode
 from twinlog.store.config import BrokerRole
 from twinlog.store.log.offset_waiters import PutStatus

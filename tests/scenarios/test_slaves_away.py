@@ -6,8 +6,8 @@ import os
 import pytest
 import trio
 
-from tests.scenarios.group import FILE_SIZE, files_of, queues, same_log, until
-from tests.scenarios.levels import fill, level, started
+from tests.support.group.group import FILE_SIZE, files_of, queues, same_log, until
+from tests.support.group.levels import fill, level, started
 from twinlog.ha.config import AckMode
 from twinlog.store.log.offset_waiters import PutStatus
 

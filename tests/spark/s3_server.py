@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.interop.ports import HOST, free_port
-from tests.interop.process import Process, answers
+from tests.support.process_group.ports import HOST, free_port
+from tests.support.process_group.process import Process, answers
 
 BUCKET = "archive"
 # For the libraries that read: any will do, and nobody looks for better ones elsewhere.

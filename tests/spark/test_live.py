@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.processes.harness import until
-from tests.roles.group import TOPIC, Group, RoleBroker, Traffic, in_thread, running
 from tests.spark.logs import parting
+from tests.support.process_group.roles import TOPIC, Group, RoleBroker, Traffic, in_thread, running
+from tests.support.process_group.up import until
 from twinlog.cluster.pipeline.audit.findings import FindingClass
 from twinlog.cluster.pipeline.audit.report import AuditReport, AuditVerdict
 from twinlog.cluster.pipeline.jobs.audit import AuditOptions, audit

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.helpers import open_store, put
-from tests.processes.harness import until
-from tests.roles.group import TOPIC, Group, running
+from tests.support.process_group.roles import TOPIC, Group, running
+from tests.support.process_group.up import until
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
 from twinlog.cluster.pipeline.tables.stream import ask_broker
 

@@ -9,8 +9,8 @@ import pytest
 import trio
 from attrs import define, field
 
-from tests.faults.harness import tmpfs
 from tests.store.records import put_message, record_size
+from tests.support.disk.faults import tmpfs
 from twinlog.store.config import BrokerRole, StoreConfig
 from twinlog.store.errors import StoreNotWritableError
 from twinlog.store.log.offset_waiters import PutStatus

@@ -7,7 +7,7 @@ from attrs import frozen
 from xxhash import xxh3_128_digest
 
 from scripts.fault_matrix.checkers.verdict import Verdict, verdict
-from tests.interop.compare import end_offset, start_offset
+from tests.support.disk.compare import end_offset, start_offset
 from twinlog.store.offline.directory import StoreDirectory
 from twinlog.store.offline.finding import Severity
 from twinlog.store.offline.verify.verify import verify

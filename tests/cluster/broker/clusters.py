@@ -5,7 +5,7 @@ import pytest
 import trio
 
 from tests.cluster.broker.helpers import make_broker
-from tests.interop.ports import free_broker_port
+from tests.support.process_group.ports import free_broker_port
 from twinlog.cluster.broker.broker import Broker
 from twinlog.cluster.namesrv.service import NameServer
 from twinlog.cluster.remoting import fastjson

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from tests.cluster.broker.clusters import cluster as cluster
 from tests.cluster.broker.clusters import until
 from tests.cluster.broker.helpers import SlowFile, heartbeat, make_broker
-from tests.interop.ports import free_broker_port
+from tests.support.process_group.ports import free_broker_port
 from twinlog.cluster.broker.broker import Broker
 from twinlog.cluster.broker.tables.writer import TableWriter
 from twinlog.cluster.remoting import fastjson

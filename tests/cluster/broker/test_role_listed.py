@@ -3,8 +3,8 @@
 import pytest
 import trio
 
-from tests.cluster.broker.role_group import Group
 from tests.ha.conftest import no_threads as no_threads
+from tests.support.group.role_nodes import Group
 from twinlog.ha.errors import HAConnectionLostError
 
 

@@ -13,7 +13,7 @@ import trio
 
 import twinlog.client
 import twinlog.cluster.client
-from tests.interop.ports import free_broker_port
+from tests.support.process_group.ports import free_broker_port
 from twinlog.cluster.broker.broker import Broker
 from twinlog.cluster.broker.config import BrokerConfig
 from twinlog.cluster.namesrv.service import NameServer

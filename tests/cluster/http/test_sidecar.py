@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from tests.cluster.http.members import MASTER
-from tests.interop.ports import free_port
+from tests.support.process_group.ports import free_port
 from twinlog.cluster.http import sidecar as beside
 from twinlog.cluster.http.config import HttpConfig
 from twinlog.cluster.http.sidecar import http_beside

@@ -20,10 +20,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from tests.interop import jars
-from tests.interop.rocketmq import LOGBACK, QUICK_START
+from tests.support.process_group import jars
+from tests.support.process_group.rocketmq import LOGBACK, QUICK_START
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 _instances = itertools.count(1)
 
 
@@ -119,7 +119,7 @@ class JavaClient:
         class_path = jars.class_path(self._version, sources=jars.JAVA_SOURCES)
         with (self.root / "worker.log").open("ab") as log:
             self._worker = subprocess.Popen(
-                [sys.executable, "-m", "tests.interop.java_worker"],
+                [sys.executable, "-m", "tests.support.clients.java_worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

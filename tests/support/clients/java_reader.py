@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from tests.interop.java_client import Consumed, JavaClient, Sent
+from tests.support.clients.java_client import Consumed, JavaClient, Sent
 
 
 class QueueContent(NamedTuple):

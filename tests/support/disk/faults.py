@@ -19,7 +19,7 @@ from types import TracebackType
 
 from attrs import define, field
 
-from tests.processes.harness import free_port_base
+from tests.support.process_group.up import free_port_base
 
 PROGRAM = str(Path(sys.executable).with_name("twinlog"))
 SECONDS_MAX = 30.0

@@ -11,8 +11,8 @@ from attrs import define, field
 from trio.testing import memory_stream_pair
 
 from tests.cluster.broker.helpers import Client, FakeConnection, make_broker, settle
-from tests.scenarios.group import until
-from tests.scenarios.line import Line
+from tests.support.group.group import until
+from tests.support.group.line import Line
 from twinlog.cluster.broker.broker import Broker
 from twinlog.cluster.broker.group.registration import Master
 from twinlog.cluster.broker.peers.role_messages import ChangeAsk, ChangeState

@@ -13,7 +13,7 @@ import trio
 from attrs import define, field
 
 from tests.helpers import log_bytes
-from tests.scenarios.line import Line
+from tests.support.group.line import Line
 from twinlog.cluster.broker.send.acks import wait_until_safe
 from twinlog.ha.config import HAConfig
 from twinlog.ha.errors import HAConnectionLostError, HAPeerError

@@ -1,6 +1,6 @@
 """Groups that are started, filled and waited for."""
 
-from tests.scenarios.group import FILE_SIZE, until
+from tests.support.group.group import FILE_SIZE, until
 from twinlog.store.config import BrokerRole
 
 SYNC, SLAVE = BrokerRole.SYNC_MASTER, BrokerRole.SLAVE

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import trio
 from attrs import define, field
 
-from tests.scenarios.group import FILE_SIZE, Group, LocalPeer, Member, until
-from tests.scenarios.line import Line
+from tests.support.group.group import FILE_SIZE, Group, LocalPeer, Member, until
+from tests.support.group.line import Line
 from twinlog.cluster.broker.peers.role_messages import ChangeAsk, Held, Op, Plain
 from twinlog.cluster.broker.roles.member import Member as OwnMember
 from twinlog.cluster.broker.roles.service import RoleService

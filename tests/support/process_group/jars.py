@@ -15,7 +15,7 @@ VERSION = "4.9.7"
 VERSION_5 = "5.3.3"  # For tests of store directories.
 POM = Path(__file__).with_name("pom.xml")
 COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
-JAVA_SOURCES = Path(__file__).with_name("java")
+JAVA_SOURCES = Path(__file__).parents[1] / "clients" / "java"
 
 # RocketMQ 4.9 unmaps files and reads netty's internals by reflection; Java 17 allows it only when told so.
 OPEN_MODULES = (

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.interop.ports import HOST, free_broker_port, free_port
-from tests.interop.process import Process, answers
-from tests.interop.remoting import is_registered
+from tests.support.clients.remoting import is_registered
+from tests.support.process_group.ports import HOST, free_broker_port, free_port
+from tests.support.process_group.process import Process, answers
 
 # Small files, so that a few hundred messages cross from one to the next; patience, because two cores run five JVMs.
 TEST_SETTINGS = {

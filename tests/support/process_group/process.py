@@ -14,7 +14,7 @@ from typing import ClassVar, Self
 
 import psutil
 
-from tests.interop.ports import HOST
+from tests.support.process_group.ports import HOST
 
 _started: "weakref.WeakSet[Process]" = weakref.WeakSet()
 

@@ -7,8 +7,8 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.interop import jars
-from tests.interop.member import TEST_SETTINGS, BrokerProcess, NameServerProcess
+from tests.support.process_group import jars
+from tests.support.process_group.member import TEST_SETTINGS, BrokerProcess, NameServerProcess
 
 # A test's JVM lives for seconds: it is up sooner when it neither verifies nor optimizes much.
 UNVERIFIED = ("-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote")

@@ -9,9 +9,9 @@ from typing import Any, Self
 
 from attrs import define, field
 
-from tests.interop.member import BrokerProcess
-from tests.interop.remoting import request, wait_for
-from tests.interop.twinlog import PROGRAM
+from tests.support.clients.remoting import request, wait_for
+from tests.support.process_group.member import BrokerProcess
+from tests.support.process_group.twinlog import PROGRAM
 
 QUERY_CONSUMER_OFFSET, MEMBER_STATUS = 14, 20001
 DONE, NOT_ALL_FOLLOW = 0, 6

@@ -15,10 +15,10 @@ from pathlib import Path
 import trio
 from attrs import define, field
 
-from tests.interop import twinlog
-from tests.interop.member import TEST_SETTINGS
-from tests.interop.process import Process
-from tests.processes.harness import PROGRAM, SECONDS_MAX, until
+from tests.support.process_group import twinlog
+from tests.support.process_group.member import TEST_SETTINGS
+from tests.support.process_group.process import Process
+from tests.support.process_group.up import PROGRAM, SECONDS_MAX, until
 from twinlog.cluster.admin.admin import open_admin
 from twinlog.cluster.client.api import SendStatus
 from twinlog.cluster.client.messages import OutgoingMessage

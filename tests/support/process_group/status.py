@@ -5,9 +5,9 @@ import os
 import time
 from typing import Any
 
-from tests.faults.harness import SEND, Connection
-from tests.interop.member import BrokerProcess
-from tests.interop.remoting import request
+from tests.support.clients.remoting import request
+from tests.support.disk.faults import SEND, Connection
+from tests.support.process_group.member import BrokerProcess
 
 QUERY_CONSUMER_OFFSET, UPDATE_CONSUMER_OFFSET, MEMBER_STATUS = 14, 15, 20001
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import psutil
 
-from tests.interop.member import BrokerProcess, NameServerProcess
-from tests.interop.ports import HOST, free_port
-from tests.interop.process import Process
+from tests.support.process_group.member import BrokerProcess, NameServerProcess
+from tests.support.process_group.ports import HOST, free_port
+from tests.support.process_group.process import Process
 
 PROGRAM = str(Path(sys.executable).with_name("twinlog"))
 BROKERS_MAX = 4

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.interop.ports import free_port
+from tests.support.process_group.ports import free_port
 
 PROGRAM = str(Path(sys.executable).with_name("twinlog"))
 # Small files, and nothing that depends on how full this machine's disk is.

@@ -7,7 +7,7 @@ import trio
 
 from tests.cluster.broker.helpers import make_broker, put
 from tests.cluster.fake_rocketmq import RocketMQ, serve_rocketmq
-from tests.interop.ports import free_broker_port
+from tests.support.process_group.ports import free_broker_port
 from twinlog.cluster.broker.group.registration import Master
 from twinlog.cluster.broker.peers.ha_peer import Peers, RemotingPeer
 from twinlog.cluster.remoting.client import RemotingClient

@@ -4,8 +4,8 @@ import pytest
 import trio
 from structlog.testing import capture_logs
 
-from tests.cluster.broker.role_group import ASYNC, SYNC, Group
 from tests.ha.conftest import no_threads as no_threads
+from tests.support.group.role_nodes import ASYNC, SYNC, Group
 from twinlog.cluster.broker.roles.lease import acks_needed, joined
 from twinlog.ha.config import HAConfig
 from twinlog.store.role_file import GroupMember

@@ -7,8 +7,8 @@ from zlib import crc32
 import pytest
 import trio
 
-from tests.cluster.broker.role_group import Group
 from tests.ha.conftest import no_threads as no_threads
+from tests.support.group.role_nodes import Group
 from twinlog.cluster.broker.peers.role_messages import RewindAsk, RoleRefusedError
 from twinlog.ha.errors import HAPeerError
 

@@ -8,7 +8,7 @@ from attrs import evolve
 from structlog.testing import capture_logs
 
 from tests.cluster.broker.helpers import Client, make_broker
-from tests.interop.ports import free_broker_port
+from tests.support.process_group.ports import free_broker_port
 from twinlog.cluster.broker.group.registration import Master
 from twinlog.cluster.broker.roles.joining import UNREGISTERED_MAX
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode

@@ -6,7 +6,7 @@ import trio
 
 from tests.cluster.broker.helpers import Client, make_broker
 from tests.cluster.fake_rocketmq import RocketMQ, serve_rocketmq
-from tests.interop.ports import free_broker_port
+from tests.support.process_group.ports import free_broker_port
 from twinlog.cluster.broker.peers.ha_peer import RemotingPeer
 from twinlog.cluster.broker.peers.role_calls import RemotingCalls
 from twinlog.cluster.broker.peers.role_messages import RoleRefusedError

@@ -3,9 +3,9 @@
 import pytest
 import trio
 
-from tests.cluster.broker.role_group import ASYNC, SYNC, Group, words_of
 from tests.ha.conftest import no_threads as no_threads
 from tests.helpers import log_bytes
+from tests.support.group.role_nodes import ASYNC, SYNC, Group, words_of
 from twinlog.cluster.broker.peers.role_messages import ChangeAsk
 from twinlog.cluster.broker.roles import durable_state
 from twinlog.ha.election.voter import PromiseAsk

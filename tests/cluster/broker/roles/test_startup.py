@@ -6,8 +6,8 @@ import pytest
 import trio
 
 from tests.cluster.broker.cuts import cut_log, lose_tail
-from tests.cluster.broker.role_group import ASYNC, SLAVE, SYNC, Group
 from tests.ha.conftest import no_threads as no_threads
+from tests.support.group.role_nodes import ASYNC, SLAVE, SYNC, Group
 from twinlog.cluster.broker.peers.role_messages import PauseAsk, ReinitAsk, RewindAsk, RoleRefusedError
 from twinlog.ha.election.voter import PromiseAsk
 from twinlog.store.epoch_file import EpochId
