@@ -1,25 +1,61 @@
-"""Walks the records of a log that lies in files, over the ends of files and over damage."""
+"""Walks the records of a store's own log, across files and past damage; long sound stretches as columns."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
-import attrs
+from attrs import evolve, frozen
 
 from twinlog.store.log.commit_log import CommitLog
-from twinlog.store.log.mapped_file import MappedFile
 from twinlog.store.record.multi_dispatch import MULTI_DISPATCHED
 from twinlog.store.record.resync import next_record
 from twinlog.store.record.scan import Scan, scan_records
+from twinlog.store.record.walk import Gap
+from twinlog.store.record.walk import walk as walk_records
 
 if TYPE_CHECKING:
     from twinlog.store.record.column_scan import ColumnScan  # numpy comes with it: only where there is much to do.
 
-_WINDOW = 4 << 20
 _PIECE = 1 << 20
 _ZEROS_MAX = 64 << 20
 BULK_MIN = 64 << 20  # Bytes to walk: for fewer it does not pay to load numpy.
 _BULK_STRETCH_MIN = 1 << 20
 _BULK_WINDOW = 16 << 20  # With a thousand queues each gets some units together.
+
+
+@frozen
+class _Source:
+    """The log as a ByteSource of store/record/walk.py. So many zeros in a row as `zeros_max` stand for the rest of a file."""
+
+    log: CommitLog
+    zeros_max: int
+
+    @property
+    def file_size(self) -> int:
+        return self.log.file_size
+
+    def read(self, offset: int, size: int) -> bytes:
+        return read_log(self.log, offset, size)
+
+    def next_record(self, start: int, end: int, heads_end: int) -> int | None:
+        """Reads no holes in the file, such as lie behind the end of a log."""
+        file = self.log.files.file_at(start)
+        if file is None:
+            return None
+        zeros = 0
+        for low, high in file.data_ranges(start - file.start):
+            while low < high and zeros < self.zeros_max:
+                piece = min(_PIECE, high - low)
+                if file.is_zero(low, piece):
+                    zeros += piece
+                else:
+                    zeros = 0
+                    first, last = max(start, file.start + low), min(file.start + low + piece, heads_end)
+                    found = next_record(self.read, first, min(end, file.end), self.file_size, heads_end=last)
+                    if found is not None:
+                        return found
+                low += piece
+        return None
 
 
 def walk(
@@ -31,33 +67,25 @@ def walk(
     delays_ms: tuple[int, ...] = (),
     zeros_max: int = _ZEROS_MAX,
 ) -> Iterator[tuple[int, Scan]]:
-    """Scan the log from a record's start to `end`, by default its end, a window at a time: where each begins, and what it holds.
+    """Scan the log from a record's start to `end`, by default its end, a window at a time: offset and outcome of each scan.
 
     A scan with an `error` ends before bytes that are no record; the next one begins with the first sound record behind them,
-    wherever that is. There is none if the log holds none, see next_sound. Raises OSError.
+    wherever that is, and there is none if the log holds none. Raises OSError.
     """
-    window = _WINDOW
-    while offset < (stop := log.max_offset if end is None else min(end, log.max_offset)):
-        file = log.files.file_at(offset)
-        if file is None:  # Deleted meanwhile.
-            return
-        size = min(window, file.end - offset, stop - offset)
-        scan = scan_records(
-            file.read(offset - file.start, size), offset, log.file_size, check_crc=check_crc, delays_ms=delays_ms
-        )
-        if scan.error is None and scan.consumed < size and offset + size == min(file.end, stop):
-            scan = attrs.evolve(scan, error="an unfinished record")
-        yield offset, scan
-        offset += scan.consumed
-        if scan.error is not None:
-            found = next_sound(log, offset + 1, stop, zeros_max=zeros_max)
-            if found is None:
-                return
-            offset = found
-        elif scan.consumed == 0:  # A record, or a blank, that is larger than the window.
-            window = max(window * 2, scan.needed)
+    stop = log.max_offset if end is None else min(end, log.max_offset)
+    scan = partial(scan_records, file_size=log.file_size, check_crc=check_crc, delays_ms=delays_ms)
+    is_in_gap = False
+    for piece in walk_records(_Source(log, zeros_max), offset, stop, scan):
+        if isinstance(piece, Gap):
+            if not is_in_gap:
+                if log.files.file_at(piece.start) is None:  # Deleted in the meantime.
+                    return
+                yield piece.start, Scan(0, [], piece.reason)
+            is_in_gap = True
         else:
-            window = _WINDOW
+            found = piece.scan if piece.scan is not None else Scan(piece.end - piece.start, [])
+            yield piece.start, found if piece.reason is None else evolve(found, error=piece.reason)
+            is_in_gap = piece.reason is not None
 
 
 def walk_in_bulk(
@@ -113,32 +141,3 @@ def read_log(log: CommitLog, offset: int, size: int) -> bytes:
     """Bytes of the log, by pread; fewer at the end of the file that holds the first one, none where there is no file."""
     file = log.files.file_at(offset)
     return file.read(offset - file.start, min(size, file.start + file.size - offset)) if file is not None else b""
-
-
-def next_sound(log: CommitLog, offset: int, end: int, *, zeros_max: int = _ZEROS_MAX) -> int | None:
-    """Where the first sound record from `offset` on lies; None when there is none below `end`. Raises OSError.
-
-    Holes in a file, as there are behind the end of the log, cost nothing. Where zeros are none, so many of them in a row stand
-    for all the rest of the file.
-    """
-    for file in log.files.files:
-        zeros = 0
-        for low, high in file.data_ranges(max(0, offset - file.start)) if file.start + file.size > offset else ():
-            while low < high and zeros < zeros_max:
-                piece = min(_PIECE, high - low)
-                if file.is_zero(low, piece):
-                    zeros += piece
-                else:
-                    zeros = 0
-                    found = _first_record(log, file, max(offset, file.start + low), file.start + low + piece, end)
-                    if found is not None:
-                        return found
-                low += piece
-    return None
-
-
-def _first_record(log: CommitLog, file: MappedFile, start: int, heads_end: int, end: int) -> int | None:
-    def read(at: int, size: int) -> bytes:
-        return file.read(at - file.start, size)
-
-    return next_record(read, start, min(end, file.end), log.file_size, heads_end=heads_end)

@@ -15,6 +15,7 @@ from attrs import define, field, frozen
 from twinlog.store.errors import StoreDirectoryError
 from twinlog.store.log.mapped_file import MappedFile
 from twinlog.store.offline.finding import Finding, Kind, Severity
+from twinlog.store.record.resync import next_record
 from twinlog.store.util.text import agreeing, counted
 
 _NAME_LENGTH = 20
@@ -112,6 +113,12 @@ class FileSeries:
         """Whether all bytes from `offset` on are zero, to the end of its file. Raises OSError."""
         file = self.file_at(offset)
         return file is None or self.reader.is_clear_from(file.path, offset - file.start)
+
+    def next_record(self, start: int, end: int, heads_end: int) -> int | None:
+        """The first sound record in bytes `start` to `end` of one file that begins before `heads_end`. Raises OSError."""
+        if self.is_clear_from(start - 1):
+            return None
+        return next_record(self.read, start, end, self.file_size, heads_end=heads_end)
 
     def read_across(self, offset: int, size: int) -> bytes:
         """As read(), going on in the following files as long as they are there. Raises OSError."""

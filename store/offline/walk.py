@@ -1,25 +1,24 @@
-"""Walks the records of a log that may be damaged: past the damage, a window at a time.
+"""Walks the records of a store directory that is read offline, past damage, and finds the end of its log.
 
-Where the log ends is not written anywhere. RocketMQ stops at the first bytes that are no record; but behind a damaged one the log
-goes on, while behind the end of a log that was cut after a crash old records may still lie. The two are told apart as recovery
-does it: what goes on is not older than what was before, and no queue numbers its messages anew.
+No file says where a log ends. RocketMQ stops at the first bytes that are no record. But a log continues behind a damaged record,
+and old records may lie behind the end of a log that was cut after a crash. As in recovery, records belong to the log if they are
+not older than those before the gap, and no queue begins to number its messages anew.
 """
 
 import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from attrs import frozen
+from attrs import evolve
 
 from twinlog.store.offline.file_series import FileSeries
-from twinlog.store.record.message import MAGIC_BLANK, QUEUELESS, SIZE_AND_MAGIC, TRANSACTION_MASK
-from twinlog.store.record.resync import next_record
-from twinlog.store.record.scan import DispatchEntry, scan_records
+from twinlog.store.record.message import QUEUELESS, TRANSACTION_MASK
+from twinlog.store.record.scan import DispatchEntry, Scan, scan_records
 from twinlog.store.record.stale_records import Head, Key, begins_with_record, goes_on, head_of, is_torn
+from twinlog.store.record.walk import WINDOW, Bytes
+from twinlog.store.record.walk import Gap as Gap
+from twinlog.store.record.walk import walk as walk_records
 
-FILE_ENDS = "the file ends here"
-_WINDOW = 4 << 20
-_LOOKS_MAX = 20  # At an end that goes on moving.
 _LOOK_AGAIN_SECONDS = 0.05
 
 
@@ -35,16 +34,6 @@ class Window(NamedTuple):
     data: bytes
 
 
-@frozen
-class Gap:
-    """Bytes `start` to `end` of the log hold no sound record, because of `reason`. `is_end`: a broker is writing there now."""
-
-    start: int
-    end: int
-    reason: str
-    is_end: bool = False
-
-
 def walk(
     log: FileSeries,
     start: int,
@@ -53,62 +42,36 @@ def walk(
     delays_ms: tuple[int, ...] = (),
     may_grow: bool = False,
     after_crash: bool = False,
-    window: int = _WINDOW,
+    window: int = WINDOW,
 ) -> Iterator[Window | Gap]:
-    """Everything between two offsets in order, every byte in a window or a gap; `start` is where a record should begin.
+    """Everything between two offsets in order, every byte in a window or a gap; a record should begin at `start`.
 
-    `may_grow`: a broker is writing the log now, so what is no record is looked at twice. `after_crash`: a record whose last
+    `may_grow`: a broker is writing the log now, so bytes that are no record are read twice. `after_crash`: a record whose last
     sector was not written is none. Raises OSError.
     """
-    while start < end:
-        file_end = min(end, start - start % log.file_size + log.file_size)
-        for piece in _walk_file(log, start, file_end, delays_ms, may_grow, after_crash, window):
+
+    def scan(data: Bytes, at: int) -> Scan:
+        found = scan_records(data, at, log.file_size, check_crc=True, delays_ms=delays_ms)
+        return _without_torn(log, found, at) if after_crash else found
+
+    def has_changed(offset: int, data: Bytes) -> bool:
+        time.sleep(_LOOK_AGAIN_SECONDS)
+        return log.read(offset, len(data)) != data
+
+    for piece in walk_records(log, start, end, scan, window=window, has_changed=has_changed if may_grow else None):
+        if isinstance(piece, Gap):
             yield piece
-            start = piece.end
+        else:
+            assert isinstance(piece.data, bytes)
+            yield Window(piece.start, piece.end, piece.scan.entries if piece.scan is not None else [], piece.data)
 
 
-def _walk_file(
-    log: FileSeries, at: int, end: int, delays_ms: tuple[int, ...], may_grow: bool, after_crash: bool, window: int
-) -> Iterator[Window | Gap]:
-    size, looks = window, 0
-    while at < end:
-        wanted = min(size, end - at)
-        data = log.read(at, wanted)
-        scan = scan_records(data, at, log.file_size, check_crc=True, delays_ms=delays_ms)
-        done, entries = at + scan.consumed, scan.entries
-        if after_crash and scan.error is not None and entries and is_torn(entries[-1], done, log.file_size, log.read):
-            done, entries = entries[-1].phy_offset, entries[:-1]
-        if done > at:
-            yield Window(at, done, entries, data)
-        if scan.error is None and _is_blank(data, scan.consumed, end - done):
-            yield Window(done, end, [], b"")
-            return
-        if scan.error is None and len(data) == wanted < end - at:
-            size = window if scan.consumed else max(size * 2, scan.needed)  # A record that is larger than the window.
-            at = done
-            continue
-        if done == end:
-            return
-        reason = scan.error or (FILE_ENDS if len(data) < wanted else "an unfinished record")
-        found = None if log.is_clear_from(done) else next_record(log.read, done + 1, end, log.file_size)
-        if may_grow and _has_changed(log, done, data[scan.consumed :]):
-            at, looks = done, looks + 1
-            if looks < _LOOKS_MAX:
-                continue
-            yield Gap(done, end, "it is being written", is_end=True)
-            return
-        at, size = end if found is None else found, window
-        yield Gap(done, at, reason)
-
-
-def _has_changed(log: FileSeries, offset: int, data: bytes) -> bool:
-    time.sleep(_LOOK_AGAIN_SECONDS)
-    return log.read(offset, len(data)) != data
-
-
-def _is_blank(data: bytes, at: int, room: int) -> bool:
-    """Whether a blank is next, whose end is not in the data."""
-    return len(data) - at >= SIZE_AND_MAGIC.size and SIZE_AND_MAGIC.unpack_from(data, at) == (room, MAGIC_BLANK)
+def _without_torn(log: FileSeries, found: Scan, at: int) -> Scan:
+    """The same without a last record of which a crash has left a part."""
+    entries, done = found.entries, at + found.consumed
+    if found.error is None or not entries or not is_torn(entries[-1], done, log.file_size, log.read):
+        return found
+    return evolve(found, consumed=entries[-1].phy_offset - at, entries=entries[:-1])
 
 
 def goes_on_behind(

@@ -12,7 +12,7 @@ from isal.isal_zlib import crc32
 from numpy.typing import NDArray
 
 from twinlog.store.record.columns import Columns, Ints, KeyColumns, rows, tail_masks, word_rows
-from twinlog.store.record.head_walk import walk_heads
+from twinlog.store.record.heads import whole_records
 from twinlog.store.record.keys import keys_of
 from twinlog.store.record.message import (
     BORN_HOST_V6,
@@ -78,7 +78,7 @@ def scan_columns(
     Nothing of the outcome refers to `data`, which is not copied. Without `hashes` it has no keys, and tags codes are void.
     """
     view = memoryview(data).toreadonly()
-    starts, end = walk_heads(view, phy_offset, file_size)
+    starts, end = whole_records(view, phy_offset, file_size)
     stretch = _Stretch(view, phy_offset, file_size, check_crc, delays_ms, hashes)
     columns, bad = stretch.read(starts)
     at = end if bad is None else bad

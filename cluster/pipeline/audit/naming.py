@@ -8,8 +8,8 @@ from twinlog.cluster.pipeline.audit import shapes
 from twinlog.cluster.pipeline.audit.cells import Copy
 from twinlog.cluster.pipeline.audit.evidence import Group, Parted, believed, epoch_of, newest_line
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, FindingClass
-from twinlog.store.offline.walk import FILE_ENDS
 from twinlog.store.record.scan import DispatchEntry
+from twinlog.store.record.walk import FILE_ENDS
 from twinlog.store.util.text import agreeing, counted
 
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from attrs import define, field, frozen
 
-from twinlog.cluster.pipeline.sources.heads import read_heads
 from twinlog.cluster.pipeline.sources.places import Bytes, StoreUri, UnreadableError, open_file
 from twinlog.store.offline.file_series import FileReader, FileSeries, StoreFile
 from twinlog.store.offline.log_view import stored_ms
 from twinlog.store.offline.queue_view import BLANK_SIZE, unit_at, units_end
 from twinlog.store.offline.walk import walk_log
 from twinlog.store.queue.layout import UNIT, Unit
+from twinlog.store.record.heads import read_heads
 from twinlog.store.record.stale_records import begins_with_record
 
 _LOCAL_QUEUES, _REMOTE_QUEUES = 1024, 64  # So many are looked at: each costs a few small reads.

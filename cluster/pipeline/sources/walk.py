@@ -9,24 +9,24 @@ that it names its own offset. Then other records begin before the split that the
 its start.
 """
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from attrs import define, evolve, field, frozen
 
-from twinlog.cluster.pipeline.sources.heads import HEAD_SIZE, read_heads
 from twinlog.cluster.pipeline.sources.log_bytes import RECORD_MAX, LogBytes, Split
 from twinlog.cluster.pipeline.sources.places import UnreadableError
-from twinlog.store.record.column_scan import ColumnScan, scan_columns
-from twinlog.store.record.columns import Columns, KeyColumns
-from twinlog.store.record.message import MAGIC_BLANK, SIZE_AND_MAGIC
+from twinlog.store.record.column_scan import scan_columns
+from twinlog.store.record.columns import Columns
+from twinlog.store.record.heads import HEAD_SIZE, read_heads
 from twinlog.store.record.resync import candidates, next_record
 from twinlog.store.record.stale_records import begins_with_record
+from twinlog.store.record.walk import FILE_ENDS, WINDOW, Gap, walk
 
 LOOK_BACK = 8 << 20  # No record is larger than half of it, unless maxMessageSize says so.
-_WINDOW = 4 << 20
 _MAGIC_PREFIX = b"\xda\xa3\x20"
 
 
@@ -55,7 +55,7 @@ def _walk(source: LogBytes, at: int, offset: int, end: int, met: set[int]) -> tu
     """From `at`, where a record should begin, to the first one from `offset` on; adds to `met` where those before it begin."""
     file_end = min(end, source.file_end(at))
     while at < offset:
-        wanted = min(_WINDOW, offset - at) + HEAD_SIZE
+        wanted = min(WINDOW, offset - at) + HEAD_SIZE
         data = source.read_patiently(at, wanted)
         heads = read_heads(memoryview(data), at, source.file_size)
         starts = (heads.starts + at).tolist()
@@ -64,8 +64,8 @@ def _walk(source: LogBytes, at: int, offset: int, end: int, met: set[int]) -> tu
             return starts[-1], None
         problem, behind = heads.problem, at + heads.end
         if problem is None and behind < offset and len(data) < wanted:
-            problem = "the file ends here"
-        crosses = behind > offset and not heads.is_blank
+            problem = FILE_ENDS
+        crosses = behind > offset and heads.blank is None
         if (
             starts
             and (crosses or problem)
@@ -90,14 +90,8 @@ def _are_all(source: LogBytes, met: set[int], start: int, end: int) -> bool:
     return all(at in met for at in found if at < end)
 
 
-WINDOW = 4 << 20
 _SEARCH_WINDOW = 1 << 20
-_FILE_ENDS = "the file ends here"
 _MORE = 64 << 10  # Behind the end of a split, for its last record.
-
-
-_NO = np.zeros(0, np.int64)
-_NOTHING = ColumnScan(0, Columns([], _NO, _NO, _NO, _NO, _NO, _NO, _NO, _NO, KeyColumns(_NO, _NO, _NO)))
 
 
 class BrokenKind(StrEnum):
@@ -130,99 +124,87 @@ class Stretch(NamedTuple):
 
 
 @define(eq=False)
+class _Source:
+    """The log as a ByteSource of store/record/walk.py: its readable bytes, in a buffer that is used again."""
+
+    source: LogBytes
+    refusal: UnreadableError | None = None  # Why the last read() gave no more.
+    _buffer: bytearray = field(factory=bytearray, init=False)
+
+    @property
+    def file_size(self) -> int:
+        return self.source.file_size
+
+    def read(self, offset: int, size: int) -> memoryview:
+        try:
+            self.refusal = None
+            return self._fill(offset, size)
+        except UnreadableError:
+            readable, self.refusal = self.source.readable_end(offset, offset + size)
+            return self._fill(offset, readable - offset)
+
+    def _fill(self, offset: int, size: int) -> memoryview:
+        if len(self._buffer) < size:
+            self._buffer = bytearray(size)
+        view = memoryview(self._buffer)[:size]
+        return view[: self.source.read_into(offset, view)] if size else view
+
+    def next_record(self, start: int, end: int, heads_end: int) -> int | None:
+        return next_record(
+            self.source.read_patiently, start, end, self.file_size, heads_end=heads_end, window=_SEARCH_WINDOW
+        )
+
+
+@define(eq=False)
 class SplitWalk:
-    """Walks one split of a log that has bytes `first` to `end`; `window` bounds the memory, but for larger records."""
+    """Walks one split of a log that has bytes `first` to `end`; `window` bounds the memory, except for larger records."""
 
     source: LogBytes
     first: int
     end: int
     window: int = WINDOW
     look_back: int = LOOK_BACK
-    _buffer: bytearray = field(factory=bytearray, init=False)
 
     def run(self, split: Split) -> Iterator[Stretch | Broken]:
         """All that begins in the split, in order."""
         at, stop = max(split.start, self.first), min(split.end, self.end)
         if at >= stop:
             return
+        source = _Source(self.source)
         begin, reason = first_record(self.source, at, self.first, self.end, self.look_back)
         if reason is not None:
-            gap = self._gap(at, at, stop, reason)
-            if gap.end > at:
-                yield gap
-            begin = gap.end
-        at = begin
-        while at < stop:
-            at = yield from self._file(at, stop)
+            file_end = min(self.end, self.source.file_end(at))
+            found = source.next_record(at, file_end, stop)
+            begin = min(stop, file_end if found is None else found)
+            if begin > at:
+                yield self._broken(Gap(at, begin, reason), None)
+        scan = partial(scan_columns, file_size=self.source.file_size, check_crc=True, hashes=False)
+        pieces = walk(source, begin, self.end, scan, stop=stop, ahead=_MORE, window=self.window, record_max=RECORD_MAX)
+        for piece in pieces:
+            if isinstance(piece, Gap):
+                yield self._broken(piece, source.refusal)
+            elif piece.scan is not None:
+                assert isinstance(piece.data, memoryview)
+                yield Stretch(piece.start, piece.data, _up_to(piece.scan.entries, stop))
 
-    def _file(self, at: int, stop: int) -> Generator[Stretch | Broken, None, int]:
-        """What begins in one file, from `at`, where a record should begin, up to `stop`; where that ended."""
-        file_end, needed = min(self.end, self.source.file_end(at)), 0
-        while at < min(file_end, stop):
-            size = min(max(self.window, needed), file_end - at, max(stop - at + _MORE, needed))
-            try:
-                view, refusal = self._read(at, size), None
-            except UnreadableError:
-                readable, refusal = self.source.readable_end(at, at + size)
-                view = self._read(at, readable - at)
-            scan = self._scan(view, at)
-            done = at + scan.consumed
-            if scan.consumed:
-                yield Stretch(at, view, _up_to(scan.entries, stop))
-            if scan.error is None and _is_blank(view, scan.consumed, self.source.file_end(at) - done):
-                done = file_end
-            elif scan.error is None and len(view) == size and at + size < file_end and scan.needed <= RECORD_MAX:
-                needed = 0 if scan.consumed else max(2 * size, scan.needed)
-            elif done < min(file_end, stop):
-                gap = self._gap(done, done + 1, stop, scan.error or _unfinished(scan.needed))
-                if scan.error is None and refusal is not None:
-                    gap = evolve(gap, reason=str(refusal), kind=BrokenKind.UNREADABLE)
-                elif scan.error is None and len(view) < size and gap.kind is BrokenKind.DAMAGED:
-                    gap = evolve(gap, reason=_FILE_ENDS, kind=BrokenKind.MISSING)
-                yield gap
-                done, needed = gap.end, 0
-            at = done
-        return max(at, min(file_end, stop))
-
-    def _read(self, offset: int, size: int) -> memoryview:
-        if len(self._buffer) < size:
-            self._buffer = bytearray(size)
-        view = memoryview(self._buffer)[:size]
-        return view[: self.source.read_into(offset, view)] if size else view
-
-    def _scan(self, view: memoryview, offset: int) -> ColumnScan:
-        return scan_columns(view, offset, self.source.file_size, check_crc=True, hashes=False) if view else _NOTHING
-
-    def _gap(self, start: int, search_from: int, stop: int, reason: str) -> Broken:
-        """What lies between `start` and the next sound record, as far as it is of this file and split."""
-        end = min(self.end, self.source.file_end(start))
-        found = next_record(
-            self.source.read_patiently, search_from, end, self.source.file_size, heads_end=stop, window=_SEARCH_WINDOW
-        )
-        gap = Broken(start, min(end, stop) if found is None else min(found, stop), reason)
+    def _broken(self, gap: Gap, refusal: UnreadableError | None) -> Broken:
+        """The gap with what kind it is. `refusal`: why no more than the bytes before it were read at once."""
+        if gap.is_short and refusal is not None:
+            return Broken(gap.start, gap.end, str(refusal), BrokenKind.UNREADABLE)
         try:
-            is_there = gap.end == start or bool(self.source.read(start, 1) and self.source.read(gap.end - 1, 1))
-        except UnreadableError as refusal:
-            return evolve(gap, reason=str(refusal), kind=BrokenKind.UNREADABLE)
-        if is_there:
-            return gap
-        reason = _FILE_ENDS if self.source.has_file(start) else "the file is missing"
-        return evolve(gap, reason=reason, kind=BrokenKind.MISSING)
-
-
-def _unfinished(needed: int) -> str:
-    return f"a record of {needed} bytes, more than {RECORD_MAX}" if needed > RECORD_MAX else "an unfinished record"
+            is_there = bool(self.source.read(gap.start, 1) and self.source.read(gap.end - 1, 1))
+        except UnreadableError as error:
+            return Broken(gap.start, gap.end, str(error), BrokenKind.UNREADABLE)
+        if is_there and not gap.is_short:
+            return Broken(gap.start, gap.end, gap.reason)
+        reason = FILE_ENDS if self.source.has_file(gap.start) else "the file is missing"
+        return Broken(gap.start, gap.end, reason, BrokenKind.MISSING)
 
 
 def _up_to(columns: Columns, stop: int) -> Columns:
     """The records that begin before `stop`."""
     count = int(np.searchsorted(columns.phy_offset, stop))
     return columns if count == len(columns) else columns.part(np.arange(len(columns)) < count)
-
-
-def _is_blank(data: memoryview, at: int, room: int) -> bool:
-    """Whether a blank is next, whose end is not in the data."""
-    return len(data) - at >= SIZE_AND_MAGIC.size and SIZE_AND_MAGIC.unpack_from(data, at) == (room, MAGIC_BLANK)
 
 
 def merged(pieces: Iterable[Broken]) -> list[Broken]:

@@ -12,7 +12,6 @@ import pyarrow as pa
 from attrs import define, field, frozen
 
 from twinlog.cluster.pipeline.sources.files import StoreFiles
-from twinlog.cluster.pipeline.sources.heads import HEAD_SIZE, read_heads
 from twinlog.cluster.pipeline.sources.log_bytes import Hole, LogBytes, Split
 from twinlog.cluster.pipeline.sources.walk import Broken as Broken
 from twinlog.cluster.pipeline.sources.walk import BrokenKind as BrokenKind
@@ -23,6 +22,7 @@ from twinlog.cluster.pipeline.tables.records import record_batch
 from twinlog.store.integrity.digest import BLOCK_SIZE, DIGEST_SIZE, ceil_block, digest, floor_block
 from twinlog.store.record.column_scan import Bools
 from twinlog.store.record.columns import Columns, Ints
+from twinlog.store.record.heads import HEAD_SIZE, read_heads
 from twinlog.store.record.resync import next_record
 from twinlog.store.record.scan import DispatchEntry, scan_records
 

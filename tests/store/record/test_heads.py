@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cluster.pipeline.logs import forged, message, records, traffic
-from twinlog.cluster.pipeline.sources.heads import HEAD_SIZE, read_heads
+from twinlog.store.record.heads import HEAD_SIZE, read_heads
 
 FILE_SIZE = 1 << 20
 

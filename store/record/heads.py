@@ -1,7 +1,4 @@
-"""Records one after the other by what their heads say: size, magic, and the own place. Bodies are not looked at. No I/O.
-
-As store/record/head_walk.py, but for records that go on behind the data, and checked against their places.
-"""
+"""Finds where records begin by their heads alone: size, magic and own offset. Bodies are not read. No I/O."""
 
 from typing import NamedTuple
 
@@ -12,34 +9,35 @@ from twinlog.store.record.message import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD
 
 _PHY_OFFSET_AT = 28
 HEAD_SIZE = _PHY_OFFSET_AT + 8
-_LOOK = 64  # Records, then it is decided how to go on.
+_LOOK = 64  # Records; then the faster way for the rest is chosen.
+_RUN_MIN = 16  # Records of one size in a row, from which on a run is looked for.
 _SMALL = 400  # Bytes of a record: so many magics are quicker found together.
 _MUCH = 64 << 10
 _MAGIC_WORD = np.uint32(MAGIC_V1 & 0xFFFFFFFF).byteswap()
 
 
 class Heads(NamedTuple):
-    """Positions in the data: where records begin, and where that ends, which is behind the data for a record that goes on there.
+    """Positions of records in the data, and of the end of the last one, which may lie behind the data.
 
-    `problem`: what lies there is neither record nor blank. None: less than HEAD_SIZE bytes are left, or what is there goes on.
-    `is_blank`: the last thing was one.
+    `problem`: why the bytes there are neither record nor blank. None: less than HEAD_SIZE bytes are left, or the data ends within
+    a record. `blank`: position of a blank that came last.
     """
 
     starts: Ints
     end: int
     problem: str | None = None
-    is_blank: bool = False
+    blank: int | None = None
 
 
 def read_heads(data: memoryview, phy_offset: int, file_size: int) -> Heads:
-    """Walk from a record's start, the first byte of `data`, which lies at `phy_offset` of a log with files of that size."""
-    found, at, is_blank = list[Ints](), 0, False
+    """Walk from the start of a record, the first byte of `data`, which lies at `phy_offset` of a log with files of that size."""
+    found, at = list[Ints](), 0
     while True:
         file_end = at + file_size - (phy_offset + at) % file_size
         starts, at = _walk_file(data, at, min(len(data), file_end), file_end)
         found.append(starts)
         is_blank = len(data) - at >= 8 and at < file_end and _says(data, at) == (file_end - at, MAGIC_BLANK)
-        at = file_end if is_blank else at
+        blank, at = (at, file_end) if is_blank else (None, at)
         if at != file_end or at >= len(data):
             break
     starts = np.concatenate(found)
@@ -51,9 +49,19 @@ def read_heads(data: memoryview, phy_offset: int, file_size: int) -> Heads:
         if misplaced.any():
             first = int(misplaced.argmax())
             return Heads(starts[:first], int(starts[first]), f"a record that says it lies at {int(said[first])}")
-    if is_blank or len(data) - at < SIZE_AND_MAGIC.size:
-        return Heads(starts, at, None, is_blank)
+    if blank is not None or len(data) - at < SIZE_AND_MAGIC.size:
+        return Heads(starts, at, None, blank)
     return Heads(starts, at, _problem(*_says(data, at), file_size - (phy_offset + at) % file_size))
+
+
+def whole_records(data: memoryview, phy_offset: int, file_size: int) -> tuple[Ints, int]:
+    """Positions of the records that lie in `data` as a whole, and the end of these and of whole blanks behind them."""
+    heads = read_heads(data, phy_offset, file_size)
+    if heads.end <= len(data):
+        return heads.starts, heads.end
+    if heads.blank is not None:  # It goes on behind the data, or the last record does.
+        return heads.starts, heads.blank
+    return heads.starts[:-1], int(heads.starts[-1])
 
 
 def _problem(size: int, magic: int, room: int) -> str | None:
@@ -73,23 +81,22 @@ def _says(data: memoryview, at: int) -> tuple[int, int]:
 
 def _walk_file(data: memoryview, at: int, limit: int, file_end: int) -> tuple[Ints, int]:
     """Where records begin before `limit`, and where that ends. The last one may go on behind it, but not behind the file."""
-    starts: list[int] = []
-    begin, at = at, _walk_some(data, at, limit, starts, _LOOK)
-    together = np.zeros(0, np.int64)
-    if len(starts) == _LOOK:
-        if at - begin < _SMALL * _LOOK and limit - at > _MUCH:
+    begin = at
+    found, at = _walk_some(data, at, limit, _LOOK)
+    if len(found) >= _LOOK:
+        together = np.zeros(0, np.int64)
+        if at - begin < _SMALL * len(found) and limit - at > _MUCH:
             together, at = _walk_together(data, at, limit)
-        first, starts = np.array(starts, np.int64), []
-        together = np.append(first, together)
-        at = _walk_some(data, at, limit, starts, limit)
-    found = np.append(together, np.array(starts, np.int64))
+        rest, at = _walk_some(data, at, limit, limit)
+        found = np.concatenate([found, together, rest])
     return (found[:-1], int(found[-1])) if at > file_end else (found, at)
 
 
-def _walk_some(data: memoryview, at: int, limit: int, starts: list[int], count_max: int) -> int:
-    """Append where records begin, from one to the next; where that ended."""
-    unpack, append = SIZE_AND_MAGIC.unpack_from, starts.append
-    last = limit - SIZE_AND_MAGIC.size
+def _walk_some(data: memoryview, at: int, limit: int, count_max: int) -> tuple[Ints, int]:
+    """Where records begin, from one to the next, at least `count_max` of them if there are so many; and where that ended."""
+    unpack, starts, pieces = SIZE_AND_MAGIC.unpack_from, list[int](), list[Ints]()
+    append = starts.append
+    last, same, size_before = limit - SIZE_AND_MAGIC.size, 0, 0
     for _ in range(count_max):
         if at > last:
             break
@@ -98,7 +105,25 @@ def _walk_some(data: memoryview, at: int, limit: int, starts: list[int], count_m
             break
         append(at)
         at += size
-    return at
+        same = same + 1 if size == size_before else 0
+        size_before = size
+        if same == _RUN_MIN:
+            same = 0
+            count = _run(data, at, size, limit)
+            pieces += [np.array(starts, np.int64), np.arange(at, at + count * size, size)]
+            starts.clear()
+            at += count * size
+    return np.concatenate([*pieces, np.array(starts, np.int64)]), at
+
+
+def _run(data: memoryview, at: int, size: int, end: int) -> int:
+    """How many whole records of version 1 and of this size follow each other from `at` on."""
+    count = (end - at) // size
+    if count <= 0:
+        return 0
+    heads = np.ndarray((count,), np.dtype(">u8"), data, at, (size,))
+    differ = heads != np.uint64(size << 32 | MAGIC_V1 & 0xFFFFFFFF)
+    return int(differ.argmax()) if differ.any() else count
 
 
 def _walk_together(data: memoryview, at: int, limit: int) -> tuple[Ints, int]:
