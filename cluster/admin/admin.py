@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from twinlog.cluster.admin.groups import GroupAdmin
     from twinlog.cluster.admin.messages import MessageAdmin
     from twinlog.cluster.admin.offsets import OffsetAdmin
-    from twinlog.cluster.admin.repair import PreparedRepair, Progress, RepairResult
+    from twinlog.cluster.admin.repair import PreparedRepair, RepairResult
     from twinlog.cluster.admin.roles import ChangeOutcome, History, Prepared, RoleGroup, RoleOrder, Tell
     from twinlog.cluster.admin.sending import Destination
     from twinlog.cluster.admin.topics import TopicAdmin
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from twinlog.cluster.observe.live_diff import LiveDiffReport
     from twinlog.cluster.observe.members import ClusterFacts, MemberList
     from twinlog.cluster.observe.rules import Limits
+    from twinlog.store.util.progress import Progress
 
 
 @frozen

@@ -3,7 +3,6 @@
 The member carries both out, whatever becomes of who asked. What it puts aside stays in its store, in twinlog/divergent.
 """
 
-from collections.abc import Callable
 from typing import Any, Literal
 
 import trio
@@ -26,8 +25,8 @@ from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.observe.members import MemberFacts
 from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.ha.election.epochs import compare_histories
+from twinlog.store.util.progress import Progress, no_progress
 
-Progress = Callable[[int, int], None]
 NEAR_BYTES = 1 << 20
 FILLING = ("preflight", "connecting", "streaming", "catching up")  # In these a log goes on by itself.
 ORDER_SECONDS_MAX = 60.0  # A large log is moved and a cut made durable before the answer.
@@ -144,7 +143,7 @@ async def _order(api: ClientApi, prepared: PreparedRepair, *, dry_run: bool) -> 
 
 
 async def repair(
-    api: ClientApi, prepared: PreparedRepair, *, timeout_seconds: float, progress: Progress = lambda _done, _total: None
+    api: ClientApi, prepared: PreparedRepair, *, timeout_seconds: float, progress: Progress = no_progress
 ) -> RepairResult:
     """Begin it, where there is something to do, and wait until the member is level with its master. Raises RoleError."""
     member, address = prepared.facts.member, prepared.facts.member.address

@@ -5,7 +5,7 @@ What a digest means is said in store/integrity/range_digests.py. RocketMQ has no
 by request 33.
 """
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from enum import StrEnum
 from functools import partial
@@ -22,8 +22,8 @@ from twinlog.ha.compare.digests import Answers, Question, answered, first_byte, 
 from twinlog.ha.errors import HAPeerError
 from twinlog.store.log.range import BLANK
 from twinlog.store.offline.diff import DiffRecord, fields_that_differ
+from twinlog.store.util.progress import Progress, no_progress
 
-Progress = Callable[[int, int], None]  # Bytes done, bytes in all.
 _NEIGHBOURS_MAX = 100  # Damaged records in a row that are counted one by one.
 _ATTEMPTS = 5  # With logs that lose files or are cut meanwhile.
 
@@ -98,14 +98,11 @@ class Run:
         self.equal_to = min(max(self.equal_to, self.start), self.end)
 
 
-def _nothing(_done: int, _total: int) -> None: ...
-
-
 async def live_diff(
     api: ClientApi,
     left: tuple[str, str],
     right: tuple[str, str],
-    progress: Progress = _nothing,
+    progress: Progress = no_progress,
     *,
     last_bytes: int | None = None,
 ) -> LiveDiffReport:

@@ -24,7 +24,7 @@ _BULK_WINDOW = 16 << 20  # With a thousand queues each gets some units together.
 
 
 @frozen
-class _Source:
+class _MappedSource:
     """The log as a ByteSource of store/record/walk.py. So many zeros in a row as `zeros_max` stand for the rest of a file."""
 
     log: CommitLog
@@ -75,7 +75,7 @@ def walk(
     stop = log.max_offset if end is None else min(end, log.max_offset)
     scan = partial(scan_records, file_size=log.file_size, check_crc=check_crc, delays_ms=delays_ms)
     is_in_gap = False
-    for piece in walk_records(_Source(log, zeros_max), offset, stop, scan):
+    for piece in walk_records(_MappedSource(log, zeros_max), offset, stop, scan):
         if isinstance(piece, Gap):
             if not is_in_gap:
                 if log.files.file_at(piece.start) is None:  # Deleted in the meantime.

@@ -3,7 +3,7 @@
 Where the logs begin and end may differ: retention goes by each disk's own clock, and a slave may be behind.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any
 
@@ -18,8 +18,8 @@ from twinlog.store.offline.queue_view import view_queue
 from twinlog.store.offline.walk import Gap, walk
 from twinlog.store.queue.layout import UNIT
 from twinlog.store.record.message import SIZE_AND_MAGIC, decode_message
+from twinlog.store.util.progress import Progress, no_progress
 
-Progress = Callable[[int, int], None]  # Bytes done, bytes in all.
 Queues = dict[tuple[str, int], FileSeries]
 _PIECE = 8 << 20
 _QUEUE_PIECE = UNIT.size << 16
@@ -108,9 +108,7 @@ class Side:
     digests: BlockDigests | None = None
 
 
-def diff(
-    left: Side, right: Side, *, with_queues: bool = False, progress: Progress = lambda _done, _total: None
-) -> DiffReport:
+def diff(left: Side, right: Side, *, with_queues: bool = False, progress: Progress = no_progress) -> DiffReport:
     """Compare. Raises OSError."""
     ends = [_end_of(side) for side in (left, right)]
     start = max(left.log.min_offset, right.log.min_offset)

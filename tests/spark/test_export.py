@@ -23,7 +23,7 @@ from twinlog.cluster.pipeline.jobs.export import main as export_command
 from twinlog.cluster.pipeline.jobs.session import words_of
 from twinlog.cluster.pipeline.jobs.snapshots import read_snapshots
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
-from twinlog.cluster.pipeline.tables.bodies import Bounds
+from twinlog.cluster.pipeline.tables.bodies import InflateLimits
 from twinlog.store.message_store import MessageStore
 
 
@@ -64,7 +64,7 @@ def test_bodies_that_cannot_be_decoded_are_kept(spark, tmp_path):
     put(store, b'{"id": 1', b"\xff\xfe", b"", b"[1, 2]", whole)
     bomb = zlib.compress(b'{"id": 1}' + b" " * 2_000_000)
     put(store, bomb, zlib.compress(whole)[:-5], sys_flag=0x301)
-    export(spark, options(store, out, bounds=Bounds(size_max=1_000_000)))
+    export(spark, options(store, out, bounds=InflateLimits(size_max=1_000_000)))
     rows = spark.read.parquet(str(out)).orderBy("offset").collect()
     assert [row["body"] is None for row in rows] == [True, True, True, True, False, True, True]
     problems = [row["problem"] for row in rows]

@@ -10,7 +10,7 @@ from tests.helpers import open_store, put
 from tests.support.process_group.roles import TOPIC, Group, running
 from tests.support.process_group.up import until
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
-from twinlog.cluster.pipeline.tables.stream import ask_broker
+from twinlog.cluster.pipeline.tables.broker_end import ask_broker
 
 BODY = b"x" * 200  # 306 bytes a record.
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from attrs import define, evolve, field, frozen
 
-from twinlog.cluster.pipeline.audit.compare import Side
+from twinlog.cluster.pipeline.audit.compare import LogBounds
 from twinlog.cluster.pipeline.sources.log_bytes import RECORD_MAX
 from twinlog.store.integrity.digest import ceil_block
 from twinlog.store.offline.file_series import FileSeries
@@ -24,7 +24,7 @@ _BACK_MIN, _WINDOW = 1 << 16, 1 << 20
 
 
 @frozen
-class Piece:
+class LogPiece:
     """Bytes `start` to `end` of a log: the record of `entry`, what is `broken` for some reason, or unused."""
 
     start: int
@@ -37,13 +37,13 @@ class Copy(Protocol):
     """One member's log, as far as it takes to find out what is wrong with it."""
 
     @property
-    def side(self) -> Side:
+    def side(self) -> LogBounds:
         """Its bounds."""
 
     def read(self, offset: int, size: int) -> bytes:
         """These bytes, zeros where a file is missing or short. Raises OSError."""
 
-    def pieces(self, start: int, end: int) -> Iterator[Piece]:
+    def pieces(self, start: int, end: int) -> Iterator[LogPiece]:
         """What begins in bytes `start` to `end`, every byte in a piece; the last one may go on behind. Raises OSError."""
 
     def as_digested(self, start: int, end: int) -> bool | None:
@@ -59,17 +59,17 @@ class Cell:
 
     start: int
     end: int
-    pieces: Mapping[str, Sequence[Piece]]
+    pieces: Mapping[str, Sequence[LogPiece]]
     is_open: bool = False
 
 
-def log_pieces(log: FileSeries, start: int, end: int) -> Iterator[Piece]:
+def log_pieces(log: FileSeries, start: int, end: int) -> Iterator[LogPiece]:
     """What begins in bytes `start` to `end` of a log; `start` is where a record should begin. Raises OSError."""
     for found in walk(log, start, min(log.end, end + REACH), window=_WINDOW):
         if found.start >= end:
             return
         if isinstance(found, Gap):
-            yield Piece(found.start, found.end, None, found.reason)
+            yield LogPiece(found.start, found.end, None, found.reason)
             continue
         at = found.start
         for entry in found.entries:
@@ -77,15 +77,15 @@ def log_pieces(log: FileSeries, start: int, end: int) -> Iterator[Piece]:
             at = entry.phy_offset + entry.size
             if entry.phy_offset >= end:
                 return
-            yield Piece(entry.phy_offset, at, entry)
+            yield LogPiece(entry.phy_offset, at, entry)
         yield from _unused(at, found.end)
 
 
-def _unused(start: int, end: int) -> Iterator[Piece]:
+def _unused(start: int, end: int) -> Iterator[LogPiece]:
     """The rest of a file, in parts that can be compared."""
     while start < end:
         behind = min(end, max(ceil_block(start + 1), start + 1))
-        yield Piece(start, behind)
+        yield LogPiece(start, behind)
         start = behind
 
 
@@ -125,15 +125,15 @@ def _last_start(copy: Copy, low: int, offset: int) -> int | None:
 class _Walker:
     """Goes through one log."""
 
-    ahead: Iterator[Piece]
+    ahead: Iterator[LogPiece]
     at: int
     end: int
-    pieces: list[Piece] = field(factory=list)
+    pieces: list[LogPiece] = field(factory=list)
 
     def step(self) -> None:
         piece = next(self.ahead, None)
         if piece is None:
-            piece = Piece(self.at, max(self.end, self.at + 1), None, "the log ends here")
+            piece = LogPiece(self.at, max(self.end, self.at + 1), None, "the log ends here")
         self.pieces.append(piece)
         self.at = piece.end
 
@@ -152,7 +152,7 @@ class _Walker:
         self.at = at
         return True
 
-    def take(self) -> list[Piece]:
+    def take(self) -> list[LogPiece]:
         taken, self.pieces = self.pieces, []
         return taken
 
@@ -174,6 +174,6 @@ def cells(copies: Sequence[Copy], start: int, end: int, *, cell_max: int = CELL_
         start = at
 
 
-def same_bounds(one: Sequence[Piece], other: Sequence[Piece]) -> bool:
+def same_bounds(one: Sequence[LogPiece], other: Sequence[LogPiece]) -> bool:
     """Whether two logs have pieces of the same bounds."""
     return [(piece.start, piece.end) for piece in one] == [(piece.start, piece.end) for piece in other]

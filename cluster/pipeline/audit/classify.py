@@ -14,7 +14,7 @@ from itertools import pairwise
 from attrs import define, evolve, field
 
 from twinlog.cluster.pipeline.audit import shapes
-from twinlog.cluster.pipeline.audit.cells import CELL_MAX, REACH, Cell, Copy, Piece, cells, record_start
+from twinlog.cluster.pipeline.audit.cells import CELL_MAX, REACH, Cell, Copy, LogPiece, cells, record_start
 from twinlog.cluster.pipeline.audit.compare import tail_findings
 from twinlog.cluster.pipeline.audit.evidence import Group, Parted, believed, groups_of
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, AuditFindings, FindingClass
@@ -158,7 +158,7 @@ def _beyond_end(copy: Copy, longest: Copy) -> tuple[list[AuditFinding], int]:
             where = shapes.difference(bad, good)
             if not any(bad[where.first :]) or 2 * where.size > size:  # Not written to its end, or something else.
                 break
-            reason = Piece(piece.start, piece.end, None, "it is no sound record")
+            reason = LogPiece(piece.start, piece.end, None, "it is no sound record")
             group, whole = Group((copy,), bad, (reason,)), Group((longest,), good, (piece,))
             found += damaged(group, whole, piece.start, why_broken(group, whole))
         at = piece.end

@@ -32,7 +32,7 @@ class BlockRow(NamedTuple):
 
 
 @frozen
-class Side:
+class LogBounds:
     """One of the logs. It has bytes `first` to `last`; up to `confirmed` it has them for good (None: not known).
 
     `claimed`: how far the log went at some time, as its own files say (queues, digests, a clean stop); None: nothing is known.
@@ -52,14 +52,14 @@ class Side:
         return self.first < end and start < self.last
 
 
-class Range(NamedTuple):
+class ByteRange(NamedTuple):
     """Bytes `start` to `end` of the logs."""
 
     start: int
     end: int
 
 
-def differing_blocks(sides: Sequence[Side], blocks: Mapping[str, Iterable[BlockRow]]) -> Iterator[Range]:
+def differing_blocks(sides: Sequence[LogBounds], blocks: Mapping[str, Iterable[BlockRow]]) -> Iterator[ByteRange]:
     """The ranges to look into, in order. `blocks`: the rows of each side by its name, by their offset."""
     rows = merge(*(_tagged(name, rows) for name, rows in blocks.items()), key=itemgetter(0))
     found = (
@@ -76,7 +76,7 @@ def _tagged(name: str, rows: Iterable[BlockRow]) -> Iterator[tuple[int, str, Blo
 
 
 def _with_absent(
-    rows: Iterable[tuple[int, str, BlockRow]], sides: Sequence[Side]
+    rows: Iterable[tuple[int, str, BlockRow]], sides: Sequence[LogBounds]
 ) -> Iterator[tuple[int, str, BlockRow | None]]:
     """Rows by the number of their block, and every block between that no side has a row of, though two logs go over it."""
     expected = common_start(sides) // BLOCK_SIZE
@@ -90,7 +90,7 @@ def _with_absent(
         yield absent, "", None
 
 
-def block_differs(sides: Sequence[Side], start: int, rows: Mapping[str, BlockRow]) -> Range | None:
+def block_differs(sides: Sequence[LogBounds], start: int, rows: Mapping[str, BlockRow]) -> ByteRange | None:
     """The bytes to look into of the block at `start`, whose rows by side these are; None when all that have it are equal.
 
     Also where one lacks a row of bytes that its log goes over, and where partial blocks have other bounds.
@@ -104,15 +104,15 @@ def block_differs(sides: Sequence[Side], start: int, rows: Mapping[str, BlockRow
     first = found[0]
     if first is not None and all(row is not None and row[:3] == first[:3] for row in found):
         return None
-    return Range(low[1], high[-2])
+    return ByteRange(low[1], high[-2])
 
 
-def ranges(parts: Iterable[Range]) -> Iterator[Range]:
+def ranges(parts: Iterable[ByteRange]) -> Iterator[ByteRange]:
     """Parts in order, those that touch as one."""
-    last: Range | None = None
+    last: ByteRange | None = None
     for part in parts:
         if last is not None and part.start <= last.end:
-            last = Range(last.start, max(last.end, part.end))
+            last = ByteRange(last.start, max(last.end, part.end))
             continue
         if last is not None:
             yield last
@@ -121,17 +121,17 @@ def ranges(parts: Iterable[Range]) -> Iterator[Range]:
         yield last
 
 
-def common_start(sides: Sequence[Side]) -> int:
+def common_start(sides: Sequence[LogBounds]) -> int:
     """From here on at least two of them may have bytes."""
     return sorted(side.first for side in sides)[1] if len(sides) > 1 else 0
 
 
-def common_end(sides: Sequence[Side]) -> int:
+def common_end(sides: Sequence[LogBounds]) -> int:
     """Up to here at least two of them have bytes, if they have any in common."""
     return sorted(side.last for side in sides)[-2] if len(sides) > 1 else 0
 
 
-def tail_findings(sides: Sequence[Side]) -> list[AuditFinding]:
+def tail_findings(sides: Sequence[LogBounds]) -> list[AuditFinding]:
     """Who has not got everything yet, and who lost what it had.
 
     Only what somebody has can have been lost: what a side's files say of its end may be damaged, too.
@@ -144,7 +144,7 @@ def tail_findings(sides: Sequence[Side]) -> list[AuditFinding]:
     ]
 
 
-def lag(side: Side, longest: Side) -> AuditFinding:
+def lag(side: LogBounds, longest: LogBounds) -> AuditFinding:
     """A log that ends where another one goes on."""
     return AuditFinding(
         cls=FindingClass.LAG,
@@ -157,7 +157,7 @@ def lag(side: Side, longest: Side) -> AuditFinding:
     )
 
 
-def truncated(side: Side, longest: Side) -> AuditFinding:
+def truncated(side: LogBounds, longest: LogBounds) -> AuditFinding:
     """A log that ends where its own files say that it went on."""
     return AuditFinding(
         cls=FindingClass.TRUNCATED,
@@ -170,7 +170,7 @@ def truncated(side: Side, longest: Side) -> AuditFinding:
     )
 
 
-def nothing_in_common(sides: Sequence[Side]) -> bool:
+def nothing_in_common(sides: Sequence[LogBounds]) -> bool:
     """Whether there is no byte that two of the logs have, though they have some."""
     with_bytes = [side for side in sides if side.first < side.last]
     return len(with_bytes) > 1 and not any(

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from attrs import define, field
 
-from twinlog.cluster.pipeline.audit.cells import Piece, log_pieces
-from twinlog.cluster.pipeline.audit.compare import Side
+from twinlog.cluster.pipeline.audit.cells import LogPiece, log_pieces
+from twinlog.cluster.pipeline.audit.compare import LogBounds
 from twinlog.cluster.pipeline.sources.files import QueueFiles, StoreFiles, UnreadableError, read_all
 from twinlog.cluster.pipeline.sources.log_end import PlaceReader
 from twinlog.store.integrity.digest import BlockDigests, decode, digest
@@ -19,9 +19,9 @@ _AHEAD = 1 << 20  # Read at once: records are asked for one after the other.
 _DIGEST_FILE_MAX = 1 << 30
 
 
-def side_of(name: str, files: StoreFiles, *, end: int | None = None) -> Side:
+def side_of(name: str, files: StoreFiles, *, end: int | None = None) -> LogBounds:
     """The bounds of a store's log; `end`: not to be read beyond."""
-    return Side(
+    return LogBounds(
         name,
         files.first,
         files.end if end is None else min(files.end, end),
@@ -37,7 +37,7 @@ def side_of(name: str, files: StoreFiles, *, end: int | None = None) -> Side:
 class StoreCopy:
     """A Copy of cells.py. Close it, or use it in a `with` statement."""
 
-    side: Side
+    side: LogBounds
     files: StoreFiles
     _reader: PlaceReader = field(factory=PlaceReader, init=False)
     _log: FileSeries = field(init=False)
@@ -68,7 +68,7 @@ class StoreCopy:
             size -= len(piece)
         return b"".join(pieces)
 
-    def pieces(self, start: int, end: int) -> Iterator[Piece]:
+    def pieces(self, start: int, end: int) -> Iterator[LogPiece]:
         """What begins in bytes `start` to `end`. Raises OSError."""
         return log_pieces(self._log, start, end)
 

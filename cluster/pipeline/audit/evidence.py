@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from attrs import frozen
 
 from twinlog.cluster.pipeline.audit import shapes
-from twinlog.cluster.pipeline.audit.cells import Cell, Copy, Piece, same_bounds
-from twinlog.cluster.pipeline.audit.compare import Side
+from twinlog.cluster.pipeline.audit.cells import Cell, Copy, LogPiece, same_bounds
+from twinlog.cluster.pipeline.audit.compare import LogBounds
 from twinlog.ha.election.epochs import epoch_at, key_of
 from twinlog.store.epoch_file import FIRST, EpochEntry
 from twinlog.store.record.scan import DispatchEntry
@@ -23,7 +23,7 @@ class Group:
 
     copies: tuple[Copy, ...]
     data: bytes
-    pieces: tuple[Piece, ...]
+    pieces: tuple[LogPiece, ...]
 
     @property
     def name(self) -> str:
@@ -128,7 +128,7 @@ def newest_line(parted: Parted) -> tuple[Group | None, str]:
     return by_number(groups) or (None, "")
 
 
-def epoch_of(side: Side, offset: int) -> EpochEntry | None:
+def epoch_of(side: LogBounds, offset: int) -> EpochEntry | None:
     """The epoch in which a byte was written; None without a history."""
     return epoch_at(side.epochs, offset) if side.epochs not in ((), (FIRST,)) else None
 

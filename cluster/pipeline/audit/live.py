@@ -9,7 +9,7 @@ histories: bytes of an older epoch were given up where another member has a newe
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -29,6 +29,7 @@ from twinlog.ha.compare.digests import Question
 from twinlog.ha.errors import HAPeerError
 from twinlog.store.epoch_file import EpochEntry
 from twinlog.store.integrity.digest import BLOCK_SIZE, floor_block
+from twinlog.store.util.progress import Progress
 from twinlog.store.util.text import agreeing, counted
 
 UNCOMMON_ERRORS = (RemotingError, HAPeerError, LogMovedError)
@@ -198,7 +199,6 @@ async def _epochs(api: ClientApi, asked: Asked) -> tuple[EpochEntry, ...]:
     return tuple(history.entries) if history is not None else ()
 
 
-Progress = Callable[[int, int], None]  # Bytes done, bytes in all.
 PLACES_MAX = 100  # Of one pair, that are looked at one by one.
 _ATTEMPTS = 5  # With logs that lose files or are cut meanwhile.
 
@@ -281,7 +281,9 @@ async def _compare_all(
     """Hold all against the first one; where that one is wrong itself, the others against each other from there on."""
     found, everybody, start = list[_Compared](), members, 0
     while len(members) > 1:
-        pairs = [_Comparison(api, Pair(members[0], other, everybody), findings, steps, start) for other in members[1:]]
+        pairs = [
+            _PairComparison(api, Pair(members[0], other, everybody), findings, steps, start) for other in members[1:]
+        ]
         steps.total += sum(max(0, end - start) for start, end in (pair.bounds() for pair in pairs))
         found += [await pair.run() for pair in pairs]
         wrong_from = [pair.reference_wrong_from for pair in pairs if pair.reference_wrong_from is not None]
@@ -292,7 +294,7 @@ async def _compare_all(
 
 
 @define(eq=False)
-class _Comparison:
+class _PairComparison:
     """Of two members, from where both begin, not before `start`, to where one ends, past differences."""
 
     api: ClientApi

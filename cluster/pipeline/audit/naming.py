@@ -23,7 +23,7 @@ def damaged(bad: Group, good: Group, start: int, why: str) -> Iterator[AuditFind
     where = shapes.difference(bad.data, good.data)
     gap = shapes.hole(bad.data, where)
     if gap is None and any(piece.broken == FILE_ENDS for piece in bad.pieces) and not any(bad.data[where.first :]):
-        gap = shapes.Span(where.first, len(bad.data))
+        gap = shapes.ChangedSpan(where.first, len(bad.data))
     for copy in bad.copies:
         side = copy.side
         common = _about(copy, good, start, where)
@@ -51,7 +51,7 @@ def damaged(bad: Group, good: Group, start: int, why: str) -> Iterator[AuditFind
             )
 
 
-def _about(copy: Copy, good: Group, start: int, where: shapes.Span) -> AuditFinding:
+def _about(copy: Copy, good: Group, start: int, where: shapes.ChangedSpan) -> AuditFinding:
     """Bit rot at the bytes that differ, in words that are to be replaced."""
     at, end = start + where.first, start + where.end
     touched = [piece for piece in good.pieces if piece.start < end and at < piece.end]
@@ -80,7 +80,9 @@ def _brief(why: str) -> str:
     return why.rpartition("; ")[2]
 
 
-def _what_changed(bad: Group, good: Group, where: shapes.Span, verbs: tuple[str, str] = ("changed", "changed")) -> str:
+def _what_changed(
+    bad: Group, good: Group, where: shapes.ChangedSpan, verbs: tuple[str, str] = ("changed", "changed")
+) -> str:
     """Such as "3 bits changed in the body"; `verbs`: for one thing, and for several."""
     bits = shapes.changed_bits(bad.data, good.data, where)
     if where.size <= shapes.FIELD_MAX:
@@ -91,7 +93,7 @@ def _what_changed(bad: Group, good: Group, where: shapes.Span, verbs: tuple[str,
     for piece in good.pieces:
         low, high = piece.start - start, piece.end - start
         if piece.entry is not None and low <= where.first and where.end <= high:
-            inside = shapes.Span(where.first - low, where.end - low)
+            inside = shapes.ChangedSpan(where.first - low, where.end - low)
             return f"{many} in the {shapes.fields_of(good.data[low:high], inside)}"
     return many
 

@@ -28,7 +28,7 @@ _FIELDS = (
 )
 
 
-class Span(NamedTuple):
+class ChangedSpan(NamedTuple):
     """Positions `first` to `end`: before and behind them two copies are equal."""
 
     first: int
@@ -39,7 +39,7 @@ class Span(NamedTuple):
         return self.end - self.first
 
 
-def difference(one: bytes, other: bytes) -> Span:
+def difference(one: bytes, other: bytes) -> ChangedSpan:
     """Where they differ, which they do; they are of one size."""
     assert len(one) == len(other)
     assert one != other
@@ -51,7 +51,7 @@ def difference(one: bytes, other: bytes) -> Span:
             low = middle
         else:
             high = middle - 1
-    return Span(first, len(one) - low)
+    return ChangedSpan(first, len(one) - low)
 
 
 def _equal_prefix(one: memoryview, other: memoryview) -> int:
@@ -65,19 +65,19 @@ def _equal_prefix(one: memoryview, other: memoryview) -> int:
     return low
 
 
-def changed_bits(one: bytes, other: bytes, where: Span) -> int:
+def changed_bits(one: bytes, other: bytes, where: ChangedSpan) -> int:
     """How many bits differ."""
     mine, theirs = one[where.first : where.end], other[where.first : where.end]
     return (int.from_bytes(mine) ^ int.from_bytes(theirs)).bit_count()
 
 
-def hole(bad: bytes, where: Span) -> Span | None:
+def hole(bad: bytes, where: ChangedSpan) -> ChangedSpan | None:
     """The zeros that are all of the difference, to the edges of the bytes where they reach these; None when it is no hole."""
     if where.size < HOLE_MIN or bad.count(0, where.first, where.end) != where.size:
         return None
     first = 0 if bad.count(0, 0, where.first) == where.first else where.first
     end = len(bad) if bad.count(0, where.end) == len(bad) - where.end else where.end
-    return Span(first, end)
+    return ChangedSpan(first, end)
 
 
 class Misplaced(NamedTuple):
@@ -119,7 +119,7 @@ def is_shift(records: list[Misplaced]) -> bool:
 
 
 @frozen
-class Field:
+class RecordField:
     """A field of a record, by its position in it."""
 
     name: str
@@ -127,11 +127,11 @@ class Field:
     end: int
 
 
-def fields(record: bytes) -> Iterator[Field]:
+def fields(record: bytes) -> Iterator[RecordField]:
     """The fields of a whole, sound record, in order."""
     at = 0
     for name, size in _FIELDS:
-        yield Field(name, at, at + size)
+        yield RecordField(name, at, at + size)
         at += size
     (sys_flag,) = _I32.unpack_from(record, _SYS_FLAG_AT)
     for name, size in (
@@ -141,17 +141,17 @@ def fields(record: bytes) -> Iterator[Field]:
         ("reconsume times", 4),
         ("prepared offset", 8),
     ):
-        yield Field(name, at, at + size)
+        yield RecordField(name, at, at + size)
         at += size
     body_end = at + 4 + _I32.unpack_from(record, at)[0]
-    yield Field("body", at, body_end)
+    yield RecordField("body", at, body_end)
     is_v2 = SIZE_AND_MAGIC.unpack_from(record)[1] == MAGIC_V2
     size = 2 + _U16.unpack_from(record, body_end)[0] if is_v2 else 1 + record[body_end]
-    yield Field("topic", body_end, body_end + size)
-    yield Field("properties", body_end + size, len(record))
+    yield RecordField("topic", body_end, body_end + size)
+    yield RecordField("properties", body_end + size, len(record))
 
 
-def fields_of(record: bytes, where: Span) -> str:
+def fields_of(record: bytes, where: ChangedSpan) -> str:
     """The names of the fields that a span touches, as people say it."""
     names = [field.name for field in fields(record) if field.start < where.end and where.first < field.end]
     return f"{names[0]} to {names[-1]}" if len(names) > 2 else " and ".join(names)

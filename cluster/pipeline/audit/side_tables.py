@@ -18,7 +18,7 @@ from twinlog.cluster.pipeline.audit.completeness import StoreExtent, cut_file
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, FindingClass
 from twinlog.cluster.pipeline.sources.files import StoreFiles, UnreadableError, list_tree, open_file, read_all
 from twinlog.cluster.pipeline.sources.log_end import LogFile, PlaceReader
-from twinlog.cluster.pipeline.sources.places import FileInfo, StoreUri
+from twinlog.cluster.pipeline.sources.places import ListedFile, StoreUri
 from twinlog.store.index.layout import HEADER, IndexHeader
 from twinlog.store.integrity.digest import BLOCK_SIZE
 from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
@@ -84,7 +84,7 @@ def _options(files: StoreFiles, places: tuple[Path, ...]) -> DirectoryOptions:
     return DirectoryOptions(commit_log_dirs=places, log_file_size=files.file_size if files.log else None)
 
 
-def _stand_in(root: Path, uri: StoreUri, info: FileInfo, reader: PlaceReader) -> None:
+def _stand_in(root: Path, uri: StoreUri, info: ListedFile, reader: PlaceReader) -> None:
     path, child = root / info.name, uri.child(info.name)
     if info.name.startswith(_READ_IN_PLACE):
         _place(path, LogFile(child, 0, info.size), reader)

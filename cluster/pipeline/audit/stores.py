@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from attrs import evolve, frozen
 
 from twinlog.cluster.pipeline.audit.assembly import names_of
-from twinlog.cluster.pipeline.audit.compare import Range, Side
+from twinlog.cluster.pipeline.audit.compare import ByteRange, LogBounds
 from twinlog.cluster.pipeline.audit.copies import side_of
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, FindingClass
 from twinlog.cluster.pipeline.audit.report import AuditedMember
@@ -40,7 +40,7 @@ class Store:
     is_ours: bool = False  # twinlog has written there.
 
     @property
-    def side(self) -> Side:
+    def side(self) -> LogBounds:
         """Its log, for comparing."""
         assert self.files is not None
         return side_of(self.name, self.files)
@@ -112,7 +112,7 @@ RANGES_MAX = 10_000  # Looked into one by one; what is behind them is looked int
 _SPLITS_PER_CORE = 8
 
 
-def split_size(sides: Iterable[Side], cores: int) -> int:
+def split_size(sides: Iterable[LogBounds], cores: int) -> int:
     """Large ones, where there are enough of them to keep all cores busy: what lies before a split is looked at, too."""
     total = sum(side.last - side.first for side in sides)
     return SPLIT_SIZE_LARGE if total >= _SPLITS_PER_CORE * cores * SPLIT_SIZE_LARGE else SPLIT_SIZE
@@ -124,10 +124,10 @@ def bounded(parts: Sequence[Differing]) -> list[Differing]:
         return list(parts)
     rest = parts[RANGES_MAX - 1 :]
     members = tuple(sorted({number for part in rest for number in part.members}))
-    return [*parts[: RANGES_MAX - 1], Differing(Range(rest[0].range.start, rest[-1].range.end), members)]
+    return [*parts[: RANGES_MAX - 1], Differing(ByteRange(rest[0].range.start, rest[-1].range.end), members)]
 
 
-def before_unreadable_end(side: Side, findings: Iterable[AuditFinding]) -> Side:
+def before_unreadable_end(side: LogBounds, findings: Iterable[AuditFinding]) -> LogBounds:
     """A log whose last bytes cannot be read ends nobody knows where: what lies before them; the same side where they can."""
     mine = (found for found in findings if found.member == side.name and found.cls is FindingClass.UNREADABLE)
     for found in sorted(mine, key=lambda found: found.end or 0, reverse=True):
@@ -136,7 +136,7 @@ def before_unreadable_end(side: Side, findings: Iterable[AuditFinding]) -> Side:
     return side
 
 
-def as_it_is_now(side: Side, files: StoreFiles) -> Side:
+def as_it_is_now(side: LogBounds, files: StoreFiles) -> LogBounds:
     """A running broker may have removed files meanwhile, or cut its log: what it has no more is no difference."""
     if not files.is_running:
         return side

@@ -1,7 +1,7 @@
 """Tasks of an audit, wherever they run: digests of a part of a log, a comparison by records, a check of a member's own files.
 
-No Spark: a task is a function of its arguments. Where bytes cannot be read, the answer says so, and the rest is audited. Digests
-of one split of all logs meet in one task, which compares them.
+No Spark: a task is a function of its arguments. Where bytes cannot be read, the answer says so, and the rest is audited. The
+digests of one split of all logs meet in one task, which compares them.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -13,7 +13,14 @@ from typing import NamedTuple, Protocol
 from attrs import evolve, frozen
 
 from twinlog.cluster.pipeline.audit.classify import classify, tails
-from twinlog.cluster.pipeline.audit.compare import BlockRow, Range, Side, differing_blocks, ranges, tail_findings
+from twinlog.cluster.pipeline.audit.compare import (
+    BlockRow,
+    ByteRange,
+    LogBounds,
+    differing_blocks,
+    ranges,
+    tail_findings,
+)
 from twinlog.cluster.pipeline.audit.copies import StoreCopy
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, FindingClass
 from twinlog.cluster.pipeline.audit.side_tables import check_range, check_tables
@@ -28,14 +35,14 @@ _BOUNDS = Struct("<qq")
 
 
 @frozen
-class Part:
+class MemberSplit:
     """A part of one member's log. `member`: its number."""
 
     member: int
     split: Split
 
 
-class Digests(NamedTuple):
+class SplitDigests(NamedTuple):
     """The digests of a part: all that is sent to where it is compared. Bounds are pairs of i64, digests 16 bytes each."""
 
     member: int
@@ -56,7 +63,7 @@ class Digests(NamedTuple):
 class Differing(NamedTuple):
     """A range in which logs differ, and the numbers of the members that are compared there."""
 
-    range: Range
+    range: ByteRange
     members: tuple[int, ...]
 
 
@@ -66,13 +73,13 @@ class SplitCompared(NamedTuple):
     start: int
     members: tuple[int, ...]
     blocks: int
-    differing: tuple[Range, ...]
+    differing: tuple[ByteRange, ...]
     compared: Mapping[str, int]
     read: Mapping[str, int]
     unreadable: tuple[AuditFinding, ...]
 
 
-def digests_of(files: StoreFiles, part: Part) -> Digests:
+def digests_of(files: StoreFiles, part: MemberSplit) -> SplitDigests:
     """Read a part of a log, a window at a time."""
     from twinlog.cluster.pipeline.tables.scan import block_batches
 
@@ -90,7 +97,7 @@ def digests_of(files: StoreFiles, part: Part) -> Digests:
                 digests.append(digest)
     except UnreadableError as error:
         unreadable.append((done, part.split.end, str(error)))
-    return Digests(part.member, part.split.start, b"".join(bounds), b"".join(digests), tuple(_joined(unreadable)))
+    return SplitDigests(part.member, part.split.start, b"".join(bounds), b"".join(digests), tuple(_joined(unreadable)))
 
 
 def _why_unreadable(files: StoreFiles, offset: int) -> str:
@@ -119,11 +126,11 @@ def _joined(spans: Iterable[tuple[int, int, str]]) -> Iterator[tuple[int, int, s
         yield last
 
 
-def compared(sides: Mapping[int, Side], split: Split, found: Iterable[Digests]) -> SplitCompared:
+def compared(sides: Mapping[int, LogBounds], split: Split, found: Iterable[SplitDigests]) -> SplitCompared:
     """Hold the digests of a split against each other; `sides` by number of member. Members without digests take no part."""
     by_member = {each.member: each for each in found}
     rows = {number: each.rows() for number, each in by_member.items()}
-    differing: list[Range] = []
+    differing: list[ByteRange] = []
     for part, members in _segments(split, by_member.values()):
         inside = [(number, clipped(sides[number], part)) for number in members]
         inside = [(number, side) for number, side in inside if side.first < side.last]
@@ -149,7 +156,7 @@ def compared(sides: Mapping[int, Side], split: Split, found: Iterable[Digests]) 
     )
 
 
-def _segments(split: Split, found: Collection[Digests]) -> Iterator[tuple[Split, list[int]]]:
+def _segments(split: Split, found: Collection[SplitDigests]) -> Iterator[tuple[Split, list[int]]]:
     """Parts of a split, and the members that could be read in all of each."""
     places = {place for each in found for start, end, _ in each.unreadable for place in (start, end)}
     bounds = sorted({split.start, split.end, *(place for place in places if split.start < place < split.end)})
@@ -158,13 +165,13 @@ def _segments(split: Split, found: Collection[Digests]) -> Iterator[tuple[Split,
         yield Split(low, high), sorted(each.member for each in found if each.member not in bad)
 
 
-def clipped(side: Side, split: Split) -> Side:
+def clipped(side: LogBounds, split: Split) -> LogBounds:
     """The part of a log that lies in a split; empty where it has none."""
     first = max(side.first, split.start)
     return evolve(side, first=first, last=max(first, min(side.last, split.end)))
 
 
-def unreadable_finding(side: Side, span: tuple[int, int, str]) -> AuditFinding:
+def unreadable_finding(side: LogBounds, span: tuple[int, int, str]) -> AuditFinding:
     start, end, why = span
     return AuditFinding(
         cls=FindingClass.UNREADABLE,
@@ -177,12 +184,12 @@ def unreadable_finding(side: Side, span: tuple[int, int, str]) -> AuditFinding:
     )
 
 
-def different_blocks(parts: Iterable[Range]) -> int:
+def different_blocks(parts: Iterable[ByteRange]) -> int:
     """How many blocks these ranges touch."""
     return sum(-(-part.end // BLOCK_SIZE) - part.start // BLOCK_SIZE for part in parts)
 
 
-class Sent(Protocol):
+class SentStores(Protocol):
     """A value that every worker has once."""
 
     @property
@@ -190,36 +197,40 @@ class Sent(Protocol):
         """The stores by number of member."""
 
 
-class Counts(Protocol):
+class ByteCounter(Protocol):
     """Adds up what tasks have done."""
 
     def add(self, term: int) -> None:
         """So many bytes more."""
 
 
-def digest_parts(sent: Sent, done: Counts, parts: Iterable[Part]) -> Iterator[Digests]:
+def digest_parts(sent: SentStores, done: ByteCounter, parts: Iterable[MemberSplit]) -> Iterator[SplitDigests]:
     """The digests of some parts of logs."""
     for part in parts:
         yield digests_of(sent.value[part.member], part)
         done.add(part.split.end - part.split.start)
 
 
-def keyed(size: int, found: Digests) -> tuple[int, Digests]:
+def keyed(size: int, found: SplitDigests) -> tuple[int, SplitDigests]:
     """By the number of the split."""
     return found.start // size, found
 
 
-def nothing(_found: Digests) -> None:
+def nothing(_found: SplitDigests) -> None:
     """Where only that they were made counts."""
 
 
-def compare_split(sides: Mapping[int, Side], size: int, found: tuple[int, Iterable[Digests]]) -> SplitCompared:
+def compare_split(
+    sides: Mapping[int, LogBounds], size: int, found: tuple[int, Iterable[SplitDigests]]
+) -> SplitCompared:
     """The digests of one split of all logs."""
     number, digests = found
     return compared(sides, Split(number * size, (number + 1) * size), digests)
 
 
-def look_into_part(sent: Sent, done: Counts, sides: Mapping[int, Side], part: Differing) -> list[AuditFinding]:
+def look_into_part(
+    sent: SentStores, done: ByteCounter, sides: Mapping[int, LogBounds], part: Differing
+) -> list[AuditFinding]:
     """What is wrong where logs differ, record by record."""
     with _copies(sent.value, sides, part.members) as copies:
         found = classify([copy for copy in copies if copy.side.has(*part.range)], *part.range)
@@ -227,7 +238,7 @@ def look_into_part(sent: Sent, done: Counts, sides: Mapping[int, Side], part: Di
     return found
 
 
-def find_ends(sent: Sent, sides: Mapping[int, Side], members: Sequence[int]) -> list[AuditFinding]:
+def find_ends(sent: SentStores, sides: Mapping[int, LogBounds], members: Sequence[int]) -> list[AuditFinding]:
     """Who has not got everything yet, and who lost what it had."""
     try:
         with _copies(sent.value, sides, members) as copies:
@@ -240,7 +251,7 @@ def find_ends(sent: Sent, sides: Mapping[int, Side], members: Sequence[int]) -> 
 
 @contextmanager
 def _copies(
-    stores: Mapping[int, StoreFiles], sides: Mapping[int, Side], members: Sequence[int]
+    stores: Mapping[int, StoreFiles], sides: Mapping[int, LogBounds], members: Sequence[int]
 ) -> Iterator[list[StoreCopy]]:
     with ExitStack() as opened:
         yield [opened.enter_context(StoreCopy(sides[number], stores[number])) for number in members]
@@ -270,7 +281,7 @@ class MemberChecked(NamedTuple):
     problem: str
 
 
-def check_file(sent: Sent, done: Counts, part: FilePart) -> tuple[int, Checked]:
+def check_file(sent: SentStores, done: ByteCounter, part: FilePart) -> tuple[int, Checked]:
     """The records of one file of a log, and what belongs to them in queues and index; by member."""
     try:
         found = check_range(sent.value[part.member], part.start, part.end, done.add)
@@ -279,7 +290,7 @@ def check_file(sent: Sent, done: Counts, part: FilePart) -> tuple[int, Checked]:
     return part.member, Checked(part.start, found, "")
 
 
-def check_member(sent: Sent, found: tuple[int, Iterable[Checked]]) -> MemberChecked:
+def check_member(sent: SentStores, found: tuple[int, Iterable[Checked]]) -> MemberChecked:
     """All that lies beside a member's log, once its files were checked."""
     member, checked = found[0], sorted(found[1], key=lambda each: each.start)
     parts = [each.part for each in checked if each.part is not None]

@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 
 from twinlog.cluster.pipeline.audit import tasks
 from twinlog.cluster.pipeline.audit.assembly import assembled
-from twinlog.cluster.pipeline.audit.compare import Range, Side, nothing_in_common
+from twinlog.cluster.pipeline.audit.compare import ByteRange, LogBounds, nothing_in_common
 from twinlog.cluster.pipeline.audit.completeness import incomplete
 from twinlog.cluster.pipeline.audit.config_tables import compare_tables, read_tables
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, AuditFindings, FindingClass, settled
@@ -42,11 +42,12 @@ from twinlog.cluster.pipeline.audit.stores import (
     split_size,
     without_secrets,
 )
-from twinlog.cluster.pipeline.audit.tasks import Differing, Part, SplitCompared, different_blocks
-from twinlog.cluster.pipeline.jobs.runner import Progress, SparkUnusableError, TaskRunner, WorkersDiedError
+from twinlog.cluster.pipeline.audit.tasks import Differing, MemberSplit, SplitCompared, different_blocks
+from twinlog.cluster.pipeline.jobs.runner import SparkUnusableError, TaskRunner, WorkersDiedError
 from twinlog.cluster.pipeline.jobs.session import spark_session
 from twinlog.cluster.pipeline.sources.files import StoreFiles, StoreUri
 from twinlog.cluster.pipeline.sources.log_bytes import Split, splits
+from twinlog.store.util.progress import Progress, no_progress
 
 if TYPE_CHECKING:
     from pyspark import RDD, Broadcast
@@ -63,9 +64,6 @@ class AuditOptions:
 
     split_size: int | None = None
     with_tables: bool = True
-
-
-def _nothing(_done: int, _total: int) -> None: ...
 
 
 @contextmanager
@@ -112,7 +110,7 @@ def audit(
     spark: SparkSession,
     members: Sequence[StoreUri],
     options: AuditOptions | None = None,
-    progress: Progress = _nothing,
+    progress: Progress = no_progress,
 ) -> AuditReport:
     """Compare the stores of a log's members, the master's first. Raises SparkUnusableError when Spark ends meanwhile."""
     return audit_stores(spark, look_at(members), options or AuditOptions(), progress)
@@ -133,7 +131,7 @@ class _Audit:
     stores: Sequence[Store]
     options: AuditOptions
     files: dict[int, StoreFiles] = field(init=False)
-    sides: dict[int, Side] = field(init=False)
+    sides: dict[int, LogBounds] = field(init=False)
     findings: list[AuditFinding] = field(factory=list, init=False)  # About the logs.
     own: dict[int, list[AuditFinding]] = field(factory=dict, init=False)  # About what lies beside a member's log.
     between: list[AuditFinding] = field(factory=list, init=False)  # About tables of several members.
@@ -203,14 +201,14 @@ class _Audit:
     def _digests(self, sent: "Broadcast[dict[int, StoreFiles]]") -> None:
         size = self.options.split_size or split_size(self.sides.values(), self.runner.context.defaultParallelism)
         parts = [
-            Part(number, split)
+            MemberSplit(number, split)
             for number, files in self.files.items()
             for split in splits(files.log, size, files.first, files.end)
         ]
         self.runner.expect(sum(part.split.end - part.split.start for part in parts))
         read = partial(tasks.digest_parts, sent, self.runner.done)
 
-        def compare(rdd: "RDD[Part]") -> "RDD[SplitCompared]":
+        def compare(rdd: "RDD[MemberSplit]") -> "RDD[SplitCompared]":
             by_split = rdd.mapPartitions(read).map(partial(tasks.keyed, size)).groupByKey()
             return by_split.map(partial(tasks.compare_split, self.sides, size))
 
@@ -239,7 +237,7 @@ class _Audit:
         for part in found.differing:
             last = self.differing[-1] if self.differing else None
             if last is not None and last.members == found.members and last.range.end >= part.start:
-                part = Range(last.range.start, max(last.range.end, part.end))
+                part = ByteRange(last.range.start, max(last.range.end, part.end))
                 self.differing.pop()
             self.differing.append(Differing(part, found.members))
 

@@ -19,7 +19,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
 from twinlog.cluster.pipeline.jobs.session import spark_session, words_of
-from twinlog.cluster.pipeline.jobs.snapshots import Snapshot, read_snapshots
+from twinlog.cluster.pipeline.jobs.snapshots import OffsetSnapshot, read_snapshots
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
 from twinlog.store.util.text import agreeing
 
@@ -74,7 +74,7 @@ class DailyReport:
 
 
 def daily_report(
-    spark: SparkSession, export: str, *, day: str | None = None, snapshots: Sequence[Snapshot] = (), top: int = 10
+    spark: SparkSession, export: str, *, day: str | None = None, snapshots: Sequence[OffsetSnapshot] = (), top: int = 10
 ) -> DailyReport:
     """Report on a day, `2026-11-22` in UTC, or on all there are. `top` keys are named for each topic and day."""
     messages = spark.read.parquet(export).withColumn("day", f.col("day").cast("string"))
@@ -133,7 +133,7 @@ def _topic_day(row: dict[str, Any], keys: Mapping[tuple[str, str], Sequence[tupl
     )
 
 
-def lag_history(spark: SparkSession, messages: DataFrame, snapshots: Sequence[Snapshot]) -> list[LagPoint]:
+def lag_history(spark: SparkSession, messages: DataFrame, snapshots: Sequence[OffsetSnapshot]) -> list[LagPoint]:
     """Where queues ended at each snapshot, less what was consumed then: by topic and group."""
     wanted = [
         (number, snapshot.at_ms, topic, group, queue_id, offset)

@@ -18,7 +18,7 @@ from twinlog.cluster.pipeline.jobs.session import spark_session, words_of
 from twinlog.cluster.pipeline.sources.files import NotAStoreError
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
 from twinlog.cluster.pipeline.sources.places import StoreUri, UnreadableError, list_files
-from twinlog.cluster.pipeline.tables.bodies import Bounds
+from twinlog.cluster.pipeline.tables.bodies import InflateLimits
 from twinlog.cluster.pipeline.tables.options import read_options
 from twinlog.cluster.pipeline.tables.stream import store_now
 from twinlog.store.record.message import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
@@ -45,7 +45,7 @@ class ExportOptions:
     unconfirmed: bool = False
     start: str = "earliest"
     bytes_per_batch: int = 256 << 20
-    bounds: Bounds = field(factory=Bounds)
+    bounds: InflateLimits = field(factory=InflateLimits)
 
     @property
     def checkpoint_place(self) -> str:
@@ -186,7 +186,7 @@ def _with_json(frame: DataFrame, schema: str) -> DataFrame:
 @click.option("--spark-master", help="A URL as of spark-submit. [default: spark-submit's, else this machine]")
 def main(*, follow: bool, spark_master: str | None, body_size_max: int, body_ratio_max: int, **told: str) -> None:
     """Stream the messages of a topic into Parquet, by topic and day; run again, it goes on where it ended."""
-    bounds = Bounds(size_max=body_size_max, ratio_max=body_ratio_max)
+    bounds = InflateLimits(size_max=body_size_max, ratio_max=body_ratio_max)
     options = ExportOptions(**told, bounds=bounds)  # type: ignore[arg-type]
     try:
         store_now(

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from attrs import define, field
 from py4j.protocol import Py4JError, Py4JJavaError
 
+from twinlog.store.util.progress import Progress
+
 if TYPE_CHECKING:
     from pyspark import RDD, Accumulator, SparkContext
 
 T = TypeVar("T")
 R = TypeVar("R")
-Progress = Callable[[int, int], None]  # Bytes done, bytes in all.
 _POLL_SECONDS = 0.2
 _TASKS_PER_CORE = 4
 # What Spark says when a worker or an executor died, after so many tries as its master URL has.

@@ -14,21 +14,21 @@ _TIME = re.compile(r"(\d{8}T\d{6})Z|(\d{13})")
 
 
 @frozen(kw_only=True)
-class Snapshot:
+class OffsetSnapshot:
     """Consumer offsets at a time, ms: by topic, group and queue id."""
 
     at_ms: int
     offsets: Mapping[tuple[str, str, int], int]
 
 
-def read_snapshots(place: str) -> list[Snapshot]:
+def read_snapshots(place: str) -> list[OffsetSnapshot]:
     """Those in a directory, in order of time. Raises ReadRefusedError for a file that is none, UnreadableError."""
     found = []
     directory = StoreUri(place)
     for info in list_files(directory):
         if info.name.endswith(".json"):
             raw = read_all(directory.child(info.name)) or b""
-            found.append(Snapshot(at_ms=_time_of(info.name), offsets=_offsets(raw, info.name)))
+            found.append(OffsetSnapshot(at_ms=_time_of(info.name), offsets=_offsets(raw, info.name)))
     if not found:
         raise ReadRefusedError(f"{place}: no snapshots of consumer offsets are there: no file that is called *.json")
     return sorted(found, key=lambda snapshot: snapshot.at_ms)

@@ -16,7 +16,7 @@ from twinlog.cluster.pipeline.sources.log_end import LogFile as LogFile
 from twinlog.cluster.pipeline.sources.log_end import QueueFiles as QueueFiles
 from twinlog.cluster.pipeline.sources.log_end import find_end
 from twinlog.cluster.pipeline.sources.places import Bytes as Bytes
-from twinlog.cluster.pipeline.sources.places import FileInfo as FileInfo
+from twinlog.cluster.pipeline.sources.places import ListedFile as ListedFile
 from twinlog.cluster.pipeline.sources.places import StoreUri as StoreUri
 from twinlog.cluster.pipeline.sources.places import UnreadableError as UnreadableError
 from twinlog.cluster.pipeline.sources.places import list_directories as list_directories

@@ -95,7 +95,7 @@ class UnreadableError(OSError):
 
 
 @frozen
-class FileInfo:
+class ListedFile:
     """A file in a listing. `mtime_ns` is 0 where it is not known; `name` is relative to what was listed."""
 
     name: str
@@ -116,7 +116,7 @@ class Bytes(Protocol):
         """Give it back."""
 
 
-def list_files(uri: StoreUri) -> list[FileInfo]:
+def list_files(uri: StoreUri) -> list[ListedFile]:
     """The files of one directory, by name; none when there is no such directory. Raises UnreadableError."""
     if uri.is_local:
         with _named(uri), _scan(uri.path) as entries:
@@ -126,7 +126,7 @@ def list_files(uri: StoreUri) -> list[FileInfo]:
 
     found = (info for info in _remote_listing(uri) if info.type == FileType.File)
     return sorted(
-        (FileInfo(info.base_name, info.size, info.mtime_ns or 0) for info in found), key=lambda info: info.name
+        (ListedFile(info.base_name, info.size, info.mtime_ns or 0) for info in found), key=lambda info: info.name
     )
 
 
@@ -140,7 +140,7 @@ def list_directories(uri: StoreUri) -> list[str]:
     return sorted(info.base_name for info in _remote_listing(uri) if info.type == FileType.Directory)
 
 
-def list_tree(uri: StoreUri) -> list[FileInfo]:
+def list_tree(uri: StoreUri) -> list[ListedFile]:
     """All files below a directory, by their relative paths. Raises UnreadableError."""
     if uri.is_local:
         return sorted(_local_tree(uri, ""), key=lambda info: info.name)
@@ -148,7 +148,7 @@ def list_tree(uri: StoreUri) -> list[FileInfo]:
 
     base = _remote(uri)[1] + "/"
     found = (info for info in _remote_listing(uri, recursive=True) if info.type == FileType.File)
-    infos = [FileInfo(info.path.removeprefix(base), info.size, info.mtime_ns or 0) for info in found]
+    infos = [ListedFile(info.path.removeprefix(base), info.size, info.mtime_ns or 0) for info in found]
     return sorted(infos, key=lambda info: info.name)
 
 
@@ -241,7 +241,7 @@ def _scan(path: Path) -> "Iterator[Iterator[os.DirEntry[str]]]":
         yield entries
 
 
-def _local_info(entry: "os.DirEntry[str]", name: str) -> FileInfo | None:
+def _local_info(entry: "os.DirEntry[str]", name: str) -> ListedFile | None:
     try:
         status = entry.stat()
     except FileNotFoundError:  # A running broker removes some.
@@ -250,7 +250,7 @@ def _local_info(entry: "os.DirEntry[str]", name: str) -> FileInfo | None:
         if error.errno != ELOOP:
             raise
         return None
-    return FileInfo(name, status.st_size, status.st_mtime_ns)
+    return ListedFile(name, status.st_size, status.st_mtime_ns)
 
 
 def _is(kind: Callable[[], bool]) -> bool:
@@ -263,7 +263,7 @@ def _is(kind: Callable[[], bool]) -> bool:
         return False
 
 
-def _local_tree(uri: StoreUri, below: str, above: frozenset[str] = frozenset()) -> Iterator[FileInfo]:
+def _local_tree(uri: StoreUri, below: str, above: frozenset[str] = frozenset()) -> Iterator[ListedFile]:
     """Links are followed, but never to a directory that it came from."""
     here = os.path.realpath(uri.path / below)
     if here in above:

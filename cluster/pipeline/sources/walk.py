@@ -124,7 +124,7 @@ class Stretch(NamedTuple):
 
 
 @define(eq=False)
-class _Source:
+class _SplitSource:
     """The log as a ByteSource of store/record/walk.py: its readable bytes, in a buffer that is used again."""
 
     source: LogBytes
@@ -170,7 +170,7 @@ class SplitWalk:
         at, stop = max(split.start, self.first), min(split.end, self.end)
         if at >= stop:
             return
-        source = _Source(self.source)
+        source = _SplitSource(self.source)
         begin, reason = first_record(self.source, at, self.first, self.end, self.look_back)
         if reason is not None:
             file_end = min(self.end, self.source.file_end(at))

@@ -16,7 +16,7 @@ _TOGETHER = 32 << 20  # Bytes of inflated bodies that are handed over together.
 
 
 @frozen(kw_only=True)
-class Bounds:
+class InflateLimits:
     """Of what a body may inflate to: bytes, and how many times as many as are stored.
 
     Up to `free` bytes any ratio is taken: clients send no larger bodies by default (maxMessageSize), and these may well be zeros.
@@ -35,7 +35,7 @@ class BodyError(Exception):
     """The body cannot be inflated, or should not be. Keep it as it is stored; the message says why."""
 
 
-def inflate(body: bytes, sys_flag: int, bounds: Bounds) -> bytes:
+def inflate(body: bytes, sys_flag: int, bounds: InflateLimits) -> bytes:
     """The body of a record as its producer gave it. Raises BodyError."""
     limit = bounds.limit(len(body))
     try:
@@ -49,7 +49,7 @@ def inflate(body: bytes, sys_flag: int, bounds: Bounds) -> bytes:
         raise BodyError(str(error)) from error
 
 
-def inflated_batches(batch: pyarrow.RecordBatch, bounds: Bounds) -> Iterator[pyarrow.RecordBatch]:
+def inflated_batches(batch: pyarrow.RecordBatch, bounds: InflateLimits) -> Iterator[pyarrow.RecordBatch]:
     """The same rows, whose `body` is what the producer gave, and `body_problem` says where that cannot be had.
 
     In several batches where inflated bodies would take much memory together.
@@ -68,7 +68,7 @@ def inflated_batches(batch: pyarrow.RecordBatch, bounds: Bounds) -> Iterator[pya
 
 
 def _inflated(
-    stored: pyarrow.Array, flags: list[int], start: int, bounds: Bounds
+    stored: pyarrow.Array, flags: list[int], start: int, bounds: InflateLimits
 ) -> tuple[list[bytes], list[str | None]]:
     """The bodies from row `start` on, as many as may be held together, and what is wrong with each."""
     bodies: list[bytes] = []

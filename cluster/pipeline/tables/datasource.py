@@ -44,7 +44,7 @@ def looked_at(options: ReadOptions, number: int) -> StoreFiles:
     return evolve(files, end=end)
 
 
-class _Reader(DataSourceReader):
+class _TableReader(DataSourceReader):
     """What readers of logs have in common: filters, and a look at each store."""
 
     offset_column: ClassVar[str]
@@ -64,7 +64,7 @@ class _Reader(DataSourceReader):
         return log_parts(files, self.pushed.where(start=files.first, end=files.end), self.options.split_size)
 
 
-class _Pushing(_Reader):
+class _Pushing(_TableReader):
     """With option pushFilters: Spark 4.3 keeps the last filters with the frame that load() gave, also for queries without any."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name.
@@ -76,7 +76,7 @@ class _Pushing(_Reader):
                 yield each
 
 
-class _RecordsReader(_Reader):
+class _RecordsReader(_TableReader):
     offset_column = "offset"
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
@@ -84,7 +84,7 @@ class _RecordsReader(_Reader):
             yield from part_batches(partition, self.options, self.schema)
 
 
-class _BlocksReader(_Reader):
+class _BlocksReader(_TableReader):
     offset_column = "start"
 
     def take_from(self, files: StoreFiles) -> tuple[int, int]:
@@ -102,7 +102,7 @@ class _BlocksReader(_Reader):
                 yield schemas.with_member(batch, member_name(partition.files.uri), self.schema)
 
 
-class _UnitsReader(_Reader):
+class _UnitsReader(_TableReader):
     offset_column = ""
 
     def parts(self, number: int) -> list[InputPartition]:
@@ -167,7 +167,7 @@ def struct_of(schema: pa.Schema) -> StructType:
     )
 
 
-class _Source(DataSource):
+class _StoreSource(DataSource):
     """A table: its name and columns are those of schemas.py."""
 
     table: ClassVar[schemas.Table]
@@ -190,7 +190,7 @@ class _Source(DataSource):
         return reader
 
 
-class RecordsSource(_Source):
+class RecordsSource(_StoreSource):
     """rocketmq_records, which can also be followed."""
 
     table, kind = schemas.RECORDS, _RecordsReader
@@ -204,21 +204,21 @@ class RecordsSource(_Source):
         return RecordStreamReader(read_options(self.options), schema)
 
 
-class BlocksSource(_Source):
+class BlocksSource(_StoreSource):
     """rocketmq_blocks"""
 
     table, kind = schemas.BLOCKS, _BlocksReader
     pushing = _PushingBlocksReader
 
 
-class UnitsSource(_Source):
+class UnitsSource(_StoreSource):
     """rocketmq_consumequeue"""
 
     table, kind = schemas.UNITS, _UnitsReader
     pushing = _PushingUnitsReader
 
 
-class ItemsSource(_Source):
+class ItemsSource(_StoreSource):
     """rocketmq_index"""
 
     table, kind = schemas.ITEMS, _ItemsReader

@@ -8,7 +8,7 @@ from attrs import frozen
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
 from twinlog.cluster.pipeline.sources.log_bytes import SPLIT_SIZE
 from twinlog.cluster.pipeline.sources.places import StoreUri
-from twinlog.cluster.pipeline.tables.bodies import Bounds
+from twinlog.cluster.pipeline.tables.bodies import InflateLimits
 
 _BYTES_PER_TRIGGER = 256 << 20
 
@@ -19,7 +19,7 @@ class ReadOptions:
 
     members: tuple[StoreUri, ...]
     body: bool = False
-    inflate: Bounds | None = None  # What bodies may be inflated to; None: they stay as they are stored.
+    inflate: InflateLimits | None = None  # What bodies may be inflated to; None: they stay as they are stored.
     topics: frozenset[str] | None = None
     unconfirmed: bool = False
     brokers: tuple[str, ...] = ()
@@ -56,9 +56,9 @@ def read_options(told: Mapping[str, str]) -> ReadOptions:
         )
     slots = options.get("indexslots")
     inflates = _flag(options, "inflate", False)
-    bounds = Bounds(
-        size_max=_number(options, "inflateSizeMax", Bounds().size_max, 1),
-        ratio_max=_number(options, "inflateRatioMax", Bounds().ratio_max, 1),
+    bounds = InflateLimits(
+        size_max=_number(options, "inflateSizeMax", InflateLimits().size_max, 1),
+        ratio_max=_number(options, "inflateRatioMax", InflateLimits().ratio_max, 1),
     )
     return ReadOptions(
         members=members,

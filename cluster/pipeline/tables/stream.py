@@ -3,16 +3,13 @@
 A batch holds the records that begin between two offsets: any byte can end a batch, and the same two offsets always give the same
 rows. Spark writes both to its checkpoint before it reads: with a sink that takes each batch once, every record comes out once,
 also across restarts. limits.py decides how far may be read, and when a reader must stop.
-
-A running broker's files do not say how much of its log is confirmed; the broker itself does, when asked.
 """
 
 import sys
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-import trio
-from attrs import evolve, frozen
+from attrs import evolve
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import (
@@ -23,7 +20,6 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from twinlog.cluster.admin.admin import open_admin
 from twinlog.cluster.pipeline.sources.files import StoreFiles, look
 from twinlog.cluster.pipeline.sources.limits import (
     ReadRefusedError,
@@ -38,52 +34,6 @@ from twinlog.cluster.pipeline.tables import schemas
 from twinlog.cluster.pipeline.tables.bodies import inflated_batches
 from twinlog.cluster.pipeline.tables.options import ReadOptions, member_name
 from twinlog.cluster.pipeline.tables.scan import Broken, BrokenKind, RecordFilter, record_batches
-from twinlog.cluster.remoting.errors import RemotingError
-
-_SECONDS = 10.0
-
-
-@frozen
-class Told:
-    """Offsets in bytes: `confirmed` is safe from cuts, as far as producers were promised; None: RocketMQ does not tell."""
-
-    confirmed: int | None
-    written: int
-
-
-def ask_broker(address: str) -> Told:
-    """Ask the broker at HOST:PORT; blocks, for seconds at most. Raises ReadRefusedError."""
-    try:
-        told = trio.run(_ask, address)
-    except (RemotingError, OSError, trio.TooSlowError) as error:
-        raise ReadRefusedError(
-            f"{address}: the broker was to tell what of its log is confirmed, and does not answer: {_words(error)}. Is it up, "
-            "and is this its remoting port (listenPort)?"
-        ) from error
-    if told.confirmed is None:
-        raise ReadRefusedError(
-            f"{address}: this is a RocketMQ broker, which does not tell what of its log is confirmed. Read all that is sound, "
-            "option unconfirmed=true without option broker."
-        )
-    return told
-
-
-def _words(error: Exception) -> str:
-    return f"nothing within {_SECONDS:.0f} s" if isinstance(error, trio.TooSlowError) else str(error)
-
-
-async def _ask(address: str) -> Told:
-    status, failure = None, None
-    with trio.fail_after(_SECONDS):
-        async with open_admin(()) as admin:
-            try:
-                status = await admin.api.member_status(address)
-            except RemotingError as error:  # Raised outside of the nursery, which would make a group of it.
-                failure = error
-    if failure is not None:
-        raise failure
-    return Told(None, 0) if status is None else Told(int(status["confirmedOffset"]), int(status["maxOffset"]))
-
 
 Place = dict[str, int]  # An `offset` of a log, and the `epoch` of the byte before it.
 Places = dict[str, Place]  # By store.
@@ -151,8 +101,8 @@ def store_now(options: ReadOptions, number: int, *, warns: bool = True) -> tuple
 
 
 def _confirmed_by(broker: str) -> int | None:
-    from twinlog.cluster.pipeline.tables.stream import (
-        ask_broker,  # Here: each worker imports this file, and few need a client.
+    from twinlog.cluster.pipeline.tables.broker_end import (
+        ask_broker,  # Every worker imports this file, and few need a client.
     )
 
     return ask_broker(broker).confirmed

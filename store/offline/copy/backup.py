@@ -32,9 +32,9 @@ from twinlog.store.offline.directory import StoreDirectory
 from twinlog.store.offline.file_series import FileReader, FileSeries, list_files
 from twinlog.store.offline.log_view import find_log_end
 from twinlog.store.offline.walk import Gap, walk_log
+from twinlog.store.util.progress import Progress, no_progress
 from twinlog.store.util.sync import sync_directory
 
-Progress = Callable[[int, int], None]  # Bytes done, bytes in all.
 # What a backup holds or a restore makes anew; of all else in a store's root it says that it is left out.
 _TAIL = 1 << 20  # Bytes before the end that are compared once more after copying.
 _COVERED = {
@@ -43,7 +43,7 @@ _COVERED = {
 }
 
 
-def back_up(directory: StoreDirectory, target: Path, progress: Progress = lambda _done, _total: None) -> Manifest:
+def back_up(directory: StoreDirectory, target: Path, progress: Progress = no_progress) -> Manifest:
     """Copy a store to `target`, a directory that is new, empty or holds an unfinished backup of the same store.
 
     Raises BackupRefusedError when it is none of these, BackupError when the copy is not what was read, OSError.

@@ -6,7 +6,7 @@ at last what is old is deleted. Ended at any step, another run puts back what ha
 
 import os
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 from attrs import define, field, frozen
@@ -21,9 +21,9 @@ from twinlog.store.offline.index_view import find_layout
 from twinlog.store.offline.log_view import find_log_end
 from twinlog.store.offline.walk import Gap, walk_log
 from twinlog.store.recovery.side_files import SideFiles
+from twinlog.store.util.progress import Progress, no_progress
 from twinlog.store.util.sync import sync_directory, take_lock
 
-Progress = Callable[[int, int], None]  # Bytes done, bytes in all.
 QUEUES, INDEX = "consumequeue", "index"
 
 
@@ -162,7 +162,7 @@ def rebuild(
     *,
     queues: bool,
     index: bool,
-    progress: Progress = lambda _done, _total: None,
+    progress: Progress = no_progress,
 ) -> Rebuilt:
     """Rebuild a stopped store's queues, index or both.
 

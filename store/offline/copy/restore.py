@@ -6,7 +6,6 @@ any step, another run begins again, or goes on with the moves.
 
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import attrs
@@ -24,9 +23,9 @@ from twinlog.store.offline.copy.copying import copy_file, write_durably
 from twinlog.store.offline.copy.manifest import BackedUpFile, BackupError, Manifest
 from twinlog.store.offline.copy.rebuild import INDEX, QUEUES, Plan, Rebuilt, Shape, build
 from twinlog.store.offline.file_series import FileReader, FileSeries, list_files
+from twinlog.store.util.progress import Progress, no_progress
 from twinlog.store.util.sync import sync_directory, take_lock
 
-Progress = Callable[[int, int], None]  # Bytes done, bytes in all.
 WORK, WHOLE = "restoring", "restoring.json"
 _NOT_OURS = {"lock", "lost+found"}  # May lie in a directory that counts as empty.
 _PLACES = ("config", "commitlog", QUEUES)  # Where the files of a backup lie.
@@ -40,7 +39,7 @@ class Restored:
     rebuilt: Rebuilt
 
 
-def restore(backup: Path, root: Path, progress: Progress = lambda _done, _total: None) -> Restored:
+def restore(backup: Path, root: Path, progress: Progress = no_progress) -> Restored:
     """Make a store in `root`, which is new, empty, or holds what a run that was ended left of the same.
 
     Raises BackupRefusedError when it is none of these, BackupError when the backup is not what its manifest says,

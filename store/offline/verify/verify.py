@@ -7,7 +7,7 @@ is read once, each of its files apart, in several processes when it is large; th
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 
 from attrs import define, field, frozen
@@ -27,8 +27,8 @@ from twinlog.store.offline.verify.queue_check import QueueCheck, queue_ends
 from twinlog.store.offline.walk import Gap, goes_on_behind
 from twinlog.store.queue.layout import UNIT
 from twinlog.store.record.stale_records import Head
+from twinlog.store.util.progress import Progress, no_progress
 
-Progress = Callable[[int, int], None]  # Bytes of log done, in all.
 _PARALLEL_FROM = 256 << 20  # Bytes of log from which more processes pay.
 _TAIL_LOOK = 1 << 20
 _SETTLE_SECONDS = 0.5  # How long a running broker gets to bring its queues level with the log.
@@ -77,7 +77,7 @@ def verify(
 
     A file of the log that the disk does not give is a finding. Raises OSError when it is one of the others.
     """
-    return _Verification(directory, progress or (lambda _done, _total: None), processes, parts).run()
+    return _Verification(directory, progress or (no_progress), processes, parts).run()
 
 
 @define(eq=False)

@@ -10,9 +10,9 @@ from attrs import evolve, field, frozen
 
 from tests.cluster.pipeline.logs import message, records
 from twinlog.cluster.pipeline.audit import findings, shapes
-from twinlog.cluster.pipeline.audit.cells import CELL_MAX, Piece, cells, log_pieces, record_start
+from twinlog.cluster.pipeline.audit.cells import CELL_MAX, LogPiece, cells, log_pieces, record_start
 from twinlog.cluster.pipeline.audit.classify import classify, tails
-from twinlog.cluster.pipeline.audit.compare import Side
+from twinlog.cluster.pipeline.audit.compare import LogBounds
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, AuditFindings, FindingClass, settled
 from twinlog.store.epoch_file import FIRST, EpochEntry
 from twinlog.store.offline.file_series import FileReader, FileSeries, StoreFile
@@ -43,7 +43,7 @@ class MemoryReader(FileReader):
 class MemoryCopy:
     """A log from offset 0 on. `digested`, `queued`: what the member's own files say of any bytes, or records."""
 
-    side: Side
+    side: LogBounds
     data: bytes
     digested: bool | None = None
     queued: bool | None = None
@@ -54,7 +54,7 @@ class MemoryCopy:
             raise OSError(errno.EIO, "bad sector")
         return self.data[offset : offset + size].ljust(size, b"\0")
 
-    def pieces(self, start: int, end: int) -> Iterator[Piece]:
+    def pieces(self, start: int, end: int) -> Iterator[LogPiece]:
         size, reader = self.side.file_size, MemoryReader(self.data, self.refuses)
         files = tuple(StoreFile(Path(str(at)), at, size) for at in range(0, len(self.data), size))
         return log_pieces(FileSeries(Path(), size, files, reader), start, end)
@@ -69,7 +69,7 @@ class MemoryCopy:
 def copy(name: str, data: bytes, *, epochs: Sequence[EpochEntry] = (), last: int | None = None, **more) -> MemoryCopy:
     end = len(data) if last is None else last
     padded = data.ljust(-(-len(data) // FILE_SIZE) * FILE_SIZE, b"\0")
-    return MemoryCopy(Side(name, 0, end, epochs=tuple(epochs), file_size=FILE_SIZE), padded, **more)
+    return MemoryCopy(LogBounds(name, 0, end, epochs=tuple(epochs), file_size=FILE_SIZE), padded, **more)
 
 
 def log(count: int = 100, body: int = 300, first: int = 0, start: int = 0, late_ms: int = 0) -> tuple[bytes, list[int]]:
@@ -247,7 +247,7 @@ def test_most_members_tell_where_there_are_no_epochs():
 def test_logs_of_several_lengths_are_compared_as_far_as_each_goes():
     other = flipped(DATA, PLACES[60] + 100)
     short = copy("c", DATA[: PLACES[30]])
-    late = evolve(copy("d", DATA), side=Side("d", PLACES[50], END, file_size=FILE_SIZE))
+    late = evolve(copy("d", DATA), side=LogBounds("d", PLACES[50], END, file_size=FILE_SIZE))
     found = classify([copy("a", DATA), copy("b", other), short, late], 0, END)
     assert brief(found) == [(C.BIT_ROT, "b", PLACES[60] + 100, "a")]
 
@@ -257,7 +257,7 @@ def test_what_cannot_be_read_far_behind_damage_is_no_crash(bad_at):
     """The next sound record may be far away, and the search for it meets a bad sector."""
     file_size = 64 << 20
     data = DATA[: PLACES[9]] + b"\1" * (40 << 20)
-    side = Side("", 0, len(data), file_size=file_size)
+    side = LogBounds("", 0, len(data), file_size=file_size)
     bad = copy("b", data, refuses=range(bad_at, bad_at + 1))
     copies = [copy("a", flipped(data, PLACES[5] + 100)), bad]
     found = classify([evolve(each, side=evolve(side, name=each.side.name)) for each in copies], 0, 1 << 16)
@@ -353,7 +353,7 @@ def test_a_hole_reaches_to_the_edges_where_it_is_one():
     assert shapes.hole(bytes(64), shapes.difference(bytes(64), good)) == (0, 64)
     bad = b"\0\0x" + bytes(58) + b"x\0\0"
     assert shapes.hole(bad, shapes.difference(bad, good)) == (3, 61)
-    assert shapes.hole(good[:20] + bytes(20) + good[40:], shapes.Span(20, 40)) is None
+    assert shapes.hole(good[:20] + bytes(20) + good[40:], shapes.ChangedSpan(20, 40)) is None
 
 
 def test_fields_of_a_record_by_name():
@@ -364,8 +364,8 @@ def test_fields_of_a_record_by_name():
     assert ("store time", 56) in names
     assert names[-3:] == [("body", 84), ("topic", names[-2][1]), ("properties", names[-1][1])]
     assert raw[names[-2][1] :].startswith(b"\x02T1")
-    assert shapes.fields_of(raw, shapes.Span(0, 13)) == "length to queue id"
-    assert shapes.fields_of(raw, shapes.Span(3, 5)) == "length and magic"
+    assert shapes.fields_of(raw, shapes.ChangedSpan(0, 13)) == "length to queue id"
+    assert shapes.fields_of(raw, shapes.ChangedSpan(3, 5)) == "length and magic"
 
 
 def finding(cls=C.BIT_ROT, member="b", offset: int | None = 0, end: int | None = 10, **more) -> AuditFinding:

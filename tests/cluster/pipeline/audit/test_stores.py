@@ -3,13 +3,13 @@
 import pytest
 
 from twinlog.cluster.pipeline.audit import stores
-from twinlog.cluster.pipeline.audit.compare import Range, Side
+from twinlog.cluster.pipeline.audit.compare import ByteRange, LogBounds
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, FindingClass
 from twinlog.cluster.pipeline.audit.stores import before_unreadable_end, bounded, is_known, split_size
 from twinlog.cluster.pipeline.audit.tasks import Differing
 from twinlog.cluster.pipeline.sources.log_bytes import SPLIT_SIZE
 
-SIDE = Side("a", 0, 1000, claimed=1000)
+SIDE = LogBounds("a", 0, 1000, claimed=1000)
 
 
 def unreadable(start: int | None, end: int | None, member: str = "a", file: str | None = None) -> AuditFinding:
@@ -40,7 +40,7 @@ def test_what_others_cannot_read_is_their_own():
 
 
 def test_splits_are_large_where_there_are_many():
-    small, large = Side("a", 0, 1 << 30), Side("b", 0, 1 << 40)
+    small, large = LogBounds("a", 0, 1 << 30), LogBounds("b", 0, 1 << 40)
     assert split_size([small, small], 2) == SPLIT_SIZE
     assert split_size([small, large], 2) == stores.SPLIT_SIZE_LARGE
     assert split_size([small, large], 4096) == SPLIT_SIZE
@@ -49,10 +49,10 @@ def test_splits_are_large_where_there_are_many():
 def test_the_ranges_that_are_looked_into_are_bounded(monkeypatch):
     """And none is left out."""
     monkeypatch.setattr(stores, "RANGES_MAX", 3)
-    parts = [Differing(Range(n * 10, n * 10 + 5), (0, n % 3)) for n in range(6)]
+    parts = [Differing(ByteRange(n * 10, n * 10 + 5), (0, n % 3)) for n in range(6)]
     found = bounded(parts)
     assert found[:2] == parts[:2]
-    assert found[2:] == [Differing(Range(20, 55), (0, 1, 2))]
+    assert found[2:] == [Differing(ByteRange(20, 55), (0, 1, 2))]
     assert bounded(parts[:3]) == parts[:3]
 
 

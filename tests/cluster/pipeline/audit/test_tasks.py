@@ -5,11 +5,11 @@ from struct import Struct
 
 import pytest
 
-from twinlog.cluster.pipeline.audit.compare import Range, Side
+from twinlog.cluster.pipeline.audit.compare import ByteRange, LogBounds
 from twinlog.cluster.pipeline.audit.findings import FindingClass
 from twinlog.cluster.pipeline.audit.tasks import (
-    Digests,
     SplitCompared,
+    SplitDigests,
     compare_split,
     compared,
     different_blocks,
@@ -22,7 +22,7 @@ _BOUNDS = Struct("<qq")
 SPLIT = Split(0, 8 * BLOCK_SIZE)
 
 
-def digests(member: int, *blocks: str | None, end: int | None = None) -> Digests:
+def digests(member: int, *blocks: str | None, end: int | None = None) -> SplitDigests:
     """One letter a block; None: it could not be read."""
     bounds, found, unreadable = b"", b"", []
     for number, letter in enumerate(blocks):
@@ -33,12 +33,12 @@ def digests(member: int, *blocks: str | None, end: int | None = None) -> Digests
         else:
             bounds += _BOUNDS.pack(start, high)
             found += letter.encode() * 16
-    return Digests(member, 0, bounds, found, tuple(unreadable))
+    return SplitDigests(member, 0, bounds, found, tuple(unreadable))
 
 
-def held(*found: Digests, ends: dict[int, int] | None = None) -> SplitCompared:
+def held(*found: SplitDigests, ends: dict[int, int] | None = None) -> SplitCompared:
     sides = {
-        each.member: Side("abc"[each.member], 0, (ends or {}).get(each.member, 4 * BLOCK_SIZE), file_size=1 << 20)
+        each.member: LogBounds("abc"[each.member], 0, (ends or {}).get(each.member, 4 * BLOCK_SIZE), file_size=1 << 20)
         for each in found
     }
     return compared(sides, SPLIT, found)
@@ -97,14 +97,14 @@ def test_a_block_without_a_row_is_looked_into():
 def test_a_log_that_is_shorter_is_compared_as_far_as_it_goes():
     end = BLOCK_SIZE + 100
     found = held(digests(0, *"abcd"), digests(1, *"ax", end=end), ends={1: end})
-    assert found.differing == (Range(BLOCK_SIZE, end),)
+    assert found.differing == (ByteRange(BLOCK_SIZE, end),)
 
 
 def test_splits_meet_by_their_number():
     size = 8 * BLOCK_SIZE
     found = digests(0, *"ab")._replace(start=3 * size + 500)
     assert keyed(size, found)[0] == 3
-    told = compare_split({0: Side("a", 0, 10 * size)}, size, (3, [found]))
+    told = compare_split({0: LogBounds("a", 0, 10 * size)}, size, (3, [found]))
     assert told.start == 3 * size
 
 
@@ -114,5 +114,5 @@ def test_answers_can_be_sent():
 
 
 def test_blocks_are_counted_by_where_ranges_lie():
-    assert different_blocks([Range(0, 1), Range(BLOCK_SIZE - 1, BLOCK_SIZE + 1)]) == 3
+    assert different_blocks([ByteRange(0, 1), ByteRange(BLOCK_SIZE - 1, BLOCK_SIZE + 1)]) == 3
     assert different_blocks([]) == 0

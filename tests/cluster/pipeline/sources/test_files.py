@@ -14,7 +14,7 @@ from twinlog.cluster.pipeline.sources.files import NotAStoreError, StoreFiles, l
 from twinlog.cluster.pipeline.sources.log_bytes import Hole, LogBytes
 from twinlog.cluster.pipeline.sources.log_end import LogFile
 from twinlog.cluster.pipeline.sources.places import (
-    FileInfo,
+    ListedFile,
     StoreUri,
     UnreadableError,
     list_directories,
@@ -376,4 +376,4 @@ def test_queues_whose_names_are_no_text(tmp_path):
 
 
 def test_file_infos_are_values():
-    assert FileInfo("a", 1, 2) == FileInfo("a", 1, 2)
+    assert ListedFile("a", 1, 2) == ListedFile("a", 1, 2)

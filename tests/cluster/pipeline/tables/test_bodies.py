@@ -7,7 +7,7 @@ import pyarrow
 import pyarrow.compute
 import pytest
 
-from twinlog.cluster.pipeline.tables.bodies import BodyError, Bounds, inflate, inflated_batches
+from twinlog.cluster.pipeline.tables.bodies import BodyError, InflateLimits, inflate, inflated_batches
 
 ZLIB, LZ4, ZSTD, OLD = 0x301, 0x101, 0x201, 0x001
 BODY = b'{"id": 1, "name": "one"}' * 40
@@ -23,26 +23,26 @@ def packed(sys_flag: int, body: bytes = BODY) -> bytes:
 
 
 def test_a_plain_body_is_what_it_is():
-    assert inflate(b"x\x9c", 0, Bounds()) == b"x\x9c"
+    assert inflate(b"x\x9c", 0, InflateLimits()) == b"x\x9c"
 
 
 @pytest.mark.parametrize("sys_flag", [ZLIB, LZ4, ZSTD, OLD])
 @pytest.mark.parametrize("size", [0, 1, 1000, 300_000])
 def test_inflated(sys_flag, size):
     body = (BODY * (size // len(BODY) + 1))[:size]
-    assert inflate(packed(sys_flag, body), sys_flag, Bounds()) == body
+    assert inflate(packed(sys_flag, body), sys_flag, InflateLimits()) == body
 
 
 @pytest.mark.parametrize("sys_flag", [ZLIB, LZ4, ZSTD])
 def test_bounds(sys_flag):
     """A body may be as large as a bound, and not a byte larger."""
     small = packed(sys_flag)
-    assert inflate(small, sys_flag, Bounds(size_max=len(BODY))) == BODY
+    assert inflate(small, sys_flag, InflateLimits(size_max=len(BODY))) == BODY
     with pytest.raises(BodyError, match=f"inflate to more than {len(BODY) - 1}: at most"):
-        inflate(small, sys_flag, Bounds(size_max=len(BODY) - 1))
+        inflate(small, sys_flag, InflateLimits(size_max=len(BODY) - 1))
     with pytest.raises(BodyError, match="2 times as many"):
-        inflate(small, sys_flag, Bounds(ratio_max=2, free=0))
-    assert inflate(small, sys_flag, Bounds(ratio_max=2)) == BODY
+        inflate(small, sys_flag, InflateLimits(ratio_max=2, free=0))
+    assert inflate(small, sys_flag, InflateLimits(ratio_max=2)) == BODY
 
 
 @pytest.mark.parametrize("sys_flag", [ZLIB, ZSTD])
@@ -50,7 +50,7 @@ def test_a_bomb_is_not_inflated(sys_flag):
     """64 MiB of zeros: no more than the bound is ever held."""
     bomb = packed(sys_flag, bytes(64 << 20))
     with pytest.raises(BodyError):
-        inflate(bomb, sys_flag, Bounds(size_max=1 << 20, ratio_max=1 << 20))
+        inflate(bomb, sys_flag, InflateLimits(size_max=1 << 20, ratio_max=1 << 20))
 
 
 @pytest.mark.parametrize("sys_flag", [ZLIB, LZ4, ZSTD])
@@ -58,7 +58,7 @@ def test_damage_is_said(sys_flag):
     small = packed(sys_flag)
     for damaged in (*(small[:cut] for cut in range(len(small))), b"no such thing at all"):
         with pytest.raises(BodyError, match="it is no"):
-            inflate(damaged, sys_flag, Bounds())
+            inflate(damaged, sys_flag, InflateLimits())
 
 
 @pytest.mark.parametrize("sys_flag", [ZLIB, LZ4, ZSTD])
@@ -68,7 +68,7 @@ def test_any_bytes_are_inflated_or_refused(sys_flag):
         changed = bytearray(small)
         changed[at] ^= 1 << at % 8
         with contextlib.suppress(BodyError):
-            assert len(inflate(bytes(changed), sys_flag, Bounds(size_max=1 << 20))) <= 1 << 20
+            assert len(inflate(bytes(changed), sys_flag, InflateLimits(size_max=1 << 20))) <= 1 << 20
 
 
 def test_many_are_handed_over_in_parts():
@@ -79,17 +79,17 @@ def test_many_are_handed_over_in_parts():
     batch = pyarrow.record_batch(
         {"sys_flag": pyarrow.array(flags, pyarrow.int32()), "body": stored, "n": range(3 * rows)}
     )
-    parts = list(inflated_batches(batch, Bounds()))
+    parts = list(inflated_batches(batch, InflateLimits()))
     assert len(parts) > 2
     assert max(part.nbytes for part in parts) < 40 << 20
     assert [number for part in parts for number in part["n"].to_pylist()] == list(range(3 * rows))
     problems = [problem is not None for part in parts for problem in part["body_problem"].to_pylist()]
     assert problems == [False, False, True] * rows
-    (part,) = inflated_batches(batch.filter(pyarrow.compute.equal(batch["sys_flag"], 0)), Bounds())
+    (part,) = inflated_batches(batch.filter(pyarrow.compute.equal(batch["sys_flag"], 0)), InflateLimits())
     assert part["body"].to_pylist() == [b"plain"] * rows
     assert part["body_problem"].null_count == rows
 
 
 def test_an_unknown_compression():
     with pytest.raises(BodyError, match="compression 5"):
-        inflate(b"x", 0x501, Bounds())
+        inflate(b"x", 0x501, InflateLimits())
