@@ -100,7 +100,7 @@ def test_a_running_broker_tells_what_is_confirmed(spark, tmp_path):
         follow(stream(spark, master.store, **told), tmp_path / "checkpoint", take)
         assert found[:2] == ["one", "two"]
         master.kill()
-        with pytest.raises(ReadRefusedError, match=f"{master.address}: the broker was to tell"):
+        with pytest.raises(ReadRefusedError, match=f"{master.address}: the broker did not report"):
             ask_broker(master.address)
         sent_before = spark.read.format("rocketmq_records").option("topics", TOPIC).load(str(master.store))
         assert sent_before.count() == len(found)  # Nobody has it open now.
