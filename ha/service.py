@@ -18,8 +18,8 @@ from twinlog.ha.errors import HAError, HARefusedError
 from twinlog.ha.log import ComparableStore
 from twinlog.ha.master.accept import AcceptSocketService
 from twinlog.ha.master.connection import HAConnection, describe_connection
-from twinlog.ha.master.connection_admission import Reception
-from twinlog.ha.master.disconnected_slaves import AbsenceService
+from twinlog.ha.master.connection_admission import ConnectionAdmission
+from twinlog.ha.master.disconnected_slaves import DisconnectedSlaves
 from twinlog.ha.master.group_transfer import GroupTransferService
 from twinlog.ha.master.slave_check import FindSlave
 from twinlog.ha.peer import NO_ROLE, OwnRole, Peer
@@ -60,9 +60,9 @@ class HAService:
     role: OwnRole = NO_ROLE
     lease: Lease = field(init=False)
     group_transfer: GroupTransferService = field(init=False)
-    reception: Reception = field(init=False)
+    connection_admission: ConnectionAdmission = field(init=False)
     client: HAClient = field(init=False)
-    absence: AbsenceService = field(init=False)
+    disconnected_slaves: DisconnectedSlaves = field(init=False)
     _connections: dict[HAConnection, trio.CancelScope] = field(factory=dict, init=False)  # Oldest first.
     _nursery: trio.Nursery | None = field(default=None, init=False)
     _port: int = field(default=0, init=False)
@@ -79,7 +79,7 @@ class HAService:
         )
         self.lease = Lease(self.config.lease_ms / 1000)
         self.lease.grant(ALWAYS)
-        self.reception = Reception(
+        self.connection_admission = ConnectionAdmission(
             self.config,
             self.group_transfer,
             self._connections,
@@ -97,7 +97,7 @@ class HAService:
             )
 
         self.store.on_truncate.append(self._log_was_cut)
-        self.absence = AbsenceService(
+        self.disconnected_slaves = DisconnectedSlaves(
             path=self.store.config.root.expanduser() / "twinlog" / "replicas",
             acks=self._acks,
             max_offset=lambda: self.store.max_offset,
@@ -115,7 +115,7 @@ class HAService:
         self._sent_offset_max = min(self._sent_offset_max, offset)
 
     def _end_connections(self) -> None:
-        self.reception.lobby.send_all_away()
+        self.connection_admission.pending.reject_all()
         for connection, scope in self._connections.items():
             self._note_sent(connection)
             connection.retire()
@@ -133,15 +133,15 @@ class HAService:
         self._warn()
         self.members_changed(self.members())
         self._sent_offset_max = self.store.max_offset
-        accept = AcceptSocketService(self.config.listen_host, self.config.listen_port, self.reception.take)
+        accept = AcceptSocketService(self.config.listen_host, self.config.listen_port, self.connection_admission.take)
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            nursery.start_soon(self.reception.lobby.run)
+            nursery.start_soon(self.connection_admission.pending.run)
             self._port = await nursery.start(accept.run)
             nursery.start_soon(self.group_transfer.run)
             nursery.start_soon(self._stamp_task)
             nursery.start_soon(self._rate_task)
-            nursery.start_soon(self.absence.run)
+            nursery.start_soon(self.disconnected_slaves.run)
             nursery.start_soon(self.client.run)
             task_status.started(self._port)
 
@@ -185,7 +185,9 @@ class HAService:
     def has_end(self, address: str) -> bool:
         """Whether somebody's connection to us comes from IP:PORT."""
         there = [each.address for each in self._connections]
-        return address in there or any(each.address == address for each in self.reception.lobby.guests.values())
+        return address in there or any(
+            each.address == address for each in self.connection_admission.pending.connections.values()
+        )
 
     def end_slaves(self, why: str) -> None:
         """Send all slaves away: what they acknowledged in this epoch counts no more. They may come back."""
@@ -195,14 +197,14 @@ class HAService:
 
     def members_changed(self, ips: Collection[str]) -> None:
         """Take the IPs of the registered slaves, one for each slave; who is connected counts or has to leave at once."""
-        self.reception.members_changed(ips)
+        self.connection_admission.members_changed(ips)
 
     async def serve(self, transport: Transport, address: str, ip: str) -> None:
         """Serve one connection, however it came about, until it ends; at once refused unless it is admitted."""
-        if self.reception.admission.admits(ip):
+        if self.connection_admission.rules.admits(ip):
             await self._serve(self._connection(transport, address, ip))
         else:
-            self.reception.refused(address, ip, "stranger", self.reception.admission.why_not(ip))
+            self.connection_admission.refused(address, ip, "stranger", self.connection_admission.rules.why_not(ip))
             await transport.aclose()
 
     def _take(self, accepted: socket.socket, address: str, ip: str) -> None:
@@ -217,7 +219,7 @@ class HAService:
             self.store,
             self.group_transfer,
             self.config,
-            on_request=self.reception.slave_connected,
+            on_request=self.connection_admission.slave_connected,
             holdable=self._holdable,
             find_slave=self.find_slave,
         )
@@ -234,13 +236,13 @@ class HAService:
                 if connection.request_offset != NO_REQUEST_YET:
                     self._log_end(connection, "slave left")
         except HARefusedError as error:
-            self.reception.refused(connection.address, connection.ip, error.cause, str(error))
+            self.connection_admission.refused(connection.address, connection.ip, error.cause, str(error))
         except HAError as error:
             self._log_end(connection, "connection of a slave ended", why=str(error))
         finally:
             del self._connections[connection]
             self._note_sent(connection)
-            self.reception.gone(connection)
+            self.connection_admission.gone(connection)
 
     def _holdable(self) -> int:
         """The end of what a slave can hold of this log. One that is a slave itself cannot know: its bytes came from others."""
@@ -250,7 +252,7 @@ class HAService:
 
     def _log_end(self, connection: HAConnection, event: str, **details: object) -> None:
         is_slave = connection.request_offset != NO_REQUEST_YET
-        self.reception.note(
+        self.connection_admission.note(
             event, always=is_slave, peer=connection.address, ack_offset=connection.ack_offset, **details
         )
 
@@ -303,18 +305,18 @@ class HAService:
             registered=transfer.registered,
             waiting_messages=transfer.waiting,
             connections=tuple(self._describe(each, slaves.get(each)) for each in self._connections),
-            refused=dict(self.reception.refusals.counts),
-            refusals=self.reception.refusals.last,
+            refused=dict(self.connection_admission.refusals.counts),
+            refusals=self.connection_admission.refusals.last,
             client=self.client.statistics() if following else None,
-            retention_holder=self.absence.held_by(),
-            away=tuple(self.absence.slaves.away),
+            retention_holder=self.disconnected_slaves.held_by(),
+            away=tuple(self.disconnected_slaves.slaves.away),
         )
 
     def _describe(self, connection: HAConnection, slave: Slave | None) -> HAConnectionStatistics:
         return describe_connection(
             connection,
             slave,
-            is_admitted=self.reception.admission.admits(connection.ip),
+            is_admitted=self.connection_admission.rules.admits(connection.ip),
             max_offset=self.store.max_offset,
             stamps=self._stamps,
             now=trio.current_time(),

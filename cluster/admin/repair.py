@@ -20,7 +20,7 @@ from twinlog.cluster.admin.roles import (
     find_in,
     log_history,
 )
-from twinlog.cluster.broker.peers.role_messages import ReinitAsk, RewindAsk
+from twinlog.cluster.broker.peers.role_messages import ReinitRequest, RewindRequest
 from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.observe.members import MemberFacts
 from twinlog.cluster.remoting.errors import RemotingError
@@ -136,9 +136,9 @@ async def _planned_rewind(api: ClientApi, group: RoleGroup, facts: MemberFacts) 
 
 async def _order(api: ClientApi, prepared: PreparedRepair, *, dry_run: bool) -> None:
     address = prepared.facts.member.address
-    ask: RewindAsk | ReinitAsk = ReinitAsk(dry_run=dry_run)
+    ask: RewindRequest | ReinitRequest = ReinitRequest(dry_run=dry_run)
     if prepared.plan.verb == "rewind":
-        ask = RewindAsk(accept_data_loss=prepared.accept_data_loss, dry_run=dry_run)
+        ask = RewindRequest(accept_data_loss=prepared.accept_data_loss, dry_run=dry_run)
     await call(api, prepared.group, address, prepared.plan.verb, ask, timeout_seconds=ORDER_SECONDS_MAX)
 
 

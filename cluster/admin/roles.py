@@ -10,15 +10,15 @@ from typing import Any, Literal
 import trio
 from attrs import asdict, evolve, field, frozen
 
-from twinlog.cluster.broker.peers.role_json import read_history
 from twinlog.cluster.broker.peers.role_messages import (
     STRANGER,
-    ChangeAsk,
+    ChangeRequest,
     ChangeResult,
     ChangeState,
     Op,
-    PauseAsk,
-    ScheduleAsk,
+    PauseRequest,
+    ScheduleRequest,
+    read_history,
 )
 from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.client.tasks import in_parallel
@@ -143,7 +143,7 @@ class Prepared:
 
     group: RoleGroup
     candidate: Member
-    ask: ChangeAsk
+    ask: ChangeRequest
     state: ChangeState
 
 
@@ -185,7 +185,7 @@ async def prepare(api: ClientApi, order: RoleOrder) -> Prepared:
         )
     refusals: list[str] = []
     for each in candidates:
-        ask = ChangeAsk(
+        ask = ChangeRequest(
             verb=order.verb,
             candidate=each.member.address,
             reason=order.reason,
@@ -323,7 +323,7 @@ async def pause(api: ClientApi, group: str | None, *, for_seconds: float | None,
     """No role changes, and no automatic ones, until resume() or for so long. Raises RoleError."""
     found = await choose_group(api, group)
     for_ms = round(for_seconds * 1000) if for_seconds is not None else None
-    await call(api, found, _master_of(found), "pause", PauseAsk(for_ms=for_ms, reason=reason))
+    await call(api, found, _master_of(found), "pause", PauseRequest(for_ms=for_ms, reason=reason))
     return found
 
 
@@ -339,7 +339,11 @@ async def schedule(api: ClientApi, order: RoleOrder, at_ms: int | None) -> RoleG
     group = await choose_group(api, order.group, order.member)
     candidate = find_in(group, order.member).member.address if order.member is not None else ""
     await call(
-        api, group, _master_of(group), "schedule", ScheduleAsk(at_ms=at_ms, candidate=candidate, reason=order.reason)
+        api,
+        group,
+        _master_of(group),
+        "schedule",
+        ScheduleRequest(at_ms=at_ms, candidate=candidate, reason=order.reason),
     )
     return group
 

@@ -10,7 +10,7 @@ import attrs
 import trio
 from attrs import evolve
 
-from twinlog.cluster.broker.peers.slave_kinds import SlaveKind
+from twinlog.cluster.broker.peers.slave_peers import SlaveKind
 from twinlog.cluster.broker.security.facts import security_facts
 from twinlog.cluster.remoting.command import VERSION
 from twinlog.cluster.remoting.member_status import (

@@ -21,11 +21,9 @@ from twinlog.cluster.broker.group.registration import Master, RegistrationServic
 from twinlog.cluster.broker.group.slave_sync import SlaveSynchronize
 from twinlog.cluster.broker.machine import machine_boot_id, own_ip, wall_clock_ms
 from twinlog.cluster.broker.peers.client_calls import ClientCalls
-from twinlog.cluster.broker.peers.ha_peer import Peers, RemotingPeer
-from twinlog.cluster.broker.peers.role_calls import RemotingCalls
-from twinlog.cluster.broker.peers.slave_kinds import SlaveKinds
-from twinlog.cluster.broker.peers.slave_peer import SlavePeers
-from twinlog.cluster.broker.roles.effects import RoleServices
+from twinlog.cluster.broker.peers.ha_peer import Peers, RemotingCalls, RemotingPeer
+from twinlog.cluster.broker.peers.slave_peers import SlaveKinds, SlavePeers
+from twinlog.cluster.broker.roles.effects import BrokerRoleEffects
 from twinlog.cluster.broker.roles.gate import Gate
 from twinlog.cluster.broker.roles.member import Member
 from twinlog.cluster.broker.roles.service import RoleService
@@ -107,7 +105,7 @@ class BrokerParts(BrokerTables):
     group: GroupView = field(init=False)
     lost_tables: LostTables = field(init=False)
     roles: RoleService = field(init=False)
-    role_services: RoleServices = field(init=False)
+    role_services: BrokerRoleEffects = field(init=False)
     _watched: set[Connection] = field(factory=set, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -144,8 +142,8 @@ class BrokerParts(BrokerTables):
         self._make_services(config)
         self.store.on_truncate.append(lambda _: self.offsets.lower(self.queue_end))
         self.store.hooks.retention_floor = self.ha.lowest_needed
-        self.store.hooks.soft_retention_floor = self.ha.absence.floor
-        self.store.retention.shortened.append(self.ha.absence.shortened)
+        self.store.hooks.soft_retention_floor = self.ha.disconnected_slaves.floor
+        self.store.retention.shortened.append(self.ha.disconnected_slaves.shortened)
 
     def _use_tls(self) -> None:
         """For what this broker asks others. Raises TlsFilesError."""
@@ -250,14 +248,14 @@ class BrokerParts(BrokerTables):
         if self.is_slave:
             self.store.on_arrival.append(self.slave_sync.on_arrival)
         self.slave_kinds = SlaveKinds(self.remoting, self.group.slave_addresses)
-        self.role_services = RoleServices(self)
+        self.role_services = BrokerRoleEffects(self)
         member = Member(
             side=self.side_directory,
             me=self.group.me,
             store=self.store,
             ha=self.ha,
             calls=RemotingCalls(self.remoting),
-            hooks=self.role_services,
+            effects=self.role_services,
             config=self.ha_config,
             now_ms=self.now_ms,
             boot_id=machine_boot_id,
@@ -277,7 +275,7 @@ class BrokerParts(BrokerTables):
             is_slave=self.is_slave,
             master_changed=self._master_changed,
             members_changed=lambda _ips: self.ha.members_changed(self.group.counted_slaves()),
-            has_strangers=lambda: self.ha.reception.has_strangers,
+            has_unregistered=lambda: self.ha.connection_admission.has_unregistered,
             found_members=self.roles.joining.registered,
             may_be_none=lambda: not self.ha.lease.held(trio.current_time()),
         )

@@ -11,7 +11,7 @@ from typing import Literal
 from attrs import frozen
 
 from twinlog.ha.election.epochs import key_of, last_of
-from twinlog.ha.election.voter import PromiseAnswer
+from twinlog.ha.election.voter import VoteReply
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import EpochEntry, EpochId
 from twinlog.store.role_file import RoleState
@@ -51,7 +51,7 @@ class Snapshot:
     dispatched_offset: int
     held_end: int | None = None
     level: bool = False  # With the master that holds: its bytes, and its tables, saved.
-    answers: Mapping[str, PromiseAnswer]
+    answers: Mapping[str, VoteReply]
     elected: bool = False
     serving: bool = False
     registered: bool = False
@@ -128,9 +128,7 @@ def _is_done(name: StepName, now: Snapshot) -> bool:
             return now.reported
 
 
-def next_epoch(
-    state: RoleState, entries: tuple[EpochEntry, ...], answers: Mapping[str, PromiseAnswer], own: str
-) -> int:
+def next_epoch(state: RoleState, entries: tuple[EpochEntry, ...], answers: Mapping[str, VoteReply], own: str) -> int:
     """The number to ask promises for: newer than all that were given. An own epoch that has begun, and in which nothing was
     written yet, is gone on with, unless the log has lost the place where it began.
     """
@@ -158,7 +156,7 @@ def check_invariants(now: Snapshot) -> None:
     assert now.serving or not now.registered, "registered without serving"
 
 
-def _whole_promisers(now: Snapshot) -> list[PromiseAnswer]:
+def _whole_promisers(now: Snapshot) -> list[VoteReply]:
     """Whoever follows already has the new entry itself."""
     return [
         answer
@@ -167,5 +165,5 @@ def _whole_promisers(now: Snapshot) -> list[PromiseAnswer]:
     ]
 
 
-def _key(answer: PromiseAnswer) -> tuple[int, bool, str, int]:
+def _key(answer: VoteReply) -> tuple[int, bool, str, int]:
     return key_of(answer.entries, answer.max_offset)

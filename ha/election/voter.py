@@ -21,7 +21,7 @@ EPOCH_STEP_MAX = (
 
 
 @frozen(kw_only=True)
-class PromiseAsk:
+class VoteRequest:
     """A candidate wants to become master of an epoch. `expects_end`: a master is to resign with its log's end there."""
 
     epoch: int
@@ -36,7 +36,7 @@ class PromiseAsk:
 
 
 @frozen(kw_only=True)
-class PromiseAnswer:
+class VoteReply:
     """`promised` is what holds after the answer; `is_master` what it was before."""
 
     granted: bool
@@ -57,7 +57,7 @@ class PromiseAnswer:
 
 
 @frozen(kw_only=True)
-class LeaseAsk:
+class LeaseRequest:
     """The master of an epoch says that it is there, and asks who follows it."""
 
     id: EpochId
@@ -72,7 +72,7 @@ class LeaseAsk:
 
 
 @frozen(kw_only=True)
-class LeaseAnswer:
+class LeaseReply:
     """`promised` and `group_version` are what holds after the answer."""
 
     accepted: bool
@@ -96,14 +96,14 @@ def promise(
     min_offset: int,
     max_offset: int,
     holding_end: int | None,
-    ask: PromiseAsk,
+    ask: VoteRequest,
     address: str,
-) -> tuple[RoleState | None, PromiseAnswer]:
+) -> tuple[RoleState | None, VoteReply]:
     """What to save before answering, None: nothing; and the answer. `holding_end`: where a master's log ends that holds sends."""
     why = _objection(state, max_offset, holding_end, ask)
     promised_now = not why and ask.id != state.promised and not ask.dry_run
     after = _promised(state, ask.id, address) if promised_now else None
-    answer = PromiseAnswer(
+    answer = VoteReply(
         granted=not why,
         why=why,
         promised=(after or state).promised,
@@ -118,7 +118,7 @@ def promise(
     return after, answer
 
 
-def _objection(state: RoleState, max_offset: int, holding_end: int | None, ask: PromiseAsk) -> str:
+def _objection(state: RoleState, max_offset: int, holding_end: int | None, ask: VoteRequest) -> str:
     """Why not; "" when the promise can be given, or was given."""
     if ask.id == state.promised:  # Asked again. A master that resigned for it holds no more, and writes no more.
         if ask.expects_end not in (None, max_offset):
@@ -153,17 +153,17 @@ def _promised(state: RoleState, promised: EpochId, address: str) -> RoleState:
 
 def lease(
     state: RoleState,
-    ask: LeaseAsk,
+    ask: LeaseRequest,
     entries: Sequence[EpochEntry],
     max_offset: int,
     flushed_offset: int,
     address: str,
-) -> tuple[RoleState | None, LeaseAnswer]:
+) -> tuple[RoleState | None, LeaseReply]:
     """What to save before answering, None: nothing; and the answer. `address` is this member's own."""
     why = _lease_objection(state, ask, address)
     after = None if why else followed(state, ask.id, ask.group, address)
     now = after or state
-    answer = LeaseAnswer(
+    answer = LeaseReply(
         accepted=not why,
         why=why,
         promised=now.promised,
@@ -176,7 +176,7 @@ def lease(
     return (after if after != state else None), answer
 
 
-def _lease_objection(state: RoleState, ask: LeaseAsk, address: str) -> str:
+def _lease_objection(state: RoleState, ask: LeaseRequest, address: str) -> str:
     if (ask.id.winner != ask.address and ask.id != FIRST.id) or ask.address == address:
         return f"epoch {ask.id.epoch} was won by {ask.id.winner}, not by {ask.address}"
     if ask.id.epoch > state.promised.epoch + EPOCH_STEP_MAX:

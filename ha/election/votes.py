@@ -13,7 +13,7 @@ from attrs import evolve, frozen
 from twinlog.ha.election.epochs import common_end, key_of
 from twinlog.ha.election.group_record import counted, newest
 from twinlog.ha.election.group_record import needed as needed
-from twinlog.ha.election.voter import PromiseAnswer
+from twinlog.ha.election.voter import VoteReply
 from twinlog.store.role_file import GroupRecord
 
 Accepted = int | Literal["unknown"] | None
@@ -55,13 +55,13 @@ class SwitchoverFacts:
     no_room: str = ""  # Why it could not store messages.
 
 
-def group_of(group: GroupRecord | None, answers: Mapping[str, PromiseAnswer]) -> GroupRecord | None:
+def group_of(group: GroupRecord | None, answers: Mapping[str, VoteReply]) -> GroupRecord | None:
     """The newest record that anybody who answered knows."""
     return newest(group, *(answer.group for answer in answers.values()))
 
 
 def judge_failover(
-    group: GroupRecord | None, candidate: str, answers: Mapping[str, PromiseAnswer], accept: Accepted
+    group: GroupRecord | None, candidate: str, answers: Mapping[str, VoteReply], accept: Accepted
 ) -> Judgement:
     """`answers`, the candidate's own too, by address: to a dry run, or to the promises that were asked for.
 
@@ -85,7 +85,7 @@ def judge_failover(
 
 
 def judge_switchover(
-    group: GroupRecord | None, candidate: str, answers: Mapping[str, PromiseAnswer], facts: SwitchoverFacts
+    group: GroupRecord | None, candidate: str, answers: Mapping[str, VoteReply], facts: SwitchoverFacts
 ) -> Judgement:
     """Nothing may be lost here: who may not be chosen cannot be forced, either."""
     group = group_of(group, answers)
@@ -106,7 +106,7 @@ def judge_switchover(
 def may_take(
     group: GroupRecord | None,
     candidate: str,
-    answers: Mapping[str, PromiseAnswer],
+    answers: Mapping[str, VoteReply],
     resigned: str | None,
     accept: Accepted = None,
 ) -> Judgement:
@@ -124,17 +124,17 @@ def may_take(
     return judge_failover(group, candidate, answers, accept)
 
 
-def _key(answer: PromiseAnswer) -> tuple[int, bool, str, int]:
+def _key(answer: VoteReply) -> tuple[int, bool, str, int]:
     return key_of(answer.entries, answer.max_offset)
 
 
-def _promisers(group: GroupRecord, answers: Mapping[str, PromiseAnswer]) -> list[PromiseAnswer]:
+def _promisers(group: GroupRecord, answers: Mapping[str, VoteReply]) -> list[VoteReply]:
     """Whose promise stands for all that it ever acknowledged."""
     voters = group.voters
     return [answer for address, answer in answers.items() if address in voters and answer.granted and answer.whole]
 
 
-def _not_eligible(group: GroupRecord | None, candidate: str, answers: Mapping[str, PromiseAnswer]) -> Judgement | None:
+def _not_eligible(group: GroupRecord | None, candidate: str, answers: Mapping[str, VoteReply]) -> Judgement | None:
     """Rules that nobody can accept a loss for."""
     member = group.member(candidate) if group is not None else None
     if group is None:
@@ -166,7 +166,7 @@ def _not_eligible(group: GroupRecord | None, candidate: str, answers: Mapping[st
 
 
 def _too_few(
-    group: GroupRecord, candidate: str, answers: Mapping[str, PromiseAnswer], promisers: list[PromiseAnswer]
+    group: GroupRecord, candidate: str, answers: Mapping[str, VoteReply], promisers: list[VoteReply]
 ) -> Judgement | None:
     if len(promisers) >= needed(group):
         return None
@@ -183,7 +183,7 @@ def _too_few(
     )
 
 
-def _outdone(candidate: str, own: PromiseAnswer, better: list[PromiseAnswer]) -> Judgement | None:
+def _outdone(candidate: str, own: VoteReply, better: list[VoteReply]) -> Judgement | None:
     if not better:
         return None
     best = max(better, key=_key)
@@ -197,7 +197,7 @@ def _outdone(candidate: str, own: PromiseAnswer, better: list[PromiseAnswer]) ->
     )
 
 
-def _unsure(group: GroupRecord, own: PromiseAnswer, promisers: list[PromiseAnswer]) -> Judgement | None:
+def _unsure(group: GroupRecord, own: VoteReply, promisers: list[VoteReply]) -> Judgement | None:
     """Why its log may lack what was acknowledged, however many promised."""
     master, base = _master_of(group), group.loss_free_from
     if not own.whole and own.address != master:  # It may be no beginning of what the master wrote.
@@ -231,7 +231,7 @@ def _master_of(group: GroupRecord) -> str:
     return next((member.address for member in group.members if member.broker_id == 0), "nobody")
 
 
-def _lost_besides(group: GroupRecord, own: PromiseAnswer, lost: LostRange) -> LostRange:
+def _lost_besides(group: GroupRecord, own: VoteReply, lost: LostRange) -> LostRange:
     """What somebody may have of whom the record does not tell, too."""
     base, holders = group.loss_free_from, tuple(sorted({*lost.holders, _master_of(group)} - {own.address}))
     if lost.end is None or base is None or not own.whole:
@@ -239,7 +239,7 @@ def _lost_besides(group: GroupRecord, own: PromiseAnswer, lost: LostRange) -> Lo
     return LostRange(min(lost.first, own.max_offset), max(lost.end, base), holders)
 
 
-def _lost(group: GroupRecord, own: PromiseAnswer, answers: Mapping[str, PromiseAnswer], *, enough: bool) -> LostRange:
+def _lost(group: GroupRecord, own: VoteReply, answers: Mapping[str, VoteReply], *, enough: bool) -> LostRange:
     """What others have and the candidate has not; an open end when some who may have more do not say."""
     theirs = {
         answer.address: common_end(own.entries, own.max_offset, answer.entries, answer.max_offset)
@@ -260,7 +260,7 @@ def _accepts(accept: Accepted, lost: LostRange) -> bool:
     return accept == "unknown" or (lost.end is not None and lost.end - lost.first <= accept)
 
 
-def _switchover_rules(candidate: str, own: PromiseAnswer, facts: SwitchoverFacts) -> Judgement | None:
+def _switchover_rules(candidate: str, own: VoteReply, facts: SwitchoverFacts) -> Judgement | None:
     if candidate == facts.master:
         why = ("is not master", "a slave", "it is master", "choose another member")
     elif not facts.master_answers:

@@ -19,7 +19,7 @@ from twinlog.ha.errors import Cause
 from twinlog.ha.master.accept import Limits, Seat, must_leave
 from twinlog.ha.master.connection import HAConnection
 from twinlog.ha.master.group_transfer import GroupTransferService
-from twinlog.ha.policy.admission import Admission, Refusals, parse_networks
+from twinlog.ha.policy.admission import AdmissionRules, Refusals, parse_networks
 from twinlog.ha.wire.protocol import ACK, NO_REQUEST_YET
 from twinlog.ha.wire.transport import RECEIVE_SIZE
 from twinlog.store.util.wakeup import Wakeup
@@ -27,7 +27,7 @@ from twinlog.store.util.wakeup import Wakeup
 log = structlog.get_logger()
 
 
-TICK = 0.5  # Seconds: how late a guest may be sent away, and how often the name servers are asked meanwhile.
+TICK = 0.5  # Seconds: how late a connection may be sent away, and how often the name servers are asked meanwhile.
 
 
 LEFT = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
@@ -37,7 +37,7 @@ EVENTS = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET  # On each arrival:
 
 
 @define(eq=False)
-class Guest:
+class PendingConnection:
     """A connection that waits to be let in."""
 
     sock: socket.socket
@@ -48,15 +48,15 @@ class Guest:
 
 
 @define(eq=False)
-class Lobby:
-    """`let_in` gets a guest's socket once `admits` says yes to its IP; `refuse` is told whom it sent away, and why."""
+class PendingConnections:
+    """`let_in` gets a connection's socket once `admits` says yes to its IP; `refuse` is told whom it sent away, and why."""
 
     config: HAConfig
     admits: Callable[[str], bool]
     let_in: Callable[[socket.socket, str, str], None]
-    refuse: Callable[[Guest], None]
+    refuse: Callable[[PendingConnection], None]
     ask_members: Callable[[], None]
-    guests: dict[int, Guest] = field(factory=dict, init=False)  # By descriptor, oldest first.
+    connections: dict[int, PendingConnection] = field(factory=dict, init=False)  # By descriptor, oldest first.
     _arrived: Wakeup = field(factory=Wakeup, init=False)
     _epoll: select.epoll | None = field(default=None, init=False)
 
@@ -65,82 +65,84 @@ class Lobby:
         with select.epoll() as self._epoll:
             try:
                 while True:
-                    if not self.guests:
+                    if not self.connections:
                         await self._arrived.wait()
                     with trio.move_on_after(TICK):
                         await trio.lowlevel.wait_readable(self._epoll.fileno())
                     await trio.lowlevel.checkpoint()
                     for fd, events in self._epoll.poll(0):
-                        self._look(self.guests[fd], left=bool(events & LEFT))
+                        self._look(self.connections[fd], left=bool(events & LEFT))
                     self._expire()
             finally:
-                self.send_all_away()
+                self.reject_all()
                 self._epoll = None
 
     def take(self, sock: socket.socket, address: str, ip: str) -> None:
         """Let a connection wait; it owns the socket now. One that has been closed by its peer already is dropped."""
-        guest = Guest(sock, address, ip, trio.current_time())
+        connection = PendingConnection(sock, address, ip, trio.current_time())
         if self._epoll is None:  # It stops.
             sock.close()
             return
         sock.setblocking(False)
-        self.guests[sock.fileno()] = guest
+        self.connections[sock.fileno()] = connection
         self._epoll.register(sock.fileno(), EVENTS)
         self._arrived.set()
-        self._look(guest)
+        self._look(connection)
 
     def members_changed(self) -> None:
         """Let in who may follow now."""
-        for guest in list(self.guests.values()):
-            if self.admits(guest.ip):
-                self._forget(guest)
-                self.let_in(guest.sock, guest.address, guest.ip)
+        for connection in list(self.connections.values()):
+            if self.admits(connection.ip):
+                self._forget(connection)
+                self.let_in(connection.sock, connection.address, connection.ip)
 
-    def send_away(self, guest: Guest) -> None:
+    def reject(self, connection: PendingConnection) -> None:
         """Close its connection."""
-        self._forget(guest)
-        guest.sock.close()
+        self._forget(connection)
+        connection.sock.close()
 
-    def send_all_away(self) -> None:
+    def reject_all(self) -> None:
         """Close all: what they ask was meant for a log, or an epoch, that is over. They may come back."""
-        for guest in list(self.guests.values()):
-            self.send_away(guest)
+        for connection in list(self.connections.values()):
+            self.reject(connection)
 
-    def _forget(self, guest: Guest) -> None:
-        del self.guests[guest.sock.fileno()]
+    def _forget(self, connection: PendingConnection) -> None:
+        del self.connections[connection.sock.fileno()]
         if self._epoll is not None:
-            self._epoll.unregister(guest.sock.fileno())
+            self._epoll.unregister(connection.sock.fileno())
 
-    def _look(self, guest: Guest, *, left: bool = False) -> None:
+    def _look(self, connection: PendingConnection, *, left: bool = False) -> None:
         """See what has arrived, without taking it. A peer that has left is forgotten, whatever it said before."""
         size = 0
         if not left:
             try:
-                size = len(guest.sock.recv(ACK.size, socket.MSG_PEEK))
+                size = len(connection.sock.recv(ACK.size, socket.MSG_PEEK))
             except BlockingIOError:
                 return
             except OSError:
                 pass
         if size == 0:
-            self.send_away(guest)
-        elif size == ACK.size and guest.asked_at is None:
-            guest.asked_at = trio.current_time()
+            self.reject(connection)
+        elif size == ACK.size and connection.asked_at is None:
+            connection.asked_at = trio.current_time()
             self.ask_members()
 
     def _expire(self) -> None:
         now = trio.current_time()
         silence, patience = self.config.housekeeping_interval_ms / 1000, self.config.admission_timeout_ms / 1000
         late = [
-            guest
-            for guest in self.guests.values()
-            if now >= (guest.since + silence if guest.asked_at is None else guest.asked_at + patience)
+            connection
+            for connection in self.connections.values()
+            if now >= (connection.since + silence if connection.asked_at is None else connection.asked_at + patience)
         ]
-        for guest in late:
+        for connection in late:
             with suppress(OSError):
-                guest.sock.recv(RECEIVE_SIZE)  # Or the kernel would say that the connection broke, not that it ends.
-            self.send_away(guest)
-            self.refuse(guest)
-        if any(guest.asked_at is not None for guest in self.guests.values()):
+                connection.sock.recv(
+                    RECEIVE_SIZE
+                )  # Or the kernel would say that the connection broke, not that it ends.
+            self.reject(connection)
+            self.refuse(connection)
+        if any(connection.asked_at is not None for connection in self.connections.values()):
             self.ask_members()
 
 
@@ -169,7 +171,7 @@ class LogBudget:
 
 
 @define(eq=False)
-class Reception:
+class ConnectionAdmission:
     """`connections` are those that are served now, oldest first, with what ends them; `serve` adds one more at once."""
 
     config: HAConfig
@@ -181,38 +183,38 @@ class Reception:
         False
     )  # The group's record says who its members are, and who may be elected.
     welcome: Callable[[], Collection[str]] = lambda: ()  # IPs of slaves that may follow before the record has them.
-    admission: Admission = field(init=False)
-    lobby: Lobby = field(init=False)
+    rules: AdmissionRules = field(init=False)
+    pending: PendingConnections = field(init=False)
     refusals: Refusals = field(factory=Refusals, init=False)
     _leaving: set[HAConnection] = field(factory=set, init=False)  # Told to go, and not yet gone.
     _log_budget: LogBudget = field(factory=LogBudget, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.admission = Admission(parse_networks(self.config.allowed_slaves))
-        self.lobby = Lobby(self.config, self.admission.admits, self.serve, self._refuse_guest, self.ask_members)
+        self.rules = AdmissionRules(parse_networks(self.config.allowed_slaves))
+        self.pending = PendingConnections(self.config, self.rules.admits, self.serve, self._rejected, self.ask_members)
 
     def take(self, accepted: socket.socket, address: str, ip: str) -> None:
         """Take a connection that has just come."""
-        admitted = self.admission.admits(ip)
+        admitted = self.rules.admits(ip)
         if not self._make_room(ip, admitted=admitted):
             accepted.close()
             self.refused(address, ip, "too_many", "too many connections: haConnectionsMax, haConnectionsPerAddressMax")
         elif admitted:
             self.serve(accepted, address, ip)
         else:
-            self.lobby.take(accepted, address, ip)
+            self.pending.take(accepted, address, ip)
 
     def members_changed(self, ips: Collection[str]) -> None:
         """Take the IPs of the registered slaves, one for each slave. Who may follow now is let in, who no longer may
         has to leave.
         """
-        self.admission.members_changed(ips, self.welcome())
+        self.rules.members_changed(ips, self.welcome())
         self.recount()
         for connection in list(self.connections):
-            if connection not in self._leaving and not self.admission.admits(connection.ip):
+            if connection not in self._leaving and not self.rules.admits(connection.ip):
                 self._end(connection)
                 self.note("slave is registered no longer, its connection is closed", peer=connection.address)
-        self.lobby.members_changed()
+        self.pending.members_changed()
 
     def recount(self) -> None:
         """Say anew whose acknowledgements count: whoever is connected from haAllowedSlaves is a matter of now.
@@ -220,13 +222,13 @@ class Reception:
         In a group with a record that is no reason to count: a member may be elected without having heard of such a slave.
         """
         served = (each.ip for each in self.connections if each.request_offset != NO_REQUEST_YET)
-        voices = self.admission.registered if self.has_record() else self.admission.voices(served)
+        voices = self.rules.registered if self.has_record() else self.rules.voices(served)
         self.transfer.members_changed(voices)
 
     def slave_connected(self, connection: HAConnection) -> None:
         """Note that a connection has made its request, and is served now."""
         self.refusals.served(connection.ip)
-        if self.admission.is_allowed(connection.ip):
+        if self.rules.is_allowed(connection.ip):
             self.recount()
         of_this_ip = sum(
             each.ip == connection.ip and each.request_offset != NO_REQUEST_YET for each in self.connections
@@ -238,13 +240,13 @@ class Reception:
     def gone(self, connection: HAConnection) -> None:
         """Forget a connection that has ended."""
         self._leaving.discard(connection)
-        if self.admission.is_allowed(connection.ip):
+        if self.rules.is_allowed(connection.ip):
             self.recount()
 
     def refused(self, address: str, ip: str, cause: Cause, why: str) -> None:
         """Count a refusal, and say so once for each IP and cause."""
         if self.refusals.note(ip, cause, why, trio.current_time()):
-            self.note("slave refused", always=self.admission.admits(ip), peer=address, cause=cause, why=why)
+            self.note("slave refused", always=self.rules.admits(ip), peer=address, cause=cause, why=why)
 
     def note(self, event: str, *, always: bool = True, **details: object) -> None:
         """Log a line; without `always` only now and then."""
@@ -255,29 +257,29 @@ class Reception:
             log.info(event, **details)
 
     @property
-    def has_strangers(self) -> bool:
+    def has_unregistered(self) -> bool:
         """Whether somebody asks for the log who may be a slave that has only just registered."""
         counted = {slave.address for slave in self.transfer.slaves if slave.counted}
-        return any(guest.asked_at is not None for guest in self.lobby.guests.values()) or any(
+        return any(connection.asked_at is not None for connection in self.pending.connections.values()) or any(
             each.request_offset != NO_REQUEST_YET and each.address not in counted for each in self.connections
         )
 
-    def _refuse_guest(self, guest: Guest) -> None:
-        silent = "made no request; " if guest.asked_at is None else ""
-        self.refused(guest.address, guest.ip, "stranger", silent + self.admission.why_not(guest.ip))
+    def _rejected(self, connection: PendingConnection) -> None:
+        silent = "made no request; " if connection.asked_at is None else ""
+        self.refused(connection.address, connection.ip, "stranger", silent + self.rules.why_not(connection.ip))
 
     def _make_room(self, ip: str, *, admitted: bool) -> bool:
-        guests = list(self.lobby.guests.values())
+        pending = list(self.pending.connections.values())
         served = [each for each in self.connections if each not in self._leaving]
         limits = Limits(total=self.config.connections_max, per_address=self.config.connections_per_address_max)
-        seats = [Seat(guest.ip, admitted=False, has_request=guest.asked_at is not None) for guest in guests]
+        seats = [Seat(each.ip, admitted=False, has_request=each.asked_at is not None) for each in pending]
         seats += [Seat(each.ip, admitted=True, has_request=each.request_offset != NO_REQUEST_YET) for each in served]
         leavers = must_leave(seats, Seat(ip, admitted=admitted, has_request=False), limits)
         for at in leavers or ():
-            if at < len(guests):
-                self.lobby.send_away(guests[at])
+            if at < len(pending):
+                self.pending.reject(pending[at])
             else:
-                self._end(served[at - len(guests)])
+                self._end(served[at - len(pending)])
         return leavers is not None
 
     def _end(self, connection: HAConnection) -> None:

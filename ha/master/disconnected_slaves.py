@@ -18,7 +18,7 @@ SAVE_SECONDS = 5.0
 
 
 @define(eq=False, kw_only=True)
-class AbsenceService:
+class DisconnectedSlaves:
     """`acks` gives IP and acknowledged offset of each slave that is connected now."""
 
     path: Path

@@ -40,7 +40,7 @@ def _address(ip: str) -> IPv4Address | IPv6Address | None:
 
 
 @define(eq=False)
-class Admission:
+class AdmissionRules:
     """The registered slaves' IPs and the allowed networks."""
 
     allowed: tuple[Network, ...] = ()

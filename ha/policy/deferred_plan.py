@@ -69,7 +69,7 @@ class Onset:
 
 
 @define
-class TrailPlan:
+class DeferredPlan:
     """Feed it with what became of its steps."""
 
     is_drying: bool = field(default=False, init=False)

@@ -32,7 +32,7 @@ class Look:
 
 
 @define
-class StallWatch:
+class StallDetector:
     """Over one connection, which was made at `since` and begins at `position`."""
 
     since: float

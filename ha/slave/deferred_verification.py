@@ -14,8 +14,8 @@ from attrs import define, field
 
 from twinlog.ha.errors import HABadRecordError, HAConnectionLostError, HAError, HALogError, HAProtocolError
 from twinlog.ha.log import ReplicatedStore
-from twinlog.ha.policy import deferred_plan as trail_plan
-from twinlog.ha.policy.deferred_plan import Leave, Receive, Stream, TrailPlan, Verify
+from twinlog.ha.policy import deferred_plan as deferred_plan
+from twinlog.ha.policy.deferred_plan import DeferredPlan, Leave, Receive, Stream, Verify
 from twinlog.ha.wire.protocol import BatchReader
 from twinlog.ha.wire.transport import Transport
 from twinlog.store.errors import StoreError
@@ -38,7 +38,7 @@ class ScanRecords(Protocol):
 
 
 @define(eq=False)
-class Trailing:
+class DeferredVerification:
     """From the moment at which a slave turns out to be far behind until it is level. `appended` is told of each stretch."""
 
     transport: Transport
@@ -50,7 +50,7 @@ class Trailing:
     read_at: Callable[[], None]  # Told when something came.
     is_far: Callable[[], bool]  # Whether the master is known to have much more than came so far.
     _tail: LogTail = field(init=False)
-    _plan: TrailPlan = field(factory=TrailPlan, init=False)
+    _plan: DeferredPlan = field(factory=DeferredPlan, init=False)
     _needed: int = field(
         default=1, init=False
     )  # Bytes that must lie behind the log's end before there is a whole record.
@@ -132,7 +132,7 @@ class Trailing:
     async def _verify(self) -> None:
         store, begin = self.store, trio.current_time()
         offset, file_size = store.max_offset, store.commit_log.file_size
-        size = min(max(trail_plan.STRETCH_BYTES, self._needed), self._tail.size, file_size - offset % file_size)
+        size = min(max(deferred_plan.STRETCH_BYTES, self._needed), self._tail.size, file_size - offset % file_size)
         try:
             stretch = await trio.to_thread.run_sync(self._read, size)
         except OSError as error:

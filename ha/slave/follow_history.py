@@ -79,7 +79,7 @@ def why_given_up(comparison: Comparison) -> str:
 
 
 @define(eq=False)
-class FollowHistory:
+class HistoryCheck:
     """The histories, over one attempt to follow."""
 
     address: str

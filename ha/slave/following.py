@@ -29,8 +29,8 @@ from twinlog.ha.errors import (
 from twinlog.ha.log import ComparableStore, ReplicatedStore
 from twinlog.ha.peer import NO_ROLE, OwnRole, Peer, PeerHistory, PeerLog
 from twinlog.ha.policy.auto_resync import BeginAnew, Cut, Refusal, Repair, Resync
-from twinlog.ha.policy.stall import LOOK_SECONDS, Look, StallWatch
-from twinlog.ha.slave.follow_history import FollowHistory
+from twinlog.ha.policy.stall import LOOK_SECONDS, Look, StallDetector
+from twinlog.ha.slave.follow_history import HistoryCheck
 from twinlog.ha.slave.replica import Replica
 from twinlog.ha.statistics import ClientState
 from twinlog.ha.wire.transport import Transport, open_peer_nursery
@@ -90,15 +90,15 @@ class Following:
     finding: Finding | None = field(default=None, init=False)  # What there is to say although it follows.
     asks_for_less: bool = field(default=False, init=False)  # The next attempt does, to get on over a bad line.
     _own: OwnReader = field(init=False)
-    _history: FollowHistory = field(init=False)
+    _history: HistoryCheck = field(init=False)
     _verdict: Verdict | None = field(default=None, init=False)
     _hopes_for_answer: bool = field(default=False, init=False)  # The remoting port may come up yet.
     _why_not_compared: str = field(default="its remoting port is not known", init=False)
-    _watch: StallWatch | None = field(default=None, init=False)
+    _watch: StallDetector | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._own = OwnReader(self.store)
-        self._history = FollowHistory(self.address, self.role, self.store, self.config, self.peer)
+        self._history = HistoryCheck(self.address, self.role, self.store, self.config, self.peer)
 
     async def run(self) -> None:
         """Follow until it ends, which is always an HAError: HAUnfitError where haste is no cure."""
@@ -266,7 +266,7 @@ class Following:
     async def _watch_task(self, replica: Replica) -> None:
         """See now and then whether the stream gets on. Raises HAUnfitError when it does not."""
         heartbeat = self.config.send_heartbeat_interval_ms / 1000
-        self._watch = watch = StallWatch(trio.current_time(), replica.position, heartbeat)
+        self._watch = watch = StallDetector(trio.current_time(), replica.position, heartbeat)
         fits = self.finding
         while True:
             await trio.sleep(LOOK_SECONDS)

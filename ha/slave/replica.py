@@ -20,7 +20,7 @@ from twinlog.ha.config import AckMode, HAConfig
 from twinlog.ha.errors import HABadRecordError, HAConnectionLostError, HALogError, HAProtocolError
 from twinlog.ha.log import ReplicatedStore
 from twinlog.ha.policy.deferred_plan import FAR_BYTES, Onset
-from twinlog.ha.slave.deferred_verification import COLUMNS, Trailing
+from twinlog.ha.slave.deferred_verification import COLUMNS, DeferredVerification
 from twinlog.ha.wire.protocol import ACK, BatchReader
 from twinlog.ha.wire.transport import Transport, open_peer_nursery
 from twinlog.store.errors import StoreError
@@ -125,7 +125,7 @@ class Replica:
 
     async def _trail(self) -> None:
         """Receive first and verify later, until this slave is level. Raises what the stream ends with."""
-        trailing = Trailing(
+        trailing = DeferredVerification(
             self.transport,
             self._reader,
             self.store,

@@ -17,7 +17,7 @@ from scripts.fault_matrix.planted import all_of, planted
 from twinlog.cluster.broker.group.registration import RegistrationService
 from twinlog.cluster.broker.roles.member import Member
 from twinlog.cluster.broker.roles.voter import Voter
-from twinlog.ha.election.voter import PromiseAsk
+from twinlog.ha.election.voter import VoteRequest
 from twinlog.ha.policy.auto_resync import BeginAnew, Resync
 from twinlog.ha.slave.replica import Replica
 from twinlog.store.log.mapped_file import MappedFile
@@ -141,7 +141,7 @@ def resigned_goes_on() -> Iterator[None]:
         if not resigning:
             await fence(self, why)
 
-    async def vote_and_go_on(self: Voter, ask: PromiseAsk, change: Any = None) -> Any:
+    async def vote_and_go_on(self: Voter, ask: VoteRequest, change: Any = None) -> Any:
         resigning[:] = [True] * (ask.expects_end is not None and not ask.dry_run)
         try:
             answer = await vote(self, ask, change)
@@ -149,7 +149,7 @@ def resigned_goes_on() -> Iterator[None]:
             resigns = bool(resigning)
             resigning.clear()
         if resigns and answer.granted:
-            self.member.hooks.release()
+            self.member.effects.release()
             self.member.become("serving")
         return answer
 

@@ -22,7 +22,7 @@ from twinlog.ha.election.group_record import (
     with_member,
     won_at,
 )
-from twinlog.ha.election.voter import LeaseAsk, PromiseAnswer, PromiseAsk, followed, is_master, lease, promise
+from twinlog.ha.election.voter import LeaseRequest, VoteReply, VoteRequest, followed, is_master, lease, promise
 from twinlog.ha.election.votes import group_of, judge_failover, may_take
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId
@@ -42,7 +42,7 @@ class Node:
     log: tuple[Letter, ...] = ()
     serving: bool = False
     master: str = ""  # Who sends to it.
-    asking: tuple[int, tuple[PromiseAnswer, ...]] | None = None  # For an epoch, with what was granted.
+    asking: tuple[int, tuple[VoteReply, ...]] | None = None  # For an epoch, with what was granted.
     lost_tail: bool = False  # Never writes again in the epoch it had.
 
     @property
@@ -229,7 +229,7 @@ def _count(now: World, one: str) -> World:
 def _follow(now: World, one: str, other: str, crash: str = "") -> World | None:
     master, node = now.nodes[one], now.nodes[other]
     assert master.state.group is not None
-    ask = LeaseAsk(
+    ask = LeaseRequest(
         id=master.id,
         address=one,
         ha_address=one,
@@ -283,13 +283,13 @@ def _send(now: World, one: str, other: str) -> World | None:
 def _ask(now: World, one: str, how: str) -> World:
     known = now.nodes.values() if how == "highest" else [now.nodes[one]]
     epoch = max(node.state.promised.epoch for node in known) + 1
-    granted = _granted(now, one, PromiseAsk(epoch=epoch, candidate=one))
+    granted = _granted(now, one, VoteRequest(epoch=epoch, candidate=one))
     assert granted is not None
     node, answer = granted
     return now.put(one, evolve(node, asking=(epoch, (answer,))), commands=now.commands + 1)
 
 
-def _granted(now: World, address: str, ask: PromiseAsk) -> tuple[Node, PromiseAnswer] | None:
+def _granted(now: World, address: str, ask: VoteRequest) -> tuple[Node, VoteReply] | None:
     node = now.nodes[address]
     state, answer = promise(node.state, node.entries, 0, len(node.log), None, ask, address)
     if not answer.granted:
@@ -306,7 +306,7 @@ def _promise(now: World, one: str, other: str) -> World | None:
     epoch, answers = node.asking
     if other in {answer.address for answer in answers}:
         return None
-    granted = _granted(now, other, PromiseAsk(epoch=epoch, candidate=one))
+    granted = _granted(now, other, VoteRequest(epoch=epoch, candidate=one))
     if granted is None:
         return None
     now = now.put(other, granted[0])

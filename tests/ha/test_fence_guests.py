@@ -17,7 +17,7 @@ async def test_a_guest_of_the_old_epoch_is_not_served_in_the_new_one(nursery, tm
     with trio.fail_after(10):
         stream = await trio.open_tcp_stream("127.0.0.1", port)
         await stream.send_all(ACK.pack(end))
-        while not any(guest.asked_at is not None for guest in ha.reception.lobby.guests.values()):
+        while not any(guest.asked_at is not None for guest in ha.connection_admission.pending.connections.values()):
             await trio.sleep(0.01)
         ha.fence("it has promised epoch 1 to itself")
         ha.unfence(synchronous=True)

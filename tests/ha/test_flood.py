@@ -34,7 +34,7 @@ async def test_a_flood_of_strangers(tmp_path):
         await until(lambda: len(master.ha.group_transfer.slaves) == 1)
         sink, sent, done = RecordingSink(), 0, trio.Event()
         await _knock(master.port, 3 * BURST)
-        await until(lambda: not master.ha.reception.lobby.guests)
+        await until(lambda: not master.ha.connection_admission.pending.connections)
         gc.collect()
         memory, tasks, sockets = psutil.Process().memory_info().rss, _tasks(), _sockets()
 
@@ -54,7 +54,7 @@ async def test_a_flood_of_strangers(tmp_path):
                             await trio.sleep(0.001)
                     await trio.sleep(0.01)  # A quick machine is done with all strangers in half a second.
         assert sent > 10
-        await until(lambda: not master.ha.reception.lobby.guests)
+        await until(lambda: not master.ha.connection_admission.pending.connections)
         gc.collect()
         assert (_tasks(), _sockets()) == (tasks, sockets)
         assert psutil.Process().memory_info().rss - memory < 8 << 20

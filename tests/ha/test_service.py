@@ -150,14 +150,14 @@ async def test_a_slave_that_has_only_just_registered_is_held_until_it_is_known(t
         end = put(master.store, b"x")
         slave.ha.set_master(master.address)
         await until(lambda: master.asked > 0)
-        assert master.ha.reception.has_strangers
+        assert master.ha.connection_admission.has_unregistered
         assert (master.ha.statistics().connections, slave.store.max_offset) == ((), 0)
         master.ha.group_transfer.wait(end, sink, b"frame")
         assert sink.refused == [(b"frame", PutStatus.SLAVE_NOT_AVAILABLE)]
         master.ha.members_changed(["127.0.0.1"])
         await until(lambda: master.ha.group_transfer.push2_slave_max_offset == end)
         assert slave.ha.client.statistics().connections == 1
-        assert not master.ha.reception.has_strangers
+        assert not master.ha.connection_admission.has_unregistered
         end = put(master.store, b"y")
         master.ha.group_transfer.wait(end, sink, b"frame")
         await until(lambda: sink.answered == [b"frame"])
@@ -284,7 +284,7 @@ async def test_silent_strangers_make_room(tmp_path):
         for stream in streams[:7]:
             with trio.fail_after(5):
                 assert await stream.receive_some() == b""
-        await until(lambda: len(master.ha.reception.lobby.guests) == 3)
+        await until(lambda: len(master.ha.connection_admission.pending.connections) == 3)
         assert len(master.ha.statistics().connections) == 1
         end = put(master.store, b"x")
         await until(lambda: slave.store.max_offset == end)
@@ -335,7 +335,7 @@ async def test_a_peer_that_breaks_off(tmp_path, at, ip, reads):
         stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         await stream.aclose()
         await until(lambda: len(master.ha.statistics().connections) == 1)
-        await until(lambda: not master.ha.reception.lobby.guests)
+        await until(lambda: not master.ha.connection_admission.pending.connections)
         assert master.ha.group_transfer.push2_slave_max_offset == end
         sink = RecordingSink()
         master.ha.group_transfer.wait(put(master.store, b"y"), sink, b"frame")
@@ -349,7 +349,7 @@ async def test_one_ip_takes_no_more_than_its_share(tmp_path):
         async with await connect(master) as refused:
             assert await refused.receive_some() == b""
         async with await connect(master, ip="127.0.0.9") as other:
-            await until(lambda: len(master.ha.reception.lobby.guests) == 1)
+            await until(lambda: len(master.ha.connection_admission.pending.connections) == 1)
             await other.send_eof()
             assert await other.receive_some() == b""
         for stream in streams:

@@ -115,7 +115,7 @@ async def test_health_checks_probe_the_ha_port(autojump_clock, group):
                 ours, theirs = socket.socketpair()
                 if (second + kind) % 3 == 0:
                     theirs.send(ACK.pack(1 << 40)[: 8 if second % 2 else 3])
-                master.ha.reception.take(ours, "127.0.0.9:5", "127.0.0.9")
+                master.ha.connection_admission.take(ours, "127.0.0.9:5", "127.0.0.9")
                 await trio.sleep(0.02)
                 theirs.close()
                 await trio.sleep(0.02)

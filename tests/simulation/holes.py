@@ -23,7 +23,7 @@ import twinlog.store.util.sync
 from tests.simulation import determinism
 from twinlog.ha.errors import HALogError
 from twinlog.ha.master.connection import HAConnection
-from twinlog.ha.policy.admission import Admission
+from twinlog.ha.policy.admission import AdmissionRules
 from twinlog.ha.policy.in_sync import InSync
 from twinlog.ha.slave.following import Following
 from twinlog.ha.slave.replica import Replica
@@ -74,7 +74,7 @@ def forged_acks() -> Iterator[None]:
         self.waited = self.acks
 
     with (
-        patch.object(Admission, "admits", lambda self, ip: True),
+        patch.object(AdmissionRules, "admits", lambda self, ip: True),
         patch.object(InSync, "_recount", recount),
         patch.object(twinlog.ha.master.connection, "check_reports", lambda reports, *, acked, sent: None),
         patch.object(twinlog.ha.master.connection, "push_start", _any_start),
@@ -85,7 +85,7 @@ def forged_acks() -> Iterator[None]:
 
 
 def _only_count(self: twinlog.ha.service.HAService, ips: Any) -> None:
-    self.reception.admission.members_changed(ips)
+    self.connection_admission.rules.members_changed(ips)
     self.group_transfer.members_changed(ips)
 
 

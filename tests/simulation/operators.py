@@ -6,8 +6,13 @@ import trio
 
 from tests.simulation.determinism import machine_of_task
 from tests.simulation.plan import Event
-from twinlog.cluster.broker.peers.role_messages import ChangeAsk, PauseAsk, ReinitAsk, RewindAsk
-from twinlog.cluster.broker.roles.service import RoleRefusedError
+from twinlog.cluster.broker.peers.role_messages import (
+    ChangeRequest,
+    PauseRequest,
+    ReinitRequest,
+    RewindRequest,
+    RoleRefusedError,
+)
 from twinlog.ha.errors import HAError
 from twinlog.store.errors import StoreError
 
@@ -45,11 +50,13 @@ async def act(world: "RoleWorld", event: Event) -> None:
             member.is_old = False
             member.stop(0.05)  # Another version is started in its place.
         case "reinit":
-            await _ask(world, member, "reinit", ReinitAsk())
+            await _ask(world, member, "reinit", ReinitRequest())
         case "rewind":
-            await _ask(world, member, "rewind", RewindAsk())
+            await _ask(world, member, "rewind", RewindRequest())
         case "pause":
-            await _ask(world, world.master, "pause", PauseAsk(for_ms=int(values["lasts"] * 1000), reason="an operator"))
+            await _ask(
+                world, world.master, "pause", PauseRequest(for_ms=int(values["lasts"] * 1000), reason="an operator")
+            )
 
 
 def _meant(world: "RoleWorld", target: str) -> Any:
@@ -64,16 +71,16 @@ async def start(world: "RoleWorld", member: Any, kind: str) -> None:
     await _ask(world, member, "start", change_ask(member, kind))
 
 
-def change_ask(member: "RoleMember", kind: str) -> ChangeAsk:
+def change_ask(member: "RoleMember", kind: str) -> ChangeRequest:
     """What an operator asks a candidate for, in a word."""
     verb, _, _ = kind.rpartition("forced ")[2].partition(" ")
     accepts = "unknown" if kind.startswith("forced") else None
-    return ChangeAsk(verb=verb, candidate=member.broker_address, reason=kind, accept_data_loss=accepts)  # type: ignore[arg-type]
+    return ChangeRequest(verb=verb, candidate=member.broker_address, reason=kind, accept_data_loss=accepts)  # type: ignore[arg-type]
 
 
 async def repair(world: "RoleWorld", member: "RoleMember", verb: str) -> None:
     """Let a member give up what its master lacks, or begin anew."""
-    await _ask(world, member, verb, RewindAsk(accept_data_loss=ANY_LOSS) if verb == "rewind" else ReinitAsk())
+    await _ask(world, member, verb, RewindRequest(accept_data_loss=ANY_LOSS) if verb == "rewind" else ReinitRequest())
 
 
 async def _ask(world: "RoleWorld", member: Any, verb: str, ask: object) -> None:

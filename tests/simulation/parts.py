@@ -61,6 +61,6 @@ def make_ha(member: "Member", store: MessageStore) -> HAService:
     )
     ha.client.connect = member.connect
     store.hooks.retention_floor = ha.lowest_needed
-    store.hooks.soft_retention_floor = ha.absence.floor
-    store.retention.shortened.append(ha.absence.shortened)
+    store.hooks.soft_retention_floor = ha.disconnected_slaves.floor
+    store.retention.shortened.append(ha.disconnected_slaves.shortened)
     return ha

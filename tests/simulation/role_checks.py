@@ -21,7 +21,7 @@ from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId
 if TYPE_CHECKING:
     from tests.simulation.role_world import RoleWorld
     from tests.simulation.roles import RoleMember
-    from twinlog.ha.election.voter import LeaseAnswer, LeaseAsk, PromiseAnswer, PromiseAsk
+    from twinlog.ha.election.voter import LeaseReply, LeaseRequest, VoteReply, VoteRequest
 
 
 def needed_acks(member: "RoleMember") -> int:
@@ -158,7 +158,7 @@ def fits_list(member: "RoleMember") -> None:
 # At each answer to another member
 
 
-def promised(member: "RoleMember", ask: "PromiseAsk", answer: "PromiseAnswer") -> None:
+def promised(member: "RoleMember", ask: "VoteRequest", answer: "VoteReply") -> None:
     """The answer leaves. Raises Violation."""
     state = member.durable_role()
     if answer.granted and not ask.dry_run and (state is None or state.promised < (ask.epoch, ask.candidate)):
@@ -166,7 +166,7 @@ def promised(member: "RoleMember", ask: "PromiseAsk", answer: "PromiseAnswer") -
         raise Violation(f"I2: {member.name} promises epoch {ask.epoch} to {ask.candidate}; on its disk is {found}")
 
 
-def leased(member: "RoleMember", ask: "LeaseAsk", answer: "LeaseAnswer") -> None:
+def leased(member: "RoleMember", ask: "LeaseRequest", answer: "LeaseReply") -> None:
     """The same for a lease."""
     state = member.durable_role()
     if answer.accepted and (state is None or state.promised.epoch < ask.id.epoch):

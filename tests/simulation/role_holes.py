@@ -25,7 +25,7 @@ from twinlog.cluster.broker.roles.member import Member
 from twinlog.cluster.broker.tables.offsets import MasterOffsets
 from twinlog.ha.peer import PeerHistory
 from twinlog.ha.service import HAService
-from twinlog.ha.slave.follow_history import FollowHistory
+from twinlog.ha.slave.follow_history import HistoryCheck
 from twinlog.store.epoch_file import EpochEntry, encode_epochs, save_epochs
 from twinlog.store.role_file import RoleState, encode_role
 
@@ -102,14 +102,14 @@ def cut_not_flushed() -> Iterator[None]:
 @hole("a history is adopted before the cut")
 def adopted_before_cut() -> Iterator[None]:
     """A crash between the two leaves a log that is called the new master's, and is not."""
-    ask = FollowHistory.ask
+    ask = HistoryCheck.ask
 
-    async def ask_and_adopt(self: FollowHistory) -> None:
+    async def ask_and_adopt(self: HistoryCheck) -> None:
         await ask(self)
         if self.told is not None and self.role.group is not None:
             await self.adopt()
 
-    with patch.object(FollowHistory, "ask", ask_and_adopt):
+    with patch.object(HistoryCheck, "ask", ask_and_adopt):
         yield
 
 

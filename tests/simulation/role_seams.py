@@ -9,8 +9,8 @@ from attrs import define, field
 from tests.simulation import role_checks, role_offsets
 from tests.simulation.determinism import machine_of_task
 from tests.simulation.peer import SimPeer
-from twinlog.cluster.broker.peers.role_messages import Held, Op, Plain
-from twinlog.ha.election.voter import LeaseAnswer, LeaseAsk, PromiseAnswer, PromiseAsk
+from twinlog.cluster.broker.peers.role_messages import Op, PausedMaster, Plain
+from twinlog.ha.election.voter import LeaseReply, LeaseRequest, VoteReply, VoteRequest
 from twinlog.ha.errors import HAPeerError
 from twinlog.ha.peer import PeerHistory
 from twinlog.store.config import BrokerRole
@@ -31,16 +31,16 @@ class SimCalls:
     world: "RoleWorld"
     ip: str
 
-    async def promise(self, address: str, ask: PromiseAsk) -> PromiseAnswer:
-        async def handle(member: "RoleMember") -> PromiseAnswer:
+    async def promise(self, address: str, ask: VoteRequest) -> VoteReply:
+        async def handle(member: "RoleMember") -> VoteReply:
             answer = await member.service.voter.vote(ask)
             self.world.guard(lambda: role_checks.promised(member, ask, answer))
             return answer
 
         return await self._ask(address, handle)
 
-    async def lease(self, address: str, ask: LeaseAsk, *, timeout_ms: float) -> LeaseAnswer:
-        async def handle(member: "RoleMember") -> LeaseAnswer:
+    async def lease(self, address: str, ask: LeaseRequest, *, timeout_ms: float) -> LeaseReply:
+        async def handle(member: "RoleMember") -> LeaseReply:
             answer = await member.service.voter.renew_lease(ask)
             self.world.guard(lambda: role_checks.leased(member, ask, answer))
             return answer
@@ -125,13 +125,13 @@ class _Call:
 
 
 @define(eq=False)
-class SimHooks:
+class SimEffects:
     """What a role means for a member of the simulation: who takes messages, whom it follows, what the name server is told."""
 
     member: "RoleMember"
     _holds_until: float | None = None
 
-    async def hold(self, deadline: float) -> Held:
+    async def hold(self, deadline: float) -> PausedMaster:
         member = self.member
         assert member.store is not None
         assert member.ha is not None
@@ -145,7 +145,7 @@ class SimHooks:
             raise TimeoutError("the slaves did not confirm in time") from None
         assert member.calls_nursery is not None
         member.calls_nursery.start_soon(self._end_hold, deadline)
-        return Held(
+        return PausedMaster(
             end_offset=member.store.max_offset,
             min_offset=member.store.min_offset,
             offsets=member.offsets.table.plain(),
@@ -174,7 +174,7 @@ class SimHooks:
             self._holds_until = None
             self.member.writable = True
 
-    async def take_tables(self, held: Held | None) -> None:
+    async def take_tables(self, held: PausedMaster | None) -> None:
         await trio.lowlevel.checkpoint()
         if held is not None:
             role_offsets.handed_over(self.member, held.offsets)

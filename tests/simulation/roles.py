@@ -15,7 +15,7 @@ from tests.simulation.producer import Producer
 from tests.simulation.role_ledger import Log
 from tests.simulation.role_name_server import RoleNameServer
 from tests.simulation.role_offsets import Offsets
-from tests.simulation.role_seams import RolePeer, SimCalls, SimHooks
+from tests.simulation.role_seams import RolePeer, SimCalls, SimEffects
 from twinlog.cluster.broker.roles.member import Member as OwnMember
 from twinlog.cluster.broker.roles.service import RoleService
 from twinlog.cluster.broker.tables.offsets import ConsumerOffsetManager, MasterOffsets
@@ -172,7 +172,7 @@ class RoleMember(Member):
                 store=store,
                 ha=ha,
                 calls=self.calls,
-                hooks=SimHooks(self),
+                effects=SimEffects(self),
                 config=ha.config,
                 now_ms=lambda: int(wall() * 1000),
                 boot_id=lambda: f"boot {self.boots}",

@@ -25,7 +25,7 @@ from tests.simulation.plan import MEMBERS, Plan
 from tests.simulation.role_plan import draw
 from tests.simulation.role_world import RoleWorld
 from tests.simulation.world import World, collect_log
-from twinlog.ha.policy import deferred_plan as trail_plan
+from twinlog.ha.policy import deferred_plan as deferred_plan
 
 CPU_SECONDS_MAX, SECONDS_MAX = 20.0, 120.0  # A seed takes half a second.
 
@@ -109,7 +109,7 @@ def run_seed(seed: int, *, plan: Plan | None = None, hole: AbstractContextManage
     with _scratch_directory(), contextlib.ExitStack() as stack:
         stack.enter_context(patch.object(twinlog.ha.service, "AcceptSocketService", _NoListener))
         for name, value in (("FULL_BYTES", 1), ("FULL_TIMES", 2), ("STRETCH_BYTES", 700)):
-            stack.enter_context(patch.object(trail_plan, name, value))  # See Config.trail_max.
+            stack.enter_context(patch.object(deferred_plan, name, value))  # See Config.trail_max.
         stack.enter_context(hole or nullcontext())
         rngs = {name: random.Random(f"disk {name} {seed}") for name in MEMBERS}
         disks = {name: disk.Disk(name, rngs[name], plan.config.sector) for name in MEMBERS}

@@ -131,7 +131,7 @@ class RegistrationService:
     is_slave: bool
     master_changed: Callable[[Master], None] = lambda _master: None
     members_changed: Callable[[list[str]], None] = lambda _ips: None
-    has_strangers: Callable[[], bool] = lambda: False
+    has_unregistered: Callable[[], bool] = lambda: False
     found_members: Callable[[Mapping[int, str]], None] = lambda _addresses: (
         None
     )  # Each time name servers have answered.
@@ -359,7 +359,7 @@ class RegistrationService:
             answers = await self._ask_all()
             if answers:
                 self._set_members(answers)
-            soon = self._held or self.has_strangers()
+            soon = self._held or self.has_unregistered()
             pause = MEMBERS_SECONDS_WITH_STRANGERS if soon else MEMBERS_SECONDS
             with trio.move_on_after(pause):
                 await self._ask.wait()

@@ -5,26 +5,31 @@ log's ends come from 28 and its file size from 26, and there are no digests.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
+import orjson
 from attrs import define, evolve, field, frozen
 
 from twinlog.cluster.broker.group.registration import Master
-from twinlog.cluster.broker.peers.role_json import read_history
+from twinlog.cluster.broker.peers.role_messages import Op, Plain, RoleRefusedError, encode, read_history
 from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.config.properties_file import parse_properties
-from twinlog.cluster.remoting.calls import SUCCESS
+from twinlog.cluster.remoting.calls import SUCCESS, call
 from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RemotingError, RequestError
-from twinlog.cluster.remoting.headers.members import GetBrokerEpoch
+from twinlog.cluster.remoting.header_fields import RequestHeader
+from twinlog.cluster.remoting.headers.members import AskLease, AskPromise, AskRoleChange, GetBrokerEpoch
 from twinlog.cluster.remoting.names import split_address
+from twinlog.ha.election.voter import LeaseReply, LeaseRequest, VoteReply, VoteRequest
 from twinlog.ha.errors import HAPeerError
 from twinlog.ha.peer import PeerHistory, PeerLog, RangeDigests
 from twinlog.store.role_file import GroupMember
+from twinlog.store.util.plain import from_plain
 
 T = TypeVar("T")
-TIMEOUT_MS = 3_000
+TIMEOUT_MS = VOTE_MS = 3_000
 DIGESTS_TIMEOUT_MS = 20_000  # It may have to read 16 MiB for an answer, and others may come first.
 _OFFSET_MAX = (1 << 63) - 1
 HA_PORT_DISTANCE = 1  # Of RocketMQ's HA port above its remoting port; 4.9 has no other.
@@ -192,3 +197,38 @@ class Peers:
             return None
         host = ha_address.rpartition(":")[0]
         return f"{host}:{port - HA_PORT_DISTANCE}" if port > HA_PORT_DISTANCE else None
+
+
+@define(eq=False)
+class RemotingCalls:
+    """Over the connections that `client` has, or makes."""
+
+    client: RemotingClient
+
+    async def promise(self, address: str, ask: VoteRequest) -> VoteReply:
+        """Ask for a vote (20005)."""
+        return await self._ask(address, AskPromise(), encode(ask), VOTE_MS, partial(from_plain, VoteReply))
+
+    async def lease(self, address: str, ask: LeaseRequest, *, timeout_ms: float) -> LeaseReply:
+        """Renew the lease (20004)."""
+        return await self._ask(address, AskLease(), encode(ask), timeout_ms, partial(from_plain, LeaseReply))
+
+    async def role_change(self, address: str, op: Op, body: Plain, *, timeout_ms: float = 3_000) -> Plain:
+        """Ask for a step of a role change (20006). Raises RoleRefusedError, too."""
+        return await self._ask(address, AskRoleChange(), orjson.dumps({"op": op, **body}), timeout_ms, dict)
+
+    async def history(self, address: str, me: GroupMember | None = None) -> PeerHistory | None:
+        """The epochs of a member's log (1007)."""
+        return await RemotingPeer(address, self.client).history(me)
+
+    async def _ask(
+        self, address: str, header: RequestHeader, body: bytes, timeout_ms: float, parse: Callable[[Any], T]
+    ) -> T:
+        try:
+            return (await call(self.client, address, header, body, timeout_ms=timeout_ms)).json(parse)
+        except RequestError as error:
+            if error.code == ResponseCode.NO_PERMISSION and isinstance(header, AskRoleChange):
+                raise RoleRefusedError(tuple(error.remark.splitlines())) from error
+            raise HAPeerError(f"{address} answers {error.code}: {error.remark}") from error
+        except RemotingError as error:
+            raise HAPeerError(f"asking {address} failed: {error}") from error

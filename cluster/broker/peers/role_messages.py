@@ -3,16 +3,20 @@
 The types of the log's histories, of promises and of leases lie in ha/ and store/; here are those of the verbs that people use.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Literal, Protocol
 
+import orjson
 from attrs import frozen
 
 from twinlog.ha.election.role_change import Verb
-from twinlog.ha.election.voter import LeaseAnswer, LeaseAsk, PromiseAnswer, PromiseAsk
+from twinlog.ha.election.voter import LeaseReply, LeaseRequest, VoteReply, VoteRequest
 from twinlog.ha.election.votes import Judgement
 from twinlog.ha.peer import PeerHistory
+from twinlog.store.epoch_file import EpochEntry, check_history
 from twinlog.store.role_file import GroupMember, RoleState
+from twinlog.store.util.plain import from_plain, to_plain
 
 StepWord = Literal["to do", "doing", "done", "failed"]
 Op = Literal["check", "start", "state", "hold", "release", "rewind", "reinit", "pause", "resume", "schedule"]
@@ -28,7 +32,7 @@ class RoleRefusedError(Exception):
 
 
 @frozen(kw_only=True)
-class ChangeAsk:
+class ChangeRequest:
     """A role change that somebody wants. The candidate carries it out."""
 
     verb: Verb
@@ -75,7 +79,7 @@ class ChangeState:
 
 
 @frozen(kw_only=True)
-class HoldAsk:
+class WritePauseRequest:
     """A candidate asks the master to take no writes for `ms`."""
 
     epoch: int
@@ -84,7 +88,7 @@ class HoldAsk:
 
 
 @frozen(kw_only=True)
-class Held:
+class PausedMaster:
     """What a master that holds has: final, because nothing can change it now. `tail_digest`: of bytes `tail_start` to the end."""
 
     end_offset: int
@@ -98,7 +102,7 @@ class Held:
 
 
 @frozen(kw_only=True)
-class RewindAsk:
+class RewindRequest:
     """This member's log is to be cut to what its master's history has of it."""
 
     accept_data_loss: int | None = None
@@ -106,14 +110,14 @@ class RewindAsk:
 
 
 @frozen(kw_only=True)
-class ReinitAsk:
+class ReinitRequest:
     """This member's log is to begin anew, with its master's."""
 
     dry_run: bool = False
 
 
 @frozen(kw_only=True)
-class PauseAsk:
+class PauseRequest:
     """No role change and nothing automatic for `for_ms`, or until it is resumed."""
 
     for_ms: int | None = None
@@ -121,7 +125,7 @@ class PauseAsk:
 
 
 @frozen(kw_only=True)
-class ScheduleAsk:
+class ScheduleRequest:
     """A switchover at a time of the wall clock; None: not any more."""
 
     at_ms: int | None
@@ -132,13 +136,13 @@ class ScheduleAsk:
 STRANGER = "is no member of this group, and haAllowedSlaves does not name it"  # Who may not ask at all hears this.
 
 
-class Calls(Protocol):
+class MemberCalls(Protocol):
     """Questions to the member at an address. Each raises HAPeerError when there is no answer that can be used."""
 
-    async def promise(self, address: str, ask: PromiseAsk) -> PromiseAnswer:
+    async def promise(self, address: str, ask: VoteRequest) -> VoteReply:
         """20005."""
 
-    async def lease(self, address: str, ask: LeaseAsk, *, timeout_ms: float) -> LeaseAnswer:
+    async def lease(self, address: str, ask: LeaseRequest, *, timeout_ms: float) -> LeaseReply:
         """20004."""
 
     async def role_change(self, address: str, op: Op, body: Plain, *, timeout_ms: float = 3_000) -> Plain:
@@ -148,10 +152,10 @@ class Calls(Protocol):
         """1007; None: no member of twinlog's."""
 
 
-class Hooks(Protocol):
+class RoleEffects(Protocol):
     """What a role means for the other parts of a broker. All of them may be called again, for a role that is there already."""
 
-    async def hold(self, deadline: float) -> Held:
+    async def hold(self, deadline: float) -> PausedMaster:
         """Hold back what writes, end the master's own services, wait until no producer waits for slaves.
 
         After `deadline`, a time of trio's clock, all goes on as before unless the member resigned. Raises TimeoutError.
@@ -160,7 +164,7 @@ class Hooks(Protocol):
     def release(self) -> None:
         """Let what is held back go on here."""
 
-    async def take_tables(self, held: Held | None) -> None:
+    async def take_tables(self, held: PausedMaster | None) -> None:
         """Save what the old master handed over; None: nothing was."""
 
     async def serve_as_master(self, state: RoleState) -> None:
@@ -174,3 +178,51 @@ class Hooks(Protocol):
 
     async def pull_offsets(self, addresses: tuple[str, ...]) -> None:
         """Take consumers' offsets of other members by max; those that do not answer are left out."""
+
+
+VERSION = 1  # Of what is said under `twinlog`.
+
+
+def encode(value: object) -> bytes:
+    """A body."""
+    return orjson.dumps(to_plain(value))
+
+
+def epoch_list(entries: Sequence[EpochEntry], max_offset: int) -> list[dict[str, int]]:
+    """RocketMQ's: the last epoch ends where the log does."""
+    ends = [*(after.start_offset for _, after in pairwise(entries)), max_offset]
+    return [
+        {"epoch": entry.epoch, "startOffset": entry.start_offset, "endOffset": end}
+        for entry, end in zip(entries, ends, strict=True)
+    ]
+
+
+def history_body(history: PeerHistory, *, cluster: str, name: str, broker_id: int, more: Mapping[str, Any]) -> bytes:
+    """The answer to 1007."""
+    ours = to_plain(history)
+    ours["epochs"] = ours.pop("entries")
+    return orjson.dumps(
+        {
+            "clusterName": cluster,
+            "brokerName": name,
+            "brokerId": broker_id,
+            "epochList": epoch_list(history.entries, history.max_offset),
+            "maxOffset": history.max_offset,
+            "twinlog": {"version": VERSION, **ours, **more},
+        }
+    )
+
+
+def read_history(body: bytes | memoryview) -> PeerHistory | None:
+    """Out of the answer to 1007; None: it is not a twinlog member's. Raises ValueError."""
+    answer = orjson.loads(body)
+    said = answer.get("twinlog") if isinstance(answer, dict) else None
+    if not isinstance(said, dict):
+        return None
+    if said.get("version") != VERSION:
+        raise ValueError(f"its version of epochs is {said.get('version')}, ours {VERSION}")
+    history = from_plain(PeerHistory, said | {"entries": said.get("epochs")})
+    check_history(history.entries)
+    if history.entries[-1].id != history.id:
+        raise ValueError(f"its history does not end with epoch {history.id.epoch}")
+    return history

@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 
 import orjson
 
-from twinlog.cluster.broker.peers.role_json import encode, from_plain, history_body
-from twinlog.cluster.broker.peers.role_messages import STRANGER, Op, RoleRefusedError
+from twinlog.cluster.broker.peers.role_messages import STRANGER, Op, RoleRefusedError, encode, history_body
 from twinlog.cluster.broker.roles.durable_state import RoleFileError
 from twinlog.cluster.broker.roles.service import RoleService
 from twinlog.cluster.broker.wiring import BrokerParts
@@ -20,10 +19,11 @@ from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.headers.members import AskLease, AskPromise, AskRoleChange, GetBrokerEpoch
 from twinlog.cluster.remoting.names import ip_of
 from twinlog.cluster.remoting.request import Reply, Request
-from twinlog.ha.election.voter import LeaseAsk, PromiseAsk
+from twinlog.ha.election.voter import LeaseRequest, VoteRequest
 from twinlog.ha.errors import HAError
 from twinlog.store.errors import StoreError
 from twinlog.store.role_file import GroupMember
+from twinlog.store.util.plain import from_plain
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -61,13 +61,13 @@ async def get_broker_epoch(broker: BrokerParts, header: GetBrokerEpoch, request:
 async def ask_lease(broker: BrokerParts, header: AskLease, request: Request) -> Reply:
     """20004."""
     _require_allowed(broker, request)
-    return await _answered(_roles(broker).voter.renew_lease, _read(LeaseAsk, request))
+    return await _answered(_roles(broker).voter.renew_lease, _read(LeaseRequest, request))
 
 
 async def ask_promise(broker: BrokerParts, header: AskPromise, request: Request) -> Reply:
     """20005. A refusal is an answer, too."""
     _require_allowed(broker, request)
-    return await _answered(_roles(broker).voter.vote, _read(PromiseAsk, request))
+    return await _answered(_roles(broker).voter.vote, _read(VoteRequest, request))
 
 
 async def ask_role_change(broker: BrokerParts, header: AskRoleChange, request: Request) -> Reply:
@@ -89,7 +89,7 @@ def _may_join(broker: BrokerParts, request: Request, asker: GroupMember) -> bool
     this machine, and whom haAllowedSlaves names, as it has several.
     """
     ip = ip_of(request.connection.remote_address)
-    admission = broker.ha.reception.admission
+    admission = broker.ha.connection_admission.rules
     if _is_here(broker, ip) or admission.is_allowed(ip):
         return True
     return (admission.admits(ip) or ip in _member_ips(broker)) and _names_itself(request, asker)
@@ -105,7 +105,7 @@ def _is_allowed(broker: BrokerParts, request: Request) -> bool:
     return (
         _is_here(broker, ip)
         or ip in _member_ips(broker)
-        or broker.ha.reception.admission.trusts(ip)
+        or broker.ha.connection_admission.rules.trusts(ip)
         or (broker.is_slave and master is not None and ip == ip_of(master))
     )
 

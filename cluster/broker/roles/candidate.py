@@ -10,14 +10,14 @@ import structlog
 import trio
 from attrs import define, evolve, field
 
-from twinlog.cluster.broker.peers.role_messages import ChangeAsk, Held, HoldAsk, RoleRefusedError
+from twinlog.cluster.broker.peers.role_messages import ChangeRequest, PausedMaster, RoleRefusedError, WritePauseRequest
 from twinlog.cluster.broker.roles.member import Member
 from twinlog.cluster.broker.roles.voter import Voter
 from twinlog.cluster.broker.roles.write_pause import digest_of
 from twinlog.ha.election.epochs import with_entry
 from twinlog.ha.election.group_record import with_ids_swapped, won_at
 from twinlog.ha.election.role_change import next_epoch
-from twinlog.ha.election.voter import PromiseAnswer, PromiseAsk
+from twinlog.ha.election.voter import VoteReply, VoteRequest
 from twinlog.ha.election.votes import Judgement, SwitchoverFacts, group_of, judge_failover, judge_switchover
 from twinlog.ha.errors import HAPeerError
 from twinlog.store.config import BrokerRole
@@ -39,7 +39,7 @@ class CandidateSurvey:
     member: Member
     voter: Voter
     group: GroupRecord | None = field(default=None, init=False)
-    answers: dict[str, PromiseAnswer] = field(factory=dict, init=False)
+    answers: dict[str, VoteReply] = field(factory=dict, init=False)
     heard: set[str] = field(factory=set, init=False)  # Who gave an answer, ever.
     silent: frozenset[str] = field(default=frozenset(), init=False)  # Who was asked and gave none.
     old_master: str = field(default="", init=False)  # "": nobody knows.
@@ -50,15 +50,15 @@ class CandidateSurvey:
         self.group = member.group
         epoch = member.promised().epoch + 1
         for _ in range(2):  # The second time with a number that nobody has promised, and with all that the first named.
-            ask = PromiseAsk(epoch=epoch, candidate=member.address, dry_run=True)
+            ask = VoteRequest(epoch=epoch, candidate=member.address, dry_run=True)
             self.answers = await self.ask_all(ask, but=self.silent)
             epoch = next_epoch(member.state_or_first(), member.durable.entries, self.answers, member.address)
         self.old_master = self._find_master()
         return epoch
 
-    async def ask_all(self, ask: PromiseAsk, *, but: frozenset[str] = frozenset()) -> dict[str, PromiseAnswer]:
+    async def ask_all(self, ask: VoteRequest, *, but: frozenset[str] = frozenset()) -> dict[str, VoteReply]:
         """Ask every voter, all at once; who gives no answer is left out."""
-        answers: dict[str, PromiseAnswer] = {}
+        answers: dict[str, VoteReply] = {}
 
         async def put(address: str) -> None:
             try:
@@ -76,7 +76,7 @@ class CandidateSurvey:
         self.group = group_of(self.group, answers)
         return answers
 
-    async def ask(self, address: str, ask: PromiseAsk) -> PromiseAnswer:
+    async def ask(self, address: str, ask: VoteRequest) -> VoteReply:
         """Ask one. Raises HAPeerError, RoleFileError."""
         if address == self.member.address:
             return await self.voter.vote(ask)
@@ -98,7 +98,7 @@ class CandidateSurvey:
         answer = self.answers.get(self.old_master)
         return answer is not None and not answer.is_master and answer.promised.epoch > answer.entries[-1].epoch
 
-    async def judge(self, asked: ChangeAsk) -> Judgement:
+    async def judge(self, asked: ChangeRequest) -> Judgement:
         """Whether this member may become master, as far as anybody can tell before promises are given."""
         member = self.member
         if asked.verb == "switchover":
@@ -151,7 +151,7 @@ class SwitchoverPause:
 
     member: Member
     survey: CandidateSurvey
-    held: Held | None = field(default=None, init=False)
+    held: PausedMaster | None = field(default=None, init=False)
     has_caught_up: bool = field(default=False, init=False)
     resigned: bool = field(default=False, init=False)  # The old master, or maybe.
     pause_ms: float | None = field(default=None, init=False)  # Once it is over.
@@ -166,11 +166,11 @@ class SwitchoverPause:
     async def begin(self, epoch: int) -> None:
         """Raises HAPeerError, RoleRefusedError, RoleStepError."""
         ms = self.member.config.switchover_pause_max_ms
-        ask = HoldAsk(epoch=epoch, candidate=self.member.address, ms=ms)
+        ask = WritePauseRequest(epoch=epoch, candidate=self.member.address, ms=ms)
         self._begun_at = trio.current_time()
         try:
             answer = await self.member.calls.role_change(self.survey.old_master, "hold", to_plain(ask), timeout_ms=ms)
-            self.held = from_plain(Held, answer)
+            self.held = from_plain(PausedMaster, answer)
         except ValueError as error:
             raise RoleStepError(f"{self.survey.old_master} gave no usable answer: {error}") from error
 
@@ -201,10 +201,10 @@ class SwitchoverPause:
         if store.max_offset > end:
             raise RoleStepError(f"this log ends at {store.max_offset}, behind the master's, {end}")
         await self._require_equal(held)
-        await self.member.hooks.take_tables(held)
+        await self.member.effects.take_tables(held)
         self.has_caught_up = True
 
-    async def _require_equal(self, held: Held) -> None:
+    async def _require_equal(self, held: PausedMaster) -> None:
         """The last bytes, after all; see tail.py."""
         start, end = held.tail_start, held.end_offset
         if not held.tail_digest or not self.member.store.commit_log.min_offset <= start < end:
@@ -220,7 +220,7 @@ class SwitchoverPause:
             raise RoleStepError(
                 f"it took longer than {self.member.config.switchover_pause_max_ms} ms: run the command again"
             )
-        ask = PromiseAsk(epoch=epoch, candidate=self.member.address, expects_end=self.held.end_offset)
+        ask = VoteRequest(epoch=epoch, candidate=self.member.address, expects_end=self.held.end_offset)
         self.resigned = True  # It may have, whatever becomes of the answer: it goes on by itself if not.
         answer = await self.survey.ask(self.survey.old_master, ask)
         if not answer.granted:
@@ -261,7 +261,9 @@ async def become_master(member: Member, survey: CandidateSurvey, entry: EpochEnt
     member.store.accept_end()
 
 
-def entry_of(member: Member, ask: ChangeAsk, epoch: int, old_master: str, judgement: Judgement | None) -> EpochEntry:
+def entry_of(
+    member: Member, ask: ChangeRequest, epoch: int, old_master: str, judgement: Judgement | None
+) -> EpochEntry:
     """What begins where the log ends now; a loss that somebody accepted is named in it."""
     forced = judgement is not None and judgement.forced
     lost = judgement.lost if judgement is not None and forced else None

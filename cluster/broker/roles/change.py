@@ -11,7 +11,7 @@ import trio
 from attrs import define, evolve, field
 
 from twinlog.cluster.broker.peers.role_messages import (
-    ChangeAsk,
+    ChangeRequest,
     ChangeResult,
     ChangeState,
     RoleRefusedError,
@@ -30,7 +30,7 @@ from twinlog.cluster.broker.roles.lease import LeaseRounds
 from twinlog.cluster.broker.roles.member import Member, pause_text
 from twinlog.cluster.broker.roles.voter import Voter
 from twinlog.ha.election.role_change import Snapshot, Step, StepName, check_invariants, next_step, plan
-from twinlog.ha.election.voter import PromiseAsk
+from twinlog.ha.election.voter import VoteRequest
 from twinlog.ha.election.votes import Judgement, may_take
 from twinlog.ha.errors import HAPeerError
 from twinlog.store.epoch_file import EpochEntry
@@ -52,7 +52,7 @@ class RoleChange:
     member: Member
     voter: Voter
     leases: LeaseRounds
-    ask: ChangeAsk
+    ask: ChangeRequest
     epoch: int = field(default=0, init=False)
     survey: CandidateSurvey = field(init=False)
     pause: SwitchoverPause = field(init=False)
@@ -220,7 +220,7 @@ class RoleChange:
     async def _collect(self) -> int:
         """Ask for one number. Returns the highest that refuses it; 0 without any."""
         own, survey = self.member.address, self.survey
-        ask, survey.answers = PromiseAsk(epoch=self.epoch, candidate=own), {}
+        ask, survey.answers = VoteRequest(epoch=self.epoch, candidate=own), {}
         if self.ask.verb == "switchover" and not self.pause.resigned:
             await self.pause.resign(self.epoch)
         survey.answers[own] = await self.voter.vote(ask, self._change())
@@ -267,17 +267,17 @@ class RoleChange:
         """In memory; the others hear of it by the lease."""
         member = self.member
         if self.pause.held is None:  # Consumers went on elsewhere, and from now on only what is known here counts.
-            await member.hooks.pull_offsets(tuple(sorted(set(self.survey.answers) - {member.address})))
+            await member.effects.pull_offsets(tuple(sorted(set(self.survey.answers) - {member.address})))
         async with member.lock:
             self._require_promise()
-            await member.hooks.serve_as_master(member.state_or_first())
+            await member.effects.serve_as_master(member.state_or_first())
             member.become("serving")
             self._served = True
         self.leases.begin_epoch()
         self.leases.ask_soon()
 
     async def _register(self) -> None:
-        """hooks.serve_as_master has begun it; it goes on until each name server has heard."""
+        """effects.serve_as_master has begun it; it goes on until each name server has heard."""
 
     async def _report(self) -> None:
         member, entry = self.member, self.member.durable.last

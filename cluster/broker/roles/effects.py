@@ -1,4 +1,4 @@
-"""What a role means for the parts of a broker: it changes while the process runs. Carries out Hooks, of role_messages.py.
+"""What a role means for the parts of a broker: it changes while the process runs. Carries out RoleEffects, of role_messages.py.
 
     master    the gate is open, delayed messages are delivered, transactions checked; registered as id 0
     holding   a master whose gate keeps requests and whose own tasks have ended: nothing changes any more. Ends by its deadline
@@ -20,7 +20,7 @@ from attrs import define, field
 from twinlog.cluster.broker.group.lost_tables import GROUPS, TOPICS
 from twinlog.cluster.broker.group.registration import MASTER_ID, Master
 from twinlog.cluster.broker.group.slave_sync import all_consumer_offsets
-from twinlog.cluster.broker.peers.role_messages import Held
+from twinlog.cluster.broker.peers.role_messages import PausedMaster
 from twinlog.cluster.broker.tables.offsets import read_offsets
 from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.ha.peer import PeerHistory
@@ -94,7 +94,7 @@ class RoleTasks:
 
 
 @define(eq=False)
-class RoleServices:
+class BrokerRoleEffects:
     """`tasks` has to be run by the broker."""
 
     broker: "BrokerParts"
@@ -126,9 +126,9 @@ class RoleServices:
             broker.schedule.correct()
             await self.tasks.begin("master")
 
-    # Hooks
+    # RoleEffects
 
-    async def hold(self, deadline: float) -> Held:
+    async def hold(self, deadline: float) -> PausedMaster:
         """Hold back what writes, end the master's own tasks, wait until no producer waits for slaves."""
         self.broker.gate.close_for(deadline)
         self.phase = "holding"
@@ -140,9 +140,9 @@ class RoleServices:
                 await trio.sleep(LOOK_SECONDS)
         raise TimeoutError("slaves did not confirm in time what producers wait for")
 
-    def _held(self) -> Held:
+    def _held(self) -> PausedMaster:
         broker, store = self.broker, self.broker.store
-        return Held(
+        return PausedMaster(
             end_offset=store.max_offset,
             min_offset=store.min_offset,
             offsets=broker.offsets.plain(),
@@ -173,7 +173,7 @@ class RoleServices:
             self.tasks.begin_now("master")
         self.broker.gate.open()
 
-    async def take_tables(self, held: Held | None) -> None:
+    async def take_tables(self, held: PausedMaster | None) -> None:
         """Save what the old master handed over."""
         if held is not None:
             await self.broker.slave_sync.take(held.offsets, held.topics, held.groups)

@@ -34,7 +34,7 @@ from twinlog.ha.election.group_record import (
     with_need,
     without,
 )
-from twinlog.ha.election.voter import ALWAYS, LeaseAnswer, LeaseAsk, is_master
+from twinlog.ha.election.voter import ALWAYS, LeaseReply, LeaseRequest, is_master
 from twinlog.ha.errors import HAError
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import EpochId
@@ -102,7 +102,7 @@ class LeaseRounds:
 
     member: Member
     joining: JoinRequests
-    answers: dict[str, tuple[float, LeaseAnswer]] = field(factory=dict, init=False)
+    answers: dict[str, tuple[float, LeaseReply]] = field(factory=dict, init=False)
     silence: SilentVoters = field(init=False)
     raise_at: int | None = field(
         default=None, init=False
@@ -210,7 +210,7 @@ class LeaseRounds:
         assert group is not None
         pause = remaining_pause(group, member.now_ms())
         until = pause.until_ms if pause is not None else None
-        ask = LeaseAsk(
+        ask = LeaseRequest(
             id=member.id,
             address=member.address,
             ha_address=member.me().ha_address,
@@ -265,7 +265,7 @@ class LeaseRounds:
             self.member.ha.lease.grant(at)
         self.member.ha.group_transfer.gate_opened()  # Who waited for nothing else is answered now, not at the next tick.
 
-    def _has_more(self, answer: LeaseAnswer) -> bool:
+    def _has_more(self, answer: LeaseReply) -> bool:
         """Whether a follower's log ends in this epoch, behind ours. Only this member writes in it: so it has lost that."""
         member = self.member
         return answer.accepted and answer.last.id == member.id and answer.max_offset > member.store.max_offset
@@ -382,5 +382,5 @@ class LeaseRounds:
         """Make a version this master's own, durably; the voters hear of it now. Holding `lock`. Raises RoleFileError."""
         state = self.member.state_or_first()
         await self.member.durable.save(evolve(state, group=record, before=state.group))
-        self.member.ha.reception.recount()  # Only whom a record names counts, from the first one on.
+        self.member.ha.connection_admission.recount()  # Only whom a record names counts, from the first one on.
         self.ask_soon()

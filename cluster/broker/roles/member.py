@@ -20,7 +20,7 @@ import structlog
 import trio
 from attrs import define, evolve, field
 
-from twinlog.cluster.broker.peers.role_messages import Calls, Hooks
+from twinlog.cluster.broker.peers.role_messages import MemberCalls, RoleEffects
 from twinlog.cluster.broker.roles.durable_state import DurableRoleState
 from twinlog.ha.config import HAConfig
 from twinlog.ha.election.group_record import is_newer, remaining_pause
@@ -69,8 +69,8 @@ class Member:
     me: Callable[[], GroupMember]
     store: ComparableStore
     ha: HAService
-    calls: Calls
-    hooks: Hooks
+    calls: MemberCalls
+    effects: RoleEffects
     config: HAConfig
     now_ms: Callable[[], int]
     boot_id: Callable[[], str]
@@ -93,7 +93,7 @@ class Member:
 
     def load(self) -> RoleState | None:
         """Load the durable state before the store is made; None: the role is broker.conf's. With a state, whatever its role, the
-        member starts as a slave without a master, and `hooks` are told what it becomes. Raises StoreDirectoryError.
+        member starts as a slave without a master, and `effects` are told what it becomes. Raises StoreDirectoryError.
         """
         durable = self.durable
         durable.load()
@@ -209,7 +209,7 @@ class Member:
         self.become("fenced", why)
         self.ha.lease.give_up(why)
         self.master = None
-        await self.hooks.fence(why)
+        await self.effects.fence(why)
         await self.ha.leave_master()
 
     async def fence_older(self, why: str) -> None:

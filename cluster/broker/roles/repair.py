@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 from attrs import evolve, frozen
 
-from twinlog.cluster.broker.peers.role_messages import ReinitAsk, RewindAsk, RoleRefusedError
+from twinlog.cluster.broker.peers.role_messages import ReinitRequest, RewindRequest, RoleRefusedError
 from twinlog.cluster.broker.roles.member import Member
 from twinlog.cluster.broker.roles.startup import StartRules
 from twinlog.ha.compare.comparison import Comparison
@@ -33,7 +33,7 @@ class _Cut:
     is_proven: bool
 
 
-async def rewind(member: Member, rules: StartRules, ask: RewindAsk) -> None:
+async def rewind(member: Member, rules: StartRules, ask: RewindRequest) -> None:
     """Raises RoleRefusedError, RoleFileError, StoreError, OSError, HAPeerError."""
     master = await _master_of(member, "rewind")
     verdict = await _compared(member, master)
@@ -62,7 +62,7 @@ async def rewind(member: Member, rules: StartRules, ask: RewindAsk) -> None:
     await _alone(member, rules, master, repair)
 
 
-async def reinit(member: Member, rules: StartRules, ask: ReinitAsk) -> None:
+async def reinit(member: Member, rules: StartRules, ask: ReinitRequest) -> None:
     """Raises RoleRefusedError, RoleFileError, StoreError, OSError, HAPeerError."""
     if member.wiped_record is not None and not ask.dry_run:  # What it promised is lost, and somebody says: forget it.
         rules.gone |= member.wiped_record.voters

@@ -16,20 +16,16 @@ import trio
 from attrs import define, evolve, field
 
 from twinlog.cluster.broker.peers.role_messages import (
-    Calls,
-    ChangeAsk,
-    ChangeResult,
+    ChangeRequest,
     ChangeState,
-    Held,
-    HoldAsk,
-    Hooks,
     Op,
-    PauseAsk,
+    PauseRequest,
     Plain,
-    ReinitAsk,
-    RewindAsk,
+    ReinitRequest,
+    RewindRequest,
     RoleRefusedError,
-    ScheduleAsk,
+    ScheduleRequest,
+    WritePauseRequest,
 )
 from twinlog.cluster.broker.roles import repair as role_repair
 from twinlog.cluster.broker.roles.change import RoleChange
@@ -40,14 +36,12 @@ from twinlog.cluster.broker.roles.startup import StartRules
 from twinlog.cluster.broker.roles.voter import Voter
 from twinlog.cluster.broker.roles.write_pause import WritePause
 from twinlog.ha.election.group_record import with_pause
-from twinlog.ha.election.voter import LeaseAnswer
+from twinlog.ha.election.voter import LeaseReply
 from twinlog.ha.errors import HAError
 from twinlog.ha.peer import PeerHistory
 from twinlog.store.role_file import GroupMember, Pause, Scheduled
 from twinlog.store.util.plain import from_plain, to_plain
 from twinlog.store.util.wakeup import Wakeup
-
-__all__ = ["Calls", "ChangeAsk", "ChangeResult", "ChangeState", "Held", "Hooks", "RoleRefusedError", "RoleService"]
 
 log = structlog.get_logger(__name__)
 
@@ -80,7 +74,7 @@ class ScheduledSwitchover:
     def _next(self) -> Scheduled | None:
         return self.member.durable.state.scheduled if self.member.durable.state is not None else None
 
-    async def set(self, ask: ScheduleAsk) -> None:
+    async def set(self, ask: ScheduleRequest) -> None:
         """Keep it, in the place of another. Raises RoleRefusedError, RoleFileError."""
         member = self.member
         async with member.lock:
@@ -93,16 +87,16 @@ class ScheduledSwitchover:
         self._changed.set()
 
     async def _begin(self, due: Scheduled) -> None:
-        await self.set(ScheduleAsk(at_ms=None))
+        await self.set(ScheduleRequest(at_ms=None))
         if paused := self.member.paused():
             raise RoleRefusedError((paused,))
         candidate = due.candidate or self._best()
-        ask = ChangeAsk(verb="switchover", candidate=candidate, reason=due.reason)
+        ask = ChangeRequest(verb="switchover", candidate=candidate, reason=due.reason)
         await self.member.calls.role_change(candidate, "start", to_plain(ask))
 
     def _best(self) -> str:
         """Who holds most, and of these the lowest id. Raises RoleRefusedError."""
-        group, found = self.member.group, list[tuple[LeaseAnswer, int, str]]()
+        group, found = self.member.group, list[tuple[LeaseReply, int, str]]()
         for address, (_, answer) in self.leases.answers.items():
             known = group.member(address) if group is not None else None
             if answer.accepted and answer.whole and known is not None:
@@ -150,7 +144,7 @@ class RoleService:
             self.member,
             self.voter,
             self.leases,
-            ChangeAsk(verb="restart", candidate=self.member.address, reason="its machine was restarted"),
+            ChangeRequest(verb="restart", candidate=self.member.address, reason="its machine was restarted"),
         )
         self.rules.is_changing = True
         await self._carry_out(self._change)
@@ -183,13 +177,13 @@ class RoleService:
         """How long the last switchover to this member kept writers waiting."""
         return self._change.pause.pause_ms if self._change is not None else None
 
-    async def check(self, ask: ChangeAsk) -> ChangeState:
+    async def check(self, ask: ChangeRequest) -> ChangeState:
         """What would come of it. Nothing is changed, nobody is held."""
         run = RoleChange(self.member, self.voter, self.leases, evolve(ask, dry_run=True))
         await run.run()
         return run.state()
 
-    async def start(self, ask: ChangeAsk) -> ChangeState:
+    async def start(self, ask: ChangeRequest) -> ChangeState:
         """Begin it, or find it begun; it goes on by itself. Raises RoleRefusedError."""
         if self._nursery is None:
             raise RoleRefusedError((f"{self.member.address} has only just started",))
@@ -222,7 +216,7 @@ class RoleService:
 
     # The group's pause, and a switchover for later
 
-    async def pause(self, ask: PauseAsk) -> None:
+    async def pause(self, ask: PauseRequest) -> None:
         """No role changes, and nothing automatic. Raises RoleRefusedError, RoleFileError."""
         until = self.member.now_ms() + ask.for_ms if ask.for_ms is not None else None
         await self._set_pause(Pause(until_ms=until, reason=ask.reason))
@@ -249,11 +243,11 @@ class RoleService:
 
     # Its log
 
-    async def rewind(self, ask: RewindAsk) -> None:
+    async def rewind(self, ask: RewindRequest) -> None:
         """Cut off what the master lacks. Raises RoleRefusedError, RoleFileError, StoreError, HAPeerError."""
         await role_repair.rewind(self.member, self.rules, ask)
 
-    async def reinit(self, ask: ReinitAsk) -> None:
+    async def reinit(self, ask: ReinitRequest) -> None:
         """Begin anew with the master's log. Raises RoleRefusedError, RoleFileError, StoreError."""
         await role_repair.reinit(self.member, self.rules, ask)
 
@@ -264,25 +258,25 @@ class RoleService:
         answer: object = {}
         match op:
             case "check":
-                answer = await self.check(from_plain(ChangeAsk, body))
+                answer = await self.check(from_plain(ChangeRequest, body))
             case "start":
-                answer = await self.start(from_plain(ChangeAsk, body))
+                answer = await self.start(from_plain(ChangeRequest, body))
             case "state":
                 answer = self.state()
             case "hold":
-                answer = await self.write_pause.begin(from_plain(HoldAsk, body))
+                answer = await self.write_pause.begin(from_plain(WritePauseRequest, body))
             case "release":
                 await self.write_pause.release(str(body["candidate"]))
             case "rewind":
-                await self.rewind(from_plain(RewindAsk, body))
+                await self.rewind(from_plain(RewindRequest, body))
             case "reinit":
-                await self.reinit(from_plain(ReinitAsk, body))
+                await self.reinit(from_plain(ReinitRequest, body))
             case "pause":
-                await self.pause(from_plain(PauseAsk, body))
+                await self.pause(from_plain(PauseRequest, body))
             case "resume":
                 await self.resume()
             case "schedule":
-                await self.scheduled.set(from_plain(ScheduleAsk, body))
+                await self.scheduled.set(from_plain(ScheduleRequest, body))
             case _:
                 raise RoleRefusedError((f"{op} is not there",))
         return dict(to_plain(answer))

@@ -126,7 +126,7 @@ class StartRules:
                 await member.durable.save(state)
             if self.voter.has_resigned_for(master):
                 member.ha.client.hand_over(master)
-            await member.hooks.serve_as_slave(state, master)
+            await member.effects.serve_as_slave(state, master)
             member.master = master
             member.become("following", f"{master.address} is master of epoch {master.id.epoch}")
 
@@ -221,7 +221,7 @@ class StartRules:
     async def _serve(self) -> None:
         member, group = self.member, self.member.group
         known = {*(self.joining.addresses or {}).values(), *(each.address for each in (group.members if group else ()))}
-        await member.hooks.pull_offsets(tuple(sorted(known - {member.address})))
+        await member.effects.pull_offsets(tuple(sorted(known - {member.address})))
         async with member.lock:
             if not self.leases.leads or self.leases.newer_promise() or member.phase in ("serving", "holding"):
                 return
@@ -235,7 +235,7 @@ class StartRules:
             await member.durable.save(evolve(state, broker_id=MASTER_ID, whole=state.whole or alone))
             if member.store.lost_bytes and not self.leases.others:  # Nobody can have them.
                 member.store.accept_end()
-            await member.hooks.serve_as_master(member.state_or_first())
+            await member.effects.serve_as_master(member.state_or_first())
             self._starting_since = None
             member.become("serving")
             self.leases.ask_soon()

@@ -9,7 +9,7 @@ from attrs import define, evolve, field
 
 from twinlog.cluster.broker.roles.member import Member
 from twinlog.cluster.broker.roles.write_pause import WritePause
-from twinlog.ha.election.voter import LeaseAnswer, LeaseAsk, PromiseAnswer, PromiseAsk, lease, promise
+from twinlog.ha.election.voter import LeaseReply, LeaseRequest, VoteReply, VoteRequest, lease, promise
 from twinlog.ha.peer import PeerHistory
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import EpochId
@@ -60,7 +60,7 @@ class Voter:
 
     # Votes
 
-    async def vote(self, ask: PromiseAsk, change: Change | None = None) -> PromiseAnswer:
+    async def vote(self, ask: VoteRequest, change: Change | None = None) -> VoteReply:
         """Answer a candidate. `change`: a change that this member carries out itself, saved with its vote.
 
         Raises RoleFileError: the vote is not durable, and does not count.
@@ -83,12 +83,12 @@ class Voter:
                 await durable.save(evolve(state, change=change or state.change))
                 self._resigned = (ask.id, member.store.max_offset) if ask.expects_end is not None else None
             elif serving:
-                await member.hooks.serve_as_master(member.state_or_first())
+                await member.effects.serve_as_master(member.state_or_first())
                 member.become("serving")
             assert not answer.granted or durable.promised == ask.id, "a vote that is not saved"
             return answer
 
-    def _decide(self, ask: PromiseAsk, paused_end: int | None) -> tuple[RoleState | None, PromiseAnswer]:
+    def _decide(self, ask: VoteRequest, paused_end: int | None) -> tuple[RoleState | None, VoteReply]:
         member, durable, store = self.member, self.member.durable, self.member.store
         state, entries = member.state_or_first(), durable.entries
         min_offset, end = store.commit_log.min_offset, store.max_offset
@@ -114,7 +114,7 @@ class Voter:
 
     # Leases
 
-    async def renew_lease(self, ask: LeaseAsk) -> LeaseAnswer:
+    async def renew_lease(self, ask: LeaseRequest) -> LeaseReply:
         """Answer a master. Raises RoleFileError."""
         member, durable, store = self.member, self.member.durable, self.member.store
         async with member.lock:
@@ -143,19 +143,19 @@ class Voter:
             assert durable.promised == ask.id, "a lease of another epoch than the promised one"
             return evolve(answer, whole=now.whole)
 
-    def _has_caught_up(self, ask: LeaseAsk) -> bool:
+    def _has_caught_up(self, ask: LeaseRequest) -> bool:
         return self._follows(ask) and self.member.store.max_offset >= ask.max_offset
 
-    def _follows(self, ask: LeaseAsk) -> bool:
+    def _follows(self, ask: LeaseRequest) -> bool:
         client = self.member.ha.client
         return client.state == "streaming" and client.master_address == ask.ha_address
 
-    def _why_unproven(self, ask: LeaseAsk) -> str:
+    def _why_unproven(self, ask: LeaseRequest) -> str:
         """Why a member without files may not promise yet: its log may be no prefix of the group's."""
         is_proven = self.member.durable.state is not None or self._follows(ask)
         return "" if is_proven else "its log was not compared with the master's"
 
-    def _note_master(self, ask: LeaseAsk) -> None:
+    def _note_master(self, ask: LeaseRequest) -> None:
         member = self.member
         self.silence.heard(ask.address, trio.current_time())
         self.confirmed_offset = ask.confirmed_offset

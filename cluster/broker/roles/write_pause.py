@@ -8,7 +8,7 @@ import structlog
 import trio
 from attrs import define, evolve, field, frozen
 
-from twinlog.cluster.broker.peers.role_messages import Held, HoldAsk, RoleRefusedError
+from twinlog.cluster.broker.peers.role_messages import PausedMaster, RoleRefusedError, WritePauseRequest
 from twinlog.cluster.broker.roles.member import Member
 from twinlog.ha.log import ComparableStore
 from twinlog.store.integrity.digest import digest
@@ -66,7 +66,7 @@ class WritePause:
             with trio.move_on_at(await self._end_in_time()):
                 await self._begun.wait()
 
-    async def begin(self, ask: HoldAsk) -> Held:
+    async def begin(self, ask: WritePauseRequest) -> PausedMaster:
         """Stop writes until the candidate asks to resign, or releases, or the time is over. Raises RoleRefusedError."""
         member = self.member
         async with member.lock:
@@ -82,7 +82,7 @@ class WritePause:
             deadline = trio.current_time() + min(ask.ms, member.config.switchover_pause_max_ms) / 1000
             member.become("holding", f"writes wait for {ask.candidate} to become master of epoch {ask.epoch}")
             try:
-                held = await member.hooks.hold(deadline)
+                held = await member.effects.hold(deadline)
                 start, tail = await tail_digest(member.store, held.end_offset)
             except BaseException as error:
                 self._end()
@@ -113,5 +113,5 @@ class WritePause:
 
     def _end(self) -> None:
         self._last = None
-        self.member.hooks.release()
+        self.member.effects.release()
         self.member.become("serving")

@@ -24,8 +24,7 @@ from twinlog.cluster.admin.roles import (
     resume,
     schedule,
 )
-from twinlog.cluster.broker.peers.role_json import history_body
-from twinlog.cluster.broker.peers.role_messages import STRANGER, ChangeResult, ChangeState, StepState
+from twinlog.cluster.broker.peers.role_messages import STRANGER, ChangeResult, ChangeState, StepState, history_body
 from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.observe.members import NoMemberError
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode

@@ -8,7 +8,7 @@ import trio
 from trio.testing import memory_stream_pair
 
 from tests.cluster.broker.helpers import Client, make_broker, put
-from twinlog.cluster.broker.peers.slave_kinds import SlaveKind
+from twinlog.cluster.broker.peers.slave_peers import SlaveKind
 from twinlog.cluster.config.config_file import Setting, configure
 from twinlog.cluster.remoting import fastjson
 from twinlog.ha.config import AckMode, HAConfig

@@ -5,7 +5,7 @@ import trio
 from attrs import evolve
 
 from tests.cluster.broker.helpers import make_broker, opened, put
-from twinlog.cluster.broker.peers.slave_kinds import SlaveKind
+from twinlog.cluster.broker.peers.slave_peers import SlaveKind
 from twinlog.cluster.metrics.replicas import FORGOTTEN_AFTER_SECONDS, NAMED_AFTER_SECONDS, replicas
 from twinlog.cluster.remoting.names import member_name
 from twinlog.ha.statistics import HAConnectionStatistics

@@ -6,7 +6,7 @@ from attrs import define, evolve, field
 from twinlog.ha.election.epochs import with_entry
 from twinlog.ha.election.group_record import with_ids_swapped
 from twinlog.ha.election.role_change import Snapshot, StepName, Verb, check_invariants, next_epoch, next_step, plan
-from twinlog.ha.election.voter import PromiseAnswer, PromiseAsk, promise
+from twinlog.ha.election.voter import VoteReply, VoteRequest, promise
 from twinlog.ha.election.votes import may_take
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId
@@ -46,7 +46,7 @@ class Candidate:
     cut_at: int
     saves: int = 0
     epoch: int = 0
-    answers: dict[str, PromiseAnswer] = field(factory=dict)
+    answers: dict[str, VoteReply] = field(factory=dict)
     flags: dict[str, bool] = field(factory=dict)
     held_end: int | None = None
     seen: list[StepName] = field(factory=list)
@@ -82,9 +82,9 @@ class Candidate:
             getattr(self, step.name)()
             check_invariants(self.snapshot)
 
-    def ask(self, address: str, *, dry_run: bool = False, expects_end: int | None = None) -> PromiseAnswer:
+    def ask(self, address: str, *, dry_run: bool = False, expects_end: int | None = None) -> VoteReply:
         disk = self.disks[address]
-        asked = PromiseAsk(epoch=self.epoch or 1 << 30, candidate=self.own, dry_run=dry_run, expects_end=expects_end)
+        asked = VoteRequest(epoch=self.epoch or 1 << 30, candidate=self.own, dry_run=dry_run, expects_end=expects_end)
         state, answer = promise(disk.state, disk.entries, 0, END, self.held_end, asked, address)
         if state is not None:
             self.save(address, state=state)
@@ -182,7 +182,7 @@ def test_an_epoch_that_has_begun_is_gone_on_with():
     assert disks["b"].entries[-1].id == EpochId(2, "b")
     answers = {
         address: promise(
-            disk.state, disk.entries, 0, END, None, PromiseAsk(epoch=9, candidate="c", dry_run=True), address
+            disk.state, disk.entries, 0, END, None, VoteRequest(epoch=9, candidate="c", dry_run=True), address
         )[1]
         for address, disk in disks.items()
     }

@@ -6,37 +6,46 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.ha.voters import GROUP, HISTORY, MASTER, OWN, SLAVE, asked
-from twinlog.ha.election.voter import ALWAYS, EPOCH_STEP_MAX, Lease, LeaseAsk, PromiseAsk, followed, is_master, lease
+from twinlog.ha.election.voter import (
+    ALWAYS,
+    EPOCH_STEP_MAX,
+    Lease,
+    LeaseRequest,
+    VoteRequest,
+    followed,
+    is_master,
+    lease,
+)
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import EpochEntry, EpochId
 from twinlog.store.role_file import GroupRecord, RoleState
 
 
 def test_a_newer_epoch_is_promised_once():
-    state, answer = asked(SLAVE, PromiseAsk(epoch=3, candidate="b"))
+    state, answer = asked(SLAVE, VoteRequest(epoch=3, candidate="b"))
     assert state == evolve(SLAVE, promised=EpochId(3, "b"))
     assert (answer.granted, answer.promised, answer.last, answer.max_offset) == (True, EpochId(3, "b"), OWN, 90)
-    assert asked(state, PromiseAsk(epoch=3, candidate="b"))[0] is None  # The same again: nothing to save.
-    assert asked(state, PromiseAsk(epoch=3, candidate="b"))[1].granted
-    refused, answer = asked(state, PromiseAsk(epoch=3, candidate="c"))
+    assert asked(state, VoteRequest(epoch=3, candidate="b"))[0] is None  # The same again: nothing to save.
+    assert asked(state, VoteRequest(epoch=3, candidate="b"))[1].granted
+    refused, answer = asked(state, VoteRequest(epoch=3, candidate="c"))
     assert (refused, answer.granted) == (None, False)
     assert answer.why == "it has promised epoch 3 to b"
 
 
 @pytest.mark.parametrize("epoch", [0, 1, 2])
 def test_nothing_older_is_promised(epoch):
-    state, answer = asked(SLAVE, PromiseAsk(epoch=epoch, candidate="b"))
+    state, answer = asked(SLAVE, VoteRequest(epoch=epoch, candidate="b"))
     assert (state, answer.granted) == (None, False)
 
 
 def test_a_dry_run_changes_nothing():
-    state, answer = asked(MASTER, PromiseAsk(epoch=3, candidate="b", dry_run=True))
+    state, answer = asked(MASTER, VoteRequest(epoch=3, candidate="b", dry_run=True))
     assert (state, answer.granted, answer.is_master, answer.promised) == (None, True, True, OWN.id)
 
 
 def test_a_master_that_promises_is_none_any_more():
     """Of what it becomes after a crash it is a slave, with an id that a slave can have."""
-    state, answer = asked(MASTER, PromiseAsk(epoch=3, candidate="b"), address="a")
+    state, answer = asked(MASTER, VoteRequest(epoch=3, candidate="b"), address="a")
     assert is_master(MASTER, HISTORY)
     assert answer.is_master
     assert (state.role, state.broker_id) == (BrokerRole.SLAVE, 3)
@@ -44,7 +53,7 @@ def test_a_master_that_promises_is_none_any_more():
 
 
 def test_a_master_that_promises_itself_waits_for_its_own_entry():
-    state, _ = asked(MASTER, PromiseAsk(epoch=3, candidate="a"), address="a")
+    state, _ = asked(MASTER, VoteRequest(epoch=3, candidate="a"), address="a")
     assert not is_master(state, HISTORY)
     took = evolve(state, role=BrokerRole.SYNC_MASTER, broker_id=0)
     assert is_master(took, (*HISTORY, EpochEntry(epoch=3, winner="a", start_offset=90)))
@@ -52,20 +61,20 @@ def test_a_master_that_promises_itself_waits_for_its_own_entry():
 
 @pytest.mark.parametrize(("holding_end", "granted"), [(90, True), (80, False), (None, False)])
 def test_a_master_resigns_only_while_it_holds_there(holding_end, granted):
-    ask = PromiseAsk(epoch=3, candidate="b", expects_end=90)
+    ask = VoteRequest(epoch=3, candidate="b", expects_end=90)
     state, answer = asked(MASTER, ask, holding_end=holding_end, address="a")
     assert (state is not None, answer.granted) == (granted, granted)
 
 
 def test_a_resignation_can_be_asked_for_again():
     """The answer may have been lost, and who resigned holds nothing back any more."""
-    state, _ = asked(MASTER, PromiseAsk(epoch=3, candidate="b", expects_end=90), holding_end=90, address="a")
-    assert asked(state, PromiseAsk(epoch=3, candidate="b", expects_end=90))[1].granted
-    assert not asked(state, PromiseAsk(epoch=3, candidate="b", expects_end=91))[1].granted
+    state, _ = asked(MASTER, VoteRequest(epoch=3, candidate="b", expects_end=90), holding_end=90, address="a")
+    assert asked(state, VoteRequest(epoch=3, candidate="b", expects_end=90))[1].granted
+    assert not asked(state, VoteRequest(epoch=3, candidate="b", expects_end=91))[1].granted
 
 
 def leased(state: RoleState, epoch: int, winner: str, group: GroupRecord = GROUP, address: str = "b"):
-    ask = LeaseAsk(
+    ask = LeaseRequest(
         id=EpochId(epoch, winner),
         address=winner or "a",
         ha_address=winner,
@@ -99,7 +108,7 @@ def test_an_older_master_or_another_of_the_number_is_not(epoch, winner):
 
 
 def test_nobody_speaks_for_another():
-    ask = LeaseAsk(
+    ask = LeaseRequest(
         id=EpochId(9, "a"),
         address="c",
         ha_address="c",
@@ -140,7 +149,7 @@ def test_nobody_follows_an_older_master():
 
 asks = st.one_of(
     st.builds(
-        PromiseAsk,
+        VoteRequest,
         epoch=st.integers(0, 6),
         candidate=st.sampled_from("abc"),
         dry_run=st.booleans(),
@@ -155,7 +164,7 @@ def test_a_promise_is_kept(asks, holding_end):
     """Whatever comes: the number never falls, one number goes to one winner, and only a change is saved."""
     state, given = SLAVE, {SLAVE.promised.epoch: SLAVE.promised.winner}
     for ask in asks:
-        if isinstance(ask, PromiseAsk):
+        if isinstance(ask, VoteRequest):
             after, answer = asked(state, ask, holding_end=holding_end)
             said_yes, who = answer.granted and not ask.dry_run, ask.id
         else:
@@ -172,7 +181,7 @@ def test_a_promise_is_kept(asks, holding_end):
 
 
 def _lease(**changes):
-    ask = LeaseAsk(
+    ask = LeaseRequest(
         id=SLAVE.promised,
         address="a",
         ha_address="a",
@@ -187,11 +196,11 @@ def _lease(**changes):
 
 def test_numbers_do_not_jump_to_where_nothing_comes_after():
     for epoch in ((1 << 64) - 1, SLAVE.promised.epoch + EPOCH_STEP_MAX + 1):
-        state, answer = asked(SLAVE, PromiseAsk(epoch=epoch, candidate="c"))
+        state, answer = asked(SLAVE, VoteRequest(epoch=epoch, candidate="c"))
         assert (state, answer.granted) == (None, False)
         state, told = _lease(id=SLAVE.promised._replace(epoch=epoch))
         assert (state, told.accepted) == (None, False)
-    assert asked(SLAVE, PromiseAsk(epoch=SLAVE.promised.epoch + EPOCH_STEP_MAX, candidate="c"))[1].granted
+    assert asked(SLAVE, VoteRequest(epoch=SLAVE.promised.epoch + EPOCH_STEP_MAX, candidate="c"))[1].granted
 
 
 def test_only_the_first_epoch_has_no_winner():

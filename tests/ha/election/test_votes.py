@@ -8,7 +8,7 @@ from tests.ha.group_model import Limits, explore, walk
 from twinlog.ha.election import epochs, votes
 from twinlog.ha.election.epochs import with_entry
 from twinlog.ha.election.group_record import in_force, with_member
-from twinlog.ha.election.voter import PromiseAnswer
+from twinlog.ha.election.voter import VoteReply
 from twinlog.ha.election.votes import LostRange, SwitchoverFacts, judge_failover, judge_switchover, may_take, needed
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId
@@ -27,14 +27,14 @@ def group(size: int, acks_needed: int, *, not_voting: str = "") -> GroupRecord:
     )
 
 
-def answer(address: str, max_offset: int, entries: tuple[EpochEntry, ...] = SECOND, **more: object) -> PromiseAnswer:
+def answer(address: str, max_offset: int, entries: tuple[EpochEntry, ...] = SECOND, **more: object) -> VoteReply:
     said = {"granted": True, "why": "", "whole": True, "is_master": False, "group": None} | more
-    return PromiseAnswer(
+    return VoteReply(
         promised=EpochId(3, "b"), entries=entries, max_offset=max_offset, min_offset=0, address=address, **said
     )
 
 
-def said(*answers: PromiseAnswer) -> dict[str, PromiseAnswer]:
+def said(*answers: VoteReply) -> dict[str, VoteReply]:
     return {answer.address: answer for answer in answers}
 
 
@@ -262,7 +262,7 @@ def _one_too_few(group: GroupRecord) -> int:
     return max(needed(group) - 1, 1)
 
 
-def _everybody_counts(group: GroupRecord, answers: dict[str, PromiseAnswer]) -> list[PromiseAnswer]:
+def _everybody_counts(group: GroupRecord, answers: dict[str, VoteReply]) -> list[VoteReply]:
     return [answer for address, answer in answers.items() if address in group.voters and answer.granted]
 
 

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from tests.ha.services import connect, master_at, until
 from tests.helpers import docs_extension, open_store, put
-from twinlog.ha.master.disconnected_slaves import AbsenceService
+from twinlog.ha.master.disconnected_slaves import DisconnectedSlaves
 from twinlog.ha.policy.disconnected import KNOWN_MAX, KnownSlave, KnownSlaves, decode_slaves, encode_slaves
 from twinlog.ha.service import HAService
 from twinlog.store.message_store import MessageStore
@@ -124,7 +124,7 @@ class Master:
     """A store whose files are a week old, and who is connected."""
 
     store: MessageStore
-    absence: AbsenceService
+    disconnected_slaves: DisconnectedSlaves
     connected: dict[str, tuple[str, int]]
 
     async def clean(self) -> int:
@@ -148,17 +148,17 @@ async def master(root: Path, bytes_max: int = EVERYTHING) -> Master:
     for file in store.commit_log.files.files:
         os.utime(file.path, (NOW_MS / 1000 - 7 * DAY, NOW_MS / 1000 - 7 * DAY))
     connected: dict[str, tuple[str, int]] = {}
-    absence = AbsenceService(
+    disconnected_slaves = DisconnectedSlaves(
         path=root / "twinlog/replicas",
         acks=lambda: connected,
         max_offset=lambda: store.max_offset,
         bytes_max=bytes_max,
         now_ms=lambda: NOW_MS,
     )
-    absence.load()
-    store.hooks.soft_retention_floor = absence.floor
-    store.retention.shortened.append(absence.shortened)
-    return Master(store, absence, connected)
+    disconnected_slaves.load()
+    store.hooks.soft_retention_floor = disconnected_slaves.floor
+    store.retention.shortened.append(disconnected_slaves.shortened)
+    return Master(store, disconnected_slaves, connected)
 
 
 async def test_what_a_slave_lacks_that_is_away_stays(tmp_path, autojump_clock):
@@ -166,23 +166,23 @@ async def test_what_a_slave_lacks_that_is_away_stays(tmp_path, autojump_clock):
     found = await master(tmp_path)
     found.connected["slave"] = ("10.0.0.1", 3 * FILE_SIZE + 100)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(found.absence.run)
+        nursery.start_soon(found.disconnected_slaves.run)
         await trio.sleep(6)
         while not (tmp_path / "twinlog/replicas").exists():
             await trio.sleep(1)
         nursery.cancel_scope.cancel()
     del found.connected["slave"]
     assert await found.clean() == 3 * FILE_SIZE
-    assert found.absence.held_by() == KnownSlave("10.0.0.1", 3 * FILE_SIZE + 100, NOW_MS)
+    assert found.disconnected_slaves.held_by() == KnownSlave("10.0.0.1", 3 * FILE_SIZE + 100, NOW_MS)
     await found.store.close()
     found = await master(tmp_path)
     assert await found.clean() == 3 * FILE_SIZE
-    assert found.absence.held_by() == KnownSlave("10.0.0.1", 3 * FILE_SIZE + 100, NOW_MS)
+    assert found.disconnected_slaves.held_by() == KnownSlave("10.0.0.1", 3 * FILE_SIZE + 100, NOW_MS)
     found.connected["again"] = ("10.0.0.1", 3 * FILE_SIZE + 100)
-    found.absence.look()
+    found.disconnected_slaves.look()
     found.connected["again"] = ("10.0.0.1", found.store.max_offset)
     assert await found.clean() > 3 * FILE_SIZE
-    assert found.absence.held_by() == KnownSlave("10.0.0.1", found.store.max_offset)
+    assert found.disconnected_slaves.held_by() == KnownSlave("10.0.0.1", found.store.max_offset)
     await found.store.close()
 
 
@@ -193,7 +193,7 @@ async def test_past_the_limit_it_goes_and_who_has_to_begin_anew_is_told_once(
     lacks = FILES * FILE_SIZE - (3 * FILE_SIZE + 100)
     found = await master(tmp_path, bytes_max=lacks if why == "disk" else lacks // 2)
     found.connected["slave"] = ("10.0.0.1", 3 * FILE_SIZE + 100)
-    found.absence.look()
+    found.disconnected_slaves.look()
     found.connected.clear()
     if why == "disk":
         assert await found.clean() == 3 * FILE_SIZE
@@ -209,15 +209,15 @@ async def test_past_the_limit_it_goes_and_who_has_to_begin_anew_is_told_once(
         4 * FILE_SIZE,
     )
     assert len([line for line in lines if "haRetentionMaxBytes" in line["event"]]) == (why == "limit")
-    assert found.absence.held_by() is None
-    assert [slave.given_up for slave in found.absence.slaves.away] == [True]
+    assert found.disconnected_slaves.held_by() is None
+    assert [slave.given_up for slave in found.disconnected_slaves.slaves.away] == [True]
     await found.store.close()
 
 
 async def test_with_no_limit_set_nobody_is_waited_for(tmp_path, autojump_clock):
     found = await master(tmp_path, bytes_max=0)
     found.connected["slave"] = ("10.0.0.1", 100)
-    found.absence.look()
+    found.disconnected_slaves.look()
     found.connected.clear()
     with capture_logs() as lines:
         assert await found.clean() > 0
@@ -230,12 +230,12 @@ async def test_a_file_that_cannot_be_read_or_written_is_told(tmp_path, autojump_
     found = await master(tmp_path)
     path.write_bytes(b"nonsense")
     with capture_logs() as lines:
-        found.absence.load()
+        found.disconnected_slaves.load()
         path.unlink()
         path.mkdir()
-        found.absence.load()
+        found.disconnected_slaves.load()
         for _ in range(2):
-            found.absence._save(b"")
+            found.disconnected_slaves._save(b"")
     assert [line["log_level"] for line in lines] == ["warning"] * 3
     await found.store.close()
 
@@ -251,5 +251,5 @@ async def test_a_slave_is_seen_to_leave(tmp_path):
         (away,) = ha.statistics().away
         assert (away.ip, away.offset, away.given_up) == ("127.0.0.1", end, False)
         assert ha.statistics().retention_holder == away
-        assert ha.absence.floor() == end
+        assert ha.disconnected_slaves.floor() == end
         assert ha.lowest_needed() == NO_FLOOR

@@ -6,13 +6,13 @@ import pytest
 
 from twinlog.ha.config import HAConfig
 from twinlog.ha.errors import Cause
-from twinlog.ha.policy.admission import REFUSALS_REMEMBERED, Admission, Refusals, parse_networks
+from twinlog.ha.policy.admission import REFUSALS_REMEMBERED, AdmissionRules, Refusals, parse_networks
 
 
 @pytest.mark.parametrize("text", ["", " ", ",", " , "])
 def test_an_empty_list_allows_nobody(text):
     assert parse_networks(text) == ()
-    assert not Admission(parse_networks(text)).admits("127.0.0.1")
+    assert not AdmissionRules(parse_networks(text)).admits("127.0.0.1")
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_a_list_with_a_mistake_stops_the_start(text, wrong):
 
 
 def test_registered_slaves_and_allowed_networks():
-    admission = Admission(parse_networks("10.1.0.0/16, 192.168.1.7, fd00::/8"))
+    admission = AdmissionRules(parse_networks("10.1.0.0/16, 192.168.1.7, fd00::/8"))
     admission.members_changed(["10.0.0.1", "10.0.0.1", "slave-host"])
     admitted = ["10.0.0.1", "10.1.255.255", "192.168.1.7", "fd00::7", "fd00::7%eth0", "slave-host"]
     refused = ["10.0.0.2", "10.2.0.0", "192.168.1.8", "fe80::1", "127.0.0.1", "", "another-host"]
@@ -35,7 +35,7 @@ def test_registered_slaves_and_allowed_networks():
 
 
 def test_who_is_welcome_does_not_count():
-    admission = Admission()
+    admission = AdmissionRules()
     admission.members_changed(["10.0.0.1"], ["10.0.0.2"])
     assert admission.admits("10.0.0.2")
     assert not admission.trusts("10.0.0.2")
@@ -45,7 +45,7 @@ def test_who_is_welcome_does_not_count():
 
 def test_whose_acknowledgements_count():
     """As many as are registered with an IP; of the allowed ones, one of each IP that is connected."""
-    admission = Admission(parse_networks("10.0.0.0/8"))
+    admission = AdmissionRules(parse_networks("10.0.0.0/8"))
     admission.members_changed(["10.0.0.1", "10.0.0.1", "192.0.2.1"])
     connected = ["10.0.0.1", "10.0.0.1", "10.0.0.1", "10.0.0.2", "10.0.0.2", "192.0.2.9"]
     assert admission.voices(connected) == ["10.0.0.1", "10.0.0.1", "192.0.2.1", "10.0.0.2"]
@@ -53,7 +53,7 @@ def test_whose_acknowledgements_count():
 
 
 def test_the_reason_says_what_would_help():
-    admission = Admission(parse_networks("10.0.0.0/8"))
+    admission = AdmissionRules(parse_networks("10.0.0.0/8"))
     assert "haAllowedSlaves (10.0.0.0/8)" in admission.why_not("192.0.2.1")
     assert "(these are: none)" in admission.why_not("192.0.2.1")
     admission.members_changed(["192.0.2.7", "192.0.2.7"])

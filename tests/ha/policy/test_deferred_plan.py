@@ -2,12 +2,12 @@
 
 import pytest
 
-from twinlog.ha.policy import deferred_plan as trail_plan
-from twinlog.ha.policy.deferred_plan import Leave, Onset, Receive, TrailPlan, Verify
+from twinlog.ha.policy import deferred_plan as deferred_plan
+from twinlog.ha.policy.deferred_plan import DeferredPlan, Leave, Onset, Receive, Verify
 
 MB = 1_000_000
-FULL = Receive(1000 * MB, trail_plan.RECEIVE_SECONDS, trail_plan.GAP_SECONDS)
-LOOK = Receive(1000 * MB, trail_plan.LOOK_SECONDS, trail_plan.LOOK_GAP_SECONDS)
+FULL = Receive(1000 * MB, deferred_plan.RECEIVE_SECONDS, deferred_plan.GAP_SECONDS)
+LOOK = Receive(1000 * MB, deferred_plan.LOOK_SECONDS, deferred_plan.LOOK_GAP_SECONDS)
 
 
 def step(plan, *, room=1000 * MB, verifiable=True):
@@ -15,20 +15,20 @@ def step(plan, *, room=1000 * MB, verifiable=True):
 
 
 def test_it_begins_when_much_came_some_times_in_a_row():
-    onset, much = Onset(), trail_plan.FULL_BYTES
+    onset, much = Onset(), deferred_plan.FULL_BYTES
     assert [onset.took(much, is_far=False) for _ in range(5)] == [False, False, False, True, False]
     onset = Onset()
     assert not any(onset.took(size, is_far=False) for size in (much, much, much, much - 1, much, much, much))
 
 
 def test_it_begins_sooner_when_the_master_is_known_to_have_much_more():
-    onset, much = Onset(), trail_plan.FULL_BYTES_FAR
+    onset, much = Onset(), deferred_plan.FULL_BYTES_FAR
     assert [onset.took(much, is_far=True) for _ in range(3)] == [False, True, False]
 
 
 @pytest.mark.parametrize("is_far", [False, True])
 def test_of_two_that_are_about_as_fast_the_stream_goes_first_only_far_behind(is_far):
-    plan = TrailPlan()
+    plan = DeferredPlan()
     plan.received(500 * MB, 0.5, "more", is_far=is_far)
     plan.verified(8 * MB, 0.02)  # 400 MB/s
     plan.received(150 * MB, 0.5, "more", is_far=is_far)
@@ -37,7 +37,7 @@ def test_of_two_that_are_about_as_fast_the_stream_goes_first_only_far_behind(is_
 
 
 def test_one_stretch_is_verified_for_each_long_turn_of_a_fast_stream():
-    plan = TrailPlan()
+    plan = DeferredPlan()
     for _ in range(5):
         assert step(plan) == FULL
         plan.received(500 * MB, 0.5, "more", is_far=True)
@@ -46,7 +46,7 @@ def test_one_stretch_is_verified_for_each_long_turn_of_a_fast_stream():
 
 
 def test_a_full_trail_is_received_into_as_fast_as_it_is_verified():
-    plan = TrailPlan()
+    plan = DeferredPlan()
     plan.received(500 * MB, 0.5, "more", is_far=True)
     assert step(plan, room=0) == Verify()
     plan.verified(8 * MB, 0.02)
@@ -57,7 +57,7 @@ def test_a_full_trail_is_received_into_as_fast_as_it_is_verified():
 
 @pytest.mark.parametrize(("size", "stream"), [(500 * MB, "gap"), (50 * MB, "more")])
 def test_what_came_is_verified_for_a_while_when_the_stream_is_slow_and_then_it_is_looked_again(size, stream):
-    plan = TrailPlan()
+    plan = DeferredPlan()
     plan.received(500 * MB, 0.5, "more", is_far=True)
     plan.verified(8 * MB, 0.02)  # 400 MB/s
     plan.received(size, 0.5, stream, is_far=True)
@@ -65,7 +65,7 @@ def test_what_came_is_verified_for_a_while_when_the_stream_is_slow_and_then_it_i
     while step(plan) == Verify():
         plan.verified(8 * MB, 0.02)
         verified += 1
-    assert verified == pytest.approx(trail_plan.VERIFY_SECONDS / 0.02, abs=1)
+    assert verified == pytest.approx(deferred_plan.VERIFY_SECONDS / 0.02, abs=1)
     assert step(plan) == LOOK
     plan.received(50 * MB, 0.05, "more", is_far=True)  # It is fast again.
     plan.verified(8 * MB, 0.02)
@@ -73,7 +73,7 @@ def test_what_came_is_verified_for_a_while_when_the_stream_is_slow_and_then_it_i
 
 
 def test_it_ends_when_the_stream_is_slow_and_nothing_is_left_to_verify():
-    plan = TrailPlan()
+    plan = DeferredPlan()
     plan.received(8 * MB, 0.5, "gap", is_far=True)
     assert step(plan) == Verify()
     plan.verified(8 * MB, 0.02)
@@ -81,7 +81,7 @@ def test_it_ends_when_the_stream_is_slow_and_nothing_is_left_to_verify():
 
 
 def test_more_is_received_while_there_is_only_the_beginning_of_a_record():
-    plan = TrailPlan()
+    plan = DeferredPlan()
     assert step(plan, verifiable=False) == FULL
     plan.received(1 * MB, 0.001, "more", is_far=True)
     assert step(plan, verifiable=False) == FULL
@@ -89,7 +89,7 @@ def test_more_is_received_while_there_is_only_the_beginning_of_a_record():
 
 
 def test_a_stream_that_has_ended_is_verified_to_its_end():
-    plan = TrailPlan()
+    plan = DeferredPlan()
     plan.received(100 * MB, 0.1, "ended", is_far=True)
     for _ in range(20):
         assert step(plan) == Verify()

@@ -4,14 +4,14 @@ import pytest
 from attrs import evolve
 
 from twinlog.ha.peer import PeerLog
-from twinlog.ha.policy.stall import DISPATCH_SECONDS, LOOK_SECONDS, STALL_SECONDS, Look, StallWatch
+from twinlog.ha.policy.stall import DISPATCH_SECONDS, LOOK_SECONDS, STALL_SECONDS, Look, StallDetector
 
 LEVEL = PeerLog(is_twinlog=True, min_offset=0, max_offset=1000, boot_ms=1)
 LONGER = evolve(LEVEL, max_offset=2000)
 
 
-def watch() -> StallWatch:
-    return StallWatch(since=0.0, position=1000, heartbeat_seconds=5.0)
+def watch() -> StallDetector:
+    return StallDetector(since=0.0, position=1000, heartbeat_seconds=5.0)
 
 
 def look(now: float, peer: PeerLog | None = None, position: int = 1000, **more: object) -> Look:
@@ -25,7 +25,7 @@ def look(now: float, peer: PeerLog | None = None, position: int = 1000, **more: 
     return Look(now=now, position=position, peer=peer, **facts)
 
 
-def first_finding(found: StallWatch, looks: list[Look]) -> tuple[float, str] | None:
+def first_finding(found: StallDetector, looks: list[Look]) -> tuple[float, str] | None:
     for each in looks:
         if (finding := found.look(each)) is not None:
             assert finding.kind == "stalled"

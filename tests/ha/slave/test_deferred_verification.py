@@ -12,7 +12,7 @@ from tests.helpers import log_bytes, open_store, put
 from tests.store.golden import queue_files
 from twinlog.ha.config import AckMode
 from twinlog.ha.errors import HABadRecordError, HAConnectionLostError, HALogError, HAProtocolError
-from twinlog.ha.policy import deferred_plan as trail_plan
+from twinlog.ha.policy import deferred_plan as deferred_plan
 from twinlog.ha.wire.protocol import BATCH_HEADER
 from twinlog.ha.wire.transport import SocketTransport, StreamTransport
 from twinlog.store.config import BrokerRole
@@ -24,7 +24,7 @@ from twinlog.store.record.scan import scan_records
 @pytest.fixture(autouse=True)
 def small_is_much(monkeypatch):
     for name, value in (("FULL_BYTES", 1000), ("FULL_TIMES", 2), ("STRETCH_BYTES", 20_000)):
-        monkeypatch.setattr(trail_plan, name, value)
+        monkeypatch.setattr(deferred_plan, name, value)
 
 
 @pytest.fixture

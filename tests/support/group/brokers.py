@@ -15,7 +15,7 @@ from tests.support.group.group import until
 from tests.support.group.line import Line
 from twinlog.cluster.broker.broker import Broker
 from twinlog.cluster.broker.group.registration import Master
-from twinlog.cluster.broker.peers.role_messages import ChangeAsk, ChangeState
+from twinlog.cluster.broker.peers.role_messages import ChangeRequest, ChangeState
 from twinlog.cluster.remoting.command import FrameReader, RemotingCommand, decode, encode
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.header_fields import decode_header
@@ -144,7 +144,7 @@ class BrokerMember:
     async def change(self, verb: str, **more: Any) -> ChangeState:
         """Carry out a role change with this member as the candidate."""
         roles = self.broker.roles
-        await roles.start(ChangeAsk(verb=verb, candidate=self.address, **more))
+        await roles.start(ChangeRequest(verb=verb, candidate=self.address, **more))
         await until(lambda: not roles.state().running, f"the end of the {verb}")
         return roles.state()
 

@@ -117,8 +117,8 @@ class Member:
         )
         self.ha.client.connect = self._connect
         self.store.hooks.retention_floor = self.ha.lowest_needed
-        self.store.hooks.soft_retention_floor = self.ha.absence.floor
-        self.store.retention.shortened.append(self.ha.absence.shortened)
+        self.store.hooks.soft_retention_floor = self.ha.disconnected_slaves.floor
+        self.store.retention.shortened.append(self.ha.disconnected_slaves.shortened)
         with trio.CancelScope() as self._scope:
             async with trio.open_nursery() as nursery:
                 await nursery.start(self.store.run)

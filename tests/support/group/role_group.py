@@ -12,11 +12,11 @@ from attrs import define, field
 
 from tests.support.group.group import FILE_SIZE, Group, LocalPeer, Member, until
 from tests.support.group.line import Line
-from twinlog.cluster.broker.peers.role_messages import ChangeAsk, Held, Op, Plain
+from twinlog.cluster.broker.peers.role_messages import ChangeRequest, Op, PausedMaster, Plain
 from twinlog.cluster.broker.roles.member import Member as OwnMember
 from twinlog.cluster.broker.roles.service import RoleService
 from twinlog.ha.config import HAConfig
-from twinlog.ha.election.voter import LeaseAnswer, LeaseAsk, PromiseAnswer, PromiseAsk
+from twinlog.ha.election.voter import LeaseReply, LeaseRequest, VoteReply, VoteRequest
 from twinlog.ha.errors import HAConnectionLostError, HAPeerError
 from twinlog.ha.peer import PeerHistory
 from twinlog.ha.service import HAService
@@ -114,7 +114,7 @@ class RoleMember(Member):
                 store=self.store,
                 ha=self.ha,
                 calls=ScenarioCalls(self),
-                hooks=ScenarioHooks(self),
+                effects=ScenarioEffects(self),
                 config=self.ha.config,
                 now_ms=lambda: int(trio.current_time() * 1000),
                 boot_id=lambda: "one boot",
@@ -167,7 +167,7 @@ class RoleMember(Member):
 
     async def failover(self) -> None:
         """Make this member the master."""
-        await self.roles.start(ChangeAsk(verb="failover", candidate=self.broker_address))
+        await self.roles.start(ChangeRequest(verb="failover", candidate=self.broker_address))
         await until(lambda: not self.roles.is_changing, f"the failover to {self.name} ends")
         assert self.is_serving, self.roles.state()
 
@@ -221,10 +221,10 @@ class ScenarioCalls:
             raise HAPeerError(f"{address}: no answer within {seconds:g} s")
         return await handle(member)
 
-    async def promise(self, address: str, ask: PromiseAsk) -> PromiseAnswer:
+    async def promise(self, address: str, ask: VoteRequest) -> VoteReply:
         return await self._ask(address, lambda member: member.roles.voter.vote(ask))
 
-    async def lease(self, address: str, ask: LeaseAsk, *, timeout_ms: float) -> LeaseAnswer:
+    async def lease(self, address: str, ask: LeaseRequest, *, timeout_ms: float) -> LeaseReply:
         return await self._ask(address, lambda member: member.roles.voter.renew_lease(ask), timeout_ms / 1000)
 
     async def role_change(self, address: str, op: Op, body: Plain, *, timeout_ms: float = 3_000) -> Plain:
@@ -238,17 +238,17 @@ class ScenarioCalls:
 
 
 @define(eq=False)
-class ScenarioHooks:
+class ScenarioEffects:
     """A member's other parts: there are none but its store and replication."""
 
     member: RoleMember
 
-    async def hold(self, deadline: float) -> Held:
+    async def hold(self, deadline: float) -> PausedMaster:
         store, transfer = self.member.store, self.member.ha.group_transfer
         with trio.fail_at(deadline):
             while transfer.waiting or transfer.confirmed_offset < store.max_offset:
                 await trio.sleep(0.001)
-        return Held(
+        return PausedMaster(
             end_offset=store.max_offset,
             min_offset=store.min_offset,
             offsets={},
@@ -260,7 +260,7 @@ class ScenarioHooks:
     def release(self) -> None:
         pass
 
-    async def take_tables(self, held: Held | None) -> None:
+    async def take_tables(self, held: PausedMaster | None) -> None:
         pass
 
     async def serve_as_master(self, state: RoleState) -> None:

@@ -10,11 +10,11 @@ from attrs import define, field
 from trio.testing import memory_stream_pair
 
 from tests.helpers import StorePeer, log_bytes, open_store, put
-from twinlog.cluster.broker.peers.role_messages import ChangeAsk, ChangeState, Held, Op, Plain
+from twinlog.cluster.broker.peers.role_messages import ChangeRequest, ChangeState, Op, PausedMaster, Plain
 from twinlog.cluster.broker.roles.member import Member
 from twinlog.cluster.broker.roles.service import RoleService
 from twinlog.ha.config import HAConfig
-from twinlog.ha.election.voter import LeaseAnswer, LeaseAsk, PromiseAnswer, PromiseAsk
+from twinlog.ha.election.voter import LeaseReply, LeaseRequest, VoteReply, VoteRequest
 from twinlog.ha.errors import HAConnectionLostError, HAPeerError
 from twinlog.ha.peer import PeerHistory
 from twinlog.ha.service import HAService
@@ -39,7 +39,7 @@ class Node:
     store: MessageStore = field(init=False)
     ha: HAService = field(init=False)
     roles: RoleService = field(init=False)
-    hooks: "NodeHooks" = field(init=False)
+    effects: "NodeEffects" = field(init=False)
     nursery: trio.Nursery | None = field(default=None, init=False)
     boot_id: str = "boot 1"
     cut_off: bool = False  # Nobody reaches it, and it reaches nobody.
@@ -97,7 +97,7 @@ class Node:
         config = HAConfig(listen_host="127.0.0.1", **self.group.config)
         self.ha = HAService(self.store, config, self._slaves, lambda: None, peer_of=self.group.peer_of(self))
         self.ha.client.connect = self._connect
-        self.hooks = NodeHooks(self)
+        self.effects = NodeEffects(self)
         self.roles = roles = RoleService(
             Member(
                 side=self.side,
@@ -105,7 +105,7 @@ class Node:
                 store=self.store,
                 ha=self.ha,
                 calls=NodeCalls(self),
-                hooks=self.hooks,
+                effects=self.effects,
                 config=config,
                 now_ms=lambda: int(trio.current_time() * 1000),
                 boot_id=lambda: self.boot_id,
@@ -191,10 +191,10 @@ class NodeCalls:
 
     node: Node
 
-    async def promise(self, address: str, ask: PromiseAsk) -> PromiseAnswer:
+    async def promise(self, address: str, ask: VoteRequest) -> VoteReply:
         return await self._ask(address, lambda roles: roles.voter.vote(ask))
 
-    async def lease(self, address: str, ask: LeaseAsk, *, timeout_ms: float) -> LeaseAnswer:
+    async def lease(self, address: str, ask: LeaseRequest, *, timeout_ms: float) -> LeaseReply:
         return await self._ask(address, lambda roles: roles.voter.renew_lease(ask), timeout_ms / 1000)
 
     async def role_change(self, address: str, op: Op, body: Plain, *, timeout_ms: float = 3_000) -> Plain:
@@ -239,21 +239,21 @@ class NodeCalls:
 
 
 @define(eq=False)
-class NodeHooks:
+class NodeEffects:
     """What a role means for a member without services: who takes messages, whom it follows."""
 
     node: Node
     held_until: float | None = None
     done: list[str] = field(factory=list)
 
-    async def hold(self, deadline: float) -> Held:
+    async def hold(self, deadline: float) -> PausedMaster:
         node = self.node
         self.done.append("hold")
         self.held_until = deadline
         with trio.move_on_at(deadline):
             while node.ha.group_transfer.confirmed_offset < node.store.max_offset and node.group.role is SYNC:
                 await trio.sleep(0.001)
-            return Held(
+            return PausedMaster(
                 end_offset=node.store.max_offset,
                 min_offset=node.store.min_offset,
                 offsets=dict(node.offsets),
@@ -267,7 +267,7 @@ class NodeHooks:
         self.done.append("release")
         self.held_until = None
 
-    async def take_tables(self, held: Held | None) -> None:
+    async def take_tables(self, held: PausedMaster | None) -> None:
         await trio.lowlevel.checkpoint()
         assert held is not None
         assert held.delay_offsets == {1: 7}
@@ -381,7 +381,7 @@ class Group:
 
     async def change(self, verb: str, node: Node, **more: Any) -> ChangeState:
         """Ask, and wait for the end."""
-        await node.roles.start(ChangeAsk(verb=verb, candidate=node.address, **more))  # type: ignore[arg-type]
+        await node.roles.start(ChangeRequest(verb=verb, candidate=node.address, **more))  # type: ignore[arg-type]
         with trio.fail_after(60):
             while node.roles.state().running and node.is_up:
                 await trio.sleep(0.01)

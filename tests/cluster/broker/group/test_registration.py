@@ -203,7 +203,7 @@ async def test_a_master_watches_who_its_slaves_are(autojump_clock, nursery):
     told = []
     strangers = [False]
     fake = FakeNameServers()
-    registration = service(fake, members_changed=told.append, has_strangers=lambda: strangers[0])
+    registration = service(fake, members_changed=told.append, has_unregistered=lambda: strangers[0])
     nursery.start_soon(registration.run)
     await trio.sleep(12)
     assert fake.times(106) == [0, 5, 10]

@@ -5,7 +5,7 @@ import trio
 from trio.testing import memory_stream_pair
 
 from tests.cluster.broker.helpers import Client, FakeConnection, heartbeat, make_broker, opened, put
-from twinlog.cluster.broker.peers.slave_kinds import SlaveKind
+from twinlog.cluster.broker.peers.slave_peers import SlaveKind
 from twinlog.cluster.broker.tables.topics import TopicConfig
 from twinlog.cluster.remoting import fastjson
 from twinlog.ha.master.connection import HAConnection

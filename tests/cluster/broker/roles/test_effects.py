@@ -13,7 +13,7 @@ from tests.ha.conftest import no_threads as no_threads
 from tests.helpers import log_bytes, replicate
 from twinlog.cluster.broker.broker import HEAR_SECONDS_MAX
 from twinlog.cluster.broker.group.registration import Master
-from twinlog.cluster.broker.peers.role_messages import Held
+from twinlog.cluster.broker.peers.role_messages import PausedMaster
 from twinlog.cluster.broker.roles.effects import STARTS
 from twinlog.cluster.broker.tables.offsets import MasterOffsets
 from twinlog.cluster.remoting.codes import RequestCode
@@ -72,9 +72,9 @@ def follow(slave, master) -> None:
     replicate(slave.store, log_bytes(master.store)[slave.store.max_offset :])
 
 
-async def switch_over(a, b, epoch=2) -> Held:
+async def switch_over(a, b, epoch=2) -> PausedMaster:
     """In the order of the steps of a switchover, what they do to the services."""
-    held = from_plain(Held, to_plain(await a.role_services.hold(trio.current_time() + 2)))
+    held = from_plain(PausedMaster, to_plain(await a.role_services.hold(trio.current_time() + 2)))
     follow(b, a)
     assert b.store.max_offset == held.end_offset
     await b.role_services.take_tables(held)

@@ -9,7 +9,7 @@ import trio
 
 from tests.ha.conftest import no_threads as no_threads
 from tests.support.group.role_nodes import Group
-from twinlog.cluster.broker.peers.role_messages import RewindAsk, RoleRefusedError
+from twinlog.cluster.broker.peers.role_messages import RewindRequest, RoleRefusedError
 from twinlog.ha.errors import HAPeerError
 
 BODY = b"x" * 100  # As Node.put() has it.
@@ -54,12 +54,12 @@ async def test_rewind_cuts_nothing_while_bytes_below_the_cut_differ(autojump_clo
     await trio.sleep(10)
     end = a.store.max_offset
     assert a.ha.client.finding.kind == "diverged"
-    for ask in (RewindAsk(dry_run=True), RewindAsk(), RewindAsk(accept_data_loss=end - differs - 1)):
+    for ask in (RewindRequest(dry_run=True), RewindRequest(), RewindRequest(accept_data_loss=end - differs - 1)):
         with pytest.raises(RoleRefusedError, match=f"differs from its master's from byte {differs} on") as refusal:
             await a.roles.rewind(ask)
     assert f"--accept-data-loss {end - differs}" in str(refusal.value)
     assert a.store.max_offset == end
-    await a.roles.rewind(RewindAsk(accept_data_loss=end - differs))
+    await a.roles.rewind(RewindRequest(accept_data_loss=end - differs))
     assert await overtaken.settled() is b
     assert overtaken.are_equal()
 
@@ -71,10 +71,10 @@ async def test_rewind_cuts_nothing_without_a_comparison(autojump_clock, overtake
     end = a.store.max_offset
     a.ha.peer_of = lambda _address: None
     with pytest.raises(HAPeerError, match="cannot be compared"):
-        await a.roles.rewind(RewindAsk())
+        await a.roles.rewind(RewindRequest())
     assert a.store.max_offset == end
     a.ha.peer_of = overtaken.peer_of(a)
-    await a.roles.rewind(RewindAsk())
+    await a.roles.rewind(RewindRequest())
     assert await overtaken.settled() is b
 
 
@@ -88,7 +88,7 @@ async def test_no_switchover_to_a_log_whose_last_bytes_are_others(tmp_path, auto
     state = await group.change("switchover", b)
     assert "are not the master's" in state.error
     assert a.word == "serving"
-    assert a.hooks.done[-1] == "release"
+    assert a.effects.done[-1] == "release"
     assert b.roles.member.promised() == a.roles.member.promised(), "nothing was begun"
     a.put()
     assert await a.is_acknowledged()

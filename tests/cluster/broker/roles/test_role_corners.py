@@ -8,8 +8,8 @@ import trio
 from tests.cluster.broker.cuts import cut_log, lose_tail
 from tests.ha.conftest import no_threads as no_threads
 from tests.support.group.role_nodes import ASYNC, SLAVE, Group, NodeCalls
-from twinlog.cluster.broker.peers.role_messages import PauseAsk, ReinitAsk, RoleRefusedError
-from twinlog.ha.election.voter import PromiseAsk
+from twinlog.cluster.broker.peers.role_messages import PauseRequest, ReinitRequest, RoleRefusedError
+from twinlog.ha.election.voter import VoteRequest
 from twinlog.store.errors import StoreError
 from twinlog.store.message_store import MessageStore
 
@@ -52,7 +52,7 @@ async def test_a_repair_that_fails_leaves_a_slave_that_follows(autojump_clock, p
     await pair.settled()
     (b.side / "divergent").write_bytes(b"no directory")
     with pytest.raises((StoreError, OSError)):
-        await b.roles.reinit(ReinitAsk())
+        await b.roles.reinit(ReinitRequest())
     a.put(1)
     assert (await pair.settled()).name == "a"
     assert pair.are_equal()
@@ -107,10 +107,10 @@ async def test_an_emptied_master_never_serves_beside_the_one_that_is_registered(
     a, b, _c = group.nodes
     group.registered_master = b.address
     await a.start()
-    assert (a.store.config.broker_role, a.hooks.done) == (SLAVE, ["fence"])
+    assert (a.store.config.broker_role, a.effects.done) == (SLAVE, ["fence"])
     assert (await group.settled()).name == "b"
     assert group.are_equal()
-    assert "master" not in a.hooks.done
+    assert "master" not in a.effects.done
 
 
 async def test_a_new_master_serves_whoever_is_registered(tmp_path, autojump_clock, no_threads, nursery):
@@ -140,7 +140,7 @@ async def test_what_is_promised_is_not_thrown_away_meanwhile(
     answers, reset = [], MessageStore.reset
 
     async def ask():
-        answers.append(await b.roles.voter.vote(PromiseAsk(epoch=1, candidate=c.address)))
+        answers.append(await b.roles.voter.vote(VoteRequest(epoch=1, candidate=c.address)))
 
     async def slow_reset(store, why):
         nursery.start_soon(ask)
@@ -148,7 +148,7 @@ async def test_what_is_promised_is_not_thrown_away_meanwhile(
         await reset(store, why)
 
     monkeypatch.setattr(MessageStore, "reset", slow_reset)
-    await b.roles.reinit(ReinitAsk())
+    await b.roles.reinit(ReinitRequest())
     await trio.sleep(1)
     (answer,) = answers
     assert (answer.max_offset, answer.whole) == (0, False)
@@ -165,13 +165,13 @@ async def test_a_member_that_promised_meanwhile_does_not_follow_the_old_master_a
     suspect_tail = type(b.roles.member).suspect_tail
 
     async def late_suspicion(member, why):
-        await b.roles.voter.vote(PromiseAsk(epoch=1, candidate=c.address))
+        await b.roles.voter.vote(VoteRequest(epoch=1, candidate=c.address))
         await suspect_tail(member, why)
 
     monkeypatch.setattr(type(b.roles.member), "suspect_tail", late_suspicion)
     end = b.store.max_offset
     with pytest.raises(RoleRefusedError):
-        await b.roles.reinit(ReinitAsk())
+        await b.roles.reinit(ReinitRequest())
     assert (b.word, b.store.max_offset) == ("fenced", end)
 
 
@@ -185,12 +185,12 @@ async def test_offsets_that_others_took_are_asked_for_before_a_new_epoch_serves(
     await a.stop()
     await trio.sleep(5)
     assert (await group.change("failover", b)).error == ""
-    done = b.hooks.done
+    done = b.effects.done
     assert done.index("offsets of 1") < done.index("master"), "of c; nobody waits for a, which is dead"
     await a.start()
     await group.settled()
     assert (await group.change("switchover", a)).error == ""
-    done = a.hooks.done
+    done = a.effects.done
     assert not [each for each in done if each.startswith("offsets")], "the old master handed its own over"
 
 
@@ -202,7 +202,7 @@ async def test_a_master_that_is_elected_anew_asks_for_offsets_too(autojump_clock
     a.boot_id = "boot 2"
     await a.start()
     assert (await pair.settled()).name == "a"
-    done, kinds = a.hooks.done, [kind for _, _, kind in a.epochs]
+    done, kinds = a.effects.done, [kind for _, _, kind in a.epochs]
     assert kinds == ["first", "restart"]
     assert done.index("offsets of 1") < done.index("master")
 
@@ -211,7 +211,7 @@ async def test_a_pause_lasts_where_the_clock_is_ahead(autojump_clock, pair):
     """It ends by the master's clock, which is told with each question."""
     a, b = pair.nodes
     b.roles.member.now_ms = lambda: int(trio.current_time() * 1000) + 3_600_000
-    await a.roles.pause(PauseAsk(for_ms=600_000, reason="maintenance"))
+    await a.roles.pause(PauseRequest(for_ms=600_000, reason="maintenance"))
     await trio.sleep(3)
     words = b.roles.member.paused()
     assert words.startswith("the group is paused for 59"), words
@@ -243,12 +243,12 @@ async def test_an_election_gives_up_when_others_promise_higher_numbers_meanwhile
         if ask.dry_run or len(asked) > 50:
             return await asks(calls, address, ask)
         asked.append(ask.epoch)
-        await a.roles.voter.vote(PromiseAsk(epoch=ask.epoch, candidate="somebody:10911"))
+        await a.roles.voter.vote(VoteRequest(epoch=ask.epoch, candidate="somebody:10911"))
         return await asks(calls, address, ask)
 
     asks = NodeCalls.promise
     monkeypatch.setattr(NodeCalls, "promise", promise_higher)
-    await a.roles.voter.vote(PromiseAsk(epoch=1, candidate="somebody:10911"))
+    await a.roles.voter.vote(VoteRequest(epoch=1, candidate="somebody:10911"))
     state = await pair.change("failover", b, accept_data_loss="unknown")
     assert "others promise higher numbers meanwhile, 6 now" in state.error
     assert asked == [2, 3, 4, 5, 6]

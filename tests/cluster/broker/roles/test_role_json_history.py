@@ -3,7 +3,7 @@
 import pytest
 from attrs import evolve
 
-from twinlog.cluster.broker.peers.role_json import history_body, read_history
+from twinlog.cluster.broker.peers.role_messages import history_body, read_history
 from twinlog.ha.peer import PeerHistory
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId

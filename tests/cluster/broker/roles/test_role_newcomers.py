@@ -56,8 +56,8 @@ async def test_a_new_slave_is_given_the_log_and_does_not_count(master):
         while not (served := [c for c in master.ha.statistics().connections if c.address.startswith(NEWCOMER)]):
             await trio.sleep(0.01)
     assert not served[0].counted
-    assert "127.0.0.10" in master.ha.reception.admission.why_not("127.0.0.10")
-    assert not master.ha.reception.admission.admits("127.0.0.10")
+    assert "127.0.0.10" in master.ha.connection_admission.rules.why_not("127.0.0.10")
+    assert not master.ha.connection_admission.rules.admits("127.0.0.10")
 
 
 async def test_a_new_slave_joins_by_following(master):
@@ -104,7 +104,7 @@ async def test_many_that_ask_early_are_not_all_remembered(master):
 async def test_who_is_not_named_is_no_member(master):
     master.ha_config = evolve(master.ha_config, members=f"{master.address};127.0.0.7:10911")
     register(master, "127.0.0.7", "192.0.2.9")
-    assert not master.ha.reception.admission.admits("192.0.2.9")
+    assert not master.ha.connection_admission.rules.admits("192.0.2.9")
     assert not await joins(master, "192.0.2.9:4711", "192.0.2.9", "192.0.2.9")
 
 
@@ -119,7 +119,7 @@ async def test_nobody_joins_under_the_address_of_another(master, ip, ha_ip):
 
 async def test_a_slave_of_two_networks_tells_its_end_in_the_other(master):
     """Else its new master looks for ten seconds for somebody to ask about its log. Not an end that it does not announce."""
-    master.ha.reception.admission.allowed = parse_networks("192.0.2.0/24")
+    master.ha.connection_admission.rules.allowed = parse_networks("192.0.2.0/24")
     client = Client(master)
     client.connection.remote_address = "192.0.2.9:4711"
     for end, is_told in (("198.51.100.9:5000", True), ("203.0.113.9:5000", False)):

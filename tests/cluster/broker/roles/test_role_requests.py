@@ -7,15 +7,14 @@ import trio
 from tests.cluster.broker.helpers import Client, make_broker
 from tests.cluster.fake_rocketmq import RocketMQ, serve_rocketmq
 from tests.support.process_group.ports import free_broker_port
-from twinlog.cluster.broker.peers.ha_peer import RemotingPeer
-from twinlog.cluster.broker.peers.role_calls import RemotingCalls
+from twinlog.cluster.broker.peers.ha_peer import RemotingCalls, RemotingPeer
 from twinlog.cluster.broker.peers.role_messages import RoleRefusedError
 from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.headers.members import AskLease
-from twinlog.ha.election.voter import PromiseAsk
+from twinlog.ha.election.voter import VoteRequest
 from twinlog.ha.errors import HAPeerError
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import FIRST
@@ -65,7 +64,7 @@ async def test_a_rocketmq_broker_has_no_history(client, nursery):
 
 async def test_answers_and_refusals(master, client):
     calls = RemotingCalls(client)
-    answer = await calls.promise(master.address, PromiseAsk(epoch=7, candidate=SLAVE.address, dry_run=True))
+    answer = await calls.promise(master.address, VoteRequest(epoch=7, candidate=SLAVE.address, dry_run=True))
     assert (answer.granted, answer.address) == (False, master.address)
     assert answer.why == "it has never belonged to a group with a record"
     with pytest.raises(RoleRefusedError, match="is another member"):

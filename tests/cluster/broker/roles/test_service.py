@@ -6,17 +6,17 @@ import trio
 from tests.ha.conftest import no_threads as no_threads
 from tests.helpers import log_bytes
 from tests.support.group.role_nodes import ASYNC, SYNC, Group, words_of
-from twinlog.cluster.broker.peers.role_messages import ChangeAsk
+from twinlog.cluster.broker.peers.role_messages import ChangeRequest
 from twinlog.cluster.broker.roles import durable_state
-from twinlog.ha.election.voter import PromiseAsk
+from twinlog.ha.election.voter import VoteRequest
 
 
 def _ask(verb, node):
-    return ChangeAsk(verb=verb, candidate=node.address)
+    return ChangeRequest(verb=verb, candidate=node.address)
 
 
 def _promise(epoch, node):
-    return PromiseAsk(epoch=epoch, candidate=node.address)
+    return VoteRequest(epoch=epoch, candidate=node.address)
 
 
 @pytest.fixture
@@ -312,7 +312,7 @@ async def test_who_was_silent_is_asked_again_where_it_is_needed(tmp_path, autoju
     a, b, c = group.nodes
     await a.stop()
     await group.isolate(c)
-    await b.roles.start(ChangeAsk(verb="failover", candidate=b.address, accept_data_loss="unknown"))
+    await b.roles.start(ChangeRequest(verb="failover", candidate=b.address, accept_data_loss="unknown"))
     await trio.sleep(2.9)
     c.cut_off = False
     with trio.fail_after(10):

@@ -8,8 +8,8 @@ import trio
 from tests.cluster.broker.cuts import cut_log, lose_tail
 from tests.ha.conftest import no_threads as no_threads
 from tests.support.group.role_nodes import ASYNC, SLAVE, SYNC, Group
-from twinlog.cluster.broker.peers.role_messages import PauseAsk, ReinitAsk, RewindAsk, RoleRefusedError
-from twinlog.ha.election.voter import PromiseAsk
+from twinlog.cluster.broker.peers.role_messages import PauseRequest, ReinitRequest, RewindRequest, RoleRefusedError
+from twinlog.ha.election.voter import VoteRequest
 from twinlog.store.epoch_file import EpochId
 
 
@@ -29,7 +29,7 @@ async def test_a_master_goes_on_in_its_epoch(autojump_clock, pair, cleanly):
     await a.start()
     assert (a.word, a.store.config.broker_role) == ("starting", SLAVE), "until somebody says yes"
     assert await pair.settled() is a
-    assert a.hooks.done.index("offsets of 1") < a.hooks.done.index("master")
+    assert a.effects.done.index("offsets of 1") < a.effects.done.index("master")
     assert a.epochs == [(0, "", "first")]
     a.put()
     assert await a.is_acknowledged()
@@ -79,7 +79,7 @@ async def test_an_old_master_that_comes_back_is_a_slave(autojump_clock, pair):
     b.put(2)
     await a.start()
     assert await pair.settled() is b
-    assert "master" not in a.hooks.done
+    assert "master" not in a.effects.done
     assert a.state.broker_id == 1
 
 
@@ -256,7 +256,7 @@ async def test_an_emptied_member_follows_once_a_person_says_so(tmp_path, autojum
     await c.start()
     await trio.sleep(5)
     assert c.word == "waiting"
-    await c.roles.reinit(ReinitAsk())
+    await c.roles.reinit(ReinitRequest())
     await group.settled()
 
 
@@ -265,20 +265,20 @@ async def test_reinit_and_pause(autojump_clock, pair):
     a.put(3)
     await pair.settled()
     with pytest.raises(RoleRefusedError, match="only a slave"):
-        await a.roles.reinit(ReinitAsk())
-    await a.roles.pause(PauseAsk(for_ms=60_000, reason="maintenance"))
+        await a.roles.reinit(ReinitRequest())
+    await a.roles.pause(PauseRequest(for_ms=60_000, reason="maintenance"))
     await trio.sleep(3)
     with pytest.raises(RoleRefusedError, match="the group is paused for 57 s more: maintenance"):
-        await b.roles.reinit(ReinitAsk())
+        await b.roles.reinit(ReinitRequest())
     assert "paused" in (await pair.change("switchover", b)).error
     await trio.sleep(60)
-    await b.roles.reinit(ReinitAsk())
+    await b.roles.reinit(ReinitRequest())
     assert not b.state.whole
     await pair.settled()
     await trio.sleep(3)
     assert b.state.whole
     assert pair.are_equal()
-    await a.roles.pause(PauseAsk())
+    await a.roles.pause(PauseRequest())
     await a.roles.resume()
     assert (await pair.change("switchover", b)).error == ""
 
@@ -305,7 +305,7 @@ async def test_rewind_gives_up_what_the_history_proves(tmp_path, autojump_clock,
     await group.start()
     a, b = group.nodes
     with pytest.raises(RoleRefusedError, match="nothing to give up"):
-        await b.roles.rewind(RewindAsk())
+        await b.roles.rewind(RewindRequest())
     await group.isolate(a)
     a.put(2)
     assert (await group.change("failover", b)).error == ""
@@ -313,8 +313,8 @@ async def test_rewind_gives_up_what_the_history_proves(tmp_path, autojump_clock,
     a.cut_off = False
     await trio.sleep(10)
     assert a.store.max_offset != b.store.max_offset
-    await a.roles.rewind(RewindAsk(dry_run=True))
-    await a.roles.rewind(RewindAsk())
+    await a.roles.rewind(RewindRequest(dry_run=True))
+    await a.roles.rewind(RewindRequest())
     assert await group.settled() is b
     assert group.are_equal()
 
@@ -341,4 +341,4 @@ async def test_a_save_that_fails_fences_for_good(autojump_clock, pair, monkeypat
 
 
 def _promise(epoch, node):
-    return PromiseAsk(epoch=epoch, candidate=node.address)
+    return VoteRequest(epoch=epoch, candidate=node.address)
