@@ -84,11 +84,6 @@ def moment(milliseconds: int, *, utc: bool = False) -> str:
     return f"{at.replace(tzinfo=None).isoformat(' ', 'milliseconds')}{' UTC' * utc}"
 
 
-def several(number: int, one: str, many: str) -> str:
-    """A number with its noun: 1 slave, 2 slaves."""
-    return f"{number} {one if number == 1 else many}"
-
-
 def parse_size(text: str) -> int:
     """Bytes in `500`, `64kB`, `1MB`, `1GiB`. Raises ValueError."""
     found = _SIZE.fullmatch(text.strip())

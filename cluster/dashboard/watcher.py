@@ -26,7 +26,8 @@ from twinlog.cluster.observe.consumption import LagReport
 from twinlog.cluster.observe.gather import gather, words_of
 from twinlog.cluster.observe.rules import Limits, examine
 from twinlog.cluster.remoting.errors import RemotingError
-from twinlog.cluster.text import day_and_clock, seconds, several, size
+from twinlog.cluster.text import day_and_clock, seconds, size
+from twinlog.store.util.text import counted
 
 log = structlog.get_logger(__name__)
 
@@ -224,7 +225,7 @@ def audit_section(report: dict[str, Any] | str | None, directory: Path | None, l
         ("Result", join(mark(of), words)),
         ("When", f"{day_and_clock(at)}, {seconds(age)} ago"),
         ("Compared", f"{size(compared)} of {names}"),
-        ("Found", several(found, "thing", "things")),
+        ("Found", counted(found, "thing", "things")),
     )
     told = tag("dl", [(tag("dt", title), tag("dd", value)) for title, value in rows], class_="facts")
     return join(told, _how(directory, look) if age > STALE_SECONDS or of != "ok" else None)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from twinlog.cluster.text import about, count, latency, parse_size, seconds, several, size
+from twinlog.cluster.text import about, count, latency, parse_size, seconds, size
+from twinlog.store.util.text import counted
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,7 @@ def test_estimates_and_latencies():
 
 
 def test_counts_are_grouped():
-    assert (count(41_203_882), count(1200, " "), several(1, "slave", "slaves")) == (
+    assert (count(41_203_882), count(1200, " "), counted(1, "slave", "slaves")) == (
         "41\u202f203\u202f882",
         "1 200",
         "1 slave",

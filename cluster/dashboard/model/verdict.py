@@ -4,7 +4,8 @@ from attrs import frozen
 
 from twinlog.cluster.dashboard.model.snapshot import FOLLOWING, PARTED, SILENT, GroupLook, Look, Mark, MemberLook
 from twinlog.cluster.observe.findings import Level
-from twinlog.cluster.text import about, count, seconds, several, size
+from twinlog.cluster.text import about, count, seconds, size
+from twinlog.store.util.text import counted
 
 BEHIND_SECONDS, BEHIND_BYTES = 2.0, 16_000_000  # From here on a slave is behind; below it is under way.
 
@@ -73,7 +74,7 @@ def _parted(group: GroupLook, look: Look) -> Verdict | None:
         return None
     first, good = parted[0], _good(group)
     what = f"{first.member.name} {_how_parted(first)}"
-    more = f", and {several(len(parted) - 1, 'more', 'more')}" if len(parted) > 1 else ""
+    more = f", and {counted(len(parted) - 1, 'more', 'more')}" if len(parted) > 1 else ""
     held = _held(good, group)
     return Verdict(
         mark="bad",
@@ -186,11 +187,11 @@ def _fine(group: GroupLook) -> Verdict:
     slaves, total = group.slaves, len(group.slaves)
     if any(each.member.state == "answering" for each in slaves):
         headline = (
-            f"{several(total, 'slave answers', 'slaves answer')}; RocketMQ does not tell what they have confirmed"
+            f"{counted(total, 'slave answers', 'slaves answer')}; RocketMQ does not tell what they have confirmed"
         )
         return Verdict(mark="none", headline=f"As far as it is told: {headline}")
     if any(each.lag_bytes is None for each in slaves):
-        headline = f"{several(total, 'slave follows', 'slaves follow')}; how far behind is not known"
+        headline = f"{counted(total, 'slave follows', 'slaves follow')}; how far behind is not known"
         return Verdict(mark="none", headline=f"As far as it is told: {headline}", details=_promise(group))
     if all(each.lag_bytes == 0 for each in slaves):
         hold = "slave holds" if total == 1 else "slaves hold"
@@ -238,7 +239,7 @@ def within(slaves: "tuple[MemberLook, ...] | list[MemberLook]") -> str:
 
 
 def _of(number: int, group: GroupLook) -> str:
-    return f"{number} of {several(len(group.slaves), 'slave', 'slaves')}"
+    return f"{number} of {counted(len(group.slaves), 'slave', 'slaves')}"
 
 
 def _state(each: MemberLook) -> str:

@@ -10,7 +10,8 @@ from attrs import frozen
 from twinlog.cluster.dashboard.model.snapshot import FOLLOWING, GroupLook, Look, MemberLook
 from twinlog.cluster.dashboard.model.verdict import is_behind
 from twinlog.cluster.dashboard.view.html import Markup, join, tag
-from twinlog.cluster.text import count, several, size
+from twinlog.cluster.text import count, size
+from twinlog.store.util.text import counted
 
 WIDTH, BOX, HEIGHT, TOP, STEP = 360, 172, 70, 108, 106
 MIDDLE = WIDTH // 2
@@ -98,7 +99,7 @@ def _short(text: str, length_max: int) -> str:
 def _sentence(group: GroupLook, master: MemberLook | None, others: list[MemberLook]) -> str:
     head = f"{master.member.name} is {master.member.role}, {master.member.state}" if master else "nobody is master"
     rest = ", ".join(f"{each.member.name} {each.member.state}" for each in others)
-    return f"Group {group.name}: {head}; {several(len(others), 'other member', 'other members')}: {rest or 'none'}"
+    return f"Group {group.name}: {head}; {counted(len(others), 'other member', 'other members')}: {rest or 'none'}"
 
 
 TAIL_BYTES_MIN, TAIL_BYTES_MIN_PARTED = 64 << 10, 4 << 10

@@ -13,7 +13,8 @@ from twinlog.cluster.dashboard.view.html import Markup, definitions, join, mark,
 from twinlog.cluster.dashboard.view.roles import role_dialog
 from twinlog.cluster.dashboard.view.tables import events_list, groups_table, issues_list, members_table
 from twinlog.cluster.observe.consumption import LagReport
-from twinlog.cluster.text import clock, day_and_clock, seconds, several
+from twinlog.cluster.text import clock, day_and_clock, seconds
+from twinlog.store.util.text import counted
 
 CHARTS = (
     ("lag_bytes", "Lag", "not yet acknowledged by slaves"),
@@ -61,8 +62,8 @@ def promises(group: GroupLook) -> Markup:
     policy = next((each.member.ack_policy for each in group.masters if each.member.ack_policy), None)
     rows = [("Group", group.name), ("SEND_OK says", policy)]
     if group.acks_needed is not None:
-        rows.append(("A message needs", f"{group.acks_needed} of {several(total, 'member', 'members')}"))
-        rows.append(("A failover needs", several(max(1, total - group.acks_needed + 1), "promise", "promises")))
+        rows.append(("A message needs", f"{group.acks_needed} of {counted(total, 'member', 'members')}"))
+        rows.append(("A failover needs", counted(max(1, total - group.acks_needed + 1), "promise", "promises")))
     return tag("dl", [(tag("dt", title), tag("dd", value)) for title, value in rows if value], class_="facts")
 
 

@@ -9,7 +9,8 @@ from twinlog.cluster.dashboard.model.verdict import end_of, is_behind
 from twinlog.cluster.dashboard.view.html import Markup, join, mark, tag
 from twinlog.cluster.observe.consumption import LagReport, TopicLag
 from twinlog.cluster.observe.findings import Finding, Level
-from twinlog.cluster.text import UNKNOWN, clock, count, day_and_clock, rate, seconds, several, size
+from twinlog.cluster.text import UNKNOWN, clock, count, day_and_clock, rate, seconds, size
+from twinlog.store.util.text import counted
 
 # A command ends where the sentence goes on: at a comma, a semicolon, a full stop, or at "which".
 _COMMAND = re.compile(r"twinlog [a-z]+(?: (?!which\b|which,|or\b|and\b|says\b)[^\s,;]+)*")
@@ -128,7 +129,7 @@ def issues_list(look: Look) -> Markup:
     if look.notes:
         parts.append(tag("ul", [tag("li", mark("none"), each) for each in look.notes], class_="notes"))
     if notes:
-        summary = tag("summary", several(len(notes), "note", "notes"))
+        summary = tag("summary", counted(len(notes), "note", "notes"))
         parts.append(tag("details", summary, tag("ul", [_issue(each, look) for each in notes], class_="issues")))
     return join(parts)
 
