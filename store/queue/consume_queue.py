@@ -62,6 +62,8 @@ class ConsumeQueue:
         The first message ends at `first_end` of the log, the last at `last_end`. False, and nothing is taken, where not all
         of them simply go to the end of the queue: stage() then knows what to do with each.
         """
+        assert len(units) % CONSUME_QUEUE_UNIT == 0
+        assert first_end <= last_end
         if first_end <= self.max_phy_offset:
             return False
         if self._next is None:
@@ -135,6 +137,7 @@ class ConsumeQueue:
                     file.write_late()
         finally:
             self._staged = [data[at : at + CONSUME_QUEUE_UNIT] for at in range(done, len(data), CONSUME_QUEUE_UNIT)]
+        assert self.files.max_offset % CONSUME_QUEUE_UNIT == 0
         self._next = None
 
     def write_late(self) -> None:
@@ -350,6 +353,9 @@ class ConsumeQueue:
         end = self.first_behind(phy_offset)
         if end < self.max_offset:
             self.files.rewind(end * CONSUME_QUEUE_UNIT)
+            self._find_max_phy_offset()
+        while self.max_phy_offset > phy_offset:  # The unit of a record that was overwritten begins before the cut.
+            self.files.rewind((self.max_offset - 1) * CONSUME_QUEUE_UNIT)
             self._find_max_phy_offset()
 
     def truncate(self, phy_offset: int) -> None:
