@@ -39,6 +39,7 @@ class FlushDiskType(Enum):
     SYNC_FLUSH = "SYNC_FLUSH"
 
 
+DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 CONSUME_QUEUE_UNIT = 20  # Bytes of one consume queue entry.
 
 
@@ -228,7 +229,7 @@ class StoreConfig:
         168, key="scrubIntervalHours", doc="pause between two scrubs of the log; 0: only one, after each start"
     )
     message_delay_level: str = option(
-        "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
+        DEFAULT_DELAY_LEVELS,
         key="messageDelayLevel",
         doc="delays of levels 1, 2, ...; units s m h d",
     )

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 import trio
@@ -26,14 +26,14 @@ from twinlog.store.integrity.scrub import ScrubService
 from twinlog.store.log.commit_log import CommitLog, PutMessage, PutResult
 from twinlog.store.log.put_service import PutService
 from twinlog.store.log.put_times import PutTimes
-from twinlog.store.log.running_flags import Condition, RunningFlags
+from twinlog.store.log.running_flags import RunningFlags, StoreCondition
 from twinlog.store.log.unverified_tail import LogTail, remove_left_over
 from twinlog.store.queue.consume_queue import ConsumeQueue
 from twinlog.store.queue.consume_queue_table import ConsumeQueueTable
 from twinlog.store.read.get_message import GetResult, PropertyFilter, any_accepted, get_message
 from twinlog.store.read.query import QueryResult, offset_by_time, query_message, store_timestamp
 from twinlog.store.record.multi_dispatch import replicated
-from twinlog.store.record.scan import DispatchEntry
+from twinlog.store.record.scan import Entries
 from twinlog.store.recovery.recovery import recover
 from twinlog.store.services.dispatch import ArrivalListener, ReputMessageService
 from twinlog.store.services.flush import FlushService
@@ -42,9 +42,6 @@ from twinlog.store.statistics import StoreStatistics
 from twinlog.store.truncation.resume import UnfinishedCut
 from twinlog.store.util.sync import make_directory, sync_directory, take_lock
 from twinlog.store.wiring import StoreParts
-
-if TYPE_CHECKING:
-    from twinlog.store.record.columns import Columns
 
 log = structlog.get_logger()
 
@@ -88,7 +85,7 @@ class MessageStore:
         self.repairs, self.scrub, self.flags = parts.repairs, parts.scrub, parts.flags
         self._queues, self._putter, self._reput = parts.queues, parts.putter, parts.reput
         self._read_check = parts.read_check
-        self.flags.set(Condition.NOT_OPEN, "the store is not open")
+        self.flags.set(StoreCondition.NOT_OPEN, "the store is not open")
 
     # Opening and closing
 
@@ -115,8 +112,8 @@ class MessageStore:
             unfinished.cut_log(self.commit_log, self._parts.checkpoint, self._queues.directory)
         self._parts.allocator.path.unlink(missing_ok=True)
         remove_left_over(self._parts.ahead)
-        self._parts.known_end.load()
-        self._parts.known_start.load()
+        self._parts.durable_end.load()
+        self._parts.durable_start.load()
         started = time.monotonic()
         recovered = recover(
             self.commit_log,
@@ -124,8 +121,8 @@ class MessageStore:
             self._parts.checkpoint,
             self._parts.points.side,
             self.damaged,
-            self._parts.known_end,
-            self._parts.known_start,
+            self._parts.durable_end,
+            self._parts.durable_start,
             after_crash=after_crash,
             others_have_it=self.is_replicated or self.config.broker_role is BrokerRole.SLAVE,
             check_crc=self.config.check_crc_on_recover,
@@ -143,6 +140,7 @@ class MessageStore:
             dispatched=recovered.dispatched,
             seconds=round(time.monotonic() - started, 3),
         )
+        assert self.commit_log.min_offset <= recovered.end_offset
         self.commit_log.dispatched_offset = recovered.end_offset
         self._parts.points.last = recovered.last
         self._parts.points.offset = recovered.start_offset
@@ -161,7 +159,7 @@ class MessageStore:
         sync_directory(self._parts.root)  # Without its abort file a crash would look like a clean stop.
         if self.config.uses_transient_store_pool:
             self._putter.use_buffers()
-        self.flags.clear(Condition.NOT_OPEN)
+        self.flags.clear(StoreCondition.NOT_OPEN)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Dispatch, flush and make files ahead until cancelled."""
@@ -186,7 +184,7 @@ class MessageStore:
         self.commit_pending()
         self.dispatch_pending()
         was_well = not self.flags.why_not_appendable
-        self.flags.set(Condition.CLOSED, "the store is closed")
+        self.flags.set(StoreCondition.CLOSED, "the store is closed")
         await self.flusher.flush()
         await self.index.close()
         queues_are_flushed = await self._parts.queue_flusher.flush(thorough=True)
@@ -220,17 +218,17 @@ class MessageStore:
     @property
     def lost_bytes(self) -> int:
         """How many bytes that were on its disk the end of the log lacks since a start, until it has grown as far again."""
-        return max(self._parts.known_end.offset - self.max_offset, 0) if self._parts.known_end.offset else 0
+        return max(self._parts.durable_end.offset - self.max_offset, 0) if self._parts.durable_end.offset else 0
 
     @property
     def lost_start(self) -> tuple[int, int] | None:
         """The first bytes of the log, from and to, of which the files are gone though nobody here deleted them; None: none."""
-        began = self._parts.known_start.offset
+        began = self._parts.durable_start.offset
         return (began, self.min_offset) if began is not None and began < self.min_offset else None
 
     def accept_end(self) -> None:
         """What was lost is here again, or given up by those who know: count it no more. Raises OSError."""
-        self._parts.known_end.forget()
+        self._parts.durable_end.forget()
 
     def put(self, messages: Sequence[PutMessage], *, together: bool = False) -> list[PutResult]:
         """Append messages with one system call; each has its own status. Never waits: flush and replicas come after.
@@ -253,14 +251,14 @@ class MessageStore:
         self.commit_pending()
         await self.flusher.flush()
 
-    def append_replicated(self, data: bytes | memoryview, entries: "list[DispatchEntry] | Columns") -> None:
+    def append_replicated(self, data: bytes | memoryview, entries: Entries) -> None:
         """Append whole, verified records of the master at the end of a slave's log.
 
         Raises StoreNotWritableError; nothing of `data` counts as written then.
         """
         self._replicate(partial(self.commit_log.append_raw, data), entries)
 
-    def _replicate(self, write: Callable[[], None], entries: "list[DispatchEntry] | Columns") -> None:
+    def _replicate(self, write: Callable[[], None], entries: Entries) -> None:
         self._check_replicates()
         start = self.max_offset
         try:
@@ -268,6 +266,8 @@ class MessageStore:
         except OSError as error:
             self._parts.refusal.refused("writing the commit log", error)
             raise StoreNotWritableError(self.flags.why_not_appendable) from error
+        if len(entries):
+            assert start <= entries[0].phy_offset < entries[-1].phy_offset + entries[-1].size <= self.max_offset
         self._putter.count(len(entries), self.max_offset - start)
         self._parts.after_append(replicated(entries), entries[-1].store_timestamp if len(entries) else 0)
 
@@ -287,7 +287,7 @@ class MessageStore:
             raise StoreNotWritableError("an empty log has no file to write behind")
         return LogTail(self.commit_log, self._parts.ahead)
 
-    def take_of_tail(self, size: int, entries: "list[DispatchEntry] | Columns") -> None:
+    def take_of_tail(self, size: int, entries: Entries) -> None:
         """As append_replicated(), with whole, verified records that the tail begins with, in one file."""
         self._replicate(partial(self.commit_log.take_of_tail, size), entries)
 
@@ -339,6 +339,8 @@ class MessageStore:
             self.dispatch_pending()
             if self._reput.pending:
                 raise StoreError(f"this log cannot be a master's: its queues end at byte {self.dispatched_offset}")
+            assert self.dispatched_offset == self.max_offset
+            assert self.commit_log.tail is None
             if self.config.broker_role is BrokerRole.SLAVE:
                 self.commit_log.next_queue_offsets = self._queues.next_offsets()
                 self.config = evolve(self.config, broker_role=role)

@@ -1,12 +1,12 @@
-"""Which files of a store go: pure decisions; store/services/retention_service.py carries them out.
+"""Decisions of retention, pure; store/services/retention_service.py carries them out.
 
-As RocketMQ 4.9.8 (DefaultMessageStore.CleanCommitLogService, MappedFileQueue.deleteExpiredFileByTime): the oldest first, a file
-once it was last written `fileReservedTime` hours ago, or at once while the disk demands it; never the last one; a few per round.
+As RocketMQ 4.9.8 (DefaultMessageStore.CleanCommitLogService, MappedFileQueue.deleteExpiredFileByTime): the oldest file first,
+`fileReservedTime` hours after its last write, or at once when the disk is too full; never the last one; a few per round.
 
-Other than there, a file that a replica still needs stays, and the wall clock is not believed blindly: RocketMQ wipes the log when
-the clock jumps ahead. Here retention has a clock of its own, which never passes the wall clock and never runs more than twice as
-fast as time goes by. So a file stays for at least half of its time, whatever happens to the clock; after a leap that was right (a
-broker that was down for long, a clock that was put right) the two are together again after as long as the leap.
+Unlike there, a file that a replica still needs stays, and the wall clock is not trusted blindly: RocketMQ wipes the log when
+the clock jumps ahead. Retention has a clock of its own, which never passes the wall clock and never runs more than twice as
+fast as monotonic time. So a file stays for at least half of its time, whatever the clock does. After a rightful leap (a broker
+that was down for long, a clock that was corrected) both clocks agree again after as long as the leap.
 """
 
 import sys
@@ -35,12 +35,13 @@ class FileAge:
 def count_to_delete(
     files: Sequence[FileAge], *, now_s: float, reserved_s: float, floor: int, forced: bool, count_max: int
 ) -> int:
-    """How many of the oldest files go. `floor`: the lowest byte of the log that somebody still needs."""
+    """The number of the oldest files to delete. `floor`: the lowest byte of the log that is still needed."""
     count = 0
     for file in files[:-1][:count_max]:
         if file.end > floor or (not forced and file.modified_s + reserved_s > now_s):
             break
         count += 1
+    assert count < max(len(files), 1), "the last file stays"
     return count
 
 
@@ -54,7 +55,7 @@ def parse_hours(delete_when: str) -> frozenset[int]:
 
 @define(eq=False)
 class RetentionClock:
-    """Seconds since 1970 as far as they are believed. `monotonic` is a clock that nobody sets."""
+    """Trusted seconds since 1970. `monotonic` is a clock that nobody sets."""
 
     now_s: float
     _monotonic: float
@@ -64,7 +65,7 @@ class RetentionClock:
         """After a stop at `last_s`; None: nothing is known of an earlier time."""
         return cls(wall_s if last_s is None else min(wall_s, last_s + ABSENCE_MAX), monotonic)
 
-    def look(self, *, wall_s: float, monotonic: float) -> float:
+    def read(self, *, wall_s: float, monotonic: float) -> float:
         """The time now."""
         passed = max(0.0, monotonic - self._monotonic)
         self._monotonic = monotonic

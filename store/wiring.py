@@ -1,7 +1,6 @@
 """Wiring of a store: its parts, in the order in which they need each other."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from attrs import define, field
 
@@ -23,18 +22,15 @@ from twinlog.store.log.put_service import PutService
 from twinlog.store.log.running_flags import DiskRefusal, RunningFlags
 from twinlog.store.queue.consume_queue_table import ConsumeQueueTable
 from twinlog.store.read.get_message import memory_bytes_max
-from twinlog.store.record.scan import DispatchEntry
-from twinlog.store.recovery.durable_end import KnownEnd, KnownStart
+from twinlog.store.record.multi_dispatch import MoreQueues
+from twinlog.store.record.scan import DispatchEntry, Entries
+from twinlog.store.recovery.durable_end import DurableEnd, DurableStart
 from twinlog.store.recovery.points import RecoveryPoints
 from twinlog.store.recovery.side_files import SideFiles
 from twinlog.store.services.dispatch import ReputMessageService
 from twinlog.store.services.flush import FlushConsumeQueueService, FlushService
 from twinlog.store.services.retention_service import RetentionService
 from twinlog.store.truncation.truncation import TruncationService
-
-if TYPE_CHECKING:
-    from twinlog.store.record.columns import Columns
-    from twinlog.store.record.multi_dispatch import MoreQueues
 
 
 @define(eq=False)
@@ -51,8 +47,8 @@ class StoreParts:
     commit_log: CommitLog = field(init=False)
     queues: ConsumeQueueTable = field(init=False)
     checkpoint: Checkpoint = field(init=False)
-    known_end: KnownEnd = field(init=False)
-    known_start: KnownStart = field(init=False)
+    durable_end: DurableEnd = field(init=False)
+    durable_start: DurableStart = field(init=False)
     points: RecoveryPoints = field(init=False)
     refusal: DiskRefusal = field(init=False)
     flusher: FlushService = field(init=False)
@@ -86,10 +82,10 @@ class StoreParts:
             self.flusher.truncated,
             self.index.truncate,
             self.retention.truncated,
-            self.known_end.truncated,
-            self.known_start.truncated,
+            self.durable_end.truncated,
+            self.durable_start.truncated,
         ]
-        self.retention.shortened += [self.index.delete_before, self.known_start.shortened]
+        self.retention.shortened += [self.index.delete_before, self.durable_start.shortened]
 
     def _make_log_and_queues(self, side: SideFiles) -> None:
         config = self.config
@@ -106,8 +102,8 @@ class StoreParts:
         self.ahead = directory.parent / "twinlog" / "ahead"
         self.queues = ConsumeQueueTable(self.root / "consumequeue", config.consume_queue_file_size)
         self.checkpoint = Checkpoint(self.root / "checkpoint")
-        self.known_end = KnownEnd(side.directory)
-        self.known_start = KnownStart(side.directory, self.commit_log)
+        self.durable_end = DurableEnd(side.directory)
+        self.durable_start = DurableStart(side.directory, self.commit_log)
         self.points = RecoveryPoints(self.commit_log, self.queues, side, self.damaged)
 
     def _make_flush_and_retention(self) -> None:
@@ -202,7 +198,7 @@ class StoreParts:
         self.pages.appended()
         self.after_append(entries, timestamp)
 
-    def after_append(self, entries: "list[DispatchEntry] | Columns | MoreQueues", timestamp: int) -> None:
+    def after_append(self, entries: "Entries | MoreQueues", timestamp: int) -> None:
         """Hand records that are in the log now to dispatch, flush and replication."""
         self.flusher.last_store_timestamp = timestamp or self.flusher.last_store_timestamp
         self.reput.add(entries)
@@ -212,7 +208,7 @@ class StoreParts:
 
     async def _write_what_was_refused(self, lacks_file: bool) -> bool:
         """Write again what the disk refused; True once all of it is written. Raises OSError."""
-        self.commit_log.mend()
+        self.commit_log.clear_torn_end()
         if self.commit_log.pending is not None:
             self.commit_log.pending.commit()
             self.putter.committed()

@@ -17,6 +17,7 @@ from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.store.util.progress import Progress
 
 if TYPE_CHECKING:
     import ssl
@@ -216,9 +217,7 @@ class Admin:
 
         return await role_repair.prepare_reinit(self.api, member)
 
-    async def repair(
-        self, prepared: "PreparedRepair", *, timeout_seconds: float, progress: "Progress"
-    ) -> "RepairResult":
+    async def repair(self, prepared: "PreparedRepair", *, timeout_seconds: float, progress: Progress) -> "RepairResult":
         """Carry it out, until the slave is level with its master."""
         from twinlog.cluster.admin import repair as role_repair
 

@@ -335,7 +335,7 @@ class Broker(BrokerParts):
             counters = status.counters(self)
             self.rates.sample(trio.current_time(), *counters)
             self.stats.look(trio.current_time())
-            self.store.put_times.look(trio.current_time())
+            self.store.put_times.rotate(trio.current_time())
             self.ha.group_transfer.waits.look(trio.current_time())
             day = time.localtime(self.now_ms() / 1000).tm_yday
             self.puts_by_day.look(day, counters[status.PUTS])

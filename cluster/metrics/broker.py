@@ -32,7 +32,7 @@ from twinlog.store.message_store import MessageStore
 from twinlog.store.queue.consume_queue import ConsumeQueue
 from twinlog.store.queue.layout import UNIT
 from twinlog.store.record.message import STORED_MS_END, record_stored_ms
-from twinlog.store.util.histogram import Counts
+from twinlog.store.util.histogram import HistogramCounts
 
 
 def broker_snapshot(broker: Broker) -> BrokerSnapshot:
@@ -119,9 +119,11 @@ def _ha(broker: Broker, ha: HAStatistics) -> HANumbers:
     )
 
 
-def _ack_waits(broker: Broker, need: int) -> tuple[tuple[int, str, Counts], ...]:
+def _ack_waits(broker: Broker, need: int) -> tuple[tuple[int, str, HistogramCounts], ...]:
     """What can happen now is there from the start: of a counter that begins at 1 Prometheus sees no growth."""
-    found = {(need, outcome): Counts() for outcome in OUTCOMES if need > 1} | broker.ha.group_transfer.waits.taken()
+    found = {
+        (need, outcome): HistogramCounts() for outcome in OUTCOMES if need > 1
+    } | broker.ha.group_transfer.waits.taken()
     return tuple((members, outcome, counts) for (members, outcome), counts in found.items())
 
 

@@ -15,7 +15,7 @@ from twinlog.cluster.metrics.process_rows import AUDIT, NAMESRV, OWN_PROCESS, ST
 from twinlog.cluster.metrics.row import Metric
 from twinlog.cluster.metrics.snapshot import Snapshot
 from twinlog.cluster.metrics.traffic_rows import TRAFFIC
-from twinlog.store.util.histogram import BOUNDS, Counts
+from twinlog.store.util.histogram import BOUNDS, HistogramCounts
 
 _PROCESS = ProcessCollector(registry=None)
 _LE = tuple("+Inf" if math.isinf(bound) else repr(bound) for bound in BOUNDS)
@@ -57,24 +57,24 @@ def _family(metric: Metric, snapshot: Snapshot) -> Family:
         case "counter":
             counter = CounterMetricFamily(metric.name, metric.help, labels=labels)
             for values, value in samples:
-                assert not isinstance(value, Counts)
+                assert not isinstance(value, HistogramCounts)
                 counter.add_metric(values, float(value))
             return counter
         case "gauge":
             gauge = GaugeMetricFamily(metric.name, metric.help, labels=labels)
             for values, value in samples:
-                assert not isinstance(value, Counts)
+                assert not isinstance(value, HistogramCounts)
                 gauge.add_metric(values, float(value))
             return gauge
         case "histogram":
             histogram = HistogramMetricFamily(metric.name, metric.help, labels=labels)
             for values, counts in samples:
-                assert isinstance(counts, Counts)
+                assert isinstance(counts, HistogramCounts)
                 histogram.add_metric(values, list(zip(_LE, _sums(counts), strict=True)), counts.sum)
             return histogram
 
 
-def _sums(counts: Counts) -> Iterator[float]:
+def _sums(counts: HistogramCounts) -> Iterator[float]:
     """Prometheus's buckets hold all that took no longer."""
     total = 0
     for count in counts.counts:

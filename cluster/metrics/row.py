@@ -6,10 +6,10 @@ from typing import Any, Literal
 from attrs import frozen
 
 from twinlog.cluster.metrics.snapshot import BrokerSnapshot, NamesrvSnapshot
-from twinlog.store.util.histogram import Counts
+from twinlog.store.util.histogram import HistogramCounts
 
 Kind = Literal["counter", "gauge", "histogram"]
-Sample = tuple[tuple[str, ...], float | Counts]  # Values of the row's own labels, and the value.
+Sample = tuple[tuple[str, ...], float | HistogramCounts]  # Values of the row's own labels, and the value.
 
 
 @frozen
@@ -54,14 +54,16 @@ class Metric:
         """In the order in which they are given."""
         return (*self.scope.labels, *self.labels)
 
-    def samples(self, snapshot: BrokerSnapshot | NamesrvSnapshot) -> list[tuple[tuple[str, ...], float | Counts]]:
+    def samples(
+        self, snapshot: BrokerSnapshot | NamesrvSnapshot
+    ) -> list[tuple[tuple[str, ...], float | HistogramCounts]]:
         """With the values of all labels."""
         assert self.read is not None
         base = self.scope.values(snapshot)
         return [((*base, *values), value) for values, value in self.read(snapshot)]
 
 
-def one(value: Callable[[Any], float | Counts | None]) -> Callable[[Any], Iterable[Sample]]:
+def one(value: Callable[[Any], float | HistogramCounts | None]) -> Callable[[Any], Iterable[Sample]]:
     """A metric with a single sample, or none while its value is None."""
 
     def read(snapshot: Any) -> Iterable[Sample]:

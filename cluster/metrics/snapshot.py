@@ -5,7 +5,7 @@ Offsets and sizes in bytes, times in seconds unless the name says otherwise. Wha
 
 from attrs import frozen
 
-from twinlog.store.util.histogram import Counts
+from twinlog.store.util.histogram import HistogramCounts
 
 
 @frozen(kw_only=True)
@@ -42,7 +42,7 @@ class StoreNumbers:
     flushed_offset: int
     dispatched_offset: int
     reserve_ms: int | None  # Age of the oldest message.
-    fsync: Counts
+    fsync: HistogramCounts
     sync_errors: int
     readonly: bool
     disk_used_ratio: float
@@ -64,7 +64,7 @@ class HANumbers:
     acks_needed: int
     in_sync: int
     waiting: int
-    ack_waits: tuple[tuple[int, str, Counts], ...]  # Members that had to hold it, outcome.
+    ack_waits: tuple[tuple[int, str, HistogramCounts], ...]  # Members that had to hold it, outcome.
     replicas: tuple[ReplicaNumbers, ...]
     rejected: tuple[tuple[str, int], ...]
     received: int | None  # Log bytes from masters; None: it follows nobody.

@@ -19,7 +19,7 @@ from twinlog.ha.config import HAConfig
 from twinlog.ha.policy.ack_policy import AckRule, Decision, Standing, Verdict, decide, describe, describe_missing
 from twinlog.ha.policy.in_sync import InSync, Slave
 from twinlog.store.log.offset_waiters import AckSink, OffsetWaiters, PutStatus, Waiter, by_sink
-from twinlog.store.util.histogram import BOUNDS, Counts, Histogram
+from twinlog.store.util.histogram import BOUNDS, Histogram, HistogramCounts
 from twinlog.store.util.wakeup import Wakeup
 
 log = structlog.get_logger()
@@ -89,14 +89,14 @@ class AckWaits:
     def look(self, now: float) -> None:
         """Call it every second or so."""
         for histogram in self.waits.values():
-            histogram.look(now)
+            histogram.sample(now)
 
     def recent(self) -> tuple[int, ...]:
         """Those of the last minute who waited, by twinlog.store.util.histogram.BOUNDS."""
         found = [waits.recent() for (_, outcome), waits in self.waits.items() if outcome != "not_available"]
         return tuple(map(sum, zip(*found, strict=True))) if found else (0,) * len(BOUNDS)
 
-    def taken(self) -> dict[tuple[int, Outcome], Counts]:
+    def taken(self) -> dict[tuple[int, Outcome], HistogramCounts]:
         """All that was counted, as values."""
         return {key: histogram.taken() for key, histogram in self.waits.items()}
 

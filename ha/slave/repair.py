@@ -14,7 +14,7 @@ from twinlog.ha.errors import HAPeerError
 from twinlog.ha.peer import Peer
 from twinlog.store.errors import StoreError
 from twinlog.store.integrity.digest import ceil_block, floor_block
-from twinlog.store.integrity.repair import LogRepair, RepairError, Span
+from twinlog.store.integrity.repair import LogRepair, RepairError, RepairSpan
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.log.range import LogRange
 from twinlog.store.record.message import MAGIC_BLANK, SIZE_AND_MAGIC
@@ -43,8 +43,8 @@ class RepairService:
 
     store: RepairableStore
     peers: Callable[[], Sequence[Peer]]
-    _not_before: dict[Span, float] = field(factory=dict, init=False)  # Where it did not work.
-    _said: dict[Span, str] = field(factory=dict, init=False)
+    _not_before: dict[RepairSpan, float] = field(factory=dict, init=False)  # Where it did not work.
+    _said: dict[RepairSpan, str] = field(factory=dict, init=False)
 
     async def run(self) -> None:
         """Look for damage until cancelled."""
@@ -66,7 +66,7 @@ class RepairService:
             if self._not_before.get(span, now) <= now:
                 await self._repair(span)
 
-    async def _repair(self, span: Span) -> None:
+    async def _repair(self, span: RepairSpan) -> None:
         reasons = []
         for peer in self.peers():
             try:
@@ -83,11 +83,11 @@ class RepairService:
                 "damaged bytes of the log cannot be put right", offset=span.start, bytes=span.end - span.start, why=text
             )
 
-    async def _repair_from(self, peer: Peer, span: Span) -> None:
+    async def _repair_from(self, peer: Peer, span: RepairSpan) -> None:
         data = await self._fetch(peer, span)
         await self.store.repairs.repair(span.start, data, await self._digests(peer, span))
 
-    async def _fetch(self, peer: Peer, span: Span) -> bytes:
+    async def _fetch(self, peer: Peer, span: RepairSpan) -> bytes:
         pieces, at = [], span.start
         while at < span.end:
             piece = await peer.record(at) or await self._blank(at)
@@ -108,7 +108,7 @@ class RepairService:
                 return b""
             return await trio.to_thread.run_sync(bytes_.read, at, room)
 
-    async def _digests(self, peer: Peer, span: Span) -> dict[tuple[int, int], bytes]:
+    async def _digests(self, peer: Peer, span: RepairSpan) -> dict[tuple[int, int], bytes]:
         """Those of the blocks that the span touches, as far as they lie in our log; none of a RocketMQ broker."""
         own = self.store.commit_log
         low, high = max(floor_block(span.start), own.min_offset), min(ceil_block(span.end), own.max_offset)

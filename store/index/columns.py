@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from twinlog.store.index.image import PAGE, SECONDS_MAX, IndexImage
-from twinlog.store.index.layout import ITEM, SLOT
+from twinlog.store.index.image import PAGE, IndexImage
+from twinlog.store.index.layout import ITEM, SECONDS_MAX, SLOT
 from twinlog.store.record.columns import Ints, KeyColumns
 
 _ITEM = np.dtype([("key_hash", ">i4"), ("phy_offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])
@@ -31,7 +31,7 @@ def put_keys(image: IndexImage, keys: KeyColumns) -> None:
 
 
 def _enter(slots: Ints, slot: Ints, number: int) -> Ints:
-    """Let each slot name the last of its items, which are numbered from `number` on; for each item the one before it."""
+    """Make each slot name its last item; items are numbered from `number` on. Returns the previous item of each."""
     order = np.argsort(slot, kind="stable")
     by_slot, numbers = slot[order], number + order
     is_first = np.concatenate(([True], by_slot[1:] != by_slot[:-1]))

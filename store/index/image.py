@@ -1,7 +1,7 @@
-"""What memory holds of the index file that is being written: all slots, and the items that the file lacks. No I/O.
+"""The index file being written, in memory: all slots, and the items that the file lacks. No I/O.
 
-Keys come at any rate, and each changes four bytes somewhere in 20 MB of slots. Here that costs no system call; what changed goes
-to the file together, once a second. A crash takes what was not written, and the log gives it back.
+Each key changes four bytes somewhere in 20 MB of slots. In memory that costs no system call; the changes go to the file
+together, every few seconds. Items lost in a crash are rebuilt from the log.
 """
 
 from collections.abc import Sequence
@@ -9,16 +9,15 @@ from typing import NamedTuple
 
 from attrs import define, field
 
-from twinlog.store.index.layout import ITEM, SLOT, IndexHeader, IndexLayout
+from twinlog.store.index.layout import ITEM, SECONDS_MAX, SLOT, IndexHeader, IndexLayout
 
 PAGE = 4096  # Bytes of slots that are written together.
 _PAGE_BITS = 12
-SECONDS_MAX = (1 << 31) - 1
 _NEVER = 1 << 62  # ms. Times since then are negative, and negative ones count as 0.
 
 
 class Unwritten(NamedTuple):
-    """What the file lacks: `items` from number `first` on, some pages of the slots, and the header."""
+    """Changes to be written: `items` from number `first` on, some pages of the slots, and the header."""
 
     first: int
     items: bytes
@@ -71,7 +70,7 @@ class IndexImage:
 
     @property
     def room(self) -> int:
-        """How many keys the file still takes."""
+        """The number of keys that the file still takes."""
         return self.layout.items - self.next_item
 
     @property
@@ -115,6 +114,7 @@ class IndexImage:
 
     def added(self, items: bytes, fresh: int, end_phy_offset: int, end_timestamp: int) -> None:
         """Take items whose slots name them already, `fresh` of which are the first of theirs."""
+        assert len(items) // ITEM.size <= self.room
         self.tail[1].extend(items)
         self.next_item += len(items) // ITEM.size
         self.slots_used += fresh
@@ -150,12 +150,12 @@ class IndexImage:
         return fits
 
     def change_all(self) -> None:
-        """Let the next write take all slots."""
+        """Mark all slots for the next write."""
         self.changed_pages[:] = b"\1" * len(self.changed_pages)
         self._is_changed = True
 
     def take_unwritten(self) -> Unwritten | None:
-        """What has to be written, once; None for nothing. Tell wrote() or not_written() how it went."""
+        """The changes since the last call; None for none. wrote() or not_written() must follow."""
         if not self._is_changed:
             return None
         first, items = self.tail
@@ -164,12 +164,12 @@ class IndexImage:
         return Unwritten(first, bytes(items), pages, self.header)
 
     def wrote(self, written: Unwritten) -> None:
-        """It is in the file."""
+        """Forget items that are in the file now."""
         first, items = self.tail
         self.tail = (first + len(written.items) // ITEM.size, items[len(written.items) :])
 
     def not_written(self, unwritten: Unwritten) -> None:
-        """It is not; the next take_unwritten() brings it again."""
+        """Keep the changes for the next take_unwritten(): the write failed."""
         for page in unwritten.pages:
             self.changed_pages[page] = 1
         self._is_changed = True

@@ -25,7 +25,7 @@ _GAP_MAX = 2
 
 @define(eq=False)
 class IndexFile:
-    """A file and, while it is the one that is written, its image. Closed once nobody refers to it."""
+    """A file and, while it is written to, its image. Closed once nothing refers to it."""
 
     path: Path
     layout: IndexLayout
@@ -47,7 +47,7 @@ class IndexFile:
         weakref.finalize(self, os.close, fd)  # Queries may be under way, in threads, when the file is deleted.
 
     def reload_header(self) -> None:
-        """Read what the file says of itself."""
+        """Read the header from the file."""
         self._header = IndexHeader.unpack(os.pread(self._fd, HEADER.size, 0).ljust(HEADER.size, b"\0"))
 
     @property
@@ -57,12 +57,12 @@ class IndexFile:
 
     @property
     def is_full(self) -> bool:
-        """Whether the next key goes to another file."""
+        """True when the next key goes to another file."""
         return self.header.next_item >= self.layout.items
 
     @property
     def is_on_disk(self) -> bool:
-        """Whether there is a file yet: the newest one begins in memory."""
+        """True once the file exists; the newest one begins in memory."""
         return self._fd != _NO_FILE
 
     def settle(self) -> None:
@@ -90,19 +90,19 @@ class IndexFile:
         """Raw slots of the file. Raises OSError."""
         return os.pread(self._fd, count * SLOT.size, HEADER.size + first * SLOT.size)
 
-    def look(self, key_hash: int) -> "Look":
-        """Prepare to walk the messages of a hash. On the loop's thread: there what memory holds agrees with itself."""
+    def lookup(self, key_hash: int) -> "KeyLookup":
+        """Prepare a lookup of a hash. Only on the event loop's thread, where header and slots are consistent."""
         number = None
         if self.image is not None:
             (number,) = SLOT.unpack_from(self.image.slots, key_hash % self.layout.slots * SLOT.size)
-        return Look(self, self.header, key_hash, number)
+        return KeyLookup(self, self.header, key_hash, number)
 
     # Writing
 
     def write(self, unwritten: Unwritten) -> None:
-        """Bring what the image has to the file, which is made when it is not there. May block: run it in a thread.
+        """Write the changes of the image to the file, which is created if need be. May block: run it in a thread.
 
-        The header comes last, so that what it vouches for is there. Raises OSError; writing the same again does no harm.
+        The header comes last, because it makes the items valid. Raises OSError; the same changes can be written again.
         """
         assert self.image is not None
         if not self.is_on_disk:
@@ -127,7 +127,7 @@ class IndexFile:
         self._take(fd)
 
     def fault(self) -> str:
-        """What somebody did to the file since it was opened; "" for nothing. Raises OSError where the disk does not tell."""
+        """A description of a removal, cut or replacement of the file since it was opened; "" for none. Raises OSError."""
         if not self.is_on_disk:
             return ""
         try:
@@ -141,21 +141,21 @@ class IndexFile:
         return ""
 
     def clear_items_from(self, number: int) -> None:
-        """Make all items from one on zero: what was dropped must not look like what comes in its place. Raises OSError."""
+        """Zero all items from one on, so that dropped items cannot be taken for new ones. Raises OSError."""
         os.ftruncate(self._fd, self.layout.item_position(number))
         os.ftruncate(self._fd, self.layout.file_size)
 
     def sync(self) -> None:
-        """Bring what was written to the disk. Blocks. Raises OSError."""
+        """Bring all written bytes to the disk. Blocks. Raises OSError."""
         sync_file(self._fd)
 
     def delete(self) -> None:
-        """Remove the file; whoever reads it still can. Raises OSError."""
+        """Remove the file; queries under way can still read it. Raises OSError."""
         self.path.unlink(missing_ok=True)
 
 
-class Look(NamedTuple):
-    """A look for one key into one file, as the file was at one moment. May go on in a thread."""
+class KeyLookup(NamedTuple):
+    """The lookup of one key in one file, as the file was at one moment. May run in a thread."""
 
     file: IndexFile
     header: IndexHeader
@@ -163,7 +163,7 @@ class Look(NamedTuple):
     newest: int | None  # Item of the slot; None: to be read.
 
     def is_within(self, begin_ms: int, end_ms: int) -> bool:
-        """Whether the file has messages of this time. Source: IndexFile.isTimeMatched."""
+        """True when the file has messages of this time. Source: IndexFile.isTimeMatched."""
         return begin_ms <= self.header.end_timestamp and end_ms >= self.header.begin_timestamp
 
     def find(self, begin_ms: int, end_ms: int, count_max: int, found: list[int]) -> None:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from struct import Struct
-from typing import TYPE_CHECKING
 
 import structlog
 import trio
@@ -22,14 +21,12 @@ from xxhash import xxh3_64_intdigest
 
 from twinlog.store.errors import StoreDirectoryError
 from twinlog.store.index.image import IndexImage
-from twinlog.store.index.index_file import IndexFile, Look
+from twinlog.store.index.index_file import IndexFile, KeyLookup
 from twinlog.store.index.layout import NAME_LENGTH, IndexHeader, IndexLayout, next_name
 from twinlog.store.log.checkpoint import Checkpoint
 from twinlog.store.record.keys import Keyed
+from twinlog.store.record.scan import IndexKeyColumns
 from twinlog.store.util.sync import SyncError, sync_directory, write_durably
-
-if TYPE_CHECKING:
-    from twinlog.store.record.columns import KeyColumns  # numpy comes with it: only where there is much to do.
 
 _MAGIC, _VERSION = b"twlgindx", 1
 _LAYOUT, _DIGEST = Struct(">8siq"), Struct(">Q")
@@ -43,7 +40,7 @@ def encode_note(phy_offset: int) -> bytes:
 
 
 def decode_note(raw: bytes) -> int | None:
-    """Where messages begin to be missing; None for bytes that are no such note."""
+    """The offset from which on messages may be missing; None for bytes that are not such a note."""
     data, digest = raw[: _LAYOUT.size], raw[_LAYOUT.size :]
     if len(data) < _LAYOUT.size or digest != _DIGEST.pack(xxh3_64_intdigest(data)):
         return None
@@ -58,14 +55,14 @@ def save_note(path: Path, phy_offset: int) -> None:
 
 
 def lower_note(path: Path, phy_offset: int) -> None:
-    """Let the note, which is made if there is none, say an offset or an earlier one, durably. Raises OSError."""
+    """Lower the offset of the note, which is created if need be, durably. Raises OSError."""
     noted = load_note(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_durably(path, encode_note(phy_offset if noted is None else min(phy_offset, noted)))
 
 
 def load_note(path: Path) -> int | None:
-    """What the note says; 0 when it cannot be read, for then anything may be missing. Raises OSError."""
+    """The offset of the note; 0 when it cannot be read, because anything may be missing then. Raises OSError."""
     if not path.is_file():
         return None
     phy_offset = decode_note(path.read_bytes())
@@ -80,9 +77,9 @@ _QUERIES_AT_ONCE = 2
 
 @define(eq=False)
 class IndexFiles:
-    """What lies in the directory, and what is about to.
+    """The index files of a directory, those that exist only in memory included.
 
-    A file is `unsure` when a crash may have torn it; a full one that the checkpoint vouches for is not.
+    A file is `unsure` when a crash may have torn it. A full file that the checkpoint covers is not.
     """
 
     directory: Path
@@ -96,7 +93,7 @@ class IndexFiles:
     _queries: trio.CapacityLimiter = field(factory=lambda: trio.CapacityLimiter(_QUERIES_AT_ONCE), init=False)
 
     def load(self, *, after_crash: bool) -> None:
-        """Open what is there. Raises StoreDirectoryError for files that another configuration made, and OSError."""
+        """Open the existing files. Raises StoreDirectoryError for files made with another configuration, and OSError."""
         paths = []
         for path in sorted(self.directory.iterdir()) if self.directory.is_dir() else ():
             if path.is_file() and path.name.isdecimal() and len(path.name) == NAME_LENGTH:
@@ -140,7 +137,7 @@ class IndexFiles:
             image.put(hashes[done:end], phy_offsets[done:end], timestamps[done:end])
             done = end
 
-    def put_columns(self, keys: "KeyColumns") -> None:
+    def put_columns(self, keys: IndexKeyColumns) -> None:
         """The same for many keys at once."""
         from twinlog.store.index.columns import put_keys
 
@@ -193,7 +190,7 @@ class IndexFiles:
                     await self._finish(file)
 
     async def _finish(self, file: IndexFile) -> None:
-        """A file is full and another follows: let the checkpoint vouch for it."""
+        """Sync a full file, and let the checkpoint cover it."""
         await self._sync(file)
         file.settle()
         if file.is_durable and not self._sync_failed:
@@ -219,12 +216,12 @@ class IndexFiles:
                 await self._sync(file)
 
     async def give_up_image(self, file: IndexFile) -> None:
-        """Let a file, whose image was written, go back to what the disk has."""
+        """Drop the image of a file; all of it is written."""
         async with self._disk:
             file.settle()
 
     async def first_fault(self) -> tuple[int, str] | None:
-        """The first file that somebody removed, cut or replaced, by number, and what was done. Raises OSError."""
+        """The number of the first file that was removed, cut or replaced, and a description. Raises OSError."""
         async with self._disk:
             files = list(self.files)
             faults = await trio.to_thread.run_sync(lambda: [file.fault() for file in files])
@@ -252,8 +249,8 @@ class IndexFiles:
     # Asking
 
     async def find(self, key_hash: int, count_max: int, begin_ms: int, end_ms: int) -> list[int]:
-        """Where messages with a key of this hash lie that were stored in a span of time, newest first. Raises OSError."""
-        looks = [file.look(key_hash) for file in reversed(self.files)]
+        """Log offsets of messages with a key of this hash, stored in a time range, newest first. Raises OSError."""
+        looks = [file.lookup(key_hash) for file in reversed(self.files)]
         return await trio.to_thread.run_sync(_walk, looks, begin_ms, end_ms, count_max, limiter=self._queries)
 
     def __iter__(self) -> Iterator[IndexFile]:
@@ -273,7 +270,7 @@ async def _write_image(file: IndexFile, image: IndexImage) -> None:
     image.wrote(unwritten)
 
 
-def _walk(looks: Sequence[Look], begin_ms: int, end_ms: int, count_max: int) -> list[int]:
+def _walk(looks: Sequence[KeyLookup], begin_ms: int, end_ms: int, count_max: int) -> list[int]:
     """Source: IndexService.queryOffset."""
     found: list[int] = []
     for look in looks:

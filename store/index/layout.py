@@ -1,13 +1,15 @@
-"""How a file of the index of keys is laid out. No I/O.
+"""Layout of an index file. No I/O.
 
     header | slots, i32 each: number of the newest item of the slot, 0 for none | items of 20 bytes; item 0 is never used
     header: i64 begin time | i64 end time | i64 begin offset | i64 end offset | i32 slots in use | i32 next item, from 1
-    item:   i32 key hash | i64 physical offset | i32 seconds since begin time | i32 the slot's item before, 0 for none
+    item:   i32 key hash | i64 physical offset | i32 seconds since begin time | i32 previous item of the slot, 0 for none
 
-Big endian; times are store times in ms. How many slots and items there are is not in the file, but in the configuration.
+Big endian; times are store times in ms. The numbers of slots and items come from the configuration, not from the file.
 Sources: IndexFile, IndexHeader, IndexService; RocketMQ 4.9.8.
 """
 
+import sys
+from array import array
 from datetime import datetime
 from struct import Struct
 from typing import NamedTuple
@@ -18,6 +20,7 @@ from twinlog.store.record.properties import java_hash
 
 HEADER, SLOT, ITEM = Struct(">qqqqii"), Struct(">i"), Struct(">iqii")
 assert (HEADER.size, SLOT.size, ITEM.size) == (40, 4, 20)
+SECONDS_MAX = (1 << 31) - 1
 NAME_LENGTH = 17  # yyyyMMddHHmmssSSS
 
 
@@ -43,7 +46,7 @@ class IndexHeader(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there are no items."""
+        """True without items."""
         return self.next_item <= 1
 
 
@@ -65,7 +68,7 @@ class IndexLayout:
 
     @property
     def items_position(self) -> int:
-        """Where item 0 lies."""
+        """The position of item 0."""
         return HEADER.size + self.slots * SLOT.size
 
     @property
@@ -74,12 +77,25 @@ class IndexLayout:
         return self.items_position + self.items * ITEM.size
 
     def item_position(self, number: int) -> int:
-        """Where an item lies."""
+        """The position of an item."""
         return self.items_position + number * ITEM.size
 
 
+def item_seconds(timestamp: int, begin: int) -> int:
+    """The time of an item: seconds from the begin time of its file (ms); 0 in a file without one. Source: IndexFile.putKey."""
+    return min(max(0, (timestamp - begin) // 1000), SECONDS_MAX) if begin > 0 else 0
+
+
+def unpack_slots(raw: bytes) -> "array[int]":
+    """The item numbers in slots."""
+    numbers = array("i", raw)
+    if sys.byteorder == "little":
+        numbers.byteswap()
+    return numbers
+
+
 def index_hash(topic: str, key: str) -> int:
-    """What the index keeps of a key: the hash of `topic#key` without its sign."""
+    """The hash of a key in the index: that of `topic#key` without its sign."""
     return absolute(java_hash(f"{topic}#{key}"))
 
 

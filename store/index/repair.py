@@ -5,11 +5,8 @@ the message of the last item is in the log and has that key. Whatever follows th
 the log, and rebuilt from the log. Every step can be repeated when the disk refuses. The work is sliced: other tasks run between
 slices."""
 
-import sys
-from array import array
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import structlog
 import trio
@@ -18,14 +15,11 @@ from attrs import frozen
 from twinlog.store.index.image import IndexImage
 from twinlog.store.index.index_file import IndexFile
 from twinlog.store.index.index_files import IndexFiles
-from twinlog.store.index.layout import ITEM, SLOT
+from twinlog.store.index.layout import ITEM, SLOT, unpack_slots
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.record.keys import Keyed, keys_of
 from twinlog.store.record.resync import next_record
-from twinlog.store.record.scan import DispatchEntry, scan_records
-
-if TYPE_CHECKING:
-    from twinlog.store.record.columns import Columns  # numpy comes with it: only where there is much to do.
+from twinlog.store.record.scan import DispatchEntry, EntryColumns, scan_records
 
 _WINDOW = 256 << 10  # Bytes of log in one slice, which takes 1 ms or so.
 _BULK_WINDOW = 2 << 20  # The same in columns: 2 ms.
@@ -46,9 +40,9 @@ class Misfit:
 async def read_log(
     log: CommitLog, offset: int, end: int, *, window: int = _WINDOW
 ) -> tuple[list[DispatchEntry], int, str | None]:
-    """The records of the next stretch of log, where the stretch ends, and what is wrong with the log there.
+    """The records of the next window of the log, the window's end, and an error where the log is not sound.
 
-    `offset` is where a record begins. Raises OSError.
+    `offset` is the start of a record. Raises OSError.
     """
     while True:
         file = log.files.file_at(offset)
@@ -65,7 +59,7 @@ async def read_log(
         window = max(window * 2, scan.needed)
 
 
-async def read_columns(log: CommitLog, offset: int, end: int) -> "tuple[Columns, int]":
+async def read_columns(log: CommitLog, offset: int, end: int) -> tuple[EntryColumns, int]:
     """The same for a long stretch; nothing, and `offset`, where the log is not sound there. Raises OSError."""
     from twinlog.store.record.column_scan import scan_columns
 
@@ -77,7 +71,7 @@ async def read_columns(log: CommitLog, offset: int, end: int) -> "tuple[Columns,
 
 
 async def next_sound(log: CommitLog, offset: int, end: int) -> int:
-    """Where the next sound record begins; `end` when there is none."""
+    """The offset of the next sound record; `end` when there is none."""
 
     def read(start: int, size: int) -> bytes:
         file = log.files.file_at(start)
@@ -96,7 +90,7 @@ async def entry_at(log: CommitLog, phy_offset: int) -> DispatchEntry | None:
 
 
 async def first_misfit(files: Sequence[IndexFile], log: CommitLog, unsure: Iterable[IndexFile]) -> Misfit | None:
-    """The first file that cannot be right. Of those in `unsure` only the beginning is looked at."""
+    """The first file that contradicts the log, its neighbours or itself. Of files in `unsure` only the start is checked."""
     end = -1  # Of the file before: its last message.
     for index, file in enumerate(files):
         header = file.header
@@ -127,13 +121,13 @@ async def first_misfit(files: Sequence[IndexFile], log: CommitLog, unsure: Itera
 
 
 async def _stored_at(log: CommitLog, phy_offset: int, timestamp: int) -> bool:
-    """Whether a message was stored at a time; also where the log does not have it, or no more."""
+    """False when the log has this message, stored at another time."""
     entry = await entry_at(log, phy_offset)
     return entry is None or entry.store_timestamp == timestamp
 
 
 async def _is_hole(log: CommitLog, end: int, begin: int) -> bool:
-    """Whether the log has messages with keys behind the one at `end`, or from its beginning on, and before `begin`."""
+    """True when the log has messages with keys before `begin` that are behind the one at `end`, or behind its own start."""
     offset = end if end >= log.min_offset else log.min_offset
     begin = min(begin, log.max_offset)
     while offset < begin:
@@ -147,9 +141,9 @@ async def _is_hole(log: CommitLog, end: int, begin: int) -> bool:
 
 
 async def last_sound_item(file: IndexFile, log: CommitLog, limit: int) -> int:
-    """The number of the newest item whose message lies below `limit`, in the log, and has its key; 0 for none.
+    """The number of the newest item whose message is below `limit`, in the log, and has its key; 0 for none.
 
-    What lies before the log cannot be told from what is sound.
+    Items of messages before the log's start count as sound: there is nothing to check them with.
     """
     sound = high = await trio.to_thread.run_sync(_items_below, file, limit) - 1
     step = 1
@@ -186,7 +180,7 @@ async def _is_sound(file: IndexFile, number: int, log: CommitLog) -> bool:
 
 
 async def missing_keys(files: Sequence[IndexFile], entry: DispatchEntry) -> list[int]:
-    """The hashes of a message's keys that the index lacks, where the message is the last that the index knows."""
+    """The key hashes of a message that the index lacks. The message is the last one that the index has."""
     missing = keys_of([entry]).hashes
     for file in reversed(files):
         for number in range(file.header.next_item - 1, 0, -1):
@@ -214,16 +208,14 @@ async def load_image(file: IndexFile) -> IndexImage | None:
 
 
 def _within(slots: bytes, next_item: int) -> bool:
-    numbers = array("i", slots)
-    if sys.byteorder == "little":
-        numbers.byteswap()
+    numbers = unpack_slots(slots)
     return min(numbers) >= 0 and max(numbers) < next_item
 
 
 async def rebuild_image(file: IndexFile, next_item: int) -> IndexImage:
-    """An image with slots made from items 1 up to `next_item`, or to some before the first that does not fit.
+    """An image with slots made from items 1 up to `next_item`, or from fewer: up to one before the first bad item.
 
-    Before, because one that lies across the border of what was lost may fit by chance. All of it is to be written.
+    One sector before it, because an item on the border of a lost sector may fit by chance. Marks all slots for writing.
     """
     header = file.header
     begin = header.begin_phy_offset
@@ -245,9 +237,9 @@ log = structlog.get_logger()
 
 
 async def make_sound(index: IndexFiles, commit_log: CommitLog, limit: int) -> int:
-    """Keep what is sound and names messages below `limit`; give the newest file its image.
+    """Keep sound items of messages below `limit`, and give the newest file its image.
 
-    Returns the offset of the log from which on keys are missing. Raises OSError.
+    Returns the log offset from which on keys are missing. Raises OSError.
     """
     await index.write()
     misfit = await first_misfit(index.files, commit_log, index.unsure)
@@ -260,7 +252,7 @@ async def make_sound(index: IndexFiles, commit_log: CommitLog, limit: int) -> in
 
 
 async def _go_through_unsure(index: IndexFiles, commit_log: CommitLog) -> None:
-    """Go through the items of files that a crash may have torn, and make their slots anew."""
+    """Rebuild the slots of files that a crash may have torn, from their items."""
     for number, file in enumerate(index):
         expected = file.header.next_item
         if file in index.unsure and expected > 1:
@@ -273,7 +265,7 @@ async def _go_through_unsure(index: IndexFiles, commit_log: CommitLog) -> None:
 
 
 async def _cut(index: IndexFiles, commit_log: CommitLog, limit: int) -> None:
-    """Drop what names messages at or behind an offset, or messages that the log does not have."""
+    """Drop items of messages at or behind an offset, and of messages that are not in the log."""
     while (number := index.last_used) >= 0:
         file = index.files[number]
         sound = await last_sound_item(file, commit_log, limit)
@@ -286,7 +278,7 @@ async def _cut(index: IndexFiles, commit_log: CommitLog, limit: int) -> None:
 
 
 async def _rebuild(index: IndexFiles, number: int, next_item: int, commit_log: CommitLog, why: str) -> None:
-    """Make a file's slots anew, from its items before one; drop it when it has none that fit."""
+    """Rebuild a file's slots from its items below a number; drop the file when none of these fit."""
     file = index.files[number]
     had = file.header.next_item
     await index.give_up_image(file)
@@ -303,7 +295,7 @@ async def _rebuild(index: IndexFiles, number: int, next_item: int, commit_log: C
 
 
 async def _end_timestamp(file: IndexFile, image: IndexImage, commit_log: CommitLog) -> int:
-    """When the last message was stored: the log knows; where it was deleted there, the item, to the second."""
+    """The store time of the last message, ms: from the log or, where it is deleted there, from the item, to the second."""
     last = await trio.to_thread.run_sync(file.item, image.next_item - 1)
     entry = await entry_at(commit_log, last.phy_offset)
     return entry.store_timestamp if entry is not None else image.begin_timestamp + last.seconds * 1000
@@ -324,7 +316,7 @@ async def _open_newest(index: IndexFiles, commit_log: CommitLog) -> None:
 
 
 async def _position(index: IndexFiles, commit_log: CommitLog) -> int:
-    """Where keys begin to be missing. A crash may have come between two keys of one message: its others are put."""
+    """The log offset from which on keys are missing. Missing keys of the last message are put: a crash may separate them."""
     number = index.last_used
     entry = await entry_at(commit_log, index.files[number].header.end_phy_offset) if number >= 0 else None
     if entry is None:  # The index is empty, or older than the log.

@@ -1,18 +1,17 @@
-"""Keeps the index of keys level with the log, as a follower of its own.
+"""Keeps the index of keys up to date with the log, as a follower of its own.
 
-Records come from dispatch while the index is level with it. Otherwise (after a start, after RocketMQ ran without an index, when
-the files were lost or were not right) it reads the log from where it is, in slices, until it is level again. A start never
-waits for it, and queries find what is there. An index can be made again from the log at any time, so whatever goes wrong
-here is said once and tried again; it never stops the broker, and no key is passed over.
+Records come from dispatch while the index is caught up. Otherwise (after a start, after RocketMQ ran without an index, when
+files were lost or damaged) it reads the log in slices until it has caught up. A start never waits for it, and queries find
+what is there. An index can be rebuilt from the log at any time, so an error is logged once and the work retried: it never
+stops the broker, and no key is skipped.
 
-Source: IndexService, RocketMQ 4.9.8. That deletes the newest files after a crash, and loses what recovery does not walk again.
+Source: IndexService, RocketMQ 4.9.8. That deletes the newest files after a crash, and loses keys that recovery does not walk.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import structlog
 import trio
@@ -26,11 +25,8 @@ from twinlog.store.index.repair import make_sound, next_sound, read_columns, rea
 from twinlog.store.log.checkpoint import Checkpoint
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.record.keys import keys_of
-from twinlog.store.record.scan import DispatchEntry, scan_records
+from twinlog.store.record.scan import DispatchEntry, Entries, scan_records
 from twinlog.store.util.wakeup import Wakeup
-
-if TYPE_CHECKING:
-    from twinlog.store.record.columns import Columns  # numpy comes with it: only where there is much to do.
 
 log = structlog.get_logger()
 
@@ -75,7 +71,7 @@ class IndexService:
         default=_UNWRITTEN_MAX, kw_only=True
     )  # Bytes of items in memory; then the log keeps the rest.
     phy_offset: int = field(default=0, init=False)  # The keys of all messages below are in the index.
-    is_level: bool = field(default=False, init=False)  # Whether records are taken from dispatch.
+    is_caught_up: bool = field(default=False, init=False)  # Whether records are taken from dispatch.
     failure: str = field(default="", init=False)  # Why nothing is indexed now.
     _files: IndexFiles = field(init=False)
     _is_off: bool = field(default=True, init=False)
@@ -129,7 +125,7 @@ class IndexService:
         try:
             self._index_pending()
             await self._files.flush()
-            if self._has_run and not self.is_level:
+            if self._has_run and not self.is_caught_up:
                 behind = self._files.last_header.end_phy_offset + 1 if self._files.files else 0
                 await trio.to_thread.run_sync(
                     save_note, self.note_path, behind if self._cut_at is None else self._cut_at
@@ -137,13 +133,13 @@ class IndexService:
         except OSError as error:
             self._fail(error)
         self._files.close()
-        self._is_off, self.is_level = True, False
+        self._is_off, self.is_caught_up = True, False
 
     # Following
 
-    def feed(self, entries: "Sequence[DispatchEntry] | Columns") -> None:
+    def feed(self, entries: Entries) -> None:
         """Take the records that were dispatched just now."""
-        if not self.is_level:
+        if not self.is_caught_up:
             return
         if not isinstance(entries, list):  # In numbers: to put them costs little, to keep them much.
             self._index_pending()
@@ -158,7 +154,7 @@ class IndexService:
         self._wakeup.set()
 
     def truncate(self, phy_offset: int) -> None:
-        """The log was cut at an offset: forget what lies behind, as soon as possible."""
+        """Forget keys behind an offset at which the log was cut, as soon as possible."""
         self._fall_behind()
         self._cut_later(phy_offset)
         self._wakeup.set()
@@ -181,7 +177,7 @@ class IndexService:
 
     def _fall_behind(self) -> None:
         self._pending.clear()
-        self.is_level = False
+        self.is_caught_up = False
 
     async def _follow_task(self) -> None:
         while True:
@@ -194,7 +190,7 @@ class IndexService:
     async def _step(self) -> None:
         if not self._is_sound:
             await self._make_sound()
-        elif self.is_level:
+        elif self.is_caught_up:
             await self._wakeup.wait()
             with trio.move_on_after(_GATHER_SECONDS):
                 await self._enough.wait()
@@ -225,10 +221,10 @@ class IndexService:
         offset, end = max(self.phy_offset, self.commit_log.min_offset), self.commit_log.dispatched_offset
         if offset >= end:
             self.phy_offset = offset
-            await self._become_level()
+            await self._become_caught_up()
             return
         if end - offset <= _LAST_STRETCH and not self._has_note and self._index_to(offset, end):
-            self.is_level = not self._is_cut
+            self.is_caught_up = not self._is_cut
             return
         entries, offset = await self._read_next(offset, end)
         if self._is_cut:
@@ -239,7 +235,7 @@ class IndexService:
         # Whoever sends meanwhile has most of the time.
         await trio.sleep(2 * (trio.current_time() - started) if end < self.commit_log.dispatched_offset else 0)
 
-    async def _read_next(self, offset: int, end: int) -> "tuple[Sequence[DispatchEntry] | Columns, int]":
+    async def _read_next(self, offset: int, end: int) -> tuple[Entries, int]:
         """The records of the next stretch of the log, and where that ends: where it is damaged, behind the damage."""
         if end - offset > _BULK_STRETCH:
             columns, behind = await read_columns(self.commit_log, offset, end)
@@ -251,7 +247,7 @@ class IndexService:
         return entries, offset
 
     def _index_to(self, offset: int, end: int) -> bool:
-        """Index a short stretch that was written just now, without a pause; whether all of it was sound."""
+        """Index a short, recently written part of the log without a pause. False when it is not sound."""
         entries: list[DispatchEntry] = []
         while offset < end:
             file = self.commit_log.files.file_at(offset)
@@ -267,7 +263,7 @@ class IndexService:
         self.phy_offset = end
         return True
 
-    async def _become_level(self) -> None:
+    async def _become_caught_up(self) -> None:
         if self._has_note:
             await self._files.flush()
             async with self._note_lock:
@@ -276,7 +272,7 @@ class IndexService:
                 await trio.to_thread.run_sync(partial(self.note_path.unlink, missing_ok=True))
                 self._has_note = False
         # Now, not before: records may have come meanwhile.
-        self.is_level = not self._is_cut and self.phy_offset >= self.commit_log.dispatched_offset
+        self.is_caught_up = not self._is_cut and self.phy_offset >= self.commit_log.dispatched_offset
 
     def _index_pending(self, count: int | None = None) -> None:
         entries = self._pending[:count]
@@ -285,19 +281,19 @@ class IndexService:
         self._give_way()
 
     def _give_way(self) -> None:
-        """Let the log keep the rest, and the files have soon what is in memory, when that is much."""
+        """Limit the memory of unwritten items: wake the writer, or fall behind and leave the rest in the log."""
         unwritten = self._files.unwritten_bytes
         if unwritten > self.unwritten_max:
             self._fall_behind()
         elif unwritten * 2 > self.unwritten_max:
             self._much.set()
 
-    def _index(self, entries: "Sequence[DispatchEntry] | Columns") -> None:
+    def _index(self, entries: Entries) -> None:
         if not len(entries):
             return
         files, last = self._files, entries[-1]
         files.open_newest()  # RocketMQ makes the next file for any record, with keys or without.
-        if isinstance(entries, Sequence):
+        if isinstance(entries, list):
             files.put(keys_of(entries))
         else:
             files.put_columns(entries.keys)
@@ -320,7 +316,7 @@ class IndexService:
                 self._changed.set()
 
     async def _check_task(self) -> None:
-        """Notice files that somebody removed, cut or replaced, and have them made anew, with those behind them."""
+        """Find files that were removed, cut or replaced, and have them rebuilt with those behind them."""
         while True:
             await trio.sleep(CHECK_SECONDS)
             try:
@@ -356,9 +352,9 @@ class IndexService:
     # Asking
 
     async def find(self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int) -> list[int]:
-        """Where messages with a key lie that were stored in a span of time, newest first, at most maxMsgsNumBatch.
+        """Log offsets of messages with a key, stored in a time range, newest first, at most maxMsgsNumBatch.
 
-        Some of them may have another key with the same hash. Raises OSError. Source: IndexService.queryOffset.
+        Some may have another key with the same hash. Raises OSError. Source: IndexService.queryOffset.
         """
         self._index_pending()  # What was sent just now.
         count_max = min(count_max, self.config.max_msgs_num_batch)
@@ -366,7 +362,7 @@ class IndexService:
 
     @property
     def last_indexed(self) -> tuple[int, int]:
-        """When the newest message in the index was stored (ms), and where it lies."""
+        """Store time (ms) and log offset of the newest message in the index."""
         header = self._files.last_header
         return header.end_timestamp, header.end_phy_offset
 

@@ -32,7 +32,7 @@ class DamagedRanges:
         self._ranges[:] = kept
 
     def overlaps(self, start: int, end: int) -> bool:
-        """Whether any of bytes `start` to `end` is damaged."""
+        """True when any of bytes `start` to `end` is damaged."""
         at = bisect_left(self._ranges, start + 1, key=lambda item: item[1])
         return at < len(self._ranges) and self._ranges[at][0] < end
 
@@ -50,28 +50,29 @@ class DamagedRanges:
 
 log = structlog.get_logger()
 
-_TOLD_MAX = 200  # Lines in the log; a disk that breaks would write them without end.
+_LOGGED_MAX = 200  # Lines in the log; a disk that breaks would write them without end.
 _UNITS_MAX = 10_000  # More wrong units than this are counted, not kept one by one.
 
 
 @define(eq=False)
 class KnownDamage:
-    """`damaged`: no message of these bytes is served. `in_doubt`: a byte in them changed that no message's CRC covers.
-    `wrong_units` are wrong still, `mended_units` were.
+    """Messages in `damaged` are not served. In `in_doubt` a byte changed that no message's CRC covers.
+
+    `wrong_units` counts units that are still wrong, `repaired_units` those that were.
     """
 
     damaged: DamagedRanges = field(factory=DamagedRanges)
     in_doubt: DamagedRanges = field(factory=DamagedRanges)
     wrong_units: int = 0
-    mended_units: int = 0
-    _told: int = field(default=0, init=False)
+    repaired_units: int = 0
+    _logged: int = field(default=0, init=False)
     _units: set[tuple[str, int, int]] = field(factory=set, init=False)
 
     def record(self, start: int, end: int, found: str) -> None:
-        """Bytes `start` to `end` of the log are no sound record."""
+        """Bytes `start` to `end` of the log are not a sound record."""
         is_known = self.damaged.overlaps(start, end)
         self.damaged.add(start, end)
-        if not is_known and self._may_tell():
+        if not is_known and self._may_log():
             log.error(
                 "damaged bytes in the commit log; what they held is not served, consumers go on behind it",
                 offset=start,
@@ -81,10 +82,10 @@ class KnownDamage:
             )
 
     def doubt(self, start: int, end: int, found: str) -> None:
-        """A byte in this range is another one than was written, and it cannot be said which."""
+        """A byte in this range differs from what was written, and it is unknown which one."""
         is_known = self.in_doubt.overlaps(start, end)
         self.in_doubt.add(start, end)
-        if not is_known and self._may_tell():
+        if not is_known and self._may_log():
             log.error(
                 "the commit log changed on its disk where no CRC covers it; its messages are served as they lie",
                 offset=start,
@@ -101,7 +102,7 @@ class KnownDamage:
         self.wrong_units += 1
         if len(self._units) < _UNITS_MAX:
             self._units.add(key)
-        if self._may_tell():
+        if self._may_log():
             log.error(
                 "a wrong unit in a consume queue",
                 message="served" if served else "not served",
@@ -113,11 +114,11 @@ class KnownDamage:
                 " directory: the next start makes it anew from the log",
             )
 
-    def unit_mended(self, topic: str, queue_id: int, queue_offset: int) -> None:
-        """A consume queue's unit that was wrong is what its record says now."""
+    def unit_repaired(self, topic: str, queue_id: int, queue_offset: int) -> None:
+        """A wrong unit of a consume queue was rewritten from its record."""
         self.units_right(topic, queue_id, queue_offset, queue_offset + 1)
-        self.mended_units += 1
-        if self._may_tell():
+        self.repaired_units += 1
+        if self._may_log():
             log.warning(
                 "a wrong unit in a consume queue was put right",
                 topic=topic,
@@ -126,7 +127,7 @@ class KnownDamage:
             )
 
     def units_right(self, topic: str, queue_id: int, start: int, end: int) -> None:
-        """Units `start` to `end` of a queue are as they should be, whatever was said of them."""
+        """Units `start` to `end` of a queue are right, whatever was found before."""
         if not self._units:
             return
         for key in [(topic, queue_id, queue_offset) for queue_offset in range(start, end)]:
@@ -135,7 +136,7 @@ class KnownDamage:
                 self.wrong_units -= 1
 
     def healed(self, start: int, end: int) -> None:
-        """Bytes that were damaged are sound: somebody put them right."""
+        """Bytes that were damaged are sound again."""
         if self.damaged.overlaps(start, end):
             self.damaged.remove(start, end)
             log.info("bytes of the commit log that were damaged are sound again", offset=start, bytes=end - start)
@@ -146,10 +147,10 @@ class KnownDamage:
             self.damaged.remove(0, offset)
             self.in_doubt.remove(0, offset)
 
-    def _may_tell(self) -> bool:
-        self._told += 1
-        if self._told == _TOLD_MAX + 1:
+    def _may_log(self) -> bool:
+        self._logged += 1
+        if self._logged == _LOGGED_MAX + 1:
             log.error(
-                "there is more damage than these; it is counted, but not told one by one any more", told=_TOLD_MAX
+                "there is more damage than these; it is counted, but not told one by one any more", told=_LOGGED_MAX
             )
-        return self._told <= _TOLD_MAX
+        return self._logged <= _LOGGED_MAX

@@ -1,8 +1,8 @@
-"""Digests of the log, a block at a time: the side file twinlog/digest as bytes and as an object. No I/O.
+"""Digests of the log by blocks: the side file twinlog/digest as bytes and as an object. No I/O.
 
-A block is 64 KiB of the endless log, counted from offset 0, whatever files it lies in; the rest of a file behind a blank belongs
-to it, as it lies. Its digest is the xxh3-128 of those of its bytes that are covered: all of them, except in the first block when
-the log begins inside it, and in the last one, which has a digest only after a clean stop.
+A block is 64 KiB of the log, counted from offset 0 across files; the unused rest of a file behind a blank belongs to it. Its
+digest is the xxh3-128 of its covered bytes: all of them, except in the first block when the log starts inside it, and in the
+last one, which has a digest only after a clean stop.
 
     page 0        header: 8s magic | u32 version | u32 block size | i64 first block | i64 start | i64 end | i64 stopped at, ms
                   u64 xxh3_64 of these
@@ -10,10 +10,11 @@ the log begins inside it, and in the last one, which has a digest only after a c
                   u64 xxh3_64 of the page before
 
 Big endian; a page has 4096 bytes. Bytes `start` to `end` of the log are covered. While the log is in use `stopped at` is 0, `end`
-means nothing, and the pages tell how far whole blocks are covered.
+is void, and the pages show how far whole blocks are covered.
 """
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from struct import Struct
 
 import xxhash
@@ -22,6 +23,7 @@ from attrs import define, field, frozen
 BLOCK_SIZE = 65_536
 DIGEST_SIZE = 16
 PAGE_SIZE, PAGE_DIGESTS = 4096, 255
+_PIECE = 1 << 20  # Bytes that are read at a time.
 MAGIC, VERSION = b"twdigest", 1
 _HEADER, _TRAILER, _CHECKSUM = Struct(">8sIIqqqq"), Struct(">II"), Struct(">Q")
 assert PAGE_DIGESTS * DIGEST_SIZE + _TRAILER.size + _CHECKSUM.size == PAGE_SIZE
@@ -31,7 +33,7 @@ digest = xxhash.xxh3_128_digest
 
 
 @frozen
-class Block:
+class DigestBlock:
     """Bytes `start` to `end` of the log, inside one block, and their digest."""
 
     start: int
@@ -60,7 +62,7 @@ class BlockDigests:
 
     @property
     def dead(self) -> int:
-        """How many entries belong to blocks below the start."""
+        """The number of entries of blocks below the start."""
         return self.start // BLOCK_SIZE - self.first_block
 
     def extend(self, digests: bytes, end: int) -> None:
@@ -70,6 +72,7 @@ class BlockDigests:
         assert len(digests) == DIGEST_SIZE * blocks
         self.entries += digests
         self.end = end
+        self._check()
 
     def cut(self, offset: int) -> None:
         """Forget everything from `offset` on, and the block that is cut by it."""
@@ -79,9 +82,16 @@ class BlockDigests:
                 self.begin_at(self.start)
             else:
                 del self.entries[self._index(self.end) :]
+                self._check()
+
+    def _check(self) -> None:
+        """Each block of the coverage has one entry."""
+        assert self.start <= self.end
+        blocks = ceil_block(self.end) // BLOCK_SIZE - self.first_block if self.end > self.start else 0
+        assert len(self.entries) == blocks * DIGEST_SIZE
 
     def drop_below(self, offset: int, head: bytes) -> None:
-        """Let the coverage start at `offset`. `head`: the digest of what is left of a block that it cuts, else unused."""
+        """Start the coverage at `offset`. `head`: the digest of the rest of a block that it cuts, else unused."""
         if offset <= self.start:
             return
         if offset >= self.end:
@@ -99,22 +109,24 @@ class BlockDigests:
         self.entries.clear()
 
     def compact(self) -> None:
-        """Let go of the dead entries."""
+        """Free the dead entries."""
         del self.entries[: self.dead * DIGEST_SIZE]
         self.first_block = self.start // BLOCK_SIZE
 
-    def replace(self, block: Block) -> None:
+    def replace(self, block: DigestBlock) -> None:
         """Take another digest for a block that is covered, with the same bounds."""
+        assert self.start <= block.start < block.end <= self.end
+        assert len(block.digest) == DIGEST_SIZE
         at = self._index(block.start)
         self.entries[at : at + DIGEST_SIZE] = block.digest
 
-    def blocks(self, start: int, end: int) -> Iterator[Block]:
+    def blocks(self, start: int, end: int) -> Iterator[DigestBlock]:
         """The covered blocks, or parts of blocks, that have a byte in `start` to `end`, in order."""
         start, end = max(start, self.start), min(end, self.end)
         while start < end:
             at, low = self._index(start), max(self.start, floor_block(start))
             high = min(self.end, floor_block(start) + BLOCK_SIZE)
-            yield Block(low, high, bytes(self.entries[at : at + DIGEST_SIZE]))
+            yield DigestBlock(low, high, bytes(self.entries[at : at + DIGEST_SIZE]))
             start = high
 
     def entries_of(self, start: int, end: int) -> bytes:
@@ -124,9 +136,9 @@ class BlockDigests:
         return bytes(self.entries[self._index(start) : self._index(end)])
 
     def range_digest(self, start: int, end: int) -> bytes | None:
-        """One digest of a range, chained from those of its blocks: equal for two logs that are equal there.
+        """One digest of a range, chained from those of its blocks: two logs that are equal there have the same.
 
-        None unless the range begins and ends where a block does, or the coverage; replicas compare what both have whole.
+        None unless the range begins and ends at a bound of a block or of the coverage.
         """
         inside = self.start <= start < end <= self.end
         if not inside or (start % BLOCK_SIZE and start != self.start) or (end % BLOCK_SIZE and end != self.end):
@@ -134,7 +146,7 @@ class BlockDigests:
         return digest(self.entries[self._index(start) : self._index(ceil_block(end))])
 
     def _index(self, offset: int) -> int:
-        """Where the entry of the block begins that `offset` lies in."""
+        """The position of the entry of the block that holds `offset`."""
         return (offset // BLOCK_SIZE - self.first_block) * DIGEST_SIZE
 
     # The file
@@ -166,7 +178,7 @@ class BlockDigests:
 
 @frozen
 class Decoded:
-    """What a side file says. `stopped_ms` is 0 unless it was left by a clean stop; `error` tells of a damaged part."""
+    """A side file, decoded. `stopped_ms` is 0 unless a clean stop left it; `error` describes a damaged part."""
 
     digests: BlockDigests
     stopped_ms: int
@@ -174,7 +186,7 @@ class Decoded:
 
 
 def decode(data: bytes) -> Decoded | str:
-    """Read a side file; what is wrong with it when nothing of it can be used. Pages behind a damaged one are left out."""
+    """Decode a side file; a text when all of it is unusable. Pages behind a damaged one are left out."""
     header, checksum = data[: _HEADER.size], data[_HEADER.size : _HEADER.size + _CHECKSUM.size]
     if len(data) < PAGE_SIZE or _sealed(header) != header + checksum:
         return "its header is damaged"
@@ -239,6 +251,17 @@ def block_bounds(start: int, end: int) -> Iterator[tuple[int, int]]:
         start = high
 
 
+def digests_of_range(read: Callable[[int, int], bytes], start: int, end: int) -> bytes:
+    """The digests of the blocks, or parts of blocks, of a range, read piece by piece. For a thread: others run in between."""
+    found, offset = [], start
+    while offset < end:
+        piece = read(offset, _PIECE - offset % _PIECE)
+        found.append(digests_of(piece, offset))
+        offset += len(piece)
+        time.sleep(0)
+    return b"".join(found)
+
+
 def digests_of(data: bytes | memoryview, offset: int) -> bytes:
     """The digests of the blocks, or parts of blocks, in bytes that lie at `offset` of the log."""
     view = memoryview(data)
@@ -250,9 +273,9 @@ def digests_of(data: bytes | memoryview, offset: int) -> bytes:
 class RangeDigests:
     """One digest for each group of 64 KiB blocks of bytes `start` to `end`, in order.
 
-    Groups lie at multiples of `blocks_per_digest` blocks, counted from offset 0 of the log; the first and the last one hold what
-    lies inside of the range. A group of one block has the block's digest, another one the digest of its blocks' digests. An
-    answer may end before the end that was asked for, where a block does.
+    Groups lie at multiples of `blocks_per_digest` blocks, counted from offset 0 of the log; the first and the last one are cut
+    to the range. A group of one block has the block's digest, a larger one the digest of its blocks' digests. An answer may end
+    at a block's end before the requested end.
     """
 
     start: int
@@ -261,7 +284,7 @@ class RangeDigests:
     digests: tuple[bytes, ...]
 
     def groups(self) -> Iterator[tuple[int, int, bytes]]:
-        """Where each group begins and ends, and its digest."""
+        """Start, end and digest of each group."""
         bounds = group_bounds(self.start, self.end, self.blocks_per_digest)
         return ((low, high, found) for (low, high), found in zip(bounds, self.digests, strict=True))
 
@@ -276,7 +299,7 @@ def group_bounds(start: int, end: int, blocks_per_digest: int) -> Iterator[tuple
 
 
 def group_count(start: int, end: int, blocks_per_digest: int) -> int:
-    """How many groups a range touches."""
+    """The number of groups that a range touches."""
     size = blocks_per_digest * BLOCK_SIZE
     return -(-end // size) - start // size if start < end else 0
 

@@ -5,7 +5,6 @@ this process crashed) the last covered block is compared with the log, and the o
 and rewritten lies at the end. A shorter log cuts the file. What is not covered is computed from the end of the coverage on."""
 
 import os
-import time
 from pathlib import Path
 
 import structlog
@@ -17,16 +16,16 @@ from twinlog.store.integrity.digest import (
     BLOCK_SIZE,
     DIGEST_SIZE,
     PAGE_SIZE,
-    Block,
     BlockDigests,
     Decoded,
+    DigestBlock,
     ceil_block,
     decode,
     digest,
-    digests_of,
+    digests_of_range,
     floor_block,
 )
-from twinlog.store.integrity.throttled_scan import PatientReader
+from twinlog.store.integrity.throttled_scan import ThrottledReader
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.log.mapped_file import sync_directory
 from twinlog.store.log.range import LogRange
@@ -50,16 +49,16 @@ class DigestFile:
 
     @property
     def is_open(self) -> bool:
-        """Whether anything is kept."""
+        """True while digests are kept on the disk."""
         return self._fd >= 0
 
     @property
     def has_many_dead(self) -> bool:
-        """Whether much of the file is of deleted log files."""
+        """True when much of the file belongs to deleted log files."""
         return self.digests.dead * _DEAD_MAX > len(self.digests.entries) // DIGEST_SIZE
 
     def load(self) -> Decoded | None:
-        """What the file says; None, after a line in the log, when it cannot be used."""
+        """The decoded file; None, with a line in the log, when it cannot be used."""
         try:
             found = decode(self.path.read_bytes())
         except FileNotFoundError:
@@ -94,7 +93,7 @@ class DigestFile:
         self._saved_end = min(self._saved_end, offset)
 
     async def save(self) -> None:
-        """Write new digests. No flush: what a crash takes away is computed again. Raises OSError."""
+        """Write new digests, without a flush: those lost in a crash are computed again. Raises OSError."""
         if self._fd < 0:
             return
         digests, cuts = self.digests, self.cuts
@@ -107,7 +106,7 @@ class DigestFile:
             self.cut()
 
     def cut(self) -> None:
-        """Let the file end where the digests do, which were cut: at once, for a crash must not bring them back."""
+        """Cut the file where the digests end now. At once: a crash must not bring the rest back."""
         self.cuts += 1
         if self._fd < 0:
             return
@@ -121,7 +120,7 @@ class DigestFile:
         self._saved_end = self.digests.end
 
     async def sync(self) -> None:
-        """Bring what was cut to the disk. Raises OSError."""
+        """Make a cut durable. Raises OSError."""
         if self._fd >= 0:
             fd = os.dup(self._fd)
             try:
@@ -138,7 +137,7 @@ class DigestFile:
             self.cut()
 
     async def stop(self, now_ms: int) -> None:
-        """Let the file say that it fits the log as it ends now. Raises OSError."""
+        """Mark the file as valid for the log as it ends now. Raises OSError."""
         await self.save()
         await trio.to_thread.run_sync(os.fdatasync, self._fd)  # The digests, before the header that vouches for them.
         await trio.to_thread.run_sync(os.pwrite, self._fd, self.digests.encode_header(now_ms), 0)
@@ -182,14 +181,13 @@ def _write_new(path: Path, content: bytes) -> int:
 
 DIGEST_BYTES_PER_SECOND = 32 << 20  # Where nobody says otherwise.
 _BATCH = 16 << 20  # Bytes of log for one trip to a thread.
-_PIECE = 1 << 20
 _LOOK_SECONDS = 1.0
 _CLOSE_MAX = 256 << 20  # What a stop still digests; the rest is left to the next start.
 
 
 @define(eq=False)
 class DigestService:
-    """The digests of a log that is open. Everything runs on the loop's thread, except what reads the log."""
+    """The digests of an open log. Everything runs on the event loop's thread, except reads of the log."""
 
     log: CommitLog
     path: Path
@@ -198,7 +196,9 @@ class DigestService:
     digests: BlockDigests = field(factory=BlockDigests, init=False)
     doubtful_from: int = field(default=0, init=False)  # Digests from here on may be of bytes that a crash took away.
     doubtful_end: int = field(default=0, init=False)
-    suspects: list[Block] = field(factory=list, init=False)  # Did not fit at start, although nobody wrote meanwhile.
+    suspects: list[DigestBlock] = field(
+        factory=list, init=False
+    )  # Did not fit at start, although nobody wrote meanwhile.
     _old_end: int = field(default=0, init=False)
     _file: DigestFile = field(init=False)
 
@@ -207,7 +207,7 @@ class DigestService:
 
     @property
     def cuts(self) -> int:
-        """How often something was taken away: what a thread found out meanwhile may be outdated."""
+        """A counter of cuts: results that a thread computed before the last cut may be outdated."""
         return self._file.cuts
 
     # Start
@@ -237,7 +237,7 @@ class DigestService:
         self._file.open(is_loaded=is_whole)
 
     def _load(self) -> tuple[int, bool]:
-        """Take the file's digests; when it was closed cleanly, ms, or 0, and whether nothing of it was left out."""
+        """Take the file's digests. Returns the time of its clean stop in ms, or 0, and True if all of it was usable."""
         found = self._file.load()
         if found is not None and found.digests.start > self.log.min_offset:
             log.warning("the log's digests are computed anew: the log begins before them", path=str(self.path))
@@ -247,19 +247,19 @@ class DigestService:
         )
         return (found.stopped_ms, found.error is None) if found is not None else (0, False)
 
-    def _fits(self, block: Block) -> bool:
+    def _fits(self, block: DigestBlock) -> bool:
         with LogRange.open(self.log, block.start, block.end) as bytes_:
             return digest(bytes_.read(block.start, block.end - block.start)) == block.digest
 
     def _check_last_block(self) -> None:
-        """Nobody wrote since: a last block that does not fit is damaged. Whole blocks are left to the scrub."""
+        """Note a differing last block as damaged: nothing was written since. Whole blocks are left to the scrub."""
         start = self.digests.whole_end
         for block in self.digests.blocks(start, self.digests.end):
             if not self._fits(block):
                 self.suspects.append(block)
 
     def _walk_back(self) -> None:
-        """Drop the digests at the end that do not fit. Looks at every second, fourth, eighth .. block from the end."""
+        """Drop differing digests at the end, found by steps of 1, 2, 4 .. blocks and a binary search."""
         digests = self.digests
 
         def fits(offset: int) -> bool:
@@ -290,7 +290,7 @@ class DigestService:
             digests.cut(bad_from)
 
     def _drop_below(self, offset: int) -> None:
-        """The log's first files are gone."""
+        """Follow retention: the log's first files are deleted."""
         head = b""
         if offset % BLOCK_SIZE and offset < self.digests.end:
             end = min(self.digests.end, ceil_block(offset))
@@ -333,7 +333,7 @@ class DigestService:
             return False
         pause = _BATCH / self.old_bytes_per_second if end <= self._old_end and not thorough else 0
         with LogRange.open(self.log, start, end) as bytes_:
-            found = await trio.to_thread.run_sync(_digest_range, bytes_)
+            found = await trio.to_thread.run_sync(digests_of_range, ThrottledReader(bytes_).read, start, end)
         # What was cut while the thread was at it, or lost its first file, is not taken.
         if cuts == self.cuts and digests.whole_end == start and self.log.min_offset <= start:
             digests.extend(found, end)
@@ -351,10 +351,10 @@ class DigestService:
         self._file.cut()
 
     async def sync(self) -> None:
-        """Bring what truncated() did to the disk. Raises OSError."""
+        """Make the effect of truncated() durable. Raises OSError."""
         await self._file.sync()
 
-    def replace(self, block: Block) -> None:
+    def replace(self, block: DigestBlock) -> None:
         """Take the digest of a block that was rightly another one."""
         self.digests.replace(block)
         self._file.changed(block.start)
@@ -375,14 +375,3 @@ class DigestService:
     def release(self) -> None:
         """Close the file as it is."""
         self._file.close()
-
-
-def _digest_range(bytes_: LogRange) -> bytes:
-    """In a thread: the system calls let others run, and a block takes 5 us besides. What cannot be read counts as zeros."""
-    found, offset, reader = [], bytes_.start, PatientReader(bytes_)
-    while offset < bytes_.end:
-        piece = reader.read(offset, _PIECE - offset % _PIECE)
-        found.append(digests_of(piece, offset))
-        offset += len(piece)
-        time.sleep(0)
-    return b"".join(found)

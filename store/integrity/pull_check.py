@@ -1,8 +1,7 @@
-"""Checks the records of a pull before they are served, many at once: what lies close together is read from the disk in one go.
+"""Checks the records of a pull before they are served, many at once: adjacent records are read from the disk together.
 
-The same rules as ReadCheck.unit(), to which everything goes that is not plain and sound at a glance. What was sound is not looked
-at again by the next pulls of these messages; and where a consumer goes through a queue, the next records are looked at before it
-asks for them, in the time in which it works on what it has got.
+The rules are those of ReadCheck.unit(), which handles all but plain, sound records. Records found sound are not checked again
+by later pulls; while a consumer reads through a queue, the next records are checked while it works on the last ones.
 """
 
 import os
@@ -27,9 +26,9 @@ _AHEAD_SHIFT, _AHEAD_PIECES = 20, 4  # The disk is asked for the next pieces of 
 def sound_units(
     check: ReadCheck, queue: ConsumeQueue, queue_offset: int, units: bytes
 ) -> Iterator[tuple[int, int, int]]:
-    """Physical offset, size and tags code of each unit from `queue_offset` on, put right where they are wrong.
+    """Physical offset, size and tags code of each unit from `queue_offset` on, corrected where they are wrong.
 
-    Size BROKEN: it must not be served, which is told then.
+    Size BROKEN: it must not be served; the damage is reported.
     """
     damaged, queue_id, topic = check.known.damaged, queue.queue_id, check.stored_topic(queue.topic)
     for begin in range(0, len(units), _AT_ONCE * UNIT.size):
@@ -63,7 +62,7 @@ def sound_units(
 
 
 def _read_span(check: ReadCheck, units: bytes) -> tuple[int, bytes]:
-    """Where the records of some units lie, and a copy of the log from there on; of no bytes where they are far apart.
+    """The start of the records of some units, and a copy of the log from there on; of no bytes where they are far apart.
 
     By a system call: a sector that cannot be read raises OSError then, where the map would end the process.
     """
@@ -86,7 +85,7 @@ def _read_span(check: ReadCheck, units: bytes) -> tuple[int, bytes]:
 
 @define(eq=False)
 class CheckAhead:
-    """Looks at the records that follow a pull, a few at a time, so that other requests come in between."""
+    """Checks the records that follow a pull, a few at a time, so that other requests run in between."""
 
     check: ReadCheck
     _pulled: dict[ConsumeQueue, int] = field(factory=dict, init=False)  # Queues that are gone through, and up to where.
@@ -104,12 +103,12 @@ class CheckAhead:
             while self._pulled:
                 queue = next(iter(self._pulled))
                 next_offset = self._pulled.pop(queue)
-                if self._look(queue, next_offset):
+                if self._check_next(queue, next_offset):
                     self._pulled.setdefault(queue, next_offset)
                 await trio.lowlevel.checkpoint()
 
-    def _look(self, queue: ConsumeQueue, next_offset: int) -> bool:
-        """Whether there may be more to check for the consumer that goes on at `next_offset`."""
+    def _check_next(self, queue: ConsumeQueue, next_offset: int) -> bool:
+        """Check the next records of a queue; True when there may be more to check."""
         begin = self.check.checked_end(queue, next_offset)
         if self.check.known.damaged or begin >= min(next_offset + _UNITS_AHEAD, self.check.trusted_from.get(queue, 0)):
             return False

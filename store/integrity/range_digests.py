@@ -1,13 +1,12 @@
-"""Digests of any range of a log that is open, for comparing it with another member's.
+"""Digests of any range of an open log, to compare it with another member's.
 
-What the side file covers costs no read of the log; the rest, and blocks that a bound of the range cuts, are read in a thread,
-a request after the other, and not faster than so many bytes a second: whoever asks for more waits.
+Ranges covered by the side file cost no read of the log. The rest, and blocks cut by a bound of the range, are read in a thread,
+one request after another, at a limited rate: whoever asks for more waits.
 
-A digest is of what was *written*. Damage that came to a disk later does not change it where the side file has it: two logs with
-one history stay equal, and the scrub tells of the damage. Blocks of which a crash may have taken bytes away are read.
+A digest is of the bytes as they were *written*. Damage that a disk does later does not change it where the side file has it:
+two logs with one history stay equal, and the scrub reports the damage. Blocks that a crash may have changed are read.
 """
 
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
@@ -20,7 +19,7 @@ from twinlog.store.integrity.digest import (
     DIGEST_SIZE,
     RangeDigests,
     ceil_block,
-    digests_of,
+    digests_of_range,
     floor_block,
     grouped,
 )
@@ -31,7 +30,6 @@ from twinlog.store.log.range import LogRange
 READ_BYTES_PER_SECOND = 64 << 20
 READ_MAX = 16 << 20  # Bytes read for one trip to a thread.
 _KNOWN_MAX = 1 << 31  # Bytes of the log whose digests are copied at once: 512 KiB of them, a fraction of a millisecond.
-_PIECE = 1 << 20
 _ATTEMPTS = 3
 
 
@@ -41,7 +39,7 @@ class LogRangeError(StoreError):
 
 @define(eq=False)
 class RangeDigester:
-    """Everything runs on the loop's thread, except what reads the log."""
+    """Computes range digests. Everything runs on the event loop's thread, except reads of the log."""
 
     log: CommitLog
     service: DigestService
@@ -51,7 +49,7 @@ class RangeDigester:
 
     @property
     def waiting(self) -> int:
-        """How many requests wait for their turn to read."""
+        """The number of requests that wait to read."""
         return self._turn.statistics().tasks_waiting
 
     async def digests(self, start: int, end: int, *, blocks_per_digest: int = 1) -> RangeDigests:
@@ -101,7 +99,7 @@ class RangeDigester:
             raise LogRangeError(f"bytes {start} to {end} are not all in this log, which holds {low} to {high}")
 
     def _next_span(self, at: int, end: int) -> tuple[int, bool]:
-        """How far the log goes on from `at` with blocks whose digests are known, or with others, and which of the two."""
+        """The end of the next part of the log from `at` on that has known digests, or has none; True for known."""
         for low, high in self._known():
             low, high = max(low, ceil_block(at)), min(high, floor_block(end))
             if low < high:
@@ -109,7 +107,7 @@ class RangeDigester:
         return end, False
 
     def _known(self) -> Iterator[tuple[int, int]]:
-        """Where whole blocks lie whose digests are known and not in doubt."""
+        """Ranges of whole blocks with reliable digests."""
         service = self.service
         low, high = ceil_block(service.digests.start), service.digests.whole_end
         if service.doubtful_from < service.doubtful_end:
@@ -121,23 +119,12 @@ class RangeDigester:
         async with self.reading(end - start):
             self._check(start, end)
             with LogRange.open(self.log, start, end) as bytes_:
-                return await trio.to_thread.run_sync(_digest_range, bytes_)
+                return await trio.to_thread.run_sync(digests_of_range, bytes_.read, start, end)
 
     @asynccontextmanager
     async def reading(self, size: int) -> AsyncIterator[None]:
-        """Wait for the turn to read so many bytes of the log for somebody else, and for what was read before."""
+        """Wait for a turn to read `size` bytes for another member, within the rate limit."""
         async with self._turn:
             await trio.sleep_until(self._free_at)
             self._free_at = trio.current_time() + size / self.bytes_per_second
             yield
-
-
-def _digest_range(bytes_: LogRange) -> bytes:
-    """In a thread. Raises OSError."""
-    found, offset = [], bytes_.start
-    while offset < bytes_.end:
-        piece = bytes_.read(offset, _PIECE - offset % _PIECE)
-        found.append(digests_of(piece, offset))
-        offset += len(piece)
-        time.sleep(0)
-    return b"".join(found)

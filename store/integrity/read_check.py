@@ -1,7 +1,7 @@
-"""Looks at a record before it is served: while its bytes were not read since the start, and after damage was found.
+"""Checks records before they are served: those not read since the start, and all of them after damage was found.
 
-A unit must lead to a sound record that says it is this message of this queue. What is broken is never served; a unit that is
-wrong about size or tags code alone is put right on the way.
+A unit must lead to a sound record that names this message of this queue. Broken records are never served; a unit with a wrong
+size or tags code only is corrected.
 """
 
 from collections import deque
@@ -24,7 +24,7 @@ from twinlog.store.record.message import (
     SIZE_AND_MAGIC,
     STORE_HOST_V6,
 )
-from twinlog.store.record.properties import parse_properties
+from twinlog.store.record.multi_dispatch import dispatched_queues
 from twinlog.store.record.resync import next_record
 from twinlog.store.record.scan import SCHEDULE_TOPIC, DispatchEntry, scan_records, stored_tags_code
 
@@ -52,13 +52,14 @@ class ReadCheck:
     _topics: dict[str, bytes] = field(factory=dict, init=False)
 
     def distrust(self, queues: Iterable[ConsumeQueue]) -> None:
-        """Check what these queues have now, until trust() is told of it."""
+        """Check the present messages of these queues, until trust() clears them."""
         self._checked.clear()
         for queue in queues:
             self.trusted_from[queue] = queue.max_offset
 
     def trust(self, queue: ConsumeQueue, start: int, end: int) -> None:
         """Messages `start` to `end` of the queue are sound: no check for them if none is needed behind them."""
+        assert start <= end
         if start < self.trusted_from.get(queue, 0) <= end:
             self.trusted_from[queue] = start
 
@@ -76,21 +77,21 @@ class ReadCheck:
         self._checked.pop(queue, None)
 
     def checked(self, queue: ConsumeQueue, start: int, end: int) -> None:
-        """Messages `start` to `end` of the queue were looked at and are sound. One span of each queue is kept, the latest."""
+        """Note messages `start` to `end` of the queue as sound. One span of each queue is kept, the latest."""
         low, high = self._checked.get(queue, (start, start))
         self._checked[queue] = (low, max(high, end)) if low <= start <= high else (start, end)
 
     def checked_end(self, queue: ConsumeQueue, offset: int) -> int:
-        """Up to where the messages from `offset` on need no other look; `offset` if they do, as all do once damage was found."""
+        """The end of the checked messages from `offset` on; `offset` if there are none, or once damage was found."""
         low, high = self._checked.get(queue, (0, 0))
         return high if low <= offset <= high and not self.known.damaged else offset
 
     def unit(
         self, queue: ConsumeQueue, queue_offset: int, phy_offset: int, size: int, code: int
     ) -> tuple[int, int] | None:
-        """Size and tags code of the message that a unit stands for; None when it must not be served, which is told then.
+        """Size and tags code of the message of a unit; None when it must not be served, which is reported.
 
-        A unit of a record that the log no longer has comes back as it is.
+        A unit of a record that the log no longer has is returned unchanged.
         """
         log = self.log
         if 0 <= phy_offset < log.min_offset or (phy_offset, size, code) == (0, _BLANK_SIZE, 0):
@@ -104,7 +105,7 @@ class ReadCheck:
             own_code = plain_tags_code(record, 0, size, phy_offset, topic, queue.queue_id, queue_offset)
             if own_code is not None and (code == own_code or _stands_for(queue, code, own_code)):
                 return size, code
-        return self._careful(queue, queue_offset, phy_offset, size, code)
+        return self._check_thoroughly(queue, queue_offset, phy_offset, size, code)
 
     def _record_bytes(self, phy_offset: int, size: int) -> bytes | None:
         """A copy of bytes in one file; None unless they are there, and enough for a record.
@@ -129,10 +130,10 @@ class ReadCheck:
             stored = self._topics[topic] = bytes((len(raw),)) + raw
         return stored
 
-    def _careful(
+    def _check_thoroughly(
         self, queue: ConsumeQueue, queue_offset: int, phy_offset: int, size: int, code: int
     ) -> tuple[int, int] | None:
-        """The same for what is not plain and sound at a glance."""
+        """Slow path of unit(), for everything but plain, sound records."""
         topic, queue_id = queue.topic, queue.queue_id
         if not 0 <= phy_offset < self.log.max_offset:
             self.known.unit(topic, queue_id, queue_offset, f"it leads to {phy_offset}, where the log has nothing")
@@ -170,7 +171,7 @@ class ReadCheck:
         return scan.entries[0] if scan.entries else scan.error or "no record"
 
     def view(self, phy_offset: int) -> memoryview | None:
-        """The record at an offset that somebody names, as it is stored; None when no sound one begins there."""
+        """The stored record at an offset that a client names; None when no sound one begins there."""
         damaged = self.known.damaged
         if damaged and damaged.overlaps(phy_offset, phy_offset + 1):
             return None
@@ -183,9 +184,9 @@ class ReadCheck:
         return self.log.read(phy_offset, found.size)
 
     def _end_of(self, phy_offset: int, queue_id: int = -1, queue_offset: int = -1) -> int | None:
-        """Where the next sound record begins behind a broken one; None when there is none here, as a copy in a body is none.
+        """The start of the next sound record behind a broken one; None when no broken record begins here.
 
-        A broken one says that it lies here, or all but this fits a unit that leads here: then only the offset is wrong.
+        A broken record names this offset, or all its other fields fit the unit that leads here. A copy in a body does neither.
         """
         log = self.log
         head = self._record_bytes(phy_offset, FIXED_SIZE)
@@ -213,9 +214,9 @@ class ReadCheck:
 def plain_tags_code(
     data: bytes, at: int, size: int, phy_offset: int, topic: bytes, queue_id: int, queue_offset: int
 ) -> int | None:
-    """The tags code of the record of `size` bytes at `at`, if it is sound, of the plain kind, and this message of this queue.
+    """The tags code of the record of `size` bytes at `at`, if it is sound, plain, and this message of this queue.
 
-    None: the careful way has to look. `topic` as ReadCheck.stored_topic() has it.
+    None: the slow path decides. `topic` as returned by ReadCheck.stored_topic().
     """
     own_size, magic, crc, says_id, _, says_queue, says, sys_flag, _, _, _, _, _, _, body_size = RECORD_V4.unpack_from(
         data, at
@@ -241,19 +242,14 @@ def plain_tags_code(
 
 
 def _belongs(entry: DispatchEntry, topic: str, queue_id: int, queue_offset: int) -> bool:
-    """Whether a record is this message of this queue, its own or one of those that it was handed on to."""
+    """True when a record is this message of this queue: its own queue, or one of its further queues (multi dispatch)."""
     if entry.topic == topic:
         return entry.queue_id == queue_id and entry.queue_offset == queue_offset
-    if b"INNER_MULTI_DISPATCH" not in entry.properties:
-        return False
-    properties = parse_properties(entry.properties.decode("utf-8", "replace"))
-    queues = properties.get("INNER_MULTI_DISPATCH", "").split(",")
-    offsets = properties.get("INNER_MULTI_QUEUE_OFFSET", "").split(",")
-    return (topic, str(queue_offset)) in zip(queues, offsets, strict=False)
+    return (topic, queue_id, queue_offset) in dispatched_queues(entry)
 
 
 def _stands_for(queue: ConsumeQueue, code: int, own_code: int) -> bool:
-    """Whether a tags code that is not its message's hash is right: a time of delivery, or a place in the queue's extension."""
+    """True for valid tags codes that are not the message's own hash: delivery times, and addresses in the queue's extension."""
     if queue.topic == SCHEDULE_TOPIC:
         return True
     if queue.ext is None or not is_ext_address(code):

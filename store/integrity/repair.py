@@ -1,9 +1,9 @@
-"""Puts damaged bytes of the log right, with what another member has there.
+"""Repairs damaged bytes of the log with those of another member.
 
-Nothing is believed that does not prove itself: the bytes are whole, sound records that lie where they say; where this log is not
-damaged they are what it has; and each block of 64 KiB that they touch is, with them, what its digest says. The digest is our own,
-which is of what was written. Where there is none, or it is of the damaged bytes, the other member's counts: then it says the same
-twice, by its records and by a digest that it made when it wrote them. So no member infects another.
+All bytes must be proven. They are whole, sound records that name their own offsets; outside of the damage they equal this log;
+and with them each 64 KiB block they touch matches its digest. Our own digest counts, which is of the bytes as written. Where
+there is none, or it is of the damaged bytes, the other member's counts: it then says the same twice, by its records and by a
+digest made when they were written. So no member infects another.
 """
 
 import os
@@ -15,9 +15,9 @@ from attrs import define, field, frozen
 
 from twinlog.store.errors import StoreError
 from twinlog.store.integrity.damage import DamagedRanges, KnownDamage
-from twinlog.store.integrity.digest import Block, block_bounds, ceil_block, digest, floor_block
+from twinlog.store.integrity.digest import DigestBlock, block_bounds, ceil_block, digest, floor_block
 from twinlog.store.integrity.digest_service import DigestService
-from twinlog.store.integrity.throttled_scan import PatientReader
+from twinlog.store.integrity.throttled_scan import ThrottledReader
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.log.mapped_file import MappedFile
 from twinlog.store.log.range import LogRange
@@ -33,11 +33,11 @@ SPAN_MAX = 8 << 20  # Bytes. Who lost more copies files, or begins anew.
 
 
 class RepairError(StoreError):
-    """The bytes do not prove that they are what was written here; nothing was changed."""
+    """The bytes are not proven to be what was written here; nothing was changed."""
 
 
 @frozen
-class Span:
+class RepairSpan:
     """Bytes `start` to `end` of the log, in one file, from a record's start to the end of one; some of them are damaged."""
 
     start: int
@@ -46,7 +46,7 @@ class Span:
 
 @define(eq=False)
 class LogRepair:
-    """Everything runs on the loop's thread but what reads and writes the log."""
+    """Repairs one log. Everything runs on the event loop's thread but reads and writes of the log."""
 
     log: CommitLog
     queues: ConsumeQueueTable
@@ -60,13 +60,13 @@ class LogRepair:
 
     # What there is to do
 
-    async def spans(self) -> list[Span]:
-        """Where this log is damaged, each with all that shares a block with it. What is larger than SPAN_MAX is left out."""
+    async def spans(self) -> list[RepairSpan]:
+        """The damaged ranges, each extended to whole records and blocks. Those larger than SPAN_MAX are left out."""
         wanted = DamagedRanges()
         for start, end in (*self.known.damaged, *self.known.in_doubt):
             for low, high in self._in_files(start, end):
                 wanted.add(low, high)
-        found: list[Span] = []
+        found: list[RepairSpan] = []
         for low, high in wanted:
             for start, end in self._in_files(low, high):
                 if end - start <= SPAN_MAX and (span := await self._whole_records(start, end)) is not None:
@@ -75,7 +75,7 @@ class LogRepair:
                         and floor_block(span.start) < ceil_block(found[-1].end)
                         and self._one_file(found[-1], span)
                     ):
-                        span = Span(found.pop().start, span.end)
+                        span = RepairSpan(found.pop().start, span.end)
                     found.append(span)
         return [span for span in found if span.end - span.start <= SPAN_MAX]
 
@@ -87,10 +87,10 @@ class LogRepair:
             yield start, upto
             start = upto
 
-    def _one_file(self, one: Span, other: Span) -> bool:
+    def _one_file(self, one: RepairSpan, other: RepairSpan) -> bool:
         return one.start // self.log.file_size == (other.end - 1) // self.log.file_size
 
-    async def _whole_records(self, start: int, end: int) -> Span | None:
+    async def _whole_records(self, start: int, end: int) -> RepairSpan | None:
         """From the start of the record that holds the first byte to the end of the one that holds the last."""
         file_start = start - start % self.log.file_size
         with LogRange.open(self.log, file_start, file_start + self.log.file_size) as bytes_:
@@ -103,9 +103,9 @@ class LogRepair:
     # Doing it
 
     async def repair(self, start: int, data: bytes, peer_digests: Mapping[tuple[int, int], bytes]) -> None:
-        """Write `data` at `start` if it is what was written there. `peer_digests`: of blocks, or parts, by start and end.
+        """Write `data` at `start` if it is proven. `peer_digests`: of blocks, or parts of blocks, by start and end.
 
-        Raises RepairError, and OSError where the disk does not take it, or does not give it back.
+        Raises RepairError, and OSError when the disk refuses the write or reads other bytes back.
         """
         async with self.turn:
             end, cuts = start + len(data), self.digest.cuts
@@ -113,7 +113,7 @@ class LogRepair:
             low = max(floor_block(start), self.log.min_offset)
             high = min(ceil_block(end), self.log.max_offset)
             with LogRange.open(self.log, low, high) as bytes_:
-                before = await trio.to_thread.run_sync(PatientReader(bytes_).read, low, high - low)
+                before = await trio.to_thread.run_sync(ThrottledReader(bytes_).read, low, high - low)
             self._check_surroundings(start, data, before[start - low : end - low])
             after = before[: start - low] + data + before[end - low :]
             blocks = list(self._proven_blocks(low, before, after, peer_digests))
@@ -141,7 +141,7 @@ class LogRepair:
         return scan.entries
 
     def _check_surroundings(self, start: int, data: bytes, had: bytes) -> None:
-        """Where this log is well the bytes are its own."""
+        """Require that the data equals this log outside of the damage."""
         ranges = DamagedRanges()
         for low, high in (*self.known.damaged, *self.known.in_doubt):
             ranges.add(low, high)
@@ -156,8 +156,8 @@ class LogRepair:
 
     def _proven_blocks(
         self, low: int, before: bytes, after: bytes, peer_digests: Mapping[tuple[int, int], bytes]
-    ) -> Iterator[Block]:
-        """The blocks as they will be. Raises RepairError unless each is what a digest says."""
+    ) -> Iterator[DigestBlock]:
+        """The blocks after the repair. Raises RepairError unless each matches a digest."""
         digests, service = self.digest.digests, self.digest
         own = {(block.start, block.end): block.digest for block in digests.blocks(low, low + len(after))}
         for start, end in block_bounds(low, low + len(after)):
@@ -175,10 +175,11 @@ class LogRepair:
                 raise RepairError(
                     f"nothing proves bytes {start} to {end}: here they have no digest, and the other log's is not theirs"
                 )
-            yield Block(start, end, new)
+            yield DigestBlock(start, end, new)
 
-    def _done(self, start: int, data: bytes, entries: list[DispatchEntry], blocks: list[Block]) -> None:
+    def _done(self, start: int, data: bytes, entries: list[DispatchEntry], blocks: list[DigestBlock]) -> None:
         end = start + len(data)
+        assert blocks[0].start <= start < end <= blocks[-1].end, "all of it is proven"
         covered = {(each.start, each.end) for each in self.digest.digests.blocks(blocks[0].start, blocks[-1].end)}
         for block in blocks:
             if (block.start, block.end) in covered:
@@ -197,7 +198,7 @@ class LogRepair:
         )
 
     def _put_unit(self, entry: DispatchEntry) -> bool:
-        """A blank that took a message's place when it could not be read makes way for its unit; one that leads here is right."""
+        """Replace a blank, which stands for an unreadable message, by the message's unit; clear reports of a right unit."""
         queue = self.queues.find(entry.topic, entry.queue_id)
         unit = queue.unit(entry.queue_offset) if queue is not None else None
         if queue is None or unit is None or entry.sys_flag & TRANSACTION_MASK in QUEUELESS:
@@ -205,11 +206,11 @@ class LogRepair:
         right = Unit(entry.phy_offset, entry.size, entry.tags_code)
         if unit == right:
             self.known.units_right(entry.topic, entry.queue_id, entry.queue_offset, entry.queue_offset + 1)
-        return unit.is_blank and queue.put_right(entry.queue_offset, right)
+        return unit.is_blank and queue.repair_unit(entry.queue_offset, right)
 
 
 def _write(file: MappedFile, position: int, data: bytes) -> None:
-    """In place, to the disk, and read back from there. The file keeps its time, by which RocketMQ deletes it. Raises OSError."""
+    """Write in place, sync, and read back. Keeps the file's time, by which RocketMQ deletes it. Raises OSError."""
     status = os.fstat(file.fd)
     file.write_at(position, data)
     os.utime(file.fd, ns=(status.st_atime_ns, status.st_mtime_ns))
@@ -221,7 +222,7 @@ def _write(file: MappedFile, position: int, data: bytes) -> None:
 
 def _widen(
     bytes_: LogRange, damaged: list[tuple[int, int]], begin: int, start: int, end: int, file_size: int
-) -> Span | None:
+) -> RepairSpan | None:
     """Walk the file's records from one that begins at `begin`; a damaged range counts as one."""
     at, first = next((low for low, high in damaged if low <= start < high), begin), None
     while at < bytes_.end:
@@ -231,7 +232,7 @@ def _widen(
         if first is None and after > start:
             first = at
         if after >= end:
-            return Span(first if first is not None else at, min(after, bytes_.end))
+            return RepairSpan(first if first is not None else at, min(after, bytes_.end))
         at = after
     return None
 

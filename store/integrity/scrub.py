@@ -1,11 +1,13 @@
-"""Reads the whole log again from the disk, in the background, and finds what became broken there while nobody looked.
+"""Reads the whole log again from the disk, in the background, and finds bytes that changed there.
 
-After a start what was there then, and all of it every scrubIntervalHours, file by file, the newest first. Each record is walked
-with its CRC, each block is compared with its digest, where it has one, and each unit of a queue with the record that it should
-lead to. What is read and sound needs no check any more when it is served.
+It reads what was in the log at the start, then all of it every scrubIntervalHours, file by file, the newest first. It checks
+each record with its CRC, each block against its digest, and each queue unit against its record. What was read and is sound
+needs no check when it is served. A wrong unit is rewritten once its log file was read, if digests prove its record: a record's
+CRC covers neither its number nor its tag. And only while nothing in the log is damaged: a topic that was deleted and made anew
+has two records with one number, and the later one, to which the unit belongs, may be the broken one.
 
-A thread walks a piece at a time and sleeps in between, for a Python loop in a thread holds up the loop of the broker: at most a
-millisecond without a pause, and in all no more than a fifth of a core.
+A thread scans a piece at a time and sleeps in between, because a Python loop in a thread blocks the event loop: at most a
+millisecond without a pause, and a fifth of a core in all.
 """
 
 import time
@@ -18,12 +20,12 @@ import trio
 from attrs import define, field
 
 from twinlog.store.integrity.damage import DamagedRanges, KnownDamage
-from twinlog.store.integrity.digest import Block, digest
+from twinlog.store.integrity.digest import DigestBlock, digest
 from twinlog.store.integrity.digest_service import DigestService
 from twinlog.store.integrity.read_check import ReadCheck
 from twinlog.store.integrity.throttled_scan import (
-    PatientReader,
-    Piece,
+    ThrottledReader,
+    WalkedPiece,
     differing_blocks,
     find_flipped_bit,
     walk,
@@ -43,7 +45,7 @@ _WRONG_MAX = 10_000  # Units of one file; with more of them wrong a queue is to 
 
 
 @define(eq=False)
-class Run:
+class SoundRun:
     """Messages `start` to `end` of a queue, one behind the other and sound."""
 
     start: int
@@ -52,17 +54,18 @@ class Run:
 
 @define(eq=False)
 class UnitScrub:
-    """The units of one file's records. `runs`: of each queue, the last stretch in which all were right. `wrong`: what other units
-    should be, by queue and number.
+    """The units of one file's records.
+
+    `runs`: of each queue, the last run of right units. `wrong`: the right value of other units, by queue and number.
     """
 
     queues: ConsumeQueueTable
     check: ReadCheck
-    runs: dict[ConsumeQueue, Run] = field(factory=dict, init=False)
+    runs: dict[ConsumeQueue, SoundRun] = field(factory=dict, init=False)
     wrong: dict[tuple[ConsumeQueue, int], Unit] = field(factory=dict, init=False)
 
     async def compare(self, entries: list[DispatchEntry]) -> None:
-        """Compare the units of records of one file, given in order; wrong ones are told."""
+        """Compare the units of records of one file, given in order; wrong ones are reported."""
         for at in range(0, len(entries), _ENTRIES_AT_A_TIME):
             by_queue: dict[tuple[str, int], list[DispatchEntry]] = {}
             for entry in entries[at : at + _ENTRIES_AT_A_TIME]:
@@ -104,12 +107,12 @@ class UnitScrub:
         self.check.known.units_right(queue.topic, queue.queue_id, start, end)
         run = self.runs.get(queue)
         if run is None or run.end != start:
-            self.runs[queue] = Run(start, end)
+            self.runs[queue] = SoundRun(start, end)
         else:
             run.end = end
 
-    async def put_right(self, proves: Callable[[int, int], bool]) -> None:
-        """Nothing of the file is left. `proves`: whether bytes of the log, from one offset to another, are what was written."""
+    async def repair(self, proves: Callable[[int, int], bool]) -> None:
+        """Rewrite wrong units; call it after the whole file. `proves(start, end)`: digests prove these bytes of the log."""
         for number, ((queue, queue_offset), unit) in enumerate(self.wrong.items()):
             if not number % _WRITES_AT_A_TIME:
                 await trio.lowlevel.checkpoint()
@@ -117,17 +120,17 @@ class UnitScrub:
                 continue
             if _fits(queue, queue_offset, unit):
                 with suppress(OSError):  # It was told, and stays wrong.
-                    if queue.put_right(queue_offset, unit):
-                        self.check.known.unit_mended(queue.topic, queue.queue_id, queue_offset)
+                    if queue.repair_unit(queue_offset, unit):
+                        self.check.known.unit_repaired(queue.topic, queue.queue_id, queue_offset)
 
     def trust(self) -> None:
-        """Nothing of the file is left: what was right needs no check any more."""
+        """Clear right units from further checks; call it after the whole file."""
         for queue, run in self.runs.items():
             self.check.trust(queue, run.start, run.end)
 
 
 def _fits(queue: ConsumeQueue, queue_offset: int, unit: Unit) -> bool:
-    """Whether a message lies between those before and behind it."""
+    """True when a message lies between those before and behind it."""
     before = queue.unit(queue_offset - 1) if queue_offset > queue.min_offset else None
     behind = queue.unit(queue_offset + 1)
     return (before is None or before.is_blank or before.phy_offset + before.size <= unit.phy_offset) and (
@@ -167,7 +170,7 @@ _LOOK_BACK = 8 << 20
 
 @define(eq=False)
 class ScrubService:
-    """The scrub of a log that is open. `scrubbed_from`: what the current round has read, it and all behind it."""
+    """The scrub of an open log. `scrubbed_from`: the current round has read all bytes from there on."""
 
     log: CommitLog
     queues: ConsumeQueueTable
@@ -186,16 +189,16 @@ class ScrubService:
 
     @property
     def known(self) -> KnownDamage:
-        """Where findings go."""
+        """The collection of findings."""
         return self.check.known
 
     @property
     def unscrubbed_bytes(self) -> int:
-        """What nobody has read since the start, bytes."""
+        """Bytes not read since the start."""
         return max(0, self.scrubbed_from - self.log.min_offset) if not self.rounds else 0
 
     def begin(self) -> None:
-        """After loading: what is there now has to be read. Damage that was known before is looked at now."""
+        """After loading: mark all messages for checks, and check again what is known to be damaged."""
         self.scrubbed_from = self.log.max_offset
         self.known.forget_below(self.log.min_offset)
         looked_at = 0
@@ -250,7 +253,7 @@ class ScrubService:
             damaged_bytes=self.known.damaged.total,
             in_doubt_bytes=self.known.in_doubt.total,
             wrong_units=self.known.wrong_units,
-            mended_units=self.known.mended_units,
+            repaired_units=self.known.repaired_units,
             seconds=round(time.monotonic() - started, 1),
         )
 
@@ -259,7 +262,7 @@ class ScrubService:
         before = [known for known in self.known.damaged if known[0] < end and known[1] > start]
         broken = DamagedRanges()
         units = UnitScrub(self.queues, self.check)
-        differing: list[Block] = []
+        differing: list[DigestBlock] = []
         while offset < end:
             began = trio.current_time()
             piece = await self._walk_piece(offset, end)
@@ -280,7 +283,7 @@ class ScrubService:
         units.trust()
         for block in differing:  # Afterwards: it may find that some of them are not to be trusted.
             await self._explain(block)
-        await units.put_right(lambda low, high: cuts == self.digest.cuts and self._is_proven(low, high))
+        await units.repair(lambda low, high: cuts == self.digest.cuts and self._is_proven(low, high))
         for known_start, known_end in before:
             is_small = known_end - known_start <= _PIECE
             if is_small and not broken.overlaps(known_start, known_end) and self._is_sound(known_start, known_end):
@@ -297,7 +300,7 @@ class ScrubService:
             self.check.distrust(queues)  # All of them: to look up each range in each queue would hold up the loop.
 
     def _is_proven(self, start: int, end: int) -> bool:
-        """Whether all of a range that was compared with digests a moment ago has them, and none is in doubt."""
+        """True when each block of a range, compared a moment ago, has a digest and none differs."""
         blocks = list(self.digest.digests.blocks(start, end))
         is_covered = bool(blocks) and blocks[0].start <= start and end <= blocks[-1].end
         return is_covered and not self.known.in_doubt.overlaps(start, end)
@@ -305,7 +308,7 @@ class ScrubService:
     # Records
 
     def _is_sound(self, start: int, end: int) -> bool:
-        """Whether a range is whole records, and its blocks are what their digests say. Blocks until it is read."""
+        """True when a range is whole records and its blocks match their digests. Blocks until it is read."""
         blocks = list(self.digest.digests.blocks(start, end))
         low, high = min([start, *(block.start for block in blocks)]), max([end, *(block.end for block in blocks)])
         try:
@@ -320,11 +323,11 @@ class ScrubService:
                     if scan.consumed < len(data):
                         return False
                     at += scan.consumed
-                return not differing_blocks(PatientReader(bytes_), blocks)
+                return not differing_blocks(ThrottledReader(bytes_), blocks)
         except OSError:
             return False
 
-    async def _walk_piece(self, offset: int, end: int) -> Piece | None:
+    async def _walk_piece(self, offset: int, end: int) -> WalkedPiece | None:
         """Walk the records of up to a piece from `offset` on; None when the file is no longer there."""
         file_end = offset - offset % self.log.file_size + self.log.file_size
         with LogRange.open(self.log, offset, file_end) as bytes_:
@@ -332,7 +335,7 @@ class ScrubService:
                 return None
             in_thread = partial(
                 walk,
-                PatientReader(bytes_),
+                ThrottledReader(bytes_),
                 min(end, offset + _PIECE),
                 file_size=self.log.file_size,
                 delays_ms=self.delays_ms,
@@ -342,20 +345,20 @@ class ScrubService:
 
     # Blocks that differ
 
-    async def _differing_blocks(self, start: int, end: int) -> list[Block]:
-        """The blocks that begin in `start` to `end` and are not what their digests say, with these."""
-        differing: list[Block] = []
+    async def _differing_blocks(self, start: int, end: int) -> list[DigestBlock]:
+        """The blocks that begin in `start` to `end` and differ from their digests."""
+        differing: list[DigestBlock] = []
         for at in range(start, end, _PIECE):
             upto = min(end, at + _PIECE)
             blocks = [block for block in self.digest.digests.blocks(at, upto) if block.start >= at]
             if blocks:
                 with LogRange.open(self.log, blocks[0].start, blocks[-1].end) as bytes_:
                     if (bytes_.start, bytes_.end) == (blocks[0].start, blocks[-1].end):
-                        differing += await trio.to_thread.run_sync(differing_blocks, PatientReader(bytes_), blocks)
+                        differing += await trio.to_thread.run_sync(differing_blocks, ThrottledReader(bytes_), blocks)
         return differing
 
-    async def _explain(self, block: Block) -> None:
-        """Say what is broken in a block that is not what it was."""
+    async def _explain(self, block: DigestBlock) -> None:
+        """Find and report the damage in a differing block."""
         known, cuts = self.known, self.digest.cuts
         if known.damaged.overlaps(block.start, block.end):
             return  # A broken record in it was told.
@@ -363,13 +366,13 @@ class ScrubService:
         with LogRange.open(self.log, block.start, block.end) as bytes_:
             if (bytes_.start, bytes_.end) != (block.start, block.end):
                 return
-            reader = PatientReader(bytes_)
+            reader = ThrottledReader(bytes_)
             data = bytearray(await trio.to_thread.run_sync(reader.read, block.start, block.end - block.start))
         if cuts != self.digest.cuts or digest(data) == block.digest:
             return
         if current == block and self.digest.doubtful_from <= block.start and block.end <= self.digest.doubtful_end:
             # Its records are sound: the digest is of bytes that a crash took and that were written anew.
-            self.digest.replace(Block(block.start, block.end, digest(data)))
+            self.digest.replace(DigestBlock(block.start, block.end, digest(data)))
             return
         records = await self._records_in(block.start, block.end)
         flipped = None
@@ -404,7 +407,7 @@ class ScrubService:
             offset = max(file_start, at - _LOOK_BACK)
             if offset > file_start:
                 with LogRange.open(self.log, offset, file_end) as bytes_:
-                    reader = PatientReader(bytes_)
+                    reader = ThrottledReader(bytes_)
                     first = await trio.to_thread.run_sync(next_record, reader.read, offset, bytes_.end, file_size)
                     offset = file_end if first is None else first
             while offset < file_end:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from attrs import define, field, frozen
 
-from twinlog.store.integrity.digest import Block, digest
+from twinlog.store.integrity.digest import DigestBlock, digest
 from twinlog.store.log.range import LogRange
 from twinlog.store.record.message import MAGIC_BLANK, RECORD_V4, SIZE_AND_MAGIC
 from twinlog.store.record.resync import next_record
@@ -18,8 +18,8 @@ SHARE = 5  # A thread takes one part in so many of a core.
 
 
 @define(eq=False)
-class PatientReader:
-    """Reads what can be read: pages that the disk refuses are zeros, and noted."""
+class ThrottledReader:
+    """Reads around bad sectors: pages that the disk refuses are zeros, and noted."""
 
     bytes_: LogRange
     _unreadable: list[tuple[int, OSError]] = field(factory=list, init=False)
@@ -43,13 +43,13 @@ class PatientReader:
         return b"".join(pieces)
 
     def unreadable_in(self, start: int, end: int) -> str:
-        """What the disk said about the first page there that it did not read; empty when it read all."""
+        """The error of the first unreadable page in a range; "" for none."""
         return next((f"{error} at {offset}" for offset, error in self._unreadable if start <= offset < end), "")
 
 
 @define(eq=False)
-class Pace:
-    """Lets a thread sleep so much that it keeps to its share of a core."""
+class ThreadPace:
+    """Makes a thread sleep so much that it keeps to its share of a core."""
 
     _began: float = field(factory=time.monotonic, init=False)
 
@@ -65,19 +65,21 @@ _WINDOW = 64 << 10  # Bytes that are walked without a pause.
 
 
 @frozen
-class Piece:
-    """What a thread found from one offset to `end`: records, and bytes that are none."""
+class WalkedPiece:
+    """The result of a walk from one offset to `end`: sound records, and broken ranges with reasons."""
 
     end: int
     entries: list[DispatchEntry]
     broken: list[tuple[int, int, str]]
 
 
-def walk(reader: PatientReader, upto: int, *, file_size: int, delays_ms: tuple[int, ...], is_cached: bool) -> Piece:
+def walk(
+    reader: ThrottledReader, upto: int, *, file_size: int, delays_ms: tuple[int, ...], is_cached: bool
+) -> WalkedPiece:
     """The records that begin below `upto`. `is_cached`: it would be of no use to read them from the disk."""
     bytes_ = reader.bytes_
     start = offset = bytes_.start
-    window, pace = _WINDOW, Pace()
+    window, pace = _WINDOW, ThreadPace()
     if not is_cached:
         bytes_.forget_cached(start, upto - start)
     entries: list[DispatchEntry] = []
@@ -106,12 +108,12 @@ def walk(reader: PatientReader, upto: int, *, file_size: int, delays_ms: tuple[i
         pace.rest()
     if not is_cached:
         bytes_.forget_cached(start, upto - start)  # It must not drive out what consumers read.
-    return Piece(offset, entries, broken)
+    return WalkedPiece(offset, entries, broken)
 
 
-def differing_blocks(reader: PatientReader, blocks: list[Block]) -> list[Block]:
-    """Those of the blocks that are not what their digests say."""
-    found, pace = [], Pace()
+def differing_blocks(reader: ThrottledReader, blocks: list[DigestBlock]) -> list[DigestBlock]:
+    """The blocks that differ from their digests."""
+    found, pace = [], ThreadPace()
     for block in blocks:
         if digest(reader.read(block.start, block.end - block.start)) != block.digest:
             found.append(block)
@@ -131,7 +133,7 @@ _AT_A_TIME = 32
 
 
 def without_bodies(entries: list[DispatchEntry], start: int, end: int) -> Iterator[int]:
-    """The offsets in a range where no CRC would tell of a change."""
+    """The offsets in a range that no CRC covers."""
     at = start
     for entry in entries:
         behind = entry.phy_offset + entry.size
@@ -144,11 +146,11 @@ def without_bodies(entries: list[DispatchEntry], start: int, end: int) -> Iterat
 
 
 def find_flipped_bit(data: bytearray, expected: bytes, positions: Iterable[int]) -> tuple[int, int] | None:
-    """Position and bit (0: the lowest) of the one flip that makes `data` what it was; None when there is no such.
+    """Position and bit (0: the lowest) of the single flip that makes `data` match its digest again; None for none.
 
-    For a thread: 64 KiB take up to a second or two, in slices.
+    For a thread: 64 KiB take up to two seconds, in slices.
     """
-    pace = Pace()
+    pace = ThreadPace()
     for number, position in enumerate(positions):
         right = data[position]
         for bit in range(8):

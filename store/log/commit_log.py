@@ -41,9 +41,9 @@ TOPIC_SIZE_MAX = 127  # In a record of version 1: RocketMQ reads a signed byte.
 
 
 class PutMessage(NamedTuple):
-    """A message on its way into the log. `properties` is what is stored, `tags_code` what its consume queue unit shows.
+    """A message to be put. `properties` is what is stored, `tags_code` what its consume queue unit shows.
 
-    A unit of the schedule topic shows the time of delivery, which follows from the properties and the time of storing.
+    A unit of the schedule topic shows the delivery time, which follows from the properties and the store time.
     """
 
     topic: str
@@ -61,7 +61,7 @@ class PutMessage(NamedTuple):
 
 
 class PutResult(NamedTuple):
-    """Where a message went: bytes `phy_offset` to `end_offset` of the log, message `queue_offset` of its queue."""
+    """The place of a message: bytes `phy_offset` to `end_offset` of the log, message `queue_offset` of its queue."""
 
     status: PutStatus
     phy_offset: int = -1
@@ -75,8 +75,8 @@ class PutResult(NamedTuple):
         return self.phy_offset + self.size
 
 
-class Chunk(NamedTuple):
-    """Bytes that lie in one file, for sendfile: `size` of them from `position` of the file behind `fd`."""
+class FileChunk(NamedTuple):
+    """Bytes in one file, for sendfile: `size` of them from `position` of the file behind `fd`."""
 
     fd: int
     position: int
@@ -120,10 +120,9 @@ class CommitLog:
     ) -> tuple[list[PutResult], list[DispatchEntry]]:
         """Write the messages at the end of the log, with one system call per file that they reach.
 
-        `together`: all of them go into one file, as RocketMQ does with the messages of one batch request, if a file is
-        large enough for that.
-        Raises OSError, LogFileError where a file could not be made; nothing is written then. Call mend() before the next append.
-        Raises NoBufferError; nothing is written then, either.
+        `together`: into one file, if one is large enough, as RocketMQ does with a batch request.
+        Raises NoBufferError, LogFileError (no next file) or another OSError; nothing is written then. After an OSError call
+        clear_torn_end() before the next append.
         """
         results: list[PutResult] = []
         entries: list[DispatchEntry] = []
@@ -132,28 +131,15 @@ class CommitLog:
         parts: list[bytes | memoryview] = []  # What goes into one file each.
         topics, new, pack_record, pack_size = self._topics, tuple.__new__, RECORD_V4.pack, _I16.pack
         file_size, pending = self.files.file_size, self.pending
-        start = self.files.max_offset if pending is None else pending.end
-        at = start % file_size
-        start -= at
-        room = file_size - END_OF_FILE_RESERVE
+        begin = self.files.max_offset if pending is None else pending.end
+        at, room = begin % file_size, file_size - END_OF_FILE_RESERVE
+        start = begin - at  # Of the file; `at` counts from there.
         if together and at and at + (total := sum(map(self._record_size, messages))) > room >= total:
             parts.append(SIZE_AND_MAGIC.pack(file_size - at, MAGIC_BLANK))
             start, at = start + file_size, 0
         for message in messages:
-            (
-                topic,
-                queue_id,
-                body,
-                properties,
-                flag,
-                sys_flag,
-                born_timestamp,
-                born_host,
-                store_host,
-                reconsume_times,
-                prepared_offset,
-                code,
-            ) = message
+            (topic, queue_id, body, properties, flag, sys_flag, born_timestamp, born_host, store_host,
+             reconsume_times, prepared_offset, code) = message  # fmt: skip
             topic_part = topics.get(topic) or self._topic_part(topic)
             body_size, properties_size = len(body), len(properties)
             size = FIXED_SIZE - 1 + body_size + len(topic_part) + properties_size
@@ -176,25 +162,10 @@ class CommitLog:
             if sys_flag & (BORN_HOST_V6 | STORE_HOST_V6):
                 pieces.append(_encode_ipv6(message, sys_flag, queue_offset, phy_offset, store_timestamp))
             else:
-                pieces.append(
-                    pack_record(
-                        size,
-                        MAGIC_V1,
-                        crc32(body) & 0x7FFFFFFF,
-                        queue_id,
-                        flag,
-                        queue_offset,
-                        phy_offset,
-                        sys_flag,
-                        born_timestamp,
-                        born_host,
-                        store_timestamp,
-                        store_host,
-                        reconsume_times,
-                        prepared_offset,
-                        body_size,
-                    )
-                )
+                pieces.append(pack_record(
+                    size, MAGIC_V1, crc32(body) & 0x7FFFFFFF, queue_id, flag, queue_offset, phy_offset, sys_flag,
+                    born_timestamp, born_host, store_timestamp, store_host, reconsume_times, prepared_offset, body_size,
+                ))  # fmt: skip
                 pieces += (body, topic_part, pack_size(properties_size), properties)
             if topic == SCHEDULE_TOPIC:
                 code = delivery_time(properties, store_timestamp, self.delays_ms, code)
@@ -208,11 +179,13 @@ class CommitLog:
             self.write_now(parts)
         else:
             pending.write(parts)
+        end = self.files.max_offset if pending is None else pending.end
+        assert begin <= end == start + at, f"the log ends at {end} after an append from {begin} to {start + at}"
         self.next_queue_offsets.update(offsets)
         return results, entries
 
     def fits(self, message: PutMessage) -> bool:
-        """Whether a file is large enough for the record of this message."""
+        """True when a file is large enough for the record of this message."""
         return self._record_size(message) + END_OF_FILE_RESERVE <= self.file_size
 
     def _record_size(self, message: PutMessage) -> int:
@@ -277,42 +250,46 @@ class CommitLog:
             raise
 
     def _take_back(self, end: int) -> None:
-        """Let the log end at `end` again. Raises OSError that does not pass: the disk did not even let go of a new file."""
+        """Move the end of the log back to `end`. Raises an OSError that is not retried when a new file cannot be removed."""
         try:
             self.files.rewind(end)
         except OSError as error:
             raise OSError(errno.EIO, f"a new file of the log cannot be removed: {error}") from error
         with suppress(OSError):
-            self.mend()
+            self.clear_torn_end()
 
-    def mend(self) -> None:
-        """Clear what a refused write left behind the end; raises OSError as long as the disk refuses. Do this before appending.
+    def clear_torn_end(self) -> None:
+        """Zero the bytes that a refused write left behind the end. Raises OSError while the disk refuses.
 
-        Otherwise a crash could find the rest of an old record behind a new, shorter one, and take it for a message.
+        To be called before the next append: a crash could otherwise find the rest of an old record behind a new, shorter one,
+        and take it for a message.
         """
         if self.files.files and self.files.files[-1].wrote < self.file_size and self.tail is None:
             file = self.files.files[-1]
-            file.mend()
+            file.clear_torn_end()
             file.write_at(file.wrote, b"\0")  # To see whether it takes anything; there is a zero already.
             file.torn_end = 0
 
     def append_raw(self, data: bytes | memoryview) -> None:
         """Write replicated bytes at the end of the log; they may cross the end of a file. Raises OSError as append() does."""
-        assert self.tail is None
-        room = self.file_size - self.max_offset % self.file_size
+        assert self.tail is None, "unverified bytes lie behind the end"
+        begin = self.max_offset
+        room = self.file_size - begin % self.file_size
         if len(data) <= room:
             self.write_now([data])
         else:
             rest = range(room, len(data), self.file_size)
             self.write_now([data[:room], *(data[at : at + self.file_size] for at in rest)])
+        assert self.max_offset == begin + len(data)
 
     def take_of_tail(self, size: int) -> None:
-        """Let the first bytes of the tail, which lie in one file, be part of the log. Raises OSError as append() does."""
+        """Make the first bytes of the tail, which lie in one file, a part of the log. Raises OSError as append() does."""
         assert self.tail is not None
         assert size <= self.tail.size
         file = self._file_to_append()
         assert file.wrote + size <= file.size
         file.wrote += size
+        assert self.max_offset <= self.tail.end
 
     async def tail_ended(self) -> None:
         """End verification behind the log's end, and wait until no unverified bytes lie there."""
@@ -321,18 +298,18 @@ class CommitLog:
             await self.tail.ended.wait()
 
     def start_at(self, phy_offset: int) -> None:
-        """Let an empty log begin at the start of a file other than the first. Raises OSError."""
+        """Start an empty log at the start of a file other than the first. Raises OSError."""
         assert not self.files.files
         if phy_offset:
             self.files.create(phy_offset)
 
-    def chunk(self, offset: int, size_max: int) -> Chunk | None:
-        """What can be sent from `offset` on, in one file; None at the end of the log and outside of it."""
+    def chunk(self, offset: int, size_max: int) -> FileChunk | None:
+        """A sendable part of one file from `offset` on; None at the end of the log and outside of it."""
         file = self.files.file_at(offset)
         if file is None:
             return None
         size = min(file.end - offset, size_max)
-        return Chunk(file.fd, offset - file.start, size) if size > 0 else None
+        return FileChunk(file.fd, offset - file.start, size) if size > 0 else None
 
     def read(self, offset: int, size: int) -> memoryview | None:
         """The bytes at `offset` without a copy; None unless all of them are in the log, and in one file."""

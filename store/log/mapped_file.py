@@ -43,10 +43,10 @@ def _give_name(fd: int, path: Path) -> None:
 
 @define(eq=False)
 class MappedFile:
-    """A file that holds bytes `start` up to `start + size` of an endless queue. Its length on disk is `size` from the first.
+    """A file that holds bytes `start` to `start + size` of an endless sequence. It has its full length from the first.
 
-    `wrote` and `flushed` are positions in the file: what holds data, and what is known to be on disk. The last of the data may
-    be late: kept here, where reads find it, until write_late(). Whoever goes by the descriptor does not see it.
+    `wrote` and `flushed` are positions in the file: the end of the data, and the end of what is on disk. The last data may be
+    late: kept in memory, where reads find it, until write_late(). Readers of the descriptor do not see it.
     """
 
     path: Path
@@ -63,8 +63,8 @@ class MappedFile:
     def create(cls, path: Path, start: int, size: int, *, preallocate: bool) -> "MappedFile":
         """Make an all-zero file of full length. `preallocate` takes its disk blocks now, so that no later write lacks room.
 
-        Raises OSError, and leaves no file behind then. Whoever dies in the middle leaves none either, where the file system can
-        do that: RocketMQ 4.9 does not start over a file of another length.
+        Raises OSError, and leaves no file behind then. A crash in the middle leaves none either, where the file system supports
+        it: RocketMQ 4.9 does not start over a file of another length.
         """
         fd = _open_unnamed(path)
         unnamed = fd >= 0
@@ -86,7 +86,7 @@ class MappedFile:
 
     @classmethod
     def open(cls, path: Path, start: int, size: int) -> "MappedFile":
-        """Open an existing file, taken to be full until recovery knows better; only to read it where the disk is read-only."""
+        """Open an existing file, full until recovery finds its end; read-only on a read-only disk."""
         try:
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except OSError as error:
@@ -97,11 +97,12 @@ class MappedFile:
 
     @property
     def end(self) -> int:
-        """Where the written data ends, counted in the endless queue."""
+        """The end of the data, as an offset of the endless sequence."""
         return self.start + self.wrote
 
     def append(self, data: bytes | memoryview) -> None:
-        """Write at the end of the data. Raises OSError; `wrote` stays then, and what was written even so ends at `torn_end`."""
+        """Write at the end of the data. Raises OSError; `wrote` stays then, and partly written bytes end at `torn_end`."""
+        assert self.wrote + len(data) <= self.size
         self.write_late()
         self.write_at(self.wrote, data)
         self.wrote += len(data)
@@ -119,7 +120,7 @@ class MappedFile:
             raise
 
     def append_late(self, data: bytes) -> None:
-        """Add to the end of the data what the disk gets with the next write_late() or append()."""
+        """Add data at the end that is written by the next write_late() or append()."""
         if self._late is None:
             self._late = self.wrote, bytearray(data)
         else:
@@ -128,17 +129,17 @@ class MappedFile:
 
     @property
     def late_size(self) -> int:
-        """How many bytes the disk has not got yet."""
+        """The number of late bytes, which the disk lacks."""
         return 0 if self._late is None else len(self._late[1])
 
     def write_late(self) -> None:
-        """Write what came by append_late(). Raises OSError; it is still late then."""
+        """Write late data. Raises OSError; it is still late then."""
         if self._late is not None:
             self.write_at(*self._late)
             self._late = None
 
     def read_late(self, position: int, size: int) -> bytes | None:
-        """Bytes of which some are late, without the disk where all are; None when none is. A thread may ask."""
+        """Bytes of which some are late, without the disk where all are; None when none is. May run in a thread."""
         late = self._late
         if late is None or position + size <= late[0]:
             return None
@@ -148,14 +149,15 @@ class MappedFile:
         return found.ljust(min(size, self.size - position), b"\0")
 
     def shorten(self, position: int) -> None:
-        """Let the data end at a position, if it does not end before; what the disk has behind it stays there."""
+        """Move the end of the data to a position, unless it is before; the bytes behind stay on the disk."""
+        assert 0 <= position <= self.size
         self.wrote, self.flushed = min(self.wrote, position), min(self.flushed, position)
         if self._late is not None:
             start, data = self._late
             self._late = (start, data[: position - start]) if start < position else None
 
-    def mend(self) -> None:
-        """Make zero again what a refused write left behind the data. Raises OSError: try again later."""
+    def clear_torn_end(self) -> None:
+        """Zero the bytes that a refused write left behind the data. Raises OSError: try again later."""
         if self.torn_end > self.wrote:
             self.write_at(self.wrote, bytes(self.torn_end - self.wrote))
         self.torn_end = 0
@@ -172,7 +174,7 @@ class MappedFile:
         return self._view[position : position + size]
 
     def take_map(self) -> mmap.mmap | None:
-        """The map that views were given of, if any: whether somebody still has one shows when it is closed."""
+        """Give up the map, if any, and return it: closing it fails while somebody has a view of it."""
         if self._view is None:
             return None
         view, self._view = self._view, None
@@ -188,9 +190,9 @@ class MappedFile:
         return os.pread(self.fd, size, position)
 
     def is_clear_from(self, position: int, look_max: int | None = None) -> bool:
-        """Whether all bytes from a position on are zero; believed once `look_max` bytes that had to be read are.
+        """True when all bytes from a position on are zero, or the first `look_max` of those that had to be read.
 
-        Holes in the file cost nothing to look at; space that was preallocated counts as data on some file systems.
+        Holes in the file cost nothing; preallocated space counts as data on some file systems.
         """
         left = self.size if look_max is None else look_max
         for at, end in self.data_ranges(position):
@@ -203,11 +205,11 @@ class MappedFile:
         return True
 
     def is_zero(self, position: int, size: int) -> bool:
-        """Whether these bytes, at most 1 MiB, are all zero."""
+        """True when these bytes, at most 1 MiB, are all zero."""
         return _is_zero(os.pread(self.fd, size, position))
 
     def data_ranges(self, position: int) -> Iterator[tuple[int, int]]:
-        """Where a file holds data from a position on: start and end of each range that is no hole."""
+        """Ranges of data from a position on: start and end of each range that is no hole."""
         while position < self.size:
             try:
                 start = os.lseek(self.fd, position, os.SEEK_DATA)
@@ -230,10 +232,10 @@ class MappedFile:
         return position
 
     def clear_from(self, position: int) -> None:
-        """Make all bytes from a position on zero, durably, so that what was cut there cannot be read again. Raises OSError.
+        """Zero all bytes from a position on, durably, so that cut data cannot be read again. Raises OSError.
 
-        The file keeps its length at every moment: a file that a crash left short would open no more. From its end to the
-        front, so that what a crash leaves is looked at by the next start as it was by this one.
+        The file keeps its length at every moment, because a short file cannot be opened. From its end to the front, so that the
+        rest left by a crash looks to the next start as it looked to this one.
         """
         self.clear(position, self.size, durably=True)
 
@@ -250,7 +252,7 @@ class MappedFile:
             sync_file(self.fd)
 
     def twin(self) -> "MappedFile":
-        """The same file by another descriptor, for a thread: whoever takes it closes it. Raises OSError."""
+        """The same file by another descriptor, for a thread; the caller closes it. Raises OSError."""
         return MappedFile(self.path, self.start, self.size, os.dup(self.fd), self.wrote, self.flushed, self.torn_end)
 
     def move(self, path: Path, start: int) -> None:
@@ -259,7 +261,7 @@ class MappedFile:
         self.path, self.start = path, start
 
     def close(self) -> None:
-        """Give the descriptor back; what is late is dropped. Views that are still held stay valid."""
+        """Close the descriptor; late data is dropped. Views in use stay valid."""
         self._view = self._late = None
         os.close(self.fd)
 

@@ -39,10 +39,10 @@ class MappedFileQueue:
     files: list[MappedFile] = field(factory=list, init=False)
 
     def load(self) -> None:
-        """Open what lies in the directories; a missing one is an empty queue.
+        """Open the files in the directories; a missing directory is an empty queue.
 
         Raises StoreDirectoryError when the files cannot be a queue of this file size. Foreign names are left alone, with one
-        line in the log. A last file that is too short and holds nothing, left by a crash while it was made, is removed.
+        line in the log. An empty last file that is too short, left by a crash during its creation, is removed.
         """
         found = []
         for directory in (*self.writable, *self.read_only):
@@ -126,7 +126,7 @@ class MappedFileQueue:
         return (self.directory, *self.others)
 
     def path_of(self, start: int) -> Path:
-        """Where to make the file that starts at `start`."""
+        """The path for the new file that starts at `start`."""
         if not self.others:
             return self.directory / f"{start:020d}"
         directories = sorted(self.writable)
@@ -136,7 +136,7 @@ class MappedFileQueue:
 
     def create(self, start: int) -> MappedFile:
         """Make the file that starts at `start` and put it at the end. Raises OSError."""
-        assert start % self.file_size == 0
+        assert self._continues_at(start)
         path = self.path_of(start)
         if self.others and self.files:
             sync_directory(self.files[-1].path.parent)
@@ -148,15 +148,19 @@ class MappedFileQueue:
 
     def adopt(self, file: MappedFile, start: int) -> None:
         """Put an all-zero file that was made elsewhere at the end, as the one that starts at `start`. Raises OSError."""
-        assert start % self.file_size == 0
+        assert self._continues_at(start)
         file.move(self.path_of(start), start)
         self.files.append(file)
 
-    def rewind(self, offset: int) -> bool:
-        """Let the data end at `offset`, and delete later files; whether there were any.
+    def _continues_at(self, start: int) -> bool:
+        """True when a file that starts there leaves no gap in the sequence."""
+        return start == self.files[-1].start + self.file_size if self.files else start % self.file_size == 0
 
-        A first file that starts behind 0 stays, even empty: it is what keeps the numbering. What lies behind `offset` is
-        still there, for append() to write over or cut() to remove.
+    def rewind(self, offset: int) -> bool:
+        """Move the end of the data back to `offset`, and delete later files; True if there were any.
+
+        A first file that starts behind 0 stays, even empty, to keep the numbering. Bytes behind `offset` stay on the disk, for
+        append() to overwrite or cut() to remove.
         """
         removed = self.take_behind(offset)
         for file in reversed(removed):
@@ -166,18 +170,19 @@ class MappedFileQueue:
         return bool(removed)
 
     def take_behind(self, offset: int) -> list[MappedFile]:
-        """As rewind(), but later files are left to the caller: to delete, the last one first."""
+        """Like rewind(), but later files are left to the caller: to delete, the last one first."""
         removed: list[MappedFile] = []
         while self.files and self.files[-1].start >= offset and (len(self.files) > 1 or self.files[0].start == 0):
             removed.insert(0, self.files.pop())
         if self.files:
-            self.files[-1].shorten(max(0, offset - self.files[-1].start))
+            self.files[-1].shorten(max(0, min(offset - self.files[-1].start, self.file_size)))
+        assert self.max_offset <= max(offset, self.min_offset)
         return removed
 
     def cut(self, offset: int, *, is_clear: bool | None = None) -> None:
-        """Forget everything from `offset` on: later files are deleted, the rest of the last one is zero afterwards, durably.
+        """Remove everything from `offset` on, durably: delete later files, and zero the rest of the last one.
 
-        `is_clear`: whether that rest is zero already, where the caller knows; to look takes its time, where a file is large.
+        `is_clear`: that rest is known to be zero (True) or not (False); None: find out, which takes time in a large file.
         """
         removed = self.rewind(offset)
         if self.files and not is_clear:

@@ -9,7 +9,7 @@ from attrs import define, field
 
 
 class PutStatus(Enum):
-    """What became of a message. The first four are stored. Source: PutMessageStatus."""
+    """The outcome of a put. The first four mean stored. Source: PutMessageStatus."""
 
     PUT_OK = "PUT_OK"
     FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
@@ -24,13 +24,13 @@ class PutStatus(Enum):
 
 
 class AckSink(Protocol):
-    """Where answers go: a connection, or an internal put that waits."""
+    """The receiver of answers: a connection, or an internal put that waits."""
 
     def answer(self, frames: list[bytes]) -> None:
         """The messages are as safe as was asked; `frames` are the ready-made answers, in order."""
 
     def refuse(self, frames: list[bytes], status: PutStatus, reason: str) -> None:
-        """They are stored, but not as safe as was asked; `reason` is for a person."""
+        """The messages are stored, but not as safe as was asked; `reason` is for people."""
 
 
 class Waiter(NamedTuple):
@@ -49,7 +49,8 @@ class OffsetWaiters:
     _queue: deque[Waiter] = field(factory=deque, init=False)
 
     def add(self, end_offset: int, deadline: float, sink: AckSink, frame: bytes) -> None:
-        """Let `sink` wait for `end_offset`; offsets must not fall from call to call."""
+        """Make `sink` wait for `end_offset`; offsets must not fall from call to call."""
+        assert not self._queue or end_offset >= self._queue[-1].end_offset, "release() would pass over a waiter"
         self._queue.append(Waiter(end_offset, deadline, sink, frame))
 
     def release(self, up_to: int) -> list[Waiter]:
@@ -77,12 +78,12 @@ class OffsetWaiters:
 
     @property
     def next_deadline(self) -> float | None:
-        """When the oldest waiter gives up; None when nobody waits."""
+        """The deadline of the oldest waiter; None without waiters."""
         return self._queue[0].deadline if self._queue else None
 
 
 def by_sink(waiters: Iterable[Waiter]) -> list[tuple[AckSink, list[bytes]]]:
-    """Their frames, gathered for one call per sink; order within a sink is kept."""
+    """Their frames by sink, for one call each; the order within a sink is kept."""
     gathered: dict[int, tuple[AckSink, list[bytes]]] = {}
     for waiter in waiters:
         key = id(waiter.sink)

@@ -25,7 +25,7 @@ log = structlog.get_logger()
 
 @define(eq=False)
 class AllocateMappedFileService:
-    """Keeps `log.spare` filled. It lies beside the log's directory: RocketMQ 4.9 does not start over a file it does not know."""
+    """Keeps `log.spare` filled. It lies beside the log's directory, where RocketMQ 4.9 does not tolerate foreign files."""
 
     log: CommitLog
     path: Path
@@ -35,7 +35,7 @@ class AllocateMappedFileService:
 
     @property
     def takes_spares(self) -> bool:
-        """Whether a file can be made ahead: with several directories the next one may be on another disk."""
+        """True when a file can be made ahead; of several directories the next file's may be on another disk."""
         return self.log.takes_spares and not self.log.files.others
 
     def appended(self) -> None:
@@ -77,9 +77,9 @@ _STEP = 128 << 10  # The kernel cuts a longer request to what its read-ahead all
 
 
 def next_range(end: int, ready: int, size: int) -> tuple[int, int] | None:
-    """Which positions of a file of `size` bytes to make ready; None: none, yet.
+    """The next positions to make ready in a file of `size` bytes, with data up to `end`; None for none.
 
-    Its data ends at `end`; all before `ready` was made ready.
+    Positions before `ready` are ready.
     """
     start = max(end, ready)
     return (start, min(end + AHEAD_BYTES, size)) if start < min(end + LOW_BYTES, size) else None
@@ -87,7 +87,7 @@ def next_range(end: int, ready: int, size: int) -> tuple[int, int] | None:
 
 @define(eq=False)
 class PageAheadService:
-    """Follows a log that is appended to. What a slave receives is written by a thread, which may wait."""
+    """Follows a log that producers append to. A slave's log is written by a thread, which may wait."""
 
     log: CommitLog
     _file: MappedFile | None = field(default=None, init=False)
@@ -95,7 +95,7 @@ class PageAheadService:
     _wakeup: Wakeup = field(factory=Wakeup, init=False)
 
     def appended(self) -> None:
-        """See whether there is enough left."""
+        """Wake the service when few ready pages are left."""
         file = self.log.files.files[-1]
         if file is not self._file or (self._ready - LOW_BYTES < file.wrote and self._ready < file.size):
             self._wakeup.set()

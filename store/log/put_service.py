@@ -1,4 +1,4 @@
-"""Lets messages into the log: the checks, the append, and what becomes of buffers. Nothing here waits.
+"""Puts messages into the log: checks, append, and write buffers. Nothing here waits.
 
 Sources: DefaultMessageStore.checkStoreStatus and checkMessage, CommitLog.putMessage; RocketMQ 4.9.8.
 """
@@ -16,7 +16,7 @@ from twinlog.store.hooks import StoreHooks
 from twinlog.store.log.commit_log import CommitLog, PutMessage, PutResult
 from twinlog.store.log.offset_waiters import PutStatus
 from twinlog.store.log.put_times import QUICK_SECONDS, PutTimes
-from twinlog.store.log.running_flags import Condition, RunningFlags
+from twinlog.store.log.running_flags import RunningFlags, StoreCondition
 from twinlog.store.log.transient_store_pool import CommitService, TransientStorePool, UncommittedEnd
 from twinlog.store.record.scan import DispatchEntry
 
@@ -28,7 +28,7 @@ RECORD_OVERHEAD_MAX = 115 + TOPIC_LENGTH_MAX * 3 + PROPERTIES_SIZE_MAX + 8  # Wi
 
 @define(eq=False, kw_only=True)
 class PutService:
-    """`written(entries, store timestamp)` is told what readers may see now, `refused` what the disk did not take."""
+    """Calls `written(entries, store timestamp)` with records that readers may see, `refused` with errors of the disk."""
 
     log: CommitLog
     config: StoreConfig
@@ -56,7 +56,7 @@ class PutService:
         self._busy_after = config.os_page_cache_busy_timeout_ms / 1000 or math.inf
 
     def count(self, messages: int, size: int) -> None:
-        """So much more lies in the log: put here or, on a slave, replicated. RocketMQ counts both."""
+        """Count messages and bytes added to the log by producers or, on a slave, by replication. RocketMQ counts both."""
         self.messages += messages
         self.bytes += size
 
@@ -67,7 +67,7 @@ class PutService:
 
     @property
     def writable(self) -> bool:
-        """Whether producers may write here."""
+        """True when producers may write here."""
         return not self.flags.why_not_writable and not self.is_slave
 
     def put(self, messages: Sequence[PutMessage], *, together: bool = False) -> list[PutResult]:
@@ -128,7 +128,7 @@ class PutService:
         return results
 
     def committed(self) -> None:
-        """Go on with what is written now."""
+        """Pass on records that are written from the buffer now."""
         end, entries = self.log.max_offset, []
         while self._uncommitted and self._uncommitted[0].phy_offset < end:
             entries.append(self._uncommitted.popleft())
@@ -136,7 +136,7 @@ class PutService:
             self.written(entries, entries[-1].store_timestamp)
 
     def commit_pending(self) -> None:
-        """Write what producers were answered for and what lies in a buffer still; nothing without buffers."""
+        """Write buffered messages that producers were answered for; nothing without buffers."""
         if self.log.pending is not None:
             try:
                 self.log.pending.commit()
@@ -145,7 +145,7 @@ class PutService:
             self.committed()
 
     def become_slave(self, config: StoreConfig) -> None:
-        """Write what is in a buffer, refuse messages, and leave the log's end to another one's bytes."""
+        """Write buffered messages and refuse new ones: the log takes a master's bytes from now on."""
         self.commit_pending()
         self.config = config
         if self.log.pending is not None:
@@ -162,22 +162,22 @@ class PutService:
             self.log.pending = self.committer.pending
 
     async def settle(self) -> None:
-        """Wait until no thread writes what was in a buffer: written late it would come back behind a cut."""
+        """Wait until no thread writes from a buffer: a late write would come back behind a cut."""
         if self.committer is not None:
             async with self.committer.writing:
                 pass
 
     def _commit_refused(self, error: OSError) -> None:
         self.refused("writing the commit log", error)
-        if Condition.FAILED in self.flags and self.log.pending is not None:
+        if StoreCondition.FAILED in self.flags and self.log.pending is not None:
             log.error("messages that were in memory only are lost", bytes=self.log.pending.size)
 
     def _is_busy(self) -> bool:
-        """Whether the disk took so long that others should have their turn first.
+        """True shortly after a slow write.
 
-        RocketMQ refuses a put while another one has been writing for more than osPageCacheBusyTimeOutMills. Here one comes after
-        the other on one thread, so the refusals come right after it, for as long as theirs would have lasted, at most that time:
-        a disk that takes seconds for every write leaves room for those who read, and for replicas.
+        RocketMQ refuses a put while another one has been writing for more than osPageCacheBusyTimeOutMills. Here puts run one
+        after another on one thread, so refusals follow the slow write, for as long as RocketMQ's would have lasted, at most
+        that time: a disk that takes seconds for every write leaves time for readers and replicas.
         """
         if self.hooks.clock() < self.busy_until:
             return True

@@ -1,4 +1,4 @@
-"""How long producers' messages took to write, of the last whole minute. No I/O, no clock.
+"""Durations of producers' writes in the last whole minute. No I/O, no clock.
 
 Source: StoreStatsService.java (RocketMQ 4.9.7), whose buckets these are.
 """
@@ -28,7 +28,7 @@ def _empty() -> list[int]:
 
 @define(eq=False)
 class PutTimes:
-    """Who writes adds to `quick` what took less than a millisecond, and notes the rest."""
+    """Counts writes. The caller adds writes of less than a millisecond to `quick`, and calls note() for others."""
 
     quick: int = 0  # Messages of this minute.
     longest_ms: int = 0  # Since the start.
@@ -43,8 +43,8 @@ class PutTimes:
         self.longest_ms = max(self.longest_ms, ms)
         self._slow[bisect_left(_BOUNDS, ms)] += messages
 
-    def look(self, now: float) -> None:
-        """Begin anew when a minute is over; `now` in seconds of any clock that only goes forward."""
+    def rotate(self, now: float) -> None:
+        """Start a new minute when one is over; `now` in seconds of a monotonic clock."""
         if now < self._turn_at:
             return
         self._turn_at = now + MINUTE_SECONDS
@@ -59,7 +59,7 @@ class PutTimes:
         return "".join(f"{name}:{count} " for name, count in zip(_NAMES, counts, strict=True))
 
     def percentile_ms(self, share: float) -> float:
-        """So large a share of the messages took no longer; 0 without any message."""
+        """The duration that this share of the messages did not exceed; 0 without messages."""
         counts = [self._last_quick + self._last_slow[0], *self._last_slow[1:]]
         wanted, passed = sum(counts) * share, 0
         for index, count in enumerate(counts):

@@ -9,7 +9,7 @@ from attrs import define, frozen
 
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.record.message import MAGIC_BLANK, SIZE_AND_MAGIC
-from twinlog.store.record.resync import next_record
+from twinlog.store.record.resync import entry_at, next_record
 from twinlog.store.record.scan import DispatchEntry, scan_records
 from twinlog.store.record.stale_records import begins_with_record
 
@@ -25,7 +25,7 @@ class LogRange:
 
     @classmethod
     def open(cls, log: CommitLog, start: int, end: int) -> "LogRange":
-        """Only on the loop's thread. The range is narrowed to what the log has. Raises OSError."""
+        """Open the range, narrowed to what the log has. Only on the event loop's thread. Raises OSError."""
         start, end = max(start, log.min_offset), min(end, log.max_offset)
         found = cls(start, max(start, end), log.file_size, {})
         try:
@@ -51,7 +51,7 @@ class LogRange:
         return b"".join(pieces)
 
     def forget_cached(self, offset: int, size: int) -> None:
-        """Let the kernel drop what it holds of these bytes, which lie in one file, so that the next read is from the disk."""
+        """Drop these bytes, which lie in one file, from the page cache, so that the next read is from the disk."""
         os.posix_fadvise(self._fd(offset), offset % self._file_size, size, os.POSIX_FADV_DONTNEED)
 
     def _fd(self, offset: int) -> int:
@@ -88,13 +88,13 @@ class RecordAt:
 
 
 def bounds_around(offset: int, file_size: int) -> tuple[int, int]:
-    """Which bytes record_at() needs for it, as far as the log has them."""
+    """The range that record_at() needs for an offset, as far as the log has it."""
     file_start = offset - offset % file_size
     return max(file_start, offset - LOOK_MAX), min(file_start + file_size, offset + LOOK_MAX)
 
 
 def record_at(log: LogRange, offset: int, file_size: int) -> RecordAt:
-    """What byte `offset` belongs to. `log` holds bounds_around() of it. Raises OSError."""
+    """The record that byte `offset` belongs to. `log` holds bounds_around() of it. Raises OSError."""
     at, is_start = _sound_start(log, offset, file_size)
     if not is_start:
         return RecordAt(at, offset + 1, "no sound record lies before it")
@@ -118,7 +118,7 @@ def record_at(log: LogRange, offset: int, file_size: int) -> RecordAt:
 
 
 def _in(entries: list[DispatchEntry], offset: int, end: int) -> RecordAt:
-    """Which of these records has the byte; `end` is where they end, with the blank behind them."""
+    """The record of the byte among these; `end` is their end, with the blank behind them."""
     start = end
     for entry in reversed(entries):
         record_end = entry.phy_offset + entry.size
@@ -131,12 +131,12 @@ def _in(entries: list[DispatchEntry], offset: int, end: int) -> RecordAt:
 
 
 def is_blank(data: bytes, at: int) -> bool:
-    """Whether the unused rest of a file begins there."""
+    """True when the unused rest of a file begins there."""
     return len(data) - at >= SIZE_AND_MAGIC.size and SIZE_AND_MAGIC.unpack_from(data, at)[1] == MAGIC_BLANK
 
 
 def _sound_start(log: LogRange, offset: int, file_size: int) -> tuple[int, bool]:
-    """Where a record should begin, at or before `offset`, and whether one does."""
+    """The start of a record at or before `offset`, and True if a sound one begins there."""
     file_start = offset - offset % file_size
     for look in _LOOKS:
         start = offset - look
@@ -159,7 +159,9 @@ def record_before(bytes_: LogRange, offset: int, file_size: int, known: int | No
     if offset <= bytes_.start:
         return None
     file_start = max(bytes_.start, (offset - 1) // file_size * file_size)
-    earlier = _entry_at(bytes_, known, file_size) if known is not None and known < file_start else None
+    earlier = None
+    if known is not None and bytes_.start <= known < file_start:
+        earlier = entry_at(bytes_.read, known, file_size, check_crc=False)
     last = None
     for start in (max(known or 0, file_start), file_start):  # What the queue says may be wrong.
         last, end = _walk(bytes_, start, offset, file_size)
@@ -168,12 +170,6 @@ def record_before(bytes_: LogRange, offset: int, file_size: int, known: int | No
     if offset % file_size == 0 or begins_with_record(bytes_.read, offset, file_size):
         return last or earlier  # Damage lies before it.
     return f"that is inside of the record at {end}"
-
-
-def _entry_at(bytes_: LogRange, offset: int, file_size: int) -> DispatchEntry | None:
-    size = int.from_bytes(bytes_.read(offset, 4)) if offset >= bytes_.start else 0
-    scan = scan_records(bytes_.read(offset, min(size, file_size)), offset, file_size, check_crc=False) if size else None
-    return scan.entries[0] if scan is not None and scan.entries else None
 
 
 def _walk(bytes_: LogRange, at: int, end: int, file_size: int) -> tuple[DispatchEntry | None, int]:

@@ -20,8 +20,8 @@ from twinlog.store.util.sync import is_no_space, is_passing
 from twinlog.store.util.wakeup import Wakeup
 
 
-class Condition(Enum):
-    """What can be the matter, worst first."""
+class StoreCondition(Enum):
+    """Conditions, worst first."""
 
     FAILED = "failed"  # The disk lost something, or may have: only a restart, which looks at all of it, ends this.
     CLOSED = "closed"
@@ -33,47 +33,49 @@ class Condition(Enum):
     DISK_FULL = "disk full"  # Above diskSpaceWarningLevelRatio: producers are refused early, replication goes on.
 
 
-_WORST_FIRST = tuple(Condition)
-_PASSING = (Condition.DISK_REFUSES, Condition.CUTTING, Condition.DISK_FULL)
+_WORST_FIRST = tuple(StoreCondition)
+_PASSING = (StoreCondition.DISK_REFUSES, StoreCondition.CUTTING, StoreCondition.DISK_FULL)
 
 
 @define(eq=False)
 class RunningFlags:
-    """The conditions that hold. `why_not_writable` and `why_not_appendable` are kept ready: every put looks at them."""
+    """The present conditions. `why_not_writable` and `why_not_appendable` are kept up to date, because every put reads them."""
 
     why_not_writable: str = field(default="", init=False)  # For producers; empty: they may write.
     why_not_appendable: str = field(
         default="", init=False
     )  # For replication, which a disk above a limit does not stop.
-    _reasons: dict[Condition, str] = field(factory=dict, init=False)
+    _reasons: dict[StoreCondition, str] = field(factory=dict, init=False)
 
-    def set(self, condition: Condition, reason: str) -> bool:
-        """Let a condition hold; False when it held before: FAILED and DISK_REFUSES keep their first reason."""
+    def set(self, condition: StoreCondition, reason: str) -> bool:
+        """Set a condition; False when it was set before. FAILED and DISK_REFUSES keep their first reason."""
         held = condition in self._reasons
-        if not held or condition is Condition.DISK_FULL:
+        if not held or condition is StoreCondition.DISK_FULL:
             self._reasons[condition] = reason
             self._say()
         return not held
 
-    def clear(self, condition: Condition) -> bool:
-        """End a condition; whether it held. FAILED never ends."""
-        assert condition is not Condition.FAILED
+    def clear(self, condition: StoreCondition) -> bool:
+        """End a condition; True if it was set. FAILED never ends."""
+        assert condition is not StoreCondition.FAILED
         held = self._reasons.pop(condition, None) is not None
         self._say()
         return held
 
-    def __contains__(self, condition: Condition) -> bool:
+    def __contains__(self, condition: StoreCondition) -> bool:
         return condition in self._reasons
 
     @property
     def is_passing(self) -> bool:
-        """Whether whatever holds ends by itself."""
+        """True when all present conditions end by themselves."""
         return all(condition in _PASSING for condition in self._reasons)
 
     def _say(self) -> None:
         texts = [(condition, self._reasons[condition]) for condition in _WORST_FIRST if condition in self._reasons]
         self.why_not_writable = texts[0][1] if texts else ""
-        self.why_not_appendable = next((text for condition, text in texts if condition is not Condition.DISK_FULL), "")
+        self.why_not_appendable = next(
+            (text for condition, text in texts if condition is not StoreCondition.DISK_FULL), ""
+        )
 
 
 log = structlog.get_logger()
@@ -83,10 +85,10 @@ _TRY_AGAIN_SECONDS = 1.0
 
 @define(eq=False, kw_only=True)
 class DiskRefusal:
-    """Holds the conditions of the disk in `flags`.
+    """Sets the conditions of the disk in `flags`.
 
-    `ask_again(lacks_file)` writes what was refused and says whether that was all; it raises OSError when the disk refuses again.
-    `make_room` is told when there was no space.
+    `ask_again(lacks_file)` writes again what was refused; True when all is written. Raises OSError when the disk refuses again.
+    `make_room` is called when there was no space.
     """
 
     flags: RunningFlags
@@ -96,17 +98,17 @@ class DiskRefusal:
     _refused: Wakeup = field(factory=Wakeup, init=False)
 
     def fail(self, reason: str) -> None:
-        """Take no more bytes: the disk refused some, and what it holds now is not known."""
-        if self.flags.set(Condition.FAILED, reason):
+        """Take no more bytes: the disk refused some, and its present content is unknown."""
+        if self.flags.set(StoreCondition.FAILED, reason):
             log.error("the store takes no more messages; restart the broker once the disk is well", reason=reason)
 
     def refused(self, what: str, error: OSError) -> PutStatus:
-        """Take no bytes for now, or no more at all where something may be lost; what a producer is told."""
+        """Take no bytes for now, or never again where bytes may be lost. Returns the status for producers."""
         reason = f"{what} failed: {error}"
         lacks_file = isinstance(error, LogFileError)
         if not is_passing(error):
             self.fail(reason)
-        elif self.flags.set(Condition.DISK_REFUSES, reason):
+        elif self.flags.set(StoreCondition.DISK_REFUSES, reason):
             log.error("the store takes no messages until the disk takes bytes again", reason=reason)
             self._lacks_file = lacks_file
             self._refused.set()
@@ -119,7 +121,7 @@ class DiskRefusal:
         """While the disk refuses, ask it again and again; producers go on once it takes all that it refused."""
         while True:
             await self._refused.wait()
-            while Condition.DISK_REFUSES in self.flags and Condition.FAILED not in self.flags:
+            while StoreCondition.DISK_REFUSES in self.flags and StoreCondition.FAILED not in self.flags:
                 await trio.sleep(_TRY_AGAIN_SECONDS)
                 await self._try_again()
 
@@ -131,5 +133,5 @@ class DiskRefusal:
             return
         if is_all:
             self._lacks_file = False
-            if self.flags.clear(Condition.DISK_REFUSES) and not self.flags.why_not_appendable:
+            if self.flags.clear(StoreCondition.DISK_REFUSES) and not self.flags.why_not_appendable:
                 log.info("the disk takes bytes again, and so does the store")

@@ -2,10 +2,9 @@
 
     append -> buffer -> commit: pwrite in a thread, each 200 ms or 4 pages -> flush
 
-What is committed is readable, dispatched and replicated; the rest is in this process alone, and kill -9 loses it. The bytes on
+Committed bytes are readable, dispatched and replicated; the rest is in this process alone, and kill -9 loses it. The bytes on
 disk are those of a log without buffers. Sources: TransientStorePool, CommitLog.CommitRealTimeService, MappedFile.commit0
-(RocketMQ 4.9.8). Other than there, memory is given back as it is committed, and what is pending at the end of a file is committed
-at once.
+(RocketMQ 4.9.8). Unlike there, memory is freed as it is committed, and bytes pending at the end of a file are committed at once.
 """
 
 import mmap
@@ -27,7 +26,7 @@ _GIVE_BACK_BYTES = 1 << 20  # Committed, before the kernel is told that they are
 
 @define(eq=False)
 class TransientStorePool:
-    """`count` buffers, each as large as a log file; memory is taken only for what is written."""
+    """`count` buffers, each as large as a log file; only written pages take memory."""
 
     count: int
     buffer_size: int
@@ -39,7 +38,7 @@ class TransientStorePool:
 
     @property
     def available(self) -> int:
-        """How many buffers nobody uses."""
+        """The number of free buffers."""
         return len(self._free)
 
     def borrow(self) -> mmap.mmap | None:
@@ -47,12 +46,12 @@ class TransientStorePool:
         return self._free.pop() if self._free else None
 
     def give_back(self, buffer: mmap.mmap) -> None:
-        """Let others have it, without what it holds."""
+        """Free a buffer and its memory."""
         buffer.madvise(mmap.MADV_DONTNEED)
         self._free.append(buffer)
 
 
-class _Log(Protocol):
+class _WritableLog(Protocol):
     @property
     def files(self) -> MappedFileQueue: ...
     def write_now(self, parts: Sequence[bytes | memoryview]) -> None: ...
@@ -62,7 +61,7 @@ class _Log(Protocol):
 class UncommittedEnd:
     """The end of a log as far as it lies in a buffer: bytes `log.files.max_offset` to `end`, all of one file."""
 
-    log: _Log
+    log: _WritableLog
     pool: TransientStorePool
     fast_fail: bool  # Refuse rather than write without a buffer.
     end: int = field(init=False)  # Of the log, buffered bytes included: where the next byte goes.
@@ -111,19 +110,19 @@ class UncommittedEnd:
             self.pool.give_back(buffer)
 
     def begin_anew(self) -> None:
-        """Take what comes next for the log's present end: others have written there meanwhile."""
+        """Continue at the log's present end: replication has written there meanwhile."""
         self.end = self.log.files.max_offset
         self._drop_buffer()
 
     def commit(self) -> None:
-        """Write all that is pending, here and now. Raises OSError; what was not written is still pending then."""
+        """Write all pending bytes. Raises OSError; unwritten bytes are still pending then."""
         if self.size:
             file, position, data = self._pending()
             file.write_at(position, data)
             self._committed(file, position + len(data))
 
     async def commit_in_thread(self) -> None:
-        """The same without holding up anybody; bytes that come meanwhile stay pending. One call at a time."""
+        """Like commit(), without blocking the event loop; bytes added meanwhile stay pending. One call at a time."""
         if not self.size:
             return
         file, position, data = self._pending()
@@ -142,6 +141,7 @@ class UncommittedEnd:
         return file, file.wrote, memoryview(self._buffer)[file.wrote : self.end - file.start]
 
     def _committed(self, file: MappedFile, position: int) -> None:
+        assert position <= file.size
         file.wrote = max(file.wrote, position)  # Whoever committed all of it may have been quicker.
         if self._buffer is None or self._in_thread is not None or file is not self.log.files.files[-1]:
             return

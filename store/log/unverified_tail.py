@@ -1,13 +1,13 @@
-"""Bytes of the master behind a slave's log end that nobody has verified yet.
+"""Bytes of the master behind a slave's log end that are not verified yet.
 
-    ... records ... | sound as far as anybody looked | the tail: received, not looked at | zeros ...
-                    ^ the log's end (max_offset)                                         ^ end
+    ... records ... | verified, sound | the tail: received, not verified | zeros ...
+                    ^ the log's end (max_offset)                         ^ end
 
-They lie where they belong: what is found sound is made part of the log by moving its end. Nothing else knows of them: what is
+They lie at their final place: verified bytes become a part of the log by moving its end. Nothing else sees the tail: what is
 acknowledged, read, dispatched, flushed and digested ends at max_offset. Files behind the log's last one lie in
-ROOT/twinlog/ahead/ until the log's end gets there, so that a start after a crash meets such bytes in one file at most, where it
-takes what is sound, as behind any end, and clears the rest. What is left when the tail is closed is made zero: a later start
-must not take it for records.
+ROOT/twinlog/ahead/ until the log's end gets there. So a start after a crash finds unverified bytes in one file at most, where
+it takes sound records, as behind any end, and clears the rest. The rest is zeroed when the tail is closed: a later start must
+not take it for records.
 """
 
 import os
@@ -45,7 +45,7 @@ class LogTail:
         return self.end - self.log.max_offset
 
     def room(self, size_max: int) -> int:
-        """How many bytes it takes now, of which there may be `size_max` in all."""
+        """The number of bytes that it takes now, of `size_max` in all."""
         room = size_max - self.size
         if not self._takes_files:
             room = min(room, self.log.files.files[-1].start + self.log.file_size - self.end)
@@ -58,6 +58,7 @@ class LogTail:
     def write(self, data: memoryview) -> None:
         """Write at the end of the tail; `data` does not cross the end of a file. Raises OSError: part of it may be written."""
         file = self._file_at(self.end) or self._make_file()
+        assert self.end - file.start + len(data) <= file.size
         file.write_at(self.end - file.start, data)
         self.end += len(data)
 
@@ -98,7 +99,7 @@ class LogTail:
         last.torn_end = 0
 
     def done(self) -> None:
-        """The tail is no more, whoever waits for that may go on."""
+        """Remove the tail from the log, and wake those who wait for that."""
         self.log.tail = None
         self.ended.set()
 

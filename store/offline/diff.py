@@ -5,14 +5,14 @@ Where the logs begin and end may differ: retention goes by each disk's own clock
 
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Any
 
-from attrs import asdict, define, field, frozen
+from attrs import asdict, define, frozen
 
 from twinlog.store.errors import MessageFormatError
 from twinlog.store.integrity.digest import BLOCK_SIZE, BlockDigests, ceil_block, floor_block
 from twinlog.store.offline.dump import DumpedMessage, described
 from twinlog.store.offline.file_series import FileSeries
+from twinlog.store.offline.finding import doc
 from twinlog.store.offline.log_view import LogEnd, find_log_end
 from twinlog.store.offline.queue_view import view_queue
 from twinlog.store.offline.walk import Gap, walk
@@ -33,10 +33,6 @@ class DiffVerdict(StrEnum):
     NOTHING_IN_COMMON = "nothing-in-common"  # One ends before the other begins.
 
 
-def _doc(text: str) -> Any:
-    return field(metadata={"doc": text})
-
-
 @frozen(kw_only=True)
 class DiffSide:
     """One of the two logs. Offsets in bytes."""
@@ -53,8 +49,8 @@ class DiffRecord:
 
     start_offset: int
     end_offset: int
-    problem: str | None = _doc("what is wrong with it, for example its CRC; null: it is sound")
-    message: DumpedMessage | None = _doc("null: its fields make no sense")
+    problem: str | None = doc("what is wrong with it, for example its CRC; null: it is sound")
+    message: DumpedMessage | None = doc("null: its fields make no sense")
 
 
 @frozen(kw_only=True)
@@ -63,10 +59,10 @@ class Difference:
 
     first_offset: int
     last_offset: int
-    blocks: int = _doc("of 64 KiB, that differ")
+    blocks: int = doc("of 64 KiB, that differ")
     left: DiffRecord
     right: DiffRecord
-    fields: tuple[str, ...] = _doc("of the two messages, which differ")
+    fields: tuple[str, ...] = doc("of the two messages, which differ")
 
 
 @frozen(kw_only=True)
@@ -75,8 +71,8 @@ class QueueDifference:
 
     topic: str
     queue_id: int
-    first_offset: int | None = _doc("null: only one of the two has the queue")
-    left: tuple[int, int, int] | None = _doc("offset in the log, size, tags code")
+    first_offset: int | None = doc("null: only one of the two has the queue")
+    left: tuple[int, int, int] | None = doc("offset in the log, size, tags code")
     right: tuple[int, int, int] | None
 
 
@@ -89,15 +85,15 @@ class DiffReport:
     right: DiffSide
     common_start: int
     common_end: int
-    read_bytes: int = _doc("of each, that were compared")
-    digest_bytes: int = _doc("that were compared by their digests only")
-    right_behind_bytes: int = _doc("how much longer the left one is; negative: the right one is longer")
+    read_bytes: int = doc("of each, that were compared")
+    digest_bytes: int = doc("that were compared by their digests only")
+    right_behind_bytes: int = doc("how much longer the left one is; negative: the right one is longer")
     difference: Difference | None
-    queues: tuple[QueueDifference, ...] | None = _doc("null: not compared")
+    queues: tuple[QueueDifference, ...] | None = doc("null: not compared")
 
 
 @define(eq=False)
-class Side:
+class ComparedLog:
     """One of the two, opened: `digests` only where they are to be trusted."""
 
     root: str
@@ -108,12 +104,14 @@ class Side:
     digests: BlockDigests | None = None
 
 
-def diff(left: Side, right: Side, *, with_queues: bool = False, progress: Progress = no_progress) -> DiffReport:
+def diff(
+    left: ComparedLog, right: ComparedLog, *, with_queues: bool = False, progress: Progress = no_progress
+) -> DiffReport:
     """Compare. Raises OSError."""
     ends = [_end_of(side) for side in (left, right)]
     start = max(left.log.min_offset, right.log.min_offset)
     end = max(start, min(found.offset for found in ends))
-    compared = _Comparison(left, right, start, end, progress)
+    compared = _LogComparison(left, right, start, end, progress)
     compared.run()
     queues = tuple(_compare_queues(left, right)) if with_queues else None
     sides = [
@@ -143,17 +141,17 @@ def diff(left: Side, right: Side, *, with_queues: bool = False, progress: Progre
     )
 
 
-def _end_of(side: Side) -> LogEnd:
+def _end_of(side: ComparedLog) -> LogEnd:
     views = (view_queue(series, side.log.min_offset) for series in side.queues.values())
     return find_log_end(side.log, views, may_grow=side.may_grow, after_crash=side.after_crash)
 
 
 @define
-class _Comparison:
+class _LogComparison:
     """The bytes of a range that both have."""
 
-    left: Side
-    right: Side
+    left: ComparedLog
+    right: ComparedLog
     start: int
     end: int
     progress: Progress
@@ -275,7 +273,7 @@ def fields_that_differ(left: DumpedMessage | None, right: DumpedMessage | None) 
     return tuple(name for name in ours if ours[name] != theirs[name])
 
 
-def _compare_queues(left: Side, right: Side) -> Iterator[QueueDifference]:
+def _compare_queues(left: ComparedLog, right: ComparedLog) -> Iterator[QueueDifference]:
     """Over the messages that both logs and both queues have; what one lacks at its end is lag."""
     low = max(left.log.min_offset, right.log.min_offset)
     for key in sorted(left.queues.keys() | right.queues.keys()):

@@ -13,7 +13,7 @@ from struct import Struct
 
 from attrs import define, evolve, field, frozen
 
-from twinlog.store.config import CONSUME_QUEUE_UNIT, parse_delay_levels
+from twinlog.store.config import CONSUME_QUEUE_UNIT, DEFAULT_DELAY_LEVELS, parse_delay_levels
 from twinlog.store.errors import StoreDirectoryError
 from twinlog.store.log.checkpoint import Checkpoint
 from twinlog.store.offline.file_series import (
@@ -24,11 +24,10 @@ from twinlog.store.offline.file_series import (
     guess_file_size,
     list_files,
 )
-from twinlog.store.offline.finding import Finding, Kind, Severity
+from twinlog.store.offline.finding import Finding, FindingKind, Severity
 from twinlog.store.truncation.divergent import Divergent, DivergentDirectory, read_note
 from twinlog.store.truncation.intent import NAME, CutKind, load_intent
 
-DEFAULT_DELAYS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 _FLOCK = Struct("hhqqi4x")  # struct flock of Linux: type, whence, start, length, process.
 _SIDE_DIRECTORY = "twinlog"
 
@@ -52,7 +51,7 @@ class DirectoryOptions:
     log_file_size: int | None = None
     queue_file_size: int | None = None
     index_slots: int | None = None
-    message_delay_level: str = DEFAULT_DELAYS
+    message_delay_level: str = DEFAULT_DELAY_LEVELS
 
     @property
     def delays_ms(self) -> tuple[int, ...]:
@@ -115,7 +114,7 @@ class StoreDirectory:
         """Bytes of an index file: what most of them have."""
         return guess_file_size([[file] for file in self.index_files], by_name=False)
 
-    def look_again(self, key: tuple[str, int]) -> None:
+    def list_again(self, key: tuple[str, int]) -> None:
         """List the files of a queue anew: a running broker makes and removes some. Raises OSError."""
         path = self.root / "consumequeue" / key[0] / str(key[1])
         if path.is_dir():
@@ -211,12 +210,12 @@ def _unfinished_cut(side: Path) -> Iterator[Finding]:
     try:
         intent = load_intent(side)
     except StoreDirectoryError as error:
-        yield Finding(kind=Kind.UNFINISHED_CUT, file=str(side / NAME), message=str(error))
+        yield Finding(kind=FindingKind.UNFINISHED_CUT, file=str(side / NAME), message=str(error))
         return
     if intent is not None:
         what = f"cut at {intent.offset}" if intent.kind is CutKind.CUT else "emptied, to begin anew"
         yield Finding(
-            kind=Kind.UNFINISHED_CUT,
+            kind=FindingKind.UNFINISHED_CUT,
             file=str(side / NAME),
             phy_offset=intent.offset,
             message=f"the log is being {what} ({intent.why}): the next start of twinlog finishes it, RocketMQ would not",
@@ -258,7 +257,7 @@ def _list_queues(directory: Path) -> _Listing:
 
 def _stray_queue(path: Path) -> Finding:
     return Finding(
-        kind=Kind.STRAY_ENTRY,
+        kind=FindingKind.STRAY_ENTRY,
         severity=Severity.WARNING,
         file=str(path),
         message="is no queue: its name is no queue id; brokers skip it",
@@ -275,7 +274,7 @@ def _list_index(directory: Path, findings: list[Finding]) -> tuple[StoreFile, ..
         else:
             findings.append(
                 Finding(
-                    kind=Kind.STRAY_ENTRY,
+                    kind=FindingKind.STRAY_ENTRY,
                     severity=Severity.WARNING,
                     file=str(path),
                     message="is no index file: its name is no time; brokers skip it",

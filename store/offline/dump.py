@@ -2,11 +2,11 @@
 
 from base64 import b64encode
 from collections.abc import Iterable, Iterator
-from typing import Any
 
-from attrs import field, frozen
+from attrs import frozen
 
 from twinlog.store.offline.file_series import FileSeries
+from twinlog.store.offline.finding import doc
 from twinlog.store.offline.log_view import stored_ms
 from twinlog.store.offline.walk import Gap, walk_log
 from twinlog.store.record.compression import CompressionError, compression_of, decompress
@@ -29,16 +29,12 @@ _TRANSACTIONS = {TRANSACTION_PREPARED: "prepared", TRANSACTION_COMMIT: "commit",
 _BODY_MAX = 256 << 20  # A few bytes may decompress to any number.
 
 
-def _doc(text: str) -> Any:
-    return field(metadata={"doc": text})
-
-
 @frozen(kw_only=True)
 class DumpedMessage:
     """One message of a log."""
 
-    phy_offset: int = _doc("where its record begins, bytes of the log")
-    size: int = _doc("of its record, bytes")
+    phy_offset: int = doc("where its record begins, bytes of the log")
+    size: int = doc("of its record, bytes")
     topic: str
     queue_id: int
     queue_offset: int
@@ -47,21 +43,21 @@ class DumpedMessage:
     born_ms: int
     born_host: str
     offset_message_id: str
-    message_id: str | None = _doc("the client's own: UNIQ_KEY")
+    message_id: str | None = doc("the client's own: UNIQ_KEY")
     tags: str | None
     keys: str | None
-    properties: dict[str, str] = _doc("all of them")
+    properties: dict[str, str] = doc("all of them")
     flag: int
     sys_flag: int
-    transaction: str | None = _doc("prepared, commit or rollback")
+    transaction: str | None = doc("prepared, commit or rollback")
     reconsume_times: int
     prepared_transaction_offset: int
-    body_size: int = _doc("as it is stored")
+    body_size: int = doc("as it is stored")
     body_crc: int
-    compression: str | None = _doc("zlib, lz4 or zstd, of the stored body; unknown for another")
-    body: str | None = _doc("where asked for, and UTF-8; decompressed")
-    body_base64: str | None = _doc("where asked for, and not UTF-8; decompressed unless there is a body_problem")
-    body_problem: str | None = _doc("why the body is given as it is stored, although it is compressed")
+    compression: str | None = doc("zlib, lz4 or zstd, of the stored body; unknown for another")
+    body: str | None = doc("where asked for, and UTF-8; decompressed")
+    body_base64: str | None = doc("where asked for, and not UTF-8; decompressed unless there is a body_problem")
+    body_problem: str | None = doc("why the body is given as it is stored, although it is compressed")
 
 
 @frozen(kw_only=True)

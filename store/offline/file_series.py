@@ -14,7 +14,7 @@ from attrs import define, field, frozen
 
 from twinlog.store.errors import StoreDirectoryError
 from twinlog.store.log.mapped_file import MappedFile
-from twinlog.store.offline.finding import Finding, Kind, Severity
+from twinlog.store.offline.finding import Finding, FindingKind, Severity
 from twinlog.store.record.resync import next_record
 from twinlog.store.util.text import agreeing, counted
 
@@ -171,7 +171,7 @@ def check_series(series: FileSeries, strays: Iterable[Path], size_key: str) -> I
     """What is wrong with names and lengths."""
     for path in strays:
         yield Finding(
-            kind=Kind.STRAY_ENTRY,
+            kind=FindingKind.STRAY_ENTRY,
             severity=Severity.WARNING,
             file=str(path),
             message="does not belong here; RocketMQ 4.9 does not start over it",
@@ -180,7 +180,7 @@ def check_series(series: FileSeries, strays: Iterable[Path], size_key: str) -> I
     for file in series.files:
         if file.start % series.file_size:
             yield Finding(
-                kind=Kind.STRAY_ENTRY,
+                kind=FindingKind.STRAY_ENTRY,
                 file=str(file.path),
                 message=f"its name is no multiple of {size_key}",
                 expected=series.file_size,
@@ -190,7 +190,7 @@ def check_series(series: FileSeries, strays: Iterable[Path], size_key: str) -> I
         if file.start > expected:
             missing = (file.start - expected) // series.file_size
             yield Finding(
-                kind=Kind.MISSING_FILE,
+                kind=FindingKind.MISSING_FILE,
                 file=str(series.directory / f"{expected:020d}"),
                 message=f"{counted(missing, 'file')} {agreeing(missing, 'is', 'are')} missing before {file.path.name}",
                 expected=expected,
@@ -199,7 +199,7 @@ def check_series(series: FileSeries, strays: Iterable[Path], size_key: str) -> I
         if file.size != series.file_size:
             is_unfinished = file.size == 0 and file is series.files[-1]  # What a crash leaves while a file is made.
             yield Finding(
-                kind=Kind.WRONG_FILE_SIZE,
+                kind=FindingKind.WRONG_FILE_SIZE,
                 severity=Severity.WARNING if is_unfinished else Severity.ERROR,
                 file=str(file.path),
                 message=f"its length is not {size_key}, as that of the others",

@@ -5,8 +5,14 @@ findings are counted, the first of each kind are kept."""
 
 from collections import Counter
 from enum import StrEnum
+from typing import Any
 
 from attrs import define, field, frozen
+
+
+def doc(text: str) -> Any:
+    """A field of a report, with its description for the JSON Schema."""
+    return field(metadata={"doc": text})
 
 
 class Severity(StrEnum):
@@ -16,7 +22,7 @@ class Severity(StrEnum):
     WARNING = "warning"  # Worth a look; no message is harmed.
 
 
-class Kind(StrEnum):
+class FindingKind(StrEnum):
     """What is wrong. docs/reference/formats/findings.md says more about each."""
 
     STRAY_ENTRY = "stray-entry"
@@ -50,7 +56,7 @@ class Finding:
     bytes of the log, `queue_offset` messages of a queue. `count` such things in a row are one finding.
     """
 
-    kind: Kind
+    kind: FindingKind
     severity: Severity = Severity.ERROR
     message: str
     file: str | None = None
@@ -72,8 +78,8 @@ class Findings:
     """What was found so far. A finding of `count` things counts as so many."""
 
     kept: list[Finding] = field(factory=list)
-    totals: Counter[tuple[Kind, Severity]] = field(factory=Counter)
-    _counts: Counter[tuple[Kind, Severity]] = field(factory=Counter, init=False)
+    totals: Counter[tuple[FindingKind, Severity]] = field(factory=Counter)
+    _counts: Counter[tuple[FindingKind, Severity]] = field(factory=Counter, init=False)
 
     def add(self, finding: Finding) -> None:
         """Take one."""

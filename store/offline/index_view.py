@@ -4,11 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from attrs import frozen
 
-from twinlog.store.index.layout import HEADER, ITEM, SLOT, IndexHeader, IndexLayout, index_hash
+from twinlog.store.index.layout import HEADER, ITEM, SLOT, IndexHeader, IndexLayout, index_hash, item_seconds
 from twinlog.store.offline.directory import StoreDirectory
 from twinlog.store.offline.file_series import FileReader, StoreFile
 
-_SECONDS_MAX = 0x7FFFFFFF
 _SEARCHED_SLOTS_MAX = 2_000_000
 
 
@@ -46,13 +45,8 @@ class IndexView:
     def seconds(self, number: int, timestamp: int) -> tuple[int, ...]:
         """The time difference that the item of a record stored at `timestamp`, ms, should show; any of these; () for unknown."""
         if number > 1:
-            return (_seconds(timestamp, self.header.begin_timestamp),)
-        return (0, _seconds(timestamp, self.previous_end)) if self.previous_end is not None else ()
-
-
-def _seconds(timestamp: int, begin: int) -> int:
-    """Source: IndexFile.putKey, RocketMQ 4.9.8."""
-    return min(max(0, (timestamp - begin) // 1000), _SECONDS_MAX) if begin > 0 else 0
+            return (item_seconds(timestamp, self.header.begin_timestamp),)
+        return (0, item_seconds(timestamp, self.previous_end)) if self.previous_end is not None else ()
 
 
 def open_index(directory: StoreDirectory) -> tuple[IndexView, ...]:
@@ -62,10 +56,15 @@ def open_index(directory: StoreDirectory) -> tuple[IndexView, ...]:
         return ()
     layout = find_layout(directory)
     for file in directory.index_files:
-        header = IndexHeader.unpack(directory.reader.read(file.path, 0, HEADER.size).ljust(HEADER.size, b"\0"))
+        header = read_header(directory.reader, file)
         previous_end = views[-1].header.end_timestamp if views else None
         views.append(IndexView(file, directory.reader, layout, header, previous_end))
     return tuple(views)
+
+
+def read_header(reader: FileReader, file: StoreFile) -> IndexHeader:
+    """The header of an index file; all zero where the file is too short. Raises OSError."""
+    return IndexHeader.unpack(reader.read(file.path, 0, HEADER.size).ljust(HEADER.size, b"\0"))
 
 
 def find_layout(directory: StoreDirectory) -> IndexLayout:

@@ -7,23 +7,20 @@ import os
 from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
-from struct import Struct
-from typing import Any
 
-from attrs import field, frozen
+from attrs import frozen
 
 from twinlog.store.errors import SideFileError
 from twinlog.store.integrity import digest
 from twinlog.store.offline.directory import StoreDirectory, Writer
 from twinlog.store.offline.file_series import FileSeries, StoreFile
-from twinlog.store.offline.finding import Finding, Kind, Severity
+from twinlog.store.offline.finding import Finding, FindingKind, Severity, doc
+from twinlog.store.offline.index_view import read_header
 from twinlog.store.offline.log_view import LogEnd, find_log_end, stored_ms
 from twinlog.store.offline.queue_view import QueueView, view_queue
 from twinlog.store.offline.role_info import HistoryInfo, RoleInfo, check_role_files, history_info, role_info
 from twinlog.store.recovery.point import decode_point
 from twinlog.store.truncation.divergent import Divergent
-
-_INDEX_HEADER = Struct(">qqqqii")
 
 
 class State(StrEnum):
@@ -34,10 +31,6 @@ class State(StrEnum):
     CRASHED = "crashed"
 
 
-def _doc(text: str) -> Any:
-    return field(metadata={"doc": text})
-
-
 @frozen(kw_only=True)
 class LogFileInfo:
     """One file of the commit log."""
@@ -45,9 +38,9 @@ class LogFileInfo:
     name: str
     start_offset: int
     size_bytes: int
-    disk_bytes: int = _doc("what the file takes on the disk")
-    modified_ms: int = _doc("when it was last written; RocketMQ's retention and time search go by this")
-    first_stored_ms: int | None = _doc("when its first message was stored; null: it begins with no message")
+    disk_bytes: int = doc("what the file takes on the disk")
+    modified_ms: int = doc("when it was last written; RocketMQ's retention and time search go by this")
+    first_stored_ms: int | None = doc("when its first message was stored; null: it begins with no message")
 
 
 @frozen(kw_only=True)
@@ -57,8 +50,8 @@ class LogInfo:
     directories: tuple[str, ...]
     file_size: int
     min_offset: int
-    end_offset: int = _doc("behind the last message")
-    is_clear_behind_end: bool = _doc("zeros follow, as where nothing was ever written")
+    end_offset: int = doc("behind the last message")
+    is_clear_behind_end: bool = doc("zeros follow, as where nothing was ever written")
     files: tuple[LogFileInfo, ...]
 
 
@@ -68,8 +61,8 @@ class QueueInfo:
 
     topic: str
     queue_id: int
-    min_offset: int = _doc("the first message that the log still has")
-    max_offset: int = _doc("the number of the next message")
+    min_offset: int = doc("the first message that the log still has")
+    max_offset: int = doc("the number of the next message")
     messages: int
     last_stored_ms: int | None
     files: int
@@ -97,8 +90,8 @@ class CheckpointInfo:
     physic_ms: int
     logics_ms: int
     index_ms: int
-    master_flushed_offset: int = _doc("5.x")
-    confirm_phy_offset: int = _doc("5.x")
+    master_flushed_offset: int = doc("5.x")
+    confirm_phy_offset: int = doc("5.x")
 
 
 @frozen(kw_only=True)
@@ -123,8 +116,8 @@ class DigestInfo:
 class RecoveryPointInfo:
     """The side file that says from where a start after a crash walks, and which damage is known."""
 
-    offset: int | None = _doc("everything below is in the log and in the queues, on the disk")
-    damaged_ranges: tuple[tuple[int, int], ...] = _doc("bytes of the log that were found to hold no sound message")
+    offset: int | None = doc("everything below is in the log and in the queues, on the disk")
+    damaged_ranges: tuple[tuple[int, int], ...] = doc("bytes of the log that were found to hold no sound message")
     error: str | None
 
 
@@ -132,7 +125,7 @@ class RecoveryPointInfo:
 class DivergentInfo:
     """Bytes that were cut from the log, because the master's differ, and are kept in a directory of their own."""
 
-    path: str = _doc("log dump and log diff take it as a store")
+    path: str = doc("log dump and log diff take it as a store")
     first_offset: int
     size_bytes: int
     cut_ms: int
@@ -144,13 +137,13 @@ class StoreInfo:
     """A store directory. Times are ms since 1970, sizes bytes."""
 
     root: str
-    writer: Writer = _doc("whose broker wrote to it last, as far as the files tell")
-    state: State = _doc("crashed: not stopped cleanly")
-    process_id: int | None = _doc("of the broker that has it open now")
+    writer: Writer = doc("whose broker wrote to it last, as far as the files tell")
+    state: State = doc("crashed: not stopped cleanly")
+    process_id: int | None = doc("of the broker that has it open now")
     log: LogInfo
     first_stored_ms: int | None
     last_stored_ms: int | None
-    messages: int = _doc("in all queues")
+    messages: int = doc("in all queues")
     queues: tuple[QueueInfo, ...]
     index_files: tuple[IndexFileInfo, ...]
     checkpoint: CheckpointInfo | None
@@ -159,12 +152,12 @@ class StoreInfo:
     digest: DigestInfo | None
     recovery_point: RecoveryPointInfo | None
     divergent: tuple[DivergentInfo, ...]
-    history: HistoryInfo | None = _doc("null: no other member ever became master")
-    role: RoleInfo | None = _doc("null: it never belonged to a group whose roles can change")
-    problems: tuple[Finding, ...] = _doc("what was noticed on the way; log verify looks at everything")
+    history: HistoryInfo | None = doc("null: no other member ever became master")
+    role: RoleInfo | None = doc("null: it never belonged to a group whose roles can change")
+    problems: tuple[Finding, ...] = doc("what was noticed on the way; log verify looks at everything")
 
 
-def look(directory: StoreDirectory) -> StoreInfo:
+def inspect(directory: StoreDirectory) -> StoreInfo:
     """Gather the facts. Raises OSError."""
     log = directory.log
     views = {key: view_queue(series, log.min_offset) for key, series in sorted(directory.queues.items())}
@@ -238,17 +231,16 @@ def _queue_info(topic: str, queue_id: int, view: QueueView, log: FileSeries) -> 
 
 
 def _index_info(directory: StoreDirectory, file: StoreFile) -> IndexFileInfo:
-    raw = directory.reader.read(file.path, 0, _INDEX_HEADER.size).ljust(_INDEX_HEADER.size, b"\0")
-    begin_ms, end_ms, begin_phy_offset, end_phy_offset, _, next_item = _INDEX_HEADER.unpack(raw)
+    header = read_header(directory.reader, file)
     return IndexFileInfo(
         name=file.path.name,
         size_bytes=file.size,
         disk_bytes=_disk_bytes(file),
-        keys=max(0, next_item - 1),  # Item 0 is never used.
-        begin_ms=begin_ms,
-        end_ms=end_ms,
-        begin_phy_offset=begin_phy_offset,
-        end_phy_offset=end_phy_offset,
+        keys=header.next_item - 1,  # Item 0 is never used.
+        begin_ms=header.begin_timestamp,
+        end_ms=header.end_timestamp,
+        begin_phy_offset=header.begin_phy_offset,
+        end_phy_offset=header.end_phy_offset,
     )
 
 
@@ -303,10 +295,10 @@ def _disk_bytes(file: StoreFile) -> int:
 def _problems(directory: StoreDirectory, end: LogEnd, views: dict[tuple[str, int], QueueView]) -> Iterable[Finding]:
     """What shows without a walk."""
     if not directory.log.files:
-        yield Finding(kind=Kind.MISSING_FILE, severity=Severity.WARNING, message="the log has no file")
+        yield Finding(kind=FindingKind.MISSING_FILE, severity=Severity.WARNING, message="the log has no file")
     if not end.is_clear and not directory.is_running:  # Else somebody is writing there.
         yield Finding(
-            kind=Kind.LOG_TAIL,
+            kind=FindingKind.LOG_TAIL,
             severity=Severity.WARNING,
             phy_offset=end.offset,
             message="behind the last sound message lies something that is none; a broker's start cuts it",
@@ -314,7 +306,7 @@ def _problems(directory: StoreDirectory, end: LogEnd, views: dict[tuple[str, int
     for (topic, queue_id), view in views.items():
         if view.last is not None and view.last.phy_offset + view.last.size > end.offset:
             yield Finding(
-                kind=Kind.UNIT_DANGLING,
+                kind=FindingKind.UNIT_DANGLING,
                 topic=topic,
                 queue_id=queue_id,
                 queue_offset=view.max_offset - 1,

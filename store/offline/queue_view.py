@@ -2,14 +2,12 @@
 
 Units stand in the order of their records and the rest of the last file is zero, so each question takes a few reads."""
 
-from struct import Struct
-
 from attrs import frozen
 
 from twinlog.store.offline.directory import StoreDirectory
 from twinlog.store.offline.file_series import FileSeries, StoreFile
+from twinlog.store.queue.consume_queue_ext import EXT_ADDRESS_MIN, EXT_HEAD, is_ext_address
 from twinlog.store.queue.layout import UNIT, Unit
-from twinlog.store.record.scan import DispatchEntry
 
 BLANK_SIZE = 0x7FFFFFFF  # Of a unit that only keeps the numbering of those that are gone.
 
@@ -78,8 +76,6 @@ def _first_in_log(series: FileSeries, end: int, min_phy_offset: int) -> int:
 
 
 QueueKey = tuple[str, int]
-EXT_HEAD = Struct(">hqqh")  # Size of the unit, tags code, store time, bytes of the bit map that follows.
-EXT_ADDRESS_MIN, EXT_ADDRESS_MAX = -(1 << 63), -(1 << 31) - 1  # What stands for a tags code that is in an ext unit.
 
 
 def read_units(directory: StoreDirectory, key: QueueKey, queue_offset: int, size: int) -> bytes:
@@ -100,24 +96,15 @@ def with_ext_codes(raw: bytes, ext: FileSeries) -> bytes:
     units = []
     for unit in UNIT.iter_unpack(raw[: len(raw) - len(raw) % UNIT.size]):
         phy_offset, size, code = unit
-        if code <= EXT_ADDRESS_MAX:
-            found = ext.read(code - EXT_ADDRESS_MIN, EXT_HEAD.size)
-            if len(found) == EXT_HEAD.size:
-                unit_size, ext_code, _, bits = EXT_HEAD.unpack(found)
-                if unit_size == EXT_HEAD.size + bits:
-                    code = ext_code
-        units.append(UNIT.pack(phy_offset, size, code))
+        found = ext_code(ext, code) if is_ext_address(code) else None
+        units.append(UNIT.pack(phy_offset, size, code if found is None else found))
     return b"".join(units)
 
 
-def multi_dispatch(entry: DispatchEntry) -> list[tuple[QueueKey, int]]:
-    """The other queues that a record is in, and its offsets there. Source: MultiDispatch, RocketMQ 4.9.8."""
-    properties = dict(pair.split(b"\x01", 1) for pair in entry.properties.split(b"\x02") if b"\x01" in pair)
-    names = properties.get(b"INNER_MULTI_DISPATCH", b"").decode("utf-8", "replace").split(",")
-    offsets = properties.get(b"INNER_MULTI_QUEUE_OFFSET", b"").decode("ascii", "replace").split(",")
-    if len(names) != len(offsets) or not all(offset.isdecimal() for offset in offsets):
-        return []
-    return [
-        ((name, 0 if name.startswith("%LMQ%") else entry.queue_id), int(offset))
-        for name, offset in zip(names, offsets, strict=True)
-    ]
+def ext_code(ext: FileSeries, address: int) -> int | None:
+    """The tags code in the ext unit at an address; None where there is no unit. Source: ConsumeQueueExt."""
+    head = ext.read(address - EXT_ADDRESS_MIN, EXT_HEAD.size)
+    if len(head) < EXT_HEAD.size:
+        return None
+    size, code, _, bits = EXT_HEAD.unpack(head)
+    return int(code) if size == EXT_HEAD.size + bits else None

@@ -2,21 +2,16 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
-from attrs import field, frozen
+from attrs import frozen
 
 from twinlog.store.epoch_file import NAME as EPOCHS
 from twinlog.store.epoch_file import EpochEntry, load_epochs
 from twinlog.store.errors import StoreDirectoryError
 from twinlog.store.offline.directory import StoreDirectory
-from twinlog.store.offline.finding import Finding, Kind, Severity
+from twinlog.store.offline.finding import Finding, FindingKind, Severity, doc
 from twinlog.store.role_file import NAME as ROLE
 from twinlog.store.role_file import load_role
-
-
-def _doc(text: str) -> Any:
-    return field(metadata={"doc": text})
 
 
 @frozen(kw_only=True)
@@ -24,13 +19,13 @@ class EpochInfo:
     """One epoch: from `start_offset` on the log is what its winner wrote."""
 
     epoch: int
-    winner: str = _doc("HOST:PORT of the member that was master")
+    winner: str = doc("HOST:PORT of the member that was master")
     start_offset: int
     began_ms: int
-    kind: str = _doc("first, switchover, failover, forced or restart")
+    kind: str = doc("first, switchover, failover, forced or restart")
     reason: str
     old_master: str
-    lost_bytes: int | None = _doc("acknowledged ones that were given up for it; null: nobody knows how many")
+    lost_bytes: int | None = doc("acknowledged ones that were given up for it; null: nobody knows how many")
 
 
 @frozen(kw_only=True)
@@ -47,9 +42,9 @@ class RoleInfo:
 
     role: str | None
     broker_id: int | None
-    promised_epoch: int | None = _doc("it serves and follows no older one")
+    promised_epoch: int | None = doc("it serves and follows no older one")
     promised_winner: str | None
-    is_whole: bool | None = _doc("false: it may lack messages that it once acknowledged")
+    is_whole: bool | None = doc("false: it may lack messages that it once acknowledged")
     error: str | None
 
 
@@ -104,7 +99,7 @@ def check_role_files(directory: StoreDirectory, log_end: int | None) -> Iterator
         try:
             load(side)
         except StoreDirectoryError as error:
-            yield Finding(kind=Kind.ROLE_FILE, file=directory.relative(side / name), message=str(error))
+            yield Finding(kind=FindingKind.ROLE_FILE, file=directory.relative(side / name), message=str(error))
         else:
             if name == EPOCHS and log_end is not None and not directory.is_running:
                 yield from _behind_the_end(directory, load_epochs(side), log_end)
@@ -114,7 +109,7 @@ def _behind_the_end(directory: StoreDirectory, epochs: tuple[EpochEntry, ...], l
     entry = next((entry for entry in epochs if entry.start_offset > log_end), None)
     if entry is not None:
         yield Finding(
-            kind=Kind.ROLE_FILE,
+            kind=FindingKind.ROLE_FILE,
             severity=Severity.WARNING,
             file=directory.relative(directory.root / "twinlog" / EPOCHS),
             phy_offset=entry.start_offset,

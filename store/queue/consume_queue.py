@@ -10,7 +10,7 @@ from twinlog.store.config import CONSUME_QUEUE_UNIT
 from twinlog.store.log.mapped_file import MappedFile
 from twinlog.store.log.mapped_file_queue import MappedFileQueue, fingerprint
 from twinlog.store.queue.consume_queue_ext import ConsumeQueueExt
-from twinlog.store.queue.layout import BLANK, BLANK_SIZE, UNIT, QueueState, Unit, sound_units
+from twinlog.store.queue.layout import BLANK, BLANK_SIZE, UNIT, QueueEnds, Unit, sound_units
 from twinlog.store.record.message import RECORD_SIZE_MIN
 from twinlog.store.record.scan import DispatchEntry
 
@@ -41,7 +41,7 @@ class ConsumeQueue:
     def stage(self, entry: DispatchEntry) -> bool:
         """Take a unit for the next write(). False when the queue has it already.
 
-        An empty queue starts at the unit's own offset. Blanks take the place of messages that the log lost.
+        An empty queue starts at the unit's own offset. Blanks take the place of lost messages.
         """
         phy_offset, size = entry.phy_offset, entry.size
         if (end := phy_offset + size) <= self.max_phy_offset:
@@ -57,10 +57,10 @@ class ConsumeQueue:
         return True
 
     def stage_run(self, units: bytes, queue_offset: int, first_end: int, last_end: int) -> bool:
-        """Take many units at once, of messages whose numbers follow each other from `queue_offset` on.
+        """Take many units at once, of messages with consecutive queue offsets from `queue_offset` on.
 
-        The first message ends at `first_end` of the log, the last at `last_end`. False, and nothing is taken, where not all
-        of them simply go to the end of the queue: stage() then knows what to do with each.
+        The first message ends at `first_end` of the log, the last at `last_end`. False, and nothing is taken, unless all of
+        them go to the end of the queue: stage() handles other cases.
         """
         assert len(units) % CONSUME_QUEUE_UNIT == 0
         assert first_end <= last_end
@@ -76,11 +76,10 @@ class ConsumeQueue:
         return True
 
     def _renumber(self, entry: DispatchEntry) -> bool:
-        """Let the queue end where a unit goes that is not the next one; False when it goes nowhere.
+        """Move the end of the queue for a unit with an unexpected number; False when it belongs nowhere.
 
-        RocketMQ 5.3.3 leaves a record out when it starts, and gives its number to the next one: that is the one that
-        consumers know. Where there is no room in the log for all the messages that would be missing, the number is wrong:
-        like RocketMQ's, the unit goes to the end.
+        RocketMQ 5.3.3 leaves a record out at its start, and gives its number to the next one, which consumers then know. Where
+        the log has no room for all the missing messages, the number is wrong: like RocketMQ's, the unit goes to the end.
         """
         assert self._next is not None
         missing = entry.queue_offset - self._next
@@ -99,7 +98,7 @@ class ConsumeQueue:
         return True
 
     def _prepare(self, queue_offset: int) -> int:
-        """Where the next unit goes. A queue without messages begins at `queue_offset`, behind blanks."""
+        """The queue offset of the next unit. A queue without messages starts at `queue_offset`, behind blanks."""
         if self.max_phy_offset >= 0 or queue_offset <= self.max_offset:
             return self.max_offset
         at = queue_offset * CONSUME_QUEUE_UNIT
@@ -113,9 +112,9 @@ class ConsumeQueue:
         return queue_offset
 
     def write(self, *, late: bool = False) -> None:
-        """Write what was staged: one system call, two where a file ends. Raises OSError; the rest stays staged then.
+        """Write staged units: one system call, two where a file ends. Raises OSError; the rest stays staged then.
 
-        `late`: no system call for a few units; the disk gets them with write_late(), and reads find them before.
+        `late`: no system call for a few units; write_late() writes them, and reads find them before.
         """
         data = b"".join(self._staged)
         done = 0
@@ -141,7 +140,7 @@ class ConsumeQueue:
         self._next = None
 
     def write_late(self) -> None:
-        """Have nothing late any more. Raises OSError."""
+        """Write late units. Raises OSError."""
         for file in self.files.files[-2:]:  # Where the disk refused the end of a file, the next one has begun.
             file.write_late()
 
@@ -158,8 +157,8 @@ class ConsumeQueue:
         raw = self.read(queue_offset, 1)
         return Unit(*UNIT.unpack(raw)) if raw else None
 
-    def put_right(self, queue_offset: int, unit: Unit) -> bool:
-        """Write a unit that is here anew; the next flush brings it to the disk. False: it is not here. Raises OSError."""
+    def repair_unit(self, queue_offset: int, unit: Unit) -> bool:
+        """Overwrite an existing unit; the next flush syncs it. False when the queue does not have it. Raises OSError."""
         at = queue_offset * CONSUME_QUEUE_UNIT
         file = self.files.file_at(at)
         if file is None or queue_offset < self.min_offset or at >= file.end:
@@ -174,19 +173,19 @@ class ConsumeQueue:
         per_file = self.files.file_size // CONSUME_QUEUE_UNIT
         return (queue_offset // per_file + 1) * per_file
 
-    def state(self) -> QueueState:
-        """Where it begins and ends now, without the fingerprint."""
-        return QueueState(self.topic, self.queue_id, self.min_offset, self.max_offset, self.max_phy_offset)
+    def state(self) -> QueueEnds:
+        """Its present ends, without the fingerprint."""
+        return QueueEnds(self.topic, self.queue_id, self.min_offset, self.max_offset, self.max_phy_offset)
 
     @property
     def is_written(self) -> bool:
-        """Whether nothing waits for write()."""
+        """True when no unit is staged."""
         return not self._staged
 
     def recover(self, log_end: int = _NO_LIMIT, *, files_max: int | None = None) -> str | None:
-        """Find the end after a start: the first unit that is none. What is wrong, when something follows it all the same.
+        """Find the end after a start: the first invalid unit. Returns a fault when data follows it.
 
-        Looks at the last `files_max` files, RocketMQ at three. Source: ConsumeQueue.recover.
+        Reads the last `files_max` files, RocketMQ three. Source: ConsumeQueue.recover.
         """
         files = self.files.files
         behind, fault = 0, None
@@ -204,14 +203,14 @@ class ConsumeQueue:
         return fault
 
     def _fault(self, number: int, end: int) -> str | None:
-        """What is wrong with what follows position `end` of a file; None when all of it is zero."""
+        """The fault of data behind position `end` of a file; None when all of it is zero."""
         file, *later = self.files.files[number:]
         if file.is_clear_from(end) and all(other.is_clear_from(0) for other in later):
             return None
         return f"unit {(file.start + end) // CONSUME_QUEUE_UNIT} is none, though more follows"
 
     def _sound_units(self, file: MappedFile, behind: int, log_end: int, size: int) -> tuple[int, int]:
-        """How many of the units in the first `size` bytes can be true, one after the other; where the last message ends."""
+        """The number of valid, consecutive units in the first `size` bytes, and the end of the last message."""
         total = 0
         for position in range(0, size, _CHUNK * CONSUME_QUEUE_UNIT):
             units = file.read(position, min(_CHUNK * CONSUME_QUEUE_UNIT, size - position))
@@ -221,11 +220,11 @@ class ConsumeQueue:
                 break
         return total, behind
 
-    def settle(self, state: QueueState, *, may_begin_later: bool) -> str | None:
-        """Take the ends from what was noted when the queue was last brought to the disk; what is wrong when that cannot be.
+    def settle(self, state: QueueEnds, *, may_begin_later: bool) -> str | None:
+        """Take the ends noted when the queue was last flushed. Returns a fault when they do not fit the files.
 
-        Units behind, of messages that came later, are left out. Nothing is read but the last unit, unless a file has
-        changed. `may_begin_later`: the log has lost its first files since, and so may the queue.
+        Later units are dropped. Only the last unit is read, unless a file has changed. `may_begin_later`: the log has lost its
+        first files since, and so may the queue.
         """
         files = self.files.files
         size = state.max_offset * CONSUME_QUEUE_UNIT
@@ -247,7 +246,7 @@ class ConsumeQueue:
         return None
 
     def sound_from(self, queue_offset: int) -> bytes:
-        """The units from one on, as far as they can be true: to look at them before they are written anew."""
+        """The valid units from one on, to keep a copy before they are rewritten."""
         if queue_offset < self._first:
             return b""
         pieces, behind = [], 0
@@ -272,7 +271,7 @@ class ConsumeQueue:
         return fingerprint(str(file.path) for file in self.files.files)
 
     def pad(self, max_offset: int) -> None:
-        """Let the queue end at `max_offset`, with blanks for messages that are lost: no number is given twice. Raises OSError."""
+        """Extend the queue to `max_offset` with blanks for lost messages, so that no number is used twice. Raises OSError."""
         if self.max_offset == 0 and self.max_phy_offset < 0 and max_offset > 0:
             self._prepare(max_offset)
             self._next = None
@@ -289,7 +288,7 @@ class ConsumeQueue:
         return max(self.min_offset, self.files.min_offset // CONSUME_QUEUE_UNIT)
 
     def last_message(self, before: int) -> Unit | None:
-        """The last unit before the one of number `before` that is no blank."""
+        """The last unit below number `before` that is no blank."""
         unit = self.unit(before - 1)
         if unit is None or not unit.is_blank:
             return unit
@@ -343,7 +342,7 @@ class ConsumeQueue:
         return found
 
     def rewind(self, phy_offset: int) -> None:
-        """Let the queue end before the messages at or behind `phy_offset`, for them to be written anew, or cut."""
+        """End the queue before the messages at or behind `phy_offset`, which are put again or cut."""
         if self._staged:
             self._staged.clear()
             self._find_max_phy_offset()
@@ -377,12 +376,12 @@ class ConsumeQueue:
             self.ext.delete_below(unit.tags_code)
 
     def discard(self) -> None:
-        """Delete everything, for the queue to be made anew."""
+        """Delete everything, to rebuild the queue."""
         self.files.discard()
         self.clear()
 
     def clear(self) -> None:
-        """Delete all files that are open: the queue is as if nobody had written to it. Raises OSError."""
+        """Delete all open files: the queue is as if it had never been written to. Raises OSError."""
         self.files.clear()
         self._staged.clear()
         self._next = None

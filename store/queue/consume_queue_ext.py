@@ -1,11 +1,11 @@
-"""The extension of a consume queue, as RocketMQ keeps it with enableConsumeQueueExt: read only, twinlog writes plain tags codes.
+"""The extension of a consume queue, as RocketMQ keeps it with enableConsumeQueueExt. Read only: twinlog writes plain tags codes.
 
 On disk: consumequeue_ext/<topic>/<queue id>/, files of one size named by their start. A unit is
 
     i16 its size, 20 + n | i64 tags code | i64 store time, ms | i16 n, n bytes bitmap of SQL92 filters
 
-big endian; i16 -1 fills the rest of a file. In the queue's unit stands the address, byte offset + Long.MIN_VALUE, in place of
-the tags code. The bitmap only saves evaluating filters, and is not looked at. Source: ConsumeQueueExt.java (RocketMQ 4.9.8).
+big endian; i16 -1 fills the rest of a file. The queue's unit has the address, byte offset + Long.MIN_VALUE, in place of the
+tags code. The bitmap only saves evaluating filters, and is ignored. Source: ConsumeQueueExt.java (RocketMQ 4.9.8).
 """
 
 import mmap
@@ -20,13 +20,13 @@ from attrs import define, field
 log = structlog.get_logger()
 
 EXT_ADDRESS_MAX = -(1 << 31) - 1  # No 32-bit hash is as low.
-_ADDRESS_OF_0 = -(1 << 63)
-_HEAD = Struct(">hqqh")
-assert _HEAD.size == 20
+EXT_ADDRESS_MIN = -(1 << 63)
+EXT_HEAD = Struct(">hqqh")
+assert EXT_HEAD.size == 20
 
 
 class ExtUnit(NamedTuple):
-    """What an address leads to."""
+    """A decoded unit."""
 
     tags_code: int
     store_timestamp: int
@@ -34,18 +34,18 @@ class ExtUnit(NamedTuple):
 
 
 def is_ext_address(tags_code: int) -> bool:
-    """Whether the field of a queue's unit is an address."""
+    """True when the tags code of a queue's unit is an address."""
     return tags_code <= EXT_ADDRESS_MAX
 
 
 def decode_ext_unit(data: bytes | memoryview, at: int) -> ExtUnit | None:
     """The unit at a position; None when there is no whole one."""
-    if at < 0 or at + _HEAD.size > len(data):
+    if at < 0 or at + EXT_HEAD.size > len(data):
         return None
-    size, tags_code, store_timestamp, bitmap_size = _HEAD.unpack_from(data, at)
-    if bitmap_size < 0 or size != _HEAD.size + bitmap_size or at + size > len(data):
+    size, tags_code, store_timestamp, bitmap_size = EXT_HEAD.unpack_from(data, at)
+    if bitmap_size < 0 or size != EXT_HEAD.size + bitmap_size or at + size > len(data):
         return None
-    return ExtUnit(tags_code, store_timestamp, bytes(data[at + _HEAD.size : at + size]))
+    return ExtUnit(tags_code, store_timestamp, bytes(data[at + EXT_HEAD.size : at + size]))
 
 
 @define(eq=False)
@@ -72,7 +72,7 @@ class ConsumeQueueExt:
         """The unit at an address; None when it is gone, damaged, or the file cannot be read."""
         if not is_ext_address(address):
             return None
-        offset = address - _ADDRESS_OF_0
+        offset = address - EXT_ADDRESS_MIN
         index = bisect_right(self._starts, offset) - 1
         if index < 0:
             return None
@@ -95,7 +95,7 @@ class ConsumeQueueExt:
 
     def delete_below(self, address: int) -> int:
         """Delete the files that lie wholly below an address; their number. Raises OSError."""
-        offset, deleted = address - _ADDRESS_OF_0, 0
+        offset, deleted = address - EXT_ADDRESS_MIN, 0
         while is_ext_address(address) and len(self._starts) > 1 and self._starts[1] <= offset:
             self._paths[0].unlink(missing_ok=True)
             self._views.pop(self._starts[0], None)
@@ -104,5 +104,5 @@ class ConsumeQueueExt:
         return deleted
 
     def close(self) -> None:
-        """Forget the maps; views go when nobody holds them."""
+        """Forget the maps; they are closed when no view of them is left."""
         self._views.clear()

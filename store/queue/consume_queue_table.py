@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import structlog
 from attrs import define, field
@@ -20,10 +19,7 @@ from twinlog.store.queue.consume_queue_ext import ConsumeQueueExt
 from twinlog.store.queue.layout import Unit
 from twinlog.store.record.message import QUEUELESS, TRANSACTION_MASK
 from twinlog.store.record.multi_dispatch import is_light
-from twinlog.store.record.scan import DispatchEntry, may_be_topic
-
-if TYPE_CHECKING:
-    from twinlog.store.record.columns import Columns  # numpy comes with it: only where there is much to do.
+from twinlog.store.record.scan import DispatchEntry, EntryColumns, may_be_topic
 
 log = structlog.get_logger()
 
@@ -39,7 +35,7 @@ class ConsumeQueueTable:
     writes_late: bool = field(default=False, init=False)  # Whether put() leaves a few units to write_late().
     _queues: dict[tuple[str, int], ConsumeQueue] = field(factory=dict, init=False)
     _light_count: int = field(default=0, init=False)  # Those that only multi dispatch fills.
-    _is_told: bool = field(default=False, init=False)  # That there are too many of them.
+    _is_reported: bool = field(default=False, init=False)  # That there are too many of them.
     _unwritten: dict[ConsumeQueue, list[int]] = field(
         factory=dict, init=False
     )  # Queues with staged units, their new codes.
@@ -109,20 +105,20 @@ class ConsumeQueueTable:
         return self._queues.get((topic, queue_id))
 
     def admits(self, topic: str, queue_id: int) -> bool:
-        """Whether a unit of multi dispatch goes there: into a queue that exists, or a new one of the kind that has no others."""
+        """True when a unit of multi dispatch may go there: an existing queue, or a new light one below the limit."""
         if (topic, queue_id) in self._queues:
             return True
         if not is_light(topic):
             return False
         if self._light_count >= _LIGHT_MAX:
-            if not self._is_told:
+            if not self._is_reported:
                 log.warning(
                     "messages do not get into new queues of multi dispatch",
                     queue=topic,
                     why=f"there are {self._light_count} such queues",
                     next="delete the directories below consumequeue/ of those that nobody reads, while the broker is stopped",
                 )
-            self._is_told = True
+            self._is_reported = True
             return False
         self.get(topic, queue_id)
         return True
@@ -149,7 +145,7 @@ class ConsumeQueueTable:
                     codes.append(entry.tags_code)
         return self._write()
 
-    def put_columns(self, columns: "Columns") -> dict[ConsumeQueue, list[int]]:
+    def put_columns(self, columns: EntryColumns) -> dict[ConsumeQueue, list[int]]:
         """The same for many records at once."""
         from twinlog.store.queue.columns import queue_runs
 
@@ -175,18 +171,18 @@ class ConsumeQueueTable:
 
     @property
     def late_count(self) -> int:
-        """How many queues write_late() has to write to."""
+        """The number of queues with late units."""
         return len(self._late)
 
     def write_late(self, count_max: int = sys.maxsize) -> None:
-        """Let the disk have all units of so many queues, at most. Raises OSError; what is left is still late then."""
+        """Write the late units of at most so many queues. Raises OSError; unwritten units are still late then."""
         for queue in list(islice(self._late, count_max)):
             queue.write_late()
             self._late.discard(queue)
 
     @property
     def is_written(self) -> bool:
-        """Whether no unit waits for the disk to take it."""
+        """True when no unit is staged or late."""
         return not self._unwritten and not self._late and all(queue.is_written for queue in self._queues.values())
 
     def forget(self, key: tuple[str, int]) -> None:
@@ -197,7 +193,7 @@ class ConsumeQueueTable:
 
     @property
     def max_phy_offset(self) -> int:
-        """The end of the last record that any queue knows of; -1 when there is none."""
+        """The end of the last record in any queue; -1 when there is none."""
         return max((queue.max_phy_offset for queue in self._queues.values()), default=-1)
 
     @property
@@ -216,7 +212,7 @@ class ConsumeQueueTable:
         return found if found >= 0 else None
 
     def rewind(self, phy_offset: int) -> None:
-        """Let all queues end before the records at or behind `phy_offset`, which are then put anew."""
+        """End all queues before the records at or behind `phy_offset`, which are put again."""
         self._unwritten = {}
         for queue in self:
             queue.rewind(phy_offset)
@@ -228,7 +224,7 @@ class ConsumeQueueTable:
             queue.truncate(phy_offset)
 
     def correct_min_offsets(self, min_phy_offset: int) -> None:
-        """Let each queue begin at the first record that the log still has."""
+        """Start each queue at the first record that the log still has."""
         for queue in self:
             queue.correct_min_offset(min_phy_offset)
 

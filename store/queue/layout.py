@@ -34,14 +34,14 @@ class Unit(NamedTuple):
 
     @property
     def is_blank(self) -> bool:
-        """Whether it only holds the place of a message that the log does not have."""
+        """True for a unit that stands for a message that the log does not have."""
         return self.size == BLANK_SIZE and self.phy_offset == 0
 
 
 def sound_units(units: bytes, behind: int, end: int) -> tuple[int, int]:
-    """How many units from the first on can be true, and where in the log the last message among them ends.
+    """The number of valid, consecutive units from the first on, and the end in the log of the last message among them.
 
-    `behind` is the end of the message before, `end` that of the log.
+    `behind` is the end of the message before, `end` that of the log. Written for speed: a start checks millions of units.
     """
     count, at = 0, 0
     for run, struct in _RUNS:
@@ -74,7 +74,7 @@ _COUNT, _TOPIC_SIZE, _FIELDS = Struct(">I"), Struct(">H"), Struct(">iqqqQ")
 assert _FIELDS.size == 36
 
 
-class QueueState(NamedTuple):
+class QueueEnds(NamedTuple):
     """One queue. `fingerprint` stands for its files as they were: which there are, and when each was written last."""
 
     topic: str
@@ -86,11 +86,11 @@ class QueueState(NamedTuple):
 
     @property
     def key(self) -> tuple[str, int]:
-        """How the queue is found."""
+        """Topic and queue id."""
         return self.topic, self.queue_id
 
 
-def encode_queues(queues: Iterable[QueueState]) -> bytes:
+def encode_queues(queues: Iterable[QueueEnds]) -> bytes:
     """The reverse of decode_queues."""
     pieces, count = [b""], 0
     for topic, *fields in queues:
@@ -101,7 +101,7 @@ def encode_queues(queues: Iterable[QueueState]) -> bytes:
     return b"".join(pieces)
 
 
-def decode_queues(data: bytes, at: int = 0) -> tuple[list[QueueState], int]:
+def decode_queues(data: bytes, at: int = 0) -> tuple[list[QueueEnds], int]:
     """The queues that are described from `at` on, and where that ends. Raises struct.error, IndexError or ValueError."""
     (count,) = _COUNT.unpack_from(data, at)
     at += _COUNT.size
@@ -111,6 +111,6 @@ def decode_queues(data: bytes, at: int = 0) -> tuple[list[QueueState], int]:
         at += _TOPIC_SIZE.size
         topic = data[at : at + size].decode()
         at += size
-        queues.append(QueueState(topic, *_FIELDS.unpack_from(data, at)))
+        queues.append(QueueEnds(topic, *_FIELDS.unpack_from(data, at)))
         at += _FIELDS.size
     return queues, at

@@ -29,7 +29,7 @@ _WHOLE_MAX = 16 << 10  # Up to this size a record is read in one go; of longer o
 def stored_properties(log: CommitLog, phy_offset: int, size: int) -> bytes:
     """`name 0x01 value` pairs joined by 0x02, of the sound record at an offset; empty where none can be read.
 
-    By system calls: a sector that cannot be read would end the process if it were looked at through the map.
+    By system calls: a sector that cannot be read would end the process if it were read through the map.
     """
     file = log.files.file_at(phy_offset)
     if file is None or phy_offset + size > file.end:
@@ -66,7 +66,7 @@ PropertyFilter = Callable[[bytes], bool]
 
 
 class GetStatus(Enum):
-    """How a read went. Source: GetMessageStatus."""
+    """The outcome of a read. Source: GetMessageStatus."""
 
     FOUND = "FOUND"
     NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
@@ -92,9 +92,25 @@ class GetResult(NamedTuple):
     suggest_slave: bool = False
 
 
+class _Pull(NamedTuple):
+    """One pull of messages `low` to `high` of a queue; the other fields are the arguments of get_message()."""
+
+    queue: ConsumeQueue
+    log: CommitLog
+    config: StoreConfig
+    low: int
+    high: int
+    offset: int
+    count_max: int
+    tags_codes: frozenset[int] | None
+    accepts: PropertyFilter | None
+    check: ReadCheck | None
+    limit: int | None
+
+
 @cache
 def memory_bytes_max(ratio: int) -> int:
-    """How far behind the log's end a message counts as being in memory: `ratio` percent of this machine's RAM."""
+    """The distance from the log's end within which a message counts as in memory: `ratio` percent of this machine's RAM."""
     return int(psutil.virtual_memory().total) * ratio // 100
 
 
@@ -112,8 +128,8 @@ def get_message(
 ) -> GetResult:
     """Up to `count_max` messages, at least one, from `offset` on whose tags code is wanted (None: all of them).
 
-    `accepts`: of these only those whose properties it wants. `check`: look at each record first, and leave out what is broken.
-    `limit`: show no byte of the log from there on.
+    `accepts`: only those whose properties it accepts. `check`: check each record, and leave out broken ones. `limit`: show no
+    byte of the log from there on.
     """
     count_max = max(1, count_max)
     low, high = queue.min_offset, queue.max_offset
@@ -126,16 +142,17 @@ def get_message(
     units = queue.read(offset, max(_SCAN_UNITS_MAX, count_max) if filtered else count_max)
     if not units:
         corrected = queue.next_file_offset(offset)
-        return GetResult(GetStatus.OFFSET_FOUND_NULL, _told(config, offset, corrected), low, high, [])
+        return GetResult(GetStatus.OFFSET_FOUND_NULL, _corrected_for(config, offset, corrected), low, high, [])
     if not filtered and check is None and (found := _all_of(units, low, high, log, config, offset, limit)) is not None:
         return found
-    result = _collect(units, low, high, queue, log, config, offset, count_max, tags_codes, accepts, check, limit)
+    pull = _Pull(queue, log, config, low, high, offset, count_max, tags_codes, accepts, check, limit)
+    result = _collect(pull, units)
     passed = result.next_offset - offset
     are_all = passed * CONSUME_QUEUE_UNIT == len(units)
     if are_all and result.message_count < min(passed, count_max) and count_max < _SCAN_UNITS_MAX and not filtered:
         more = queue.read(offset, _SCAN_UNITS_MAX)  # Some were left out: look farther, as RocketMQ does at once.
         if len(more) > len(units):
-            return _collect(more, low, high, queue, log, config, offset, count_max, None, None, check, limit)
+            return _collect(pull, more)
     return result
 
 
@@ -146,18 +163,18 @@ def _outside(config: StoreConfig, offset: int, low: int, high: int) -> GetResult
         status, corrected = GetStatus.OFFSET_TOO_SMALL, low
     else:
         status, corrected = GetStatus.OFFSET_OVERFLOW_BADLY, high
-    return GetResult(status, _told(config, offset, corrected), low, high, [])
+    return GetResult(status, _corrected_for(config, offset, corrected), low, high, [])
 
 
-def _told(config: StoreConfig, offset: int, corrected: int) -> int:
-    """Where a consumer is sent; a slave does not judge, unless it was told to."""
+def _corrected_for(config: StoreConfig, offset: int, corrected: int) -> int:
+    """The offset to answer with: the corrected one. A slave does not correct, unless it is configured to."""
     return offset if config.broker_role is BrokerRole.SLAVE and not config.offset_check_in_slave else corrected
 
 
 def _all_of(
     units: bytes, low: int, high: int, log: CommitLog, config: StoreConfig, offset: int, limit: int | None
 ) -> GetResult | None:
-    """All these messages, as they lie in memory: nearly every answer. None: look at each."""
+    """All these messages, in memory and intact, as in nearly every answer. None: each has to be looked at."""
     log_end, file_size = log.max_offset, log.file_size
     shown_end = log_end if limit is None else min(limit, log_end)
     first = max(log.min_offset, log_end - memory_bytes_max(config.access_message_in_memory_max_ratio))
@@ -189,20 +206,9 @@ def _all_of(
     return GetResult(GetStatus.FOUND, offset + count, low, high, buffers, total, count)
 
 
-def _collect(
-    units: bytes,
-    low: int,
-    high: int,
-    queue: ConsumeQueue,
-    log: CommitLog,
-    config: StoreConfig,
-    offset: int,
-    count_max: int,
-    tags_codes: frozenset[int] | None,
-    accepts: PropertyFilter | None,
-    check: ReadCheck | None,
-    limit: int | None,
-) -> GetResult:
+def _collect(pull: _Pull, units: bytes) -> GetResult:
+    """Slow path: filters, checks, and messages that the log does not have or does not show."""
+    queue, log, config, low, high, offset, count_max, tags_codes, accepts, check, limit = pull
     runs: list[tuple[int, int]] = []  # Records that follow each other in the log go out as one view: start and end.
     run_start = run_end = -1
     total = count = passed = last_phy_offset = 0
@@ -261,20 +267,23 @@ def _collect(
         skip_below = _NOTHING
     runs.append((run_start, run_end))
     views = (log.read(start, end - start) for start, end in runs[1:]) if count else ()
-    status = GetStatus.NO_MATCHED_MESSAGE
-    if count:
-        status = GetStatus.FOUND
-    elif held_back and not passed:
-        status = GetStatus.OFFSET_OVERFLOW_ONE  # To this consumer the queue ends here.
-    elif removed:
-        status = GetStatus.MESSAGE_WAS_REMOVING
-    suggest = last_phy_offset < memory_start
     buffers = [view for view in views if view is not None]
+    status = _status(count, removed=removed, is_end=held_back and not passed)
+    suggest = last_phy_offset < memory_start
     return GetResult(status, offset + passed, low, high, buffers, sum(map(len, buffers)), count, suggest)
 
 
+def _status(count: int, *, removed: bool, is_end: bool) -> GetStatus:
+    """`removed`: messages are gone or broken; `is_end`: the next message must not be shown yet."""
+    if count:
+        return GetStatus.FOUND
+    if is_end:
+        return GetStatus.OFFSET_OVERFLOW_ONE
+    return GetStatus.MESSAGE_WAS_REMOVING if removed else GetStatus.NO_MATCHED_MESSAGE
+
+
 def any_accepted(queue: ConsumeQueue, log: CommitLog, start: int, end: int, accepts: PropertyFilter) -> bool:
-    """Whether a filter wants one of the messages `start` to `end` of the queue; yes when finding out would take too long."""
+    """True when a filter accepts one of the messages `start` to `end` of the queue, or when finding out takes too long."""
     deadline = monotonic() + _ANY_SECONDS_MAX
     units = queue.read(start, end - start)
     for phy_offset, size, _ in UNIT.iter_unpack(units):
@@ -284,13 +293,13 @@ def any_accepted(queue: ConsumeQueue, log: CommitLog, start: int, end: int, acce
 
 
 def _extension_matches(queue: ConsumeQueue, address: int, tags_codes: frozenset[int]) -> bool:
-    """Whether a unit whose tags code is kept in the queue's extension is wanted; what cannot be read is."""
+    """True when a tags code in the queue's extension is wanted, or cannot be read."""
     code = queue.ext.tags_code(address) if queue.ext is not None else None
     return code is None or as_i32(code) in tags_codes
 
 
 def _limits(config: StoreConfig, count_max: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """How many messages and bytes one answer may have: while they are in memory, and otherwise."""
+    """The most messages and bytes of one answer: from memory, and from the disk."""
     return (
         (
             min(count_max, config.max_transfer_count_on_message_in_memory),

@@ -37,9 +37,9 @@ async def query_message(
     begin_ms: int,
     end_ms: int,
 ) -> QueryResult:
-    """Up to `count_max` of the newest messages with a key that were stored in a span of time, at most 12 MiB of them.
+    """Up to `count_max` of the newest messages with a key, stored in a time range, at most 12 MiB of them.
 
-    As the index keeps hashes only, some may have another key: whoever asks compares. Raises OSError.
+    Some may have another key, because the index keeps hashes only: the caller compares. Raises OSError.
     """
     offsets = await index.find(topic, key, count_max, begin_ms, end_ms)
     if not offsets:
@@ -52,7 +52,7 @@ async def query_message(
 
 
 def _bring_to_memory(log: CommitLog, offsets: Iterable[int]) -> list[int]:
-    """Read the records once, so that nobody waits for the disk when they are looked at; those that one answer can hold."""
+    """Read the records of one answer once, so that the event loop does not wait for the disk afterwards."""
     taken: list[int] = []
     total = 0
     for offset in offsets:
@@ -74,8 +74,8 @@ def _bring_to_memory(log: CommitLog, offsets: Iterable[int]) -> list[int]:
 def offset_by_time(queue: ConsumeQueue, log: CommitLog, timestamp: int) -> int:
     """The message stored nearest to `timestamp` (ms); of two equally near the earlier. 0 for an empty queue.
 
-    RocketMQ 4.9 picks the file by its modification time first; searching all units gives what that is meant to give. Messages
-    that cannot be read count as stored with the next one that can.
+    RocketMQ 4.9 picks the file by its modification time first; a search of all units gives the result that this is meant to give.
+    Unreadable messages count as stored with the next readable one.
     """
     low, high = queue.min_offset, queue.max_offset - 1
     if high < low:
@@ -100,7 +100,7 @@ def offset_by_time(queue: ConsumeQueue, log: CommitLog, timestamp: int) -> int:
 
 
 def store_timestamp(queue: ConsumeQueue, log: CommitLog, queue_offset: int) -> int:
-    """When the message was stored, ms; -1 when it is not there."""
+    """The store time of a message, ms; -1 when it is not there."""
     unit = queue.unit(queue_offset)
     file = log.files.file_at(unit.phy_offset) if unit is not None else None
     if unit is None or file is None or unit.size < RECORD_V4.size or unit.phy_offset + unit.size > file.end:

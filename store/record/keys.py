@@ -40,7 +40,7 @@ def message_keys(properties: bytes) -> list[bytes]:
     """The keys of one message, from the raw string of its properties."""
     unique, keys = _value(properties, _UNIQ_KEY), _value(properties, _KEYS)
     if unique == b"" or keys == b"":
-        return _careful_keys(properties)
+        return _keys_by_parsing(properties)
     found = [unique] if unique else []
     return found + [key for key in keys.split(b" ") if key] if keys else found
 
@@ -54,7 +54,7 @@ def _value(properties: bytes, name: bytes) -> bytes | None:
     return properties[at + len(name) :] if end < 0 else properties[at + len(name) : end]
 
 
-def _careful_keys(properties: bytes) -> list[bytes]:
+def _keys_by_parsing(properties: bytes) -> list[bytes]:
     """The same, where one of these properties has no value, and an earlier one of the name may count."""
     parsed = parse_properties(properties.decode("utf-8", "replace"))
     unique, keys = parsed.get(UNIQ_KEY), parsed.get(KEYS, "")

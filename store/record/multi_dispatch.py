@@ -11,15 +11,11 @@ Source: MultiDispatch, CommitLogDispatcherBuildConsumeQueue, ConsumeQueue.multiD
 
 import re
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from attrs import frozen
 
 from twinlog.store.record.properties import DISPATCH_OFFSETS, DISPATCH_QUEUES, parse_properties
-from twinlog.store.record.scan import DispatchEntry
-
-if TYPE_CHECKING:
-    from twinlog.store.record.columns import Columns  # numpy comes with it: only where there is much to do.
+from twinlog.store.record.scan import DispatchEntry, Entries
 
 _QUEUES, _OFFSETS, _LMQ = DISPATCH_QUEUES, DISPATCH_OFFSETS, "%LMQ%"
 _NAME, _OFFSET = re.compile(r"[%|a-zA-Z0-9_-]{1,255}"), re.compile(r"[0-9]{1,18}")
@@ -36,7 +32,7 @@ class MoreQueues:
         return len(self.entries)
 
 
-def replicated(entries: "list[DispatchEntry] | Columns") -> "list[DispatchEntry] | Columns | MoreQueues":
+def replicated(entries: Entries) -> "Entries | MoreQueues":
     """What a master sent, marked when one of its messages may lie in further queues. Columns have none of these.
 
     Producers' messages have none either, so that only a slave looks.
@@ -65,11 +61,17 @@ def is_light(topic: str) -> bool:
 def more_queues(entries: list[DispatchEntry]) -> Iterator[DispatchEntry]:
     """For each further queue of these messages its entry, which differs in topic, queue id and queue offset."""
     for entry in entries:
-        if MULTI_DISPATCHED in entry.properties:
-            properties = parse_properties(entry.properties.decode("utf-8", "replace"))
-            names, offsets = properties.get(_QUEUES, "").split(","), properties.get(_OFFSETS, "").split(",")
-            if len(names) == len(offsets) and all(map(_OFFSET.fullmatch, offsets)):
-                for name, offset in zip(names, offsets, strict=True):
-                    if _NAME.fullmatch(name):
-                        queue_id = 0 if name.startswith(_LMQ) else entry.queue_id
-                        yield entry._replace(topic=name, queue_id=queue_id, queue_offset=int(offset))
+        for topic, queue_id, queue_offset in dispatched_queues(entry):
+            yield entry._replace(topic=topic, queue_id=queue_id, queue_offset=queue_offset)
+
+
+def dispatched_queues(entry: DispatchEntry) -> Iterator[tuple[str, int, int]]:
+    """Topic and id of each further queue of a message, and its queue offset there. Source: MultiDispatch."""
+    if MULTI_DISPATCHED not in entry.properties:
+        return
+    properties = parse_properties(entry.properties.decode("utf-8", "replace"))
+    names, offsets = properties.get(_QUEUES, "").split(","), properties.get(_OFFSETS, "").split(",")
+    if len(names) == len(offsets) and all(map(_OFFSET.fullmatch, offsets)):
+        for name, offset in zip(names, offsets, strict=True):
+            if _NAME.fullmatch(name):
+                yield name, 0 if is_light(name) else entry.queue_id, int(offset)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from struct import Struct
 
 from twinlog.store.record.message import MAGIC_V1, MAGIC_V2, RECORD_SIZE_MIN, SIZE_AND_MAGIC
-from twinlog.store.record.scan import scan_records
+from twinlog.store.record.scan import DispatchEntry, scan_records
 
 Read = Callable[[int, int], bytes]  # (log offset, size): these bytes; fewer where the log ends, never beyond one file.
 
@@ -78,3 +78,13 @@ def is_record(record: bytes | bytearray, phy_offset: int, file_size: int) -> boo
     """Whether these bytes, which lie at `phy_offset`, are one whole, sound record."""
     scan = scan_records(record, phy_offset, file_size, check_crc=True)
     return len(scan.entries) == 1 and scan.consumed == len(record)
+
+
+def entry_at(read: Read, offset: int, file_size: int, *, check_crc: bool) -> DispatchEntry | None:
+    """The entry of the sound record that begins at an offset of the log; None when none does. Raises what `read` raises."""
+    head = read(offset, SIZE_AND_MAGIC.size)
+    size = SIZE_AND_MAGIC.unpack(head)[0] if len(head) == SIZE_AND_MAGIC.size else 0
+    if not RECORD_SIZE_MIN <= size <= file_size - offset % file_size:
+        return None
+    entries = scan_records(read(offset, size), offset, file_size, check_crc=check_crc).entries
+    return entries[0] if entries else None

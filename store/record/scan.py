@@ -4,7 +4,7 @@ Source of the rules: CommitLog.checkMessageAndReturnSize, RocketMQ 4.9.8. Strict
 that it lies where it lies.
 """
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from attrs import frozen
 from isal.isal_zlib import crc32
@@ -23,6 +23,15 @@ from twinlog.store.record.message import (
     decode_message,
 )
 from twinlog.store.record.properties import DELAY, parse_properties, tags_code
+
+if TYPE_CHECKING:
+    from twinlog.store.record.columns import Columns, KeyColumns
+
+# Many records at once come as columns of numpy, whose import takes 0.1 s and 20 MB: only modules that hold columns import it at
+# run time, and functions that need these modules import them when there is much to do.
+EntryColumns: TypeAlias = "Columns"
+IndexKeyColumns: TypeAlias = "KeyColumns"
+Entries: TypeAlias = "list[DispatchEntry] | Columns"
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 _ANY_V6 = BORN_HOST_V6 | STORE_HOST_V6
@@ -103,7 +112,7 @@ def scan_records(
             break
         fields = RECORD_V4.unpack_from(data, at)
         if fields[7] & _ANY_V6 or magic == MAGIC_V2:
-            found = _careful_entry(data[at : at + size], phy_offset + at, check_crc, delays_ms)
+            found = _entry_by_field(data[at : at + size], phy_offset + at, check_crc, delays_ms)
         else:
             found = _entry(data, at, fields, phy_offset + at, check_crc, delays_ms)
         if isinstance(found, str):
@@ -184,7 +193,7 @@ def _entry(
     return DispatchEntry(topic, fields[3], fields[5], phy_offset, size, code, timestamp, fields[7], properties)
 
 
-def _careful_entry(record: bytes, phy_offset: int, check_crc: bool, delays_ms: tuple[int, ...]) -> DispatchEntry | str:
+def _entry_by_field(record: bytes, phy_offset: int, check_crc: bool, delays_ms: tuple[int, ...]) -> DispatchEntry | str:
     """The same for the rarer layouts, field by field."""
     try:
         message = decode_message(record, check_crc=check_crc)

@@ -8,8 +8,8 @@ no queue numbers its messages anew. Starts, offline tools and the scrub have to 
 from collections.abc import Callable
 from typing import NamedTuple
 
-from twinlog.store.record.message import MAGIC_V1, MAGIC_V2, QUEUELESS, SIZE_AND_MAGIC, TRANSACTION_MASK
-from twinlog.store.record.resync import Read, is_record
+from twinlog.store.record.message import QUEUELESS, TRANSACTION_MASK
+from twinlog.store.record.resync import Read, entry_at
 from twinlog.store.record.scan import DispatchEntry
 
 _SECTOR = 512  # The most that a disk writes as a whole, as far as anybody promises.
@@ -56,11 +56,7 @@ def goes_on(
 
 def begins_with_record(read: Read, offset: int, file_size: int) -> bool:
     """Whether a sound record lies at `offset`. Raises what `read` raises."""
-    head = read(offset, SIZE_AND_MAGIC.size)
-    if len(head) < SIZE_AND_MAGIC.size:
-        return False
-    size, magic = SIZE_AND_MAGIC.unpack(head)
-    return magic in (MAGIC_V1, MAGIC_V2) and 0 < size <= file_size and is_record(read(offset, size), offset, file_size)
+    return entry_at(read, offset, file_size, check_crc=True) is not None
 
 
 def is_torn(entry: DispatchEntry, end: int, file_size: int, read: Read) -> bool:

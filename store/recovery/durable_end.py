@@ -26,7 +26,7 @@ _NEXT = (
 
 
 @define
-class KnownEnd:
+class DurableEnd:
     """`directory` is ROOT/twinlog. `offset` is 0 where nothing is known to be missing."""
 
     directory: Path
@@ -65,7 +65,7 @@ class KnownEnd:
 
 
 @define
-class KnownStart:
+class DurableStart:
     """`directory` is ROOT/twinlog. `offset`: where the log began before its first files were gone; None: none are missing."""
 
     directory: Path

@@ -19,7 +19,7 @@ from attrs import field, frozen
 from xxhash import xxh3_64_intdigest
 
 from twinlog.store.errors import SideFileError
-from twinlog.store.queue.layout import QueueState, decode_queues, encode_queues
+from twinlog.store.queue.layout import QueueEnds, decode_queues, encode_queues
 
 MAGIC, VERSION = b"TWLPOINT", 1
 _HEAD, _FIELDS = Struct(">8sII"), Struct(">qqqqqqQq")
@@ -28,7 +28,7 @@ assert (_HEAD.size, _FIELDS.size) == (16, 64)
 
 
 @frozen
-class LastRecord:
+class PointRecord:
     """The newest record below a recovery point: bytes `phy_offset` to `phy_offset + size` of the log. Size 0: there is none."""
 
     phy_offset: int = -1
@@ -45,9 +45,9 @@ class RecoveryPoint:
     log_start: int
     log_file_size: int
     queue_file_size: int
-    last: LastRecord = field(factory=LastRecord)
+    last: PointRecord = field(factory=PointRecord)
     damaged: tuple[tuple[int, int], ...] = ()
-    queues: tuple[QueueState, ...] = ()
+    queues: tuple[QueueEnds, ...] = ()
 
 
 def encode_point(point: RecoveryPoint) -> bytes:
@@ -102,7 +102,7 @@ def _decode(data: bytes) -> RecoveryPoint:
         log_start=log_start,
         log_file_size=log_file_size,
         queue_file_size=queue_file_size,
-        last=LastRecord(*last),
+        last=PointRecord(*last),
         damaged=damaged,
         queues=tuple(queues),
     )

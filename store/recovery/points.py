@@ -12,8 +12,8 @@ from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.log.mapped_file_queue import fingerprint
 from twinlog.store.queue.consume_queue import ConsumeQueue
 from twinlog.store.queue.consume_queue_table import ConsumeQueueTable
-from twinlog.store.queue.layout import QueueState
-from twinlog.store.recovery.point import LastRecord, RecoveryPoint
+from twinlog.store.queue.layout import QueueEnds
+from twinlog.store.recovery.point import PointRecord, RecoveryPoint
 from twinlog.store.recovery.side_files import SideFiles
 
 _SLICE = 50  # Queues whose files are looked at before other threads get their turn.
@@ -29,17 +29,18 @@ class RecoveryPoints:
     side: SideFiles
     damaged: DamagedRanges
     offset: int = 0  # Of the point that was saved last.
-    last: LastRecord = field(
-        factory=LastRecord
+    last: PointRecord = field(
+        factory=PointRecord
     )  # The newest record that the queues have; its digest is made by take().
     _truncations: int = field(default=0, init=False)
 
     def note(self, phy_offset: int, size: int, store_timestamp: int) -> None:
         """The queues have this record, and all before it."""
-        self.last = LastRecord(phy_offset, size, 0, store_timestamp)
+        self.last = PointRecord(phy_offset, size, 0, store_timestamp)
 
     def take(self, offset: int) -> RecoveryPoint | None:
         """What a point at `offset`, up to where the queues are level with the log, would say; None when there can be none."""
+        assert self.offset <= offset <= self.log.max_offset
         last = self.last
         if not self.queues.is_written or last.phy_offset + last.size > offset:
             return None
@@ -68,7 +69,7 @@ class RecoveryPoints:
             self.truncated(0)
 
     def _save(self, point: RecoveryPoint, paths: list[list[str]]) -> None:
-        states: list[QueueState] = []
+        states: list[QueueEnds] = []
         pairs = iter(zip(point.queues, paths, strict=True))
         while some := list(islice(pairs, _SLICE)):
             states += [state._replace(fingerprint=fingerprint(files)) for state, files in some]
@@ -79,7 +80,7 @@ class RecoveryPoints:
         """The log was cut at `offset`: no point behind it holds any more. Raises OSError."""
         self._truncations += 1
         if self.last.phy_offset + self.last.size > offset:
-            self.last = LastRecord()
+            self.last = PointRecord()
         if self.offset > offset:
             self.side.drop_point()
             self.offset = 0

@@ -4,7 +4,6 @@ See store/recovery/recovery.py. The caller holds the store's lock."""
 
 import os
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING
 
 import structlog
 from attrs import define, field, frozen
@@ -17,18 +16,15 @@ from twinlog.store.queue.consume_queue import ConsumeQueue
 from twinlog.store.queue.consume_queue_table import ConsumeQueueTable
 from twinlog.store.queue.layout import BLANK_SIZE, UNIT
 from twinlog.store.record.multi_dispatch import with_more_queues
-from twinlog.store.record.scan import DispatchEntry, scan_records
+from twinlog.store.record.scan import DispatchEntry, EntryColumns, scan_records
 from twinlog.store.record.stale_records import Key
 from twinlog.store.recovery.point import RecoveryPoint
 from twinlog.store.recovery.side_files import SideFiles
 from twinlog.store.util.sync import sync_data, sync_directory
 
-if TYPE_CHECKING:
-    from twinlog.store.record.columns import Columns  # numpy comes with it: only where there is much to do.
-
 
 @frozen
-class Rebuilt:
+class RebuiltQueues:
     """What a rebuild did: `records` were looked at, `units` written; `damaged` are the ranges of the log that hold no record."""
 
     records: int
@@ -44,7 +40,7 @@ def rebuild_queues(
     end: int | None = None,
     check_crc: bool = True,
     delays_ms: tuple[int, ...] = (),
-) -> Rebuilt:
+) -> RebuiltQueues:
     """Put every record of the log below `end` into its queue, if that is one of `keys` (topic, queue id); None: all of them.
 
     Units are written byte for byte as they were: a queue whose first messages the log no longer has begins behind blanks,
@@ -67,10 +63,10 @@ def rebuild_queues(
         units += sum(map(len, queues.put(wanted).values()))
     if damage is not None and end is not None and damage < end:
         damaged.append((damage, end))
-    return Rebuilt(records, units, tuple(damaged))
+    return RebuiltQueues(records, units, tuple(damaged))
 
 
-def _put_columns(queues: ConsumeQueueTable, columns: "Columns", keys: Collection[tuple[str, int]] | None) -> int:
+def _put_columns(queues: ConsumeQueueTable, columns: EntryColumns, keys: Collection[tuple[str, int]] | None) -> int:
     """How many units these records made."""
     if keys is not None:
         from twinlog.store.queue.columns import of_queues

@@ -19,8 +19,6 @@ first bytes that are no record, rebuilds no single queue, and forgets a blank at
 may already hold it.
 """
 
-from typing import TYPE_CHECKING
-
 import structlog
 from attrs import define, field, frozen
 from xxhash import xxh3_64_intdigest
@@ -33,15 +31,12 @@ from twinlog.store.queue.consume_queue_table import ConsumeQueueTable
 from twinlog.store.record.message import MAGIC_V1, MAGIC_V2, QUEUELESS, RECORD_V4, SIZE_AND_MAGIC, TRANSACTION_MASK
 from twinlog.store.record.multi_dispatch import more_queues
 from twinlog.store.record.resync import is_record
-from twinlog.store.record.scan import DispatchEntry, scan_records
+from twinlog.store.record.scan import DispatchEntry, EntryColumns, scan_records
 from twinlog.store.record.stale_records import Key, begins_with_record, goes_on, head_of, is_torn
-from twinlog.store.recovery.durable_end import KnownEnd, KnownStart
-from twinlog.store.recovery.point import LastRecord, RecoveryPoint
+from twinlog.store.recovery.durable_end import DurableEnd, DurableStart
+from twinlog.store.recovery.point import PointRecord, RecoveryPoint
 from twinlog.store.recovery.queues import QueueRecovery
-from twinlog.store.recovery.side_files import Cut, SideFiles, keep_behind_end
-
-if TYPE_CHECKING:
-    from twinlog.store.record.columns import Columns  # numpy comes with it: only where there is much to do.
+from twinlog.store.recovery.side_files import CutTail, SideFiles, keep_behind_end
 
 _RECOVER_FILES = 3  # As RocketMQ.
 # We note a recovery point each 256 MiB. When more of the log than this follows it, RocketMQ wrote that.
@@ -117,8 +112,8 @@ class Recovered:
     end_offset: int
     records: int
     dispatched: int
-    cut: Cut
-    last: LastRecord
+    cut: CutTail
+    last: PointRecord
     damaged: tuple[tuple[int, int], ...] = ()
     rebuilt: dict[Key, str] = field(factory=dict)  # Queues that were made anew, and why.
     from_point: bool = False
@@ -130,8 +125,8 @@ def recover(
     checkpoint: Checkpoint,
     side: SideFiles,
     damaged: DamagedRanges,
-    known_end: KnownEnd,
-    known_start: KnownStart,
+    durable_end: DurableEnd,
+    durable_start: DurableStart,
     *,
     after_crash: bool,
     others_have_it: bool = False,
@@ -157,8 +152,8 @@ def recover(
         others_have_it,
         check_crc,
         delays_ms,
-        known_end,
-        known_start,
+        durable_end,
+        durable_start,
         noted,
     ).run()
 
@@ -175,8 +170,8 @@ class _Recovery:
     others_have_it: bool  # What was acknowledged: by a slave, or by a master whose group acknowledges together.
     check_crc: bool
     delays_ms: tuple[int, ...]
-    known_end: KnownEnd
-    known_start: KnownStart
+    durable_end: DurableEnd
+    durable_start: DurableStart
     noted: RecoveryPoint | None  # The recovery point as it lies there, whether it fits or not.
     start: int = 0
     end: int = 0
@@ -184,7 +179,7 @@ class _Recovery:
     dispatched: int = 0
     error: str | None = None
     last: DispatchEntry | None = None
-    last_of_point: LastRecord = field(factory=LastRecord)
+    last_of_point: PointRecord = field(factory=PointRecord)
     newest_timestamp: int = 0
     undispatched: list[DispatchEntry] = field(factory=list)
 
@@ -217,6 +212,8 @@ class _Recovery:
         self.of_queues.finish(self.end)
         self.queues.correct_min_offsets(self.log.min_offset)
         self.log.next_queue_offsets = self.queues.next_offsets()
+        assert self.log.max_offset == self.end or not self.log.files.files
+        assert self.queues.max_phy_offset <= self.end, "no unit leads behind the end of the log"
         return Recovered(
             self.start,
             self.end,
@@ -308,7 +305,7 @@ class _Recovery:
             self.last = entries[-1]
             self.newest_timestamp = max(self.newest_timestamp, *(entry.store_timestamp for entry in entries))
 
-    def _take_columns(self, columns: "Columns", numbers: dict[Key, int]) -> bool:
+    def _take_columns(self, columns: EntryColumns, numbers: dict[Key, int]) -> bool:
         """Dispatch many records at once; False, and nothing is done, where one may be missing before them."""
         from twinlog.store.queue.columns import queue_runs
 
@@ -386,16 +383,16 @@ class _Recovery:
         noted, known = self.noted, self.noted.offset if self.noted is not None else 0
         if not self.log.files.files and self.checkpoint.physic_msg_timestamp > 0:  # It vouches for messages.
             known = max(known, self.queues.max_phy_offset, 1)
-        self.known_end.compare(self.end, known)
+        self.durable_end.compare(self.end, known)
         begin = self.log.min_offset
         was_stopped = noted is not None and not self.after_crash and noted.offset == self.end
-        self.known_start.compare(begin, noted.log_start if noted is not None and was_stopped else begin)
+        self.durable_start.compare(begin, noted.log_start if noted is not None and was_stopped else begin)
 
     @property
     def _zeros_max(self) -> int:
         return _LOOK_AFTER_CRASH if self.after_crash else _LOOK_AFTER_CLEAN_STOP
 
-    def _cut(self, point: RecoveryPoint | None) -> Cut:
+    def _cut(self, point: RecoveryPoint | None) -> CutTail:
         """Let the log end at `end`: keep what lies behind it elsewhere, then remove it, durably."""
         cut = keep_behind_end(self.log, self.end, self.side, zeros_max=self._zeros_max, error=self.error)
         if self.noted is not None and self.noted.offset > self.end:
@@ -405,9 +402,9 @@ class _Recovery:
             self.queues.truncate(self.end)
         return cut
 
-    def _last_record(self) -> LastRecord:
+    def _last_record(self) -> PointRecord:
         """For the next recovery point."""
         if self.last is None:
             return self.last_of_point
         raw = read_log(self.log, self.last.phy_offset, self.last.size)
-        return LastRecord(self.last.phy_offset, self.last.size, xxh3_64_intdigest(raw), self.last.store_timestamp)
+        return PointRecord(self.last.phy_offset, self.last.size, xxh3_64_intdigest(raw), self.last.store_timestamp)

@@ -10,7 +10,7 @@ from attrs import frozen
 from twinlog.store.errors import SideFileError
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.log.walk import read_log
-from twinlog.store.queue.layout import QueueState
+from twinlog.store.queue.layout import QueueEnds
 from twinlog.store.recovery.point import RecoveryPoint, decode_point, encode_point
 from twinlog.store.util.sync import sync_data, sync_directory, write_durably
 
@@ -50,7 +50,7 @@ class SideFiles:
 
     def save_rebuild(self, keys: Iterable[tuple[str, int]]) -> None:
         """Note, durably, which queues are about to be rebuilt; none: all is done. Raises OSError."""
-        queues = tuple(QueueState(*key, 0, 0, -1) for key in sorted(keys))
+        queues = tuple(QueueEnds(*key, 0, 0, -1) for key in sorted(keys))
         if queues:
             point = RecoveryPoint(offset=0, log_start=0, log_file_size=0, queue_file_size=0, queues=queues)
             self._replace("queues-to-rebuild", encode_point(point))
@@ -103,7 +103,7 @@ class SideFiles:
 
 
 @frozen
-class Cut:
+class CutTail:
     """Bytes behind the end of the log that were none of it: `size` of them, of which the first `kept` are in `path`, too."""
 
     size: int = 0
@@ -112,7 +112,7 @@ class Cut:
     kept: int = 0
 
 
-def keep_behind_end(log: CommitLog, end: int, side: SideFiles, *, zeros_max: int, error: str | None) -> Cut:
+def keep_behind_end(log: CommitLog, end: int, side: SideFiles, *, zeros_max: int, error: str | None) -> CutTail:
     """Copy what lies behind the log's end and is not zero, and say so. Raises OSError when the log cannot be read.
 
     `zeros_max` zeros that are no hole stand for all the rest of a file. `error` says what was found at the end.
@@ -123,7 +123,7 @@ def keep_behind_end(log: CommitLog, end: int, side: SideFiles, *, zeros_max: int
         if position < file.size and not file.is_clear_from(position, zeros_max):
             size = file.start + file.data_end(position) - end
     if not size:
-        return Cut()
+        return CutTail()
     found = error or "an unfinished record"
     path, kept = None, 0
     try:
@@ -138,4 +138,4 @@ def keep_behind_end(log: CommitLog, end: int, side: SideFiles, *, zeros_max: int
         kept_in=str(path),
         bytes_kept=kept,
     )
-    return Cut(size, found, path, kept)
+    return CutTail(size, found, path, kept)

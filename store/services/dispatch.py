@@ -1,16 +1,15 @@
-"""Brings consume queues, index and held pulls level with the log.
+"""Dispatches new records to consume queues, index and held pulls.
 
-A broker's units are read from memory at first and written a little later, all that came to a queue in one system call, not one
-for the one or two units that each turn of the loop brings. What a crash takes of them is made anew from the log, as what was not
-dispatched yet.
+New units are readable in memory at once and written a little later: all that came to a queue in one system call, instead of one
+for each turn of the event loop. Units lost in a crash are rebuilt from the log, like records that were not dispatched yet.
 
-Source: DefaultMessageStore.ReputMessageService, RocketMQ 4.9.8. Who appended hands the entries over, so that the log need not be
-read again; after a start recovery dispatches what the queues lack.
+Source: DefaultMessageStore.ReputMessageService, RocketMQ 4.9.8. The appender hands the entries over, so that the log is not read
+again; after a start, recovery dispatches what the queues lack.
 """
 
 from collections.abc import Callable
 from itertools import takewhile
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import trio
 from attrs import define, field
@@ -20,7 +19,7 @@ from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.queue.consume_queue import ConsumeQueue
 from twinlog.store.queue.consume_queue_table import ConsumeQueueTable
 from twinlog.store.record.multi_dispatch import MoreQueues, is_light, with_more_queues
-from twinlog.store.record.scan import DispatchEntry
+from twinlog.store.record.scan import DispatchEntry, Entries, EntryColumns
 from twinlog.store.recovery.points import RecoveryPoints
 from twinlog.store.services.flush import FlushConsumeQueueService
 from twinlog.store.util.wakeup import Wakeup
@@ -28,9 +27,6 @@ from twinlog.store.util.wakeup import Wakeup
 _BATCH = 4096
 _LATE_SECONDS = 0.02  # Units wait so long for others before they are written.
 _SLICE = 256  # Queues that are written to in one turn of the loop.
-
-if TYPE_CHECKING:
-    from twinlog.store.record.columns import Columns
 
 ArrivalListener = Callable[[str, int, int, list[int]], None]
 
@@ -48,11 +44,11 @@ class ReputMessageService:
     on_arrival: list[ArrivalListener] = field(factory=list, init=False)
     on_dispatched: list[Callable[[], None]] = field(factory=list, init=False)
     # Written, not yet in the queues. In columns: many records at once, from a slave that catches up.
-    pending: "list[DispatchEntry | Columns | MoreQueues]" = field(factory=list, init=False)
+    pending: "list[DispatchEntry | EntryColumns | MoreQueues]" = field(factory=list, init=False)
     _wakeup: Wakeup = field(factory=Wakeup, init=False)
     _grown: Wakeup = field(factory=Wakeup, init=False)
 
-    def add(self, entries: "list[DispatchEntry] | Columns | MoreQueues") -> None:
+    def add(self, entries: "Entries | MoreQueues") -> None:
         """Take the entries of records that are in the log now, in its order."""
         if isinstance(entries, list):
             self.pending += entries
@@ -61,7 +57,7 @@ class ReputMessageService:
         self._wakeup.set()
 
     def dispatch(self) -> None:
-        """Bring the queues level with the log and tell the listeners."""
+        """Bring the queues up to the end of the log and call the listeners."""
         while self.pending:
             batch, size = self._next_batch()
             try:
@@ -83,7 +79,7 @@ class ReputMessageService:
                     listener(queue.topic, queue.queue_id, queue.max_offset, codes)
         self.log.dispatched_offset = self.log.max_offset
 
-    def _put(self, batch: "list[DispatchEntry] | Columns | MoreQueues") -> dict[ConsumeQueue, list[int]]:
+    def _put(self, batch: "Entries | MoreQueues") -> dict[ConsumeQueue, list[int]]:
         if isinstance(batch, list):
             return self.queues.put(batch)
         if isinstance(batch, MoreQueues):
@@ -93,8 +89,8 @@ class ReputMessageService:
     def _takes(self, entry: DispatchEntry) -> bool:
         return is_light(entry.topic) and self.queues.admits(entry.topic, entry.queue_id)
 
-    def _next_batch(self) -> "tuple[list[DispatchEntry] | Columns | MoreQueues, int]":
-        """What to dispatch together, and how much of what is pending that is."""
+    def _next_batch(self) -> "tuple[Entries | MoreQueues, int]":
+        """The next entries to dispatch together, and the number of pending items that they are."""
         first, some = self.pending[0], self.pending[:_BATCH]
         if not isinstance(first, DispatchEntry):
             return first, 1

@@ -69,11 +69,11 @@ class FlushService:
 
     @property
     def waiting(self) -> int:
-        """How many messages wait."""
+        """The number of messages that wait."""
         return len(self._waiters)
 
     def request(self) -> None:
-        """Flush soon what is written by now. Requests that come while a sync is under way share the next one."""
+        """Flush soon. Requests that come while a sync is under way share the next one."""
         self._requested = True
         self._wakeup.set()
 
@@ -105,7 +105,7 @@ class FlushService:
     async def flush(self) -> None:
         """One fdatasync of everything written so far; nothing once one has failed.
 
-        Of two that are under way for a file the kernel tells only one that bytes were lost: so they come one after the other.
+        Of two concurrent syncs of a file the kernel reports lost bytes to one only: so they run one after the other.
         """
         async with self.lock:
             await self._flush()
@@ -136,6 +136,9 @@ class FlushService:
         for file, wrote in dirty:
             file.flushed = wrote
         self._synced_directory_end = dirty[-1][0].start
+        assert self.flushed_offset <= end <= self.log.max_offset, (
+            "the lock keeps cuts out, and nothing else lowers either"
+        )
         rose, self.flushed_offset = end > self.flushed_offset, end
         self.checkpoint.physic_msg_timestamp = max(self.checkpoint.physic_msg_timestamp, timestamp)
         for sink, frames in by_sink(self._waiters.release(end)):
@@ -175,13 +178,13 @@ class FlushService:
 
     @property
     def is_synchronous(self) -> bool:
-        """Whether producers wait for the disk."""
+        """True when producers wait for the disk."""
         return self.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
 
 
 @define(eq=False)
 class FlushConsumeQueueService:
-    """Flushes the consume queues and, on its thorough rounds, the checkpoint that vouches for them."""
+    """Flushes the consume queues and, on its thorough rounds, the checkpoint that covers them."""
 
     log: CommitLog
     queues: ConsumeQueueTable
@@ -210,7 +213,7 @@ class FlushConsumeQueueService:
                 return
 
     async def flush(self, *, thorough: bool) -> bool:
-        """Sync what is dirty; `thorough` leaves nothing out, saves the checkpoint and notes a recovery point.
+        """Sync dirty files; `thorough` syncs all of them, saves the checkpoint and notes a recovery point.
 
         False when the disk refused.
         """
@@ -242,6 +245,7 @@ class FlushConsumeQueueService:
                 if self.flusher.flushed_offset < point.offset:
                     await self.flusher.flush()
                 if self.flusher.flushed_offset >= point.offset:
+                    assert all(queue.max_phy_offset <= point.offset for queue in point.queues)
                     await self.points.save(point)
         except OSError as error:
             self.sync_errors += 1

@@ -1,7 +1,7 @@
 """Deletes old files, and watches how full the disk is.
 
-A file is unlinked, which takes no time while it is open, and closed later in a thread: only that gives its room back, and takes
-long; until then whoever still sends or syncs it can go on. Sources: CleanCommitLogService, CleanConsumeQueueService (4.9.8).
+A file is unlinked, which is fast while it is open, and closed later in a thread: only the close frees its space, and is slow.
+Until then senders and syncs under way can go on. Sources: CleanCommitLogService, CleanConsumeQueueService (4.9.8).
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from twinlog.store.hooks import StoreHooks
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.log.mapped_file import MappedFile
 from twinlog.store.log.mapped_file_queue import MappedFileQueue
-from twinlog.store.log.running_flags import Condition, RunningFlags
+from twinlog.store.log.running_flags import RunningFlags, StoreCondition
 from twinlog.store.queue.consume_queue import ConsumeQueue
 from twinlog.store.queue.consume_queue_table import ConsumeQueueTable
 from twinlog.store.retention import (
@@ -76,7 +76,7 @@ class RetentionService:
         return self.hooks.disk_usage(directory) * 100 <= self.config.disk_limits.forced
 
     def request(self) -> None:
-        """Delete what is old enough now, whatever the hour."""
+        """Delete old files now, whatever the hour."""
         self._manual_rounds = _MANUAL_ROUNDS
         self._now.set()
 
@@ -104,11 +104,11 @@ class RetentionService:
         self._cleaned_below = min(self._cleaned_below, self.log.min_offset)
 
     def close_later(self, files: list[MappedFile]) -> None:
-        """Take files that were deleted by others. Whoever still reads or sends them can go on for a while."""
+        """Take deleted files, to close them once senders under way have had time to finish."""
         self._closing += [(trio.current_time() + _CLOSE_SECONDS, file) for file in files]
 
     def close(self) -> None:
-        """Close what was deleted and keep the clock. May block."""
+        """Close deleted files and save the clock. May block."""
         for _, file in self._closing:
             file.close()
         self._closing.clear()
@@ -119,10 +119,10 @@ class RetentionService:
     async def _watch_disk(self) -> None:
         await trio.sleep(_FIRST_LOOK_SECONDS)
         while True:
-            self.look_at_disk()
+            self.check_disk()
             await trio.sleep(_LOOK_SECONDS)
 
-    def look_at_disk(self) -> DiskState:
+    def check_disk(self) -> DiskState:
         """Refuse producers while the disk is too full."""
         root = self.config.root.expanduser()
         limits = self.config.disk_limits
@@ -133,9 +133,9 @@ class RetentionService:
         self.disk = judge([least, queues], limits)
         if self.disk.is_full:
             reason = f"{self.disk.ratio:.0%} of the disk is used, more than diskSpaceWarningLevelRatio={limits.full} %: make room"
-            if self.flags.set(Condition.DISK_FULL, reason):
+            if self.flags.set(StoreCondition.DISK_FULL, reason):
                 log.error("producers are refused", reason=reason)
-        elif self.flags.clear(Condition.DISK_FULL):
+        elif self.flags.clear(StoreCondition.DISK_FULL):
             log.info("the disk has room again: producers may write", used=f"{self.disk.ratio:.0%}")
         return self.disk
 
@@ -143,10 +143,10 @@ class RetentionService:
 
     async def clean(self) -> None:
         """One round: log files, then queues."""
-        disk = self.look_at_disk()
+        disk = self.check_disk()
         needs_room, self._needs_room = self._needs_room, False
         forced = (disk.must_force or needs_room) and self.config.clean_file_forcibly_enable
-        now = self._look_at_clock()
+        now = self._read_clock()
         hour = time.localtime(self._now_s()).tm_hour
         manual = self._manual_rounds > 0
         if self._closing:  # Their room is not free yet: nothing more goes for want of room.
@@ -254,7 +254,7 @@ class RetentionService:
         return True
 
     async def _sync(self, directory: Path) -> None:
-        """What was deleted must not be there again after a power loss, with newer files missing before it."""
+        """Make deletions durable: a file must not come back after a power loss with newer files before it missing."""
         try:
             await trio.to_thread.run_sync(sync_directory, directory)
         except SyncError as error:
@@ -280,12 +280,12 @@ class RetentionService:
             last = max((_modified(file) for file in self.log.files.files), default=None)
         self._clock = RetentionClock.start(wall_s=self._now_s(), monotonic=monotonic, last_s=last)
 
-    def _look_at_clock(self) -> float:
+    def _read_clock(self) -> float:
         wall, monotonic = self._now_s(), trio.current_time()
         if self._clock is None:
             self._start_clock(monotonic)
         assert self._clock is not None
-        now = self._clock.look(wall_s=wall, monotonic=monotonic)
+        now = self._clock.read(wall_s=wall, monotonic=monotonic)
         leaps = wall - now > _LEAP_SECONDS
         if leaps and not self._said_leap:
             log.warning(
@@ -318,9 +318,9 @@ def _modified(file: MappedFile) -> float:
 
 
 def _is_dead(queue: ConsumeQueue, min_offset: int) -> bool:
-    """Whether the queue's first file is not its last, and the last of its messages is gone from the log.
+    """True when the queue's first file is not its last, and the last of its messages is gone from the log.
 
-    RocketMQ looks at the last unit, which may be a blank for a message that was damaged.
+    RocketMQ reads the last unit, which may be a blank for a damaged message.
     """
     if len(queue.files.files) < 2:
         return False

@@ -13,7 +13,7 @@ from twinlog.store.log.checkpoint import Checkpoint
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.log.walk import read_log
 from twinlog.store.queue.consume_queue_table import ConsumeQueueTable
-from twinlog.store.recovery.durable_end import KnownEnd
+from twinlog.store.recovery.durable_end import DurableEnd
 from twinlog.store.recovery.side_files import SideFiles
 from twinlog.store.truncation.divergent import DivergentDirectory
 from twinlog.store.truncation.intent import NAME, CutKind, TruncateIntent, load_intent
@@ -64,7 +64,7 @@ class UnfinishedCut:
         point = side.load_point()
         if point is None or point.offset > intent.offset or intent.kind is CutKind.BEGIN_ANEW:
             side.drop_point()
-        KnownEnd(self.side).forget()
+        DurableEnd(self.side).forget()
         lower_note(self.side / "index-behind", intent.offset if intent.kind is CutKind.CUT else 0)
         if intent.kind is CutKind.CUT:
             files.cut(intent.offset)

@@ -31,11 +31,11 @@ from twinlog.store.log.mapped_file import MappedFile
 from twinlog.store.log.mapped_file_queue import MappedFileQueue
 from twinlog.store.log.put_service import PutService
 from twinlog.store.log.range import LogRange, record_before
-from twinlog.store.log.running_flags import Condition, RunningFlags
+from twinlog.store.log.running_flags import RunningFlags, StoreCondition
 from twinlog.store.queue.consume_queue import ConsumeQueue
 from twinlog.store.queue.consume_queue_table import ConsumeQueueTable
 from twinlog.store.record.scan import DispatchEntry
-from twinlog.store.recovery.point import LastRecord
+from twinlog.store.recovery.point import PointRecord
 from twinlog.store.recovery.points import RecoveryPoints
 from twinlog.store.services.dispatch import ReputMessageService
 from twinlog.store.services.flush import FlushConsumeQueueService, FlushService
@@ -163,11 +163,11 @@ class TruncationService:
             self.reput.dispatch()
             if self.flags.why_not_appendable or self.log.pending is not None:
                 raise StoreNotWritableError(self.flags.why_not_appendable or "write buffers are in use, as on a master")
-            self.flags.set(Condition.CUTTING, what)
+            self.flags.set(StoreCondition.CUTTING, what)
             try:
                 yield
             finally:
-                self.flags.clear(Condition.CUTTING)
+                self.flags.clear(StoreCondition.CUTTING)
 
     async def _last_below(self, phy_offset: int) -> DispatchEntry | None:
         """The last record below a cut. Raises StoreError unless a record, a blank or a file begins there."""
@@ -264,6 +264,7 @@ class TruncationService:
             self._cut_in_memory(cut, intent.kind, offset, last)
             for listener in self.hooks.on_truncate:
                 listener(offset)
+            assert max(self.flusher.flushed_offset, self.log.dispatched_offset, self.points.offset) <= offset
             if cut.log_tail is not None:
                 await _readers_left(self.log.files.files[-1])
             await trio.to_thread.run_sync(cut_on_disk, cut, self.log.files)
@@ -292,7 +293,9 @@ class TruncationService:
         self.log.dispatched_offset = min(self.log.dispatched_offset, offset)
         self.queue_flusher.last_dispatched_timestamp = min(self.queue_flusher.last_dispatched_timestamp, timestamp)
         self.flusher.last_store_timestamp = timestamp
-        self.points.last = LastRecord(last.phy_offset, last.size, 0, timestamp) if last is not None else LastRecord()
+        assert self.log.max_offset == offset if kind is CutKind.CUT else not self.log.files.files
+        assert all(queue.max_phy_offset <= offset for queue in self.queues)
+        self.points.last = PointRecord(last.phy_offset, last.size, 0, timestamp) if last is not None else PointRecord()
 
 
 async def _readers_left(file: MappedFile) -> None:

@@ -37,7 +37,7 @@ LOOK_SECONDS, LOOKS = 10.0, 7  # A minute: the newest look is up to ten seconds 
 
 
 @frozen
-class Counts:
+class HistogramCounts:
     """How many took no longer than each of BOUNDS and longer than the one before, and how long all took together, seconds."""
 
     counts: tuple[int, ...] = (0,) * len(BOUNDS)
@@ -75,14 +75,14 @@ class Histogram:
             self.counts[bucket] += up_to - before
             before = up_to
 
-    def look(self, now: float) -> None:
+    def sample(self, now: float) -> None:
         """Note how far the counts are, when that is due; `now` in seconds of any clock that only goes forward."""
         if not self._looks or now - self._looks[-1][0] >= LOOK_SECONDS:
             self._looks.append((now, tuple(self.counts)))
 
-    def taken(self) -> Counts:
+    def taken(self) -> HistogramCounts:
         """All that was counted, as a value."""
-        return Counts(tuple(self.counts), self.sum)
+        return HistogramCounts(tuple(self.counts), self.sum)
 
     def recent(self) -> tuple[int, ...]:
         """The counts of the last minute."""

@@ -23,7 +23,7 @@ from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import FIRST, EpochEntry, load_epochs, save_epochs
 from twinlog.store.log.range import LogRange
 from twinlog.store.message_store import MessageStore
-from twinlog.store.offline.diff import Side, diff
+from twinlog.store.offline.diff import ComparedLog, diff
 from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
 from twinlog.store.offline.dump import Selection, dump
 from twinlog.store.record.scan import DispatchEntry, scan_records
@@ -144,7 +144,7 @@ def check_follows(root: Path, old: History, master: Master) -> None:
     options = DirectoryOptions(log_file_size=FILE_SIZE)
     with StoreDirectory.open(kept, options) as cut, StoreDirectory.open(root, options) as now:
         found = [message.phy_offset for message in dump(cut.log, Selection(from_offset=start))]
-        report = diff(Side(str(kept), cut.log, cut.queues), Side(str(root), now.log, now.queues))
+        report = diff(ComparedLog(str(kept), cut.log, cut.queues), ComparedLog(str(root), now.log, now.queues))
     assert found == [entry.phy_offset for entry in old.entries if entry.phy_offset >= start]
     assert report.difference is not None
     assert report.difference.first_offset >= start

@@ -15,7 +15,7 @@ from tests.support.process_group.rocketmq import Broker, NameServer
 from twinlog.store.offline.copy.backup import back_up
 from twinlog.store.offline.copy.restore import restore
 from twinlog.store.offline.directory import StoreDirectory
-from twinlog.store.offline.verify.verify import Verdict, verify
+from twinlog.store.offline.verify.verify import VerifyVerdict, verify
 
 TOPIC, QUEUES = "kept", 4
 
@@ -62,4 +62,4 @@ def test_a_real_master_at_work_is_backed_up(real_namesrv: NameServer, root: Path
             alone.stop()
     for name in ("slave", "alone"):
         with StoreDirectory.open(root / name / "store") as directory:
-            assert verify(directory).verdict is Verdict.SOUND
+            assert verify(directory).verdict is VerifyVerdict.SOUND

@@ -86,10 +86,10 @@ def make_index(root: Path, log: CommitLog, *, slots: int = SLOTS, items: int = I
     return IndexService(root / "index", note, log, config, checkpoint, now=Clock(), **options)
 
 
-async def until_level(index: IndexService) -> None:
+async def until_caught_up(index: IndexService) -> None:
     """Wait until the index has all of the log."""
     while (
-        index.statistics().lag_bytes or not index.is_level
+        index.statistics().lag_bytes or not index.is_caught_up
     ):  # Bounded by the test's own limit: threads take real time.
         await trio.sleep(0.01)
 
@@ -100,7 +100,7 @@ async def running(index: IndexService, *, after_crash: bool = False):
     index.load(after_crash=after_crash)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(index.run)
-        await until_level(index)
+        await until_caught_up(index)
         yield index
         nursery.cancel_scope.cancel()
     await index.close()

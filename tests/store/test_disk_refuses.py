@@ -14,7 +14,7 @@ from tests.support.disk.faults import tmpfs
 from twinlog.store.config import BrokerRole, StoreConfig
 from twinlog.store.errors import StoreNotWritableError
 from twinlog.store.log.offset_waiters import PutStatus
-from twinlog.store.log.running_flags import Condition
+from twinlog.store.log.running_flags import StoreCondition
 from twinlog.store.message_store import MessageStore
 from twinlog.store.record.message import decode_message
 from twinlog.store.record.scan import scan_records
@@ -251,7 +251,7 @@ async def test_what_does_not_pass(tmp_path, disk, nursery, autojump_clock):
     assert statuses(store.put([put_message(body=bytes(300))])) == [PutStatus.CREATE_MAPPED_FILE_FAILED]
     disk.recover()
     await trio.sleep(10)
-    assert Condition.FAILED in store.flags
+    assert StoreCondition.FAILED in store.flags
     assert not store.writable
 
 

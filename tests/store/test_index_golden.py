@@ -7,7 +7,7 @@ import pytest
 
 from tests.cluster.broker.wire import directed_frames
 from tests.store import golden
-from tests.store.indexes import index_files, make_index, open_log, running, take_apart, until_level
+from tests.store.indexes import index_files, make_index, open_log, running, take_apart, until_caught_up
 from twinlog.store.message_store import MessageStore
 from twinlog.store.record.message import decode_message
 
@@ -59,7 +59,7 @@ async def store(captured, nursery):
     store = MessageStore(golden.config(captured))
     store.load()
     await nursery.start(store.run)
-    await until_level(store.index)
+    await until_caught_up(store.index)
     yield store
     await store.close()
 

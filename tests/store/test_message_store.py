@@ -16,7 +16,7 @@ from twinlog.store.config import BrokerRole, StoreConfig
 from twinlog.store.errors import StoreDirectoryError, StoreLockedError, StoreNotWritableError
 from twinlog.store.hooks import StoreHooks
 from twinlog.store.log.offset_waiters import PutStatus
-from twinlog.store.log.running_flags import Condition
+from twinlog.store.log.running_flags import StoreCondition
 from twinlog.store.message_store import MessageStore
 from twinlog.store.record.message import decode_message
 from twinlog.store.record.scan import scan_records
@@ -89,10 +89,10 @@ def test_a_slave_takes_nothing_from_producers(tmp_path):
 @pytest.mark.parametrize(
     ("condition", "role", "busy", "status"),
     [
-        (Condition.CLOSED, BrokerRole.ASYNC_MASTER, True, PutStatus.SERVICE_NOT_AVAILABLE),
+        (StoreCondition.CLOSED, BrokerRole.ASYNC_MASTER, True, PutStatus.SERVICE_NOT_AVAILABLE),
         (None, BrokerRole.SLAVE, True, PutStatus.SERVICE_NOT_AVAILABLE),
-        (Condition.DISK_FULL, BrokerRole.ASYNC_MASTER, True, PutStatus.SERVICE_NOT_AVAILABLE),
-        (Condition.FAILED, BrokerRole.SYNC_MASTER, True, PutStatus.SERVICE_NOT_AVAILABLE),
+        (StoreCondition.DISK_FULL, BrokerRole.ASYNC_MASTER, True, PutStatus.SERVICE_NOT_AVAILABLE),
+        (StoreCondition.FAILED, BrokerRole.SYNC_MASTER, True, PutStatus.SERVICE_NOT_AVAILABLE),
         (None, BrokerRole.SYNC_MASTER, True, PutStatus.OS_PAGECACHE_BUSY),
         (None, BrokerRole.SYNC_MASTER, False, PutStatus.MESSAGE_ILLEGAL),
     ],

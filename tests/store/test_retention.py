@@ -16,7 +16,7 @@ from twinlog.store.config import StoreConfig
 from twinlog.store.hooks import StoreHooks
 from twinlog.store.log.mapped_file import MappedFile
 from twinlog.store.log.offset_waiters import PutStatus
-from twinlog.store.log.running_flags import Condition
+from twinlog.store.log.running_flags import StoreCondition
 from twinlog.store.message_store import MessageStore
 from twinlog.store.queue.layout import BLANK
 from twinlog.store.read.get_message import GetStatus
@@ -120,20 +120,20 @@ class TestClock:
     def test_it_shows_the_wall_clock(self):
         clock = RetentionClock.start(wall_s=1000.0, monotonic=5.0, last_s=990.0)
         assert clock.now_s == 1000.0
-        assert clock.look(wall_s=1060.0, monotonic=65.0) == 1060.0
-        assert clock.look(wall_s=1061.9, monotonic=66.0) == 1061.9  # A little unevenness is nothing.
+        assert clock.read(wall_s=1060.0, monotonic=65.0) == 1060.0
+        assert clock.read(wall_s=1061.9, monotonic=66.0) == 1061.9  # A little unevenness is nothing.
 
     def test_a_leap_ahead_is_caught_up_with_slowly(self):
         clock = RetentionClock.start(wall_s=0.0, monotonic=0.0, last_s=None)
-        assert clock.look(wall_s=100 * HOUR, monotonic=10.0) == 20.0
-        assert clock.look(wall_s=136 * HOUR, monotonic=36 * HOUR) == 72 * HOUR
-        assert clock.look(wall_s=200 * HOUR, monotonic=100 * HOUR) == 200 * HOUR
-        assert clock.look(wall_s=201 * HOUR, monotonic=101 * HOUR) == 201 * HOUR
+        assert clock.read(wall_s=100 * HOUR, monotonic=10.0) == 20.0
+        assert clock.read(wall_s=136 * HOUR, monotonic=36 * HOUR) == 72 * HOUR
+        assert clock.read(wall_s=200 * HOUR, monotonic=100 * HOUR) == 200 * HOUR
+        assert clock.read(wall_s=201 * HOUR, monotonic=101 * HOUR) == 201 * HOUR
 
     def test_a_clock_that_goes_back_is_believed(self):
         clock = RetentionClock.start(wall_s=100 * HOUR, monotonic=0.0, last_s=None)
-        assert clock.look(wall_s=HOUR, monotonic=10.0) == HOUR
-        assert clock.look(wall_s=2 * HOUR, monotonic=HOUR) == 2 * HOUR
+        assert clock.read(wall_s=HOUR, monotonic=10.0) == HOUR
+        assert clock.read(wall_s=2 * HOUR, monotonic=HOUR) == 2 * HOUR
 
     def test_a_long_stop_counts_as_an_hour(self):
         assert RetentionClock.start(wall_s=100 * HOUR, monotonic=0.0, last_s=HOUR).now_s == 2 * HOUR
@@ -312,7 +312,7 @@ async def test_at_any_hour_if_the_disk_demands_it(tmp_path, disk, wall, autojump
     store = await filled(tmp_path, disk, wall, file_reserved_time_hours=4)
     disk.ratio = 0.76
     wall[0] += HOUR
-    store.retention._look_at_clock()
+    store.retention._read_clock()
     await trio.sleep(HOUR)
     await store.retention.clean()
     assert names(store) == list(range(6, FILES))
@@ -344,7 +344,7 @@ async def test_the_service_looks_and_cleans_by_itself(tmp_path, disk, wall, nurs
     await nursery.start(store.run)
     began = trio.current_time()
     disk.ratio = 0.91
-    await settled(lambda: Condition.DISK_FULL in store.flags)
+    await settled(lambda: StoreCondition.DISK_FULL in store.flags)
     assert [r.status for r in store.put([put_message()])] == [PutStatus.SERVICE_NOT_AVAILABLE]
     assert "91% of the disk" in store.why_not_writable
     await settled(lambda: len(names(store)) < FILES)  # Virtual time runs on while a thread works: no fixed pauses here.

@@ -18,7 +18,7 @@ from twinlog.cluster.observe.live_diff import LiveDifference, LiveDiffReport, Li
 from twinlog.cluster.text import moment, size
 from twinlog.store.integrity.digest import decode
 from twinlog.store.offline.copy.pinned import pinned_log
-from twinlog.store.offline.diff import Difference, DiffRecord, DiffReport, DiffVerdict, Side
+from twinlog.store.offline.diff import ComparedLog, Difference, DiffRecord, DiffReport, DiffVerdict
 from twinlog.store.offline.diff import diff as compare
 from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
 from twinlog.store.offline.file_series import open_cut
@@ -38,10 +38,10 @@ SIDE_BY_SIDE = [
 @contextmanager
 def open_sides(
     paths: tuple[Path, Path], logs: tuple[Path | None, Path | None], log_file_size: int | None, *, trust_digest: bool
-) -> Iterator[tuple[Side, Side]]:
+) -> Iterator[tuple[ComparedLog, ComparedLog]]:
     """Both sides for reading. A file of cut bytes takes its file size from the other one."""
     with ExitStack() as stack:
-        sides: list[Side | None] = [None, None]
+        sides: list[ComparedLog | None] = [None, None]
         for number, path in enumerate(paths):
             if not path.is_file():
                 options = DirectoryOptions(
@@ -50,13 +50,13 @@ def open_sides(
                 store = stack.enter_context(StoreDirectory.open(path, options))
                 log = stack.enter_context(pinned_log(store))
                 digests = _digests(path) if trust_digest else None
-                sides[number] = Side(str(path), log, store.queues, store.is_running, store.has_crashed, digests)
+                sides[number] = ComparedLog(str(path), log, store.queues, store.is_running, store.has_crashed, digests)
         known = [side.log.file_size for side in sides if side is not None]
         for number, path in enumerate(paths):
             if sides[number] is None:
                 cut = open_cut(path, log_file_size or max(known, default=1 << 30))
                 stack.callback(cut.reader.close)
-                sides[number] = Side(str(path), cut, {})
+                sides[number] = ComparedLog(str(path), cut, {})
         left, right = sides
         assert left is not None
         assert right is not None

@@ -10,11 +10,12 @@ import click
 
 from twinlog.cluster.cli.common.errors import FAILED, REFUSED, USAGE, CliError, sentence
 from twinlog.cluster.cli.common.logging_setup import ERROR, set_up_log
+from twinlog.store.config import DEFAULT_DELAY_LEVELS
 from twinlog.store.errors import SideFileError, StoreDirectoryError, StoreLockedError
 from twinlog.store.offline.copy.backup_target import BackupRefusedError
 from twinlog.store.offline.copy.manifest import BackupError
 from twinlog.store.offline.copy.rebuild import NothingToRebuildError
-from twinlog.store.offline.directory import DEFAULT_DELAYS, DirectoryOptions, StoreDirectory
+from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -68,7 +69,7 @@ def options_of(
         log_file_size=log_file_size,
         queue_file_size=queue_file_size,
         index_slots=index_slots,
-        message_delay_level=delay_levels or DEFAULT_DELAYS,
+        message_delay_level=delay_levels or DEFAULT_DELAY_LEVELS,
     )
     try:
         options.delays_ms  # noqa: B018

@@ -12,7 +12,7 @@ from twinlog.cluster.cli.common.options import document_option
 from twinlog.cluster.cli.common.render import Column, count, json_answer, style, table
 from twinlog.cluster.cli.log.directory import directory_argument, directory_options, opened
 from twinlog.cluster.text import moment, size
-from twinlog.store.offline.info import StoreInfo, look
+from twinlog.store.offline.info import StoreInfo, inspect
 
 _WRITERS = {"rocketmq-4": "RocketMQ 4", "rocketmq-5": "RocketMQ 5", "twinlog": "twinlog"}
 _UNREADABLE = "cannot be read: see the error below"
@@ -204,7 +204,7 @@ def info(directory: Path, fmt: str, **options: Any) -> None:
     FIRST and NEXT are queue offsets, EVER is how many messages a topic ever had. Only cheap facts: no checksum is looked at.
     """
     with opened(directory, **options) as store:
-        found = look(store)
+        found = inspect(store)
     if fmt == "json":
         json_answer(found)
         return

@@ -14,10 +14,10 @@ from twinlog.cluster.cli.common.render import Column, count, json_answer, style,
 from twinlog.cluster.cli.log.directory import directory_argument, directory_options, opened
 from twinlog.cluster.text import seconds, size
 from twinlog.store.offline.finding import Finding
-from twinlog.store.offline.verify.verify import Verdict, VerifyReport
+from twinlog.store.offline.verify.verify import VerifyReport, VerifyVerdict
 from twinlog.store.offline.verify.verify import verify as check
 
-_COLOURS = {Verdict.SOUND: "green", Verdict.WARNINGS: "yellow", Verdict.DAMAGED: "red"}
+_COLOURS = {VerifyVerdict.SOUND: "green", VerifyVerdict.WARNINGS: "yellow", VerifyVerdict.DAMAGED: "red"}
 
 
 def shortened(report: VerifyReport, findings_max: int | None) -> VerifyReport:
@@ -50,10 +50,10 @@ def show_verify(report: VerifyReport, fmt: str) -> None:
 
 
 def _verdict(report: VerifyReport) -> str:
-    if report.verdict is Verdict.SOUND:
+    if report.verdict is VerifyVerdict.SOUND:
         return "sound: nothing was found"
     what = f"{count(report.errors)} errors, {count(report.warnings)} warnings"
-    if report.verdict is Verdict.WARNINGS:
+    if report.verdict is VerifyVerdict.WARNINGS:
         return f"no message is harmed: {what}"
     lost = f", {size(report.damaged_bytes)} of the log hold no sound message" if report.damaged_bytes else ""
     return f"damaged: {what}{lost}"
@@ -107,5 +107,5 @@ def verify(directory: Path, fmt: str, max_findings: int | None, processes: int |
         json_answer(report)
     else:
         show_verify(report, fmt)
-    if report.verdict is not Verdict.SOUND:
+    if report.verdict is not VerifyVerdict.SOUND:
         click.get_current_context().exit(FAILED)

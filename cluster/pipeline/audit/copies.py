@@ -10,7 +10,8 @@ from twinlog.cluster.pipeline.sources.files import QueueFiles, StoreFiles, Unrea
 from twinlog.cluster.pipeline.sources.log_end import PlaceReader
 from twinlog.store.integrity.digest import BlockDigests, decode, digest
 from twinlog.store.offline.file_series import FileSeries
-from twinlog.store.offline.queue_view import EXT_ADDRESS_MAX, QueueKey
+from twinlog.store.offline.queue_view import QueueKey
+from twinlog.store.queue.consume_queue_ext import EXT_ADDRESS_MAX
 from twinlog.store.queue.layout import UNIT
 from twinlog.store.record.message import QUEUELESS, TRANSACTION_MASK
 from twinlog.store.record.scan import SCHEDULE_TOPIC, DispatchEntry

@@ -22,28 +22,28 @@ from twinlog.cluster.pipeline.sources.places import ListedFile, StoreUri
 from twinlog.store.index.layout import HEADER, IndexHeader
 from twinlog.store.integrity.digest import BLOCK_SIZE
 from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
-from twinlog.store.offline.finding import KEPT_MAX, Finding, Kind, Severity
+from twinlog.store.offline.finding import KEPT_MAX, Finding, FindingKind, Severity
 from twinlog.store.offline.verify.digest_check import DigestCheck
-from twinlog.store.offline.verify.log_check import Part, check_part
+from twinlog.store.offline.verify.log_check import CheckedPart, check_part
 from twinlog.store.offline.verify.verify import VerifyReport, verify
 
 _READ_IN_PLACE = ("commitlog/", "consumequeue/", "consumequeue_ext/", "index/")
 _COPIED = ("config/", "twinlog/", "checkpoint", "abort")
 _NOT_COPIED = "twinlog/divergent/"
 _CLASSES = {
-    Kind.QUEUE_OFFSET: FindingClass.QUEUE,
-    Kind.UNIT_MISSING: FindingClass.QUEUE,
-    Kind.UNIT_WRONG: FindingClass.QUEUE,
-    Kind.UNIT_DANGLING: FindingClass.QUEUE,
-    Kind.INDEX_HEADER: FindingClass.INDEX,
-    Kind.INDEX_SLOT: FindingClass.INDEX,
-    Kind.INDEX_ITEM: FindingClass.INDEX,
-    Kind.INDEX_GAP: FindingClass.INDEX,
-    Kind.DAMAGED_RECORD: FindingClass.BIT_ROT,
-    Kind.DIGEST: FindingClass.BIT_ROT,
-    Kind.STORE_TIME: FindingClass.BIT_ROT,
-    Kind.LOG_TAIL: FindingClass.TRUNCATED,
-    Kind.UNREADABLE_FILE: FindingClass.UNREADABLE,
+    FindingKind.QUEUE_OFFSET: FindingClass.QUEUE,
+    FindingKind.UNIT_MISSING: FindingClass.QUEUE,
+    FindingKind.UNIT_WRONG: FindingClass.QUEUE,
+    FindingKind.UNIT_DANGLING: FindingClass.QUEUE,
+    FindingKind.INDEX_HEADER: FindingClass.INDEX,
+    FindingKind.INDEX_SLOT: FindingClass.INDEX,
+    FindingKind.INDEX_ITEM: FindingClass.INDEX,
+    FindingKind.INDEX_GAP: FindingClass.INDEX,
+    FindingKind.DAMAGED_RECORD: FindingClass.BIT_ROT,
+    FindingKind.DIGEST: FindingClass.BIT_ROT,
+    FindingKind.STORE_TIME: FindingClass.BIT_ROT,
+    FindingKind.LOG_TAIL: FindingClass.TRUNCATED,
+    FindingKind.UNREADABLE_FILE: FindingClass.UNREADABLE,
 }
 _FILES = {"consumequeue": FindingClass.QUEUE, "index": FindingClass.INDEX, "commitlog": FindingClass.HOLE}
 _BESIDE_LOG = ("consumequeue/", "consumequeue_ext/", "index/")
@@ -51,7 +51,7 @@ _BESIDE_LOG = ("consumequeue/", "consumequeue_ext/", "index/")
 _AFTER_LOSS = (FindingClass.TRUNCATED, FindingClass.QUEUE, FindingClass.INDEX)
 _OFFSET_FILES = ("config/consumerOffset.json", "config/delayOffset.json")
 _OF_LOG = (FindingClass.BIT_ROT, FindingClass.HOLE, FindingClass.TRUNCATED)
-_WORTH_TELLING = (Kind.INDEX_GAP, Kind.CONFIG_FILE)  # Among warnings.
+_WORTH_TELLING = (FindingKind.INDEX_GAP, FindingKind.CONFIG_FILE)  # Among warnings.
 
 
 @contextmanager
@@ -108,7 +108,9 @@ def file_ranges(files: StoreFiles) -> list[tuple[int, int]]:
     return [(max(start, files.first), start + size) for start in range(files.first - files.first % size, end, size)]
 
 
-def check_range(files: StoreFiles, start: int, end: int, progress: Callable[[int], None] = lambda _: None) -> Part:
+def check_range(
+    files: StoreFiles, start: int, end: int, progress: Callable[[int], None] = lambda _: None
+) -> CheckedPart:
     """Check one of file_ranges(): its records, and what belongs to them in queues and index. Raises OSError.
 
     The answer can be sent to another process; check_tables() puts all of them together.
@@ -117,7 +119,7 @@ def check_range(files: StoreFiles, start: int, end: int, progress: Callable[[int
         return check_part(directory, DigestCheck.open(directory), start, end, progress)
 
 
-def check_tables(files: StoreFiles, parts: Sequence[Part] | None = None) -> VerifyReport:
+def check_tables(files: StoreFiles, parts: Sequence[CheckedPart] | None = None) -> VerifyReport:
     """Check all of it. `parts`: what check_range() gave for file_ranges(), in order; None: check them now. Raises OSError."""
     with open_directory(files) as directory:
         return verify(directory, processes=1, parts=parts)
@@ -149,13 +151,13 @@ def own_findings(name: str, report: VerifyReport, log: Sequence[AuditFinding] = 
 
 def _is_cut_behind_records(finding: Finding, report: VerifyReport, log: Sequence[AuditFinding]) -> bool:
     """Whether a log file is too short, and nothing says that it held records there."""
-    if finding.kind is not Kind.WRONG_FILE_SIZE or not _is_log_file(finding.file or ""):
+    if finding.kind is not FindingKind.WRONG_FILE_SIZE or not _is_log_file(finding.file or ""):
         return False
     if finding.severity is Severity.WARNING or int(finding.actual or 0) > int(finding.expected or 0):
         return False
     start, (cut, end) = _start_of(finding), _missing_part(finding)
     return not any(_overlaps(known, cut, end) for known in log) and not any(
-        other.kind is Kind.DAMAGED_RECORD and start <= (other.phy_offset or 0) < end for other in report.findings
+        other.kind is FindingKind.DAMAGED_RECORD and start <= (other.phy_offset or 0) < end for other in report.findings
     )
 
 
@@ -172,7 +174,7 @@ def _missing_part(finding: Finding) -> tuple[int, int]:
 def _is_digest_of(finding: Finding, start: int, end: int) -> bool:
     """Whether it only says that these bytes are not as they were digested."""
     at = finding.phy_offset
-    return finding.kind is Kind.DIGEST and at is not None and at < end and start < at + BLOCK_SIZE
+    return finding.kind is FindingKind.DIGEST and at is not None and at < end and start < at + BLOCK_SIZE
 
 
 def _told_cut(name: str, finding: Finding, log_end: int, *, lost_records: bool) -> AuditFinding:
@@ -195,9 +197,9 @@ def class_of(finding: Finding) -> FindingClass | None:
     """What an audit calls it; None when it says nothing of whether replicas are equal."""
     if finding.severity is Severity.WARNING and finding.kind not in _WORTH_TELLING:
         return None
-    if finding.kind is Kind.CONFIG_FILE:
+    if finding.kind is FindingKind.CONFIG_FILE:
         return _of_config(finding)
-    if finding.kind in (Kind.MISSING_FILE, Kind.WRONG_FILE_SIZE, Kind.STRAY_ENTRY):
+    if finding.kind in (FindingKind.MISSING_FILE, FindingKind.WRONG_FILE_SIZE, FindingKind.STRAY_ENTRY):
         file = finding.file or ""
         of_log = FindingClass.HOLE if _is_log_file(file) else FindingClass.CONFIG
         return _FILES.get(file.partition("/")[0], of_log)
@@ -220,16 +222,16 @@ def _follows(finding: Finding, cls: FindingClass, log: Sequence[AuditFinding], l
     """Whether it is but another sign of damage to the log that is known: a finding by itself, or of what is lost with it."""
     offset = finding.phy_offset
     if offset is not None:
-        end = offset + (BLOCK_SIZE if finding.kind is Kind.DIGEST else 1)
+        end = offset + (BLOCK_SIZE if finding.kind is FindingKind.DIGEST else 1)
         return any(_overlaps(known, offset, end) for known in log)
     if not log:
         return False
     if cls in _OF_LOG or cls is FindingClass.OFFSETS:
         return True
     if cls is FindingClass.QUEUE:
-        return finding.kind in (Kind.UNIT_DANGLING, Kind.QUEUE_OFFSET, Kind.UNIT_MISSING)
+        return finding.kind in (FindingKind.UNIT_DANGLING, FindingKind.QUEUE_OFFSET, FindingKind.UNIT_MISSING)
     is_short = any(known.cls is FindingClass.TRUNCATED or (known.end or 0) >= log_end for known in log)
-    return is_short and finding.kind is Kind.INDEX_ITEM
+    return is_short and finding.kind is FindingKind.INDEX_ITEM
 
 
 def _overlaps(known: AuditFinding, start: int, end: int) -> bool:

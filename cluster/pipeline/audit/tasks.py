@@ -28,7 +28,7 @@ from twinlog.cluster.pipeline.sources.files import StoreFiles, UnreadableError, 
 from twinlog.cluster.pipeline.sources.log_bytes import Split
 from twinlog.store.errors import StoreError
 from twinlog.store.integrity.digest import BLOCK_SIZE
-from twinlog.store.offline.verify.log_check import Part as LogPart
+from twinlog.store.offline.verify.log_check import CheckedPart
 from twinlog.store.offline.verify.verify import VerifyReport
 
 _BOUNDS = Struct("<qq")
@@ -269,7 +269,7 @@ class Checked(NamedTuple):
     """What a check of one of these came to; `part` None: it could not be read, because of `problem`."""
 
     start: int
-    part: LogPart | None
+    part: CheckedPart | None
     problem: str
 
 

@@ -13,6 +13,7 @@ from twinlog.store.util.progress import Progress
 if TYPE_CHECKING:
     from pyspark import RDD, Accumulator, SparkContext
 
+
 T = TypeVar("T")
 R = TypeVar("R")
 _POLL_SECONDS = 0.2

@@ -22,8 +22,8 @@ from twinlog.store.index.layout import HEADER, ITEM, IndexHeader, IndexLayout
 from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory, Writer
 from twinlog.store.offline.file_series import FileSeries, StoreFile, guess_file_size
 from twinlog.store.offline.index_view import IndexView, find_layout
-from twinlog.store.offline.queue_view import EXT_ADDRESS_MAX, EXT_ADDRESS_MIN, EXT_HEAD
-from twinlog.store.queue.consume_queue_ext import is_ext_address
+from twinlog.store.offline.queue_view import ext_code
+from twinlog.store.queue.consume_queue_ext import EXT_ADDRESS_MAX, EXT_ADDRESS_MIN, is_ext_address
 from twinlog.store.queue.layout import BLANK_SIZE
 
 _ITEM = np.dtype([("key_hash", ">i4"), ("offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])
@@ -257,7 +257,7 @@ class _UnitRows:
             address = int(codes[number])
             assert is_ext_address(address)
             addresses[number] = address
-            code = _ext_code(self.ext, address)
+            code = ext_code(self.ext, address) if self.ext is not None else None
             if code is None:
                 problem[number] = problem[number] or _NO_EXT
             else:
@@ -266,15 +266,6 @@ class _UnitRows:
 
 
 _UNIT_PROBLEMS = (None, _NO_UNIT, _WRONG_ORDER, _BEHIND_END)
-
-
-def _ext_code(ext: FileSeries | None, address: int) -> int | None:
-    """Source: ConsumeQueueExt; see store/offline/queue_view.py."""
-    found = b"" if ext is None else ext.read(address - EXT_ADDRESS_MIN, EXT_HEAD.size)
-    if len(found) < EXT_HEAD.size:
-        return None
-    size, code, _, bits = EXT_HEAD.unpack(found)
-    return int(code) if size == EXT_HEAD.size + bits else None
 
 
 def _problems(units: NDArray[Any], log_end: int | None) -> NDArray[np.int8]:

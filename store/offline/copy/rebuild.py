@@ -17,6 +17,7 @@ from twinlog.store.index.layout import IndexLayout
 from twinlog.store.offline.copy.builders import IndexBuilder, KeptQueue, QueueBuilder, queues_to_keep
 from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
 from twinlog.store.offline.file_series import FileSeries
+from twinlog.store.offline.finding import doc
 from twinlog.store.offline.index_view import find_layout
 from twinlog.store.offline.log_view import find_log_end
 from twinlog.store.offline.walk import Gap, walk_log
@@ -35,10 +36,6 @@ def _pairs(ranges: Iterable[Iterable[int]]) -> tuple[tuple[int, int], ...]:
     return tuple((start, end) for start, end in ranges)
 
 
-def _doc(text: str) -> dict[str, str]:
-    return {"doc": text}
-
-
 @frozen(kw_only=True)
 class Rebuilt:
     """What was made from a log; null: that part was not asked for."""
@@ -47,15 +44,15 @@ class Rebuilt:
     end_offset: int
     records: int
     damaged_ranges: tuple[tuple[int, int], ...] = field(
-        converter=_pairs, metadata=_doc("bytes of the log that hold no sound message")
+        converter=_pairs, metadata={"doc": "bytes of the log that hold no sound message"}
     )
     last_stored_ms: int | None
     queues: int | None
     queue_messages: int | None
-    kept_queues: int | None = field(metadata=_doc("queues without messages in the log, which keep their numbers"))
+    kept_queues: int | None = doc("queues without messages in the log, which keep their numbers")
     index_files: int | None
     index_keys: int | None
-    index_end_ms: int | None = field(metadata=_doc("when the newest message in the index was stored"))
+    index_end_ms: int | None = doc("when the newest message in the index was stored")
 
 
 @frozen(kw_only=True)
@@ -63,11 +60,11 @@ class RebuildReport:
     """What a rebuild is about, and what came of it."""
 
     root: str
-    parts: tuple[str, ...] = field(metadata=_doc("what is made anew: consumequeue, index"))
+    parts: tuple[str, ...] = doc("what is made anew: consumequeue, index")
     log_files: int
-    log_bytes: int = field(metadata=_doc("that are read"))
-    process_id: int | None = field(metadata=_doc("of a broker that has the store open, and must be stopped first"))
-    done: Rebuilt | None = field(metadata=_doc("null: only looked at (--dry-run)"))
+    log_bytes: int = doc("that are read")
+    process_id: int | None = doc("of a broker that has the store open, and must be stopped first")
+    done: Rebuilt | None = doc("null: only looked at (--dry-run)")
 
 
 @frozen(kw_only=True)

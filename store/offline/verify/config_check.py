@@ -10,7 +10,7 @@ import orjson
 from twinlog.store.errors import SideFileError
 from twinlog.store.log.checkpoint import FILE_SIZE as CHECKPOINT_SIZE
 from twinlog.store.offline.directory import StoreDirectory, Writer
-from twinlog.store.offline.finding import Finding, Kind, Severity
+from twinlog.store.offline.finding import Finding, FindingKind, Severity
 from twinlog.store.recovery.point import RecoveryPoint, decode_point
 
 _NUMBER_AS_KEY = re.compile(rb'("(?:[^"\\]|\\.)*")|([{,]\s*)(\d+)(\s*:)')  # A string, or what is none.
@@ -42,7 +42,7 @@ def check_config(directory: StoreDirectory, next_offsets: Mapping[tuple[str, int
         end, value = next_offsets.get(key, 0), what
         if value > end and not directory.is_running:
             yield Finding(
-                kind=Kind.CONFIG_FILE,
+                kind=FindingKind.CONFIG_FILE,
                 severity=Severity.WARNING,
                 file=f"config/{name}",
                 topic=key[0],
@@ -57,7 +57,7 @@ def _unreadable(directory: StoreDirectory, path: Path, reason: str) -> Finding:
     is_backup = path.suffix == ".bak"
     has_other = _load(path.with_suffix("") if is_backup else path.with_name(f"{path.name}.bak")) is not None
     return Finding(
-        kind=Kind.CONFIG_FILE,
+        kind=FindingKind.CONFIG_FILE,
         severity=Severity.WARNING if is_backup or has_other else Severity.ERROR,
         file=directory.relative(path),
         message=f"no JSON that a broker can read: {reason}"
@@ -112,7 +112,7 @@ def _checkpoint_finding(
     message: str, expected: int | str | None = None, actual: int | None = None, position: int | None = None
 ) -> Finding:
     return Finding(
-        kind=Kind.CHECKPOINT,
+        kind=FindingKind.CHECKPOINT,
         severity=Severity.WARNING,
         file="checkpoint",
         position=position,
@@ -133,7 +133,7 @@ def check_recovery_point(
         return
     except SideFileError as error:
         yield Finding(
-            kind=Kind.SIDE_FILE,
+            kind=FindingKind.SIDE_FILE,
             severity=Severity.WARNING,
             file=directory.relative(path),
             message=f"not usable: {error}; a start looks at more of the log without it",
@@ -152,7 +152,7 @@ def _compare_point(
 ) -> Iterator[Finding]:
     if log_end < point.offset:
         yield Finding(
-            kind=Kind.LOG_TAIL,
+            kind=FindingKind.LOG_TAIL,
             file=directory.relative(path),
             phy_offset=log_end,
             message="the log has lost its end: more of it was on the disk",
@@ -163,7 +163,7 @@ def _compare_point(
         end = next_offsets.get(queue.key, 0)
         if end < queue.max_offset:
             yield Finding(
-                kind=Kind.UNIT_MISSING,
+                kind=FindingKind.UNIT_MISSING,
                 file=directory.relative(path),
                 topic=queue.topic,
                 queue_id=queue.queue_id,

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 
 from attrs import define, field
 
-from twinlog.store.integrity.digest import Block, BlockDigests, decode, digest
+from twinlog.store.integrity.digest import BlockDigests, DigestBlock, decode, digest
 from twinlog.store.offline.directory import StoreDirectory, Writer
-from twinlog.store.offline.finding import Finding, Kind, Severity
+from twinlog.store.offline.finding import Finding, FindingKind, Severity
 
 
 @define(eq=False)
@@ -17,7 +17,7 @@ class DigestCheck:
     digests: BlockDigests | None = None
     error: str | None = None
     end_is_sure: bool = False  # A clean stop left the file, and nobody was here since.
-    differing: list[Block] = field(factory=list)
+    differing: list[DigestBlock] = field(factory=list)
     checked_bytes: int = 0
 
     @classmethod
@@ -45,7 +45,7 @@ class DigestCheck:
             self.checked_bytes += len(data)
             progress(len(data))
 
-    def take(self, differing: list[Block], checked_bytes: int) -> None:
+    def take(self, differing: list[DigestBlock], checked_bytes: int) -> None:
         """Add what was found in another part of the log."""
         self.differing += differing
         self.checked_bytes += checked_bytes
@@ -54,7 +54,7 @@ class DigestCheck:
         """What it comes to. Blocks at the end may be of bytes that a crash took away, or that another broker cut."""
         if self.error is not None:
             yield Finding(
-                kind=Kind.SIDE_FILE,
+                kind=FindingKind.SIDE_FILE,
                 severity=Severity.WARNING,
                 file="twinlog/digest",
                 message=f"not usable: {self.error}; the bytes that it covered are not checked",
@@ -63,7 +63,7 @@ class DigestCheck:
             return
         if self.end_is_sure and self.digests.end > log_end:
             yield Finding(
-                kind=Kind.LOG_TAIL,
+                kind=FindingKind.LOG_TAIL,
                 file="twinlog/digest",
                 phy_offset=log_end,
                 message="the log has lost its end: there are digests of more",
@@ -81,7 +81,7 @@ class DigestCheck:
         for block in self.differing:
             is_doubtful = block.start in doubtful
             yield Finding(
-                kind=Kind.DIGEST,
+                kind=FindingKind.DIGEST,
                 severity=Severity.WARNING if is_doubtful else Severity.ERROR,
                 phy_offset=block.start,
                 message=f"bytes {block.start} to {block.end} of the log are not those that were digested"

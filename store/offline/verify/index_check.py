@@ -2,23 +2,21 @@
 
 All values in a file but key hashes and log offsets follow from the items before them, so replaying the puts yields them."""
 
-import sys
 from array import array
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 from attrs import evolve, frozen
 
-from twinlog.store.index.layout import HEADER, ITEM, SLOT
+from twinlog.store.index.layout import HEADER, ITEM, SLOT, unpack_slots
 from twinlog.store.integrity.damage import DamagedRanges
 from twinlog.store.offline.directory import StoreDirectory
-from twinlog.store.offline.file_series import FileSeries
-from twinlog.store.offline.finding import Finding, Kind, Severity
+from twinlog.store.offline.finding import Finding, FindingKind, Severity
 from twinlog.store.offline.index_view import IndexView, find_item
 from twinlog.store.offline.verify.index_items import Stray
 from twinlog.store.record.keys import keys_of
-from twinlog.store.record.message import RECORD_SIZE_MIN, SIZE_AND_MAGIC
-from twinlog.store.record.scan import DispatchEntry, scan_records
+from twinlog.store.record.resync import entry_at
+from twinlog.store.record.scan import DispatchEntry
 
 _ITEMS_AT_ONCE = 16_384
 _LISTED_MAX = 100  # Of one kind and file; more of them are counted.
@@ -44,7 +42,7 @@ def check_index_file(view: IndexView, *, may_grow: bool) -> Iterator[Finding]:
             number += 1
     if wrong > _LISTED_MAX:
         yield Finding(
-            kind=Kind.INDEX_ITEM, file=name, message="more items that do not fit in", count=wrong - _LISTED_MAX
+            kind=FindingKind.INDEX_ITEM, file=name, message="more items that do not fit in", count=wrong - _LISTED_MAX
         )
     if slots != expected:
         yield from _wrong_slots(view, slots, expected, may_grow=may_grow)
@@ -54,10 +52,7 @@ def check_index_file(view: IndexView, *, may_grow: bool) -> Iterator[Finding]:
 
 def _read_slots(view: IndexView) -> "array[int]":
     size = view.layout.slots * SLOT.size
-    slots = array("i", view.reader.read(view.file.path, HEADER.size, size).ljust(size, b"\0"))
-    if sys.byteorder == "little":
-        slots.byteswap()
-    return slots
+    return unpack_slots(view.reader.read(view.file.path, HEADER.size, size).ljust(size, b"\0"))
 
 
 def _wrong_item(
@@ -71,7 +66,7 @@ def _wrong_item(
     else:
         message, expected, actual, at = "has a negative hash", ">= 0", key_hash, 0
     return Finding(
-        kind=Kind.INDEX_ITEM,
+        kind=FindingKind.INDEX_ITEM,
         file=f"index/{view.file.path.name}",
         position=view.layout.item_position(number) + at,
         phy_offset=phy_offset,
@@ -89,7 +84,7 @@ def _wrong_slots(view: IndexView, slots: "array[int]", expected: "array[int]", *
     wrong: list[int] = np.flatnonzero(differ).tolist()
     for number in wrong[:_LISTED_MAX]:
         yield Finding(
-            kind=Kind.INDEX_SLOT,
+            kind=FindingKind.INDEX_SLOT,
             file=f"index/{view.file.path.name}",
             position=HEADER.size + number * SLOT.size,
             message=f"slot {number} does not name its newest item: keys in it are not found",
@@ -98,7 +93,7 @@ def _wrong_slots(view: IndexView, slots: "array[int]", expected: "array[int]", *
         )
     if len(wrong) > _LISTED_MAX:
         yield Finding(
-            kind=Kind.INDEX_SLOT,
+            kind=FindingKind.INDEX_SLOT,
             file=f"index/{view.file.path.name}",
             message="more slots that do not name their newest item",
             count=len(wrong) - _LISTED_MAX,
@@ -129,7 +124,7 @@ def check_times(view: IndexView, begin: int | None, end: int | None) -> Iterator
 
 def _header_finding(view: IndexView, field: str, position: int, expected: int | str, actual: int) -> Finding:
     return Finding(
-        kind=Kind.INDEX_HEADER,
+        kind=FindingKind.INDEX_HEADER,
         file=f"index/{view.file.path.name}",
         position=position,
         message=f"the header's {field} is not what the items say",
@@ -151,7 +146,8 @@ class LogPlaces:
         """The sound record that begins at an offset of the log, if one does. Raises OSError."""
         if not self.start <= phy_offset < self.end or self.is_damaged(phy_offset):
             return None
-        return record_at(self.directory.log, phy_offset)
+        log = self.directory.log
+        return entry_at(log.read, phy_offset, log.file_size, check_crc=True)
 
     def timestamp_at(self, phy_offset: int) -> int | None:
         """When the record at an offset was stored, ms."""
@@ -161,16 +157,6 @@ class LogPlaces:
     def is_damaged(self, phy_offset: int) -> bool:
         """Whether a byte lies in a damaged range."""
         return self.damaged.overlaps(phy_offset, phy_offset + 1)
-
-
-def record_at(log: FileSeries, phy_offset: int) -> DispatchEntry | None:
-    """The sound record that begins at an offset, if one does. Raises OSError."""
-    head = log.read(phy_offset, SIZE_AND_MAGIC.size)
-    size = SIZE_AND_MAGIC.unpack(head)[0] if len(head) == SIZE_AND_MAGIC.size else 0
-    if not RECORD_SIZE_MIN <= size <= log.file_size:
-        return None
-    scan = scan_records(log.read(phy_offset, size), phy_offset, log.file_size, check_crc=True)
-    return scan.entries[0] if scan.consumed == size and len(scan.entries) == 1 else None
 
 
 def check_index(views: Sequence[IndexView], log: LogPlaces, strays: Sequence[Stray]) -> Iterator[Finding]:
@@ -204,7 +190,7 @@ def _check_file(view: IndexView, log: LogPlaces) -> Iterator[Finding]:
 
 def _wrong_size(directory: StoreDirectory, view: IndexView) -> Finding:
     return Finding(
-        kind=Kind.WRONG_FILE_SIZE,
+        kind=FindingKind.WRONG_FILE_SIZE,
         file=directory.relative(view.file.path),
         message="its length is not that of an index file",
         expected=view.layout.file_size,
@@ -220,7 +206,7 @@ def _check_stray(view: IndexView, log: LogPlaces, stray: Stray) -> Finding | Non
     if entry is not None and stray.key_hash in keys_of([entry]).hashes:
         return None
     return Finding(
-        kind=Kind.INDEX_ITEM,
+        kind=FindingKind.INDEX_ITEM,
         file=log.directory.relative(view.file.path),
         position=view.layout.item_position(stray.number),
         phy_offset=stray.phy_offset,
@@ -237,7 +223,7 @@ def _items_behind(views: Sequence[IndexView], log: LogPlaces) -> Iterator[Findin
     if count > 0:
         clean = log.directory.stopped_cleanly
         yield Finding(
-            kind=Kind.INDEX_ITEM,
+            kind=FindingKind.INDEX_ITEM,
             severity=Severity.ERROR if clean else Severity.WARNING,
             file=log.directory.relative(views[file].file.path),
             position=views[file].layout.item_position(number),

@@ -10,7 +10,7 @@ from attrs import define, evolve, field
 
 from twinlog.store.index.layout import ITEM
 from twinlog.store.offline.directory import StoreDirectory
-from twinlog.store.offline.finding import Finding, Findings, Kind, Severity
+from twinlog.store.offline.finding import Finding, FindingKind, Findings, Severity
 from twinlog.store.offline.index_view import IndexView, find_item, open_index
 from twinlog.store.offline.walk import Gap, Window
 from twinlog.store.record.keys import Keyed, keys_of
@@ -140,7 +140,7 @@ class IndexCursor:
             self._missing = []
             findings.add(
                 Finding(
-                    kind=Kind.INDEX_GAP,
+                    kind=FindingKind.INDEX_GAP,
                     severity=Severity.WARNING,
                     phy_offset=first,
                     message=f"keys of the records up to {last} are not in the index: nobody finds them by key",
@@ -151,7 +151,7 @@ class IndexCursor:
     def _wrong_time(self, item: Stray, expected: tuple[int, ...]) -> Finding:
         """An item whose time difference is not its record's."""
         return Finding(
-            kind=Kind.INDEX_ITEM,
+            kind=FindingKind.INDEX_ITEM,
             file=f"index/{self.views[item.file].file.path.name}",
             position=self.views[item.file].layout.item_position(item.number) + 12,
             phy_offset=item.phy_offset,

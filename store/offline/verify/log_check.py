@@ -15,20 +15,20 @@ from typing import Any, NamedTuple
 
 from attrs import define, evolve, field, frozen
 
-from twinlog.store.integrity.digest import Block
+from twinlog.store.integrity.digest import DigestBlock
 from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
-from twinlog.store.offline.finding import Finding, Findings, Kind, Severity
-from twinlog.store.offline.queue_view import QueueKey, multi_dispatch, read_units
+from twinlog.store.offline.finding import Finding, FindingKind, Findings, Severity
+from twinlog.store.offline.queue_view import QueueKey, read_units
 from twinlog.store.offline.verify.digest_check import DigestCheck
 from twinlog.store.offline.verify.index_items import IndexCursor, Stray
 from twinlog.store.offline.walk import Gap, Window, walk
 from twinlog.store.queue.layout import UNIT
 from twinlog.store.record.message import FIXED_SIZE, QUEUELESS, TRANSACTION_MASK
+from twinlog.store.record.multi_dispatch import MULTI_DISPATCHED, dispatched_queues
 from twinlog.store.record.scan import DispatchEntry
 from twinlog.store.record.stale_records import Head, head_of
 
 _SUSPECT_BYTES_MAX = 16 << 20
-_MULTI_DISPATCH = b"INNER_MULTI_DISPATCH\x01"
 _BODY_CRC_AT = 8
 
 
@@ -61,7 +61,7 @@ class Jump(NamedTuple):
         return phy_offset
 
 
-class Span(NamedTuple):
+class FirstMessage(NamedTuple):
     """The first message of a queue in a segment."""
 
     first: int
@@ -77,7 +77,7 @@ class Segment:
     records: int = 0
     last_timestamp: int = 0
     head: Head | None = None  # None: there is no record in it.
-    spans: dict[QueueKey, Span] = field(factory=dict)
+    spans: dict[QueueKey, FirstMessage] = field(factory=dict)
     next_offsets: dict[QueueKey, int] = field(factory=dict)
     jumps: list[Jump] = field(factory=list)
     suspects: list[Suspect] = field(factory=list)
@@ -159,7 +159,7 @@ class _Checker:
                 runs[key], starts[key] = [unit], queue_offset
             else:
                 run.append(unit)
-            if _MULTI_DISPATCH in properties:
+            if MULTI_DISPATCHED in properties:
                 self._check_multi_dispatch(entry)
         segment.last_timestamp = last_timestamp
         for key in runs:
@@ -176,7 +176,7 @@ class _Checker:
             crc = int.from_bytes(window.data[at : at + 4])
             self.segment.findings.add(
                 Finding(
-                    kind=Kind.DAMAGED_RECORD,
+                    kind=FindingKind.DAMAGED_RECORD,
                     phy_offset=phy_offset,
                     message="a record without a body has a CRC",
                     expected=0,
@@ -188,7 +188,7 @@ class _Checker:
         """A record that does not follow the one before; which queue offset it counts as."""
         expected = self.segment.next_offsets.get(key)
         if expected is None:
-            self.segment.spans[key] = Span(found, unit)
+            self.segment.spans[key] = FirstMessage(found, unit)
             return found
         if self._read(key, expected, len(unit)) == unit:  # Its queue knows better.
             self.segment.findings.add(wrong_number(key, expected, found, UNIT.unpack(unit)[0]))
@@ -211,7 +211,7 @@ class _Checker:
             return
         segment.findings.add(
             Finding(
-                kind=Kind.UNIT_WRONG,
+                kind=FindingKind.UNIT_WRONG,
                 topic=key[0],
                 queue_id=key[1],
                 queue_offset=queue_offset,
@@ -223,17 +223,18 @@ class _Checker:
 
     def _check_multi_dispatch(self, entry: DispatchEntry) -> None:
         """A record that is in several queues; a queue that has no directory is one that the broker was not told to feed."""
-        for key, queue_offset in multi_dispatch(entry):
+        for topic, queue_id, queue_offset in dispatched_queues(entry):
+            key = topic, queue_id
             if key in self.directory.queues:
                 self._compare(key, queue_offset, UNIT.pack(entry.phy_offset, entry.size, entry.tags_code))
-                self.segment.spans.setdefault(key, Span(queue_offset, b""))
+                self.segment.spans.setdefault(key, FirstMessage(queue_offset, b""))
                 self.segment.next_offsets[key] = queue_offset + 1
 
 
 def wrong_number(key: QueueKey, expected: int, found: int, phy_offset: int) -> Finding:
     """A record names another queue offset than the one where its unit is."""
     return Finding(
-        kind=Kind.QUEUE_OFFSET,
+        kind=FindingKind.QUEUE_OFFSET,
         topic=key[0],
         queue_id=key[1],
         queue_offset=expected,
@@ -250,7 +251,7 @@ def time_finding(segment: Segment) -> Finding | None:
         return None
     phy_offset, before, timestamp = segment.first_time_back
     return Finding(
-        kind=Kind.STORE_TIME,
+        kind=FindingKind.STORE_TIME,
         severity=Severity.WARNING,
         phy_offset=phy_offset,
         message="stored before the record in front of it: the broker's clock was set back, or the time is damaged",
@@ -264,12 +265,12 @@ _PROGRESS_SECONDS = 0.1
 
 
 @frozen
-class Part:
+class CheckedPart:
     """What was found in one file of the log. `is_gone`: a running broker removed it."""
 
     end: int
     pieces: list[Segment | Gap]
-    differing: list[Block]
+    differing: list[DigestBlock]
     digest_bytes: int
     is_gone: bool = False
     unreadable: str | None = None  # Why the file cannot be read.
@@ -277,16 +278,16 @@ class Part:
 
 def check_part(
     directory: StoreDirectory, digests: DigestCheck, start: int, end: int, progress: Callable[[int], None]
-) -> Part:
+) -> CheckedPart:
     part = evolve(digests, differing=[], checked_bytes=0)
     try:
         pieces = list(check_log(directory, start, end, progress))
         part.check(start, end, progress)
     except OSError as error:
         if isinstance(error, FileNotFoundError) and directory.is_running:
-            return Part(end, [], [], 0, is_gone=True)
-        return Part(end, [Gap(start, end, f"it cannot be read: {error}")], [], 0, unreadable=str(error))
-    return Part(end, pieces, part.differing, part.checked_bytes)
+            return CheckedPart(end, [], [], 0, is_gone=True)
+        return CheckedPart(end, [Gap(start, end, f"it cannot be read: {error}")], [], 0, unreadable=str(error))
+    return CheckedPart(end, pieces, part.differing, part.checked_bytes)
 
 
 _worker: Any = None  # In a process of the pool: directory, digests, counter.
@@ -298,7 +299,7 @@ def _open_worker(root: Path, options: DirectoryOptions, done: "Synchronized[int]
     _worker = directory, DigestCheck.open(directory), done
 
 
-def _check_in_worker(start: int, end: int) -> Part:
+def _check_in_worker(start: int, end: int) -> CheckedPart:
     directory, digests, done = _worker
 
     def advance(count: int) -> None:
@@ -310,7 +311,7 @@ def _check_in_worker(start: int, end: int) -> Part:
 
 def check_in_processes(
     directory: StoreDirectory, ranges: list[tuple[int, int]], processes: int, progress: Callable[[int], None]
-) -> Iterator[Part]:
+) -> Iterator[CheckedPart]:
     """The parts in order. New processes, not forks: this one may have threads."""
     context = multiprocessing.get_context("spawn")
     done = context.Value("q", 0)

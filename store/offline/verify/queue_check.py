@@ -12,8 +12,8 @@ from attrs import define, field
 from twinlog.store.integrity.damage import DamagedRanges
 from twinlog.store.offline.directory import StoreDirectory
 from twinlog.store.offline.file_series import FileSeries
-from twinlog.store.offline.finding import Finding, Findings, Kind, Severity
-from twinlog.store.offline.queue_view import QueueKey, read_units
+from twinlog.store.offline.finding import Finding, FindingKind, Findings, Severity
+from twinlog.store.offline.queue_view import QueueKey, read_units, units_end
 from twinlog.store.offline.verify.log_check import Jump, Segment, Suspect, wrong_number
 from twinlog.store.queue.layout import BLANK, BLANK_SIZE, UNIT
 from twinlog.store.record.scan import SCHEDULE_TOPIC
@@ -81,7 +81,7 @@ class QueueCheck:
             self._firsts[key] = min(self._firsts.get(key, found), found)
         self.findings.add(
             Finding(
-                kind=Kind.QUEUE_OFFSET,
+                kind=FindingKind.QUEUE_OFFSET,
                 severity=Severity.WARNING if began_anew else Severity.ERROR,
                 topic=key[0],
                 queue_id=key[1],
@@ -115,14 +115,14 @@ class QueueCheck:
         self._add_lost(key, lost)
         if blank.first is not None:
             message = "blanks, which keep the numbers of messages that are lost"
-            finding = self._range_finding(Kind.UNIT_DANGLING, key, blank.first, blank.count, message)
+            finding = self._range_finding(FindingKind.UNIT_DANGLING, key, blank.first, blank.count, message)
             self.findings.add(attrs.evolve(finding, severity=Severity.WARNING))
         if absent.count:
             first = start if absent.first is None else absent.first
             message = "messages that nothing is left of"
-            self.findings.add(self._range_finding(Kind.QUEUE_OFFSET, key, first, absent.count, message))
+            self.findings.add(self._range_finding(FindingKind.QUEUE_OFFSET, key, first, absent.count, message))
 
-    def _range_finding(self, kind: Kind, key: QueueKey, start: int, count: int, message: str) -> Finding:
+    def _range_finding(self, kind: FindingKind, key: QueueKey, start: int, count: int, message: str) -> Finding:
         return Finding(
             kind=kind,
             topic=key[0],
@@ -136,7 +136,7 @@ class QueueCheck:
     def _dangling(self, key: QueueKey, number: int, phy_offset: int) -> Finding:
         series = self.directory.queues[key]
         return Finding(
-            kind=Kind.UNIT_DANGLING,
+            kind=FindingKind.UNIT_DANGLING,
             topic=key[0],
             queue_id=key[1],
             queue_offset=number,
@@ -157,7 +157,7 @@ class QueueCheck:
     def finish(self, log_min: int, log_end: int) -> None:
         """Look at everything that no record spoke for, and again at what did not fit."""
         for key in {suspect.key for suspect in self._suspects} if self.directory.is_running else ():
-            self.directory.look_again(key)
+            self.directory.list_again(key)
         self._check_suspects()
         for key, series in sorted(self.directory.queues.items()):
             if series.files:
@@ -214,7 +214,7 @@ class QueueCheck:
             details = "another tags code than its message's", 12, code, found_code
         self.findings.add(
             Finding(
-                kind=Kind.UNIT_WRONG,
+                kind=FindingKind.UNIT_WRONG,
                 topic=key[0],
                 queue_id=key[1],
                 queue_offset=number,
@@ -236,7 +236,7 @@ class QueueCheck:
         elif not self.directory.stopped_cleanly and self._ends_before(key, last):
             message, severity = f"{message} yet; a broker's start or its dispatch puts them there", Severity.WARNING
         return Finding(
-            kind=Kind.UNIT_MISSING,
+            kind=FindingKind.UNIT_MISSING,
             severity=severity,
             topic=key[0],
             queue_id=key[1],
@@ -295,7 +295,7 @@ class QueueCheck:
         if lost.first is not None:
             self.findings.add(
                 self._range_finding(
-                    Kind.UNIT_DANGLING, key, lost.first, lost.count, "their records lie in damaged parts"
+                    FindingKind.UNIT_DANGLING, key, lost.first, lost.count, "their records lie in damaged parts"
                 )
             )
 
@@ -317,7 +317,7 @@ class QueueCheck:
         if size > 0 and phy_offset >= 0:
             message = f"does not lie behind the unit before it, which is at {last}"
         return Finding(
-            kind=Kind.UNIT_WRONG,
+            kind=FindingKind.UNIT_WRONG,
             topic=key[0],
             queue_id=key[1],
             queue_offset=number,
@@ -342,7 +342,7 @@ class QueueCheck:
     def _behind_the_end(self, key: QueueKey, start: int, count: int) -> Finding:
         clean = self.directory.stopped_cleanly
         return Finding(
-            kind=Kind.UNIT_DANGLING,
+            kind=FindingKind.UNIT_DANGLING,
             severity=Severity.ERROR if clean else Severity.WARNING,
             topic=key[0],
             queue_id=key[1],
@@ -356,20 +356,4 @@ class QueueCheck:
 
 def queue_ends(directory: StoreDirectory) -> dict[QueueKey, int]:
     """The number of the next message of each queue, as its files tell. Raises OSError."""
-    return {key: _end(directory, key, series) for key, series in directory.queues.items()}
-
-
-def _end(directory: StoreDirectory, key: QueueKey, series: FileSeries) -> int:
-    per_file = series.file_size // UNIT.size
-    for file in reversed(series.files):
-        low, high = file.start // UNIT.size, file.start // UNIT.size + per_file
-        while low < high:
-            middle = (low + high) // 2
-            raw = read_units(directory, key, middle, UNIT.size)
-            if len(raw) == UNIT.size and UNIT.unpack(raw)[1] > 0:
-                low = middle + 1
-            else:
-                high = middle
-        if low > file.start // UNIT.size:
-            return low
-    return series.min_offset // UNIT.size
+    return {key: units_end(series) // UNIT.size for key, series in directory.queues.items()}

@@ -14,18 +14,19 @@ from attrs import define, field, frozen
 
 from twinlog.store.integrity.damage import DamagedRanges
 from twinlog.store.offline.directory import StoreDirectory
-from twinlog.store.offline.finding import Finding, Findings, Kind, Severity
+from twinlog.store.offline.finding import Finding, FindingKind, Findings, Severity
 from twinlog.store.offline.index_view import IndexView, open_index
 from twinlog.store.offline.queue_view import QueueKey, read_units
 from twinlog.store.offline.role_info import check_role_files
 from twinlog.store.offline.verify.config_check import check_checkpoint, check_config, check_recovery_point, known_topics
 from twinlog.store.offline.verify.digest_check import DigestCheck
-from twinlog.store.offline.verify.index_check import LogPlaces, check_index, record_at
+from twinlog.store.offline.verify.index_check import LogPlaces, check_index
 from twinlog.store.offline.verify.index_items import Stray
-from twinlog.store.offline.verify.log_check import Part, Segment, check_in_processes, check_part, time_finding
+from twinlog.store.offline.verify.log_check import CheckedPart, Segment, check_in_processes, check_part, time_finding
 from twinlog.store.offline.verify.queue_check import QueueCheck, queue_ends
 from twinlog.store.offline.walk import Gap, goes_on_behind
 from twinlog.store.queue.layout import UNIT
+from twinlog.store.record.resync import entry_at
 from twinlog.store.record.stale_records import Head
 from twinlog.store.util.progress import Progress, no_progress
 
@@ -34,7 +35,7 @@ _TAIL_LOOK = 1 << 20
 _SETTLE_SECONDS = 0.5  # How long a running broker gets to bring its queues level with the log.
 
 
-class Verdict(StrEnum):
+class VerifyVerdict(StrEnum):
     """What it comes to."""
 
     SOUND = "sound"
@@ -47,7 +48,7 @@ class VerifyReport:
     """What was looked at, and what was found. Offsets and sizes in bytes; of very many findings the first are listed."""
 
     root: str
-    verdict: Verdict
+    verdict: VerifyVerdict
     log_start: int
     log_end: int
     records: int
@@ -67,9 +68,9 @@ class VerifyReport:
 def verify(
     directory: StoreDirectory,
     *,
-    progress: Progress | None = None,
+    progress: Progress = no_progress,
     processes: int | None = None,
-    parts: Iterable[Part] | None = None,
+    parts: Iterable[CheckedPart] | None = None,
 ) -> VerifyReport:
     """Check everything. `processes`: at most so many, 1 for none but this; None: as the size of the log suggests.
 
@@ -77,7 +78,7 @@ def verify(
 
     A file of the log that the disk does not give is a finding. Raises OSError when it is one of the others.
     """
-    return _Verification(directory, progress or (no_progress), processes, parts).run()
+    return _Verification(directory, progress, processes, parts).run()
 
 
 @define(eq=False)
@@ -85,7 +86,7 @@ class _Verification:
     directory: StoreDirectory
     progress: Progress
     processes: int | None
-    parts: Iterable[Part] | None = None
+    parts: Iterable[CheckedPart] | None = None
     findings: Findings = field(factory=Findings)
     damaged: DamagedRanges = field(factory=DamagedRanges)
     digests: DigestCheck = field(init=False)
@@ -130,7 +131,7 @@ class _Verification:
         kept = sorted(self.findings.kept, key=lambda finding: finding.severity is not Severity.ERROR)
         return VerifyReport(
             root=str(self.directory.root),
-            verdict=Verdict.DAMAGED if errors else Verdict.WARNINGS if warnings else Verdict.SOUND,
+            verdict=VerifyVerdict.DAMAGED if errors else VerifyVerdict.WARNINGS if warnings else VerifyVerdict.SOUND,
             log_start=self.log_start,
             log_end=self.log_end,
             records=self.records,
@@ -149,7 +150,7 @@ class _Verification:
 
     # The log
 
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[CheckedPart]:
         """The log's files one after the other, each checked; missing ones in between, too."""
         log = self.directory.log
         size, low = log.file_size, log.min_offset
@@ -171,7 +172,7 @@ class _Verification:
         for start, end in ranges:
             yield check_part(self.directory, self.digests, start, end, advance)
 
-    def _join_part(self, part: Part) -> None:
+    def _join_part(self, part: CheckedPart) -> None:
         self.digests.take(part.differing, part.digest_bytes)
         if part.is_gone and not self.records:
             self.log_start = self.log_end = part.end
@@ -181,10 +182,10 @@ class _Verification:
             if not self._ended:
                 self._join(piece)
 
-    def _unreadable(self, part: Part) -> Finding:
+    def _unreadable(self, part: CheckedPart) -> Finding:
         file = self.directory.log.file_at(part.end - 1)
         return Finding(
-            kind=Kind.UNREADABLE_FILE,
+            kind=FindingKind.UNREADABLE_FILE,
             file=self.directory.relative(file.path) if file is not None else None,
             message=f"the disk does not give it: {part.unreadable}",
         )
@@ -207,11 +208,11 @@ class _Verification:
         self._take(piece)
 
     def _is_damage(self, gap: Gap, head: Head) -> bool:
-        if not goes_on_behind(self.directory.log, head, self.last_timestamp, self._next_offset, self._place_of):
+        log = self.directory.log
+        if not goes_on_behind(log, head, self.last_timestamp, self._next_offset, self._place_of):
             return False
-        return not (
-            self.directory.is_running and record_at(self.directory.log, gap.start) is not None
-        )  # Else it was the moving end.
+        # Where a running broker has written a record since, the gap was the end of the log.
+        return not self.directory.is_running or entry_at(log.read, gap.start, log.file_size, check_crc=True) is None
 
     def _next_offset(self, key: QueueKey) -> int:
         return self.queues.next_offsets.get(key, 0)
@@ -225,7 +226,7 @@ class _Verification:
         file = self.directory.log.file_at(gap.start)
         self.findings.add(
             Finding(
-                kind=Kind.DAMAGED_RECORD,
+                kind=FindingKind.DAMAGED_RECORD,
                 file=self.directory.relative(file.path) if file is not None else None,
                 position=gap.start - file.start if file is not None else None,
                 phy_offset=gap.start,
@@ -251,7 +252,7 @@ class _Verification:
         if self._gap is not None and piece.strip(b"\0") and not self.directory.is_running:
             self.findings.add(
                 Finding(
-                    kind=Kind.LOG_TAIL,
+                    kind=FindingKind.LOG_TAIL,
                     severity=Severity.WARNING,
                     phy_offset=self.log_end,
                     message=f"behind the end of the log lies something that is none of its records: {self._gap.reason}",

@@ -19,7 +19,7 @@ from twinlog.ha.slave.client import HAClient
 from twinlog.ha.wire.protocol import ACK, BATCH_HEADER
 from twinlog.ha.wire.transport import StreamTransport, Transport
 from twinlog.store.config import BrokerRole
-from twinlog.store.log.running_flags import Condition
+from twinlog.store.log.running_flags import StoreCondition
 from twinlog.store.message_store import MessageStore
 
 Behaviour = Callable[[trio.StapledStream], Awaitable[None]]
@@ -241,18 +241,18 @@ async def test_a_full_disk_is_waited_for(autojump_clock, nursery, store, tmp_pat
         await stream.send_all(BATCH_HEADER.pack(0, end) + log_bytes(master))
         await heartbeats(stream)
 
-    store.flags.set(Condition.DISK_REFUSES, "no space left on device")
+    store.flags.set(StoreCondition.DISK_REFUSES, "no space left on device")
     client, network = start(nursery, store, give)
     await trio.sleep(30)
     assert (client.state, network.attempts) == ("paused", [])
     assert client.last_error == "this log takes no bytes: no space left on device"
-    store.flags.clear(Condition.DISK_REFUSES)
+    store.flags.clear(StoreCondition.DISK_REFUSES)
     await trio.sleep(2)
     assert (client.state, store.max_offset) == ("streaming", end)
 
 
 async def test_a_disk_above_a_limit_does_not_stop_a_slave(autojump_clock, nursery, store):
-    store.flags.set(Condition.DISK_FULL, "91 % used")
+    store.flags.set(StoreCondition.DISK_FULL, "91 % used")
     client, _ = start(nursery, store, heartbeats)
     await trio.sleep(30)
     assert client.state == "streaming"

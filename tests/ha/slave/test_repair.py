@@ -9,7 +9,7 @@ from tests.helpers import log_bytes, open_store, put
 from twinlog.ha.errors import HAPeerError
 from twinlog.ha.slave.repair import LOOK_SECONDS, TRY_AGAIN_SECONDS, RepairService
 from twinlog.store.integrity.digest import RangeDigests, digest, group_bounds
-from twinlog.store.integrity.repair import RepairError, Span
+from twinlog.store.integrity.repair import RepairError, RepairSpan
 
 FILE_SIZE = 1 << 18
 
@@ -48,7 +48,7 @@ def damaged(tmp_path):
     end = start + int.from_bytes(log[:4])
     store.commit_log.files.files[0].write_at(start + 100, b"broken")
     store.damaged.add(start, end)
-    return store, log, Span(start, end)
+    return store, log, RepairSpan(start, end)
 
 
 async def test_what_is_damaged_is_fetched(damaged, autojump_clock, nursery):

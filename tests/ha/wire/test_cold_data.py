@@ -12,7 +12,7 @@ from attrs import define, field
 from twinlog.ha.errors import HALogError
 from twinlog.ha.wire import transport
 from twinlog.ha.wire.transport import SocketTransport, is_cold, warm
-from twinlog.store.log.commit_log import Chunk
+from twinlog.store.log.commit_log import FileChunk
 
 SIZE = 1 << 20
 
@@ -28,9 +28,9 @@ class FileLog:
     asked: list[tuple[int, int]] = field(factory=list)
     is_gone: bool = False
 
-    def chunk(self, offset: int, size_max: int) -> Chunk | None:
+    def chunk(self, offset: int, size_max: int) -> FileChunk | None:
         self.asked.append((offset, size_max))
-        return None if self.is_gone else Chunk(self.fd, offset, min(size_max, SIZE - offset))
+        return None if self.is_gone else FileChunk(self.fd, offset, min(size_max, SIZE - offset))
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ async def test_cold_bytes_are_read_by_a_thread_before_they_are_sent(monkeypatch,
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(read)
-        await sender.send_batch(b"h" * 12, Chunk(fd, 0, SIZE), log)
+        await sender.send_batch(b"h" * 12, FileChunk(fd, 0, SIZE), log)
     assert found == [b"h" * 12 + content]
     assert threads
     assert threading.main_thread() not in threads
@@ -85,7 +85,7 @@ async def test_nothing_is_sent_of_a_file_that_went_while_it_was_read(monkeypatch
     sender, peer = ends
     monkeypatch.setattr(transport, "is_cold", lambda *_: True)
     with pytest.raises(HALogError, match="no longer in the log"):
-        await sender.send_batch(b"h" * 12, Chunk(fd, 0, SIZE), FileLog(fd, is_gone=True))
+        await sender.send_batch(b"h" * 12, FileChunk(fd, 0, SIZE), FileLog(fd, is_gone=True))
     await sender.aclose()
     assert receive(peer, 1) == b""
 
@@ -93,7 +93,7 @@ async def test_nothing_is_sent_of_a_file_that_went_while_it_was_read(monkeypatch
 async def test_little_is_sent_without_a_look(monkeypatch, fd, content, ends):
     sender, peer = ends
     monkeypatch.setattr(transport, "is_cold", lambda *_: pytest.fail("looked"))
-    await sender.send_batch(b"h" * 12, Chunk(fd, 0, 1000), FileLog(fd))
+    await sender.send_batch(b"h" * 12, FileChunk(fd, 0, 1000), FileLog(fd))
     assert receive(peer, 1012) == b"h" * 12 + content[:1000]
 
 

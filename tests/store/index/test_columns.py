@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.store.column_entries import columns_of
 from tests.store.index_ledger import Ledger
 from tests.store.index_ledger import keyed as keys_in
-from tests.store.indexes import Clock, expected_files, index_files, make_index, open_log, running, until_level
+from tests.store.indexes import Clock, expected_files, index_files, make_index, open_log, running, until_caught_up
 from twinlog.store.index import service as index_service
 from twinlog.store.index.columns import put_keys
 from twinlog.store.index.image import IndexImage
@@ -79,7 +79,7 @@ async def test_an_index_that_is_fed_columns(tmp_path, seed):
             index.feed(columns_of(entries) if number % 3 else entries)
             if number % 4 == 0:
                 await trio.testing.wait_all_tasks_blocked()
-        await until_level(index)
+        await until_caught_up(index)
     assert index_files(tmp_path) == ledger.expected()
 
 
@@ -93,7 +93,7 @@ async def test_many_keys_are_written_before_their_time(tmp_path):
             while index.statistics().lag_bytes or index._files.unwritten_bytes > 2000:
                 assert (datetime.now() - began).seconds < 60
                 await trio.sleep(0.001)
-            assert index.is_level
+            assert index.is_caught_up
     assert index_files(tmp_path) == ledger.expected(100, 4000)
     assert open_log(tmp_path, 16_384).max_offset == ledger.log.max_offset
 

@@ -10,7 +10,15 @@ import trio
 from structlog.testing import capture_logs
 
 from tests.store.index_ledger import ITEMS, SLOTS, Ledger, keyed
-from tests.store.indexes import entries_of, expected_files, index_files, make_index, running, take_apart, until_level
+from tests.store.indexes import (
+    entries_of,
+    expected_files,
+    index_files,
+    make_index,
+    running,
+    take_apart,
+    until_caught_up,
+)
 from tests.store.records import put_message
 from twinlog.store.index import service as index_service
 from twinlog.store.index.index_files import load_note, save_note
@@ -88,9 +96,9 @@ async def test_an_index_that_cannot_be_written_falls_behind_and_reads_the_log_la
         messages = [put_message(properties=b"UNIQ_KEY\x01%032d" % number, body=b"") for number in range(1000)]
         for _ in range(21):
             index.feed(ledger.put(*messages))
-        assert not index.is_level
+        assert not index.is_caught_up
         (ledger.root / "index").unlink()
-        await until_level(index)
+        await until_caught_up(index)
         index.feed(ledger.put_any(1))
     assert_same(index_files(ledger.root), ledger.expected(slots, items), slots)
 
@@ -231,7 +239,7 @@ async def test_what_somebody_does_to_files_of_a_running_index_is_made_good(ledge
             while not logs:  # Threads take real time.
                 await trio.sleep(CHECK_SECONDS)
             index.feed(more := ledger.put_any(10))
-            await until_level(index)
+            await until_caught_up(index)
         (line,) = [line for line in logs if line["log_level"] == "warning"]
         assert line["event"] == "index files are dropped; they are made anew from the log"
         assert paths[number if harm is not _remove_directory else 0].name in line["reason"]
@@ -380,7 +388,7 @@ async def test_a_cut_log_takes_its_keys_along(ledger, autojump_clock, kept):
         index.truncate(entries[kept].phy_offset)
         for entry in ledger.put_any(50):
             index.feed([entry])
-        await until_level(index)
+        await until_caught_up(index)
         index.feed(ledger.put_any(3))
         await trio.sleep(0.1)
     assert_same(index_files(ledger.root), ledger.expected())

@@ -9,8 +9,8 @@ import trio
 from tests.store.cutting import NOW, content, opened
 from tests.store.records import put_message
 from twinlog.store.config import BrokerRole
-from twinlog.store.integrity.digest import Block, block_bounds, digest
-from twinlog.store.integrity.repair import RepairError, Span
+from twinlog.store.integrity.digest import DigestBlock, block_bounds, digest
+from twinlog.store.integrity.repair import RepairError, RepairSpan
 from twinlog.store.offline.directory import StoreDirectory
 from twinlog.store.offline.verify.verify import verify
 from twinlog.store.offline.walk import walk_log
@@ -138,7 +138,7 @@ async def test_without_a_digest_of_ours_the_other_members_has_to_say_the_same(so
     own = b"".join(file.path.read_bytes() for file in store.commit_log.files.files)
     for low, high in block_bounds(start - start % 65_536, end):
         high = low + 65_536
-        store.digest.replace(Block(low, high, digest(own[low:high])))
+        store.digest.replace(DigestBlock(low, high, digest(own[low:high])))
     other = bytearray(log)
     other[end - 1] ^= 1  # No CRC covers the last byte of the properties.
     theirs = {
@@ -202,11 +202,11 @@ async def test_what_is_too_large_is_left_to_a_person(sound, damage, monkeypatch)
     monkeypatch.setattr("twinlog.store.integrity.repair.SPAN_MAX", 4096)
     assert await store.repairs.spans() == []
     store.repairs.known.damaged.add(*found[40])
-    assert await store.repairs.spans() == [Span(*found[40])]
+    assert await store.repairs.spans() == [RepairSpan(*found[40])]
     store.repairs.known.damaged.add(found[60][0], found[70][1])
     assert found[70][1] - found[60][0] > 4096
     assert await store.repairs.spans() == (
-        [Span(*found[40])] if found[40][1] // 65_536 != found[60][0] // 65_536 else []
+        [RepairSpan(*found[40])] if found[40][1] // 65_536 != found[60][0] // 65_536 else []
     )
     await store.close()
 

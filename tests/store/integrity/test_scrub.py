@@ -16,9 +16,9 @@ from twinlog.store.config import StoreConfig
 from twinlog.store.integrity import scrub as scrub_module
 from twinlog.store.integrity import throttled_scan
 from twinlog.store.integrity.damage import KnownDamage
-from twinlog.store.integrity.digest import Block, digest, floor_block
+from twinlog.store.integrity.digest import DigestBlock, digest, floor_block
 from twinlog.store.integrity.scrub import ScrubService
-from twinlog.store.integrity.throttled_scan import PatientReader, find_flipped_bit
+from twinlog.store.integrity.throttled_scan import ThrottledReader, find_flipped_bit
 from twinlog.store.log.range import LogRange
 from twinlog.store.message_store import MessageStore
 from twinlog.store.queue.layout import UNIT
@@ -273,7 +273,7 @@ async def test_wrong_units_are_found_and_put_right(store, at):
     file.flushed = file.wrote
     spoil_unit(queue, at)
     await store.scrub.scrub()
-    assert (known(store).wrong_units, known(store).mended_units, store.damaged.total) == (0, 1, 0)
+    assert (known(store).wrong_units, known(store).repaired_units, store.damaged.total) == (0, 1, 0)
     assert os.pread(file.fd, 2000, 0) == old
     assert file.flushed <= UNIT.size * 7  # It will be brought to the disk.
     got = {message.queue_offset for message in everything(store) if (message.topic, message.queue_id) == ("T1", 1)}
@@ -302,11 +302,11 @@ async def test_a_wrong_unit_that_nothing_proves_stays(store, monkeypatch, at, se
         known(store).record(other.phy_offset, other.phy_offset + other.size, "planted")
         monkeypatch.setattr(ScrubService, "_is_sound", lambda self, start, end: False)
     else:
-        monkeypatch.setattr(type(queue), "put_right", refuse)
+        monkeypatch.setattr(type(queue), "repair_unit", refuse)
     spoil_unit(queue, at)
     spoiled = queue.unit(7)
     await store.scrub.scrub()
-    assert (known(store).wrong_units, known(store).mended_units) == (1, 0)
+    assert (known(store).wrong_units, known(store).repaired_units) == (1, 0)
     assert queue.unit(7) == spoiled
     assert store.scrub.check.trusted_from[queue] == 8
     got = {message.queue_offset for message in everything(store) if (message.topic, message.queue_id) == ("T1", 1)}
@@ -320,13 +320,13 @@ def refuse(queue, queue_offset, unit):
 async def test_a_unit_that_somebody_put_right_is_not_counted_any_more(store, monkeypatch):
     queue = store.queue("T1", 1)
     with monkeypatch.context() as patch:
-        patch.setattr(type(queue), "put_right", refuse)
+        patch.setattr(type(queue), "repair_unit", refuse)
         spoil_unit(queue, 7)
         await store.scrub.scrub()
     assert known(store).wrong_units == 1
     spoil_unit(queue, 7)
     await store.scrub.scrub()
-    assert (known(store).wrong_units, known(store).mended_units) == (0, 0)
+    assert (known(store).wrong_units, known(store).repaired_units) == (0, 0)
 
 
 @pytest.mark.parametrize("file_size", [FILE_SIZE, 1 << 20])
@@ -348,7 +348,7 @@ async def test_the_unit_of_a_topic_made_anew_leads_to_the_later_message(tmp_path
     os.pwrite(anew.files.files[0].fd, UNIT.pack(deleted.phy_offset + 1, 100, 0), 0)
     await store.scrub.scrub()
     assert anew.unit(0)[:2] == (results[0].phy_offset, results[0].size)
-    assert (known(store).wrong_units, known(store).mended_units) == (0, 1)
+    assert (known(store).wrong_units, known(store).repaired_units) == (0, 1)
     store._release()
 
 
@@ -365,13 +365,13 @@ async def test_doubtful_digests_of_a_crash_are_made_anew(store):
     digests = store.digest.digests
     store.digest.doubtful_from, store.digest.doubtful_end = 2 * 65_536, digests.end
     start = 3 * 65_536
-    digests.replace(Block(start, start + 65_536, b"of other bytes.."))
+    digests.replace(DigestBlock(start, start + 65_536, b"of other bytes.."))
     await store.scrub.scrub()
     assert known(store).in_doubt.total == 0
     file_bytes = LogRange.open(store.commit_log, start, start + 65_536)
     with file_bytes:
         assert next(digests.blocks(start, start + 1)).digest == digest(file_bytes.read(start, 65_536))
-    digests.replace(Block(0, 65_536, b"of other bytes.."))  # Durable long before the crash.
+    digests.replace(DigestBlock(0, 65_536, b"of other bytes.."))  # Durable long before the crash.
     await store.scrub.scrub()
     assert list(known(store).in_doubt) == [(0, 65_536)]
 
@@ -428,7 +428,7 @@ async def test_sectors_that_cannot_be_read_are_damage(store, monkeypatch):
 
 def test_a_patient_reader_says_what_it_could_not_read(store):
     with LogRange.open(store.commit_log, 0, 50_000) as bytes_:
-        reader = PatientReader(bytes_)
+        reader = ThrottledReader(bytes_)
         assert reader.read(100, 60_000) == bytes_.read(100, 49_900)
         assert reader.unreadable_in(0, 50_000) == ""
         os.close(bytes_._fds[0])
@@ -562,7 +562,7 @@ async def test_a_blank_in_place_of_a_message_makes_way_for_its_unit(store):
     unit = queue.unit(7)
     os.pwrite(queue.files.files[0].fd, UNIT.pack(0, 0x7FFFFFFF, 0), 20 * 7)
     await store.scrub.scrub()
-    assert (known(store).wrong_units, known(store).mended_units, store.damaged.total) == (0, 1, 0)
+    assert (known(store).wrong_units, known(store).repaired_units, store.damaged.total) == (0, 1, 0)
     assert queue.unit(7) == unit
 
 

@@ -9,7 +9,7 @@ from twinlog.store.config import BrokerRole, StoreConfig
 from twinlog.store.errors import StoreError, StoreNotWritableError
 from twinlog.store.hooks import StoreHooks
 from twinlog.store.log.offset_waiters import PutStatus
-from twinlog.store.log.running_flags import Condition
+from twinlog.store.log.running_flags import StoreCondition
 from twinlog.store.log.transient_store_pool import UncommittedEnd
 from twinlog.store.message_store import MessageStore
 from twinlog.store.queue.consume_queue_table import ConsumeQueueTable
@@ -91,7 +91,7 @@ async def test_to_and_fro(tmp_path):
 
 async def test_a_log_that_takes_no_bytes_is_no_masters(tmp_path):
     _, store = pair(tmp_path)
-    store.flags.set(Condition.FAILED, "the disk refused some")
+    store.flags.set(StoreCondition.FAILED, "the disk refused some")
     with pytest.raises(StoreError, match="the disk refused some"):
         await store.become_master(SYNC)
     assert store.config.broker_role is SLAVE

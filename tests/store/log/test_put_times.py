@@ -6,25 +6,25 @@ from twinlog.store.log.put_times import PutTimes
 
 
 def after_a_minute(times: PutTimes) -> PutTimes:
-    times.look(60.0)
+    times.rotate(60.0)
     return times
 
 
 @pytest.fixture
 def times():
     times = PutTimes()
-    times.look(0.0)
+    times.rotate(0.0)
     return times
 
 
 def test_only_whole_minutes_are_shown(times):
     times.quick += 5
     assert "[<=0ms]:0 " in times.distribution()
-    times.look(59.0)
+    times.rotate(59.0)
     assert "[<=0ms]:0 " in times.distribution()
-    times.look(60.0)
+    times.rotate(60.0)
     assert times.distribution().startswith("[<=0ms]:5 [0~10ms]:0 [10~50ms]:0 ")
-    times.look(120.0)
+    times.rotate(120.0)
     assert "[<=0ms]:0 " in times.distribution()
 
 
@@ -65,6 +65,6 @@ def test_beyond_the_last_bucket(times):
 def test_the_longest_is_kept_for_good(times):
     times.note(0.25, 1)
     times.note(0.1, 1)
-    times.look(60.0)
-    times.look(120.0)
+    times.rotate(60.0)
+    times.rotate(120.0)
     assert times.longest_ms == 250

@@ -14,7 +14,7 @@ from tests.store.records import HOST_V6, put_message
 from twinlog.store.config import BrokerRole, FlushDiskType, StoreConfig
 from twinlog.store.hooks import StoreHooks
 from twinlog.store.log.offset_waiters import PutStatus
-from twinlog.store.log.running_flags import Condition
+from twinlog.store.log.running_flags import StoreCondition
 from twinlog.store.log.transient_store_pool import TransientStorePool
 from twinlog.store.message_store import MessageStore
 from twinlog.store.read.get_message import GetStatus
@@ -209,7 +209,7 @@ async def test_a_full_disk_keeps_what_is_pending(tmp_path, monkeypatch, autojump
 
     monkeypatch.setattr(os, "pwrite", pwrite)
     store.commit_pending()
-    assert Condition.DISK_REFUSES in store.flags
+    assert StoreCondition.DISK_REFUSES in store.flags
     assert store.put([put_message("T1", b"refused")])[0].status is PutStatus.SERVICE_NOT_AVAILABLE
     before = store.max_offset
     await store._parts.refusal._try_again()

@@ -123,7 +123,7 @@ def test_where_files_cannot_be_moved_in_it_ends_with_the_file(slave, data):
 
 def test_a_write_that_asks_the_disk_again_spares_the_tail(slave, data):
     tail, first = begin(slave, data)
-    slave.commit_log.mend()
+    slave.commit_log.clear_torn_end()
     buffer = bytearray(FILE_SIZE - first)
     tail.read_into(memoryview(buffer))
     assert buffer == data[first:FILE_SIZE]

@@ -4,7 +4,7 @@ import pytest
 
 from tests.helpers import log_bytes, open_store, put
 from twinlog.store.integrity.digest import BLOCK_SIZE, BlockDigests, digest
-from twinlog.store.offline.diff import DiffVerdict, Side, diff
+from twinlog.store.offline.diff import ComparedLog, DiffVerdict, diff
 from twinlog.store.offline.directory import StoreDirectory
 
 FILE_SIZE = 1 << 20
@@ -12,7 +12,7 @@ FILE_SIZE = 1 << 20
 
 def side(root, digests=None):
     directory = StoreDirectory.open(root)
-    return Side(str(root), directory.log, directory.queues, digests=digests)
+    return ComparedLog(str(root), directory.log, directory.queues, digests=digests)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from twinlog.store.errors import StoreDirectoryError
 from twinlog.store.message_store import MessageStore
 from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory, Writer, lock_holder
 from twinlog.store.offline.file_series import StoreFile, guess_file_size
-from twinlog.store.offline.finding import Kind
+from twinlog.store.offline.finding import FindingKind
 from twinlog.store.util.sync import take_lock
 
 
@@ -70,12 +70,12 @@ def test_wrong_missing_and_stray_files_become_findings(tmp_path):
     (root / "index" / "notes").touch()
     with StoreDirectory.open(root, DirectoryOptions(log_file_size=golden.FILE_SIZE)) as directory:
         assert {(finding.kind, finding.file) for finding in directory.findings} == {
-            (Kind.MISSING_FILE, "commitlog/00000000000000131072"),
-            (Kind.WRONG_FILE_SIZE, "commitlog/00000000000000262144"),
-            (Kind.STRAY_ENTRY, "commitlog/copy"),
-            (Kind.STRAY_ENTRY, "consumequeue/TopicA/x"),
-            (Kind.WRONG_FILE_SIZE, "consumequeue/TopicA/0/00000000000000000000"),
-            (Kind.STRAY_ENTRY, "index/notes"),
+            (FindingKind.MISSING_FILE, "commitlog/00000000000000131072"),
+            (FindingKind.WRONG_FILE_SIZE, "commitlog/00000000000000262144"),
+            (FindingKind.STRAY_ENTRY, "commitlog/copy"),
+            (FindingKind.STRAY_ENTRY, "consumequeue/TopicA/x"),
+            (FindingKind.WRONG_FILE_SIZE, "consumequeue/TopicA/0/00000000000000000000"),
+            (FindingKind.STRAY_ENTRY, "index/notes"),
         }
 
 

@@ -14,8 +14,8 @@ from twinlog.store.index import index_files
 from twinlog.store.index.layout import HEADER, ITEM, SLOT
 from twinlog.store.integrity import digest
 from twinlog.store.log.checkpoint import FILE_SIZE as CHECKPOINT_SIZE
-from twinlog.store.offline.finding import Kind
-from twinlog.store.offline.queue_view import EXT_HEAD
+from twinlog.store.offline.finding import FindingKind
+from twinlog.store.queue.consume_queue_ext import EXT_HEAD
 from twinlog.store.record.message import encode_message
 from twinlog.store.recovery import point as recovery_point
 from twinlog.store.truncation import intent as truncate_intent
@@ -59,7 +59,7 @@ def test_fields_of_the_recovery_point_fill_it():
     """An empty one, and what each queue adds."""
     empty = recovery_point.RecoveryPoint(offset=0, log_start=0, log_file_size=0, queue_file_size=0)
     assert len(recovery_point.encode_point(empty)) == fixed_size("recovery-point")
-    queue = recovery_point.QueueState("T", 0, 0, 0, 0)
+    queue = recovery_point.QueueEnds("T", 0, 0, 0, 0)
     one = recovery_point.RecoveryPoint(offset=0, log_start=0, log_file_size=0, queue_file_size=0, queues=(queue,))
     added = len(recovery_point.encode_point(one)) - len(recovery_point.encode_point(empty))
     assert added == fixed_size("queue-state") + len("T")
@@ -86,7 +86,7 @@ def test_every_format_and_every_kind_of_finding_is_in_the_reference():
     text = "\n".join(page.read_text() for page in sorted(PAGES.glob("*.md")))
     assert sorted(re.findall(r"^```{format} (\S+)$", text, re.MULTILINE)) == sorted(formats.FORMATS)
     rows = re.findall(r"^\| (`[a-z`, -]+`) \|", (PAGES / "findings.md").read_text(), re.MULTILINE)
-    assert sorted(kind for row in rows for kind in re.findall(r"[a-z-]+", row)) == sorted(Kind)
+    assert sorted(kind for row in rows for kind in re.findall(r"[a-z-]+", row)) == sorted(FindingKind)
 
 
 def test_what_nothing_covers_is_what_the_specification_says():

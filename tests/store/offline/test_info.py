@@ -7,14 +7,14 @@ from tests.store.records import HOST_V6, put_message
 from twinlog.store.config import StoreConfig
 from twinlog.store.message_store import MessageStore
 from twinlog.store.offline.directory import StoreDirectory, Writer
-from twinlog.store.offline.info import look
+from twinlog.store.offline.info import inspect
 
 FILE_SIZE = 16_384
 
 
 def looked(root):
     with StoreDirectory.open(root) as directory:
-        return look(directory)
+        return inspect(directory)
 
 
 async def test_a_store_of_ours_after_a_clean_stop(tmp_path, nursery):

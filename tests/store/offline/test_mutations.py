@@ -7,7 +7,7 @@ import pytest
 from tests.store import golden
 from tests.store.offline.mutations import covered_files, mutations
 from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
-from twinlog.store.offline.verify.verify import Verdict, verify
+from twinlog.store.offline.verify.verify import VerifyVerdict, verify
 
 OPTIONS = DirectoryOptions(
     log_file_size=golden.FILE_SIZE, queue_file_size=golden.CONSUME_QUEUE_FILE_SIZE, index_slots=100
@@ -29,7 +29,7 @@ def test_damage_that_anything_vouches_for_is_reported(version, name, tmp_path):
         mutation.undo()
         if mutation.touches(covered[mutation.path]):
             demanded += 1
-            if verdict is Verdict.SOUND:
+            if verdict is VerifyVerdict.SOUND:
                 missed.append(mutation)
     assert not missed, [(str(m.path.relative_to(root)), m.what) for m in missed]
     assert demanded > 150
@@ -61,4 +61,4 @@ def test_with_a_digest_every_used_byte_of_the_log_is_covered(digested):
 
 def sound(root: Path) -> bool:
     with StoreDirectory.open(root, OPTIONS) as directory:
-        return verify(directory).verdict is Verdict.SOUND
+        return verify(directory).verdict is VerifyVerdict.SOUND

@@ -7,10 +7,10 @@ from twinlog.cluster.cli.log.info import show_info
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId, save_epochs
 from twinlog.store.offline.directory import StoreDirectory
-from twinlog.store.offline.finding import Kind, Severity
-from twinlog.store.offline.info import look
+from twinlog.store.offline.finding import FindingKind, Severity
+from twinlog.store.offline.info import inspect
 from twinlog.store.offline.role_info import EpochInfo, check_role_files
-from twinlog.store.offline.verify.verify import Verdict, verify
+from twinlog.store.offline.verify.verify import VerifyVerdict, verify
 from twinlog.store.role_file import RoleState, save_role
 
 
@@ -22,7 +22,7 @@ def root(tmp_path):
 
 def looked(root):
     with StoreDirectory.open(root) as directory:
-        return look(directory)
+        return inspect(directory)
 
 
 def test_a_log_of_one_master_says_nothing(root, capsys):
@@ -77,7 +77,7 @@ def member(root):
 def found_by_verify(root):
     with StoreDirectory.open(root) as directory:
         report = verify(directory)
-    return [finding for finding in report.findings if finding.kind is Kind.ROLE_FILE], report.verdict
+    return [finding for finding in report.findings if finding.kind is FindingKind.ROLE_FILE], report.verdict
 
 
 @pytest.mark.parametrize("name", ["epochs", "role"])
@@ -85,11 +85,11 @@ def test_a_damaged_file_is_found_and_what_to_do_is_said(member, name, capsys):
     assert found_by_verify(member)[0] == []
     flip(member / "twinlog" / name, 60)
     (finding,), verdict = found_by_verify(member)
-    assert (finding.severity, finding.file, verdict) == (Severity.ERROR, f"twinlog/{name}", Verdict.DAMAGED)
+    assert (finding.severity, finding.file, verdict) == (Severity.ERROR, f"twinlog/{name}", VerifyVerdict.DAMAGED)
     assert "its checksum is wrong" in finding.message
     assert "twinlog failover" in finding.message
     info = looked(member)
-    assert [problem for problem in info.problems if problem.kind is Kind.ROLE_FILE] == [finding]
+    assert [problem for problem in info.problems if problem.kind is FindingKind.ROLE_FILE] == [finding]
     show_info(info, "pretty")
     said = capsys.readouterr().out
     assert said.count("Next: ") == 1, "not twice"
@@ -115,7 +115,7 @@ async def test_an_epoch_behind_the_end_of_a_log_that_stands_still(tmp_path):
     entries = (FIRST, EpochEntry(epoch=1, winner="10.0.0.2:10911", start_offset=1 << 30, kind="failover"))
     save_epochs(tmp_path / "twinlog", entries)
     (finding,), verdict = found_by_verify(tmp_path)
-    assert (finding.severity, verdict) == (Severity.WARNING, Verdict.WARNINGS)
+    assert (finding.severity, verdict) == (Severity.WARNING, VerifyVerdict.WARNINGS)
     assert finding.phy_offset == 1 << 30
 
 

@@ -39,7 +39,7 @@ class Queue:
         self.queue.rewind(number * 100)
 
     def put_right(self, number):
-        self.queue.put_right(number, Unit(number * 100, 100, 77))
+        self.queue.repair_unit(number, Unit(number * 100, 100, 77))
 
     def append_at_once(self, count):
         late, self.late = self.late, False

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.store.errors import SideFileError
-from twinlog.store.queue.layout import QueueState, decode_queues, encode_queues
-from twinlog.store.recovery.point import LastRecord, RecoveryPoint, decode_point, encode_point
+from twinlog.store.queue.layout import QueueEnds, decode_queues, encode_queues
+from twinlog.store.recovery.point import PointRecord, RecoveryPoint, decode_point, encode_point
 from twinlog.store.recovery.side_files import SideFiles
 
 int64 = st.integers(-(1 << 63), (1 << 63) - 1)
 uint64 = st.integers(0, (1 << 64) - 1)
 queues = st.lists(
-    st.builds(QueueState, st.text(min_size=1, max_size=40), st.integers(0, 1 << 30), int64, int64, int64, uint64)
+    st.builds(QueueEnds, st.text(min_size=1, max_size=40), st.integers(0, 1 << 30), int64, int64, int64, uint64)
 )
 points = st.builds(
     RecoveryPoint,
@@ -23,7 +23,7 @@ points = st.builds(
     log_start=int64,
     log_file_size=int64,
     queue_file_size=int64,
-    last=st.builds(LastRecord, int64, int64, uint64, int64),
+    last=st.builds(PointRecord, int64, int64, uint64, int64),
     damaged=st.lists(st.tuples(int64, int64)).map(tuple),
     queues=queues.map(tuple),
 )
@@ -32,9 +32,9 @@ POINT = RecoveryPoint(
     log_start=0,
     log_file_size=1 << 30,
     queue_file_size=6_000_000,
-    last=LastRecord(900, 100, 77, 1_700_000_000_000),
+    last=PointRecord(900, 100, 77, 1_700_000_000_000),
     damaged=((10, 20), (30, 50)),
-    queues=(QueueState("T1", 0, 0, 5, 1000, 9), QueueState("主题", 3, 2, 2, -1, 8)),
+    queues=(QueueEnds("T1", 0, 0, 5, 1000, 9), QueueEnds("主题", 3, 2, 2, -1, 8)),
 )
 
 

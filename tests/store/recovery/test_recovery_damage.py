@@ -252,7 +252,9 @@ def test_what_rocketmq_wrote_where_it_cut_the_log_at_damage_is_served(tmp_path, 
     assert (store.max_offset, served(store)) == (end, numbers)
     store.put([put_message(body=b"%08d" % COUNT, queue_id=0)])
     store.dispatch_pending()
-    assert set(served(store).values()) - set(numbers.values()) == {COUNT}, "a unit that leads behind the end hides what follows"
+    assert set(served(store).values()) - set(numbers.values()) == {COUNT}, (
+        "a unit that leads behind the end hides what follows"
+    )
     crash(store)
 
 

@@ -15,7 +15,7 @@ from tests.store.records import put_message, record_size
 from twinlog.store.errors import StoreDirectoryError
 from twinlog.store.queue.layout import UNIT
 from twinlog.store.record.message import decode_message
-from twinlog.store.recovery.point import LastRecord
+from twinlog.store.recovery.point import PointRecord
 from twinlog.store.recovery.side_files import SideFiles
 
 SIZE = record_size(put_message(body=BODY))  # Twelve of them in a file.
@@ -294,7 +294,7 @@ def test_a_point_that_does_not_fit_the_log_is_not_believed(left, change):
     point = side.load_point()
     changes = {
         "last record": {"last": attrs.evolve(point.last, digest=point.last.digest ^ 1)},
-        "no last record": {"last": LastRecord()},
+        "no last record": {"last": PointRecord()},
         "log file size": {"log_file_size": FILE_SIZE * 2},
         "behind the end": {"offset": 1 << 40},
         "before the start": {"offset": -1},

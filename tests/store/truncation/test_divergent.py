@@ -9,12 +9,12 @@ import pytest
 from tests.store.cutting import FILE_SIZE, check_is, feed, history, open_slave
 from twinlog.store.errors import StoreError
 from twinlog.store.offline.copy.pinned import pinned_log
-from twinlog.store.offline.diff import DiffVerdict, Side, diff
+from twinlog.store.offline.diff import ComparedLog, DiffVerdict, diff
 from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory, Writer
 from twinlog.store.offline.dump import Selection, dump
-from twinlog.store.offline.finding import Kind
-from twinlog.store.offline.info import look
-from twinlog.store.offline.verify.verify import Verdict, verify
+from twinlog.store.offline.finding import FindingKind
+from twinlog.store.offline.info import inspect
+from twinlog.store.offline.verify.verify import VerifyVerdict, verify
 from twinlog.store.truncation.divergent import DivergentDirectory, read_note
 from twinlog.store.truncation.intent import NAME
 
@@ -43,15 +43,15 @@ async def test_a_directory_of_what_was_cut_is_a_store_of_its_own(tmp_path, old, 
         assert (cut.log.file_size, cut.log.min_offset, cut.writer) == (FILE_SIZE, offset, Writer.TWINLOG)
         messages = list(dump(cut.log, Selection()))
         assert [message.phy_offset for message in messages] == [entry.phy_offset for entry in old.entries[20:]]
-        report = diff(Side("cut", cut.log, cut.queues), Side("whole", whole.log, whole.queues))
+        report = diff(ComparedLog("cut", cut.log, cut.queues), ComparedLog("whole", whole.log, whole.queues))
         assert (report.verdict, report.common_start, report.common_end) == (DiffVerdict.EQUAL, offset, old.end)
-        info = look(cut)
+        info = inspect(cut)
         assert (info.log.min_offset, info.log.end_offset, info.problems) == (offset, old.end, ())
         assert verify(cut).records == len(messages)
         with pinned_log(cut) as held_open:
             assert held_open.min_offset == offset, "for `log dump` and `log diff`, too"
     with StoreDirectory.open(tmp_path / "store", OPTIONS) as directory:
-        (found,) = look(directory).divergent
+        (found,) = inspect(directory).divergent
         assert (found.path, found.first_offset, found.size_bytes, found.why) == (
             str(kept.path),
             offset,
@@ -134,10 +134,10 @@ async def test_the_tools_tell_of_a_cut_that_is_unfinished(tmp_path, old, slave, 
     assert "the next start finishes it" in slave.flags.why_not_appendable
     slave._release()
     with StoreDirectory.open(tmp_path / "store", OPTIONS) as directory:
-        (told,) = (finding for finding in look(directory).problems if finding.kind is Kind.UNFINISHED_CUT)
+        (told,) = (finding for finding in inspect(directory).problems if finding.kind is FindingKind.UNFINISHED_CUT)
         assert (told.file, told.phy_offset) == ("twinlog/truncate", offset)
         assert f"the log is being cut at {offset} (a test)" in told.message
-        assert verify(directory).verdict is Verdict.DAMAGED
+        assert verify(directory).verdict is VerifyVerdict.DAMAGED
     slave = open_slave(tmp_path / "store")
     check_is(slave, old.below(offset))
     await slave.close()

@@ -36,7 +36,7 @@ def test_only_the_last_minute_is_recent():
     histogram = Histogram()
     histogram.note(0.2, 50)
     for second in range(120):
-        histogram.look(second)
+        histogram.sample(second)
         if second == 100:
             histogram.note(0.001, 8)
     assert sum(histogram.recent()) == 8
@@ -49,7 +49,7 @@ def test_all_is_recent_in_the_first_minute():
     histogram.note(0.001)
     for second in range(50):
         assert sum(histogram.recent()) == 1
-        histogram.look(second)
+        histogram.sample(second)
 
 
 def test_percentiles_lie_in_their_bucket():

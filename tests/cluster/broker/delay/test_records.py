@@ -12,7 +12,7 @@ from tests.cluster.broker.helpers import make_broker, opened, put
 from twinlog.cluster.broker.delay.records import Delayed, Progress, delayed
 from twinlog.cluster.broker.delay.service import ScheduleMessageService
 from twinlog.cluster.remoting import fastjson
-from twinlog.store.log.running_flags import Condition
+from twinlog.store.log.running_flags import StoreCondition
 from twinlog.store.queue.consume_queue_ext import ConsumeQueueExt
 from twinlog.store.queue.layout import UNIT
 from twinlog.store.record.message import decode_message
@@ -302,10 +302,10 @@ async def test_a_store_that_takes_nothing_is_tried_again(tmp_path, autojump_cloc
         broker = client.broker
         put_delayed(broker, 1)
         await trio.sleep(2)
-        broker.store.flags.set(Condition.DISK_FULL, "91 % of the disk is used")
+        broker.store.flags.set(StoreCondition.DISK_FULL, "91 % of the disk is used")
         await broker.schedule.deliver_due()
         assert broker.schedule.positions == {}
-        broker.store.flags.clear(Condition.DISK_FULL)
+        broker.store.flags.clear(StoreCondition.DISK_FULL)
         await broker.schedule.deliver_due()
         assert len(messages(broker)) == 1
 

@@ -16,7 +16,7 @@ from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.store.config import BrokerRole
 from twinlog.store.log.commit_log import PutMessage
 from twinlog.store.log.offset_waiters import PutStatus
-from twinlog.store.log.running_flags import Condition
+from twinlog.store.log.running_flags import StoreCondition
 from twinlog.store.record.message import Message, decode_message
 from twinlog.store.record.properties import format_properties
 
@@ -332,10 +332,10 @@ async def test_without_a_producer_the_next_round_asks(here, autojump_clock):
 
 async def test_a_store_that_takes_nothing_ends_the_round(here, autojump_clock):
     here.begin()
-    here.broker.store.flags.set(Condition.DISK_FULL, "disk full")
+    here.broker.store.flags.set(StoreCondition.DISK_FULL, "disk full")
     assert await here.check(6_000) == []
     assert here.offset(HALF) == -1
-    here.broker.store.flags.clear(Condition.DISK_FULL)
+    here.broker.store.flags.clear(StoreCondition.DISK_FULL)
     assert await here.check() == [1]
 
 

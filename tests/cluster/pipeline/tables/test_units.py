@@ -9,7 +9,7 @@ import pytest
 from tests.store import golden
 from twinlog.cluster.pipeline.sources.files import StoreUri, look
 from twinlog.cluster.pipeline.tables.units import pieces_by_size, queue_pieces, unit_batches
-from twinlog.store.queue.consume_queue_ext import _HEAD  # The layout, to write some.
+from twinlog.store.queue.consume_queue_ext import EXT_HEAD  # The layout, to write some.
 from twinlog.store.queue.layout import BLANK, UNIT
 from twinlog.store.record.scan import scan_records
 
@@ -96,7 +96,7 @@ def test_ext_codes_are_resolved(tmp_path):
     root = golden.unpack("4.9.7", "master", tmp_path)
     ext = root / "consumequeue_ext" / "Made" / "0" / _NAME
     ext.parent.mkdir(parents=True)
-    ext.write_bytes((_HEAD.pack(28, 77, 1, 8) + bytes(8) + _HEAD.pack(20, -5, 2, 0)).ljust(1000, b"\0"))
+    ext.write_bytes((EXT_HEAD.pack(28, 77, 1, 8) + bytes(8) + EXT_HEAD.pack(20, -5, 2, 0)).ljust(1000, b"\0"))
     base = -(1 << 63)
     put_units(root, "Made", (0, 10, base), (10, 10, base + 28), (20, 10, 3), (30, 10, base + 500))
     rows = rows_of(root, frozenset({"Made"}))

@@ -19,10 +19,10 @@ from tests.store.records import put_message
 from twinlog.store.message_store import MessageStore
 from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
 from twinlog.store.offline.file_series import FileReader
-from twinlog.store.offline.finding import Kind, Severity
-from twinlog.store.offline.queue_view import EXT_ADDRESS_MIN, EXT_HEAD
-from twinlog.store.offline.verify.verify import Verdict, VerifyReport, verify
+from twinlog.store.offline.finding import FindingKind, Severity
+from twinlog.store.offline.verify.verify import VerifyReport, VerifyVerdict, verify
 from twinlog.store.offline.walk import walk_log
+from twinlog.store.queue.consume_queue_ext import EXT_ADDRESS_MIN, EXT_HEAD
 from twinlog.store.queue.layout import BLANK, UNIT
 
 I64 = Struct(">q")
@@ -72,7 +72,7 @@ def test_what_rocketmq_wrote_is_sound(version, name, tmp_path):
     before = times_and_names(root)
     found = report(root)
     assert found.findings == ()
-    assert found.verdict is Verdict.SOUND
+    assert found.verdict is VerifyVerdict.SOUND
     assert found.records == found.units > 350
     assert found.index_items > 650
     assert times_and_names(root) == before
@@ -88,7 +88,9 @@ def test_processes_find_what_one_finds(master):
         done = []
         found = verify(directory, processes=1, progress=lambda *args: done.append(args))
         again = verify(directory, processes=2)
-    assert {Kind.DAMAGED_RECORD, Kind.MISSING_FILE, Kind.QUEUE_OFFSET} < {f.kind for f in found.findings}
+    assert {FindingKind.DAMAGED_RECORD, FindingKind.MISSING_FILE, FindingKind.QUEUE_OFFSET} < {
+        f.kind for f in found.findings
+    }
     assert done[-1][0] == done[-1][1] == 2 * golden.FILE_SIZE
     assert sorted(map(repr, again.findings)) == sorted(map(repr, found.findings))
 
@@ -107,17 +109,19 @@ def test_a_damaged_record_is_named_and_what_was_lost_with_it(master):
     overwrite(*log_place(master, phy_offset), b"\0\0\0\0")
     found = report(master)
     damage, *others = found.findings
-    assert (damage.kind, damage.phy_offset) == (Kind.DAMAGED_RECORD, phy_offset)
-    assert [(f.kind, f.topic, f.queue_id, f.queue_offset) for f in others] == [(Kind.UNIT_DANGLING, "TopicA", 0, 7)]
-    assert (found.verdict, found.damaged_bytes) == (Verdict.DAMAGED, size)
+    assert (damage.kind, damage.phy_offset) == (FindingKind.DAMAGED_RECORD, phy_offset)
+    assert [(f.kind, f.topic, f.queue_id, f.queue_offset) for f in others] == [
+        (FindingKind.UNIT_DANGLING, "TopicA", 0, 7)
+    ]
+    assert (found.verdict, found.damaged_bytes) == (VerifyVerdict.DAMAGED, size)
 
 
 @pytest.mark.parametrize(
     ("position", "data", "expected"),
     [
-        (20, I64.pack(999), [(Kind.QUEUE_OFFSET, Severity.ERROR, 7, 1)]),
+        (20, I64.pack(999), [(FindingKind.QUEUE_OFFSET, Severity.ERROR, 7, 1)]),
         (12, b"\0\0\0\1", None),
-        (56, I64.pack(1), [(Kind.STORE_TIME, Severity.WARNING, None, 1)]),
+        (56, I64.pack(1), [(FindingKind.STORE_TIME, Severity.WARNING, None, 1)]),
     ],
     ids=["queueOffset", "queueId", "storeTimestamp"],
 )
@@ -126,9 +130,9 @@ def test_fields_that_no_checksum_covers(master, position, data, expected):
     overwrite(*log_place(master, unit(master, 7)[0] + position), data)
     found = report(master)
     if expected is None:
-        assert {(f.kind, f.queue_id) for f in found.findings} >= {(Kind.UNIT_DANGLING, 0)}
+        assert {(f.kind, f.queue_id) for f in found.findings} >= {(FindingKind.UNIT_DANGLING, 0)}
     else:
-        assert [item for item in brief(found) if item[0] is not Kind.INDEX_ITEM] == expected
+        assert [item for item in brief(found) if item[0] is not FindingKind.INDEX_ITEM] == expected
 
 
 @pytest.mark.parametrize(
@@ -144,7 +148,7 @@ def test_a_wrong_unit_shows_what_should_be_there(master, position, data, message
     phy_offset, size, code = unit(master, 7)
     overwrite(queue_file(master), 7 * 20 + position, data)
     (found,) = report(master).findings
-    assert (found.kind, found.queue_offset, found.position) == (Kind.UNIT_WRONG, 7, 7 * 20 + position)
+    assert (found.kind, found.queue_offset, found.position) == (FindingKind.UNIT_WRONG, 7, 7 * 20 + position)
     assert found.file == f"consumequeue/TopicA/0/{'0' * 20}"
     assert message in found.message
     assert found.expected == {"phy": phy_offset, "size": size, "code": code}[values]
@@ -156,12 +160,12 @@ def test_lost_units_and_queues_are_counted(master):
     shutil.rmtree(master / "consumequeue" / "TopicA" / "1")
     shutil.rmtree(master / "consumequeue" / "TopicB")
     found = {(f.kind, f.topic, f.queue_id): f for f in report(master).findings}
-    assert found[Kind.UNIT_MISSING, "TopicA", 0].count == 5
-    assert found[Kind.UNIT_MISSING, "TopicA", 1].message == "messages of the log have no queue"
-    assert found[Kind.UNIT_MISSING, "TopicA", 1].severity is Severity.ERROR
+    assert found[FindingKind.UNIT_MISSING, "TopicA", 0].count == 5
+    assert found[FindingKind.UNIT_MISSING, "TopicA", 1].message == "messages of the log have no queue"
+    assert found[FindingKind.UNIT_MISSING, "TopicA", 1].severity is Severity.ERROR
     topics = master / "config" / "topics.json"
     topics.write_text(topics.read_text().replace("TopicB", "TopicX"))
-    deleted = [f for f in report(master).findings if f.topic == "TopicB" and f.kind is Kind.UNIT_MISSING]
+    deleted = [f for f in report(master).findings if f.topic == "TopicB" and f.kind is FindingKind.UNIT_MISSING]
     assert {f.severity for f in deleted} == {Severity.WARNING}
 
 
@@ -199,9 +203,9 @@ def test_a_topic_that_was_deleted_and_made_again(log_of_five):
         overwrite(root / "commitlog" / ("0" * 20), at, renumbered(record, at, number, 1_000_001))
         overwrite(queue_file(root, "T1"), number * 20, UNIT.pack(at, len(record), 0))
     overwrite(queue_file(root, "T1"), 2 * 20, bytes(3 * 20))
-    assert brief(report(root)) == [(Kind.QUEUE_OFFSET, Severity.WARNING, 0, 1)]
+    assert brief(report(root)) == [(FindingKind.QUEUE_OFFSET, Severity.WARNING, 0, 1)]
     overwrite(queue_file(root, "T1"), 0, UNIT.pack(0, len(record), 0))  # Now the number is just given twice.
-    assert report(root).verdict is Verdict.DAMAGED
+    assert report(root).verdict is VerifyVerdict.DAMAGED
 
 
 def test_a_gap_in_the_numbers_of_a_queue(log_of_five):
@@ -210,7 +214,7 @@ def test_a_gap_in_the_numbers_of_a_queue(log_of_five):
     at = 5 * len(record)
     overwrite(root / "commitlog" / ("0" * 20), at, renumbered(record, at, 8, 1_000_001))
     overwrite(queue_file(root, "T1"), 8 * 20, UNIT.pack(at, len(record), 0))
-    assert brief(report(root)) == [(Kind.QUEUE_OFFSET, Severity.ERROR, 5, 3)]
+    assert brief(report(root)) == [(FindingKind.QUEUE_OFFSET, Severity.ERROR, 5, 3)]
 
 
 def test_what_lies_behind_the_end_of_the_log_is_no_error(log_of_five):
@@ -222,19 +226,19 @@ def test_what_lies_behind_the_end_of_the_log_is_no_error(log_of_five):
     for number, queue_offset, timestamp in ((6, 3, 1_000_001), (7, 4, 1_000_001)):
         overwrite(log, number * size, renumbered(record, number * size, queue_offset, timestamp))
     found = report(root)
-    assert brief(found) == [(Kind.LOG_TAIL, Severity.WARNING, None, 1)]
+    assert brief(found) == [(FindingKind.LOG_TAIL, Severity.WARNING, None, 1)]
     assert (found.log_end, found.records) == (end, 5)
     for number, queue_offset in ((6, 5), (7, 6)):  # The numbers go on, the time does not.
         overwrite(log, number * size, renumbered(record, number * size, queue_offset, 999_999))
-    assert brief(report(root)) == [(Kind.LOG_TAIL, Severity.WARNING, None, 1)]
+    assert brief(report(root)) == [(FindingKind.LOG_TAIL, Severity.WARNING, None, 1)]
     for number, queue_offset in ((6, 6), (7, 7)):  # Both go on: it is damage, and message 5 is lost.
         overwrite(log, number * size, renumbered(record, number * size, queue_offset, 1_000_000))
         overwrite(queue_file(root, "T1"), queue_offset * 20, UNIT.pack(number * size, size, 0))
     overwrite(queue_file(root, "T1"), 5 * 20, UNIT.pack(end, size, 0))
     found = report(root)
     assert {(f.kind, f.severity, f.queue_offset) for f in found.findings} == {
-        (Kind.DAMAGED_RECORD, Severity.ERROR, None),
-        (Kind.UNIT_DANGLING, Severity.ERROR, 5),
+        (FindingKind.DAMAGED_RECORD, Severity.ERROR, None),
+        (FindingKind.UNIT_DANGLING, Severity.ERROR, 5),
     }
     assert found.damaged_bytes == size
 
@@ -246,7 +250,7 @@ def test_a_record_that_a_crash_tore_is_none(tmp_path):
     store.dispatch_pending()
     end = store.max_offset
     trio.run(store.close)
-    assert report(tmp_path).verdict is Verdict.SOUND
+    assert report(tmp_path).verdict is VerifyVerdict.SOUND
     overwrite(tmp_path / "commitlog" / ("0" * 20), end - end % 512, bytes(end % 512))
     (tmp_path / "abort").touch()
     assert report(tmp_path).records == 1
@@ -260,7 +264,7 @@ def test_one_message_in_several_queues(tmp_path):
     store.dispatch_pending()
     raw = store.queue("T1", 2).read(1, 1)
     trio.run(store.close)
-    assert report(tmp_path).verdict is Verdict.SOUND
+    assert report(tmp_path).verdict is VerifyVerdict.SOUND
     lite, other = tmp_path / "consumequeue" / "%LMQ%a" / "0", tmp_path / "consumequeue" / "other" / "2"
     for directory, units in ((lite, raw), (other, BLANK + raw)):
         directory.mkdir(parents=True)
@@ -268,7 +272,7 @@ def test_one_message_in_several_queues(tmp_path):
         (directory / ("0" * 20)).write_bytes(units.ljust(size, b"\0"))
     assert report(tmp_path).findings == ()
     overwrite(lite / ("0" * 20), 12, I64.pack(9))
-    assert brief(report(tmp_path)) == [(Kind.UNIT_WRONG, Severity.ERROR, 0, 1)]
+    assert brief(report(tmp_path)) == [(FindingKind.UNIT_WRONG, Severity.ERROR, 0, 1)]
 
 
 def test_units_whose_tags_code_is_in_an_ext_unit(log_of_five):
@@ -283,7 +287,7 @@ def test_units_whose_tags_code_is_in_an_ext_unit(log_of_five):
         overwrite(queue_file(root, "T1"), number * 20 + 12, I64.pack(address))
     assert report(root).findings == ()
     overwrite(ext / ("0" * 20), len(units[0]) + 2, I64.pack(7))
-    assert brief(report(root)) == [(Kind.UNIT_WRONG, Severity.ERROR, 1, 1)]
+    assert brief(report(root)) == [(FindingKind.UNIT_WRONG, Severity.ERROR, 1, 1)]
 
 
 async def test_a_store_that_is_written_to_gives_no_false_alarm(tmp_path):
@@ -316,7 +320,7 @@ async def test_a_store_that_is_written_to_gives_no_false_alarm(tmp_path):
         enough = True
         nursery.cancel_scope.cancel()
     await store.close()
-    assert (await trio.to_thread.run_sync(report, root)).verdict is Verdict.SOUND
+    assert (await trio.to_thread.run_sync(report, root)).verdict is VerifyVerdict.SOUND
 
 
 def test_a_log_that_lost_its_end_is_an_error_after_a_clean_stop_only(master):
@@ -326,10 +330,10 @@ def test_a_log_that_lost_its_end_is_an_error_after_a_clean_stop_only(master):
     path, position = log_place(master, entries[-5].phy_offset)
     overwrite(path, position, bytes(golden.FILE_SIZE - position))
     found = report(master)
-    assert found.verdict is Verdict.DAMAGED
+    assert found.verdict is VerifyVerdict.DAMAGED
     assert "the log lost its end" in " ".join(f.message for f in found.findings)
     (master / "abort").touch()
-    assert report(master).verdict is Verdict.WARNINGS
+    assert report(master).verdict is VerifyVerdict.WARNINGS
 
 
 def test_a_queue_may_begin_with_blanks(master):
@@ -342,7 +346,7 @@ def test_a_queue_may_begin_with_blanks(master):
     overwrite(path, 0, BLANK * count)
     assert report(master).findings == ()
     overwrite(path, 0, raw[:20])
-    assert {f.kind for f in report(master).findings} == {Kind.UNIT_WRONG}
+    assert {f.kind for f in report(master).findings} == {FindingKind.UNIT_WRONG}
 
 
 def test_units_behind_the_queues_end_are_found(master):
@@ -350,7 +354,7 @@ def test_units_behind_the_queues_end_are_found(master):
     path = queue_file(master)
     used = len(path.read_bytes().rstrip(b"\0"))
     overwrite(path, -(-used // 20) * 20, UNIT.pack(*unit(master, 3)))
-    assert brief(report(master)) == [(Kind.UNIT_DANGLING, Severity.ERROR, -(-used // 20), 1)]
+    assert brief(report(master)) == [(FindingKind.UNIT_DANGLING, Severity.ERROR, -(-used // 20), 1)]
 
 
 def test_another_table_of_delays_is_learnt_or_told(master):
@@ -359,7 +363,7 @@ def test_another_table_of_delays_is_learnt_or_told(master):
     assert found.findings == ()
     path = queue_file(master, "SCHEDULE_TOPIC_XXXX", 0)
     overwrite(path, 12, I64.pack(unit(master, 0, "SCHEDULE_TOPIC_XXXX")[2] + 1))
-    assert {f.kind for f in report(master).findings} == {Kind.UNIT_WRONG}
+    assert {f.kind for f in report(master).findings} == {FindingKind.UNIT_WRONG}
 
 
 @pytest.mark.parametrize(("slots", "items"), [(100, 400), (37, 90), (500, 100)])
@@ -375,7 +379,7 @@ async def test_index_with_any_counts_is_read(tmp_path, slots, items, autojump_cl
         nursery.cancel_scope.cancel()
     await store.close()
     found = report(tmp_path)
-    assert (found.verdict, found.index_items) == (Verdict.SOUND, 240)
+    assert (found.verdict, found.index_items) == (VerifyVerdict.SOUND, 240)
     assert report(tmp_path, index_slots=slots) == found
 
 
@@ -400,9 +404,9 @@ def test_checkpoint_that_is_ahead_of_the_log(master):
     """It would let recovery begin too late."""
     overwrite(master / "checkpoint", 0, I64.pack(1 << 50))
     (found,) = report(master).findings
-    assert (found.kind, found.severity, found.position) == (Kind.CHECKPOINT, Severity.WARNING, 0)
+    assert (found.kind, found.severity, found.position) == (FindingKind.CHECKPOINT, Severity.WARNING, 0)
     os.truncate(master / "checkpoint", 0)
-    assert [f.kind for f in report(master).findings] == [Kind.CHECKPOINT]
+    assert [f.kind for f in report(master).findings] == [FindingKind.CHECKPOINT]
 
 
 def test_a_file_that_the_disk_does_not_give(master):
@@ -419,7 +423,9 @@ def test_a_file_that_the_disk_does_not_give(master):
         found = verify(directory)
         directory.log.reader.close()
     assert found.damaged_bytes == golden.FILE_SIZE
-    assert (Kind.UNREADABLE_FILE, f"commitlog/{golden.FILE_SIZE:020d}") in {(f.kind, f.file) for f in found.findings}
+    assert (FindingKind.UNREADABLE_FILE, f"commitlog/{golden.FILE_SIZE:020d}") in {
+        (f.kind, f.file) for f in found.findings
+    }
     assert found.log_end > 2 * golden.FILE_SIZE
 
 
@@ -432,4 +438,6 @@ def test_much_damage_makes_a_short_report(master):
     assert found.errors > 1000
     assert len(found.findings) < 500
     assert found.findings_omitted == found.errors + found.warnings - sum(f.count for f in found.findings) > 500
-    assert {Kind.INDEX_ITEM, Kind.UNIT_DANGLING, Kind.DAMAGED_RECORD} < {f.kind for f in found.findings}
+    assert {FindingKind.INDEX_ITEM, FindingKind.UNIT_DANGLING, FindingKind.DAMAGED_RECORD} < {
+        f.kind for f in found.findings
+    }
