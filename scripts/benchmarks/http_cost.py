@@ -18,10 +18,11 @@ from typing import Any
 from attrs import field, frozen
 
 from scripts.benchmarks.store_restarts import StartedTwinlog, cpu_seconds, memory
-from tests.support.clients.remoting import create_topic, request, wait_for
+from tests.support.clients.remoting import create_topic, request
 from tests.support.process_group import twinlog
 from tests.support.process_group.ports import HOST
 from tests.support.process_group.process import answers
+from tests.support.waiting import wait_for
 
 PARTS = ("process", "scrape")
 KINDS = ("off", "on", "probed")

@@ -18,9 +18,10 @@ from scripts.benchmarks.ha_lag import send_evenly
 from scripts.benchmarks.roles_load import EvenLoad, wait_send_ok
 from scripts.benchmarks.store_directory import FULL, TOPIC
 from scripts.benchmarks.systems import QUEUES
-from tests.support.clients.remoting import create_topic, runtime_info, wait_for
+from tests.support.clients.remoting import create_topic, runtime_info
 from tests.support.process_group import twinlog
 from tests.support.process_group.role_changes import change_role, wait_electable, wait_grouped
+from tests.support.waiting import wait_for
 
 PARTS = ("switchover", "failover", "rewind", "reinit")
 AROUND_SECONDS = 0.5  # Of load before and after a switchover.

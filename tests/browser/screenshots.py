@@ -15,7 +15,7 @@ from pathlib import Path
 from playwright.sync_api import Browser
 
 from tests.browser.stage import DESKTOP, PHONE, Stage, chromium, staged
-from tests.support.process_group.up import PROGRAM
+from tests.support.process_group.process import PROGRAM
 
 IMAGES = Path(__file__).parents[2] / "docs" / "operating" / "images"
 # A slave catches up with 1.5 MB/s at most, so that there is time to look.

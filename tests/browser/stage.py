@@ -11,9 +11,8 @@ from attrs import define, field
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from tests.support.process_group.ports import HOST, free_port
-from tests.support.process_group.process import Process
+from tests.support.process_group.process import PROGRAM, Process
 from tests.support.process_group.roles import Group, RoleBroker, running
-from tests.support.process_group.up import PROGRAM
 
 TOKEN = "a-token-for-the-browser-tests"
 CHROMIUM = "/usr/bin/chromium"

@@ -22,8 +22,8 @@ from tests.support.disk.faults import (
     ext4,
     make_image,
     tmpfs,
-    wait_for,
 )
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(120)]
 SYNC = {"flushDiskType": "SYNC_FLUSH"}

@@ -20,8 +20,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tests.support.clients.remoting import create_topic, request, wait_for
+from tests.support.clients.remoting import create_topic, request
 from tests.support.process_group.twinlog import Broker, NameServer
+from tests.support.waiting import wait_for
 
 GOLDEN = Path(__file__).parent / "store"
 SETTINGS = {

@@ -13,10 +13,11 @@ from typing import Any, NamedTuple, Self
 
 from tests.support.clients.java_client import Consumed, JavaClient, Sent
 from tests.support.clients.java_reader import QueueContent, Reader, TransactionProducer
-from tests.support.clients.remoting import create_topic, request, wait_for
+from tests.support.clients.remoting import create_topic, request
 from tests.support.process_group import jars, rocketmq, twinlog
 from tests.support.process_group.member import TEST_SETTINGS, BrokerProcess
 from tests.support.process_group.ports import free_broker_port
+from tests.support.waiting import wait_for
 from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
 from twinlog.store.offline.verify.verify import VerifyReport, verify
 

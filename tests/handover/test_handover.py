@@ -27,7 +27,7 @@ from tests.handover.chain import (
     key,
 )
 from tests.support.clients.java_client import Consumed, body
-from tests.support.clients.remoting import wait_for
+from tests.support.waiting import wait_for
 
 LATE_S = 20  # How much later than due something may be: a start of RocketMQ's, and busy processors.
 

@@ -10,9 +10,10 @@ import pytest
 
 from tests.helpers import log_bytes, replicate
 from tests.store.records import put_message
-from tests.support.clients.remoting import runtime_info, wait_for
+from tests.support.clients.remoting import runtime_info
 from tests.support.process_group import rocketmq, twinlog
 from tests.support.process_group.member import TEST_SETTINGS, BrokerProcess
+from tests.support.waiting import wait_for
 from twinlog.store.config import BrokerRole, StoreConfig
 from twinlog.store.message_store import MessageStore
 from twinlog.store.record.scan import scan_records

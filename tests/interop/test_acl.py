@@ -15,10 +15,11 @@ from attrs import define
 
 from tests.support.clients.java_client import JavaClient
 from tests.support.clients.java_reader import Tool
-from tests.support.clients.remoting import request, wait_for
+from tests.support.clients.remoting import request
 from tests.support.process_group import twinlog
 from tests.support.process_group.member import TEST_SETTINGS
 from tests.support.process_group.rocketmq import LOGBACK
+from tests.support.waiting import wait_for
 
 RULES = """
 accounts:

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.clients.java_client import Consumed, JavaClient, Sent, body
-from tests.support.clients.remoting import create_topic, wait_for
+from tests.support.clients.remoting import create_topic
 from tests.support.disk.compare import wait_for_same_commitlog
 from tests.support.process_group import twinlog
 from tests.support.process_group.member import TEST_SETTINGS
+from tests.support.waiting import wait_for
 
 TAGS = ["rot", "grün"]
 BODY_SIZE = 700

@@ -5,8 +5,8 @@ import os
 import subprocess
 from pathlib import Path
 
+from tests.support.process_group.process import PROGRAM
 from tests.support.process_group.rocketmq import Broker, NameServer
-from tests.support.process_group.twinlog import PROGRAM
 
 
 def twinlog(namesrv: str, *arguments: str) -> str:

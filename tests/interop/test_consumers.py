@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.clients.java_client import JavaClient
-from tests.support.clients.remoting import create_topic, request, wait_for
+from tests.support.clients.remoting import create_topic, request
 from tests.support.disk.compare import wait_for_same_commitlog
 from tests.support.process_group import twinlog
 from tests.support.process_group.member import TEST_SETTINGS
+from tests.support.waiting import wait_for
 
 # No queue is young: then a new group is not simply put to the head of it.
 SETTINGS = TEST_SETTINGS | {"accessMessageInMemoryMaxRatio": "0"}

@@ -6,10 +6,11 @@ from pathlib import Path
 
 from tests.support.clients.java_client import JavaClient
 from tests.support.clients.java_reader import Tool
-from tests.support.clients.remoting import runtime_info, wait_for
+from tests.support.clients.remoting import runtime_info
 from tests.support.process_group import jars, twinlog
 from tests.support.process_group.role_changes import change_role, wait_grouped
 from tests.support.process_group.status import send
+from tests.support.waiting import wait_for
 
 TOPIC, MESSAGES = "aged", 10
 EPOCH = re.compile(r"#Epoch: EpochEntry\{epoch=(\d+), startOffset=(\d+), endOffset=(\d+)\}")

@@ -7,9 +7,10 @@ from typing import NamedTuple
 import pytest
 
 from tests.support.clients.java_client import JavaClient, Producer
-from tests.support.clients.remoting import create_topic, wait_for
+from tests.support.clients.remoting import create_topic
 from tests.support.disk.compare import end_offset, wait_for_same_commitlog
 from tests.support.process_group import twinlog
+from tests.support.waiting import wait_for
 
 TOPIC = "killed"
 SLAVE_LOST = {"SLAVE_NOT_AVAILABLE", "FLUSH_SLAVE_TIMEOUT"}

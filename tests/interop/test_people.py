@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.process_group import rocketmq
-from tests.support.process_group.up import PROGRAM
+from tests.support.process_group.process import PROGRAM
 
 CONSUMER = """
 import sys, trio

@@ -4,9 +4,10 @@ from pathlib import Path
 
 from tests.support.clients.java_client import JavaClient
 from tests.support.clients.java_reader import Reader
-from tests.support.clients.remoting import create_topic, wait_for
+from tests.support.clients.remoting import create_topic
 from tests.support.process_group import twinlog
 from tests.support.process_group.member import TEST_SETTINGS
+from tests.support.waiting import wait_for
 
 INDEX_SETTINGS = {"maxHashSlotNum": "100", "maxIndexNum": "400"}  # 900 keys take three files.
 

@@ -12,10 +12,11 @@ from contextlib import ExitStack, suppress
 import pytest
 
 from tests.interop.strangers import FRAME_HEADER, REPORT, receive
-from tests.support.clients.remoting import request, wait_for
+from tests.support.clients.remoting import request
 from tests.support.process_group import rocketmq, twinlog
 from tests.support.process_group.member import TEST_SETTINGS, BrokerProcess
 from tests.support.process_group.ports import HOST
+from tests.support.waiting import wait_for
 
 SILENCE = 2.0  # Seconds. Well above the second after which a RocketMQ slave looks at its clock.
 SETTINGS = {**TEST_SETTINGS, "haSendHeartbeatInterval": "300", "haHousekeepingInterval": str(int(SILENCE * 1000))}

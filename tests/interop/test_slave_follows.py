@@ -6,10 +6,11 @@ from types import ModuleType
 import pytest
 
 from tests.support.clients.java_client import JavaClient
-from tests.support.clients.remoting import create_topic, wait_for
+from tests.support.clients.remoting import create_topic
 from tests.support.disk.compare import end_offset, wait_for_same_commitlog
 from tests.support.process_group import rocketmq, twinlog
 from tests.support.process_group.member import BrokerProcess
+from tests.support.waiting import wait_for
 
 TOPIC = "followed"
 FILE_SIZE = 1 << 20  # As TEST_SETTINGS has it.

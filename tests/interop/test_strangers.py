@@ -25,9 +25,10 @@ from tests.interop.strangers import (
     send_message,
     set_option,
 )
-from tests.support.clients.remoting import request, wait_for
+from tests.support.clients.remoting import request
 from tests.support.process_group import jars, rocketmq, twinlog
 from tests.support.process_group.member import TEST_SETTINGS, BrokerProcess
+from tests.support.waiting import wait_for
 
 SETTINGS = {**TEST_SETTINGS, "slaveTimeout": "1000", "haSendHeartbeatInterval": "300"}
 OWN_SETTINGS = {**SETTINGS, "haAdmissionTimeout": "500", "haAllowedSlaves": "127.0.0.8"}

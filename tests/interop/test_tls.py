@@ -12,7 +12,7 @@ import pytest
 from tests.support.clients.java_client import JavaClient
 from tests.support.clients.remoting import TLS_ONLY
 from tests.support.process_group import jars, rocketmq, twinlog
-from tests.support.process_group.twinlog import PROGRAM
+from tests.support.process_group.process import PROGRAM
 
 COUNT = 60
 SECURE = {"TWINLOG_TLS": "true"}

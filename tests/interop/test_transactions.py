@@ -7,10 +7,11 @@ import pytest
 
 from tests.support.clients.java_client import JavaClient
 from tests.support.clients.java_reader import TransactionProducer
-from tests.support.clients.remoting import create_topic, wait_for
+from tests.support.clients.remoting import create_topic
 from tests.support.disk.compare import wait_for_same_commitlog
 from tests.support.process_group import twinlog
 from tests.support.process_group.member import TEST_SETTINGS
+from tests.support.waiting import wait_for
 
 SETTINGS = {**TEST_SETTINGS, "transactionTimeOut": "1500", "transactionCheckInterval": "500"}
 OUTCOMES = ["COMMIT_MESSAGE", "ROLLBACK_MESSAGE", "UNKNOW"]

@@ -14,7 +14,9 @@ from attrs import frozen
 from tests.monitoring.prometheus import Prometheus, missing, prometheus
 from tests.support.clients.remoting import request
 from tests.support.process_group.ports import HOST
-from tests.support.process_group.up import PROGRAM, Up, free_port_base, gone, running, until
+from tests.support.process_group.process import PROGRAM
+from tests.support.process_group.up import Up, free_port_base, gone, running
+from tests.support.waiting import wait_for
 
 HEART_BEAT, SEND_BACK, CREATE_GROUP = 34, 36, 200
 TOPIC, GROUP, SLAVES = "orders", "billing", 2
@@ -65,13 +67,13 @@ def restart_master(watched: Watched) -> None:
     """Kill it: its slaves lose their connections, and come back."""
     master = watched.up.member("broker-a-0")
     master.kill()
-    until(lambda: gone([master]), "the end of the master")
+    wait_for(lambda: gone([master]), "the end of the master")
 
     def is_back() -> bool:
         states = {each["name"]: each["state"] for each in watched.up.members()}
         return states == {"broker-a-0": "serving", "broker-a-1": "streaming", "broker-a-2": "streaming"}
 
-    until(is_back, "the master serves again")
+    wait_for(is_back, "the master serves again")
 
 
 def work(up: Up, master: str) -> None:

@@ -15,7 +15,7 @@ import yaml
 from attrs import frozen
 
 from tests.support.process_group.ports import HOST, free_port
-from tests.support.process_group.up import until
+from tests.support.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy/prometheus"
@@ -61,7 +61,7 @@ class Prometheus:
         assert len(values) <= 1, expression
         return values[0] if values else None
 
-    def until(self, expression: str, wanted: float) -> None:
+    def wait_for(self, expression: str, wanted: float) -> None:
         """Wait until a query has this value."""
         found: list[float | None] = []
 
@@ -70,7 +70,7 @@ class Prometheus:
             return found == [wanted]
 
         try:
-            until(is_so, expression)
+            wait_for(is_so, expression)
         except AssertionError as error:
             raise AssertionError(f"{expression} is {found}, not {wanted}") from error
 
@@ -100,7 +100,7 @@ def prometheus(targets: dict[str, list[str]], directory: Path, *, interval: str 
     with (directory / "prometheus.log").open("wb") as said:
         process = subprocess.Popen(command, stdout=said, stderr=said)
         try:
-            until(lambda: _is_ready(address) or process.poll() is not None, "Prometheus is ready")
+            wait_for(lambda: _is_ready(address) or process.poll() is not None, "Prometheus is ready")
             assert process.poll() is None, (directory / "prometheus.log").read_text()
             yield Prometheus(address)
         finally:

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from tests.monitoring.prometheus import ROOT
-from tests.support.process_group.up import until
+from tests.support.waiting import wait_for
 from twinlog.cluster.metrics.exposition import METRICS
 
 GRAFANA = ROOT / "deploy/grafana"
@@ -34,7 +34,7 @@ def test_every_query_has_an_answer(watched, name, expression):
     if name in MAY_BE_EMPTY:
         watched.prometheus.query(asked(expression))
     else:
-        until(lambda: has_numbers(watched, expression), f"{name}: {expression}")
+        wait_for(lambda: has_numbers(watched, expression), f"{name}: {expression}")
 
 
 def has_numbers(watched, expression: str) -> bool:

@@ -7,7 +7,7 @@ import yaml
 
 from tests.monitoring.conftest import SLAVES, TOPIC
 from tests.monitoring.prometheus import DEPLOY
-from tests.support.process_group.up import until
+from tests.support.waiting import wait_for
 from twinlog.cluster.metrics.exposition import METRICS
 
 
@@ -16,13 +16,13 @@ def test_all_members_are_scraped_without_error(watched):
         targets = watched.prometheus.get("targets")["activeTargets"]
         return len(targets) == 2 + SLAVES and all(each["health"] == "up" and not each["lastError"] for each in targets)
 
-    until(scraped, "all targets are up")
+    wait_for(scraped, "all targets are up")
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
 def test_every_metric_of_the_reference_is_scraped_with_type_and_help(watched, metric):
     name = f"{metric.name}_count" if metric.kind == "histogram" else metric.name
-    until(lambda: watched.prometheus.query(f"count({name})"), f"a sample of {name}")
+    wait_for(lambda: watched.prometheus.query(f"count({name})"), f"a sample of {name}")
     known = watched.prometheus.get("metadata", metric=metric.name)
     (found,) = (
         known.get(metric.name)
@@ -49,7 +49,7 @@ def test_the_rules_are_loaded_and_evaluated(watched):
         return sorted(seen) == sorted((name, "ok") for name in written)
 
     try:
-        until(healthy, "all rules are evaluated")
+        wait_for(healthy, "all rules are evaluated")
     except AssertionError as error:
         raise AssertionError(f"not all rules are evaluated: {seen}") from error
 
@@ -78,9 +78,9 @@ def test_lag_rises_while_a_slave_stands_still_and_falls_after(watched):
     slave.send_signal(signal.SIGSTOP)
     try:
         watched.up.twinlog("send", TOPIC, "unseen", "--count", "20")
-        until(lambda: (ask.value(f"rocketmq_ha_replica_lag_bytes{replica}") or 0) > 0, "bytes of lag")
-        until(lambda: (ask.value(f"rocketmq_ha_replica_lag_seconds{replica}") or 0) > 2, "seconds of lag")
-        until(lambda: (ask.value(f"rocketmq_ha_replica_lag_messages{replica}") or 0) >= 10, "messages of lag")
+        wait_for(lambda: (ask.value(f"rocketmq_ha_replica_lag_bytes{replica}") or 0) > 0, "bytes of lag")
+        wait_for(lambda: (ask.value(f"rocketmq_ha_replica_lag_seconds{replica}") or 0) > 2, "seconds of lag")
+        wait_for(lambda: (ask.value(f"rocketmq_ha_replica_lag_messages{replica}") or 0) >= 10, "messages of lag")
         ask.until('sum(up{service="broker"})', SLAVES)
     finally:
         slave.send_signal(signal.SIGCONT)

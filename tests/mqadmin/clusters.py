@@ -8,9 +8,10 @@ from attrs import define, field
 
 from tests.support.clients.java_client import JavaClient
 from tests.support.clients.java_reader import Tool
-from tests.support.clients.remoting import create_topic, wait_for
+from tests.support.clients.remoting import create_topic
 from tests.support.process_group import rocketmq, twinlog
 from tests.support.process_group.member import TEST_SETTINGS, BrokerProcess
+from tests.support.waiting import wait_for
 
 MESSAGES = 5
 RULES = """globalWhiteRemoteAddresses:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.mqadmin.clusters import Cluster
 from tests.mqadmin.normalise import normalise
-from tests.support.process_group.twinlog import PROGRAM
+from tests.support.process_group.process import PROGRAM
 
 # Each with what it prints in an order of its own: sets of Java have none.
 ROWS = (

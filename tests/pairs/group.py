@@ -7,10 +7,10 @@ from pathlib import Path
 from attrs import define, field
 
 from tests.support.clients.java_client import JavaClient, Producer, SendJob, Sent
-from tests.support.clients.remoting import create_topic, runtime_info, wait_for
-from tests.support.disk.compare import wait_for_same_commitlog
-from tests.support.disk.compare_queues import wait_for_same_queues
+from tests.support.clients.remoting import create_topic, runtime_info
+from tests.support.disk.compare import wait_for_same_commitlog, wait_for_same_queues
 from tests.support.process_group.member import BrokerProcess
+from tests.support.waiting import wait_for
 from twinlog.store.record.message import decode_message
 from twinlog.store.record.scan import scan_records
 

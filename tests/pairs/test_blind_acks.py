@@ -15,12 +15,12 @@ import pytest
 from tests.helpers import log_bytes, open_store, put
 from tests.pairs.fake_master import FakeConnection, FakeMaster
 from tests.pairs.group import FILE_SIZE
-from tests.support.clients.remoting import wait_for
 from tests.support.disk.compare import end_offset
 from tests.support.disk.faults import HANG, Shim, tmpfs
 from tests.support.process_group import rocketmq, twinlog
 from tests.support.process_group.member import TEST_SETTINGS
 from tests.support.process_group.status import status
+from tests.support.waiting import wait_for
 
 QUICK_REPORTS = {
     **TEST_SETTINGS,

@@ -25,11 +25,16 @@ from tests.pairs.stage import (
     lose,
     part,
 )
-from tests.support.clients.remoting import wait_for
-from tests.support.disk.compare import CommitLogsDifferError, assert_same_commitlog, end_offset, wait_for_same_commitlog
-from tests.support.disk.compare_queues import wait_for_same_queues
+from tests.support.disk.compare import (
+    CommitLogsDifferError,
+    assert_same_commitlog,
+    end_offset,
+    wait_for_same_commitlog,
+    wait_for_same_queues,
+)
 from tests.support.process_group import rocketmq, twinlog
 from tests.support.process_group.status import committed_offset, send, status
+from tests.support.waiting import wait_for
 
 SYNC_S = 15  # A slave of RocketMQ's copies offsets each 10 s.
 

@@ -11,10 +11,10 @@ import pytest
 from tests.pairs.group import FILE_SIZE, LEVEL_S, Group, at_once, max_offset
 from tests.support.clients.java_client import JavaClient
 from tests.support.clients.java_reader import Tool
-from tests.support.clients.remoting import wait_for
 from tests.support.disk.compare import start_offset
 from tests.support.process_group import jars, rocketmq, twinlog
 from tests.support.process_group.member import BrokerProcess
+from tests.support.waiting import wait_for
 
 HISTORY_FILES = 3
 

@@ -8,10 +8,11 @@ import pytest
 
 from tests.pairs.group import ENDLESS, LEVEL_S, Group, max_offset
 from tests.support.clients.java_client import JavaClient
-from tests.support.clients.remoting import create_topic, wait_for
+from tests.support.clients.remoting import create_topic
 from tests.support.process_group import rocketmq, twinlog
 from tests.support.process_group.member import TEST_SETTINGS
 from tests.support.process_group.role_changes import change_role, wait_grouped
+from tests.support.waiting import wait_for
 
 TOPIC = "followed"
 # It learns of another master when it registers: the least that it takes.

@@ -13,9 +13,10 @@ import pytest
 
 from tests.pairs.group import ENDLESS, LEVEL_S, Group, max_offset
 from tests.support.clients.java_client import JavaClient
-from tests.support.clients.remoting import create_topic, wait_for
+from tests.support.clients.remoting import create_topic
 from tests.support.process_group import twinlog
 from tests.support.process_group.role_changes import OffsetWatch, change_role, wait_grouped
+from tests.support.waiting import wait_for
 
 TOPIC, READERS = "switched", "readers"
 SWITCHOVERS, APART_S = 10, 2.0

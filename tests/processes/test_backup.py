@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.process_group.up import PROGRAM, SECONDS_MAX, free_port_base, run, running, until
+from tests.support.process_group.process import PROGRAM
+from tests.support.process_group.up import free_port_base, run, running
+from tests.support.waiting import SECONDS_MAX, wait_for
 
 pytestmark = pytest.mark.timeout(240)
 SMALL_FILES = ("--set", "mappedFileSizeCommitLog=1048576")
@@ -107,10 +109,10 @@ def test_a_master_at_work_is_backed_up_and_lives_on_from_that(tmp_path):
         up.wait_ready()
         load = Load(up.namesrv)
         try:
-            until(lambda: len(load.acknowledged) > 1500, "more than one file of log")
+            wait_for(lambda: len(load.acknowledged) > 1500, "more than one file of log")
             before = list(load.acknowledged)
             made = json.loads(ok("backup", master, backup, "-o", "json"))
-            until(lambda: len(load.acknowledged) > len(before) + 100, "messages behind the backup")
+            wait_for(lambda: len(load.acknowledged) > len(before) + 100, "messages behind the backup")
             assert made["source"]["was_running"]
             assert made["records"] >= len(before)
             assert len([file for file in made["files"] if file["path"].startswith("commitlog/")]) > 1
@@ -127,7 +129,7 @@ def follow_and_compare(up, load: Load, master: Path, restored: Path, base: int) 
     settings = {"brokerId": 2, "brokerRole": "SLAVE", "haListenPort": base + 32}
     with member(*broker(restored, up.namesrv, base + 31, **settings)):
         count = len(load.acknowledged)
-        until(lambda: len(load.acknowledged) > count + 100, "messages while it follows")
+        wait_for(lambda: len(load.acknowledged) > count + 100, "messages while it follows")
         load.stop()
 
         def is_level() -> bool:
@@ -135,7 +137,7 @@ def follow_and_compare(up, load: Load, master: Path, restored: Path, base: int) 
             slave = members.get("broker-a-2")
             return slave is not None and slave["written_offset"] == members["broker-a-0"]["written_offset"]
 
-        until(is_level, "the slave has all")
+        wait_for(is_level, "the slave has all")
         report = json.loads(ok("log", "diff", master, restored, "--queues", "-o", "json"))
         assert (report["verdict"], report["right_behind_bytes"]) == ("equal", 0)
         assert report["common_start"] == 0

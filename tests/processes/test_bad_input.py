@@ -8,7 +8,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support.process_group.up import Up, until
+from tests.support.process_group.up import Up
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -105,7 +106,9 @@ def test_connections_that_close_at_once_leave_nothing_behind(up):
         memory, lines = _memory(processes[log_name]), len(log_lines(up, log_name))
         descriptors = processes[log_name].num_fds()
         _probe(port, PROBES)
-        until(lambda name=log_name, most=descriptors + 8: processes[name].num_fds() <= most, f"closed at the {where}")
+        wait_for(
+            lambda name=log_name, most=descriptors + 8: processes[name].num_fds() <= most, f"closed at the {where}"
+        )
         assert _memory(processes[log_name]) - memory < MEMORY_MARGIN, where
         assert len(log_lines(up, log_name)) - lines <= 1, where
     assert up.twinlog("send", "AfterAll", "hello").startswith("SEND_OK")

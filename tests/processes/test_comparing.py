@@ -9,7 +9,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.support.process_group.up import PROGRAM, Up, run, running, until
+from tests.support.process_group.process import PROGRAM
+from tests.support.process_group.up import Up, run, running
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.timeout(180)
 CHANGED_AT = 30_000
@@ -40,7 +42,7 @@ def test_a_pair_under_traffic_is_equal_and_then_differs_in_a_byte(tmp_path):
     """More than one file of log; the digests that are there and those that are not yet agree with what the disks hold."""
     with running(tmp_path / "cluster", "--set", "scrubBytesPerSecond=0") as up:
         up.wait_ready()
-        until(lambda: all(member["state"] in ("serving", "streaming") for member in up.members()), "the slave")
+        wait_for(lambda: all(member["state"] in ("serving", "streaming") for member in up.members()), "the slave")
         up.twinlog("send", "orders", BODY, "--count", "80")
         with traffic(up, "x" * 500):
             status, report = answer(up, "log", "diff", "--live", *MEMBERS)
@@ -54,9 +56,9 @@ def test_a_byte_that_changed_on_the_slave_s_disk_is_found(tmp_path):
     """In a block that has no digest yet: what was written, which digests are of, was the same."""
     with running(tmp_path / "cluster", "--set", "scrubBytesPerSecond=0") as up:
         up.wait_ready()
-        until(lambda: all(member["state"] in ("serving", "streaming") for member in up.members()), "the slave")
+        wait_for(lambda: all(member["state"] in ("serving", "streaming") for member in up.members()), "the slave")
         up.twinlog("send", "orders", BODY[:20_000], "--count", "5")
-        until(
+        wait_for(
             lambda: answer(up, "log", "diff", "--live", *MEMBERS)[1]["common_end"] > CHANGED_AT, "the log at the slave"
         )
         descriptor = os.open(up.directory / "broker-a-1" / "commitlog" / f"{0:020d}", os.O_RDWR)

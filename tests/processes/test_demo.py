@@ -4,7 +4,9 @@ import os
 import subprocess
 from pathlib import Path
 
-from tests.support.process_group.up import POISON, PROGRAM, SECONDS_MAX, modules_of_an_application, run
+from tests.support.process_group.process import PROGRAM
+from tests.support.process_group.up import POISON, modules_of_an_application, run
+from tests.support.waiting import SECONDS_MAX
 
 
 def test_nothing_is_missing_after_two_failovers(tmp_path: Path):

@@ -18,7 +18,8 @@ import pytest
 from tests.processes.stalling_broker import STALL_SECONDS
 from tests.support.process_group import roles as roles
 from tests.support.process_group.ports import free_broker_port
-from tests.support.process_group.up import SMALL, run, running, until
+from tests.support.process_group.up import SMALL, run, running
+from tests.support.waiting import wait_for
 from twinlog.cluster.metrics.replicas import NAMED_AFTER_SECONDS
 
 pytestmark = pytest.mark.timeout(120)
@@ -50,7 +51,7 @@ class Http:
             found[0] = self.get(f"/v1/operations/{begun['operation']}").json()
             return found[0]["state"] != "running"
 
-        until(ended, "the end of the operation")
+        wait_for(ended, "the end of the operation")
         return found[0]
 
     def answers(self, path: str, status: int) -> bool:
@@ -113,8 +114,8 @@ def test_role_changes_over_http_are_carried_to_their_end(tmp_path, token_file, c
         events = Listener(http)
         _switch_over(group, http, second.label)
         assert ports[second.label].answers("/master", 200)
-        until(lambda: ports[first.label].answers("/readyz", 200), "the old master follows")
-        until(lambda: {"cluster", "operation", "history"} <= events.kinds(), "every kind of event")
+        wait_for(lambda: ports[first.label].answers("/readyz", 200), "the old master follows")
+        wait_for(lambda: {"cluster", "operation", "history"} <= events.kinds(), "every kind of event")
         told = [data["state"] for kind, data in events.heard if kind == "operation"]
         assert (told[0], told[-1]) == ("running", "done")
         _pause(http)
@@ -165,10 +166,10 @@ def _fail_over_and_rewind(group: roles.Group, ports: dict[str, Http]) -> None:
     first.start()
     third.start()
     http = ports[third.label]
-    until(lambda: http.answers("/livez", 200), "HTTP of the candidate")
+    wait_for(lambda: http.answers("/livez", 200), "HTTP of the candidate")
     begun = http.post("failover", 202, candidate=third.label, reason="it burns")
     assert http.finish(begun)["state"] in ("done", "partial")
-    until(lambda: http.answers("/master", 200), "the new master")
+    wait_for(lambda: http.answers("/master", 200), "the new master")
     second.start()
     group.twinlog("wait", f"{second.label}=diverged", "--timeout", "30")
     assert ports[second.label].answers("/readyz", 503)
@@ -177,7 +178,7 @@ def _fail_over_and_rewind(group: roles.Group, ports: dict[str, Http]) -> None:
     done = http.finish(http.post("rewind", 202, member=second.label))
     assert done["state"] == "done", done
     assert done["result"]["kept"][0]["first_offset"] == plan["first_offset"]
-    until(lambda: ports[second.label].answers("/slave?lag=0", 200), "the old master follows")
+    wait_for(lambda: ports[second.label].answers("/slave?lag=0", 200), "the old master follows")
 
 
 def test_a_cluster_of_up_answers_what_the_command_line_prints_and_takes_no_changes(tmp_path, connect):
@@ -186,7 +187,7 @@ def test_a_cluster_of_up_answers_what_the_command_line_prints_and_takes_no_chang
         ports = {"namesrv": 2, "broker-a-0": 14, "broker-a-1": 24}
         https = {name: connect(up.port_base + distance) for name, distance in ports.items()}
         for http in https.values():
-            until(lambda http=http: http.answers("/readyz", 200), "HTTP of every member")
+            wait_for(lambda http=http: http.answers("/readyz", 200), "HTTP of every member")
         names = [each["name"] for each in up.members()]
         for http in https.values():
             assert [each["name"] for each in http.get("/v1/cluster").json()["members"]] == names
@@ -229,7 +230,7 @@ def test_while_the_loop_stands_still_livez_answers_and_after_5_s_says_no(tmp_pat
             assert broker.stdout is not None
             assert broker.stdout.readline().startswith("ready ")
             http = connect(port + 3)
-            until(lambda: http.answers("/livez", 200), "HTTP")
+            wait_for(lambda: http.answers("/livez", 200), "HTTP")
             before = http.get("/metrics")
             assert "\ntwinlog_event_loop_stalled_seconds 0.0\n" in before.text
             broker.send_signal(signal.SIGUSR1)
@@ -240,12 +241,12 @@ def test_while_the_loop_stands_still_livez_answers_and_after_5_s_says_no(tmp_pat
             assert answered.status_code == 200
             assert "\ntwinlog_event_loop_stalled_seconds 0.0\n" not in answered.text
             assert http.get("/readyz").status_code == 503
-            until(lambda: http.answers("/livez", 503), "the end of its patience")
+            wait_for(lambda: http.answers("/livez", 503), "the end of its patience")
             assert time.monotonic() - began < STALL_SECONDS
             asked = time.monotonic()
             assert http.get("/livez").json()["seconds_since_tick"] > 5
             assert time.monotonic() - asked < 1
-            until(lambda: http.answers("/livez", 200) and http.answers("/readyz", 200), "the loop goes on")
+            wait_for(lambda: http.answers("/livez", 200) and http.answers("/readyz", 200), "the loop goes on")
         finally:
             broker.send_signal(signal.SIGTERM)
             broker.communicate(timeout=30)
@@ -269,9 +270,9 @@ def test_a_slave_that_is_frozen_from_the_start_is_one_replica(tmp_path):
             began = time.monotonic()
             for _ in range(3):
                 run("send", "orders", "hello", env={"NAMESRV_ADDR": up.namesrv})  # Stored, and not as safe as promised.
-            until(lambda: time.monotonic() > began + NAMED_AFTER_SECONDS, "the time after which a slave gets a name")
+            wait_for(lambda: time.monotonic() > began + NAMED_AFTER_SECONDS, "the time after which a slave gets a name")
             assert lags().keys() == {"broker-a-1"}
             assert lags()["broker-a-1"] > 0
         finally:
             slave.resume()
-        until(lambda: lags() == {"broker-a-1": 0.0}, "the slave to have all")
+        wait_for(lambda: lags() == {"broker-a-1": 0.0}, "the slave to have all")

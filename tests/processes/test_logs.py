@@ -6,7 +6,9 @@ import subprocess
 from pathlib import Path
 
 from tests.support.process_group.ports import free_port
-from tests.support.process_group.up import PROGRAM, SECONDS_MAX, SMALL, running, twinlog, until
+from tests.support.process_group.process import PROGRAM
+from tests.support.process_group.up import SMALL, running, twinlog
+from tests.support.waiting import SECONDS_MAX, wait_for
 
 
 def start(*command: str, stderr) -> subprocess.Popen[str]:
@@ -66,7 +68,7 @@ def test_up_keeps_its_members_logs_for_people(tmp_path: Path):
     with running(tmp_path / "up") as up:
         up.wait_ready()
         log = tmp_path / "up" / "logs" / "broker-a-0.log"
-        until(lambda: "slave connected" in log.read_text(), "the slave's line")
+        wait_for(lambda: "slave connected" in log.read_text(), "the slave's line")
         (line,) = [each for each in log.read_text().splitlines() if "slave connected" in each]
     assert not line.startswith("{")
     for part in ("member=broker-a-0", "role=master", "epoch=", "peer=127.0.0.1:"):

@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from tests.support.process_group.up import PROGRAM, free_port_base, run
+from tests.support.process_group.process import PROGRAM
+from tests.support.process_group.up import free_port_base, run
 
 pytestmark = pytest.mark.timeout(180)
 # RocketMQ's own conf/2m-2s-sync/broker-a.properties, and keys that only a JVM has a use for.

@@ -8,7 +8,9 @@ import time
 
 import pytest
 
-from tests.support.process_group.up import PROGRAM, SECONDS_MAX, run, until
+from tests.support.process_group.process import PROGRAM
+from tests.support.process_group.up import run
+from tests.support.waiting import SECONDS_MAX, wait_for
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -44,7 +46,7 @@ def test_tail_prints_what_comes_and_ends_with_ctrl_c(up):
         assert tail.stdout is not None
         assert tail.stderr is not None
         assert "waiting for messages of orders" in tail.stderr.readline()
-        until(lambda: _sees(up, tail), "the first new message")
+        wait_for(lambda: _sees(up, tail), "the first new message")
         tail.send_signal(signal.SIGINT)
         assert tail.wait(SECONDS_MAX) == 0
         assert "Traceback" not in tail.stderr.read()
@@ -65,7 +67,7 @@ def test_a_change_of_configuration_lasts(up):
     assert (option["value"], option["source"], option["default"]) == ("48", "set", "72")
     assert "fileReservedTime=48" in (up.directory / "conf" / "broker-a-0.conf").read_text()
     up.member("broker-a-0").kill()
-    until(lambda: _value(up) == "48", "the broker to be back with it")
+    wait_for(lambda: _value(up) == "48", "the broker to be back with it")
 
 
 def _value(up) -> str | None:

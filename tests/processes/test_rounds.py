@@ -15,7 +15,8 @@ import trio
 from attrs import define, field
 
 from tests.support.disk.compare import wait_for_same_commitlog
-from tests.support.process_group.up import Up, running, until
+from tests.support.process_group.up import Up, running
+from tests.support.waiting import wait_for
 from twinlog.cluster.admin.admin import open_admin
 from twinlog.cluster.client.api import SendStatus
 from twinlog.cluster.client.messages import OutgoingMessage
@@ -112,7 +113,7 @@ async def test_ten_rounds_of_kill_and_stop_lose_nothing_that_was_acknowledged(tm
                 rounds.append(await _round(number, up, rng, history))
             nursery.cancel_scope.cancel()
         print(f"seed {SEED}", *rounds, f"{len(history.acknowledged)} acknowledged", dict(history.others), sep="\n")
-        await trio.to_thread.run_sync(until, partial(_is_level, up), "both members to be level again")
+        await trio.to_thread.run_sync(wait_for, partial(_is_level, up), "both members to be level again")
         consumed = [each for each in await _consumed(up.namesrv) if each[0] != PROBE.encode()]
         _check(history, consumed)
         states = [(member["role"], member["state"]) for member in up.members()]

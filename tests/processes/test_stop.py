@@ -12,7 +12,9 @@ import psutil
 import pytest
 
 from tests.support.clients.remoting import create_topic
-from tests.support.process_group.up import PROGRAM, SMALL, free_port_base, running, until
+from tests.support.process_group.process import PROGRAM
+from tests.support.process_group.up import SMALL, free_port_base, running
+from tests.support.waiting import wait_for
 from twinlog.cluster.remoting.codes import RequestCode
 from twinlog.cluster.remoting.command import FrameReader, RemotingCommand, decode, encode
 from twinlog.store.record.message import decode_message
@@ -101,7 +103,7 @@ def test_what_was_stored_was_answered(tmp_path, flush):
         senders = [Sender(port, f"sender{n}") for n in range(SENDERS)]
         for sender in senders:
             sender.start()
-        until(lambda: all(len(sender.answers) > 300 for sender in senders), "some messages of each")
+        wait_for(lambda: all(len(sender.answers) > 300 for sender in senders), "some messages of each")
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0, process.stderr.read()
         for sender in senders:
@@ -118,7 +120,7 @@ def test_who_waits_for_a_slave_hears_how_it_went(tmp_path):
         up.wait_ready()
         master, slave = up.member("broker-a-0"), up.member("broker-a-1")
         create_topic(f"127.0.0.1:{up.port_base + 11}", "Stopped")
-        until(lambda: send_one(up.port_base + 11) == 0, "a message that the slave has")
+        wait_for(lambda: send_one(up.port_base + 11) == 0, "a message that the slave has")
         slave.suspend()
         try:
             answers = []
@@ -129,7 +131,7 @@ def test_who_waits_for_a_slave_hears_how_it_went(tmp_path):
             master.terminate()
             waiting.join(30)
             assert answers == [12]
-            until(lambda: not master.is_running() or master.status() == psutil.STATUS_ZOMBIE, "the master's end")
+            wait_for(lambda: not master.is_running() or master.status() == psutil.STATUS_ZOMBIE, "the master's end")
             assert time.monotonic() - began < 20
         finally:
             slave.resume()
@@ -153,7 +155,7 @@ def test_a_second_signal_ends_it_at_once(tmp_path):
         up.wait_ready()
         master, slave = up.member("broker-a-0"), up.member("broker-a-1")
         create_topic(f"127.0.0.1:{up.port_base + 11}", "Stopped")
-        until(lambda: send_one(up.port_base + 11) == 0, "a message that the slave has")
+        wait_for(lambda: send_one(up.port_base + 11) == 0, "a message that the slave has")
         slave.suspend()
         try:
             with socket.create_connection(("127.0.0.1", up.port_base + 11), timeout=30) as peer:
@@ -163,7 +165,7 @@ def test_a_second_signal_ends_it_at_once(tmp_path):
                 time.sleep(0.3)
                 assert master.status() != psutil.STATUS_ZOMBIE
                 os.kill(master.pid, signal.SIGTERM)
-                until(lambda: not master.is_running() or master.status() == psutil.STATUS_ZOMBIE, "the master's end")
+                wait_for(lambda: not master.is_running() or master.status() == psutil.STATUS_ZOMBIE, "the master's end")
         finally:
             slave.resume()
 
@@ -174,14 +176,14 @@ def test_connections_are_refused_once_it_stops(tmp_path):
         up.wait_ready()
         master, slave = up.member("broker-a-0"), up.member("broker-a-1")
         create_topic(f"127.0.0.1:{up.port_base + 11}", "Stopped")
-        until(lambda: send_one(up.port_base + 11) == 0, "a message that the slave has")
+        wait_for(lambda: send_one(up.port_base + 11) == 0, "a message that the slave has")
         slave.suspend()
         try:
             with socket.create_connection(("127.0.0.1", up.port_base + 11), timeout=30) as peer:
                 peer.sendall(send_request(1, b"one"))
                 time.sleep(0.3)
                 master.terminate()
-                until(lambda: is_refused(up.port_base + 11), "an end of listening")
+                wait_for(lambda: is_refused(up.port_base + 11), "an end of listening")
                 peer.sendall(send_request(2, b"two"))  # Is not read any more.
                 reader, codes = FrameReader(), []
                 while data := peer.recv(1 << 16):

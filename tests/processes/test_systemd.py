@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.process_group.up import PROGRAM, SECONDS_MAX, SMALL, free_port_base
+from tests.support.process_group.process import PROGRAM
+from tests.support.process_group.up import SMALL, free_port_base
+from tests.support.waiting import SECONDS_MAX
 
 UNITS = Path(__file__).parents[2] / "deploy" / "systemd"
 WATCHDOG_SECONDS = 1.5

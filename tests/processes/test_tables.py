@@ -6,7 +6,8 @@ import subprocess
 import pytest
 
 from tests.support.clients.remoting import create_topic, request
-from tests.support.process_group.up import PROGRAM, free_port_base
+from tests.support.process_group.process import PROGRAM
+from tests.support.process_group.up import free_port_base
 from twinlog.cluster.config.json_file import JsonFile
 from twinlog.cluster.remoting.codes import RequestCode
 

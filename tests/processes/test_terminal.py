@@ -10,7 +10,9 @@ import subprocess
 import psutil
 import pytest
 
-from tests.support.process_group.up import PROGRAM, SECONDS_MAX, SMALL, free_port_base, until
+from tests.support.process_group.process import PROGRAM
+from tests.support.process_group.up import SMALL, free_port_base
+from tests.support.waiting import SECONDS_MAX, wait_for
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -35,11 +37,11 @@ class Terminal:
         return words in self.seen
 
     def wait_for(self, words: str) -> None:
-        until(lambda: self.shows(words), f"{words!r} on the terminal")
+        wait_for(lambda: self.shows(words), f"{words!r} on the terminal")
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGINT)
-        until(lambda: self.shows("\0") or self.process.poll() is not None, "the end")
+        wait_for(lambda: self.shows("\0") or self.process.poll() is not None, "the end")
         os.close(self._ours)
         return self.process.wait(SECONDS_MAX)
 
@@ -85,6 +87,6 @@ def test_a_name_is_typed_before_a_topic_is_gone(up):
     terminal.wait_for("type the topic's name (orders)")
     os.write(terminal._ours, b"no\n")
     terminal.wait_for("is not the topic's name")
-    until(lambda: terminal.process.poll() is not None, "the end")
+    wait_for(lambda: terminal.process.poll() is not None, "the end")
     assert terminal.stop() == 4
     assert "orders" in up.twinlog("topic", "list")

@@ -9,7 +9,9 @@ import time
 import psutil
 import pytest
 
-from tests.support.process_group.up import PROGRAM, SECONDS_MAX, SMALL, free_port_base, gone, run, running, until
+from tests.support.process_group.process import PROGRAM
+from tests.support.process_group.up import SMALL, free_port_base, gone, run, running
+from tests.support.waiting import SECONDS_MAX, wait_for
 
 pytestmark = pytest.mark.timeout(180)
 MEMBERS = ["broker-a-0", "broker-a-1"]
@@ -60,7 +62,7 @@ def test_each_member_has_its_directory_its_file_and_its_log(up):
 
 
 def test_changes_are_told_one_line_each(up):
-    until(lambda: "broker-a-1  slave  streaming  offset 0  lag 0 B" in up.stderr, "the slave's line")
+    wait_for(lambda: "broker-a-1  slave  streaming  offset 0  lag 0 B" in up.stderr, "the slave's line")
     assert "broker-a-0  master  serving  offset 0" in up.stderr
 
 
@@ -88,11 +90,11 @@ def test_a_second_ctrl_c_ends_at_once(tmp_path):
         for child in children:
             child.suspend()  # Nobody can stop cleanly now.
         up.process.send_signal(signal.SIGINT)
-        until(lambda: "stopping" in up.stderr, "the first one to be heard")
+        wait_for(lambda: "stopping" in up.stderr, "the first one to be heard")
         began = time.monotonic()
         assert up.stop(signal.SIGINT) == 128 + signal.SIGINT
         assert time.monotonic() - began < 2
-        until(lambda: gone(children), "the end of all children")
+        wait_for(lambda: gone(children), "the end of all children")
 
 
 def test_children_end_with_a_supervisor_that_is_killed(tmp_path):
@@ -101,7 +103,7 @@ def test_children_end_with_a_supervisor_that_is_killed(tmp_path):
         children = up.children()
         up.process.kill()
         up.process.wait()
-        until(lambda: gone(children), "the end of all children")
+        wait_for(lambda: gone(children), "the end of all children")
         assert not (up.directory / "broker-a-0" / "abort").exists()  # Cleanly, even then.
 
 
@@ -109,12 +111,12 @@ def test_children_end_with_a_supervisor_that_is_killed(tmp_path):
 def test_a_child_that_dies_is_reported_and_started_again(up, name):
     first = up.member(name)
     first.kill()
-    until(lambda: f"{name} was ended by SIGKILL; it is started again in 0.5 s" in up.stderr, "the report")
+    wait_for(lambda: f"{name} was ended by SIGKILL; it is started again in 0.5 s" in up.stderr, "the report")
     assert "  | " in up.stderr  # Its last lines.
-    until(lambda: f"{name} was started again" in up.stderr, "the new start")
+    wait_for(lambda: f"{name} was started again" in up.stderr, "the new start")
     assert up.member(name).pid != first.pid
-    until(lambda: _serves(up), "everybody to be back")
-    until(lambda: up.twinlog("send", "orders", "after").startswith("SEND_OK"), "the slave to count again")
+    wait_for(lambda: _serves(up), "everybody to be back")
+    wait_for(lambda: up.twinlog("send", "orders", "after").startswith("SEND_OK"), "the slave to count again")
 
 
 def _serves(up) -> bool:

@@ -5,7 +5,8 @@ import socket
 import urllib.error
 import urllib.request
 
-from tests.support.process_group.up import free_port_base, run, running, until
+from tests.support.process_group.up import free_port_base, run, running
+from tests.support.waiting import wait_for
 
 HOST = "127.0.0.1"
 
@@ -26,10 +27,10 @@ def test_up_serves_a_dashboard_and_starts_it_again(tmp_path):
         assert "1 of 1 slave" in answers(up.dashboard)
         token = up.directory / "dashboard.token"
         assert token.stat().st_mode & 0o777 == 0o600
-        until(lambda: str(token) in up.stderr, "where the token is")
+        wait_for(lambda: str(token) in up.stderr, "where the token is")
         (child,) = [each for each in up.children() if "dashboard" in each.cmdline()]
         child.kill()
-        until(lambda: "the dashboard was ended by SIGKILL" in up.stderr, "the report of its death")
+        wait_for(lambda: "the dashboard was ended by SIGKILL" in up.stderr, "the report of its death")
         assert json.loads(answers(f"{up.dashboard}/livez"))["live"]
         up.twinlog("list")
     assert answers(f"{up.dashboard}/livez") == ""

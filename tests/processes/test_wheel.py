@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.process_group.up import POISON, SECONDS_MAX, SMALL, free_port_base, modules_of_an_application
+from tests.support.process_group.up import POISON, SMALL, free_port_base, modules_of_an_application
+from tests.support.waiting import SECONDS_MAX
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "twinlog"

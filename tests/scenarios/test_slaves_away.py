@@ -6,8 +6,7 @@ import os
 import pytest
 import trio
 
-from tests.support.group.group import FILE_SIZE, files_of, queues, same_log, until
-from tests.support.group.levels import fill, level, started
+from tests.support.group.group import FILE_SIZE, files_of, fill, level, queues, same_log, started, until
 from twinlog.ha.config import AckMode
 from twinlog.store.log.offset_waiters import PutStatus
 

@@ -11,8 +11,7 @@ import pytest
 import trio
 
 from tests.helpers import log_bytes
-from tests.support.group.group import FILE_SIZE, files_of, same_log
-from tests.support.group.levels import fill, level, started
+from tests.support.group.group import FILE_SIZE, files_of, fill, level, same_log, started
 from twinlog.ha.wire.protocol import ACK
 from twinlog.store.config import BrokerRole
 from twinlog.store.log.offset_waiters import PutStatus

@@ -11,7 +11,7 @@ import pytest
 from tests.cluster.cli.json_schema import violations
 from tests.spark.logs import flip
 from tests.store import golden
-from tests.support.process_group.twinlog import PROGRAM
+from tests.support.process_group.process import PROGRAM
 from tests.support.process_group.up import POISON, modules_of_an_application
 from twinlog.cluster.cli.common.options import schema_of
 from twinlog.cluster.pipeline.audit.report import AuditReport

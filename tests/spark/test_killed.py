@@ -12,7 +12,7 @@ from tests.spark.conftest import HERE
 from tests.spark.deadly_file import DeadlyFile, executor, python_worker
 from tests.spark.logs import flip, log_files
 from tests.store import golden
-from tests.support.process_group.twinlog import PROGRAM
+from tests.support.process_group.process import PROGRAM
 from twinlog.cluster.pipeline.audit.findings import FindingClass
 from twinlog.cluster.pipeline.audit.report import AuditVerdict
 from twinlog.cluster.pipeline.jobs.audit import AuditOptions, audit

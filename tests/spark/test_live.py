@@ -8,7 +8,7 @@ import trio
 
 from tests.spark.logs import parting
 from tests.support.process_group.roles import TOPIC, Group, RoleBroker, Traffic, in_thread, running
-from tests.support.process_group.up import until
+from tests.support.waiting import wait_for
 from twinlog.cluster.pipeline.audit.findings import FindingClass
 from twinlog.cluster.pipeline.audit.report import AuditReport, AuditVerdict
 from twinlog.cluster.pipeline.jobs.audit import AuditOptions, audit
@@ -43,7 +43,7 @@ async def test_members_in_traffic_are_equal_up_to_lag(spark, tmp_path: Path):
             for number in range(2):
                 nursery.start_soon(traffic.produce, f"p{number}")
             await traffic.more(200)
-            await in_thread(until, lambda: all(map(knows_topic, group.members)), "the topic at the slaves")
+            await in_thread(wait_for, lambda: all(map(knows_topic, group.members)), "the topic at the slaves")
             for _ in range(2):
                 before = len(traffic.acknowledged)
                 report = await in_thread(audited, spark, group)

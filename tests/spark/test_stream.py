@@ -8,7 +8,7 @@ import pytest
 
 from tests.helpers import open_store, put
 from tests.support.process_group.roles import TOPIC, Group, running
-from tests.support.process_group.up import until
+from tests.support.waiting import wait_for
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
 from twinlog.cluster.pipeline.tables.broker_end import ask_broker
 
@@ -91,12 +91,12 @@ def test_a_running_broker_tells_what_is_confirmed(spark, tmp_path):
         slave.kill()
         sent(group, "two", is_confirmed=False)
         table = spark.read.format("rocketmq_records").options(**told)
-        until(lambda: table.option("unconfirmed", "true").load(str(master.store)).count() == 2, "two records")
+        wait_for(lambda: table.option("unconfirmed", "true").load(str(master.store)).count() == 2, "two records")
         follow(stream(spark, master.store, **told), tmp_path / "checkpoint", take)
         assert found == ["one"]
         slave.start()
         group.twinlog("wait", "level")
-        until(lambda: ask_broker(master.address).confirmed == ask_broker(master.address).written, "all is confirmed")
+        wait_for(lambda: ask_broker(master.address).confirmed == ask_broker(master.address).written, "all is confirmed")
         follow(stream(spark, master.store, **told), tmp_path / "checkpoint", take)
         assert found[:2] == ["one", "two"]
         master.kill()

@@ -7,8 +7,6 @@ import json
 import socket
 import ssl
 import struct
-import time
-from collections.abc import Callable
 from typing import Any
 
 GET_BROKER_RUNTIME_INFO, UPDATE_AND_CREATE_TOPIC, GET_ROUTE, GET_CLUSTER = 28, 17, 105, 106
@@ -71,15 +69,6 @@ def runtime_info(broker: str) -> dict[str, str]:
     _, body = request(broker, GET_BROKER_RUNTIME_INFO)
     table: dict[str, str] = json.loads(body)["table"]
     return table
-
-
-def wait_for(condition: Callable[[], bool], what: str, *, timeout_s: float = 30) -> None:
-    """Poll until the condition holds; TimeoutError names what did not come true."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{what}: not within {timeout_s:.0f} s")
-        time.sleep(0.05)
 
 
 def _receive(connection: socket.socket, size: int) -> bytes:

@@ -10,18 +10,18 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
 from attrs import define, field
 
+from tests.support.process_group.process import PROGRAM
 from tests.support.process_group.up import free_port_base
+from tests.support.waiting import wait_for
 
-PROGRAM = str(Path(sys.executable).with_name("twinlog"))
 SECONDS_MAX = 30.0
 SEND, VIEW, CREATE_TOPIC, RUNTIME_INFO, MEMBER_STATUS = 10, 33, 17, 28, 20001
 OK, FLUSH_DISK_TIMEOUT, SYSTEM_ERROR, SERVICE_NOT_AVAILABLE = 0, 10, 1, 14
@@ -39,15 +39,6 @@ SETTINGS = {
 }
 HANG = -1  # In the place of an errno, for a Shim.
 _EXT4_IOC_SHUTDOWN, _WITHOUT_JOURNAL = 0x8004587D, 2
-
-
-def wait_for(condition: Callable[[], object], what: str, *, seconds: float = SECONDS_MAX) -> float:
-    """How long it took."""
-    began = time.monotonic()
-    while not condition():
-        assert time.monotonic() - began < seconds, f"not within {seconds} s: {what}"
-        time.sleep(0.02)
-    return time.monotonic() - began
 
 
 # Disks

@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +17,7 @@ import psutil
 
 from tests.support.process_group.ports import HOST
 
+PROGRAM = str(Path(sys.executable).with_name("twinlog"))
 _started: "weakref.WeakSet[Process]" = weakref.WeakSet()
 
 

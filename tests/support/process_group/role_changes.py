@@ -9,9 +9,11 @@ from typing import Any, Self
 
 from attrs import define, field
 
-from tests.support.clients.remoting import request, wait_for
+from tests.support.clients.remoting import request
 from tests.support.process_group.member import BrokerProcess
-from tests.support.process_group.twinlog import PROGRAM
+from tests.support.process_group.process import PROGRAM
+from tests.support.process_group.status import status
+from tests.support.waiting import wait_for
 
 QUERY_CONSUMER_OFFSET, MEMBER_STATUS = 14, 20001
 DONE, NOT_ALL_FOLLOW = 0, 6
@@ -36,9 +38,9 @@ def wait_grouped(master: BrokerProcess, count: int) -> None:
     """Wait until so many members are in the master's record, and all of its slaves count: its role can change."""
 
     def is_grouped() -> bool:
-        status = _status(master)
-        record = status.get("groupRecord") or {"members": ()}
-        counted = [slave for slave in status["slaves"] if slave["counted"]]
+        found = status(master)
+        record = found.get("groupRecord") or {"members": ()}
+        counted = [slave for slave in found["slaves"] if slave["counted"]]
         return len(record["members"]) == count == len(counted) + 1
 
     wait_for(is_grouped, f"{count} members in the record of {master.root}", timeout_s=GROUPED_S)
@@ -50,16 +52,10 @@ def wait_electable(slave: BrokerProcess, count: int) -> None:
     """
 
     def holds_record() -> bool:
-        record = _status(slave).get("groupRecord") or {"members": ()}
+        record = status(slave).get("groupRecord") or {"members": ()}
         return len(record["members"]) == count and record["lossFreeFrom"] is not None
 
     wait_for(holds_record, f"{count} members in the record of {slave.root}", timeout_s=GROUPED_S)
-
-
-def _status(member: BrokerProcess) -> dict[str, Any]:
-    _, body = request(member.address, MEMBER_STATUS)
-    status: dict[str, Any] = json.loads(body)
-    return status
 
 
 @define(eq=False)

@@ -17,8 +17,8 @@ from attrs import define, field
 
 from tests.support.process_group import twinlog
 from tests.support.process_group.member import TEST_SETTINGS
-from tests.support.process_group.process import Process
-from tests.support.process_group.up import PROGRAM, SECONDS_MAX, until
+from tests.support.process_group.process import PROGRAM, Process
+from tests.support.waiting import SECONDS_MAX, wait_for
 from twinlog.cluster.admin.admin import open_admin
 from twinlog.cluster.client.api import SendStatus
 from twinlog.cluster.client.messages import OutgoingMessage
@@ -97,7 +97,7 @@ class Group:
         def known() -> bool:
             return all(self.listed().get(each.label, {}).get("epoch") is not None for each in self.members)
 
-        until(known, "the members' record")
+        wait_for(known, "the members' record")
         self.wait_healthy()
 
     def tails(self) -> str:

@@ -3,7 +3,6 @@
 Kill tests start single processes: `twinlog up` restarts a child that dies.
 """
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -11,9 +10,8 @@ import psutil
 
 from tests.support.process_group.member import BrokerProcess, NameServerProcess
 from tests.support.process_group.ports import HOST, free_port
-from tests.support.process_group.process import Process
+from tests.support.process_group.process import PROGRAM, Process
 
-PROGRAM = str(Path(sys.executable).with_name("twinlog"))
 BROKERS_MAX = 4
 UP_OFFSETS = (0, 1, 2, *(11 + 10 * broker + offset for broker in range(BROKERS_MAX) for offset in (-2, 0, 1, 3)))
 

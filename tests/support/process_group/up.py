@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,14 +12,14 @@ from pathlib import Path
 import psutil
 
 from tests.support.process_group.ports import free_port
+from tests.support.process_group.process import PROGRAM
+from tests.support.waiting import SECONDS_MAX, wait_for
 
-PROGRAM = str(Path(sys.executable).with_name("twinlog"))
 # Small files, and nothing that depends on how full this machine's disk is.
 SMALL = (
     *("--set", "mappedFileSizeCommitLog=1048576"),
     *("--set", "diskSpaceWarningLevelRatio=100", "--set", "cleanFileForciblyEnable=false"),
 )
-SECONDS_MAX = 60.0  # Of one wait; other work on the machine makes everything slow.
 
 
 def free_port_base(brokers: int = 2) -> int:
@@ -102,14 +101,6 @@ def run(
     return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX, env=merged, cwd=cwd)
 
 
-def until(condition, what: str) -> None:
-    """Wait for what another process does."""
-    deadline = time.monotonic() + SECONDS_MAX
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {SECONDS_MAX} s: {what}"
-        time.sleep(0.02)
-
-
 def gone(processes: Sequence[psutil.Process]) -> bool:
     return not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in processes)
 
@@ -126,4 +117,4 @@ def running(directory: Path, *arguments: str, **options) -> Iterator[Up]:
             up.stop(signal.SIGTERM)
         assert up.process.stdout is not None
         up.process.stdout.close()
-    until(lambda: gone(children), "the end of all children")
+    wait_for(lambda: gone(children), "the end of all children")
