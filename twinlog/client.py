@@ -1,6 +1,14 @@
-"""RocketMQ client on trio: producers, consumers and administration, for twinlog and for RocketMQ 4.9. Public API.
+"""RocketMQ client on trio: producers, consumers and administration, for twinlog and RocketMQ 4.9. Public API.
 
-from twinlog.client import Client, OutgoingMessage, PushConsumer
+    async with Client("127.0.0.1:9876") as client:
+        await client.producer("greeters").send(OutgoingMessage(topic="Greetings", body=b"hello"))
+        async with PushConsumer(client, "readers", {"Greetings": "*"}, start=From.FIRST) as consumer:
+            async for batch in consumer:
+                for message in batch:
+                    print(message.body)
+
+Begin with Client. `Client.producer` makes a Producer; PushConsumer, PullConsumer, TransactionProducer and Requester take a
+Client. `open_admin` gives the operations of the command line. What fails at a broker or name server raises a RemotingError.
 """
 
 from twinlog.cluster.admin.admin import Admin, open_admin
@@ -16,13 +24,15 @@ from twinlog.cluster.client.request_reply import ReplyMessage, Requester, reply
 from twinlog.cluster.client.routes import NoRouteError
 from twinlog.cluster.client.subscription import From, FromTime, Sql
 from twinlog.cluster.client.transaction import Decision, HalfMessageError, Transaction, TransactionProducer
-from twinlog.cluster.remoting.errors import RemotingError, RequestError
+from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingError, RemotingTimeoutError, RequestError
 from twinlog.cluster.remoting.route import MessageQueue
+from twinlog.cluster.remoting.signing import Credentials, make_signer
 
 __all__ = [
     "Admin",
     "Batch",
     "Client",
+    "Credentials",
     "Decision",
     "FlowLimits",
     "From",
@@ -35,7 +45,9 @@ __all__ = [
     "PullConsumer",
     "PushConsumer",
     "ReceivedMessage",
+    "RemotingConnectError",
     "RemotingError",
+    "RemotingTimeoutError",
     "ReplyMessage",
     "RequestError",
     "Requester",
@@ -45,6 +57,7 @@ __all__ = [
     "Transaction",
     "TransactionProducer",
     "by_key",
+    "make_signer",
     "open_admin",
     "reply",
     "split_batch",

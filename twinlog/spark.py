@@ -1,4 +1,4 @@
-"""Store directories as tables for Spark, and the audit that compares replicas. Public API; needs `pip install twinlog[spark]`.
+"""Store directories as Spark tables, and the audit that compares replicas. Public API; needs `pip install twinlog[spark]`.
 
 from twinlog.spark import spark_session
 

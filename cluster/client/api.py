@@ -37,11 +37,11 @@ from twinlog.store.record.message import decode_message
 DEFAULT_TOPIC, DEFAULT_TOPIC_QUEUES = AUTO_CREATE_TOPIC, 4
 TOOLS_GROUP = "TOOLS_CONSUMER"  # Exists on every broker from the start.
 COMMIT, SUSPEND, SUBSCRIPTION = 1, 2, 4  # Bits of a pull's sysFlag (PullSysFlag).
-HOLD_CHECK_MS = 10_000  # A broker looks every 5 s whether it has held a pull for long enough.
+HOLD_CHECK_MS = 10_000  # A broker checks only every 5 s whether it has held a pull for long enough.
 
 
 class SendStatus(Enum):
-    """How safe a message is that the broker has stored. Source: SendStatus.java."""
+    """Safety of a stored message: SEND_OK, or the guarantee that it lacks. Source: SendStatus.java."""
 
     SEND_OK = ResponseCode.SUCCESS
     FLUSH_DISK_TIMEOUT = ResponseCode.FLUSH_DISK_TIMEOUT
@@ -150,7 +150,7 @@ class ClientApi:
             try:
                 return await self.call(address, header)
             except RequestError:
-                raise  # An answer; the others would give the same.
+                raise  # A response; the other name servers would give the same.
             except RemotingError as error:
                 failure = error
         raise failure or RemotingConnectError("", "no name server is configured")
@@ -390,7 +390,7 @@ def _read_digests(
 
 
 def _is_record(data: bytes, offset: int) -> bool:
-    """Whether these bytes are one record that says that it lies there; its body may be damaged."""
+    """True when these bytes are one record of that offset; its body may be damaged."""
     try:
         message = decode_message(data, check_crc=False)
     except StoreError:

@@ -1,4 +1,4 @@
-"""One client: connections, routes, heartbeats, and what brokers ask of it. Producers and consumers share it.
+"""One client: its connections, routes, heartbeats, and the requests that brokers make. Producers and consumers share it.
 
     async with Client("127.0.0.1:9876") as client:
         await client.producer("greeters").send(OutgoingMessage(topic="Greetings", body=b"hello"))
@@ -29,13 +29,13 @@ from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.store.record.message import host_bytes
 
 HEARTBEAT_SECONDS = 30.0
-LEAVE_SECONDS = 3.0  # For all brokers together, when the client closes.
+LEAVE_SECONDS = 3.0  # Time limit for unregistering at all brokers when the client closes.
 
 log = structlog.get_logger(__name__)
 
 
 class GroupMember(Protocol):
-    """A consumer of this client, as brokers know it."""
+    """A consumer of this client."""
 
     @property
     def data(self) -> ConsumerData: ...
@@ -52,10 +52,11 @@ def _name_servers(given: "str | Iterable[str]") -> tuple[str, ...]:
 
 @define(eq=False)
 class Client(Service):
-    """Name servers as `one:9876;two:9876`, or a tuple of them. Use it in `async with`.
+    """Connection to a cluster, for any number of producers and consumers. Use it in `async with`.
 
-    `timeout_ms`: of each request. `instance`: the last part of the client id; one of its own by default. `sign`, `tls` and
-    `connect` are RemotingClient's.
+    `namesrv`: name servers as `one:9876;two:9876`, or a tuple. `timeout_ms`: time limit of each request. `instance`: the last
+    part of the client id, unique by default. `sign`: a signer of requests, see make_signer. `tls`: makes all connections TLS
+    ones. `connect`: opens connections instead of TCP.
     """
 
     namesrv: tuple[str, ...] = field(converter=_name_servers)
@@ -71,15 +72,17 @@ class Client(Service):
     ids: UniqueIds = field(init=False, repr=False)
     consumers: dict[str, GroupMember] = field(factory=dict, init=False, repr=False)
     producers: set[str] = field(factory=set, init=False)
-    handlers: dict[int, OnRequest] = field(factory=dict, init=False, repr=False)  # Of 39 and 326.
+    handlers: dict[int, OnRequest] = field(factory=dict, init=False, repr=False)  # Of requests 39 and 326.
     nursery: trio.Nursery | None = field(default=None, init=False, repr=False)
-    _told: dict[str, tuple[object, int]] = field(factory=dict, init=False, repr=False)  # Who has which heartbeat.
-    _generation: int = field(default=0, init=False, repr=False)  # Of what heartbeats say.
-    _default_asked: float = field(default=-inf, init=False, repr=False)  # When, for the default topic's brokers.
+    _beaten: dict[str, tuple[object, int]] = field(factory=dict, init=False, repr=False)  # Heartbeat that a broker has.
+    _generation: int = field(default=0, init=False, repr=False)  # Counts changes of what heartbeats say.
+    _default_found_at: float = field(
+        default=-inf, init=False, repr=False
+    )  # Last request for the default topic's route.
 
     def __attrs_post_init__(self) -> None:
         if not self.namesrv:
-            raise ValueError("no name server is given: allowed is HOST:PORT, several with a semicolon between them")
+            raise ValueError("no name server is given: give HOST:PORT, or several separated by semicolons")
         host = own_address(self.namesrv[0])
         self.client_id = f"{host}@{self.instance}"
         self.ids = UniqueIds(host_bytes(f"{host}:0")[:-4])
@@ -89,17 +92,17 @@ class Client(Service):
         self.api = ClientApi(self.remoting, self.namesrv, self.timeout_ms)
         self.routes = Routes(self.api)
 
-    # ---- What it is for
+    # ---- For applications
 
     def producer(self, group: str, **options: Any) -> Producer:
-        """A producer of this group; `options` are Producer's. Brokers hear of the group with the next heartbeat."""
+        """Make a producer of this group; `options` are Producer's. The next heartbeat registers the group."""
         self.join(producer=group)
         return Producer(self.api, group, routes=self.routes, ids=self.ids, **options)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Until cancelled; then it takes leave of the brokers."""
+        """Run until cancelled, then unregister at the brokers. `async with` does this."""
         async with trio.open_nursery() as connections:
-            # What closes uses the connections still.
+            # Closing uses the connections still.
             scope = await connections.start(self._connect)
             try:
                 async with trio.open_nursery() as self.nursery:
@@ -127,7 +130,7 @@ class Client(Service):
     # ---- Groups
 
     def join(self, *, producer: str = "", consumer: GroupMember | None = None) -> None:
-        """Name a group in heartbeats from now on. Raises ValueError when this client has a consumer of the group."""
+        """Internal: name a group in heartbeats. Raises ValueError when this client has a consumer of the group."""
         if producer and producer not in self.producers:
             self.producers.add(producer)
             self._generation += 1
@@ -138,59 +141,59 @@ class Client(Service):
             self._generation += 1
 
     async def leave(self, *, producer: str = "", consumer: str = "") -> None:
-        """Tell every broker that it need not count on this client any more; what cannot be told they find out."""
+        """Internal: unregister a group at every broker. A broker that is not reached notices when the connection ends."""
         self.producers.discard(producer)
         self.consumers.pop(consumer, None)
-        told = self.remoting.addresses & self._told.keys()
-        await in_parallel(partial(self._leave_one, address, producer, consumer) for address in told)
+        beaten = self.remoting.addresses & self._beaten.keys()
+        await in_parallel(partial(self._leave_one, address, producer, consumer) for address in beaten)
 
     async def _leave_one(self, address: str, producer: str, consumer: str) -> None:
         try:
             await self.api.unregister(address, self.client_id, producer=producer, consumer=consumer)
         except RemotingError as error:
-            log.info("a broker was not told that a group leaves", peer=address, error=str(error))
+            log.info("group not unregistered at a broker", peer=address, error=str(error))
 
     async def beat(self) -> None:
-        """Heartbeats to every known broker; slaves only get those of consumers."""
+        """Internal: send heartbeats to every known broker; slaves only get those of consumers."""
         await self.introduce(self.routes.addresses(masters_only=not self.consumers), again=True)
 
     async def introduce(self, addresses: Iterable[str] | None = None, *, again: bool = False) -> None:
-        """Let brokers know this client as it is now, those that do not yet: all that are known, or these."""
+        """Internal: send a heartbeat to brokers without a current one: to all that are known, or to these addresses."""
         if addresses is None:
             addresses = self.routes.addresses(masters_only=not self.consumers)
         generation = self._generation
         body = heartbeat(self.client_id, self.producers, [each.data for each in self.consumers.values()])
         async with trio.open_nursery() as nursery:
             for address in addresses:
-                if again or self._told.get(address) != (self.remoting.connection_of(address), generation):
+                if again or self._beaten.get(address) != (self.remoting.connection_of(address), generation):
                     nursery.start_soon(self._beat_one, address, body, generation)
 
     async def _beat_one(self, address: str, body: bytes, generation: int) -> None:
         try:
             await self.api.heartbeat(address, body)
         except RemotingError as error:
-            self._told.pop(address, None)
-            log.info("a heartbeat has failed", peer=address, error=str(error))
+            self._beaten.pop(address, None)
+            log.info("heartbeat failed; the next one follows within 30 s", peer=address, error=str(error))
         else:
-            self._told[address] = self.remoting.connection_of(address), generation
+            self._beaten[address] = self.remoting.connection_of(address), generation
 
-    async def be_known(self, topic: str) -> None:
-        """Let those brokers know this client that take the topic's messages, or create topics: replies and check-backs come
-        from them. Raises NoRouteError, RemotingError.
+    async def introduce_to(self, topic: str) -> None:
+        """Internal: send heartbeats to the brokers that take the topic's messages, or create topics: replies and checks of
+        transactions come from them. Raises NoRouteError, RemotingError.
         """
         await self.routes.publish(topic)
-        if trio.current_time() >= self._default_asked + REFRESH_SECONDS:
-            self._default_asked = trio.current_time()
+        if trio.current_time() >= self._default_found_at + REFRESH_SECONDS:
+            self._default_found_at = trio.current_time()
             try:
                 await self.routes.find(DEFAULT_TOPIC)
             except RemotingError as error:
-                log.info("the default topic's brokers are not known", error=str(error))
+                log.info("route of the default topic not known", error=str(error))
         await self.introduce()
 
-    # ---- What brokers ask
+    # ---- Requests of brokers
 
     def on_request(self, address: str, request: RemotingCommand) -> RemotingCommand | None:
-        """Give a broker's request to whom it concerns; refuse what nobody knows."""
+        """Internal: hand a broker's request to its handler or consumer; refuse others."""
         if handler := self.handlers.get(request.code):
             return handler(address, request)
         ext = request.ext or {}
@@ -203,7 +206,7 @@ class Client(Service):
         return RemotingCommand.response_to(request, code, remark=remark)
 
     def start_soon(self, do: Callable[[], Awaitable[object]]) -> None:
-        """In the background, while the client lives; an error of `do` is logged."""
+        """Internal: run in the background while the client runs; an error of `do` is logged."""
         if self.nursery is not None:
             self.nursery.start_soon(_guarded, do)
 
@@ -212,4 +215,4 @@ async def _guarded(do: Callable[[], Awaitable[object]]) -> None:
     try:
         await do()
     except Exception:
-        log.exception("what a broker asked for has failed")
+        log.exception("request of a broker failed")

@@ -1,4 +1,4 @@
-"""What a client tells brokers every 30 s. Pure. Sources: HeartbeatData, ClientConfig (RocketMQ 4.9.8)."""
+"""Heartbeats of clients to brokers. Pure. Sources: HeartbeatData, ClientConfig (RocketMQ 4.9.8)."""
 
 import os
 import socket
@@ -12,7 +12,7 @@ from twinlog.cluster.client.subscription import Subscription
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.names import split_address
 
-INNER_PRODUCER = "CLIENT_INNER_PRODUCER"  # Sends what consumers give back.
+INNER_PRODUCER = "CLIENT_INNER_PRODUCER"  # Sends copies of failed messages to retry topics.
 
 
 @frozen(kw_only=True)
@@ -26,7 +26,7 @@ class ConsumerData:
     start: str = "CONSUME_FROM_LAST_OFFSET"
 
     def to_json(self) -> dict[str, Any]:
-        """As it stands in the heartbeat."""
+        """The group's entry in a heartbeat."""
         return {
             "consumeFromWhere": self.start,
             "consumeType": "CONSUME_PASSIVELY" if self.is_push else "CONSUME_ACTIVELY",
@@ -49,7 +49,7 @@ def heartbeat(client_id: str, producers: Iterable[str], consumers: Iterable[Cons
 
 
 def own_address(namesrv: str) -> str:
-    """The address of this machine on the way to that name server; nothing is sent. 127.0.0.1 when there is no way."""
+    """This machine's address on the route to that name server; nothing is sent. 127.0.0.1 without a route."""
     try:
         host, port = split_address(namesrv)
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM, flags=_NO_NAMES)[0]
@@ -60,14 +60,14 @@ def own_address(namesrv: str) -> str:
         return "127.0.0.1"
 
 
-_NO_NAMES = socket.AI_NUMERICHOST  # A name would have to be looked up, which takes time.
+_NO_NAMES = socket.AI_NUMERICHOST  # Resolving a name would take time.
 
 
 def instance_name() -> str:
-    """One that no other client has, as Java's clients choose it."""
+    """A unique instance name, in the form of Java's clients."""
     return f"{os.getpid()}#{time.monotonic_ns()}"
 
 
 def now_ms() -> int:
-    """The time as messages and heartbeats have it."""
+    """The current time as in messages and heartbeats."""
     return time.time_ns() // 1_000_000

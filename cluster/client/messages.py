@@ -24,9 +24,9 @@ from twinlog.store.record.properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPAR
 
 BATCH_SIZE_MAX = 1024 * 1024  # Bytes of one request; brokers take 4 MiB, and a slave's transfer likes less.
 PROPERTIES_SIZE_MAX = 32_767
-COMPRESS_FROM = 4096  # Bytes of a body; RocketMQ's compressMsgBodyOverHowmuch.
+COMPRESS_FROM = 4096  # Bytes of a body, from which on it is compressed: RocketMQ's compressMsgBodyOverHowmuch.
 COMPRESSION_LEVEL = 5
-BODY_SIZE_MAX = 64 * 1024 * 1024  # Of an unpacked body: a packed one of 4 MiB may claim gigabytes.
+BODY_SIZE_MAX = 64 * 1024 * 1024  # Of a decompressed body: a compressed one of 4 MiB may claim gigabytes.
 RESERVED_PROPERTIES = frozenset(
     {"UNIQ_KEY", "WAIT", "TAGS", "KEYS", "DELAY", "TRAN_MSG", "PGROUP"}
     | {"CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "MSG_TYPE"}
@@ -40,9 +40,9 @@ assert _ID_PREFIX.size + _ID_SUFFIX.size == 16
 
 @frozen(kw_only=True)
 class OutgoingMessage:
-    """What a producer sends. `keys`: blanks between them; `delay_level`: 1 is 1 s, ... 18 is 2 h, 0 at once.
+    """A message to send. `keys`: separated by blanks; `delay_level`: 1 is 1 s, ... 18 is 2 h, 0 is no delay.
 
-    Raises ValueError for properties that would not arrive, or that belong to RocketMQ.
+    Raises ValueError for properties with separator characters or empty texts, and for names that RocketMQ reserves.
 
     >>> OutgoingMessage(topic="orders", body=b"hello", tags="paid", properties={"city": "Leeds"}).tags
     'paid'
@@ -59,7 +59,7 @@ class OutgoingMessage:
     def __attrs_post_init__(self) -> None:
         for name, value in self.properties.items():
             if name in RESERVED_PROPERTIES:
-                raise ValueError(f"the property {name} belongs to RocketMQ")
+                raise ValueError(f"the property {name} is reserved by RocketMQ")
             if any(sign in name + value for sign in (NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR)):
                 raise ValueError(f"the property {name} contains a separator character (U+0001 or U+0002)")
             if not name or not value:
@@ -67,7 +67,7 @@ class OutgoingMessage:
 
 
 def wire_properties(message: OutgoingMessage, message_id: str, extra: Mapping[str, str] | None = None) -> str:
-    """The properties string of a request; `extra` are those that RocketMQ's clients set themselves."""
+    """The properties string of a request; `extra` are properties that RocketMQ's clients set themselves."""
     properties = dict(message.properties)
     if message.keys:
         properties["KEYS"] = message.keys
@@ -82,7 +82,7 @@ def wire_properties(message: OutgoingMessage, message_id: str, extra: Mapping[st
 
 
 def encode_batch(items: Iterable[tuple[OutgoingMessage, str]]) -> bytes:
-    """The body of request 320, of messages and their property strings."""
+    """The body of request 320, from messages and their property strings."""
     parts: list[bytes] = []
     for message, properties in items:
         raw = properties.encode()
@@ -93,15 +93,15 @@ def encode_batch(items: Iterable[tuple[OutgoingMessage, str]]) -> bytes:
 
 
 def batch_size(message: OutgoingMessage) -> int:
-    """At most how many bytes the message takes in a batch, with all that is added to its properties."""
+    """An upper bound for the bytes of the message in a batch, with all that is added to its properties."""
     texts = (message.tags, message.keys, *message.properties, *message.properties.values())
     return _ITEM_SIZE + len(message.body) + sum(len(text.encode()) + 2 for text in texts) + 100
 
 
 def split_batch(messages: Sequence[OutgoingMessage], size_max: int = BATCH_SIZE_MAX) -> Iterator[list[OutgoingMessage]]:
-    """The messages in order, cut so that each part fits `size_max` bytes; one that is larger goes alone.
+    """Split messages, in order, into batches of at most `size_max` bytes; a larger message is a batch of its own.
 
-    Raises ValueError for what RocketMQ takes in no batch: more than one topic, delays, retry topics.
+    Raises ValueError for messages that RocketMQ accepts in no batch: of several topics, delayed, or for a retry topic.
 
     >>> half = OutgoingMessage(topic="T", body=bytes(600))
     >>> [len(part) for part in split_batch([half] * 5, 2000)]
@@ -126,9 +126,9 @@ def split_batch(messages: Sequence[OutgoingMessage], size_max: int = BATCH_SIZE_
 
 @frozen
 class ReceivedMessage:
-    """A message as a consumer sees it. Times in ms since 1970.
+    """A message that a consumer received. Times in ms since 1970.
 
-    `message_id` is the one that its producer gave it; a message that comes twice has it twice.
+    `message_id` was set by its producer; a duplicate has the same one.
     """
 
     queue: MessageQueue
@@ -145,31 +145,31 @@ class ReceivedMessage:
     reconsume_times: int
     phy_offset: int  # In the commit log of its broker group.
     flag: int = 0
-    body_problem: str | None = None  # Why `body` is still packed as it was stored; None: it is as it was sent.
+    body_problem: str | None = None  # Why `body` could not be decompressed and is as stored; None: it is as sent.
 
     @property
     def place_in_time(self) -> tuple[int, int]:
-        """What messages of several queues are ordered by; of one millisecond, by the log."""
+        """The sort key of messages of several queues: the store time, within a millisecond the log's order."""
         return self.store_timestamp, self.phy_offset
 
     @property
     def topic(self) -> str:
-        """The topic that it was sent to, also where it comes again by the group's retry topic."""
+        """The topic that it was sent to, also when it is delivered again through the group's retry topic."""
         if self.queue.topic.startswith(RETRY_PREFIX):
             return self.properties.get("RETRY_TOPIC", self.queue.topic)
         return self.queue.topic
 
     def again(self) -> "ReceivedMessage":
-        """The same, tried once more."""
+        """Internal: the same message with one more try counted."""
         return evolve(self, reconsume_times=self.reconsume_times + 1)
 
 
 def received(
     records: bytes | memoryview, queue: MessageQueue, wanted: Callable[[str], bool] = lambda _tags: True
 ) -> list[ReceivedMessage]:
-    """The messages of a pull whose tags are wanted, oldest first.
+    """Decode the records of a pull; returns the messages whose tags are wanted, oldest first.
 
-    Raises MessageFormatError for what are no records.
+    Raises MessageFormatError for bytes that are not records.
     """
     at, messages = 0, []
     while at < len(records):
@@ -182,7 +182,7 @@ def received(
 
 
 def as_received(message: Message, queue: MessageQueue) -> ReceivedMessage:
-    """One record of that queue; records do not name their broker."""
+    """Convert a record; its queue is given because records do not name their broker."""
     properties = message.properties
     body, problem = _body(message)
     return ReceivedMessage(
@@ -205,7 +205,7 @@ def as_received(message: Message, queue: MessageQueue) -> ReceivedMessage:
 
 
 def _body(message: Message) -> tuple[bytes, str | None]:
-    """One body that cannot be unpacked must not hold up its queue."""
+    """Decompress, or return the stored body with the problem: one bad body must not block its queue."""
     try:
         return decompress(message.body, message.sys_flag), None
     except CompressionError as error:
@@ -213,20 +213,20 @@ def _body(message: Message) -> tuple[bytes, str | None]:
 
 
 def compress(body: bytes, *, at_least: int | None = COMPRESS_FROM) -> tuple[bytes, int]:
-    """The body to send and the bits for its sys_flag; unchanged, 0 when it is short or does not shrink."""
+    """Compress a body; returns it with the bits for sys_flag, or unchanged with 0 when it is short or does not shrink."""
     if at_least is None or len(body) < at_least:
         return body, 0
-    packed = zlib.compress(body, COMPRESSION_LEVEL)
-    return (packed, COMPRESSED | ZLIB) if len(packed) < len(body) else (body, 0)
+    compressed = zlib.compress(body, COMPRESSION_LEVEL)
+    return (compressed, COMPRESSED | ZLIB) if len(compressed) < len(body) else (body, 0)
 
 
 def decompress(body: bytes, sys_flag: int) -> bytes:
-    """The body as its producer gave it. Raises CompressionError, also for one that is longer than 64 MiB."""
+    """The body as sent by its producer. Raises CompressionError, also for one that is longer than 64 MiB."""
     return compression.decompress(body, sys_flag, size_max=BODY_SIZE_MAX)
 
 
 class UniqueIds:
-    """ip 4 | pid u16 | number of this object i32 | ms since the month began i32 | counter u16, in upper-case hex."""
+    """Message ids: ip 4 | pid u16 | number of this object i32 | ms since the month began i32 | counter u16, as hex."""
 
     def __init__(self, ip: bytes = b"\x7f\x00\x00\x01") -> None:
         self._prefix = (

@@ -1,7 +1,7 @@
-"""Sends messages: round robin over the topic's queues, another broker when one fails.
+"""Producer: sends messages round robin to the topic's queues, and tries another broker when one fails.
 
-Source: DefaultMQProducerImpl (RocketMQ 4.9.8): which answers are tried again elsewhere, how often, and where a topic that does
-not exist yet takes its queues from.
+Source: DefaultMQProducerImpl, SelectMessageQueueByHash (RocketMQ 4.9.8): which responses are retried on another broker, how
+often, and which queues a topic gets that does not exist yet.
 """
 
 import time
@@ -52,7 +52,7 @@ RETRY_ELSEWHERE = frozenset(
 
 @frozen
 class SendResult:
-    """Where a message went, and how safe it is there. Of a batch: where its first message went; ids with commas."""
+    """The stored message's place, and how safe it is. For a batch: the place of its first message; ids joined by commas."""
 
     status: SendStatus
     queue: MessageQueue
@@ -64,7 +64,7 @@ class SendResult:
 
 @frozen(kw_only=True)
 class PreparedSend:
-    """A request without its queue: every try sends the same, so that consumers can tell that a message came twice."""
+    """A send request without its queue: every try sends the same message id, so that consumers can detect duplicates."""
 
     topic: str
     message_id: str
@@ -78,7 +78,7 @@ class PreparedSend:
 
 
 def is_retried(error: RemotingError) -> bool:
-    """Whether another broker may do better; a refusal of the message itself is the same everywhere."""
+    """True when another broker may store the message; a refusal of the message itself is the same everywhere."""
     return not isinstance(error, RequestError) or error.code in RETRY_ELSEWHERE
 
 
@@ -91,9 +91,9 @@ Select = Callable[[Sequence[MessageQueue]], MessageQueue]
 
 
 def by_key(key: str) -> Select:
-    """Messages of one key go to one queue, and so stay in order: the queue that Java's clients choose for the same text.
+    """Select the same queue for all messages of a key, so that they stay in order: the queue that Java's clients select.
 
-    The queue is another when the number of queues changes.
+    A change of the number of queues changes the selected queue.
 
     >>> queues = [MessageQueue("T", "broker-a", number) for number in range(4)]
     >>> by_key("order-17")(queues) == by_key("order-17")(queues)
@@ -106,17 +106,17 @@ def by_key(key: str) -> Select:
     return select
 
 
-IN_FLIGHT_MAX = 256  # Of one call, so that neither side holds more than it can bear.
+IN_FLIGHT_MAX = 256  # Messages of one call of send_all: limits the memory on both sides.
 Outcome = SendResult | RemotingError
 
 
 @define(eq=False)
 class Producer:
-    """One producer group. Make it with `Client.producer`, or over any ClientApi.
+    """Sends messages of one producer group. Make it with `Client.producer`.
 
-    `tries_max`: of one message; each lasts as long as the API's timeout. `compress_from`: bytes of a body from which on it is
-    packed, None never. `retry_unsafe`: try elsewhere, too, when a broker has stored the message but not as safely as it
-    promises (RocketMQ's retryAnotherBrokerWhenNotStoreOK): the message then comes twice.
+    `tries_max`: tries of one message; each has the client's time limit. `compress_from`: bytes of a body from which on it is
+    compressed; None: never. `retry_unsafe`: also try another broker when one has stored the message, but not as safely as it is
+    configured to (RocketMQ's retryAnotherBrokerWhenNotStoreOK); consumers then receive the message twice.
     """
 
     api: ClientApi
@@ -129,7 +129,7 @@ class Producer:
     _turn: int = field(default=0, init=False)
 
     async def queues(self, topic: str) -> Sequence[MessageQueue]:
-        """The topic's queues that take messages now. Raises NoRouteError."""
+        """The topic's queues that can be written now. Raises NoRouteError."""
         return (await self.routes.publish(topic)).queues
 
     async def send(
@@ -140,11 +140,11 @@ class Producer:
         select: Select | None = None,
         timeout_ms: int | None = None,
     ) -> SendResult:
-        """Send one message and wait for the broker's answer.
+        """Send one message and wait for the broker's response.
 
-        With a `queue`, or a function that selects one, it goes there and nowhere else. A status other than SEND_OK is an
-        answer, not an error: the message is stored. Raises NoRouteError, RequestError (the broker refused), another
-        RemotingError (no broker could be reached) of the last try, RemotingTimeoutError after `timeout_ms` for all tries.
+        `queue`, or `select`, which is called with the queues: the only queue that is tried. A status other than SEND_OK is not
+        an error: the message is stored. Raises NoRouteError, RequestError (the broker refused), another RemotingError (no
+        broker could be reached) of the last try, RemotingTimeoutError after `timeout_ms` for all tries.
         """
         prepared = self.prepare(message)
         if timeout_ms is None:
@@ -156,9 +156,10 @@ class Producer:
     async def send_batch(
         self, messages: Sequence[OutgoingMessage], *, queue: MessageQueue | None = None, size_max: int = BATCH_SIZE_MAX
     ) -> list[SendResult]:
-        """Send many messages of one topic with few requests; one result for each request.
+        """Send many messages of one topic with few requests; returns a result for each request.
 
-        Raises ValueError for what no batch may hold (see split_batch), else as send(): earlier requests are stored then.
+        Raises ValueError for messages that no batch may contain (see split_batch), and errors as send(); the batches before
+        the failed one are stored then.
         """
         results = []
         for part in list(split_batch(messages, size_max)):
@@ -178,7 +179,7 @@ class Producer:
     async def send_oneway(
         self, message: OutgoingMessage, *, queue: MessageQueue | None = None, select: Select | None = None
     ) -> str:
-        """Send without asking for an answer; the message's id. Returns when the request is on its way."""
+        """Send without a response, so that failures go unnoticed; returns the message's id once the request is queued."""
         prepared = self.prepare(message)
         where = await self.routes.publish(message.topic)
         chosen = queue or self.choose(where, select)
@@ -186,14 +187,14 @@ class Producer:
         return prepared.message_id
 
     async def send_all(self, messages: Iterable[OutgoingMessage], *, select: Select | None = None) -> list[Outcome]:
-        """Send many messages at once, in this one task: what became of each, in their order.
+        """Send many messages concurrently; returns a result or an error for each, in their order.
 
-        256 at a time are under way. A message that fails is tried again, elsewhere; its last error stands in its place.
+        Up to 256 are in flight. A message that fails is tried again on another broker; its last error is returned.
         """
         outcomes: list[Outcome] = []
         under_way: deque[Callable[[], Awaitable[Outcome]]] = deque()
         for message in messages:
-            if len(under_way) >= IN_FLIGHT_MAX:  # Half of them, so that what follows leaves together, too.
+            if len(under_way) >= IN_FLIGHT_MAX:  # Wait for half of them, so that the next ones are sent together, too.
                 outcomes += [await under_way.popleft()() for _ in range(IN_FLIGHT_MAX // 2)]
             under_way.append(await self._begin(self.prepare(message), select))
         while under_way:
@@ -210,16 +211,16 @@ class Producer:
         extra: Mapping[str, str] | None = None,
         kind: type[SendMessageV2] = SendMessageV2,
     ) -> PreparedSend:
-        """Give it an id, pack its body; `extra` are properties of RocketMQ's own."""
+        """Internal: give the message an id and compress its body; `extra` are properties reserved by RocketMQ."""
         message_id = next(self.ids)
-        body, packed = compress(message.body, at_least=self.compress_from)
+        body, compression = compress(message.body, at_least=self.compress_from)
         return PreparedSend(
             topic=message.topic,
             message_id=message_id,
             properties=wire_properties(message, message_id, extra),
             body=body,
             flag=message.flag,
-            sys_flag=sys_flag | packed,
+            sys_flag=sys_flag | compression,
             kind=kind,
         )
 
@@ -231,7 +232,7 @@ class Producer:
         select: Select | None = None,
         tried: frozenset[str] = frozenset(),
     ) -> SendResult:
-        """Try until a broker has stored it; brokers in `tried` only when there is no other. Raises as send()."""
+        """Internal: try until a broker has stored it; brokers in `tried` only when there is no other. Raises as send()."""
         tries = 1 if queue or select else max(1, self.tries_max - len(tried))
         for left in reversed(range(tries)):
             where = await self.routes.publish(prepared.topic, tried=tried)
@@ -249,7 +250,7 @@ class Producer:
         raise AssertionError("the last try returns or raises")
 
     def header(self, prepared: PreparedSend, queue: MessageQueue) -> SendMessageV2:
-        """The request's header for that queue's broker."""
+        """Internal: the request's header for that queue's broker."""
         return prepared.kind(
             producer_group=self.group,
             topic=queue.topic,
@@ -267,7 +268,7 @@ class Producer:
         )
 
     def choose(self, where: PublishRoute, select: Select | None, tried: frozenset[str] = frozenset()) -> MessageQueue:
-        """The next queue in turn, on a broker that was not tried yet where there is one."""
+        """Internal: the next queue in turn, of a broker that was not tried yet if there is one."""
         if select is not None:
             return select(where.queues)
         queues = where.queues

@@ -1,7 +1,7 @@
-"""The routes that a client knows, fresh enough to use. Source: MQClientInstance (RocketMQ 4.9.8).
+"""A client's cache of routes. Source: MQClientInstance (RocketMQ 4.9.8).
 
-A route that serves is asked for every 30 s. One that does not (no queue can be written, or a broker of it has failed) is in
-doubt: it is asked for with the next message, at the pace of Backoff, so that producers find a new master within a second.
+A route is requested every 30 s. When no queue of it can be written, or a broker of it has failed, it is stale: it is requested
+again with the next message, with the pauses of Backoff, so that producers find a new master within a second.
 """
 
 import random
@@ -17,66 +17,66 @@ from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.cluster.remoting.route import MASTER_ID, BrokerAddresses, MessageQueue, TopicRoute
 
 REFRESH_SECONDS = 30.0
-PAUSE_SECONDS, PAUSE_SECONDS_MAX = 0.1, 1.0  # Between two questions about a topic that cannot be written.
-CALM_SECONDS = 10.0  # Without a question: what comes then is other trouble, and begins anew.
+PAUSE_SECONDS, PAUSE_SECONDS_MAX = 0.1, 1.0  # Between two requests for the route of a topic that cannot be written.
+CALM_SECONDS = 10.0  # Without a request, after which the pauses begin anew.
 
 
 def _jitter() -> float:
-    return random.uniform(0.5, 1.0)  # Clients that lost the same master at the same moment do not ask in step.
+    return random.uniform(0.5, 1.0)  # Spreads the requests of clients that lost the same master at the same moment.
 
 
 @define
 class Backoff:
-    """At once, then after about 0.1, 0.2, 0.4, 0.8 s, then every second; after 10 quiet seconds at once again."""
+    """Pauses between requests: none, then about 0.1, 0.2, 0.4, 0.8 s, then 1 s; after 10 quiet seconds none again."""
 
-    due: float = field(default=-inf, init=False)  # The next question's earliest time.
+    due: float = field(default=-inf, init=False)  # Earliest time of the next request.
     jitter: Callable[[], float] = field(default=_jitter, kw_only=True, repr=False)
     _pause: float = field(default=0.0, init=False)
 
     def asked(self, now: float) -> None:
-        """Somebody asks now."""
+        """Note a request at this time."""
         is_new = now >= self.due + CALM_SECONDS
         self._pause = PAUSE_SECONDS if is_new else min(2 * self._pause, PAUSE_SECONDS_MAX)
         self.due = now + self._pause * self.jitter()
 
 
 class NoRouteError(RemotingError):
-    """No broker has the topic, and none offers to create it."""
+    """No broker has the topic, or can create it, or can be written now."""
 
 
 @frozen
 class PublishRoute:
-    """Where a topic's messages can be written, and by whom."""
+    """The queues of a topic that can be written, with their brokers."""
 
     route: TopicRoute
     queues: tuple[MessageQueue, ...]
-    asked: float  # trio's clock.
+    asked: float  # Time of the request, by trio's clock.
 
     def master(self, queue: MessageQueue) -> str:
         """The address of the queue's broker; raises NoRouteError for a queue that cannot be written."""
         broker = self.route.brokers.get(queue.broker_name)
         if broker is None or broker.master is None:
-            raise NoRouteError(f"the broker {queue.broker_name} has no master that could take messages now")
+            raise NoRouteError(f"the broker {queue.broker_name} has no master that takes messages now")
         return broker.master
 
 
 @frozen
 class _Failure:
-    """There was nowhere to write."""
+    """A request that found no queue to write."""
 
-    asked: float  # trio's clock.
+    asked: float  # Time of the request, by trio's clock.
     reason: str
 
 
 @define(eq=False)
 class Routes:
-    """Asks for a topic when it is new, in doubt or 30 s old; an old answer is better than none."""
+    """Requests a route when it is new, stale or 30 s old. An old route is used when no name server responds."""
 
     api: ClientApi
     _read: dict[str, tuple[TopicRoute, float]] = field(factory=dict, init=False)
     _publish: dict[str, PublishRoute] = field(factory=dict, init=False)
-    _brokers: dict[str, BrokerAddresses] = field(factory=dict, init=False)  # Also of topics that are asked for again.
-    _asked: dict[str, float] = field(factory=dict, init=False)  # When, by topic.
+    _brokers: dict[str, BrokerAddresses] = field(factory=dict, init=False)  # Also of stale routes.
+    _asked: dict[str, float] = field(factory=dict, init=False)  # Time of the last request, by topic.
     _asking: trio.Lock = field(factory=trio.Lock, init=False)
     _backoffs: dict[str, Backoff] = field(factory=lambda: defaultdict(Backoff), init=False)
     _doubted: set[str] = field(
@@ -86,11 +86,11 @@ class Routes:
 
     @property
     def topics(self) -> frozenset[str]:
-        """Whose routes are known."""
+        """Topics with a known route."""
         return frozenset(self._read)
 
     async def find(self, topic: str) -> TopicRoute | None:
-        """None when no broker has the topic. Raises RemotingError when no name server ever told."""
+        """The topic's route; None when no broker has it. Raises RemotingError when no name server ever responded."""
         known = self._read.get(topic)
         if known is not None and trio.current_time() < known[1] + REFRESH_SECONDS:
             return known[0]
@@ -112,15 +112,15 @@ class Routes:
             self._brokers.update(route.brokers)
 
     async def publish(self, topic: str, *, tried: Collection[str] = ()) -> PublishRoute:
-        """Where to write; a topic that does not exist takes its queues from TBW102's. Raises NoRouteError, RemotingError.
+        """The queues to write; for a topic that does not exist they are like TBW102's. Raises NoRouteError, RemotingError.
 
-        Waits up to a second where it was asked just now and there is no broker but those that were `tried`.
+        Waits up to a second when it was requested just now and has no broker but those that were `tried`.
         """
         began = trio.current_time()
         if known := self._usable(topic, tried):
             return known
         await trio.sleep_until(self._backoffs[topic].due)
-        async with self._asking:  # One asks, the others use its answer.
+        async with self._asking:  # One task requests, the others use its response.
             if known := self._usable(topic, tried):
                 return known
             failed = self._failures.get(topic)
@@ -129,7 +129,7 @@ class Routes:
             return await self._ask(topic)
 
     def _usable(self, topic: str, tried: Collection[str]) -> PublishRoute | None:
-        """The known route: while it is fresh, or in doubt and too early to ask, but with a broker that may do."""
+        """The known route while it is fresh, or stale and too early to request again, with a broker that was not tried."""
         known, now = self._publish.get(topic), trio.current_time()
         if known is None or now >= known.asked + REFRESH_SECONDS:
             return None
@@ -141,7 +141,7 @@ class Routes:
     async def _ask(self, topic: str) -> PublishRoute:
         now = trio.current_time()
         self._backoffs[topic].asked(now)
-        if (read := self._read.get(topic)) and not read[0].publish_queues():  # Good enough for who read only.
+        if (read := self._read.get(topic)) and not read[0].publish_queues():  # Sufficient for readers only.
             self.forget(topic)
         try:
             route = await self._ask_publish(topic)
@@ -171,14 +171,14 @@ class Routes:
         return PublishRoute(route, tuple(queues), trio.current_time())
 
     def forget(self, topic: str) -> None:
-        """A broker of the topic failed: ask again soon. Where no name server answers, the old answer stays."""
+        """Mark a route as stale after a broker of it failed. It stays in use while no name server responds."""
         self._doubted.add(topic)
         for each in (topic, DEFAULT_TOPIC):
             if known := self._read.get(each):
                 self._read[each] = known[0], -inf
 
     async def refresh(self, topics: Iterable[str] = ()) -> None:
-        """Ask again for all that are known, and for these. What cannot be asked stays as it is."""
+        """Request all known routes again, and those of `topics`. On failure a route stays as it is."""
         for topic in {*self._read, *self._publish, *topics}:
             try:
                 route = await self.api.topic_route(topic)
@@ -187,17 +187,17 @@ class Routes:
             self._publish.pop(topic, None)
             self._doubted.discard(topic)
             self._learn(topic, route)
-        if self._read:  # Brokers of no topic any more are gone.
+        if self._read:  # Drop brokers that are in no route any more.
             self._brokers = {name: each for route, _ in self._read.values() for name, each in route.brokers.items()}
 
     async def renew(self, topic: str) -> None:
-        """Ask again for one topic, unless somebody did in the last second. Raises RemotingError."""
+        """Request one route again, unless that was done in the last second. Raises RemotingError."""
         if trio.current_time() >= self._asked.get(topic, -inf) + 1:
             self.forget(topic)
             await self.find(topic)
 
     def address(self, broker_name: str, broker_id: int = MASTER_ID, *, or_another: bool = True) -> str | None:
-        """Where a broker group's member is, or one that can stand in for it; None: nobody knows."""
+        """The address of a broker group's member, or of one that can replace it; None: not known."""
         broker = self._brokers.get(broker_name)
         if broker is None:
             return None
@@ -214,5 +214,5 @@ class Routes:
 
     @property
     def clusters(self) -> frozenset[str]:
-        """The names of the clusters that those brokers belong to."""
+        """The names of the clusters of all known brokers."""
         return frozenset(broker.cluster for broker in self._brokers.values())

@@ -1,4 +1,7 @@
-"""What a consumer wants of a topic. Pure. Sources: SubscriptionData, FilterAPI, PullAPIWrapper (RocketMQ 4.9.8)."""
+"""Subscriptions to topics, and start positions of new groups. Pure.
+
+Sources: SubscriptionData, FilterAPI, PullAPIWrapper, RebalancePushImpl.computePullFromWhere (RocketMQ 4.9.8).
+"""
 
 from enum import Enum
 from typing import Any
@@ -13,7 +16,7 @@ TAG, SQL92 = "TAG", "SQL92"
 
 @frozen
 class Sql:
-    """A filter over properties, such as ``Sql("price > 10 AND colour = 'red'")``. The broker evaluates it.
+    """A filter on properties that the broker evaluates, such as ``Sql("price > 10 AND colour = 'red'")``.
 
     RocketMQ's brokers refuse it (code 1) unless they run with `enablePropertyFilter=true`.
     """
@@ -29,7 +32,7 @@ def _tags(expression: str) -> tuple[str, ...]:
 
 @frozen
 class Subscription:
-    """One topic and its filter. `version` is when it was made, in ms: brokers keep the latest."""
+    """A topic and its filter. `version`: its creation time in ms; brokers keep the latest."""
 
     topic: str
     expression: str = ALL
@@ -47,15 +50,15 @@ class Subscription:
             return cls(topic, wanted.expression, SQL92, version)
         subscription = cls(topic, wanted.strip() or ALL, TAG, version)
         if not subscription.tags and subscription.expression != ALL:
-            raise ValueError(f"the filter {wanted!r} names no tag: allowed is * or `TagA || TagB`")
+            raise ValueError(f"the filter {wanted!r} names no tag: use * or `TagA || TagB`")
         return subscription
 
     def matches(self, tags: str) -> bool:
-        """The broker compared hashes of tags; this compares words. SQL92 it has evaluated itself."""
+        """True for wanted tags: the broker compares only their hashes. It has evaluated SQL92 filters itself."""
         return not self.tags or tags in self.tags
 
     def to_json(self) -> dict[str, Any]:
-        """As it stands in a heartbeat."""
+        """The subscription's entry in a heartbeat."""
         return {
             "classFilterMode": False,
             "codeSet": sorted({java_hash(tag) for tag in self.tags}),
@@ -68,7 +71,7 @@ class Subscription:
 
 
 class From(Enum):
-    """Where to begin in a queue that says nothing else."""
+    """Start position in a queue without a committed offset."""
 
     FIRST = "first"
     LAST = "last"
@@ -76,13 +79,13 @@ class From(Enum):
 
 @frozen
 class FromTime:
-    """Begin near a store time; ms since 1970."""
+    """Start position near a store time; ms since 1970."""
 
     timestamp_ms: int
 
 
 def as_heartbeat(start: From | FromTime) -> str:
-    """RocketMQ's word for it."""
+    """RocketMQ's name of the start position."""
     if isinstance(start, FromTime):
         return "CONSUME_FROM_TIMESTAMP"
     return f"CONSUME_FROM_{start.name}_OFFSET"

@@ -11,17 +11,17 @@ from attrs import define, field
 
 @define(eq=False)
 class Service:
-    """Runs in the background of a block: ready when the block begins, over when it is left.
+    """Runs in the background of an `async with` block: ready when the block begins, ended when it is left.
 
-    Cancelling the block ends the service last, so that what is used inside may still say good-bye over it. An error of the
-    service ends the block. Where a nursery is at hand, `await nursery.start(service.run)` does as well.
+    When the block is cancelled the service ends last, so that others inside can still use it to leave properly. An error of
+    the service ends the block. With a nursery, `await nursery.start(service.run)` does the same.
     """
 
     _manager: AbstractAsyncContextManager[trio.Nursery] | None = field(default=None, init=False, repr=False)
     _scope: trio.CancelScope = field(factory=trio.CancelScope, init=False, repr=False)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Until cancelled; started() when it can be used."""
+        """Run until cancelled; calls started() when the service can be used."""
         raise NotImplementedError
 
     async def _run_in_scope(self, *, task_status: trio.TaskStatus[None]) -> None:
@@ -46,7 +46,7 @@ class Service:
         return await self._leave(error)
 
     async def _leave(self, error: BaseException | None) -> bool | None:
-        """A single error leaves as it is, not in an ExceptionGroup."""
+        """End the service. A single error is raised itself, not in an ExceptionGroup."""
         assert self._manager is not None
         self._scope.cancel()
         try:
@@ -62,7 +62,7 @@ class Service:
 
 
 def sole(group: BaseExceptionGroup[Any]) -> BaseException | None:
-    """The one exception in it, however deep; None when there are more."""
+    """The only exception in a group, at any depth; None when there are several."""
     if len(group.exceptions) != 1:
         return None
     (inner,) = group.exceptions
@@ -73,9 +73,9 @@ T = TypeVar("T")
 
 
 async def in_parallel(calls: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
-    """Run all of them at the same time; their results in the order of the calls.
+    """Run calls concurrently; returns their results in the order of the calls.
 
-    The first error cancels the rest and is raised as it is, not in an ExceptionGroup.
+    The first error cancels the rest and is raised itself, not in an ExceptionGroup.
     """
     calls = list(calls)
     results: dict[int, T] = {}

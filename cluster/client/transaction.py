@@ -1,7 +1,7 @@
-"""Messages that consumers see only if a local transaction succeeds.
+"""Transactional messages: consumers receive them only if a local transaction succeeds.
 
     half message --SEND_OK--> local transaction --commit or rollback (37)--> broker
-                                    '--- nothing said: the broker asks (39), `check` answers
+                                    '--- no decision: the broker asks (39), `check` decides
 
 Sources: TransactionMQProducer, DefaultMQProducerImpl.sendMessageInTransaction (RocketMQ 4.9.8).
 """
@@ -32,18 +32,18 @@ log = structlog.get_logger(__name__)
 
 
 class Decision(Enum):
-    """What becomes of a half message; the values are those of commitOrRollback."""
+    """The decision about a half message; the values are those of commitOrRollback."""
 
     COMMIT = 8
     ROLLBACK = 12
-    UNKNOWN = 0  # Not yet: the broker asks later.
+    UNKNOWN = 0  # Not yet decided: the broker asks later.
 
 
 Check = Callable[[ReceivedMessage], Decision | Awaitable[Decision]]
 
 
 class HalfMessageError(RemotingError):
-    """The half message is stored, but not as safely as the broker promises, and was rolled back. Nothing was begun."""
+    """The half message was stored, but not as safely as the broker is configured to, and was rolled back. Try again."""
 
     def __init__(self, result: SendResult) -> None:
         super().__init__(
@@ -60,26 +60,26 @@ class Transaction:
     decision: Decision = Decision.COMMIT
 
     def rollback(self) -> None:
-        """Nobody shall see the message."""
+        """Discard the message at the end of the block."""
         self.decision = Decision.ROLLBACK
 
     def leave_open(self) -> None:
-        """The broker asks later, and `check` answers."""
+        """Decide later: the broker asks, and `check` decides."""
         self.decision = Decision.UNKNOWN
 
 
 @define(eq=False)
 class TransactionProducer:
-    """Sends messages of local transactions; `check` tells a broker that asks what became of one, from durable state.
+    """Sends messages of local transactions. `check` decides, from durable state, about a message that a broker asks about.
 
-    It may be asked about messages of any producer of the group, also of an earlier run of the program.
+    It may be called for messages of any producer of the group, also of an earlier run of the program.
     """
 
     client: Client
     group: str
     check: Check
     producer: Producer = field(init=False, repr=False)
-    _others: OnRequest | None = field(default=None, init=False, repr=False)  # Of the client's other groups.
+    _others: OnRequest | None = field(default=None, init=False, repr=False)  # Handler of the client's other groups.
 
     def __attrs_post_init__(self) -> None:
         self.producer = self.client.producer(self.group)
@@ -88,14 +88,14 @@ class TransactionProducer:
 
     @asynccontextmanager
     async def begin(self, message: OutgoingMessage) -> AsyncIterator[Transaction]:
-        """The block is the local transaction: committed at its end, rolled back when it raises.
+        """Run the block as the local transaction: the message is committed at its end, or rolled back when it raises.
 
         Raises HalfMessageError, or as Producer.send, before the block begins, and ValueError for a delayed message. A broker
-        that does not hear the decision asks for it.
+        that does not receive the decision asks for it.
         """
         if message.delay_level:
             raise ValueError("a message of a transaction cannot be delayed")
-        await self.client.be_known(message.topic)
+        await self.client.introduce_to(message.topic)
         extra = {"TRAN_MSG": "true", "PGROUP": self.group}
         result = await self.producer.deliver(self.producer.prepare(message, sys_flag=TRANSACTION_PREPARED, extra=extra))
         transaction = Transaction(result)
@@ -107,14 +107,14 @@ class TransactionProducer:
         except Exception as error:
             await self._end(result, Decision.ROLLBACK, remark=f"{type(error).__name__}: {error}")
             raise
-        except BaseException:  # Cancelled: whether the work was done only `check` can tell.
+        except BaseException:  # Cancelled: only `check` can find out whether the work was done.
             raise
         await self._end(result, transaction.decision)
 
     async def send(
         self, message: OutgoingMessage, local: Callable[[SendResult], Awaitable[Decision | None]]
     ) -> tuple[SendResult, Decision]:
-        """The same with a function for the local transaction; one that returns None commits."""
+        """Send a message and run `local` as its transaction; a return value of None commits."""
         async with self.begin(message) as transaction:
             transaction.decision = await local(transaction.result) or Decision.COMMIT
         return transaction.result, transaction.decision
@@ -128,7 +128,7 @@ class TransactionProducer:
                 raise RemotingError(f"the master of {result.queue.broker_name} is not known now")
             await self.client.api.oneway(address, header, remark=remark)
         except RemotingError as error:
-            log.warning("a transaction stays open until its broker asks", message=result.message_id, error=str(error))
+            log.warning("transaction left open; its broker will ask", message=result.message_id, error=str(error))
 
     def _header(self, decision: Decision, message_id: str, half_offset: int, phy_offset: int) -> EndTransaction:
         return EndTransaction(
@@ -140,13 +140,13 @@ class TransactionProducer:
             transaction_id=message_id,
         )
 
-    # ---- A broker asks
+    # ---- Checks by brokers
 
     def _on_check(self, address: str, request: RemotingCommand) -> RemotingCommand | None:
         try:
             record = decode_message(bytes(request.body))
         except StoreError as error:
-            log.warning("a broker asks about a transaction with what is no message", peer=address, error=str(error))
+            log.warning("transaction check ignored: its body is no message", peer=address, error=str(error))
             return None
         if record.properties.get("PGROUP") == self.group:
             message = as_received(
@@ -163,7 +163,7 @@ class TransactionProducer:
             found = self.check(message)
             decision = await found if inspect.isawaitable(found) else found
         except Exception as error:
-            log.exception("the check of a transaction has failed", message=message.message_id)
+            log.exception("transaction check failed; the broker will ask again", message=message.message_id)
             decision, remark = Decision.UNKNOWN, f"{type(error).__name__}: {error}"
         offsets = int(asked.get("tranStateTableOffset", 0)), int(asked.get("commitLogOffset", 0))
         header = self._header(decision, message.message_id, *offsets)
@@ -171,4 +171,4 @@ class TransactionProducer:
         try:
             await self.client.api.oneway(address, header, remark=remark)
         except (RemotingError, trio.BrokenResourceError) as error:
-            log.warning("the answer about a transaction did not reach its broker", peer=address, error=str(error))
+            log.warning("transaction decision not sent; the broker will ask again", peer=address, error=str(error))

@@ -1,4 +1,4 @@
-"""The directive `client-api`: the public names of a package with their docstrings, so that page and program cannot differ."""
+"""The directive `client-api`: the public names of a package with their docstrings, so that page and code cannot differ."""
 
 import inspect
 from collections.abc import Iterator
@@ -6,6 +6,7 @@ from enum import Enum, EnumMeta
 from importlib import import_module
 from typing import Any
 
+from attrs import NOTHING
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
@@ -18,7 +19,9 @@ def _call(function: Any) -> str:
         if parameter.name == "self":
             continue
         default = parameter.default
-        if isinstance(default, Enum):
+        if default is NOTHING:  # A factory makes the default.
+            parameter = parameter.replace(default=_Shown("..."))
+        elif isinstance(default, Enum):
             parameter = parameter.replace(default=_Shown(f"{type(default).__name__}.{default.name}"))
         elif default is not inspect.Parameter.empty and not isinstance(default, bool | int | str | float | None):
             parameter = parameter.replace(default=_Shown("..."))
@@ -52,6 +55,8 @@ def _members(thing: type) -> Iterator[str]:
     for name, member in vars(thing).items():
         function = member.fget if isinstance(member, property) else getattr(member, "__wrapped__", member)
         if name.startswith("_") or not inspect.isfunction(function) or not function.__doc__:
+            continue
+        if function.__doc__.startswith("Internal: "):
             continue
         wrapped = function is not member and not isinstance(member, property)
         awaited = "async with " if wrapped else "await " if inspect.iscoroutinefunction(function) else ""

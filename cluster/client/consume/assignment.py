@@ -1,4 +1,7 @@
-"""Which queues a push consumer reads now, and how that changes. Source: RebalanceImpl (RocketMQ 4.9.8)."""
+"""Assignment of queues to a push consumer (rebalance).
+
+Sources: RebalanceImpl, AllocateMessageQueueAveragely (RocketMQ 4.9.8).
+"""
 
 import random
 from collections.abc import Callable, Iterable, Sequence
@@ -10,7 +13,7 @@ from attrs import define, field
 
 from twinlog.cluster.client.client import Client
 from twinlog.cluster.client.consume.locks import QueueLocks
-from twinlog.cluster.client.consume.offsets import Offsets, begin
+from twinlog.cluster.client.consume.offsets import Offsets, start_offset
 from twinlog.cluster.client.consume.process_queue import ProcessQueue
 from twinlog.cluster.client.consume.reader import QueueReader, Reading
 from twinlog.cluster.client.subscription import From, FromTime, Subscription
@@ -19,17 +22,17 @@ from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.cluster.remoting.route import MessageQueue, TopicRoute
 
 REBALANCE_SECONDS = 20.0
-AGAIN_SECONDS, AGAIN_SECONDS_MAX = 1.0, 5.0  # While something is missing: a topic, a lock, an answer.
+AGAIN_SECONDS, AGAIN_SECONDS_MAX = 1.0, 5.0  # While a topic, a lock or a response is missing.
 
 log = structlog.get_logger(__name__)
 
 
 @define(eq=False)
 class Assignment:
-    """The readers of one consumer; run() keeps them in step with the group.
+    """The readers of one consumer; run() adapts them to the members of the group.
 
-    `locks`: None for one that need not lock. `broadcasting`: every member reads every queue. `is_running`: whether a batch of
-    the queue is in hand, of whatever reader.
+    `locks`: None for a consumer that needs none. `broadcasting`: every member reads every queue. `is_running`: says whether a
+    batch of the queue is being handled, from whichever reader.
     """
 
     client: Client
@@ -44,10 +47,10 @@ class Assignment:
     readers: dict[MessageQueue, QueueReader] = field(factory=dict, init=False)
     _wanted: trio.Event = field(factory=trio.Event, init=False)
     _nursery: trio.Nursery | None = field(default=None, init=False)
-    _at_work: trio.Lock = field(factory=trio.Lock, init=False)
+    _changing: trio.Lock = field(factory=trio.Lock, init=False)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Rebalance now, every 20 s and when somebody calls soon(); started() after the first time."""
+        """Rebalance now, every 20 s and after soon(); calls started() after the first time."""
         async with trio.open_nursery() as self._nursery:
             complete, again = await self.rebalance(), AGAIN_SECONDS
             task_status.started()
@@ -59,18 +62,23 @@ class Assignment:
                 again = AGAIN_SECONDS if complete else min(2 * again, AGAIN_SECONDS_MAX)
 
     def soon(self) -> None:
-        """Rebalance at once: the group has changed."""
+        """Rebalance at once, because the group has changed."""
         self._wanted.set()
 
     async def rebalance(self) -> bool:
-        """Give up what is others' and begin with what is ours. False: something could not be asked; try again soon."""
+        """Stop reading queues of other members and begin with own ones. False: something failed; try again soon."""
         complete = True
-        async with self._at_work:
+        async with self._changing:
             for subscription in self.subscriptions:
                 try:
                     complete &= await self._rebalance_topic(subscription)
                 except (RemotingError, OSError) as error:
-                    log.info("a topic was not rebalanced", topic=subscription.topic, group=self.group, error=str(error))
+                    log.info(
+                        "topic not rebalanced; retrying within 5 s",
+                        topic=subscription.topic,
+                        group=self.group,
+                        error=str(error),
+                    )
                     complete = False
         return complete
 
@@ -84,7 +92,7 @@ class Assignment:
             return await self._change(subscription, queues)
         me = self.client.client_id
         members = await self._members(route)
-        if me not in members:  # The broker has not heard of us yet: no reason to give anything up.
+        if me not in members:  # The broker has no heartbeat of this client yet: no reason to give up queues.
             await self.client.introduce(again=True)
             return False
         return await self._change(subscription, allocate(me, queues, members))
@@ -109,9 +117,9 @@ class Assignment:
     async def _open(self, subscription: Subscription, queue: MessageQueue) -> bool:
         try:
             stored = await self.offsets.load(queue)
-            offset = stored if stored is not None else await begin(self.client, queue, self.group, self.start)
+            offset = stored if stored is not None else await start_offset(self.client, queue, self.group, self.start)
         except (RemotingError, OSError) as error:
-            log.info("a queue was not begun", queue=queue, group=self.group, error=str(error))
+            log.info("queue not opened; retrying within 5 s", queue=queue, group=self.group, error=str(error))
             return False
         self.offsets.table.begin(queue, offset, is_stored=stored is not None)
         reader = self.readers[queue] = QueueReader(self.reading, subscription, ProcessQueue(queue, offset))
@@ -120,7 +128,7 @@ class Assignment:
         return True
 
     async def drop(self, queues: Iterable[MessageQueue]) -> None:
-        """Read them no more, and let the next reader know how far we came."""
+        """Stop reading queues, and commit their offsets for the next reader."""
         dropped = [reader for queue in queues if (reader := self.readers.pop(queue, None))]
         for reader in dropped:
             reader.stop()
@@ -128,18 +136,18 @@ class Assignment:
         await self.offsets.commit(gone)
         for queue in gone:
             self.offsets.table.forget(queue)
-        if self.locks is not None:  # A batch that is being worked on keeps its lock until it is done.
+        if self.locks is not None:  # A batch that is being handled keeps its lock until it is done.
             await self.locks.unlock(queue for queue in gone if not self.is_running(queue))
 
     async def release(self, queue: MessageQueue) -> None:
-        """A batch of it is done: its lock may go when it is not read here any more."""
-        async with self._at_work:
+        """Unlock a queue after a batch of it, unless it is still read here."""
+        async with self._changing:
             if self.locks is not None and queue not in self.readers and not self.is_running(queue):
                 await self.locks.unlock([queue])
 
     async def reset(self, offsets: dict[MessageQueue, int]) -> None:
-        """Go on from these offsets, in whatever direction; queues that are not read here are left alone."""
-        async with self._at_work:
+        """Continue from these offsets, forwards or backwards; queues that are not read here are ignored."""
+        async with self._changing:
             mine = {queue: offset for queue, offset in offsets.items() if queue in self.readers}
             for queue, offset in mine.items():
                 self.readers.pop(queue).stop()
@@ -151,10 +159,10 @@ class Assignment:
 
 
 def allocate(me: str, queues: Sequence[MessageQueue], members: Sequence[str]) -> list[MessageQueue]:
-    """The queues of member `me`: a run of neighbours, as many as everybody else's or one more.
+    """The queues of member `me`: neighbouring ones, as many as each other member's or one more.
 
-    Every member computes the same from the same queues and client ids, in whatever order it got them. Nothing for one
-    who is not (yet) among the members.
+    Every member computes the same allocation from the same queues and client ids, in any order. A client that is not (yet)
+    among the members gets no queue.
 
     >>> queues = [MessageQueue("T", "broker-a", number) for number in range(5)]
     >>> [queue.queue_id for queue in allocate("one", queues, ["two", "one"])]

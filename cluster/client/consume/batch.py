@@ -1,4 +1,4 @@
-"""What a consumer is handed: some messages of one queue, and a say in what becomes of them."""
+"""Batches of messages, as consumers get them and settle them."""
 
 from collections.abc import Awaitable, Callable, Iterator
 
@@ -14,13 +14,13 @@ TO_DEAD_LETTERS = -1  # As a delay level: no retry.
 
 @define(eq=False)
 class Batch:
-    """Messages of one queue, oldest first. They are done when done() was called, or the next batch is asked for.
+    """Messages of one queue, oldest first. They are done after done(), or when the next batch is requested.
 
-    A batch that is never done comes again: to this group's next consumer of the queue.
+    A batch that is never done is delivered again, to the group's next consumer of the queue.
     """
 
     messages: tuple[ReceivedMessage, ...]
-    held: ProcessQueue | None = field(repr=False)  # None: a person asked for this one (request 309).
+    held: ProcessQueue | None = field(repr=False)  # None: a message that a person chose (request 309).
     settle: "Callable[[Batch], Awaitable[None]]" = field(repr=False)
     failed: bool = field(default=False, init=False)
     delay_level: int = field(default=0, init=False)
@@ -29,7 +29,7 @@ class Batch:
 
     @property
     def queue(self) -> MessageQueue:
-        """Where they come from; a retry topic's for those that come again."""
+        """The queue of the messages; for retried messages it belongs to the retry topic."""
         return self.messages[0].queue
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
@@ -39,20 +39,20 @@ class Batch:
         return len(self.messages)
 
     def later(self, delay_level: int = 0) -> None:
-        """Let all of them come again: after the broker's next delay (10 s, 30 s, 1 min, ...), or one by its level.
+        """Mark all as failed: they are delivered again after the broker's next delay (10 s, 30 s, 1 min, ...), or that level's.
 
-        After the group's last try they go to its dead letters. An ordered consumer gets them again after a second.
+        After the group's last try they become dead letters. An ordered consumer gets them again after a second.
         """
         self.failed, self.delay_level = True, delay_level
 
     def dead(self) -> None:
-        """Lay all of them down among the group's dead letters (topic %DLQ% and the group's name), without another try."""
+        """Make all of them dead letters (topic %DLQ% and the group's name), without another try."""
         self.later(TO_DEAD_LETTERS)
 
     async def done(self) -> None:
-        """Settle them now: what went well moves the group's offset, what failed is sent back. Once; then nothing.
+        """Settle the batch: the group's offset moves past it, failed messages are sent back. A second call does nothing.
 
-        When it is cancelled, or raises, call it again: it goes on with what is not settled yet.
+        When it is cancelled or raises, call it again: it continues with the messages that are not settled yet.
         """
         if self._begun:
             return
@@ -67,7 +67,7 @@ class Batch:
 
 @define(eq=False)
 class Batches:
-    """Batches one after the other; to ask for the next one settles the one before."""
+    """Iterator over batches; requesting the next one settles the one before."""
 
     take: Callable[[], Awaitable[Batch]]
     _current: Batch | None = field(default=None, init=False)

@@ -1,6 +1,6 @@
-"""Queues that an ordered consumer may work on, because their masters say so. Source: RebalanceImpl (RocketMQ 4.9.8).
+"""Locks of queues for ordered consumers, given by the queues' masters. Source: RebalanceImpl (RocketMQ 4.9.8).
 
-A lock is good for 30 s here and 60 s at the broker, and is renewed every 20 s: we stop before another one may begin.
+A lock is valid for 30 s here and 60 s at the broker, and is renewed every 20 s: this consumer stops before another can begin.
 """
 
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ class QueueLocks:
     _renewed: dict[MessageQueue, float] = field(factory=dict, init=False)  # By trio's clock.
 
     def holds(self, queue: MessageQueue) -> bool:
-        """Whether its lock is ours and fresh."""
+        """True when this consumer has a valid lock of the queue."""
         renewed = self._renewed.get(queue)
         return renewed is not None and trio.current_time() < renewed + GOOD_SECONDS
 
@@ -37,15 +37,15 @@ class QueueLocks:
         return self._renewed.get(queue)
 
     async def lock(self, queues: Iterable[MessageQueue]) -> None:
-        """Take or renew these locks; holds() tells which were given. A broker that does not answer changes nothing."""
+        """Take or renew locks; holds() says which were given. Without a response nothing changes."""
         await in_parallel(partial(self._lock_at, *each) for each in by_broker(queues).items())
 
     async def _lock_at(self, broker_name: str, queues: list[MessageQueue]) -> None:
-        asked = trio.current_time()  # The broker counts from later on.
+        asked = trio.current_time()  # The broker's 60 s begin later.
         try:
             given = await self.client.api.lock(self._master(broker_name), self.client.client_id, self.group, queues)
         except RemotingError as error:
-            log.info("queues were not locked", broker=broker_name, group=self.group, error=str(error))
+            log.info("queues not locked; retrying", broker=broker_name, group=self.group, error=str(error))
             return
         for queue in queues:
             if queue in given:
@@ -54,7 +54,7 @@ class QueueLocks:
                 self._renewed.pop(queue, None)
 
     async def unlock(self, queues: Iterable[MessageQueue]) -> None:
-        """Let others have them at once; what does not reach the broker runs out there."""
+        """Give up locks, for other members at once. If that does not reach the broker, they expire there."""
         await in_parallel(partial(self._unlock_at, *each) for each in by_broker(queues).items())
 
     async def _unlock_at(self, broker_name: str, queues: list[MessageQueue]) -> None:
@@ -63,10 +63,10 @@ class QueueLocks:
         try:
             await self.client.api.unlock(self._master(broker_name), self.client.client_id, self.group, queues)
         except RemotingError as error:
-            log.info("queues were not unlocked", broker=broker_name, group=self.group, error=str(error))
+            log.info("queues not unlocked; the locks expire", broker=broker_name, group=self.group, error=str(error))
 
     async def unlock_all(self) -> None:
-        """This member leaves."""
+        """Give up all locks."""
         await self.unlock(list(self._renewed))
 
     def _master(self, broker_name: str) -> str:

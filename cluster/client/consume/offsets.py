@@ -1,4 +1,8 @@
-"""Where a group's offsets are kept: at its brokers, or in a file. Sources: RemoteBrokerOffsetStore, LocalFileOffsetStore."""
+"""A group's offsets: a table of them, and their storage at the brokers or in a file.
+
+The file of a broadcasting consumer: {"offsetTable":{{"brokerName":"broker-a","queueId":0,"topic":"T1"}:5}}
+Sources: RemoteBrokerOffsetStore, LocalFileOffsetStore (RocketMQ 4.9.8).
+"""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
@@ -18,53 +22,55 @@ from twinlog.cluster.remoting.names import retry_topic
 from twinlog.cluster.remoting.route import MASTER_ID, MessageQueue, by_broker, queue_of_key, queue_to_json, read_queue
 from twinlog.store.util.sync import make_directory, write_durably
 
-TELL_ALL_EVERY = 12  # Commits: once a minute.
+COMMIT_ALL_EVERY = 12  # Commits: once a minute.
 
 log = structlog.get_logger(__name__)
 
 
 @define(eq=False)
 class OffsetTable:
-    """Offsets by queue; `changed` are those that nobody else knows yet."""
+    """Offsets by queue, and which of them are not stored yet."""
 
     offsets: dict[MessageQueue, int] = field(factory=dict)
-    _told: dict[MessageQueue, int] = field(factory=dict, init=False)
+    _stored: dict[MessageQueue, int] = field(factory=dict, init=False)
 
     def update(self, queue: MessageQueue, offset: int, *, only_up: bool = True) -> None:
-        """A late answer must not take a group back; a reset may."""
+        """Set a queue's offset. A late result must not move the group backwards (`only_up`); a reset may."""
+        assert offset >= 0, (queue, offset)
         if not only_up or offset > self.offsets.get(queue, -1):
             self.offsets[queue] = offset
 
     def begin(self, queue: MessageQueue, offset: int, *, is_stored: bool = True) -> None:
-        """What the store said is nothing to tell it; where a new group begins is, or a restart would begin elsewhere."""
+        """Set a queue's first offset. A new group's is not stored yet; without a commit, a restart might begin elsewhere."""
+        assert offset >= 0, (queue, offset)
         self.offsets[queue] = offset
         if is_stored:
-            self._told[queue] = offset
+            self._stored[queue] = offset
 
     def changed(self) -> dict[MessageQueue, int]:
-        """What is still to be stored."""
-        return {queue: offset for queue, offset in self.offsets.items() if self._told.get(queue) != offset}
+        """The offsets that are not stored yet."""
+        return {queue: offset for queue, offset in self.offsets.items() if self._stored.get(queue) != offset}
 
-    def told(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """These were stored; what was forgotten meanwhile stays so."""
-        self._told.update((queue, offset) for queue, offset in offsets.items() if queue in self.offsets)
+    def note_stored(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Note that these offsets are stored; queues that were forgotten meanwhile are ignored."""
+        self._stored.update((queue, offset) for queue, offset in offsets.items() if queue in self.offsets)
 
-    def tell_all_again(self) -> None:
-        """A broker that was restarted may have lost what it was told."""
-        self._told.clear()
+    def store_all_again(self) -> None:
+        """Store all with the next commit: a broker that was restarted may have lost some."""
+        self._stored.clear()
 
     def forget(self, queue: MessageQueue) -> None:
         self.offsets.pop(queue, None)
-        self._told.pop(queue, None)
+        self._stored.pop(queue, None)
 
 
 def dump_offsets(offsets: Mapping[MessageQueue, int], name: str = "offsetTable") -> bytes:
-    """A body, or file, with offsets by queue."""
+    """The body or file with offsets by queue."""
     return fastjson.dumps({name: {fastjson.ObjectKey.of(queue_to_json(queue)): at for queue, at in offsets.items()}})
 
 
 def load_offsets(data: bytes | memoryview) -> dict[MessageQueue, int]:
-    """The reverse, also of the list that brokers send to clients of other languages. Raises ValueError."""
+    """Read such a body or file, or the list that brokers send to clients of other languages. Raises ValueError."""
     try:
         table = fastjson.loads(data)["offsetTable"]
         if isinstance(table, list):
@@ -75,7 +81,7 @@ def load_offsets(data: bytes | memoryview) -> dict[MessageQueue, int]:
 
 
 def read_offset_file(path: Path) -> dict[MessageQueue, int]:
-    """The offsets in a file or, when that is damaged, in its backup; none when there is no file. Raises OSError."""
+    """Read the offsets in a file or, when that is damaged, in its backup; empty without a file. Raises OSError."""
     for each in (path, path.with_name(path.name + ".bak")):
         try:
             return load_offsets(each.read_bytes())
@@ -88,23 +94,23 @@ Send = Callable[[str, MessageQueue, str, int], Awaitable[None]]  # Address, queu
 
 
 class Offsets(Protocol):
-    """The offsets of one group, as far as this client knows them."""
+    """The offsets of one group in the queues of this client."""
 
     @property
     def table(self) -> OffsetTable: ...
 
     async def load(self, queue: MessageQueue) -> int | None:
-        """What is stored; None: nothing. Raises RemotingError, OSError."""
+        """The stored offset; None without one. Raises RemotingError, OSError."""
         ...
 
     async def commit(self, queues: Iterable[MessageQueue] | None = None) -> None:
-        """Store what has changed, of these queues or of all. What fails is logged, and comes with the next commit."""
+        """Store changed offsets, of these queues or of all. Failures are logged, and stored with the next commit."""
         ...
 
 
 @define(eq=False)
 class BrokerOffsets:
-    """Of a group in clustering: each queue's at its broker."""
+    """Offsets of a group in clustering mode, stored at each queue's broker."""
 
     client: Client
     group: str
@@ -116,19 +122,19 @@ class BrokerOffsets:
 
     async def commit(self, queues: Iterable[MessageQueue] | None = None) -> None:
         self._commits += 1
-        if self._commits % TELL_ALL_EVERY == 0:
-            self.table.tell_all_again()
+        if self._commits % COMMIT_ALL_EVERY == 0:
+            self.table.store_all_again()
         wanted = None if queues is None else set(queues)
         changed = [queue for queue in self.table.changed() if wanted is None or queue in wanted]
         await self._send(changed, self.client.api.commit_offset_oneway)
 
     async def store(self) -> None:
-        """Store what has changed, and wait for the answers. Raises the first RemotingError, after all was tried."""
+        """Store changed offsets and wait for the responses. Raises the first RemotingError, after all were tried."""
         for error in await self._send(self.table.changed(), self.client.api.commit_offset):
             raise error
 
     async def _send(self, queues: Iterable[MessageQueue], send: Send) -> list[RemotingError]:
-        """To all brokers at the same time: one that does not answer keeps no other waiting."""
+        """Send to all brokers concurrently: one that does not respond delays no other."""
         found = await in_parallel(partial(self._send_to, mine, send) for mine in by_broker(queues).values())
         return [error for errors in found for error in errors]
 
@@ -136,21 +142,21 @@ class BrokerOffsets:
         errors: list[RemotingError] = []
         for queue in queues:
             if (offset := self.table.offsets.get(queue)) is None:
-                continue  # It was given up while the others were sent: its next reader may be further.
+                continue  # It was given up while the others were sent: its next reader may have read further.
             try:
                 await send(address_of(self.client, queue), queue, self.group, offset)
-                self.table.told({queue: offset})
+                self.table.note_stored({queue: offset})
             except RemotingError as error:
-                log.info("an offset was not committed", topic=queue.topic, error=str(error))
+                log.info("offset not committed; retrying with the next commit", topic=queue.topic, error=str(error))
                 errors.append(error)
                 if isinstance(error, (RemotingConnectError, RemotingTimeoutError)):
-                    break  # One time limit is enough; the others come with the next commit, too.
+                    break  # One timeout is enough; the others follow with the next commit.
         return errors
 
 
 @define(eq=False)
 class FileOffsets:
-    """Of a broadcasting consumer: this client's own, in RocketMQ's file format."""
+    """Offsets of a broadcasting consumer: this client's own, in RocketMQ's file format."""
 
     path: Path
     table: OffsetTable = field(factory=OffsetTable)
@@ -172,11 +178,13 @@ class FileOffsets:
                 await trio.to_thread.run_sync(partial(_write, self.path, dump_offsets(whole)))
             except OSError as error:
                 log.warning(
-                    "the offsets of a broadcasting consumer were not stored", path=str(self.path), error=str(error)
+                    "offsets of a broadcasting consumer not stored; retrying with the next commit",
+                    path=str(self.path),
+                    error=str(error),
                 )
                 return
             self._stored = whole
-            self.table.told(changed)
+            self.table.note_stored(changed)
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -187,15 +195,15 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def address_of(client: Client, queue: MessageQueue, broker_id: int = MASTER_ID) -> str:
-    """A member of the queue's broker group. Raises RemotingConnectError when none is known."""
+    """The address of a member of the queue's broker group. Raises RemotingConnectError when none is known."""
     address = client.routes.address(queue.broker_name, broker_id)
     if address is None:
         raise RemotingConnectError(queue.broker_name, "no address of this broker is known")
     return address
 
 
-async def begin(client: Client, queue: MessageQueue, group: str, start: From | FromTime) -> int:
-    """Where a group begins that has no offset. Source: RebalancePushImpl.computePullFromWhere (RocketMQ 4.9.8)."""
+async def start_offset(client: Client, queue: MessageQueue, group: str, start: From | FromTime) -> int:
+    """The first offset of a group without a stored one. Source: RebalancePushImpl.computePullFromWhere (RocketMQ 4.9.8)."""
     address = address_of(client, queue)
     is_retry = queue.topic == retry_topic(group)
     if isinstance(start, FromTime):

@@ -1,6 +1,6 @@
-"""What a consumer holds of one queue: pulled, handed out, done. Pure; the shells around it wait and ask.
+"""Messages that a consumer holds of one queue, and the turns of queues. Pure.
 
-    pulled --put--> waiting --take--> running --remove--> gone        `commit_offset`: the first that is not gone
+    pulled --put--> waiting --take--> running --remove--> done        `commit_offset`: the first that is not done
                        ^-----give_back-----'
 
 Source: ProcessQueue, DefaultMQPushConsumerImpl.pullMessage (RocketMQ 4.9.8).
@@ -17,23 +17,21 @@ from twinlog.cluster.remoting.route import MASTER_ID, MessageQueue
 
 @frozen
 class FlowLimits:
-    """What is pulled ahead of the consumer, for each queue. RocketMQ's pullThresholdForQueue and its neighbours."""
+    """Limits on messages that are pulled ahead of the consumer, for each queue (RocketMQ's pullThresholdForQueue, ...)."""
 
     messages_max: int = 1000
     size_max: int = 100 * 1024 * 1024  # Bytes of bodies.
-    span_max: int = (
-        2000  # Queue offsets between the first and the last that are held; not asked of an ordered consumer.
-    )
+    span_max: int = 2000  # Queue offsets between the first and the last that are held; not for ordered consumers.
 
 
 @define(eq=False)
 class ProcessQueue:
-    """One queue that is read. Offsets count messages of the queue."""
+    """A queue that is read. Offsets count messages of the queue."""
 
     queue: MessageQueue
     next_offset: int  # Of the next pull.
-    broker_id: int = MASTER_ID  # Whom to ask; brokers suggest it.
-    is_dropped: bool = field(default=False, init=False)  # Somebody else's from now on: nothing is committed any more.
+    broker_id: int = MASTER_ID  # Member to pull from, as brokers suggest it.
+    is_dropped: bool = field(default=False, init=False)  # Not read here any more: nothing is committed.
     count: int = field(default=0, init=False)  # Messages held.
     size: int = field(default=0, init=False)  # Bytes of their bodies.
     last_pulled: float = field(default=0.0, init=False)  # Both by trio's clock.
@@ -47,52 +45,53 @@ class ProcessQueue:
 
     @property
     def is_running(self) -> bool:
-        """Whether some are handed out and not yet done."""
+        """True when messages are handed out and not yet done."""
         return bool(self._running)
 
     def is_in_hand(self, message: ReceivedMessage) -> bool:
-        """Whether it is handed out and not yet done."""
+        """True when the message is handed out and not yet done."""
         return message.queue_offset in self._running
 
     def put(self, messages: Iterable[ReceivedMessage]) -> None:
-        """Take what a pull brought, in order."""
+        """Add the messages of a pull, in order."""
         for message in messages:
             self._waiting.append(message)
             self.count += 1
             self.size += len(message.body)
 
     def take(self, count_max: int) -> list[ReceivedMessage]:
-        """Hand out the next ones, oldest first; they are held until they are removed."""
+        """Hand out the next messages, oldest first; they are held until they are removed."""
         taken = [self._waiting.popleft() for _ in range(min(count_max, len(self._waiting)))]
         self._running.update((message.queue_offset, message) for message in taken)
         return taken
 
     def give_back(self, messages: Sequence[ReceivedMessage]) -> None:
-        """Let some that were handed out come again, in their place among those that wait: those may have failed, too."""
+        """Put messages that were handed out back among the waiting ones, in order: others may have failed, too."""
         back = [message for message in messages if self._running.pop(message.queue_offset, None) is not None]
         self._waiting = deque(sorted([*back, *self._waiting], key=lambda message: message.queue_offset))
 
     def remove(self, messages: Iterable[ReceivedMessage]) -> None:
-        """They are done, or were sent back to the broker."""
+        """Drop messages that are done, or were sent back to the broker."""
         for message in messages:
             if (held := self._running.pop(message.queue_offset, None)) is not None:
                 self.count -= 1
                 self.size -= len(held.body)
+        assert self.size >= 0, self.size
 
     @property
     def commit_offset(self) -> int:
-        """Where the group goes on: at the first message that is not done."""
+        """The offset of the first message that is not done, where the group continues."""
         held = min(self._running, default=self.next_offset)
         return min(held, self._waiting[0].queue_offset) if self._waiting else held
 
     def is_full(self, limits: FlowLimits, *, ordered: bool = False) -> bool:
-        """Whether to pull no more for now."""
+        """True when no more is to be pulled for now."""
         if self.count >= limits.messages_max or self.size >= limits.size_max:
             return True
         return not ordered and self.count > 0 and self.next_offset - self.commit_offset > limits.span_max
 
     def clear(self) -> None:
-        """Forget everything that is held: the queue is read from elsewhere, or by somebody else."""
+        """Drop all messages: the queue is read from another offset, or by another member."""
         self._waiting.clear()
         self._running.clear()
         self.count = self.size = 0
@@ -100,28 +99,28 @@ class ProcessQueue:
 
 @define(eq=False)
 class Turns:
-    """Queues with messages wait in line. `ordered`: one batch of a queue at a time, and only while `holds` its lock.
+    """Queues with messages, in line for their turn. `ordered`: one batch of a queue at a time, while its lock is held.
 
-    A queue that was given up and begun anew has two ProcessQueues while the old one's batch is in hand: both count as one.
+    A queue that was given up and opened again has two ProcessQueues while the old one's batch is handled: they count as one.
     """
 
     ordered: bool
     holds: Callable[[MessageQueue], bool]
-    suspended: set[ProcessQueue] = field(factory=set, init=False)  # A message of theirs has failed just now.
+    suspended: set[ProcessQueue] = field(factory=set, init=False)  # Their failed messages wait for the next try.
     _line: dict[ProcessQueue, None] = field(factory=dict, init=False)
-    _taken: dict[MessageQueue, ProcessQueue] = field(factory=dict, init=False)  # Of ordered ones: the last taken from.
+    _taken: dict[MessageQueue, ProcessQueue] = field(factory=dict, init=False)  # Last taken from, of ordered queues.
 
     def is_running(self, queue: MessageQueue) -> bool:
-        """Whether a batch of this ordered queue is in hand, or waits for its next try."""
+        """True while a batch of this ordered queue is handled, or waits for its next try."""
         held = self._taken.get(queue)
         return held is not None and held.is_running
 
     def running(self) -> list[MessageQueue]:
-        """All such queues, also those that are read no more."""
+        """All ordered queues with such a batch, also those that are not read any more."""
         return [queue for queue in self._taken if self.is_running(queue)]
 
     def may_take(self, held: ProcessQueue) -> bool:
-        """Whether something of this queue may be handed out now."""
+        """True when messages of this queue can be handed out now."""
         if held.is_dropped or not held.has_waiting:
             return False
         if not self.ordered:
@@ -129,14 +128,14 @@ class Turns:
         return self.holds(held.queue) and not self.is_running(held.queue) and held not in self.suspended
 
     def add(self, held: ProcessQueue) -> bool:
-        """Let it wait for its turn, when it has something; whether it has."""
+        """Put a queue in line if it has messages to hand out; True if so."""
         may = self.may_take(held)
         if may:
             self._line[held] = None
         return may
 
     def take(self, count_max: int) -> tuple[ProcessQueue, list[ReceivedMessage]] | None:
-        """The next messages, of the queue that has waited longest; None: nothing can be handed out."""
+        """Hand out the next messages, of the queue that has waited longest; None when there are none."""
         while self._line:
             held = next(iter(self._line))
             del self._line[held]

@@ -1,4 +1,6 @@
-"""Queues that a program picks itself, read ahead in the background. Source: DefaultLitePullConsumer (RocketMQ 4.9.8).
+"""Consumer of queues that the application assigns; it reads ahead in the background.
+
+Source: DefaultLitePullConsumer (RocketMQ 4.9.8).
 
 async with PullConsumer(client, "auditors") as consumer:
     await consumer.assign(await consumer.queues("Greetings"))
@@ -14,7 +16,7 @@ import trio
 from attrs import define, field
 
 from twinlog.cluster.client.client import Client
-from twinlog.cluster.client.consume.offsets import BrokerOffsets, begin
+from twinlog.cluster.client.consume.offsets import BrokerOffsets, start_offset
 from twinlog.cluster.client.consume.process_queue import FlowLimits, ProcessQueue
 from twinlog.cluster.client.consume.reader import QueueReader, Reading
 from twinlog.cluster.client.messages import ReceivedMessage
@@ -31,10 +33,10 @@ log = structlog.get_logger(__name__)
 
 @define(eq=False)
 class PullConsumer(Service):
-    """Reads what it is assigned. It is no member of its group: nothing is shared out, nothing comes again.
+    """Reads the queues that it is assigned. It is no member of its group: there is no rebalance, and there are no retries.
 
-    What a poll returned counts as done when the next poll is made, or commit() is called. With `auto_commit` what is done is
-    committed every 5 s and at the end. `start`: where to begin in a queue for which the group has no offset.
+    Messages that poll() returned are done with the next poll() or commit(). With `auto_commit` offsets are committed every 5 s
+    and at the end. `wanted`: the filter. `start`: start position in queues for which the group has no offset.
     """
 
     client: Client
@@ -54,16 +56,11 @@ class PullConsumer(Service):
     def __attrs_post_init__(self) -> None:
         self.offsets = BrokerOffsets(self.client, self.group)
         self._reading = Reading(
-            client=self.client,
-            group=self.group,
-            limits=self.limits,
-            carries_filter=True,
-            arrived=self._arrived,
-            passed=self._passed,
+            consumer=self, client=self.client, group=self.group, limits=self.limits, carries_filter=True
         )
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Until cancelled; then what is done is committed, with `auto_commit`."""
+        """Run until cancelled; then offsets are committed, with `auto_commit`. `async with` does this."""
         try:
             async with trio.open_nursery() as self._nursery:
                 task_status.started()
@@ -78,14 +75,14 @@ class PullConsumer(Service):
                     await self._store_at_the_end()
 
     async def _store_at_the_end(self) -> None:
-        """With an answer: the connections may close right after."""
+        """Store with a response, because the connections may close right after."""
         try:
             await self.offsets.store()
         except RemotingError as error:
-            log.warning("the last offsets were not committed", group=self.group, error=str(error))
+            log.warning("last offsets not committed", group=self.group, error=str(error))
 
     async def queues(self, topic: str) -> list[MessageQueue]:
-        """The topic's readable queues. Raises NoRouteError when nobody has it."""
+        """The topic's readable queues. Raises NoRouteError when no broker has it."""
         route = await self.client.routes.find(topic)
         queues = route.read_queues() if route is not None else []
         if not queues:
@@ -94,13 +91,13 @@ class PullConsumer(Service):
 
     @property
     def assigned(self) -> frozenset[MessageQueue]:
-        """What is read now."""
+        """The assigned queues."""
         return frozenset(self._readers)
 
     async def assign(self, queues: Iterable[MessageQueue]) -> None:
-        """Read these queues and no others; those that are read already go on as they are. Raises RemotingError.
+        """Read these queues and no others; queues that are read already are not disturbed. Raises RemotingError.
 
-        With `auto_commit` the others are committed a last time; without it, call commit() first.
+        With `auto_commit` the offsets of removed queues are committed; without it, call commit() first.
         """
         wanted = set(queues)
         gone = self.assigned - wanted
@@ -108,7 +105,7 @@ class PullConsumer(Service):
             self._stop(queue)
         if self.auto_commit:
             await self.offsets.commit(gone)
-        for queue in gone:  # Somebody else may commit it from now on.
+        for queue in gone:  # Another consumer may commit it from now on.
             self.offsets.table.forget(queue)
         for topic in {queue.topic for queue in wanted}:
             await self.client.routes.find(topic)
@@ -116,7 +113,7 @@ class PullConsumer(Service):
 
     async def _open(self, queue: MessageQueue) -> None:
         stored = await self.offsets.load(queue)
-        offset = stored if stored is not None else await begin(self.client, queue, self.group, self.start)
+        offset = stored if stored is not None else await start_offset(self.client, queue, self.group, self.start)
         self.offsets.table.begin(queue, offset, is_stored=stored is not None)
         self._read(queue, offset)
 
@@ -135,10 +132,10 @@ class PullConsumer(Service):
     # ---- Positions
 
     async def seek(self, queue: MessageQueue, to: int | From | FromTime) -> None:
-        """Go on from an offset, an end of the queue, or near a time. Raises KeyError for a queue that is not assigned."""
+        """Continue at an offset, an end of the queue, or near a time. Raises KeyError for a queue that is not assigned."""
         if queue not in self._readers:
             raise KeyError(queue)
-        offset = to if isinstance(to, int) else await begin(self.client, queue, self.group, to)
+        offset = to if isinstance(to, int) else await start_offset(self.client, queue, self.group, to)
         self._stop(queue)
         self.offsets.table.update(queue, offset, only_up=False)
         self._read(queue, offset)
@@ -148,14 +145,14 @@ class PullConsumer(Service):
         return self._readers[queue].held.commit_offset
 
     async def commit(self) -> None:
-        """Everything that was returned is done: store that now, and wait for the brokers' answers. Raises RemotingError."""
+        """Mark all returned messages as done, store the offsets and wait for the responses. Raises RemotingError."""
         self._finish()
         await self.offsets.store()
 
     # ---- Messages
 
     async def poll(self, *, count_max: int = 32, timeout_seconds: float = 5.0) -> list[ReceivedMessage]:
-        """Some messages of one queue, oldest first; none when nothing came in time. Queues take turns."""
+        """Messages of one queue, oldest first; an empty list when none arrived in time. Queues take turns."""
         self._finish()
         with trio.move_on_after(timeout_seconds):
             while True:
@@ -172,19 +169,27 @@ class PullConsumer(Service):
         return []
 
     def _finish(self) -> None:
-        """What earlier polls returned is done."""
+        """Mark the messages of earlier polls as done."""
         for held, messages in self._returned:
             held.remove(messages)
-            self._passed(held, False)
+            self.on_passed(held, back=False)
             if reader := self._readers.get(held.queue):
                 reader.wake()
         self._returned.clear()
 
-    def _arrived(self, held: ProcessQueue) -> None:
+    # ---- For its readers (ReadingConsumer)
+
+    def on_arrival(self, held: ProcessQueue) -> None:
         if held not in self._ready:
             self._ready.append(held)
         self._arrival.set()
 
-    def _passed(self, held: ProcessQueue, back: bool) -> None:
+    def on_passed(self, held: ProcessQueue, *, back: bool) -> None:
         if not held.is_dropped:
             self.offsets.table.update(held.queue, held.commit_offset, only_up=False)
+
+    def may_pull(self, held: ProcessQueue) -> bool:
+        return True
+
+    def offset_to_commit(self, held: ProcessQueue) -> int | None:
+        return None

@@ -1,4 +1,4 @@
-"""A member of a consumer group: its share of the queues, messages as they come, what fails comes again.
+"""Member of a consumer group: gets a share of the queues, receives messages as they arrive, retries failed ones.
 
     async with PushConsumer(client, "readers", {"Greetings": "*"}) as consumer:
         async for batch in consumer:
@@ -34,7 +34,7 @@ from twinlog.cluster.remoting.names import as_component, retry_topic
 from twinlog.cluster.remoting.route import MessageQueue
 
 COMMIT_SECONDS = 5.0
-LEAVE_SECONDS = 1.0  # For each of: offsets, locks, the group.
+LEAVE_SECONDS = 1.0  # Time limit at the end for each of: offsets, locks, the group.
 
 log = structlog.get_logger(__name__)
 
@@ -43,17 +43,18 @@ Handler = Callable[[Batch], Awaitable[None]]
 
 @define(eq=False)
 class PushConsumer(Service):
-    """Delivers the messages of `topics` (topic to filter: `*`, `TagA || TagB` or Sql) to a group.
+    """Receives the messages of `topics` (topic to filter: `*`, `TagA || TagB` or Sql) as a member of a group.
 
-    With a `handler`, `workers` tasks call it, and a batch is done when it returns; what raises comes again. Without one,
-    iterate: to ask for the next batch settles the one before. Several tasks may iterate at a time.
+    With a `handler`, `workers` tasks call it, and a batch is done when it returns; when it raises, the batch is retried.
+    Without one, iterate: requesting the next batch settles the one before. Several tasks may iterate concurrently.
 
-    `ordered`: the messages of a queue one batch after the other, and each queue at one member of the group only.
-    `broadcasting`: every member gets everything; its offsets lie in a file, and what fails is lost.
-    `start`: where a new group begins. `batch_max`: messages of a batch. `reconsume_times_max`: tries before a message is dead;
-    -1: 16, or for ever when ordered. `suspend_seconds`: until an ordered consumer tries again.
+    `ordered`: one batch of a queue after the other, and each queue at one member of the group only.
+    `broadcasting`: every member gets all messages; its offsets are in `offset_file`, and failed messages are not retried.
+    `start`: start position of a new group. `batch_max`: messages of a batch. `reconsume_times_max`: tries before a message
+    becomes a dead letter; -1: 16, or unlimited when ordered. `suspend_seconds`: pause before an ordered consumer tries again.
+    `limits`: messages that are read ahead.
 
-    Messages come at least once: again after a crash, a rebalance, or when the block is left in the middle of a batch.
+    Messages are delivered at least once: again after a crash, a rebalance, or when the block is left during a batch.
     """
 
     client: Client
@@ -102,16 +103,7 @@ class PushConsumer(Service):
             self.client,
             self.group,
             self.data.subscriptions,
-            Reading(
-                client=self.client,
-                group=self.group,
-                limits=self.limits,
-                ordered=self.ordered,
-                arrived=self._arrived,
-                passed=self._passed,
-                may_pull=lambda held: self._holds(held.queue),
-                commit_offset=lambda held: None if self.broadcasting else self.offsets.table.offsets.get(held.queue),
-            ),
+            Reading(consumer=self, client=self.client, group=self.group, limits=self.limits, ordered=self.ordered),
             self.offsets,
             self.start,
             self.locks,
@@ -125,9 +117,9 @@ class PushConsumer(Service):
     # ---- Life
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Until cancelled; then offsets are committed, locks given back, and the group is left.
+        """Run until cancelled; then offsets are committed, locks released, and the group is left. `async with` does this.
 
-        Raises RemotingError when no name server answers, RequestError for a filter that the broker does not take.
+        Raises RemotingError when no name server responds, RequestError for a filter that the broker refuses.
         """
         self.client.join(consumer=self)
         self.started_ms = now_ms()
@@ -148,7 +140,7 @@ class PushConsumer(Service):
                 with trio.move_on_after(LEAVE_SECONDS):
                     await self.assignment.drop(list(self.assignment.readers))
                 with trio.move_on_after(LEAVE_SECONDS):
-                    if self.locks is not None:  # Nobody works any more.
+                    if self.locks is not None:  # No batch is handled any more.
                         await self.locks.unlock_all()
                 with trio.move_on_after(LEAVE_SECONDS):
                     await self.client.leave(consumer=self.group)
@@ -173,15 +165,17 @@ class PushConsumer(Service):
             await trio.sleep(RENEW_SECONDS)
             readers = list(self.assignment.readers.values())
             await locks.lock({*(reader.held.queue for reader in readers), *self._turns.running()})
-            for reader in readers:  # What waited for its lock goes on.
-                self._arrived(reader.held)
+            for reader in readers:  # Queues that waited for their lock can continue.
+                self.on_arrival(reader.held)
 
     async def _work(self, handler: Handler) -> None:
         async for batch in self:
             try:
                 await handler(batch)
             except Exception as error:
-                log.warning("a batch has failed", group=self.group, queue=batch.queue, error=repr(error))
+                log.warning(
+                    "handler failed; the batch is retried", group=self.group, queue=batch.queue, error=repr(error)
+                )
                 batch.later(batch.delay_level)
 
     # ---- Batches
@@ -190,7 +184,7 @@ class PushConsumer(Service):
         return Batches(self.take)
 
     async def take(self) -> Batch:
-        """The next batch, when there is one; the caller calls its done()."""
+        """Wait for the next batch; the caller calls its done()."""
         while (batch := self._next()) is None:
             if self._arrival.is_set():
                 self._arrival = trio.Event()
@@ -206,15 +200,8 @@ class PushConsumer(Service):
         held.last_taken = trio.current_time()
         return Batch(tuple(messages), held, self._settle)
 
-    def _arrived(self, held: ProcessQueue) -> None:
-        if self._turns.add(held):
-            self._arrival.set()
-
-    def _passed(self, held: ProcessQueue, back: bool) -> None:
-        self.offsets.table.update(held.queue, held.commit_offset, only_up=not back)
-
     async def consume_directly(self, message: ReceivedMessage) -> Batch:
-        """Have one message consumed that a person picked, and return it settled. Nothing is committed."""
+        """Internal: let one message be consumed that a person chose (309); returns it settled. Nothing is committed."""
         batch = Batch((message,), None, self._settle)
         self._asked_for.append(batch)
         self._arrival.set()
@@ -226,7 +213,7 @@ class PushConsumer(Service):
         if held is None:
             return
         here = await self._retries.place_failed(batch, held) if batch.failed else []
-        # No wait from here on: done() that was cancelled begins again.
+        # No checkpoint from here on: after a cancelled done() everything above is repeated.
         if held.is_dropped:  # Its next reader gets the messages again.
             here = []
         again = {message.queue_offset for message in here}
@@ -243,14 +230,29 @@ class PushConsumer(Service):
         self._go_on(held)
 
     def _go_on(self, held: ProcessQueue) -> None:
-        """A batch is not in hand any more: let whoever reads its queue now go on, here or elsewhere."""
+        """Let the queue's reader continue after a batch, here or at another member."""
         if not held.is_dropped:
             self.offsets.table.update(held.queue, held.commit_offset)
         if reader := self.assignment.readers.get(held.queue):
             reader.wake()
-            self._arrived(reader.held)
+            self.on_arrival(reader.held)
         elif self.locks is not None and self._nursery is not None:
             self._nursery.start_soon(self.assignment.release, held.queue)
+
+    # ---- For its readers (ReadingConsumer)
+
+    def on_arrival(self, held: ProcessQueue) -> None:
+        if self._turns.add(held):
+            self._arrival.set()
+
+    def on_passed(self, held: ProcessQueue, *, back: bool) -> None:
+        self.offsets.table.update(held.queue, held.commit_offset, only_up=not back)
+
+    def may_pull(self, held: ProcessQueue) -> bool:
+        return self._holds(held.queue)
+
+    def offset_to_commit(self, held: ProcessQueue) -> int | None:
+        return None if self.broadcasting else self.offsets.table.offsets.get(held.queue)
 
     # ---- Requests of brokers
 
@@ -259,5 +261,5 @@ class PushConsumer(Service):
         return self.handler is not None
 
     def on_request(self, address: str, request: RemotingCommand) -> RemotingCommand | None:
-        """Requests 40, 220, 221, 307 and 309; errors are answers."""
+        """Internal: respond to requests 40, 220, 221, 307 and 309."""
         return answer_request(self, address, request)

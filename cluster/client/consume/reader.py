@@ -1,7 +1,7 @@
-"""Reads one queue ahead of its consumer, by long polls. Sources: PullMessageService, PullAPIWrapper (RocketMQ 4.9.8)."""
+"""Reader of one queue: pulls ahead of its consumer. Sources: PullMessageService, PullAPIWrapper (RocketMQ 4.9.8)."""
 
-from collections.abc import Callable
 from contextlib import suppress
+from typing import Protocol
 
 import structlog
 import trio
@@ -23,9 +23,27 @@ FLOW_CONTROL = 215  # A response code of RocketMQ 5.
 log = structlog.get_logger(__name__)
 
 
+class ReadingConsumer(Protocol):
+    """The consumer that a reader pulls for."""
+
+    def on_arrival(self, held: ProcessQueue) -> None:
+        """Take note of new messages."""
+
+    def on_passed(self, held: ProcessQueue, *, back: bool) -> None:
+        """Move the offset to next_offset: no message is held. `back`: also when that is a step backwards."""
+
+    def may_pull(self, held: ProcessQueue) -> bool:
+        """True when the queue may be read now."""
+
+    def offset_to_commit(self, held: ProcessQueue) -> int | None:
+        """The offset that a pull from the master commits; None: pulls commit nothing."""
+
+
 @define(kw_only=True)
 class Reading:
-    """How all queues of a consumer are read. `count_max`: messages of one pull; `hold_ms`: how long a broker may hold it."""
+    """Options of all readers of a consumer. `count_max`: messages of one pull; `hold_ms`: time that a broker may hold it."""
+
+    consumer: ReadingConsumer
 
     client: Client
     group: str
@@ -33,18 +51,12 @@ class Reading:
     count_max: int = 32
     hold_ms: int = 15_000
     ordered: bool = False
-    carries_filter: bool = False  # Whether pulls say what they want; else what the heartbeat said counts.
-    arrived: Callable[[ProcessQueue], None]
-    passed: Callable[
-        [ProcessQueue, bool], None
-    ]  # Nothing is held up to next_offset; True: also when that is a step back.
-    may_pull: Callable[[ProcessQueue], bool] = lambda _held: True
-    commit_offset: Callable[[ProcessQueue], int | None] = lambda _held: None
+    carries_filter: bool = False  # Pulls contain the filter; else the subscription in heartbeats counts.
 
 
 @define(eq=False)
 class QueueReader:
-    """Until it is stopped, or its task is cancelled."""
+    """Pulls one queue until it is stopped, or its task is cancelled."""
 
     reading: Reading
     subscription: Subscription
@@ -53,7 +65,7 @@ class QueueReader:
     _room: trio.Event = field(factory=trio.Event, init=False)
 
     async def run(self) -> None:
-        """Keep the queue's messages coming; what fails is tried again every second."""
+        """Pull the queue's messages as long as there is room; after a failure again every second."""
         with self.scope:
             while True:
                 try:
@@ -61,16 +73,16 @@ class QueueReader:
                 except RemotingError as error:
                     await self._recover(error)
                 except StoreError as error:
-                    log.error("a broker sent what are no messages", queue=self.held.queue, error=str(error))
+                    log.error("pulled bytes are no messages; pulling again", queue=self.held.queue, error=str(error))
                     await trio.sleep(PAUSE_SECONDS)
 
     def stop(self) -> None:
-        """Pull no more; what is held is nobody's to commit."""
+        """Pull no more, and commit nothing for what is held."""
         self.held.is_dropped = True
         self.scope.cancel()
 
     def wake(self) -> None:
-        """There may be room again."""
+        """Check again whether there is room."""
         self._room.set()
 
     async def _step(self) -> None:
@@ -78,7 +90,7 @@ class QueueReader:
         if held.is_full(reading.limits, ordered=reading.ordered):
             self._room = trio.Event()
             await self._room.wait()
-        elif not reading.may_pull(held):
+        elif not reading.consumer.may_pull(held):
             await trio.sleep(PAUSE_SECONDS)
         else:
             self._take(await self._pull())
@@ -97,7 +109,7 @@ class QueueReader:
             version=wanted.version,
             count_max=reading.count_max,
             suspend_ms=reading.hold_ms,
-            commit_offset=reading.commit_offset(held) if address == master else None,
+            commit_offset=reading.consumer.offset_to_commit(held) if address == master else None,
         )
 
     def _take(self, pulled: PullResponse) -> None:
@@ -107,13 +119,16 @@ class QueueReader:
         held.broker_id, held.last_pulled = pulled.suggested_broker_id, trio.current_time()
         if pulled.status is PullStatus.OFFSET_ILLEGAL:
             log.warning(
-                "a queue is read from elsewhere", queue=held.queue, was=held.next_offset, now=pulled.next_offset
+                "offset out of range; the queue is read from another one",
+                queue=held.queue,
+                was=held.next_offset,
+                now=pulled.next_offset,
             )
             if pulled.next_offset < held.next_offset:  # Other messages have these offsets now: a new ProcessQueue.
                 held.is_dropped = True
                 held = self.held = ProcessQueue(held.queue, pulled.next_offset, held.broker_id)
             held.next_offset = pulled.next_offset
-            self.reading.passed(held, True)
+            self.reading.consumer.on_passed(held, back=True)
             return
         messages = []
         if pulled.status is PullStatus.FOUND:
@@ -121,15 +136,15 @@ class QueueReader:
         held.put(messages)
         held.next_offset = pulled.next_offset
         if messages:
-            self.reading.arrived(held)
+            self.reading.consumer.on_arrival(held)
         elif not held.count:
-            self.reading.passed(held, False)
+            self.reading.consumer.on_passed(held, back=False)
 
     async def _recover(self, error: RemotingError) -> None:
         if isinstance(error, RequestError) and error.code == FLOW_CONTROL:
             await trio.sleep(FLOW_CONTROL_SECONDS)
             return
-        log.info("a pull has failed", queue=self.held.queue, error=str(error))
+        log.info("pull failed; retrying in 1 s", queue=self.held.queue, error=str(error))
         await trio.sleep(PAUSE_SECONDS)
         self.held.broker_id = MASTER_ID
         with suppress(RemotingError):

@@ -1,4 +1,4 @@
-"""What brokers ask of a consumer: 40, 220, 221, 307, 309. Source: ClientRemotingProcessor (RocketMQ 4.9.8)."""
+"""Requests of brokers to a consumer: 40, 220, 221, 307, 309. Source: ClientRemotingProcessor (RocketMQ 4.9.8)."""
 
 import time
 from functools import partial
@@ -20,7 +20,7 @@ from twinlog.cluster.remoting.route import MessageQueue, queue_to_json
 from twinlog.store.errors import StoreError
 from twinlog.store.record.message import decode_message
 
-DIRECTLY_SECONDS = 30.0  # The broker has long given up by then.
+DIRECTLY_SECONDS = 30.0  # The broker's own time limit is shorter.
 
 
 class AskedConsumer(Protocol):
@@ -42,7 +42,7 @@ class AskedConsumer(Protocol):
 
 
 def answer_request(consumer: AskedConsumer, address: str, request: RemotingCommand) -> RemotingCommand | None:
-    """None: there is nothing to say, or it is said later."""
+    """The response; None: none, or it is sent later."""
     try:
         return _answer(consumer, address, request)
     except ValueError as error:
@@ -74,7 +74,7 @@ def _response(request: RemotingCommand, body: bytes) -> RemotingCommand:
 
 
 def offsets_of(consumer: AskedConsumer, topic: str) -> bytes:
-    """The body of 221: how far this consumer is in its queues of a topic."""
+    """The body of 221: this consumer's offsets in its queues of a topic."""
     offsets = {queue: offset for queue, offset in consumer.offsets.table.offsets.items() if queue.topic == topic}
     return dump_offsets(offsets, "messageQueueTable")
 
@@ -132,7 +132,7 @@ def _queue_info(consumer: AskedConsumer, queue: MessageQueue) -> dict[str, Any]:
 
 
 def _clock_ms(moment: float) -> int:
-    """A moment of trio's clock by the calendar; 0 stays 0."""
+    """Convert a time of trio's clock to ms since 1970; 0 stays 0."""
     return round((time.time() - trio.current_time() + moment) * 1000) if moment else 0
 
 

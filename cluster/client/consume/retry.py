@@ -19,7 +19,7 @@ from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.cluster.remoting.names import retry_topic
 from twinlog.store.record.properties import format_properties
 
-RECONSUME_TIMES_MAX = 16  # RocketMQ's for -1, except for ordered consumers, who try for ever.
+RECONSUME_TIMES_MAX = 16  # RocketMQ's default for -1, except for ordered consumers, which try for ever.
 LOCAL_RETRY_SECONDS = 5.0
 FIRST_DELAY_LEVEL = 3
 _FOREVER = 2**31 - 1
@@ -29,34 +29,35 @@ log = structlog.get_logger(__name__)
 
 
 class Failed(Enum):
-    """What a consumer does with a message that failed."""
+    """The next step for a message that failed."""
 
-    SEND_BACK = "send back"  # The broker delivers it again later, or lays it down in the group's %DLQ% topic.
+    SEND_BACK = "send back"  # The broker delivers it again later, or moves it to the group's %DLQ% topic.
     HERE_AGAIN = "here again"  # This consumer tries it again, after a pause.
     DROP = "drop"
 
 
 def retries(configured: int, *, ordered: bool) -> int:
-    """maxReconsumeTimes as it goes on the wire; -1 takes RocketMQ's default."""
+    """The value of maxReconsumeTimes on the wire; -1 becomes RocketMQ's default."""
     if configured >= 0:
         return configured
     return _FOREVER if ordered else RECONSUME_TIMES_MAX
 
 
 def after_failure(message: ReceivedMessage, times_max: int, *, ordered: bool, broadcasting: bool) -> Failed:
-    """Broadcast messages belong to no group that could get them again; ordered ones may not be overtaken."""
+    """Decide the next step. Broadcast messages belong to no group that could retry them; ordered ones keep their order."""
+    assert times_max >= 0, times_max
     if ordered:
         return Failed.SEND_BACK if message.reconsume_times >= times_max and not broadcasting else Failed.HERE_AGAIN
     return Failed.DROP if broadcasting else Failed.SEND_BACK
 
 
 def retry_delay_level(message: ReceivedMessage) -> int:
-    """The level that the broker would choose for the next try: 10 s, 30 s, 1 min, ..."""
+    """The delay level that the broker would choose for the next try: 10 s, 30 s, 1 min, ..."""
     return FIRST_DELAY_LEVEL + message.reconsume_times
 
 
 def retry_properties(message: ReceivedMessage) -> dict[str, str]:
-    """The properties of a copy that is sent to the retry topic when request 36 failed, and always in order."""
+    """The properties of a copy for the retry topic, which is sent when request 36 failed, and by ordered consumers."""
     return {
         **{name: value for name, value in message.properties.items() if name not in _OF_THE_FIRST_COPY},
         "ORIGIN_MESSAGE_ID": message.properties.get("ORIGIN_MESSAGE_ID", message.message_id),
@@ -130,7 +131,7 @@ class Retries:
 
 
 def retry_copy(message: ReceivedMessage, group: str, times_max: int, *, ordered: bool) -> PreparedSend:
-    """What goes to %RETRY% when request 36 does not work; the broker makes a dead letter of it when it is time."""
+    """The copy for the retry topic; after the last try the broker makes a dead letter of it."""
     return PreparedSend(
         topic=retry_topic(group),
         message_id=message.message_id,

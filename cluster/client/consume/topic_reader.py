@@ -1,7 +1,7 @@
-"""Reads a topic's queues by pulling: once over what is there, or on and on.
+"""Reader of a whole topic for `twinlog consume` and tests: the messages that are there, or also those to come.
 
-No rebalance and no retry topics: it is the reader behind `twinlog consume` and behind tests. A group's offsets are used
-and moved when a group is named. Source: DefaultMQPullConsumerImpl, MessageDecoder (RocketMQ 4.9.8).
+It knows no rebalance and no retry topics. With a group, it begins at the group's offsets and commits them.
+Source: DefaultMQPullConsumerImpl, MessageDecoder (RocketMQ 4.9.8).
 """
 
 import heapq
@@ -24,7 +24,7 @@ from twinlog.cluster.remoting.route import MASTER_ID, MessageQueue, TopicRoute
 
 __all__ = ["Consumer", "From", "NoRouteError", "ReceivedMessage"]
 
-HOLD_MS = 15_000  # How long a broker may keep a pull that finds nothing; RocketMQ's clients say the same.
+HOLD_MS = 15_000  # Time that a broker may hold a pull without messages, as in RocketMQ's clients.
 ROUTE_PAUSES_SECONDS = (0.02, 0.08, 0.2)
 COMMIT_SECONDS, RETRY_SECONDS = 5.0, 1.0
 
@@ -33,12 +33,12 @@ log = structlog.get_logger(__name__)
 
 @define(eq=False)
 class _Cursor:
-    """How far one queue has been read."""
+    """Progress in one queue."""
 
     queue: MessageQueue
     offset: int  # Of the next message to deliver.
     end: int  # Where a bounded read stops.
-    committed: int | None  # Needs no telling: the group is there, or stays where it is. None: it is nowhere yet.
+    committed: int | None  # Offset that needs no commit; None: the group has none yet.
     broker_id: int = MASTER_ID
     pulled_to: int = field(init=False)
     waiting: deque[ReceivedMessage] = field(factory=deque, init=False)
@@ -53,14 +53,14 @@ class _Cursor:
 
 @define(eq=False)
 class Consumer:
-    """Reads one topic. `deliver` is called for each message and says whether more are wanted."""
+    """Reads one topic. `deliver` is called for each message and returns False to end."""
 
     api: ClientApi
     topic: str
     deliver: Callable[[ReceivedMessage], bool]
     tags: str | Sql = "*"
     group: str | None = None
-    start: From | FromTime | int | None = None  # None: where the group stands, else at the first message.
+    start: From | FromTime | int | None = None  # None: at the group's offset, else at the first message.
     _filter: Subscription = field(init=False)
     _cursors: list[_Cursor] = field(factory=list, init=False)
     _route: TopicRoute = field(init=False)
@@ -69,10 +69,10 @@ class Consumer:
         self._filter = Subscription.of(self.topic, self.tags, 0)
 
     async def run(self, *, follow: bool = False) -> None:
-        """Deliver what is there, in the order of store times over all queues; with `follow`, then what comes.
+        """Deliver stored messages, ordered by store time over all queues; with `follow`, then new ones.
 
         Ends when `deliver` returns False. Raises NoRouteError and other RemotingErrors; while following, a broker that
-        cannot be reached is asked again every second.
+        cannot be reached is tried again every second.
         """
         self._route = await self._find_route()
         self._cursors = await in_parallel(partial(self._open, queue) for queue in self._route.read_queues())
@@ -84,10 +84,10 @@ class Consumer:
                 for error in await self._commit():
                     raise error
 
-    # ---- Where to begin
+    # ---- Start
 
     async def _find_route(self) -> TopicRoute:
-        """A topic that a message has just made is known to the name server a moment later."""
+        """Find the route, with a few tries: name servers learn of a topic shortly after its first message."""
         for pause in (*ROUTE_PAUSES_SECONDS, None):
             route = await self.api.topic_route(self.topic)
             if route is not None and route.read_queues():
@@ -102,9 +102,11 @@ class Consumer:
         if self.start is None and self.group is not None:
             stored = await self.api.committed_offset(address, queue, self.group)
             begin = stored if stored is not None else await self._begin(address, queue, end)
-            return _Cursor(queue, begin, end, stored or None)  # 0 is also said of a young queue that nobody has read.
+            return _Cursor(
+                queue, begin, end, stored or None
+            )  # Brokers also answer 0 for a new queue without an offset.
         begin = await self._begin(address, queue, end)
-        return _Cursor(queue, begin, end, begin)  # A look from elsewhere moves the group only where something is read.
+        return _Cursor(queue, begin, end, begin)  # With a `start`, a queue's offset is committed once it has been read.
 
     async def _begin(self, address: str, queue: MessageQueue, end: int) -> int:
         start = self.start
@@ -118,7 +120,7 @@ class Consumer:
     # ---- Reading
 
     async def _deliver_present(self) -> bool:
-        """Merge the queues by store time up to where they ended when we began. False: no more is wanted."""
+        """Merge the queues by store time up to their ends at the start. False: `deliver` wants no more."""
         while True:
             await in_parallel(partial(self._fill, cursor) for cursor in self._cursors)
             heap = [(c.waiting[0].place_in_time, i) for i, c in enumerate(self._cursors) if c.waiting]
@@ -133,7 +135,7 @@ class Consumer:
                 if cursor.waiting:
                     heapq.heappush(heap, (cursor.waiting[0].place_in_time, i))
                 elif not cursor.exhausted:
-                    break  # Its next message may be older than what the others hold: pull before going on.
+                    break  # Its next message may be older than those of the others: pull first.
 
     async def _fill(self, cursor: _Cursor) -> None:
         while not cursor.waiting and not cursor.exhausted:
@@ -165,7 +167,7 @@ class Consumer:
 
     def _deliver_next(self, cursor: _Cursor) -> bool:
         message = cursor.waiting.popleft()
-        # The nearest to that time may lie before it.
+        # The offset nearest to a time may be before it.
         is_early = isinstance(self.start, FromTime) and message.store_timestamp < self.start.timestamp_ms
         more = is_early or self.deliver(message)
         cursor.offset = message.queue_offset + 1
@@ -185,10 +187,10 @@ class Consumer:
         if pulled.status is PullStatus.FOUND:
             cursor.waiting.extend(received(pulled.records, cursor.queue, self._filter.matches))
         elif pulled.status is PullStatus.NO_NEW_MSG:
-            cursor.end = min(cursor.end, pulled.next_offset)  # A slave, or a cut log, has less than was promised.
+            cursor.end = min(cursor.end, pulled.next_offset)  # A slave, or a truncated log, has fewer messages.
         cursor.pulled_to = pulled.next_offset
         if not cursor.waiting:
-            cursor.offset = cursor.pulled_to  # What no filter lets through counts as read.
+            cursor.offset = cursor.pulled_to  # Messages that the filter excludes count as read.
 
     def _address(self, queue: MessageQueue, broker_id: int = MASTER_ID) -> str:
         address = self._route.brokers[queue.broker_name].find(broker_id)
@@ -203,7 +205,7 @@ class Consumer:
             await self._commit()
 
     async def _commit(self) -> list[RemotingError]:
-        """Tell the brokers of new groups, and of queues that were read since; what fails comes with the next commit."""
+        """Commit the offsets of queues that were read; failures are retried with the next commit."""
         errors: list[RemotingError] = []
         for cursor in self._cursors:
             offset = cursor.offset
@@ -213,6 +215,11 @@ class Consumer:
                 await self.api.commit_offset(self._address(cursor.queue), cursor.queue, self.group, offset)
                 cursor.committed = offset
             except RemotingError as error:
-                log.warning("an offset was not committed", queue=cursor.queue, group=self.group, error=str(error))
+                log.warning(
+                    "offset not committed; retrying with the next commit",
+                    queue=cursor.queue,
+                    group=self.group,
+                    error=str(error),
+                )
                 errors.append(error)
         return errors

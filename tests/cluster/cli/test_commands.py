@@ -177,7 +177,7 @@ async def test_a_topic_name_that_cannot_be_is_refused_with_the_brokers_words(clu
         (("send", "orders"), "argument or with --file"),
         (("send", "orders", "x", "--lines"), "--lines needs --file"),
         (("send", "orders", "x", "--property", "novalue"), "K=V"),
-        (("send", "orders", "x", "--property", "KEYS=1"), "belongs to RocketMQ"),
+        (("send", "orders", "x", "--property", "KEYS=1"), "is reserved by RocketMQ"),
         (("consume", "orders", "--from", "middle"), "allowed is an offset, first, last, a time"),
         (("list", "-o", "xml"), "Invalid value"),
         (("list", "-n", "127.0.0.1:99999"), "--namesrv 127.0.0.1:99999: allowed is HOST:PORT"),

@@ -191,9 +191,9 @@ def test_an_offset_only_rises_unless_it_is_reset():
     assert (table.offsets, table.changed()) == ({QUEUE: 5}, {})
     table.update(QUEUE, 3, only_up=False)
     assert table.changed() == {QUEUE: 3}
-    table.told({QUEUE: 3})
+    table.note_stored({QUEUE: 3})
     assert table.changed() == {}
-    table.tell_all_again()
+    table.store_all_again()
     assert table.changed() == {QUEUE: 3}
 
 

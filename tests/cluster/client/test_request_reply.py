@@ -68,5 +68,5 @@ async def test_a_reply_goes_to_the_askers_cluster(broker, client, topic, autojum
 
 
 async def test_what_asks_for_no_reply_gets_none(client, autojump_clock):
-    with pytest.raises(ValueError, match="asks for no reply"):
+    with pytest.raises(ValueError, match="is no request"):
         await reply(client.producer("P"), received_message(0), b"")

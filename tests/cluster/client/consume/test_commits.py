@@ -36,7 +36,7 @@ def test_what_was_forgotten_meanwhile_stays_forgotten():
     table.begin(QUEUE, 5, is_stored=False)
     sent = table.changed()
     table.forget(QUEUE)
-    table.told(sent)
+    table.note_stored(sent)
     table.begin(QUEUE, 5, is_stored=False)
     assert table.changed() == {QUEUE: 5}
 
