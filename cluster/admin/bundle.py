@@ -89,7 +89,7 @@ async def _of_members(api: ClientApi) -> AsyncIterator[Part]:
             yield Part(f"{directory}/runtime.json", "its counters (request 28)", _json(runtime))
             status = await api.member_status(address)
             if status is not None:
-                yield Part(f"{directory}/status.json", "its role, offsets and slaves", _json(status))
+                yield Part(f"{directory}/status.json", "its role, offsets and slaves", _json(status.to_json()))
         except RemotingError as error:
             yield Part(f"{directory}/error.txt", "why it told nothing", redact_text(f"{error}\n").encode())
 

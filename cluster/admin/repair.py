@@ -3,7 +3,7 @@
 The member carries both out, whatever becomes of who asked. What it puts aside stays in its store, in twinlog/divergent.
 """
 
-from typing import Any, Literal
+from typing import Literal
 
 import trio
 from attrs import field, frozen
@@ -24,6 +24,7 @@ from twinlog.cluster.broker.peers.role_messages import ReinitRequest, RewindRequ
 from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.observe.members import MemberFacts
 from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.cluster.remoting.member_status import NO_STATUS, DivergentStatus, MemberStatus
 from twinlog.ha.election.epochs import compare_histories
 from twinlog.store.util.progress import Progress, no_progress
 
@@ -91,7 +92,7 @@ async def prepare_reinit(api: ClientApi, member: str) -> PreparedRepair:
     group = await choose_group(api, None, member)
     facts = find_in(group, member)
     found = facts.member
-    is_under_way = facts.status.get("whole") is False and found.state in FILLING
+    is_under_way = facts.status.whole is False and found.state in FILLING
     plan = RepairPlan(
         verb="reinit",
         member=found.name,
@@ -121,11 +122,11 @@ async def _planned_rewind(api: ClientApi, group: RoleGroup, facts: MemberFacts) 
     if own is None or other is None:
         silent = name if own is None else master.name
         raise RoleError(f"{silent} does not tell its history.", "See more with: twinlog explain")
-    finding = (facts.status.get("master") or {}).get("finding") or {}
+    finding = facts.status.master.finding if facts.status.master is not None else None
     found = compare_histories(own.entries, own.max_offset, other.entries, other.max_offset)
     first, why = None, f"it fits the log of {master.name}"
-    if finding.get("kind") == "diverged":  # Bytes that differ, whatever the histories say.
-        first, why = finding.get("offset"), str(finding.get("text"))
+    if finding is not None and finding.kind == "diverged":  # Bytes that differ, whatever the histories say.
+        first, why = finding.offset, finding.text
     elif found.cut_offset is not None and found.given_up_by is not None:
         winner = group.named([found.given_up_by.winner])
         first, why = found.cut_offset, f"given up in epoch {found.given_up_by.epoch}, when {winner} became master"
@@ -147,7 +148,7 @@ async def repair(
 ) -> RepairResult:
     """Begin it, where there is something to do, and wait until the member is level with its master. Raises RoleError."""
     member, address = prepared.facts.member, prepared.facts.member.address
-    before = {cut["path"] for cut in prepared.facts.status.get("divergent") or ()}
+    before = {cut.path for cut in prepared.facts.status.divergent}
     if prepared.plan.first_offset is not None:
         await _order(api, prepared, dry_run=False)
     heard_at = trio.current_time()
@@ -155,7 +156,7 @@ async def repair(
     while True:
         await trio.sleep(POLL_SECONDS)
         try:
-            status = await api.member_status(address) or {}
+            status = await api.member_status(address) or NO_STATUS
             total = await _master_offset(api, status)
         except RemotingError as error:
             if trio.current_time() - heard_at > SILENT_SECONDS_MAX:
@@ -165,37 +166,37 @@ async def repair(
                 ) from error
             continue
         heard_at = trio.current_time()
-        written = int(status.get("maxOffset") or 0)
+        written = status.max_offset or 0
         if total is not None:
             progress(min(written, total), total)
         if _is_level(status, total):
-            new = [cut for cut in status.get("divergent") or () if cut["path"] not in before]
+            new = [cut for cut in status.divergent if cut.path not in before]
             kept = tuple(_kept(cut, prepared.group) for cut in new)
             return RepairResult(member=member.name, written_offset=written, kept=kept)
         if heard_at > deadline:
             raise RoleTimeoutError(
                 f"{member.name} is not level with its master within {timeout_seconds:g} s; it goes on.",
-                f"It is {status.get('roleState') or status.get('state')}: {status.get('roleWhy') or 'it follows'}.",
+                f"It is {status.role_state or status.state}: {status.role_why or 'it follows'}.",
                 f"Look with: twinlog list. To go on watching: twinlog {prepared.plan.verb} {member.name} --yes",
             )
 
 
-async def _master_offset(api: ClientApi, status: dict[str, Any]) -> int | None:
+async def _master_offset(api: ClientApi, status: MemberStatus) -> int | None:
     """Where its master's log ends; None: it has none yet."""
-    address = (status.get("master") or {}).get("address")
+    address = status.master.address if status.master is not None else None
     master = await api.member_status(address) if address else None
-    return None if master is None else int(master["maxOffset"])
+    return None if master is None else master.max_offset
 
 
-def _is_level(status: dict[str, Any], total: int | None) -> bool:
+def _is_level(status: MemberStatus, total: int | None) -> bool:
     """It follows, lacks nothing that it once acknowledged, and has come close: in traffic nobody is level for long."""
     return (
-        status.get("state") == "streaming"
-        and status.get("whole") is not False
+        status.state == "streaming"
+        and status.whole is not False
         and total is not None
-        and total - int(status["maxOffset"]) <= NEAR_BYTES
+        and total - (status.max_offset or 0) <= NEAR_BYTES
     )
 
 
-def _kept(cut: dict[str, Any], group: RoleGroup) -> KeptPart:
-    return KeptPart(path=cut["path"], first_offset=cut["first"], size=cut["size"], why=group.in_names(cut["why"]))
+def _kept(cut: DivergentStatus, group: RoleGroup) -> KeptPart:
+    return KeptPart(path=cut.path, first_offset=cut.first, size=cut.size, why=group.in_names(cut.why))

@@ -19,6 +19,7 @@ from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingError, RequestError
 from twinlog.cluster.remoting.header_fields import RequestHeader
+from twinlog.cluster.remoting.member_status import MemberStatus
 from twinlog.cluster.remoting.names import AUTO_CREATE_TOPIC
 from twinlog.cluster.remoting.route import (
     BrokerAddresses,
@@ -331,10 +332,10 @@ class ClientApi:
         """All options of a broker, RocketMQ's or ours, as `key=value` lines (26)."""
         return (await self.call(address, headers.broker_admin.GetBrokerConfig())).read(bytes.decode)
 
-    async def member_status(self, address: str) -> dict[str, Any] | None:
+    async def member_status(self, address: str) -> MemberStatus | None:
         """A twinlog member's status (20001); None when the broker does not know the request."""
         answer = await self.call(address, headers.members.GetMemberStatus(), expected=_OR_UNKNOWN)
-        return answer.json(dict) if answer.is_success else None
+        return answer.json(MemberStatus.from_json) if answer.is_success else None
 
     async def block_digests(
         self, address: str, start: int, end: int, *, blocks_per_digest: int = 1

@@ -1,6 +1,6 @@
 """Whether a member is what a load balancer looks for. Pure: what it and its master say of it in, yes or why not out."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal, cast
 
 import trio
@@ -13,9 +13,10 @@ from twinlog.cluster.http.admin import OpenAdmin
 from twinlog.cluster.http.query import Query
 from twinlog.cluster.http.server.app import Endpoint, Parameter
 from twinlog.cluster.http.server.responses import HttpError, json_response
-from twinlog.cluster.http.source import Source
+from twinlog.cluster.http.source import NamesrvStatus, Source
 from twinlog.cluster.observe.members import Member, is_master, member_of_status, slave_connection
 from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.cluster.remoting.member_status import MemberStatus
 
 Mode = Literal["written", "flushed"]
 STREAMING = ("streaming", "catching up")
@@ -45,13 +46,13 @@ class Node:
     lag_bytes: int | None = None
 
 
-def node_of(kind: Literal["broker", "namesrv"], said: Mapping[str, Any]) -> Node:
-    """By its own words, in those of `twinlog list`."""
-    if kind == "namesrv":
-        return Node(kind=kind, ok=True, why=None, name=said["name"], role="namesrv", state=said["state"])
-    member = member_of(said)
+def node_of(status: MemberStatus | NamesrvStatus) -> Node:
+    """The process by its own status, in the terms of `twinlog list`."""
+    if isinstance(status, NamesrvStatus):
+        return Node(kind="namesrv", ok=True, why=None, name=status.name, role=status.role, state=status.state)
+    member = member_of(status)
     return Node(
-        kind=kind,
+        kind="broker",
         ok=True,
         why=None,
         name=member.name,
@@ -68,48 +69,48 @@ def node_of(kind: Literal["broker", "namesrv"], said: Mapping[str, Any]) -> Node
     )
 
 
-def member_of(said: Mapping[str, Any]) -> Member:
+def member_of(status: MemberStatus) -> Member:
     """A broker by its own status."""
     plain = Member(
-        name=f"{said['group']}-{said['brokerId']}",
-        cluster=said["cluster"],
-        group=said["group"],
-        broker_id=said["brokerId"],
-        address=said["address"],
+        name=f"{status.group}-{status.broker_id}",
+        cluster=status.cluster or "",
+        group=status.group or "",
+        broker_id=status.broker_id or 0,
+        address=status.address or "",
         role="",
         state="",
     )
-    return member_of_status(plain, said)
+    return member_of_status(plain, status)
 
 
-def not_serving(node: Node, said: Mapping[str, Any]) -> str | None:
+def not_serving(node: Node, status: MemberStatus | NamesrvStatus) -> str | None:
     """Why it is no serving master (or name server); None: it is one."""
-    if node.kind == "namesrv":
+    if isinstance(status, NamesrvStatus):
         return None
-    member = member_of(said)
+    member = member_of(status)
     if not is_master(member):
         return f"its role is {node.role}, and it is {node.state}"
     return None if member.state in ("serving", "holding") else f"it is {member.state}{_because(member)}"
 
 
-def not_following(node: Node, said: Mapping[str, Any]) -> str | None:
+def not_following(node: Node, status: MemberStatus) -> str | None:
     """Why it is no slave that follows its master; None: it is one."""
     if node.role != "slave":
         return f"its role is {node.role}"
-    member = member_of(said)
+    member = member_of(status)
     return None if node.state in STREAMING else f"it is {node.state}{_because(member)}"
 
 
-def lag_of(said: Mapping[str, Any], master_end: int, mode: Mode) -> int:
+def lag_of(status: MemberStatus, master_end: int, mode: Mode) -> int:
     """Bytes that its master's log has and its own has not, or not on its disk."""
-    own = said["flushedOffset"] if mode == "flushed" else said["maxOffset"]
-    return max(0, master_end - int(own or 0))
+    own = status.flushed_offset if mode == "flushed" else status.max_offset
+    return max(0, master_end - (own or 0))
 
 
-def is_counted(said: Mapping[str, Any], master: Mapping[str, Any]) -> bool:
-    """Whether its acknowledgements count for producers, by its master's word."""
-    found = slave_connection(member_of(said), said, master.get("slaves") or ())
-    return bool(found and found.get("counted") and found.get("inSync"))
+def is_counted(status: MemberStatus, master: MemberStatus) -> bool:
+    """Whether its acknowledgements count for producers, according to its master."""
+    found = slave_connection(member_of(status), status, master)
+    return bool(found and found.counted and found.in_sync)
 
 
 def refused(node: Node, why: str | None) -> Node:
@@ -143,7 +144,7 @@ class Probes:
 
     source: Source
     open_admin: OpenAdmin
-    _master: tuple[str, float, dict[str, Any] | None] = field(default=("", 0.0, None), init=False)
+    _master: tuple[str, float, MemberStatus | None] = field(default=("", 0.0, None), init=False)
     _turn: trio.Lock = field(factory=trio.Lock, init=False)
 
     def routes(self) -> Sequence[Endpoint]:
@@ -166,7 +167,7 @@ class Probes:
     def _route(
         self,
         name: str,
-        check: "Callable[[Node, dict[str, Any], Query], Awaitable[Node]]",
+        check: Callable[[Node, Any, Query], Awaitable[Node]],
         parameters: tuple[Parameter, ...],
     ) -> Endpoint:
         async def handler(request: Request) -> Response:
@@ -175,11 +176,11 @@ class Probes:
             if answer.value is None:
                 raise HttpError(
                     status=503,
-                    what="This process has said nothing yet.",
+                    what="This process has status nothing yet.",
                     why="Its event loop stands still." if not self.source.is_alive else "It is starting.",
                     next_step="Ask again; /livez tells whether it lives.",
                 )
-            node = node_of(self.source.kind, answer.value)
+            node = node_of(answer.value)
             if (why := self._why_nothing_holds()) is not None:
                 node = refused(node, why)
             else:
@@ -197,60 +198,62 @@ class Probes:
             return "it is starting"
         return f"its event loop has stood still for {source.stalled_seconds:.1f} s" if source.stalled_seconds else None
 
-    async def why_not_ready(self, node: Node, said: dict[str, Any], query: Query) -> Node:
+    async def why_not_ready(self, node: Node, status: MemberStatus, query: Query) -> Node:
         """200 for a master or name server that serves, and a slave that follows and is at most 16MB behind."""
         limit, mode = query.size("lag"), _mode(query)
         if node.role != "slave":
-            return refused(node, not_serving(node, said))
+            return refused(node, not_serving(node, status))
         if limit is not None:
-            return await self._following(node, said, limit, mode)
-        found = await self._following(node, said, None, mode)  # A master that cannot be asked is no reason against it.
+            return await self._following(node, status, limit, mode)
+        found = await self._following(
+            node, status, None, mode
+        )  # A master that cannot be asked is no reason against it.
         too_far = found.lag_bytes is not None and found.lag_bytes > READY_LAG_BYTES
         return refused(found, _too_far(found.lag_bytes, READY_LAG_BYTES)) if too_far else found
 
-    async def why_no_master(self, node: Node, said: dict[str, Any], _query: Query) -> Node:
+    async def why_no_master(self, node: Node, status: MemberStatus, _query: Query) -> Node:
         """200 for a master that serves."""
-        why = not_serving(node, said) if node.kind == "broker" else "its role is namesrv"
+        why = not_serving(node, status) if node.kind == "broker" else "its role is namesrv"
         return refused(node, why)
 
-    async def why_no_slave(self, node: Node, said: dict[str, Any], query: Query) -> Node:
+    async def why_no_slave(self, node: Node, status: MemberStatus, query: Query) -> Node:
         """200 for a slave that follows its master, no further behind than `lag`."""
-        return await self._following(node, said, query.size("lag"), _mode(query))
+        return await self._following(node, status, query.size("lag"), _mode(query))
 
-    async def why_not_sync(self, node: Node, said: dict[str, Any], _query: Query) -> Node:
+    async def why_not_sync(self, node: Node, status: MemberStatus, _query: Query) -> Node:
         """200 for a slave whose acknowledgements count for producers: it follows, and is in sync by its master's word."""
-        return await self._synchronous(node, said, wanted=True)
+        return await self._synchronous(node, status, wanted=True)
 
-    async def why_not_async(self, node: Node, said: dict[str, Any], query: Query) -> Node:
+    async def why_not_async(self, node: Node, status: MemberStatus, query: Query) -> Node:
         """200 for a slave that follows, and whose acknowledgements do not count for producers."""
-        found = await self._synchronous(node, said, wanted=False)
+        found = await self._synchronous(node, status, wanted=False)
         limit, mode = query.size("lag"), _mode(query)
-        return found if not found.ok or limit is None else await self._following(found, said, limit, mode)
+        return found if not found.ok or limit is None else await self._following(found, status, limit, mode)
 
-    async def _synchronous(self, node: Node, said: dict[str, Any], *, wanted: bool) -> Node:
-        if (why := not_following(node, said)) is not None:
+    async def _synchronous(self, node: Node, status: MemberStatus, *, wanted: bool) -> Node:
+        if (why := not_following(node, status)) is not None:
             return refused(node, why)
-        master = await self._ask_master(said)
+        master = await self._ask_master(status)
         if master is None:
             return refused(node, "its master does not tell whose acknowledgements count")
-        if is_counted(said, master) is wanted:
+        if is_counted(status, master) is wanted:
             return refused(node, None)
         return refused(node, f"its acknowledgements {'do not count' if wanted else 'count'} for producers")
 
-    async def _following(self, node: Node, said: dict[str, Any], limit: int | None, mode: Mode) -> Node:
-        if (why := not_following(node, said)) is not None:
+    async def _following(self, node: Node, status: MemberStatus, limit: int | None, mode: Mode) -> Node:
+        if (why := not_following(node, status)) is not None:
             return refused(node, why)
-        master = await self._ask_master(said)
+        master = await self._ask_master(status)
         if master is None:
             return refused(node, None if limit is None else "its master does not tell how far its log goes")
-        lag = lag_of(said, int(master["maxOffset"]), mode)
+        lag = lag_of(status, master.max_offset or 0, mode)
         node = evolve(node, lag_bytes=lag)
         too_far = limit is not None and lag > limit
         return refused(node, _too_far(lag, limit) if too_far else None)
 
-    async def _ask_master(self, said: dict[str, Any]) -> dict[str, Any] | None:
+    async def _ask_master(self, own: MemberStatus) -> MemberStatus | None:
         """The master's status, at most half a second old; None: it does not answer. RocketMQ's tells the end of its log only."""
-        address = (said.get("master") or {}).get("address")
+        address = own.master.address if own.master is not None else None
         if not address:
             return None
         async with self._turn:
@@ -263,14 +266,14 @@ class Probes:
             self._master = (address, trio.current_time(), status)
             return status
 
-    async def _asked(self, address: str) -> dict[str, Any] | None:
+    async def _asked(self, address: str) -> MemberStatus | None:
         try:
             async with self.open_admin() as admin:
                 status = await admin.api.member_status(address)
                 if status is None:
                     info = await admin.api.runtime_info(address)
                     end = info.get("commitLogMaxOffset", "")
-                    status = {"maxOffset": int(end)} if end.isdigit() else None
+                    status = MemberStatus(max_offset=int(end)) if end.isdigit() else None
                 return status
         except (RemotingError, HttpError):
             return None

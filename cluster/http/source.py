@@ -6,12 +6,14 @@ A service whose loop stands still answers nothing; then its last answer is given
 import contextlib
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import trio
 from attrs import define, field, frozen
 
 from twinlog.cluster.config.credentials import has_credentials
+from twinlog.cluster.remoting.member_status import MemberStatus
 
 if TYPE_CHECKING:
     from twinlog.cluster.broker.broker import Broker
@@ -22,6 +24,15 @@ T = TypeVar("T")
 TICK_SECONDS, STALL_SECONDS = 1.0, 5.0
 ASK_SECONDS_MAX = 2.0
 SHARE_MAX = 0.05  # Of the service's loop, however often it is asked.
+
+
+@frozen(kw_only=True)
+class NamesrvStatus:
+    """A name server that serves."""
+
+    name: str = "namesrv"
+    role: str = "namesrv"
+    state: str = "serving"
 
 
 @frozen
@@ -87,12 +98,12 @@ class _Question(Generic[T]):
 class Source:
     """A service as HTTP sees it. Made in the service's loop.
 
-    `read_node` gives the service's state as JSON-able values, `read_snapshot` what its metrics are made of; both run in
+    `read_node` gives the service's status, `read_snapshot` what its metrics are made of; both run in
     the service's loop and must not block. `namesrv`: the name servers' addresses as they are now.
     """
 
     kind: Literal["broker", "namesrv"]
-    read_node: Callable[[], dict[str, Any]]
+    read_node: Callable[[], MemberStatus | NamesrvStatus]
     read_snapshot: Callable[[], Any]
     namesrv: Callable[[], tuple[str, ...]]
     guards_bodies: bool = False  # Who asks the service itself needs credentials: messages are not for everybody.
@@ -102,7 +113,7 @@ class Source:
     port: int = field(default=0, init=False)
     _ticked: float = field(init=False)
     _token: trio.lowlevel.TrioToken = field(factory=trio.lowlevel.current_trio_token, init=False)
-    _node: "_Question[dict[str, Any]]" = field(init=False)
+    _node: "_Question[MemberStatus | NamesrvStatus]" = field(init=False)
     _snapshot: "_Question[Any]" = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -139,7 +150,7 @@ class Source:
     def is_alive(self) -> bool:
         return self.seconds_since_tick <= STALL_SECONDS
 
-    async def node(self) -> Answer[dict[str, Any]]:
+    async def node(self) -> Answer[MemberStatus | NamesrvStatus]:
         """The service's state, or the last one known."""
         return await self._node.ask(self._token)
 
@@ -162,7 +173,7 @@ def source_of_broker(broker: "Broker") -> Source:
 
     return Source(
         kind="broker",
-        read_node=lambda: member_status(broker).to_json(),
+        read_node=partial(member_status, broker),
         read_snapshot=snapshot,
         namesrv=lambda: broker.config.name_servers,
         guards_bodies=broker.acl is not None or has_credentials(),
@@ -172,15 +183,6 @@ def source_of_broker(broker: "Broker") -> Source:
 def source_of_namesrv(namesrv: "NameServer") -> Source:
     """Made in the name server's loop."""
 
-    def node() -> dict[str, Any]:
-        return {
-            "schema": 1,
-            "name": "namesrv",
-            "role": "namesrv",
-            "state": "serving",
-            "brokers": len(namesrv.routes.brokers),
-        }
-
     def snapshot() -> Any:
         from twinlog.cluster.metrics import namesrv_snapshot
 
@@ -188,7 +190,7 @@ def source_of_namesrv(namesrv: "NameServer") -> Source:
 
     source = Source(
         kind="namesrv",
-        read_node=node,
+        read_node=NamesrvStatus,
         read_snapshot=snapshot,
         namesrv=lambda: (f"{host}:{source.port}",),
         guards_bodies=has_credentials(),

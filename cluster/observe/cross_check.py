@@ -4,7 +4,7 @@ Members are asked twice, a moment apart: nobody answers at the very time that an
 two answers is no contradiction; what is said in both, or cannot become true by waiting, is one.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import trio
@@ -17,6 +17,7 @@ from twinlog.cluster.observe.live_diff import LiveDiffReport, LiveVerdict, live_
 from twinlog.cluster.observe.members import ClusterFacts, MemberFacts, slave_connection
 from twinlog.cluster.observe.rules import examine
 from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.cluster.remoting.member_status import SlaveStatus
 
 # Causes of twinlog.cluster.observe.rules that are contradictions: somebody says one thing, and somebody another.
 _OF_HEALTH = frozenset(
@@ -62,16 +63,15 @@ def directions(facts: ClusterFacts) -> tuple[Direction, ...]:
 def _direction(facts: ClusterFacts, slave: MemberFacts) -> Direction:
     master = master_of(facts, slave)
     connection = connection_of(master, slave) if master is not None else None
-    told = connection or {}
     return Direction(
         slave=slave.member.name,
         master=master.member.name if master is not None else None,
         slave_connects_to=_follows(slave),
         slave_says=slave.member.state,
-        master_says=str(told.get("state")) if connection is not None else None,
+        master_says=connection.state if connection is not None else None,
         slave_holds=slave.member.written_offset,
-        master_heard=told.get("ackOffset"),
-        counted=told.get("counted"),
+        master_heard=connection.ack_offset if connection is not None else None,
+        counted=connection.counted if connection is not None else None,
     )
 
 
@@ -88,13 +88,17 @@ def master_of(facts: ClusterFacts, slave: MemberFacts) -> MemberFacts | None:
 
 
 def _follows(slave: MemberFacts) -> str | None:
-    address = (slave.status.get("master") or {}).get("haAddress")
-    return str(address) if address else None
+    return (slave.status.master.ha_address or None) if slave.status.master is not None else None
 
 
-def connection_of(master: MemberFacts, slave: MemberFacts) -> Mapping[str, Any] | None:
+def _local_address(slave: MemberFacts) -> str | None:
+    """The slave's end of its connection."""
+    return slave.status.master.local_address if slave.status.master is not None else None
+
+
+def connection_of(master: MemberFacts, slave: MemberFacts) -> SlaveStatus | None:
     """The master's view of the slave."""
-    return slave_connection(slave.member, slave.status, master.status.get("slaves") or ())
+    return slave_connection(slave.member, slave.status, master.status)
 
 
 # Contradictions
@@ -126,28 +130,28 @@ def _found(before: ClusterFacts, now: ClusterFacts) -> Iterator[Finding]:
 
 
 def _clusters(facts: ClusterFacts, name: str) -> Iterator[Finding]:
-    told = {each.member.name: str(each.status.get("cluster") or each.member.cluster) for each in facts.group(name)}
-    if len(set(told.values())) > 1:
+    clusters = {each.member.name: each.status.cluster or each.member.cluster for each in facts.group(name)}
+    if len(set(clusters.values())) > 1:
         yield Finding(
             level=Level.WARNING,
             cause="clusters differ",
             subject=name,
             what=f"the members of {name} are of different clusters: "
-            + ", ".join(f"{member} {cluster}" for member, cluster in told.items()),
+            + ", ".join(f"{member} {cluster}" for member, cluster in clusters.items()),
             fix="set one brokerClusterName: clients find topics by it",
         )
 
 
 def _registered_master(facts: ClusterFacts, slave: MemberFacts) -> Iterator[Finding]:
     """The slave was told of another master than we were: its name servers are others, or one of them is behind."""
-    told = (slave.status.get("master") or {}).get("address")
+    address = slave.status.master.address if slave.status.master is not None else None
     registered = [each.member.address for each in facts.masters(slave.member.group)]
-    if told and registered and told not in registered:
+    if address and registered and address not in registered:
         yield Finding(
             level=Level.CRITICAL,
             cause="another master registered",
             subject=slave.member.name,
-            what=f"{slave.member.name} was told that its master is {told}; registered is {', '.join(registered)}",
+            what=f"{slave.member.name} follows {address} as its master; registered is {', '.join(registered)}",
             fix="see that both have the same namesrvAddr, and that nobody else registers as this group's master",
         )
 
@@ -172,9 +176,9 @@ def _one_direction(facts: ClusterFacts, slave: MemberFacts) -> Iterator[Finding]
     if master is None or not (master.is_twinlog and slave.is_twinlog) or _follows(slave) != master.member.ha_address:
         return
     connection = connection_of(master, slave)
-    local = (slave.status.get("master") or {}).get("localAddress")
+    local = _local_address(slave)
     if slave.member.state in _STREAMING and connection is None:
-        seen = ", ".join(str(each.get("address")) for each in master.status.get("slaves") or ()) or "nobody"
+        seen = ", ".join(each.address for each in master.status.slaves or ()) or "nobody"
         yield Finding(
             level=Level.CRITICAL,
             cause="the master does not see it",
@@ -189,7 +193,7 @@ def _one_direction(facts: ClusterFacts, slave: MemberFacts) -> Iterator[Finding]
             level=Level.WARNING,
             cause="the slave does not see it",
             subject=slave.member.name,
-            what=f"{master.member.name} sees {slave.member.name} connected ({connection.get('state')}), which says of itself "
+            what=f"{master.member.name} sees {slave.member.name} connected ({connection.state}), which says of itself "
             f"that it is {slave.member.state}",
             fix=f"see why with: twinlog explain {slave.member.name}",
         )
@@ -198,15 +202,15 @@ def _one_direction(facts: ClusterFacts, slave: MemberFacts) -> Iterator[Finding]
 def _strangers(facts: ClusterFacts, master: MemberFacts) -> Iterator[Finding]:
     """Somebody is served who is no member that we know."""
     slaves = slaves_of(facts, master.member.group)
-    known = {str((each.status.get("master") or {}).get("localAddress")) for each in slaves}
+    known = {_local_address(each) for each in slaves}
     hosts = {each.member.address.rpartition(":")[0] for each in slaves if not each.is_twinlog}
-    for connection in master.status.get("slaves") or ():
-        address = str(connection.get("address"))
-        if (connection.get("ackOffset") or 0) < 0 or address in known or address.rpartition(":")[0] in hosts:
+    for connection in master.status.slaves or ():
+        address = connection.address
+        if (connection.ack_offset or 0) < 0 or address in known or address.rpartition(":")[0] in hosts:
             continue
-        counts = "producers are answered on its word" if connection.get("counted") else "it does not count"
+        counts = "producers are answered on its word" if connection.counted else "it does not count"
         yield Finding(
-            level=Level.WARNING if connection.get("counted") else Level.NOTE,
+            level=Level.WARNING if connection.counted else Level.NOTE,
             cause="a stranger follows",
             subject=f"{master.member.name} {address}",
             what=f"{address} follows {master.member.name} and is no member that is registered and answers; {counts}",
@@ -234,7 +238,8 @@ def _lengths(before: ClusterFacts, now: ClusterFacts) -> Iterator[Finding]:
                     f"{master.member.name} {slave.member.name}",
                 )
             connection = connection_of(master_before, slave_before) if master_before is not None else None
-            heard, now_held = (connection or {}).get("ackOffset"), slave.member.written_offset
+            heard = connection.ack_offset if connection is not None else None
+            now_held = slave.member.written_offset
             if heard is not None and now_held is not None and heard > now_held:
                 yield Finding(
                     level=Level.CRITICAL,

@@ -1,14 +1,14 @@
 """One member in sentences: what it is, what it does, what it promises, what it waits for, what is wrong. Pure."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from attrs import frozen
 
 from twinlog.cluster.observe.findings import Finding
 from twinlog.cluster.observe.members import ClusterFacts, Member, MemberFacts
-from twinlog.cluster.observe.role_views import name_of, record_of
+from twinlog.cluster.observe.role_views import name_of
 from twinlog.cluster.observe.rules import examine
+from twinlog.cluster.remoting.member_status import NO_STATUS, EpochStatus, MasterLinkStatus, MemberStatus, SlaveStatus
 from twinlog.ha.election.votes import needed
 
 
@@ -49,17 +49,17 @@ def _sentences(facts: ClusterFacts, each: MemberFacts) -> Iterator[tuple[str, st
     if member.state == "unreachable":
         yield "state", f"it does not answer: {member.reason or 'no reason given'}"
         return
-    is_told = bool((status.get("master") or {}).get("finding"))  # Below, in the same words.
-    yield "state", f"{member.state}" + (f": {member.reason}" if member.reason and not is_told else "")
+    has_finding = status.master is not None and status.master.finding is not None  # Below, in the same words.
+    yield "state", f"{member.state}" + (f": {member.reason}" if member.reason and not has_finding else "")
     if member.written_offset is not None:
         yield "log", _log(facts, each)
     yield from _epoch(facts, each)
     if member.role == "slave":
-        yield from _as_slave(member, status.get("master") or {}, status)
+        yield from _as_slave(member, status.master or MasterLinkStatus(), status)
     else:
         yield from _as_master(member, status)
-    for cut in status.get("divergent") or ():
-        yield "kept", f"{cut.get('size')} bytes that were cut from its log are in {cut.get('path')} ({cut.get('why')})"
+    for cut in status.divergent:
+        yield "kept", f"{cut.size} bytes that were cut from its log are in {cut.path} ({cut.why})"
 
 
 def _log(facts: ClusterFacts, each: MemberFacts) -> str:
@@ -83,65 +83,63 @@ def _log(facts: ClusterFacts, each: MemberFacts) -> str:
 def _epoch(facts: ClusterFacts, each: MemberFacts) -> Iterator[tuple[str, str]]:
     """Nothing where roles have never been able to change."""
     status, members = each.status, facts.group(each.member.group)
-    record = record_of(status)
+    record = status.group_record
     if record is None:
         return
-    told, promised = status.get("epoch") or {}, status.get("promised") or {}
-    winner = name_of(told.get("winner") or "", members) or "nobody that it knows of"
-    yield "epoch", f"{told.get('epoch', 0)}, of {winner}, from byte {told.get('startOffset', 0)} of its log on"
-    if (promised.get("epoch") or 0) > (told.get("epoch") or 0):
-        yield "promised", f"epoch {promised['epoch']} to {name_of(promised.get('winner') or '', members)}"
-    if (lease := status.get("lease")) is not None:
+    epoch, promised = status.epoch or EpochStatus(epoch=0, winner="", start_offset=0), status.promised
+    winner = name_of(epoch.winner, members) or "nobody that it knows of"
+    yield "epoch", f"{epoch.epoch}, of {winner}, from byte {epoch.start_offset} of its log on"
+    if promised is not None and promised.epoch > epoch.epoch:
+        yield "promised", f"epoch {promised.epoch} to {name_of(promised.winner, members)}"
+    if (lease := status.lease) is not None:
         held = "it may acknowledge: enough members follow it, or were asked a moment ago"
-        yield "lease", held if lease.get("held") else f"it may acknowledge nothing: {lease.get('why')}"
+        yield "lease", held if lease.held else f"it may acknowledge nothing: {lease.why}"
     names = ", ".join(name_of(kept.address, members) for kept in record.members)
     yield "group", f"{names}; {record.acks_needed} must hold a message, {needed(record)} must promise for a failover"
 
 
-def _as_slave(member: Member, master: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    followed = master.get("haAddress")
+def _as_slave(member: Member, master: MasterLinkStatus, status: MemberStatus) -> Iterator[tuple[str, str]]:
+    followed = master.ha_address
     yield "follows", f"the master at {followed}" if followed else "nobody: no name server knows a master of its group"
     if member.lag_bytes is not None:
         time = f", {member.lag_seconds:.1f} s" if member.lag_seconds is not None else ""
         yield "lag", f"{member.lag_bytes} bytes{time} behind its master"
-    if unverified := master.get("unverifiedBytes"):
+    if unverified := master.unverified_bytes:
         yield "received", f"{unverified} bytes more, which are verified next: until then they are no part of its log"
-    if (proven := master.get("provenOffset")) is not None:
+    if (proven := master.proven_offset) is not None:
         yield "proof", f"its log is proven equal to its master's below {proven}"
-    if (mode := status.get("ackMode")) is not None:
+    if (mode := status.ack_mode) is not None:
         yield (
             "acks",
             {"flushed": "once bytes are verified and on its disk"}.get(mode, "once bytes are verified and written"),
         )
-    if finding := master.get("finding"):
-        yield "finding", str(finding.get("text") or finding.get("kind"))
+    if master.finding is not None:
+        yield "finding", master.finding.text or master.finding.kind
 
 
-def _as_master(member: Member, status: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    policy: Mapping[str, Any] = status.get("policy") or {}
-    words = policy.get("words") or member.ack_policy
-    if words:
-        yield "SEND_OK", f"a producer hears it when a message is {words}"
+def _as_master(member: Member, status: MemberStatus) -> Iterator[tuple[str, str]]:
+    policy = (status.policy.words if status.policy is not None else None) or member.ack_policy
+    if policy:
+        yield "SEND_OK", f"a producer hears it when a message is {policy}"
     if member.confirmed_offset is not None and member.written_offset is not None:
         behind = member.written_offset - member.confirmed_offset
-        waiting = status.get("waitingMessages") or 0
+        waiting = status.waiting_messages or 0
         text = f"up to byte {member.confirmed_offset}"
         yield "confirmed", text + (f"; {behind} bytes are not, {waiting} messages wait" if behind else ", all of it")
-    slaves = status.get("slaves") or ()
-    if not slaves and status:
+    if not status.slaves and status != NO_STATUS:
         yield "slaves", "none is connected"
-    for slave in slaves:
+    for slave in status.slaves or ():
         yield "slave", _slave(slave)
 
 
-def _slave(slave: Mapping[str, Any]) -> str:
-    words = [f"{slave.get('address')} {slave.get('state')}", f"{slave.get('lagBytes')} bytes behind"]
-    words.append("counts" if slave.get("counted") else "does not count")
-    words += [word for key, word in (("suspended", "suspended"), ("stalled", "stalled")) if slave.get(key)]
-    if slave.get("inSync") is not None:
-        words.append("in sync" if slave["inSync"] else "not in sync")
-    if slave.get("verified") is False:
-        words.append("acknowledges without verifying (RocketMQ)")
-    if slave.get("reason"):
-        words.append(str(slave["reason"]))
-    return ", ".join(words)
+def _slave(slave: SlaveStatus) -> str:
+    parts = [f"{slave.address} {slave.state}", f"{slave.lag_bytes} bytes behind"]
+    parts.append("counts" if slave.counted else "does not count")
+    parts += ["suspended"] * slave.suspended + ["stalled"] * slave.stalled
+    if slave.in_sync is not None:
+        parts.append("in sync" if slave.in_sync else "not in sync")
+    if slave.verified is False:
+        parts.append("acknowledges without verifying (RocketMQ)")
+    if slave.reason:
+        parts.append(slave.reason)
+    return ", ".join(parts)

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import trio
 from attrs import evolve, frozen
@@ -22,7 +21,8 @@ from twinlog.cluster.observe.members import (
     with_lag,
 )
 from twinlog.cluster.observe.role_views import newest_record
-from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingError, RequestError
+from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingError, RemotingProtocolError, RequestError
+from twinlog.cluster.remoting.member_status import NO_STATUS, MemberStatus
 from twinlog.cluster.remoting.names import split_address
 from twinlog.cluster.remoting.route import BrokerAddresses
 from twinlog.cluster.user_errors import UserError
@@ -83,7 +83,7 @@ def _kept_in_mind(asked: Sequence[MemberFacts], known: set[str]) -> list[_Addres
 def _named(asked: Sequence[MemberFacts], each: MemberFacts) -> MemberFacts:
     """Whoever does not answer is called as it was when it did: its brokerId may have been another's since."""
     record = newest_record(other for other in asked if other.member.group == each.member.group)
-    kept = record.member(each.member.address) if record is not None and not each.status else None
+    kept = record.member(each.member.address) if record is not None and not each.is_twinlog else None
     if kept is None or not kept.name.startswith(f"{each.member.group}-"):
         return each
     return evolve(each, member=evolve(each.member, name=kept.name))
@@ -110,9 +110,9 @@ async def _member(api: ClientApi, at: _Address, *, thorough: bool) -> MemberFact
     facts = MemberFacts(member=member)
     try:
         began = time.time()
-        status = await api.member_status(at.address) or {}
+        status = await api.member_status(at.address) or NO_STATUS
         facts = evolve(facts, status=status, clock_ahead_seconds=_clock_ahead(status, began, time.time()))
-        if thorough or not status:
+        if thorough or not facts.is_twinlog:
             facts = evolve(facts, runtime=await api.runtime_info(at.address))
         if thorough:
             facts = evolve(facts, config=await _config(api, at.address))
@@ -121,6 +121,8 @@ async def _member(api: ClientApi, at: _Address, *, thorough: bool) -> MemberFact
         refusal = access_refusal(error)
         state, reason = ("failing", str(error)) if refusal is None else ("refusing", refusal)
         return evolve(facts, member=evolve(member, state=state, reason=reason))
+    except RemotingProtocolError as error:
+        return evolve(facts, member=evolve(member, state="failing", reason=str(error)))
     except RemotingError as error:
         return evolve(facts, member=evolve(member, reason=str(error)))
     ha_address = facts.member.ha_address or _ha_address(facts.config)
@@ -129,22 +131,21 @@ async def _member(api: ClientApi, at: _Address, *, thorough: bool) -> MemberFact
 
 def _understood(member: Member, facts: MemberFacts) -> Member:
     if not member.group:  # Nobody told its name; it does itself.
-        group = str(facts.status.get("group") or facts.config.get("brokerName") or "?")
-        number = int(facts.status.get("brokerId") or facts.config.get("brokerId") or 0)
-        cluster = str(facts.status.get("cluster") or facts.config.get("brokerClusterName") or "")
+        group = str(facts.status.group or facts.config.get("brokerName") or "?")
+        number = int(facts.status.broker_id or facts.config.get("brokerId") or 0)
+        cluster = str(facts.status.cluster or facts.config.get("brokerClusterName") or "")
         role = "slave" if number else "master"
         member = evolve(member, name=f"{group}-{number}", group=group, broker_id=number, cluster=cluster, role=role)
-    if facts.status:
+    if facts.is_twinlog:
         return member_of_status(member, facts.status)
     return member_of_runtime_info(member, facts.runtime)
 
 
-def _clock_ahead(status: Mapping[str, Any], began: float, ended: float) -> float | None:
+def _clock_ahead(status: MemberStatus, began: float, ended: float) -> float | None:
     """Whatever lies between question and answer is not held against a clock."""
-    now_ms = status.get("nowMs")
-    if not isinstance(now_ms, int):
+    if status.now_ms is None:
         return None
-    now = now_ms / 1000
+    now = status.now_ms / 1000
     return min(now - began, 0.0) + max(now - ended, 0.0)
 
 

@@ -10,6 +10,7 @@ from twinlog.cluster.client.api import ClientApi, StoredRecord
 from twinlog.cluster.config.properties_file import parse_properties
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RemotingTimeoutError, RequestError
+from twinlog.cluster.remoting.member_status import NO_STATUS, MemberStatus
 from twinlog.ha.compare.digests import Question
 from twinlog.store.errors import StoreError
 from twinlog.store.integrity.digest import RangeDigests
@@ -110,22 +111,21 @@ class LogSide:
         raise AssertionError("the last attempt returns or raises")
 
 
-def side_of(name: str, address: str, status: Mapping[str, Any] | None, runtime: Mapping[str, str]) -> LiveSide:
+def side_of(name: str, address: str, status: MemberStatus | None, runtime: Mapping[str, str]) -> LiveSide:
     """Out of its status, which only twinlog has, and its runtime info."""
     version = runtime.get("brokerVersionDesc", "").removeprefix("V").replace("_", ".")
     end = int(runtime.get("commitLogMaxOffset", 0))
     begin = int(runtime.get("commitLogMinOffset", 0))
-    told = status or {}
+    told = status or NO_STATUS
     damaged = int(runtime.get("damagedBytes", 0)) + int(runtime.get("inDoubtBytes", 0))
-    role = str(told.get("role", ""))
     return LiveSide(
-        name=str(told.get("name") or name) if name == address else name,
+        name=(told.name or name) if name == address else name,
         address=address,
         software="twinlog" if status is not None else f"RocketMQ {version}".rstrip(),
-        role=("slave" if role == "SLAVE" else "master") if role else None,
-        min_offset=int(told.get("minOffset", begin if begin >= 0 else end)),
-        end_offset=int(told.get("maxOffset", end)),
-        confirmed_offset=told.get("confirmedOffset"),
+        role=("slave" if told.role == "SLAVE" else "master") if told.role else None,
+        min_offset=told.min_offset if told.min_offset is not None else begin if begin >= 0 else end,
+        end_offset=told.max_offset if told.max_offset is not None else end,
+        confirmed_offset=told.confirmed_offset,
         damaged_bytes=damaged if status is not None else None,
     )
 

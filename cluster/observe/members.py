@@ -3,11 +3,12 @@
 What is not known is None, never 0. Offsets and sizes in bytes, times in seconds.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from attrs import evolve, field, frozen
 
+from twinlog.cluster.remoting.member_status import NO_STATUS, MemberStatus, SlaveStatus
 from twinlog.cluster.remoting.route import BrokerAddresses
 from twinlog.cluster.user_errors import NOT_FOUND, USAGE, UserError
 
@@ -85,35 +86,32 @@ def state_in_words(state: str, role_state: str | None) -> str:
     return STATE_WORDS.get(state, state)
 
 
-def member_of_status(member: Member, status: Mapping[str, Any]) -> Member:
+def member_of_status(member: Member, status: MemberStatus) -> Member:
     """A twinlog member, by its answer to TWINLOG_MEMBER_STATUS."""
-    role = str(status.get("role") or member.role)
+    role = status.role or member.role
     role = ROLE_WORDS.get(role, role.lower())
-    role_state = status.get("roleState")
-    state = state_in_words(str(status.get("state") or "unknown"), role_state)
-    slaves = status.get("slaves")
+    state = state_in_words(status.state or "unknown", status.role_state)
+    last_error = status.master.last_error if status.master is not None and state not in FINE_STATES else None
     return evolve(
         member,
-        name=_name(member, status.get("name")),
+        name=_name(member, status.name),
         role=role,
         state=state,
-        ha_address=status.get("haAddress"),
-        ack_policy=status.get("ackPolicy"),
-        min_offset=status.get("minOffset"),
-        written_offset=status.get("maxOffset"),
-        flushed_offset=status.get("flushedOffset"),
-        confirmed_offset=status.get("confirmedOffset"),
-        rate_bytes_per_second=status.get("rateBytesPerSecond"),
-        ack_p50_seconds=status.get("ackWaitP50Seconds"),
-        ack_p99_seconds=status.get("ackWaitP99Seconds"),
+        ha_address=status.ha_address,
+        ack_policy=status.ack_policy,
+        min_offset=status.min_offset,
+        written_offset=status.max_offset,
+        flushed_offset=status.flushed_offset,
+        confirmed_offset=status.confirmed_offset,
+        rate_bytes_per_second=status.rate_bytes_per_second,
+        ack_p50_seconds=status.ack_wait_p50_seconds,
+        ack_p99_seconds=status.ack_wait_p99_seconds,
         slaves_counted=None
-        if slaves is None or role != "master"
-        else sum(bool(each.get("counted")) for each in slaves),
-        warnings=tuple((status.get("policy") or {}).get("warnings") or ()),
-        reason=status.get("whyNotWritable")
-        or (status.get("roleWhy") if state == role_state else None)
-        or ((status.get("master") or {}).get("lastError") if state not in FINE_STATES else None),
-        epoch=(status.get("epoch") or {}).get("epoch"),
+        if status.slaves is None or role != "master"
+        else sum(each.counted for each in status.slaves),
+        warnings=status.policy.warnings if status.policy is not None else (),
+        reason=status.why_not_writable or (status.role_why if state == status.role_state else None) or last_error,
+        epoch=status.epoch.epoch if status.epoch is not None else None,
     )
 
 
@@ -134,13 +132,13 @@ def member_of_runtime_info(member: Member, table: Mapping[str, str]) -> Member:
     )
 
 
-def with_lag(found: list[tuple[Member, Mapping[str, Any]]]) -> list[Member]:
+def with_lag(found: list[tuple[Member, MemberStatus]]) -> list[Member]:
     """Give each slave its lag: what its master says of it or, failing that, the difference of the two logs' ends.
 
     The master's own figures win: they are of one moment, and by one clock.
     """
     masters = {member.group: (member, status) for member, status in found if is_master(member)}
-    return [_with_lag(member, status, *masters.get(member.group, (None, {}))) for member, status in found]
+    return [_with_lag(member, status, *masters.get(member.group, (None, NO_STATUS))) for member, status in found]
 
 
 def is_master(member: Member) -> bool:
@@ -148,20 +146,18 @@ def is_master(member: Member) -> bool:
     return member.role == "master" and member.state not in NO_MASTERS
 
 
-def _with_lag(
-    member: Member, status: Mapping[str, Any], master: Member | None, master_status: Mapping[str, Any]
-) -> Member:
+def _with_lag(member: Member, status: MemberStatus, master: Member | None, master_status: MemberStatus) -> Member:
     if member.role != "slave" or master is None:
         return member
-    connection = slave_connection(member, status, master_status.get("slaves") or ())
+    connection = slave_connection(member, status, master_status)
     if connection is not None:
-        catching_up = member.state == "streaming" and connection.get("state") == "catchup"
+        catching_up = member.state == "streaming" and connection.state == "catchup"
         return evolve(
             member,
             state="catching up" if catching_up else member.state,
-            lag_bytes=connection.get("lagBytes"),
-            lag_seconds=connection.get("lagSeconds"),
-            rate_bytes_per_second=_first(connection.get("rateBytesPerSecond"), member.rate_bytes_per_second),
+            lag_bytes=connection.lag_bytes,
+            lag_seconds=connection.lag_seconds,
+            rate_bytes_per_second=_first(connection.rate_bytes_per_second, member.rate_bytes_per_second),
         )
     if member.written_offset is None or master.written_offset is None or member.state in ("ahead", "diverged"):
         return member  # Of logs that have parted none is behind the other.
@@ -169,16 +165,13 @@ def _with_lag(
     return evolve(member, lag_bytes=lag, lag_seconds=0.0 if lag == 0 else None)
 
 
-def slave_connection(
-    slave: Member, status: Mapping[str, Any], connections: Iterable[Mapping[str, Any]]
-) -> Mapping[str, Any] | None:
-    """The master's view of this slave, when it can be told: by the slave's end of the connection, or by its host."""
-    connections = [each for each in connections if (each.get("ackOffset") or 0) >= 0]
-    local_address = (status.get("master") or {}).get("localAddress")
-    if local_address is not None:
-        return next((each for each in connections if each.get("address") == local_address), None)
+def slave_connection(slave: Member, status: MemberStatus, master_status: MemberStatus) -> SlaveStatus | None:
+    """The master's view of this slave, identified by the slave's end of the connection, or by its host; None: not known."""
+    connections = [each for each in master_status.slaves or () if (each.ack_offset or 0) >= 0]
+    if status.master is not None and status.master.local_address is not None:
+        return next((each for each in connections if each.address == status.master.local_address), None)
     host = slave.address.rpartition(":")[0]
-    same_host = [each for each in connections if str(each.get("address", "")).rpartition(":")[0] == host]
+    same_host = [each for each in connections if each.address.rpartition(":")[0] == host]
     return same_host[0] if len(same_host) == 1 else None
 
 
@@ -265,7 +258,7 @@ class MemberFacts:
     """One broker. Empty mappings: not told, or not asked for."""
 
     member: Member
-    status: Mapping[str, Any] = field(factory=dict)  # Request 20001; only twinlog answers it.
+    status: MemberStatus = NO_STATUS  # Request 20001; only twinlog answers it.
     runtime: Mapping[str, str] = field(factory=dict)  # Request 28.
     config: Mapping[str, str] = field(factory=dict)  # Request 26, by RocketMQ's keys.
     ha_port: Probe | None = None
@@ -274,12 +267,12 @@ class MemberFacts:
     @property
     def is_twinlog(self) -> bool:
         """Whether it is one of ours."""
-        return bool(self.status)
+        return self.status != NO_STATUS
 
-    def number(self, key: str) -> int | None:
-        """A whole number out of its configuration, its runtime info or, where those were not asked for, its status."""
-        text = self.config.get(key) or self.runtime.get(key) or str(self.status.get(key, ""))
-        return int(text) if text.lstrip("-").isdigit() else None
+    def number(self, key: str, reported: int | None = None) -> int | None:
+        """A whole number of its configuration or runtime info or, where those were not asked for, `reported` by its status."""
+        text = self.config.get(key) or self.runtime.get(key) or ""
+        return int(text) if text.lstrip("-").isdigit() else reported
 
 
 @frozen(kw_only=True)

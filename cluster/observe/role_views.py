@@ -3,11 +3,12 @@
 A member of RocketMQ's, or one whose group has had no slave of ours yet, says nothing of all this, and nothing is found.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from twinlog.cluster.observe.findings import Finding, Level
 from twinlog.cluster.observe.members import ClusterFacts, MemberFacts
+from twinlog.cluster.remoting.member_status import MemberStatus
 from twinlog.cluster.text import day_and_clock
 from twinlog.ha.election.group_record import needed, newest
 from twinlog.store.role_file import GroupRecord
@@ -19,34 +20,24 @@ if TYPE_CHECKING:
 JOIN_MS = 15_000
 
 
-def record_of(status: Mapping[str, Any]) -> GroupRecord | None:
-    """The group's record as this member has it."""
-    told = status.get("groupRecord")
-    try:
-        return from_plain(GroupRecord, told) if told else None
-    except ValueError:
-        return None  # Of a later version.
-
-
 def newest_record(members: Iterable[MemberFacts]) -> GroupRecord | None:
     """The newest one that any of them has."""
-    return newest(*(record_of(each.status) for each in members))
+    return newest(*(each.status.group_record for each in members))
 
 
-def change_of(status: Mapping[str, Any]) -> "ChangeState | None":
-    """The role change that runs there, or the last one."""
-    told = status.get("roleChange")
-    if not told:
+def change_of(status: MemberStatus) -> "ChangeState | None":
+    """The role change that runs there, or the last one; None also for one of a later version."""
+    if not status.role_change:
         return None
     from twinlog.cluster.broker.peers.role_messages import ChangeState  # A tenth of the start of `twinlog list`.
 
     try:
-        return from_plain(ChangeState, told)
+        return from_plain(ChangeState, status.role_change)
     except ValueError:
         return None
 
 
-def notes_of(facts: "Iterable[MemberFacts]") -> tuple[str, ...]:
+def notes_of(facts: Iterable[MemberFacts]) -> tuple[str, ...]:
     """What is paused, planned and under way, in sentences."""
     groups: dict[str, list[MemberFacts]] = {}
     for each in facts:
@@ -61,10 +52,10 @@ def _notes(name: str, members: list[MemberFacts]) -> Iterator[str]:
         why = f" ({record.paused.reason})" if record.paused.reason else ""
         yield f"role changes of {name} are paused{until}{why}: twinlog resume ends that"
     for each in members:
-        if scheduled := each.status.get("scheduled"):
-            whom = name_of(scheduled.get("candidate") or "", members) or "the best candidate"
-            why = f" ({scheduled['reason']})" if scheduled.get("reason") else ""
-            yield f"{name} is to be switched over to {whom} at {day_and_clock(scheduled['atMs'] / 1000)}{why}"
+        if (scheduled := each.status.scheduled) is not None:
+            whom = name_of(scheduled.candidate or "", members) or "the best candidate"
+            why = f" ({scheduled.reason})" if scheduled.reason else ""
+            yield f"{name} is to be switched over to {whom} at {day_and_clock(scheduled.at_ms / 1000)}{why}"
         change = change_of(each.status)
         if change is not None and change.running:
             step = next((step for step in change.steps if step.state == "doing"), None)
@@ -99,9 +90,9 @@ def roles(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def _lease(each: MemberFacts) -> Iterator[Finding]:
-    lease = each.status.get("lease") or {}
-    if each.status.get("roleState") == "serving" and lease.get("held") is False:
-        why = f" ({lease['why']})" if lease.get("why") else ""
+    lease = each.status.lease
+    if each.status.role_state == "serving" and lease is not None and not lease.held:
+        why = f" ({lease.why})" if lease.why else ""
         yield Finding(
             level=Level.CRITICAL,
             cause="no lease",
@@ -118,16 +109,16 @@ def _outside(
     if not all(_has_run(each) for each in facts.masters(name)) or not facts.masters(name):
         return
     for each in members:
-        known = record is not None and record.member(str(each.status.get("address"))) is not None
+        known = record is not None and record.member(str(each.status.address)) is not None
         if each.member.role == "slave" and each.member.state == "streaming" and _has_run(each) and not known:
-            local = (each.status.get("master") or {}).get("localAddress")
+            local = each.status.master.local_address if each.status.master is not None else None
             yield Finding(
                 level=Level.WARNING,
                 cause="not in the record",
                 subject=each.member.name,
                 what=f"{each.member.name} follows, and is not in the group's record: it cannot be chosen as master, and its "
                 "acknowledgements do not count once there is a record",
-                fix=f"it announces {each.status.get('address')} and {each.member.ha_address}, and connects from {local}: "
+                fix=f"it announces {each.status.address} and {each.member.ha_address}, and connects from {local}: "
                 "where the master sees it come from another IP (two networks, address translation), list that in the master's "
                 "haAllowedSlaves. The master's remoting port has to be reached one below the port of haMasterAddress. "
                 "With haMembers, name it there",
@@ -136,13 +127,13 @@ def _outside(
 
 def _has_run(each: MemberFacts) -> bool:
     """For so long that a slave would have joined. Of ours only: others tell nothing of it."""
-    return int(each.status.get("nowMs") or 0) - int(each.status.get("bootMs") or 0) > JOIN_MS
+    return (each.status.now_ms or 0) - (each.status.boot_ms or 0) > JOIN_MS
 
 
 def _silent(each: MemberFacts, members: tuple[MemberFacts, ...]) -> Iterator[Finding]:
     """Who answers here, and not where it matters; one that answers nobody is told of elsewhere."""
     answering = {other.member.address for other in members if other.member.state != "unreachable"}
-    for address, seconds in (each.status.get("silent") or {}).items():
+    for address, seconds in each.status.silent.items():
         if address in answering:
             other = name_of(address, members)
             yield Finding(
@@ -155,7 +146,7 @@ def _silent(each: MemberFacts, members: tuple[MemberFacts, ...]) -> Iterator[Fin
 
 
 def _not_whole(each: MemberFacts) -> Iterator[Finding]:
-    if each.status.get("whole") is False:
+    if each.status.whole is False:
         yield Finding(
             level=Level.WARNING,
             cause="not whole",
@@ -172,14 +163,14 @@ def _promise_without_master(facts: ClusterFacts, name: str, members: tuple[Membe
     if any(change is not None and change.running for change in (change_of(each.status) for each in members)):
         return
     for each in members:
-        promised = each.status.get("promised") or {}
-        if (number := promised.get("epoch") or 0) > taken:
+        promised = each.status.promised
+        if promised is not None and promised.epoch > taken:
             master = next((found.member.name for found in facts.masters(name)), "MEMBER")
             yield Finding(
                 level=Level.WARNING,
                 cause="promise without master",
                 subject=each.member.name,
-                what=f"{each.member.name} has promised epoch {number} to {name_of(promised.get('winner') or '', members)}, "
+                what=f"{each.member.name} has promised epoch {promised.epoch} to {name_of(promised.winner, members)}, "
                 "which has not become master in it; it follows nobody older",
                 fix=f"finish it, or let another one win: twinlog failover --candidate {master}",
             )

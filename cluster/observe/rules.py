@@ -4,7 +4,7 @@ A rule is a function with a title; `examine` applies all of them. Rules for secu
 role_views.py. `twinlog check`, `explain` and `doctor` show the findings.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 from attrs import frozen
 
@@ -106,16 +106,15 @@ def alone(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def is_sync(facts: MemberFacts) -> bool:
-    role = str(facts.status.get("role") or facts.config.get("brokerRole") or "")
-    return role == "SYNC_MASTER"
+    return (facts.status.role or facts.config.get("brokerRole")) == "SYNC_MASTER"
 
 
 def followed(facts: ClusterFacts) -> Iterator[Finding]:
     """A slave that was told by hand whom to follow."""
     for name in facts.group_names:
-        expected = {str(each.status["haAddress"]) for each in facts.masters(name) if each.status.get("haAddress")}
+        expected = {each.status.ha_address for each in facts.masters(name) if each.status.ha_address}
         for each in facts.group(name):
-            followed = (each.status.get("master") or {}).get("haAddress")
+            followed = each.status.master.ha_address if each.status.master is not None else None
             if each.member.role == "slave" and followed and expected and followed not in expected:
                 yield Finding(
                     level=Level.WARNING,
@@ -142,8 +141,8 @@ def file_sizes(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def _file_size(facts: MemberFacts) -> int | None:
-    told = facts.status.get("fileSize")
-    return told if isinstance(told, int) else facts.number("mappedFileSizeCommitLog")
+    size = facts.status.file_size
+    return size if size is not None else facts.number("mappedFileSizeCommitLog")
 
 
 def versions(facts: ClusterFacts) -> Iterator[Finding]:
@@ -236,7 +235,7 @@ def clocks(facts: ClusterFacts) -> Iterator[Finding]:
 def promises(facts: ClusterFacts) -> Iterator[Finding]:
     for each in facts.members:
         name = each.member.name
-        for warning in (each.status.get("policy") or {}).get("warnings") or ():
+        for warning in each.status.policy.warnings if each.status.policy is not None else ():
             yield Finding(level=Level.WARNING, cause="acknowledgements", subject=name, what=f"{name}: {warning}")
         timeout_ms = each.number("slaveTimeout")
         if is_sync(each) and timeout_ms is not None and timeout_ms > PRODUCER_TIMEOUT_MS:
@@ -252,7 +251,7 @@ def promises(facts: ClusterFacts) -> Iterator[Finding]:
 
 def disks(facts: ClusterFacts) -> Iterator[Finding]:
     for each in facts.members:
-        ratio = _ratio(str(each.runtime.get("commitLogDiskRatio") or each.status.get("commitLogDiskRatio") or ""))
+        ratio = _ratio(each)
         if ratio is not None and ratio >= DISK_RATIO_WARNING:
             yield Finding(
                 level=Level.CRITICAL if ratio >= DISK_RATIO_CRITICAL else Level.WARNING,
@@ -261,8 +260,12 @@ def disks(facts: ClusterFacts) -> Iterator[Finding]:
                 what=f"the disk of {each.member.name}'s commit log is {ratio:.0%} full",
                 fix="make room, or shorten fileReservedTime",
             )
-        for key, what in (("damagedBytes", "damaged bytes"), ("inDoubtBytes", "bytes in doubt")):
-            if count := each.number(key):
+        status = each.status
+        for key, reported, what in (
+            ("damagedBytes", status.damaged_bytes, "damaged bytes"),
+            ("inDoubtBytes", status.in_doubt_bytes, "bytes in doubt"),
+        ):
+            if count := each.number(key, reported):
                 yield Finding(
                     level=Level.CRITICAL,
                     cause="damage",
@@ -270,7 +273,7 @@ def disks(facts: ClusterFacts) -> Iterator[Finding]:
                     what=f"the commit log of {each.member.name} has {count} {what}",
                     fix="its log names them; twinlog log verify tells more",
                 )
-        if lost := each.number("lostBytes"):
+        if lost := each.number("lostBytes", status.lost_bytes):
             yield Finding(
                 level=Level.CRITICAL,
                 cause="lost end",
@@ -278,7 +281,7 @@ def disks(facts: ClusterFacts) -> Iterator[Finding]:
                 what=f"the commit log of {each.member.name} ends {lost} bytes before where it is known to have ended",
                 fix="files of it are gone: put them back while it is stopped, or let a member that has them be master",
             )
-        if lost := each.number("lostStartBytes"):
+        if lost := each.number("lostStartBytes", status.lost_start_bytes):
             yield Finding(
                 level=Level.WARNING,
                 cause="lost start",
@@ -286,12 +289,12 @@ def disks(facts: ClusterFacts) -> Iterator[Finding]:
                 what=f"the commit log of {each.member.name} lacks its first {lost} bytes: it did not delete their files",
                 fix="put them back while it is stopped, from another member or a backup; a slave: twinlog reinit",
             )
-        if tables := each.status.get("missingTables"):
+        if tables := status.missing_tables:
             yield Finding(
                 level=Level.WARNING,
                 cause="missing table",
                 subject=each.member.name,
-                what=f"{each.member.name} has lost tables that it had: {', '.join(map(str, tables))}",
+                what=f"{each.member.name} has lost tables that it had: {', '.join(tables)}",
                 fix="a slave that has them is asked for them; without one, copy them from a backup while it is stopped",
             )
         if (stalls := each.number("eventLoopLongestStallMills")) and stalls >= 1000:
@@ -304,19 +307,18 @@ def disks(facts: ClusterFacts) -> Iterator[Finding]:
             )
 
 
-def _ratio(text: str | None) -> float | None:
+def _ratio(each: MemberFacts) -> float | None:
     try:
-        return float(text) if text else None
-    except ValueError:
-        return None
+        return float(each.runtime["commitLogDiskRatio"])
+    except (KeyError, ValueError):
+        return each.status.commit_log_disk_ratio
 
 
 def refused(facts: ClusterFacts) -> Iterator[Finding]:
     for each in facts.members:
-        told: Mapping[str, int] = each.status.get("refused") or {}
         counts = [
             f"{count} x {cause.replace('_', ' ')}"
-            for cause, count in told.items()
+            for cause, count in each.status.refused.items()
             if count and cause not in OF_A_ROLE_CHANGE
         ]
         if counts:

@@ -1,11 +1,11 @@
 """Rules about safety. RocketMQ's defaults trust whoever can connect, and hold: these rules say where. Pure; see rules.py."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from ipaddress import ip_address, ip_network
-from typing import Any
 
 from twinlog.cluster.observe.findings import Finding, Level
 from twinlog.cluster.observe.members import ClusterFacts, MemberFacts
+from twinlog.cluster.remoting.member_status import SecurityStatus
 from twinlog.cluster.remoting.names import ip_of
 
 _EVERYWHERE = ("0.0.0.0", "::", "")
@@ -13,7 +13,7 @@ _EVERYWHERE = ("0.0.0.0", "::", "")
 
 def access(facts: ClusterFacts) -> Iterator[Finding]:
     for each in facts.members:
-        name, told = each.member.name, _told(each)
+        name, security = each.member.name, _security(each)
         if each.config.get("aclEnable") == "false" and is_reachable(each):
             yield _warning(
                 each,
@@ -21,14 +21,14 @@ def access(facts: ClusterFacts) -> Iterator[Finding]:
                 f"{name} takes every request from whoever connects: messages, topics, configuration",
                 "set aclEnable=true with accounts in conf/plain_acl.yml, or let a firewall decide who connects",
             )
-        if told.get("whiteForAll"):
+        if security.white_for_all:
             yield _warning(
                 each,
                 "access control without effect",
                 f"globalWhiteRemoteAddresses of {name} has an entry for all addresses: no request is checked",
                 "name the addresses that need no signature, or none",
             )
-        if admins := told.get("adminsWithoutSignature"):
+        if admins := security.admins_without_signature:
             yield _warning(
                 each,
                 "administrator without password",
@@ -36,14 +36,14 @@ def access(facts: ClusterFacts) -> Iterator[Finding]:
                 "whiteRemoteAddress is all addresses",
                 "leave whiteRemoteAddress empty, or name the administrator's own address",
             )
-        if told.get("aclEnable") and not told.get("admins") and not told.get("whiteForAll"):
+        if security.acl_enable and not security.admins and not security.white_for_all:
             yield _warning(
                 each,
                 "no administrator",
                 f"no account of {name} has admin: true; topics, groups and roles cannot be changed by request",
                 "set admin: true for one account in plain_acl.yml; it is read within 5 s",
             )
-        if told.get("aclEnable") and not told.get("signs") and len(facts.group(each.member.group)) > 1:
+        if security.acl_enable and not security.signs and len(facts.group(each.member.group)) > 1:
             yield _warning(
                 each,
                 "unsigned members",
@@ -59,7 +59,7 @@ def encryption(facts: ClusterFacts) -> Iterator[Finding]:
             continue
         name = each.member.name
         if mode != "enforcing":
-            signed = " Requests are signed, but can be read and sent again." if _told(each).get("aclEnable") else ""
+            signed = " Requests are signed, but can be read and sent again." if _security(each).acl_enable else ""
             yield Finding(
                 level=Level.WARNING if signed else Level.NOTE,
                 cause="plain connections",
@@ -101,7 +101,7 @@ def replication_port(facts: ClusterFacts) -> Iterator[Finding]:
 
 def secret_files(facts: ClusterFacts) -> Iterator[Finding]:
     for each in facts.members:
-        for path in _told(each).get("readableByOthers") or ():
+        for path in _security(each).readable_by_others:
             yield _warning(
                 each,
                 "secrets readable",
@@ -128,9 +128,8 @@ def _is_everybody(text: str) -> bool:
         return False
 
 
-def _told(each: MemberFacts) -> Mapping[str, Any]:
-    told = each.status.get("security")
-    return told if isinstance(told, Mapping) else {}
+def _security(each: MemberFacts) -> SecurityStatus:
+    return each.status.security or SecurityStatus()
 
 
 def _warning(each: MemberFacts, cause: str, what: str, fix: str) -> Finding:

@@ -21,9 +21,9 @@ class FindingStatus:
     """Difference between this slave's log and its master's. `kind`: one of ha/compare/finding.py."""
 
     kind: str
-    offset: int
-    text: str
-    is_error: bool
+    offset: int | None = None
+    text: str = ""
+    is_error: bool | None = None
 
 
 @frozen(kw_only=True)
@@ -52,13 +52,13 @@ class SlaveStatus:
     lag_seconds: float | None = None
     admitted: bool = False
     counted: bool = False
-    in_sync: bool = False
+    in_sync: bool | None = None
     suspended: bool = False
     stalled: bool = False
     reason: str | None = None
     sent_offset: int | None = None
-    verified: bool = False
-    rate_bytes_per_second: int | None = None
+    verified: bool | None = None
+    rate_bytes_per_second: int | float | None = None
 
 
 @frozen(kw_only=True)
@@ -97,13 +97,13 @@ class DivergentStatus:
 class PolicyStatus:
     """When a producer receives SEND_OK, on a master. `words`: one sentence; numbers of members count the master."""
 
-    words: str
-    level: str
-    in_sync_replicas: int
-    min_in_sync_replicas: int
-    needed: int
-    in_sync: int
-    members: int
+    words: str | None = None
+    level: str | None = None
+    in_sync_replicas: int | None = None
+    min_in_sync_replicas: int | None = None
+    needed: int | None = None
+    in_sync: int | None = None
+    members: int | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -111,8 +111,8 @@ class PolicyStatus:
 class SecurityStatus:
     """Access control of a member: counts and file names, never a key. The counts are None without access control."""
 
-    acl_enable: bool
-    signs: bool
+    acl_enable: bool = False
+    signs: bool = False
     readable_by_others: tuple[str, ...] = ()
     accounts: int | None = None
     admins: int | None = None
@@ -126,8 +126,8 @@ class EpochStatus:
     """Epoch of the last master that this member followed, or was."""
 
     epoch: int
-    winner: str
-    start_offset: int
+    winner: str = ""
+    start_offset: int = 0
 
 
 @frozen(kw_only=True)
@@ -167,7 +167,7 @@ class MemberStatus:
     missing_tables: tuple[str, ...] = ()
     in_doubt_bytes: int | None = None
     commit_log_disk_ratio: float | None = None
-    rate_bytes_per_second: int | None = None
+    rate_bytes_per_second: int | float | None = None
     waiting_messages: int | None = None
     ack_wait_p50_seconds: float | None = None
     ack_wait_p99_seconds: float | None = None
@@ -206,8 +206,13 @@ class MemberStatus:
 
     @classmethod
     def from_json(cls, body: object) -> "MemberStatus":
-        """The reverse; keys that this version does not know are skipped. Raises ValueError."""
-        return from_plain(cls, body)
+        """The reverse. Unknown keys, and a group record of a later version, are skipped. Raises ValueError."""
+        try:
+            return from_plain(cls, body)
+        except ValueError:
+            if not isinstance(body, dict) or body.get("groupRecord") is None:
+                raise
+            return from_plain(cls, {**body, "groupRecord": None})
 
 
 ROLE_KEYS = frozenset(
@@ -226,3 +231,5 @@ ROLE_KEYS = frozenset(
         "paused",
     }
 )
+
+NO_STATUS = MemberStatus()  # Of a broker that does not answer, or is RocketMQ.

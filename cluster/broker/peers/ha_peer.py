@@ -21,6 +21,7 @@ from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RemotingError, RequestError
 from twinlog.cluster.remoting.header_fields import RequestHeader
 from twinlog.cluster.remoting.headers.members import AskLease, AskPromise, AskRoleChange, GetBrokerEpoch
+from twinlog.cluster.remoting.member_status import MemberStatus
 from twinlog.cluster.remoting.names import split_address
 from twinlog.ha.election.voter import LeaseReply, LeaseRequest, VoteReply, VoteRequest
 from twinlog.ha.errors import HAPeerError
@@ -136,16 +137,17 @@ class RemotingPeer:
             raise HAPeerError(f"the member at {self.address} gave no usable answer: {error!r}") from error
 
 
-def log_of_status(status: Mapping[str, Any]) -> PeerLog:
-    """Out of the answer to 20001. Raises KeyError, TypeError, ValueError."""
-    size = status.get("fileSize")
+def log_of_status(status: MemberStatus) -> PeerLog:
+    """Out of the answer to 20001. Raises ValueError."""
+    if status.min_offset is None or status.max_offset is None or status.role is None:
+        raise ValueError("its status has no offsets or no role")
     return PeerLog(
         is_twinlog=True,
-        min_offset=_offset(status["minOffset"]),
-        max_offset=_offset(status["maxOffset"]),
-        boot_ms=int(status.get("bootMs") or 0),
-        file_size=int(size) if size is not None else None,
-        is_master=status["role"] != "SLAVE",
+        min_offset=_offset(status.min_offset),
+        max_offset=_offset(status.max_offset),
+        boot_ms=status.boot_ms or 0,
+        file_size=status.file_size,
+        is_master=status.role != "SLAVE",
     )
 
 

@@ -7,7 +7,6 @@ nothing of the kind: it is one with the same IP, and its log ends at what it ask
 """
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
 
 import trio
 from attrs import define, field, frozen
@@ -16,6 +15,7 @@ from twinlog.cluster.broker.peers.ha_peer import RemotingPeer
 from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.cluster.remoting.member_status import MemberStatus
 from twinlog.ha.errors import HAPeerError
 from twinlog.ha.peer import Peer
 
@@ -74,8 +74,7 @@ class SlavePeers:
             try:
                 status = await ClientApi(self.client, (), TIMEOUT_MS).member_status(address)
                 if status is not None:
-                    master = status.get("master")
-                    compares |= isinstance(master, dict) and master.get("localAddress") == ha_end
+                    compares |= status.master is not None and status.master.local_address == ha_end
                     return
                 peer = RemotingPeer(address, self.client)
                 if (await peer.log()).max_offset >= requested:
@@ -140,12 +139,9 @@ class SlaveKinds:
         self.kinds = kinds
 
 
-def kind_of(status: Mapping[str, Any]) -> dict[str, SlaveKind]:
-    """By its end of the HA connection; nothing when it has none."""
-    master = status.get("master")
-    local_address = master.get("localAddress") if isinstance(master, dict) else None
-    if not isinstance(local_address, str):
+def kind_of(status: MemberStatus) -> dict[str, SlaveKind]:
+    """The kind by the slave's end of the HA connection; empty when it has none."""
+    if status.master is None or status.master.local_address is None:
         return {}
-    directory, broker_id = status.get("name"), status.get("brokerId")
-    flushes = status.get("ackMode") == "flushed"
-    return {local_address: SlaveKind(flushes, str(directory or ""), broker_id if isinstance(broker_id, int) else 0)}
+    flushes = status.ack_mode == "flushed"
+    return {status.master.local_address: SlaveKind(flushes, status.name or "", status.broker_id or 0)}

@@ -1,8 +1,6 @@
 """Commands that run something: one name server, one broker, or a whole cluster on this machine."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import click
 import trio
@@ -10,7 +8,7 @@ import trio
 from twinlog.cluster.broker.broker import Broker
 from twinlog.cluster.broker.config import BrokerConfig
 from twinlog.cluster.broker.security.config import AclConfig
-from twinlog.cluster.broker.status import log_fields
+from twinlog.cluster.broker.status import log_fields, member_status
 from twinlog.cluster.cli.common.group import examples
 from twinlog.cluster.cli.common.logging_setup import set_up_log, speak_for
 from twinlog.cluster.cli.run.service import SayReady, run_service
@@ -21,6 +19,7 @@ from twinlog.cluster.http.config import HttpConfig
 from twinlog.cluster.http.sidecar import http_beside
 from twinlog.cluster.http.source import source_of_broker
 from twinlog.cluster.remoting.config import ServerConfig
+from twinlog.cluster.remoting.member_status import MemberStatus
 from twinlog.cluster.remoting.tls.config import TlsConfig
 from twinlog.ha.config import HAConfig
 from twinlog.store.config import StoreConfig
@@ -82,7 +81,7 @@ def run_broker(
                     await broker.registration.registered.wait()
             source.serves()
             name = f"broker={config.broker_name}-{broker.config.broker_id}"
-            say_ready(f"{name} address={broker.address}", lambda: _in_a_line(source.read_node()))
+            say_ready(f"{name} address={broker.address}", lambda: _in_a_line(member_status(broker)))
 
     port = config.listen_port
     ports = (
@@ -94,8 +93,7 @@ def run_broker(
     run_service(serve, server_config.bind_address, ports, until_stdin_closes=until_stdin_closes)
 
 
-def _in_a_line(status: Mapping[str, Any]) -> str:
+def _in_a_line(status: MemberStatus) -> str:
     """What a broker does, for `systemctl status`."""
-    epoch = (status.get("epoch") or {}).get("epoch")
-    words = [str(status.get("role")), str(status.get("state")), f"epoch {epoch}" if epoch is not None else ""]
-    return ", ".join(word for word in words if word)
+    epoch = f"epoch {status.epoch.epoch}" if status.epoch is not None else ""
+    return ", ".join(part for part in (str(status.role), str(status.state), epoch) if part)

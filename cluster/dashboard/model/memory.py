@@ -5,8 +5,6 @@
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Mapping
-from typing import Any
 
 from attrs import define, evolve, field, frozen
 
@@ -16,6 +14,7 @@ from twinlog.cluster.dashboard.model.snapshot import FOLLOWING, PARTED, SILENT, 
 from twinlog.cluster.observe.findings import Finding
 from twinlog.cluster.observe.members import ClusterFacts, Member, MemberFacts
 from twinlog.cluster.observe.role_views import change_of, newest_record, notes_of
+from twinlog.cluster.remoting.member_status import MemberStatus
 
 
 @frozen
@@ -138,21 +137,17 @@ def _is_changing(each: MemberFacts) -> bool:
 
 def _acks_needed(found: tuple[MemberFacts, ...]) -> int | None:
     """By what a master without a group's record says of its policy."""
-    return next((policy.get("needed") for each in found if (policy := each.status.get("policy"))), None)
+    return next((each.status.policy.needed for each in found if each.status.policy is not None), None)
 
 
-def parted_ranges(member: Member, status: Mapping[str, Any]) -> tuple[Range, ...]:
+def parted_ranges(member: Member, status: MemberStatus) -> tuple[Range, ...]:
     """Bytes of its log that its master's does not have, and those that were cut for that and are kept."""
-    cuts = (
-        Range(first, first + (cut.get("size") or 0), is_cut=True)
-        for cut in status.get("divergent") or ()
-        if (first := cut.get("first")) is not None
-    )
-    finding = (status.get("master") or {}).get("finding") or {}
-    if finding.get("kind") not in ("diverged", "ahead", "given up") or finding.get("offset") is None:
-        return tuple(cuts)
-    end = member.written_offset or finding["offset"]
-    return (*cuts, Range(finding["offset"], max(end, finding["offset"]), is_cut=False))
+    cuts = tuple(Range(cut.first, cut.first + cut.size, is_cut=True) for cut in status.divergent)
+    finding = status.master.finding if status.master is not None else None
+    if finding is None or finding.kind not in ("diverged", "ahead", "given up") or finding.offset is None:
+        return cuts
+    end = member.written_offset or finding.offset
+    return (*cuts, Range(finding.offset, max(end, finding.offset), is_cut=False))
 
 
 def sample_of(look: Look) -> Sample:

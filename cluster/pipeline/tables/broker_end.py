@@ -49,4 +49,4 @@ async def _ask(address: str) -> BrokerEnd:
                 failure = error
     if failure is not None:
         raise failure
-    return BrokerEnd(None, 0) if status is None else BrokerEnd(int(status["confirmedOffset"]), int(status["maxOffset"]))
+    return BrokerEnd(None, 0) if status is None else BrokerEnd(status.confirmed_offset, status.max_offset or 0)

@@ -323,8 +323,8 @@ def follows(**more) -> dict[str, Any]:
 
 async def test_a_rewind_tells_what_it_cuts_and_what_it_kept(members, autojump_clock):
     """By both histories; of what is kept only what came to it now."""
-    old = {"path": "/d/100-50", "first": 100, "size": 50, "why": "old"}
-    new = {"path": "/d/700-200", "first": 700, "size": 200, "why": "given up in epoch 4"}
+    old = {"path": "/d/100-50", "first": 100, "size": 50, "why": "old", "whenMs": 1}
+    new = {"path": "/d/700-200", "first": 700, "size": 200, "why": "given up in epoch 4", "whenMs": 2}
     members.statuses[B] = follows(divergent=[old])
     members.epochs = {A: (FIRST, LOST_HERE, WON_THERE), B: (FIRST, LOST_HERE)}
     prepared = await prepare_rewind(api(members), "broker-a-1", None)

@@ -5,6 +5,7 @@ from attrs import evolve
 
 from tests.cluster.observe.members import MASTER, SLAVE, as_member, cluster
 from twinlog.cluster.admin.waiting import parse_condition
+from twinlog.cluster.remoting.member_status import NO_STATUS
 
 BEHIND = as_member(SLAVE, lag_bytes=1000, lag_seconds=2.0, state="catching up")
 UNKNOWN = as_member(SLAVE, lag_bytes=None, lag_seconds=None)
@@ -15,7 +16,7 @@ UNKNOWN = as_member(SLAVE, lag_bytes=None, lag_seconds=None)
     [
         ("healthy", SLAVE, []),
         ("healthy", BEHIND, ["broker-a-1 is catching up"]),
-        ("healthy", evolve(SLAVE, status={}), []),  # A note is no illness.
+        ("healthy", evolve(SLAVE, status=NO_STATUS), []),  # A note is no illness.
         ("level", SLAVE, []),
         ("level", BEHIND, ["broker-a-1 is 1000 bytes behind"]),
         ("level", UNKNOWN, ["broker-a-1 is ? bytes behind"]),

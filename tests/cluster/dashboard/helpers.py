@@ -5,6 +5,7 @@ from attrs import evolve
 from twinlog.cluster.dashboard.model.snapshot import GroupLook, Look, MemberLook, Range
 from twinlog.cluster.observe.members import ClusterFacts, Member, MemberFacts
 from twinlog.cluster.observe.rules import examine
+from twinlog.cluster.remoting.member_status import MemberStatus
 
 MB = 1_000_000
 END = 40 * MB
@@ -53,7 +54,9 @@ def facts(*members: Member, status: dict | None = None) -> ClusterFacts:
     told = [
         MemberFacts(
             member=each,
-            status={**({"maxOffset": 1} if each.state != "unreachable" else {}), **(status or {}).get(each.name, {})},
+            status=MemberStatus.from_json(
+                {**({"maxOffset": 1} if each.state != "unreachable" else {}), **(status or {}).get(each.name, {})}
+            ),
         )
         for each in members
     ]

@@ -133,11 +133,17 @@ async def test_a_member_that_talks_nonsense_does_not_end_the_dashboard(autojump_
     watcher = Watcher(opened(Admin(fake.api)), (NAMESRV,))
     nursery.start_soon(watcher.run)
     await trio.sleep(2 * IDLE_SECONDS)
-    assert watcher.state.look.problem == "what a member says cannot be understood"
+    assert states_of(watcher)["a-0"] == "failing"
+    assert "MemberStatus.epoch is 5" in str([each.what for each in watcher.state.look.findings])
     fake.answers.clear()
     await trio.sleep(2 * IDLE_SECONDS)
+    assert "MemberStatus" not in str([each.what for each in watcher.state.look.findings])
+    assert states_of(watcher).keys() == {"a-0", "b-0"}
+
+
+def states_of(watcher: Watcher) -> dict[str, str]:
     assert watcher.state.look.problem is None
-    assert watcher.state.look.groups
+    return {each.member.name: each.member.state for group in watcher.state.look.groups for each in group.members}
 
 
 async def test_a_viewer_hears_of_changes_only(autojump_clock, nursery, cluster):

@@ -14,21 +14,25 @@ from twinlog.cluster.http.operations import Operations
 from twinlog.cluster.http.server.app import guarded_app
 from twinlog.cluster.http.server.tokens import Tokens
 from twinlog.cluster.http.source import Source
+from twinlog.cluster.remoting.member_status import MemberStatus
 
 TOKEN = "0123456789abcdef"
 AUTHORIZED = {"authorization": f"Bearer {TOKEN}", "content-type": "application/json"}
 
 
 class Member:
-    """Its routes, without a port. `said`: what the broker says of itself; None: nothing."""
+    """Its routes, without a port. `says`: what the broker says of itself from now on."""
 
     def __init__(self, tmp_path, cluster: FakeCluster) -> None:
         token_file = tmp_path / "token"
         token_file.write_text(TOKEN)
         token_file.chmod(0o600)
-        self.said = dict(MASTER)
+        self.says(MASTER)
         self.source = Source(
-            kind="broker", read_node=lambda: self.said, read_snapshot=lambda: None, namesrv=lambda: ("127.0.0.1:9876",)
+            kind="broker",
+            read_node=lambda: self.status,
+            read_snapshot=lambda: None,
+            namesrv=lambda: ("127.0.0.1:9876",),
         )
         self.source.serves()
         admin = Admin(cluster.api)
@@ -43,6 +47,9 @@ class Member:
         self.operations.tell = self.feed.tell
         self.routes = member_routes(self.source, open_admin, self.tokens, self.operations, self.feed)
         self.app = guarded_app(self.routes)
+
+    def says(self, status: dict) -> None:
+        self.status = MemberStatus.from_json(status)
 
     def client(self) -> httpx.AsyncClient:
         transport = httpx.ASGITransport(app=self.app, raise_app_exceptions=False)

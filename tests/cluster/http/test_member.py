@@ -108,12 +108,12 @@ async def test_the_role_decides_which_check_passes(member):
             }
 
     assert await passing() == {"readyz", "master"}
-    member.said = dict(SLAVE)
+    member.says(SLAVE)
     assert await passing() == {"readyz", "slave"}  # It follows; its master is silent about the rest.
     async with member.client() as http:
         asked = await http.get("/readyz?lag=1GB")
     assert (asked.status_code, asked.json()["lag_bytes"]) == (503, None)
-    member.said = {**SLAVE, "state": "retrying", "roleWhy": ""}
+    member.says({**SLAVE, "state": "retrying", "roleWhy": ""})
     assert await passing() == set()
     member.source.is_stopping = True
     assert await passing() == set()
@@ -129,7 +129,7 @@ async def test_a_service_that_starts_is_alive_and_not_ready(member):
 
 async def test_ready_is_who_follows_closely_by_its_masters_word(member, fake, autojump_clock):
     """16 MB unless told otherwise; what is not on its disk counts only when asked for."""
-    member.said = dict(SLAVE)
+    member.says(SLAVE)
     for behind, lag, mode, status in (
         (0, "", "written", 200),
         (16_000_000, "", "written", 200),
@@ -148,7 +148,7 @@ async def test_ready_is_who_follows_closely_by_its_masters_word(member, fake, au
 
 
 async def test_sync_and_async_are_by_the_masters_word(member, fake, autojump_clock):
-    member.said = dict(SLAVE)
+    member.says(SLAVE)
     for counted, passing in ((True, {"sync"}), (False, {"async"})):
         (connection,) = MASTER["slaves"]
         told = {**MASTER, "slaves": [{**connection, "counted": counted}]}

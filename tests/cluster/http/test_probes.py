@@ -4,6 +4,10 @@ import pytest
 
 from tests.cluster.http.members import MASTER, SLAVE
 from twinlog.cluster.http.probes import is_counted, lag_of, node_of, not_following, not_serving
+from twinlog.cluster.http.source import NamesrvStatus
+from twinlog.cluster.remoting.member_status import MemberStatus
+
+SLAVE_STATUS = MemberStatus.from_json(SLAVE)
 
 
 @pytest.mark.parametrize(
@@ -19,7 +23,8 @@ from twinlog.cluster.http.probes import is_counted, lag_of, node_of, not_followi
     ],
 )
 def test_a_master_serves_unless_it_is_kept_from_it(said, serves):
-    why = not_serving(node_of("broker", said), said)
+    status = MemberStatus.from_json(said)
+    why = not_serving(node_of(status), status)
     assert (why is None) is serves, why
 
 
@@ -27,24 +32,26 @@ def test_a_master_serves_unless_it_is_kept_from_it(said, serves):
     ("state", "follows"), [("streaming", True), ("retrying", False), ("diverged", False), ("idle", False)]
 )
 def test_a_slave_follows_while_it_streams(state, follows):
-    said = {**SLAVE, "state": state}
-    assert (not_following(node_of("broker", said), said) is None) is follows
+    status = MemberStatus.from_json({**SLAVE, "state": state})
+    assert (not_following(node_of(status), status) is None) is follows
 
 
 def test_lag_is_what_the_masters_log_has_and_the_own_has_not_or_not_on_its_disk():
-    assert [lag_of(SLAVE, 1000, mode) for mode in ("written", "flushed")] == [100, 600]
-    assert lag_of(SLAVE, 800, "written") == 0
+    assert [lag_of(SLAVE_STATUS, 1000, mode) for mode in ("written", "flushed")] == [100, 600]
+    assert lag_of(SLAVE_STATUS, 800, "written") == 0
 
 
 def test_a_slave_counts_by_its_masters_word():
-    assert is_counted(SLAVE, MASTER)
+    assert is_counted(SLAVE_STATUS, MemberStatus.from_json(MASTER))
     for field in ("counted", "inSync"):
         (connection,) = MASTER["slaves"]
-        assert not is_counted(SLAVE, {**MASTER, "slaves": [{**connection, field: False}]})
-    assert not is_counted(SLAVE, {"maxOffset": 1000})
+        assert not is_counted(
+            SLAVE_STATUS, MemberStatus.from_json({**MASTER, "slaves": [{**connection, field: False}]})
+        )
+    assert not is_counted(SLAVE_STATUS, MemberStatus(max_offset=1000))
 
 
 def test_a_name_server_serves():
-    node = node_of("namesrv", {"name": "namesrv", "state": "serving"})
-    assert not_serving(node, {}) is None
-    assert not_following(node, {}) == "its role is namesrv"
+    node = node_of(NamesrvStatus())
+    assert not_serving(node, NamesrvStatus()) is None
+    assert not_following(node, MemberStatus()) == "its role is namesrv"

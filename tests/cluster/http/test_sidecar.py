@@ -13,10 +13,13 @@ from twinlog.cluster.http import sidecar as beside
 from twinlog.cluster.http.config import HttpConfig
 from twinlog.cluster.http.sidecar import http_beside
 from twinlog.cluster.http.source import Source
+from twinlog.cluster.remoting.member_status import MemberStatus
 
 
 def source() -> Source:
-    return Source(kind="broker", read_node=lambda: MASTER, read_snapshot=lambda: None, namesrv=tuple)
+    return Source(
+        kind="broker", read_node=lambda: MemberStatus.from_json(MASTER), read_snapshot=lambda: None, namesrv=tuple
+    )
 
 
 async def answer(port: int, path: str) -> int:

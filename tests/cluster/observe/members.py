@@ -3,6 +3,7 @@
 from attrs import evolve
 
 from twinlog.cluster.observe.members import ClusterFacts, Member, MemberFacts, Probe
+from twinlog.cluster.remoting.member_status import MemberStatus
 from twinlog.cluster.remoting.route import BrokerAddresses
 
 A, B = "10.0.0.1:10911", "10.0.0.2:10911"
@@ -22,7 +23,9 @@ MASTER = MemberFacts(
         flushed_offset=900,
         confirmed_offset=900,
     ),
-    status={"role": "SYNC_MASTER", "haAddress": "10.0.0.1:10912", "policy": {"words": "held by one slave"}},
+    status=MemberStatus.from_json(
+        {"role": "SYNC_MASTER", "haAddress": "10.0.0.1:10912", "policy": {"words": "held by one slave"}}
+    ),
     config=FILE_SIZE,
     runtime={"commitLogDiskRatio": "0.5"},
     ha_port=Probe("10.0.0.1:10912", None),
@@ -41,7 +44,7 @@ SLAVE = MemberFacts(
         lag_bytes=0,
         lag_seconds=0.0,
     ),
-    status={"role": "SLAVE", "master": {"haAddress": "10.0.0.1:10912"}},
+    status=MemberStatus.from_json({"role": "SLAVE", "master": {"haAddress": "10.0.0.1:10912"}}),
     config=FILE_SIZE,
     runtime={"commitLogDiskRatio": "0.5"},
     ha_port=Probe("10.0.0.2:10912", None),
@@ -59,3 +62,8 @@ def cluster(*members: MemberFacts, **changes) -> ClusterFacts:
 
 def as_member(facts: MemberFacts, **changes) -> MemberFacts:
     return evolve(facts, member=evolve(facts.member, **changes))
+
+
+def with_status(facts: MemberFacts, **fields) -> MemberFacts:
+    """The member with other fields of its status, by their JSON keys."""
+    return evolve(facts, status=MemberStatus.from_json({**facts.status.to_json(), **fields}))

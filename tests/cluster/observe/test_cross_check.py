@@ -7,6 +7,7 @@ from twinlog.cluster.observe.cross_check import Direction, contradictions, direc
 from twinlog.cluster.observe.live_diff import LiveDifference, Run, report_of
 from twinlog.cluster.observe.log_side import LiveSide
 from twinlog.cluster.observe.members import ClusterFacts, Member, MemberFacts, member_of_status
+from twinlog.cluster.remoting.member_status import MemberStatus
 from twinlog.cluster.remoting.route import BrokerAddresses
 from twinlog.store.offline.diff import DiffRecord
 
@@ -25,7 +26,8 @@ def member(number: int, status: dict, **more) -> MemberFacts:
         state="unreachable",
     )
     bare = evolve(bare, **more)
-    return MemberFacts(member=member_of_status(bare, status) if status else bare, status=status)
+    found = MemberStatus.from_json(status)
+    return MemberFacts(member=member_of_status(bare, found) if status else bare, status=found)
 
 
 def master(**more) -> MemberFacts:
@@ -123,7 +125,7 @@ def test_a_slave_that_acknowledged_more_than_it_has():
 @pytest.mark.parametrize("counted", [True, False])
 def test_a_stranger(counted):
     stranger = {"address": "10.0.0.77:5", "state": "streaming", "ackOffset": 3, "counted": counted}
-    real = master().status["slaves"][0]
+    real = master().status.to_json()["slaves"][0]
     found = contradictions(*2 * [facts(master(slaves=[real, stranger]), slave())])
     assert [(each.cause, each.level.value) for each in found] == [
         ("a stranger follows", "warning" if counted else "note")

@@ -4,6 +4,7 @@ import pytest
 from attrs import evolve
 
 from twinlog.cluster.observe.members import Member, issues_of, member_of_runtime_info, member_of_status, with_lag
+from twinlog.cluster.remoting.member_status import NO_STATUS, MemberStatus
 from twinlog.cluster.remoting.route import BrokerAddresses
 
 MASTER = Member(
@@ -33,7 +34,9 @@ def test_a_status_fills_every_column():
         "ackWaitP50Seconds": 0.001,
         "ackWaitP99Seconds": 0.02,
     }
-    member = member_of_status(MASTER, {**status, "rateBytesPerSecond": 12.5, "flushedOffset": 800, "minOffset": 0})
+    member = member_of_status(
+        MASTER, MemberStatus.from_json({**status, "rateBytesPerSecond": 12.5, "flushedOffset": 800, "minOffset": 0})
+    )
     assert (member.name, member.role, member.state) == ("broker-a-7", "master", "serving")
     assert (member.written_offset, member.confirmed_offset, member.flushed_offset) == (1000, 900, 800)
     assert (member.min_offset, member.rate_bytes_per_second) == (0, 12.5)
@@ -43,36 +46,42 @@ def test_a_status_fills_every_column():
 def test_what_is_questionable_about_acknowledgements_is_an_issue():
     """An inSyncReplicas=1, or one that was lowered, is said each time that the members are looked at."""
     warning = "inSyncReplicas=1: this SYNC_MASTER answers producers without asking any slave"
-    member = member_of_status(MASTER, {"role": "SYNC_MASTER", "state": "serving", "policy": {"warnings": [warning]}})
+    member = member_of_status(
+        MASTER, MemberStatus.from_json({"role": "SYNC_MASTER", "state": "serving", "policy": {"warnings": [warning]}})
+    )
     assert f"{member.name}: {warning}" in issues_of((), (member,))
-    assert member_of_status(MASTER, {"policy": None}).warnings == ()
+    assert member_of_status(MASTER, MemberStatus.from_json({"policy": None})).warnings == ()
 
 
 def test_a_directory_of_another_kind_does_not_name_a_member():
-    assert member_of_status(MASTER, {"name": "store", "state": "serving"}).name == "broker-a-0"
+    assert member_of_status(MASTER, MemberStatus.from_json({"name": "store", "state": "serving"})).name == "broker-a-0"
 
 
 @pytest.mark.parametrize(
     ("state", "word"), [("idle", "without master"), ("retrying", "connecting"), ("ahead", "ahead")]
 )
 def test_states_are_words_that_mean_what_they_say(state, word):
-    member = member_of_status(SLAVE, {"role": "SLAVE", "state": state, "master": {"lastError": "refused"}})
+    member = member_of_status(
+        SLAVE, MemberStatus.from_json({"role": "SLAVE", "state": state, "master": {"lastError": "refused"}})
+    )
     assert (member.state, member.reason) == (word, "refused")
 
 
 def test_a_slave_that_has_never_had_all_is_catching_up():
     slave = evolve(SLAVE, state="streaming")
-    _, found = with_lag([(MASTER, {"slaves": [connection(state="catchup")]}), (slave, {})])
+    _, found = with_lag(
+        [(MASTER, MemberStatus.from_json({"slaves": [connection(state="catchup")]})), (slave, NO_STATUS)]
+    )
     assert found.state == "catching up"
 
 
 def test_a_master_says_how_many_slaves_count():
     status = {"role": "SYNC_MASTER", "slaves": [{"counted": True}, {"counted": False}]}
-    assert member_of_status(MASTER, status).slaves_counted == 1
+    assert member_of_status(MASTER, MemberStatus.from_json(status)).slaves_counted == 1
 
 
 def test_what_a_status_lacks_is_not_known():
-    member = member_of_status(MASTER, {"state": "serving"})
+    member = member_of_status(MASTER, MemberStatus.from_json({"state": "serving"}))
     assert member.name == "broker-a-0"
     assert member.written_offset is member.confirmed_offset is member.lag_bytes is None
 
@@ -87,7 +96,9 @@ def test_a_real_rocketmq_tells_the_ends_of_its_log():
 
 def test_the_masters_word_on_a_slave_wins():
     slave = evolve(SLAVE, written_offset=950)
-    _, found = with_lag([(evolve(MASTER, written_offset=1000), {"slaves": [connection()]}), (slave, {})])
+    _, found = with_lag(
+        [(evolve(MASTER, written_offset=1000), MemberStatus.from_json({"slaves": [connection()]})), (slave, NO_STATUS)]
+    )
     assert (found.lag_bytes, found.lag_seconds) == (100, 0.5)
 
 
@@ -97,23 +108,25 @@ def test_the_masters_word_on_a_slave_wins():
 def test_without_it_the_logs_ends_are_compared(slaves):
     """No connection, two of one host, or another host's: nobody's figures may be taken for this slave's."""
     slave = evolve(SLAVE, written_offset=400)
-    _, found = with_lag([(evolve(MASTER, written_offset=1000), {"slaves": slaves}), (slave, {})])
+    _, found = with_lag(
+        [(evolve(MASTER, written_offset=1000), MemberStatus.from_json({"slaves": slaves})), (slave, NO_STATUS)]
+    )
     assert (found.lag_bytes, found.lag_seconds) == (600, None)
 
 
 def test_a_slave_knows_which_of_the_masters_connections_is_its_own():
     slaves = [connection(lagBytes=1), connection(address="10.0.0.2:40001", lagBytes=2)]
     own = {"master": {"localAddress": "10.0.0.2:40001"}}
-    _, found = with_lag([(MASTER, {"slaves": slaves}), (SLAVE, own)])
+    _, found = with_lag([(MASTER, MemberStatus.from_json({"slaves": slaves})), (SLAVE, MemberStatus.from_json(own))])
     assert found.lag_bytes == 2
 
 
 def test_a_slave_without_a_master_has_no_lag():
-    assert with_lag([(evolve(SLAVE, written_offset=1), {})])[0].lag_bytes is None
+    assert with_lag([(evolve(SLAVE, written_offset=1), NO_STATUS)])[0].lag_bytes is None
 
 
 def test_a_master_has_no_lag():
-    assert with_lag([(evolve(MASTER, written_offset=1), {})])[0].lag_bytes is None
+    assert with_lag([(evolve(MASTER, written_offset=1), NO_STATUS)])[0].lag_bytes is None
 
 
 def test_healthy_members_are_no_issue():
@@ -147,5 +160,5 @@ def test_an_issue_is_a_sentence(groups, members, words):
 
 def test_what_went_wrong_before_is_no_reason_once_it_is_over():
     status = {"role": "SLAVE", "state": "streaming", "master": {"lastError": "the master closed the connection"}}
-    assert member_of_status(SLAVE, status).reason is None
-    assert member_of_status(SLAVE, {**status, "state": "retrying"}).reason is not None
+    assert member_of_status(SLAVE, MemberStatus.from_json(status)).reason is None
+    assert member_of_status(SLAVE, MemberStatus.from_json({**status, "state": "retrying"})).reason is not None

@@ -7,8 +7,9 @@ from twinlog.cluster.admin.waiting import parse_condition
 from twinlog.cluster.observe.explain import explain_member
 from twinlog.cluster.observe.findings import Level
 from twinlog.cluster.observe.members import ClusterFacts, Member, MemberFacts, issues_of, member_of_status, with_lag
-from twinlog.cluster.observe.role_views import change_of, newest_record, notes_of, record_of
+from twinlog.cluster.observe.role_views import change_of, newest_record, notes_of
 from twinlog.cluster.observe.rules import examine
+from twinlog.cluster.remoting.member_status import NO_STATUS, MemberStatus
 from twinlog.cluster.remoting.route import BrokerAddresses
 from twinlog.cluster.text import day_and_clock
 from twinlog.store.config import BrokerRole
@@ -48,7 +49,8 @@ def facts_of(number: int, address: str, **status) -> MemberFacts:
         "promised": {"epoch": 3, "winner": A},
         **status,
     }
-    return MemberFacts(member=member_of_status(bare, told), status=told)
+    found = MemberStatus.from_json(told)
+    return MemberFacts(member=member_of_status(bare, found), status=found)
 
 
 MASTER, FIRST, SECOND = facts_of(0, A), facts_of(1, B), facts_of(2, C)
@@ -71,9 +73,9 @@ def test_a_sound_group_has_no_findings():
 @pytest.mark.parametrize("told", [None, {}, {"version": "x"}])
 def test_no_record_or_one_that_nobody_understands(told):
     """A member of an older or a later version."""
-    assert record_of({"groupRecord": told}) is None
+    assert MemberStatus.from_json({"groupRecord": told}).group_record is None
     assert causes(facts_of(0, A, groupRecord=told), facts_of(1, B, groupRecord=told)) == []
-    assert change_of({"roleChange": {"running": "x"}}) is None
+    assert change_of(MemberStatus.from_json({"roleChange": {"running": "x"}})) is None
 
 
 def test_the_newest_record_counts():
@@ -100,7 +102,7 @@ def test_a_slave_that_its_master_does_not_hear():
     (finding,) = examine(cluster(master, FIRST, SECOND))
     assert (finding.cause, finding.subject, finding.level) == ("slave not heard", "broker-a-2", Level.WARNING)
     assert "no answer from broker-a-2 at 10.0.0.3:10911 for 4 s" in finding.what
-    away = evolve(SECOND, status={}, member=evolve(SECOND.member, state="unreachable"))
+    away = evolve(SECOND, status=NO_STATUS, member=evolve(SECOND.member, state="unreachable"))
     assert "slave not heard" not in [cause for cause, _ in causes(master, FIRST, away)], "said once"
 
 
@@ -137,7 +139,7 @@ def test_the_master_is_named_to_free_a_promise():
 
 def test_too_few_for_a_failover():
     """Of three members two must promise; one is away."""
-    away = evolve(SECOND, status={}, member=evolve(SECOND.member, state="unreachable", is_registered=False))
+    away = evolve(SECOND, status=NO_STATUS, member=evolve(SECOND.member, state="unreachable", is_registered=False))
     found = causes(MASTER, FIRST, away)
     assert found == [("unreachable", "broker-a-2"), ("too few for a failover", "broker-a")]
     (issue,) = issues_of((), (away.member,))[:1]
@@ -153,7 +155,7 @@ def test_a_fenced_master_is_no_master():
     assert [each.member.name for each in facts.masters("broker-a")] == ["broker-a-1"]
     assert ("two masters", "broker-a") not in causes(old, new)
     assert any("broker-a-1 was promised epoch 4" in issue for issue in issues_of((), (old.member,)))
-    behind, _ = with_lag([(evolve(old.member, role="slave", written_offset=800), {}), (new.member, {})])
+    behind, _ = with_lag([(evolve(old.member, role="slave", written_offset=800), NO_STATUS), (new.member, NO_STATUS)])
     assert behind.lag_bytes == 100
     assert parse_condition("broker-a-0=master").missing(facts)
     assert not parse_condition("broker-a-1=master").missing(facts)

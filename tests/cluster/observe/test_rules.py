@@ -3,11 +3,12 @@
 import pytest
 from attrs import evolve
 
-from tests.cluster.observe.members import FILE_SIZE, GROUP, MASTER, SLAVE, A, B, as_member, cluster
+from tests.cluster.observe.members import FILE_SIZE, GROUP, MASTER, SLAVE, A, B, as_member, cluster, with_status
 from twinlog.cluster.observe.explain import explain_member, find_member
 from twinlog.cluster.observe.findings import Level
 from twinlog.cluster.observe.members import ClusterFacts, Probe
 from twinlog.cluster.observe.rules import Limits, diagnosis, examine
+from twinlog.cluster.remoting.member_status import NO_STATUS, MemberStatus
 from twinlog.cluster.remoting.route import BrokerAddresses
 
 
@@ -28,16 +29,28 @@ CASES = [
     (
         "follows another address",
         Level.WARNING,
-        (MASTER, evolve(SLAVE, status={"master": {"haAddress": "10.0.0.7:10912"}})),
+        (MASTER, evolve(SLAVE, status=MemberStatus.from_json({"master": {"haAddress": "10.0.0.7:10912"}}))),
     ),
-    ("other file size", Level.CRITICAL, (MASTER, evolve(SLAVE, status={**SLAVE.status, "fileSize": 65536}))),
+    (
+        "other file size",
+        Level.CRITICAL,
+        (MASTER, with_status(SLAVE, fileSize=65536)),
+    ),
     ("other file size", Level.CRITICAL, (MASTER, evolve(SLAVE, config={"mappedFileSizeCommitLog": "1073741824"}))),
     ("clocks differ", Level.WARNING, (MASTER, evolve(SLAVE, clock_ahead_seconds=-3.0))),
     ("slaveTimeout", Level.NOTE, (evolve(MASTER, config={**FILE_SIZE, "slaveTimeout": "5000"}), SLAVE)),
     (
         "acknowledgements",
         Level.WARNING,
-        (evolve(MASTER, status={**MASTER.status, "policy": {"warnings": ["inSyncReplicas is 1"]}}), SLAVE),
+        (
+            evolve(
+                MASTER,
+                status=MemberStatus.from_json(
+                    {**MASTER.status.to_json(), "policy": {"warnings": ["inSyncReplicas is 1"]}}
+                ),
+            ),
+            SLAVE,
+        ),
     ),
     ("disk full", Level.WARNING, (evolve(MASTER, runtime={"commitLogDiskRatio": "0.85"}), SLAVE)),
     ("disk full", Level.CRITICAL, (evolve(MASTER, runtime={"commitLogDiskRatio": "0.95"}), SLAVE)),
@@ -46,21 +59,54 @@ CASES = [
     (
         "disk full",
         Level.CRITICAL,
-        (evolve(MASTER, runtime={}, status={**MASTER.status, "commitLogDiskRatio": 0.95}), SLAVE),
+        (
+            evolve(
+                MASTER,
+                runtime={},
+                status=MemberStatus.from_json({**MASTER.status.to_json(), "commitLogDiskRatio": 0.95}),
+            ),
+            SLAVE,
+        ),
     ),
-    ("damage", Level.CRITICAL, (evolve(MASTER, status={**MASTER.status, "damagedBytes": 17}), SLAVE)),
-    ("damage", Level.CRITICAL, (MASTER, evolve(SLAVE, status={**SLAVE.status, "inDoubtBytes": 17}))),
+    (
+        "damage",
+        Level.CRITICAL,
+        (with_status(MASTER, damagedBytes=17), SLAVE),
+    ),
+    (
+        "damage",
+        Level.CRITICAL,
+        (MASTER, with_status(SLAVE, inDoubtBytes=17)),
+    ),
     ("damage", Level.CRITICAL, (evolve(MASTER, runtime={"inDoubtBytes": "17"}), SLAVE)),
-    ("lost start", Level.WARNING, (evolve(MASTER, status={**MASTER.status, "lostStartBytes": 17}), SLAVE)),
-    ("lost end", Level.CRITICAL, (evolve(MASTER, status={**MASTER.status, "lostBytes": 17}), SLAVE)),
+    (
+        "lost start",
+        Level.WARNING,
+        (with_status(MASTER, lostStartBytes=17), SLAVE),
+    ),
+    (
+        "lost end",
+        Level.CRITICAL,
+        (with_status(MASTER, lostBytes=17), SLAVE),
+    ),
     (
         "missing table",
         Level.WARNING,
-        (evolve(MASTER, status={**MASTER.status, "missingTables": ["subscriptionGroup.json"]}), SLAVE),
+        (
+            evolve(
+                MASTER,
+                status=MemberStatus.from_json({**MASTER.status.to_json(), "missingTables": ["subscriptionGroup.json"]}),
+            ),
+            SLAVE,
+        ),
     ),
     ("stalls", Level.NOTE, (evolve(MASTER, runtime={"eventLoopLongestStallMills": "2500"}), SLAVE)),
-    ("refused connections", Level.NOTE, (evolve(MASTER, status={**MASTER.status, "refused": {"stranger": 3}}), SLAVE)),
-    ("mixed group", Level.NOTE, (MASTER, evolve(SLAVE, status={}))),
+    (
+        "refused connections",
+        Level.NOTE,
+        (with_status(MASTER, refused={"stranger": 3}), SLAVE),
+    ),
+    ("mixed group", Level.NOTE, (MASTER, evolve(SLAVE, status=NO_STATUS))),
     ("unreachable", Level.CRITICAL, (MASTER, as_member(SLAVE, state="unreachable", reason="refused"))),
     ("connecting", Level.WARNING, (MASTER, as_member(SLAVE, state="connecting"))),
     ("ahead", Level.CRITICAL, (MASTER, as_member(SLAVE, state="ahead"))),
@@ -114,7 +160,7 @@ def test_what_is_not_known_is_not_judged():
 def test_the_worst_comes_first():
     members = (
         evolve(MASTER, runtime={"commitLogDiskRatio": "0.85", "damagedBytes": "1"}),
-        evolve(SLAVE, status={}, config={}),
+        evolve(SLAVE, status=NO_STATUS, config={}),
     )
     assert [each.level for each in examine(cluster(*members))] == [Level.CRITICAL, Level.WARNING, Level.NOTE]
 
@@ -123,14 +169,14 @@ def test_an_explanation_has_what_the_member_says_and_what_was_found():
     lagging = as_member(SLAVE, min_offset=100, written_offset=700, flushed_offset=650, lag_bytes=200, lag_seconds=1.5)
     status = {
         "ackMode": "flushed",
-        "divergent": [{"path": "/d/twinlog/divergent/5", "size": 7, "why": "diverged"}],
+        "divergent": [{"path": "/d/twinlog/divergent/5", "first": 500, "size": 7, "why": "diverged", "whenMs": 1}],
         "master": {
             "haAddress": "10.0.0.1:10912",
             "provenOffset": 640,
-            "finding": {"kind": "history", "text": "lacks 100"},
+            "finding": {"kind": "history", "offset": 100, "text": "lacks 100"},
         },
     }
-    facts = cluster(MASTER, evolve(lagging, status=status, clock_ahead_seconds=9.0))
+    facts = cluster(MASTER, evolve(lagging, status=MemberStatus.from_json(status), clock_ahead_seconds=9.0))
     found = explain_member(facts, find_member(facts, B))
     texts = {sentence.topic: sentence.text for sentence in found.sentences}
     assert texts["log"] == (
@@ -165,7 +211,11 @@ def test_a_master_s_explanation_says_who_counts():
     ]
     facts = cluster(
         as_member(
-            evolve(MASTER, status={**MASTER.status, "slaves": slaves, "waitingMessages": 2}), confirmed_offset=800
+            evolve(
+                MASTER,
+                status=MemberStatus.from_json({**MASTER.status.to_json(), "slaves": slaves, "waitingMessages": 2}),
+            ),
+            confirmed_offset=800,
         )
     )
     found = explain_member(facts, find_member(facts, "broker-a-0"))
@@ -178,7 +228,7 @@ def test_a_master_s_explanation_says_who_counts():
 
 
 def test_a_master_that_is_gone_names_who_could_take_its_place():
-    dead = evolve(as_member(MASTER, state="unreachable"), status={})
+    dead = evolve(as_member(MASTER, state="unreachable"), status=NO_STATUS)
     slave = as_member(SLAVE, epoch=3)
     found = next(finding for finding in examine(cluster(dead, slave)) if finding.cause == "unreachable")
     assert "twinlog failover --candidate broker-a-1 --dry-run" in found.fix
@@ -187,8 +237,10 @@ def test_a_master_that_is_gone_names_who_could_take_its_place():
 
 
 def test_slaves_that_a_role_change_sent_away_are_no_strangers():
-    refused = evolve(MASTER, status={**MASTER.status, "refused": {"fenced": 2}})
+    refused = with_status(MASTER, refused={"fenced": 2})
     assert examine(cluster(refused, SLAVE)) == ()
-    refused = evolve(MASTER, status={**MASTER.status, "refused": {"fenced": 2, "stranger": 1}})
+    refused = evolve(
+        MASTER, status=MemberStatus.from_json({**MASTER.status.to_json(), "refused": {"fenced": 2, "stranger": 1}})
+    )
     (found,) = examine(cluster(refused, SLAVE))
     assert found.what.endswith(": 1 x stranger")

@@ -3,9 +3,10 @@
 import pytest
 from attrs import evolve
 
-from tests.cluster.observe.members import MASTER, SLAVE, cluster
+from tests.cluster.observe.members import MASTER, SLAVE, cluster, with_status
 from twinlog.cluster.observe.findings import Level
 from twinlog.cluster.observe.security_rules import access, encryption, is_reachable, replication_port, secret_files
+from twinlog.cluster.remoting.member_status import NO_STATUS
 
 SAFE_CONFIG = {
     "aclEnable": "true",
@@ -26,9 +27,7 @@ RULES = (access, encryption, replication_port, secret_files)
 
 
 def member(config=(), status=(), of=MASTER):
-    return evolve(
-        of, config={**SAFE_CONFIG, **dict(config)}, status={**of.status, "security": {**SAFE_STATUS, **dict(status)}}
-    )
+    return with_status(evolve(of, config={**SAFE_CONFIG, **dict(config)}), security={**SAFE_STATUS, **dict(status)})
 
 
 def causes(*members):
@@ -74,12 +73,12 @@ def test_members_that_do_not_sign_are_found_in_groups_only():
 
 def test_rocketmqs_own_brokers_tell_less():
     """4.9 tells neither where it listens nor how it does TLS."""
-    rocketmq = evolve(MASTER, status={}, config={"aclEnable": "false", "brokerName": "broker-a"})
+    rocketmq = evolve(MASTER, status=NO_STATUS, config={"aclEnable": "false", "brokerName": "broker-a"})
     assert causes(rocketmq) == [("no access control", Level.WARNING), ("HA port open to all", Level.NOTE)]
 
 
 def test_who_did_not_tell_is_not_judged():
-    assert causes(evolve(MASTER, status={}, config={})) == []
+    assert causes(evolve(MASTER, status=NO_STATUS, config={})) == []
 
 
 @pytest.mark.parametrize(

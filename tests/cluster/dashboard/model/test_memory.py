@@ -52,7 +52,10 @@ def test_catching_up_is_seen_in_the_samples():
 
 def test_ranges_that_part_and_that_were_cut():
     finding = {"kind": "diverged", "offset": 700, "text": "..."}
-    status = {"master": {"finding": finding}, "divergent": [{"first": 100, "size": 50, "path": "p"}]}
+    status = {
+        "master": {"finding": finding},
+        "divergent": [{"first": 100, "size": 50, "path": "p", "why": "given up", "whenMs": 1}],
+    }
     slave = member(1, state="diverged", written_offset=1000)
     look = take(Memory(), member(), slave, at=1.0, status={"broker-a-1": status})
     assert of(look, "broker-a-1").parted == (Range(100, 150, is_cut=True), Range(700, 1000, is_cut=False))
