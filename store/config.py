@@ -25,7 +25,7 @@ def option(default: Any, *, key: str, doc: str, validator: Callable[..., Any] | 
 
 
 class BrokerRole(Enum):
-    """What a broker does with its log: take messages, or follow another's."""
+    """The role of a broker: masters take messages, a slave follows its master's log."""
 
     ASYNC_MASTER = "ASYNC_MASTER"
     SYNC_MASTER = "SYNC_MASTER"
@@ -33,7 +33,7 @@ class BrokerRole(Enum):
 
 
 class FlushDiskType(Enum):
-    """When a producer is answered: at once, or after fdatasync."""
+    """The time at which a producer is answered: at once, or after fdatasync."""
 
     ASYNC_FLUSH = "ASYNC_FLUSH"
     SYNC_FLUSH = "SYNC_FLUSH"
@@ -48,7 +48,7 @@ def _are_hours(_instance: object, _attribute: object, value: str) -> None:
 
 
 def _paths(text: str) -> tuple[Path, ...]:
-    """The different directories in a list that is split by commas, in its order."""
+    """The different directories in a comma-separated list, in its order."""
     return tuple(dict.fromkeys(Path(part.strip()).expanduser() for part in text.split(",") if part.strip()))
 
 
@@ -59,7 +59,7 @@ def _record_fits(_instance: object, attribute: Any, value: int) -> None:
 
 @frozen(kw_only=True)
 class StoreConfig:
-    """Everything the store needs to know. Sizes in bytes, times in milliseconds, unless the name says otherwise."""
+    """Configuration of a store. Sizes in bytes, times in milliseconds, unless the name says otherwise."""
 
     root: Path = option(Path("~/store"), key="storePathRootDir", doc="the store's root directory")
     commit_log_dir: Path | None = option(
@@ -245,19 +245,19 @@ class StoreConfig:
 
     @property
     def uses_transient_store_pool(self) -> bool:
-        """Whether producers are answered before their messages are written."""
+        """True when producers are answered before their messages are written."""
         flushes_later = self.flush_disk_type is FlushDiskType.ASYNC_FLUSH
         return self.transient_store_pool_enable and flushes_later and self.broker_role is not BrokerRole.SLAVE
 
     @property
     def commit_log_paths(self) -> tuple[Path, ...]:
-        """Where commit log files are made."""
+        """The directories in which commit log files are made."""
         paths = _paths(str(self.commit_log_dir)) if self.commit_log_dir is not None else ()
         return paths or (self.root.expanduser() / "commitlog",)
 
     @property
     def read_only_commit_log_paths(self) -> tuple[Path, ...]:
-        """Where commit log files may lie besides."""
+        """More directories with commit log files, in which none is made."""
         return tuple(path for path in _paths(self.read_only_commit_log_dirs) if path not in self.commit_log_paths)
 
     @property

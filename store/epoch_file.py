@@ -1,10 +1,10 @@
-"""The history of a log: which master wrote it from which byte on. ROOT/twinlog/epochs.
+"""Epoch history of a log: which master wrote it from which byte on. ROOT/twinlog/epochs.
 
     twinlog-epochs 1 CRC32HEX
     [{"epoch": 0, "winner": "", "startOffset": 0, ...}, ...]
 
-An epoch begins when a member becomes master, where its log ends then. Its number and the winner's address name it: two members
-may win one number, though only one of them can have its messages acknowledged. A log without the file has one epoch, FIRST.
+An epoch begins when a member becomes master, at the end of its log. Number and winner's address name it: two members may win
+one number, though only one of them can have its messages acknowledged. A log without the file has one epoch, FIRST.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ class EpochId(NamedTuple):
 
 @frozen(kw_only=True)
 class EpochEntry:
-    """One epoch. Whoever has it in its list holds a beginning of the winner's log, up to where the winner's next one begins."""
+    """One epoch. A log whose history has it begins like the winner's log, up to the start of the winner's next epoch."""
 
     epoch: int
     winner: str
@@ -58,21 +58,21 @@ class _File:
 
 
 def encode_epochs(entries: Sequence[EpochEntry]) -> bytes:
-    """The reverse of decode_epochs, but that the oldest go when there are more than ENTRIES_MAX. Raises ValueError."""
+    """The reverse of decode_epochs; of more than ENTRIES_MAX entries the oldest are dropped. Raises ValueError."""
     kept = tuple(entries[-ENTRIES_MAX:])
     check_history(kept)
     return encode_checked(NAME, VERSION, to_plain(kept))
 
 
 def decode_epochs(raw: bytes) -> tuple[EpochEntry, ...]:
-    """Raises ValueError when the bytes are no such file, or no history."""
+    """The entries of a file. Raises ValueError when it is damaged or no valid history."""
     entries = from_plain(_File, {"epochs": decode_checked(NAME, VERSION, raw)}).epochs
     check_history(entries)
     return entries
 
 
 def check_history(entries: Sequence[EpochEntry]) -> None:
-    """Numbers rise, places do not fall. Raises ValueError."""
+    """Require rising numbers and start offsets that do not fall. Raises ValueError."""
     if not entries:
         raise ValueError("a history has at least one epoch")
     if entries[0].epoch < 0 or entries[0].start_offset < 0:

@@ -1,4 +1,4 @@
-"""What can go wrong in a store, for its callers to tell apart."""
+"""Errors of a store."""
 
 
 class StoreError(Exception):
@@ -6,7 +6,7 @@ class StoreError(Exception):
 
 
 class MessageFormatError(StoreError):
-    """Bytes that are no message record. `reason` says what is wrong with them."""
+    """Bytes that are no message record, because of `reason`."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -14,7 +14,7 @@ class MessageFormatError(StoreError):
 
 
 class StoreDirectoryError(StoreError):
-    """The directory cannot be opened as it lies; nothing was changed in it."""
+    """The directory cannot be opened in its present state; nothing was changed in it."""
 
 
 class StoreLockedError(StoreDirectoryError):
@@ -22,11 +22,11 @@ class StoreLockedError(StoreDirectoryError):
 
 
 class SideFileError(StoreError):
-    """A side file of ours is not what it should be; do without it."""
+    """A side file of twinlog is damaged or unknown; the store works without it."""
 
 
 class StoreNotWritableError(StoreError):
-    """The store takes no bytes now; the message says why, `MessageStore.flags` whether that passes by itself."""
+    """The store takes no bytes now, for the reason given; `MessageStore.flags` knows whether that passes by itself."""
 
 
 class LogFileError(OSError):

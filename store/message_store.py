@@ -90,9 +90,9 @@ class MessageStore:
     # Opening and closing
 
     def load(self) -> None:
-        """Open the directory and recover what a crash left. May block for seconds: run it in a thread.
+        """Open the directory and recover from a crash. May block for seconds: run it in a thread.
 
-        Raises StoreDirectoryError when the directory cannot be opened as it lies, OSError when the disk refuses.
+        Raises StoreDirectoryError when the directory cannot be opened in its present state, OSError when the disk refuses.
         """
         for directory in (self._parts.root, *self.commit_log.files.writable, self._queues.directory):
             make_directory(directory)
@@ -162,7 +162,7 @@ class MessageStore:
         self.flags.clear(StoreCondition.NOT_OPEN)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Dispatch, flush and make files ahead until cancelled."""
+        """Run the background services until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._reput.run)
             if self._putter.committer is not None:
@@ -207,27 +207,27 @@ class MessageStore:
 
     @property
     def why_not_writable(self) -> str:
-        """Why producers are refused, whatever this broker's role; empty: they are not."""
+        """The reason for refusing producers, whatever this broker's role; empty when they may write."""
         return self.flags.why_not_writable
 
     @property
     def writable(self) -> bool:
-        """Whether producers may write here."""
+        """True when producers may write here."""
         return self._putter.writable
 
     @property
     def lost_bytes(self) -> int:
-        """How many bytes that were on its disk the end of the log lacks since a start, until it has grown as far again."""
+        """Bytes missing at the end of the log that were on its disk, until the log has grown as far again."""
         return max(self._parts.durable_end.offset - self.max_offset, 0) if self._parts.durable_end.offset else 0
 
     @property
     def lost_start(self) -> tuple[int, int] | None:
-        """The first bytes of the log, from and to, of which the files are gone though nobody here deleted them; None: none."""
+        """The range of missing first bytes of the log, whose files were removed by somebody else; None for none."""
         began = self._parts.durable_start.offset
         return (began, self.min_offset) if began is not None and began < self.min_offset else None
 
     def accept_end(self) -> None:
-        """What was lost is here again, or given up by those who know: count it no more. Raises OSError."""
+        """Clear lost_bytes: they are back, or given up. Raises OSError."""
         self._parts.durable_end.forget()
 
     def put(self, messages: Sequence[PutMessage], *, together: bool = False) -> list[PutResult]:
@@ -239,15 +239,15 @@ class MessageStore:
 
     @property
     def put_times(self) -> PutTimes:
-        """How long messages took to write."""
+        """Durations of writes."""
         return self._putter.times
 
     def commit_pending(self) -> None:
-        """Write what producers were answered for and what lies in a buffer still; nothing without buffers."""
+        """Write buffered messages that producers were answered for; nothing without buffers."""
         self._putter.commit_pending()
 
     async def flush(self) -> None:
-        """Bring all that was put so far to the disk, as far as it lets itself be written."""
+        """Sync everything put so far, as far as the disk takes it."""
         self.commit_pending()
         await self.flusher.flush()
 
@@ -278,7 +278,7 @@ class MessageStore:
             raise StoreNotWritableError(self.flags.why_not_appendable)
 
     def begin_tail(self) -> LogTail:
-        """Let bytes of the master come to lie behind the log's end before they are verified; close_tail() is due afterwards.
+        """Begin to take bytes of the master behind the log's end before they are verified; close_tail() must follow.
 
         Raises StoreNotWritableError.
         """
@@ -288,11 +288,11 @@ class MessageStore:
         return LogTail(self.commit_log, self._parts.ahead)
 
     def take_of_tail(self, size: int, entries: Entries) -> None:
-        """As append_replicated(), with whole, verified records that the tail begins with, in one file."""
+        """Like append_replicated(), with whole, verified records at the beginning of the tail, in one file."""
         self._replicate(partial(self.commit_log.take_of_tail, size), entries)
 
     async def close_tail(self, tail: LogTail, *, durably: bool) -> None:
-        """Clear what is left of it, `durably` unless that is the beginning of one record. Where it fails, so does the store."""
+        """Clear the rest of the tail, `durably` unless it is a part of one record. When that fails, the store fails."""
         with trio.CancelScope(shield=True):
             try:
                 await trio.to_thread.run_sync(partial(tail.clear, durably=durably))
@@ -303,11 +303,11 @@ class MessageStore:
 
     @property
     def unverified_bytes(self) -> int:
-        """Bytes behind the log's end that were received, and not verified yet."""
+        """Bytes received behind the log's end that are not verified yet."""
         return self.commit_log.tail.size if self.commit_log.tail is not None else 0
 
     def start_at(self, phy_offset: int) -> None:
-        """Let the log of a fresh slave begin at the start of a file. Raises StoreNotWritableError."""
+        """Start the log of a fresh slave at the start of a file. Raises StoreNotWritableError."""
         try:
             self.commit_log.start_at(phy_offset)
         except OSError as error:
@@ -316,21 +316,21 @@ class MessageStore:
         self.commit_log.dispatched_offset = self.flusher.flushed_offset = phy_offset
 
     async def truncate(self, phy_offset: int, why: str) -> None:
-        """Cut a slave's log where a record begins, durably; what is cut is kept in twinlog/divergent/. See
-        store/truncation/truncation.py.
+        """Cut a slave's log where a record begins, durably; the cut bytes are kept in twinlog/divergent/.
 
-        Raises StoreError: nothing was changed, or, where `flags` say so, the store failed and the next start finishes it.
+        See store/truncation/truncation.py. Raises StoreError: nothing was changed, or, as `flags` show, the store failed and
+        the next start finishes the cut.
         """
         await self._parts.truncation.truncate(phy_offset, why)
 
     async def reset(self, why: str) -> None:
-        """Let a slave's log begin anew, empty, as truncate() does it; start_at() may follow."""
+        """Empty a slave's log, as truncate() cuts it; start_at() may follow."""
         await self._parts.truncation.reset(why)
 
     async def become_master(self, role: BrokerRole) -> None:
-        """Take messages from producers from now on, behind all that was replicated. Nobody may append meanwhile.
+        """Take messages from producers from now on, behind all replicated bytes. Nobody may append meanwhile.
 
-        Raises StoreError: it is a slave's still. Write buffers are as they were at the start.
+        Raises StoreError: the log is still a slave's. Write buffers are used if they were at the start.
         """
         assert role is not BrokerRole.SLAVE
         async with self.repairs.turn:  # No cut is under way, and no byte is being put right.
@@ -349,7 +349,7 @@ class MessageStore:
                 self.config = self._putter.config = evolve(self.config, broker_role=role)
 
     def reconfigure(self, **values: Any) -> None:
-        """Let other values of these fields hold from now on: those that services look at each time they need them."""
+        """Change configuration fields that services read at each use."""
         self.config = evolve(self.config, **values)
         self._putter.take_config(evolve(self._putter.config, **values))
         self.flusher.config = evolve(self.flusher.config, **values)
@@ -358,7 +358,7 @@ class MessageStore:
         self.index.config = evolve(self.index.config, **values)
 
     def become_slave(self) -> None:
-        """Take no more messages from producers, but replicated bytes. What was put is in the log then."""
+        """Take replicated bytes from now on, no producers' messages. All messages put before are in the log then."""
         if self.config.broker_role is not BrokerRole.SLAVE:
             self.config = evolve(self.config, broker_role=BrokerRole.SLAVE)
             self._putter.become_slave(self.config)
@@ -381,7 +381,7 @@ class MessageStore:
         return self.hooks.on_truncate
 
     def fail(self, reason: str) -> None:
-        """Take no more bytes: the disk refused some, and what it holds now is not known."""
+        """Take no more bytes: the disk refused some, and its present content is unknown."""
         self._parts.refusal.fail(reason)
 
     @property
@@ -402,12 +402,12 @@ class MessageStore:
 
     @property
     def on_arrival(self) -> list[ArrivalListener]:
-        """Who is told after dispatch."""
+        """Listeners that are called after dispatch."""
         return self._reput.on_arrival
 
     @property
     def on_dispatched(self) -> list[Callable[[], None]]:
-        """Who is called when all were told."""
+        """Listeners that are called after those of on_arrival."""
         return self._reput.on_dispatched
 
     @property
@@ -421,16 +421,16 @@ class MessageStore:
         return self.commit_log.max_offset
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """A queue; one that nobody wrote to is empty."""
+        """A queue; one that was never written to is empty."""
         return self._queues.get(topic, queue_id)
 
     def find_queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """A queue, if anybody wrote to it or asked for it before."""
+        """A queue that exists; None for any other."""
         return self._queues.find(topic, queue_id)
 
     @property
     def sync_errors(self) -> int:
-        """How often the disk refused to bring log or queues to safety, since the start."""
+        """The number of failed syncs of log and queues since the start."""
         return self.flusher.sync_errors + self._parts.queue_flusher.sync_errors
 
     @property
@@ -472,7 +472,7 @@ class MessageStore:
         return result
 
     def any_accepted(self, topic: str, queue_id: int, start: int, end: int, accepts: PropertyFilter) -> bool:
-        """Whether a filter wants one of these messages of a queue; see twinlog.store.read.get_message."""
+        """True when a filter accepts one of these messages of a queue; see twinlog.store.read.get_message."""
         return any_accepted(self._queues.get(topic, queue_id), self.commit_log, start, end, accepts)
 
     def message_at(self, phy_offset: int) -> memoryview | None:
@@ -496,7 +496,7 @@ class MessageStore:
         return offset_by_time(self.queue(topic, queue_id), self.commit_log, timestamp)
 
     def store_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """When a message was stored, ms; -1 when it is not there."""
+        """The store time of a message, ms; -1 when it is not there."""
         return store_timestamp(self.queue(topic, queue_id), self.commit_log, queue_offset)
 
     def statistics(self) -> StoreStatistics:

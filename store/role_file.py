@@ -1,10 +1,10 @@
-"""What a member of a group has promised, and what it is: ROOT/twinlog/role.
+"""Durable role state of a member: its role, promised epoch and group. ROOT/twinlog/role.
 
     twinlog-role 1 CRC32HEX
     {"role": "SLAVE", "brokerId": 1, "promised": {"epoch": 4, "winner": "10.0.0.2:10911"}, "group": {...}, ...}
 
-Made when a master of ours first sees a slave that votes; without it a broker is what broker.conf says. A promise counts once it
-is here, durably: whoever has promised an epoch serves none that is older.
+Created when a twinlog master first sees a slave that votes; without it broker.conf decides. A promised epoch counts once it
+is here, durably: from then on the member serves no older one.
 """
 
 from pathlib import Path
@@ -40,7 +40,7 @@ class Pause:
 
 @frozen(kw_only=True)
 class GroupRecord:
-    """Who belongs to the group. Only its master changes it: one change at a time, version + 1, and its own epoch's number."""
+    """The members and rules of a group. Only its master changes it: one change at a time, version + 1, its own epoch's number."""
 
     version: int
     members: tuple[GroupMember, ...]
@@ -53,12 +53,12 @@ class GroupRecord:
     loss_free_from: int | None = None
 
     def member(self, address: str) -> GroupMember | None:
-        """Who has this address."""
+        """The member with this address."""
         return next((member for member in self.members if member.address == address), None)
 
     @property
     def voters(self) -> frozenset[str]:
-        """Addresses of those that can promise."""
+        """Addresses of the members that vote."""
         return frozenset(member.address for member in self.members if member.votes)
 
 
@@ -86,7 +86,7 @@ class Scheduled:
 
 @frozen(kw_only=True)
 class RoleState:
-    """All that this member has to know after a crash."""
+    """Everything about its role that a member must know after a crash."""
 
     role: BrokerRole  # A master's only while the last entry of its history is what it promised.
     broker_id: int
@@ -110,13 +110,14 @@ def encode_role(state: RoleState) -> bytes:
 
 
 def decode_role(raw: bytes) -> RoleState:
-    """Raises ValueError when the bytes are no such file."""
+    """The state in a file. Raises ValueError when it is damaged."""
     return from_plain(RoleState, decode_checked(NAME, VERSION, raw))
 
 
 def load_role(side: Path, address: str = "") -> RoleState | None:
-    """What the file says; None without one, and for one of another member than that at `address`, unless the port is one that is
-    chosen at each start (0). Raises StoreDirectoryError.
+    """The saved state; None without a file, or when it is of another member than that at `address`.
+
+    The address is not compared when its port is chosen at each start (0). Raises StoreDirectoryError.
     """
     raw = load_checked(side / NAME)
     try:

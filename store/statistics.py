@@ -1,4 +1,4 @@
-"""What a store says of itself at a moment."""
+"""Statistics of a store."""
 
 from attrs import frozen
 

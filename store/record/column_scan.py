@@ -1,7 +1,7 @@
-"""Walks the records in a stretch of log, as record_scan does, but all of them at once: for much that arrives together. No I/O.
+"""Scans the records in a stretch of log all at once, with numpy, for much that arrives together. No I/O.
 
-The verdict is that of scan_records, byte for byte. One plain loop finds where records begin; then each check is made for all
-records together, and the CRC of each body. What is not plain, or not sound, goes to scan_records, record by record.
+The result is that of scan_records, byte for byte. One plain loop finds the starts of records; then each check is made for all
+records together, and the CRC of each body. Records that are not plain, or not sound, go to scan_records, one by one.
 """
 
 from typing import Any
@@ -89,7 +89,7 @@ def scan_columns(
 
 @define(eq=False)
 class _Stretch:
-    """Records that lie in `data`, taken for whole, and what of them is sound."""
+    """Whole records in `data`, of which read() finds the sound ones."""
 
     data: memoryview
     phy_offset: int
@@ -102,7 +102,7 @@ class _Stretch:
     _numbers: dict[str, int] = field(factory=dict, init=False)
 
     def read(self, starts: Ints) -> tuple[Columns, int | None]:
-        """The records before the first that is not sound, and where that begins; None when all are."""
+        """The records before the first that is not sound, and the start of that one; None when all are sound."""
         heads = rows(self.data, _HEAD_SIZE, starts).view(_HEAD) if len(starts) else np.zeros(0, _HEAD)
         sizes = heads["size"].astype(np.int64)
         topic_at, properties_at, is_plain = self._fields_add_up(starts, sizes, heads)
@@ -120,7 +120,7 @@ class _Stretch:
         return columns, None if bad is None else int(starts[bad])
 
     def _fields_add_up(self, starts: Ints, sizes: Ints, heads: Any) -> tuple[Ints, Ints, Bools]:
-        """Where topics and properties begin, and which records are plain as far as their fields show; others' places are void."""
+        """The starts of topics and properties, and True for records that are plain by their fields; others' starts are void."""
         octets, ends = np.frombuffer(self.data, np.uint8), starts + sizes
         body_sizes = heads["body_size"].astype(np.int64)
         is_plain = (
@@ -139,7 +139,7 @@ class _Stretch:
         return body_ends + 1, properties_at, is_plain
 
     def _read_topics(self, topic: Ints, begins: Ints, ends: Ints, plain: Ints) -> None:
-        """Number the topics that lie from `begins` to `ends`, of the records in `plain`; what is no plain topic stays -1."""
+        """Number the topics from `begins` to `ends` of the records in `plain`; -1 stays for topics that are not plain."""
         is_long = ends[plain] - begins[plain] > _HEAD_SIZE  # More bytes than lie before the first.
         for at in plain[is_long].tolist():
             topic[at] = self._topic_number(bytes(self.data[begins[at] : ends[at]]))
@@ -174,7 +174,7 @@ class _Stretch:
         return number
 
     def _check_bodies(self, begins: Ints, ends: Ints, crcs: Any, is_plain: Bools) -> None:
-        """Take those for plain no longer whose body does not match its CRC."""
+        """Clear `is_plain` where a body does not match its CRC."""
         data = self.data
         pairs = zip(np.where(is_plain, begins, 0).tolist(), np.where(is_plain, ends, 0).tolist(), strict=True)
         found = np.array([crc32(data[begin:end]) for begin, end in pairs], np.uint32) & np.uint32(0x7FFFFFFF)
@@ -199,7 +199,7 @@ class _Stretch:
         return entries, None
 
     def _columns(self, heads: Any, phy_offset: Ints, sizes: Ints, topic: Ints) -> Columns:
-        """What the heads say."""
+        """The columns of the heads' fields."""
 
         def integers(name: str) -> Ints:
             column: Ints = heads[name].astype(np.int64)
@@ -222,7 +222,7 @@ class _Stretch:
     def _with_properties(
         self, columns: Columns, begins: Ints, ends: Ints, plain: Ints, odd: dict[int, DispatchEntry]
     ) -> Columns:
-        """The same with tags codes and keys, and with what of the odd records the heads do not say."""
+        """The same columns with tags codes and keys, and with the fields of odd records."""
         indexed = columns.sys_flag & TRANSACTION_MASK != TRANSACTION_ROLLBACK
         prefixes = prefix_hashes(self.topics)[columns.topic[plain]] if len(plain) else np.zeros(0, np.uint64)
         reader = PropertyReader(self.data, begins[plain], ends[plain], prefixes, indexed[plain])

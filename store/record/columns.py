@@ -1,6 +1,6 @@
-"""What dispatch needs of many records at once: a numpy array for each field, where DispatchEntry is an object for each record.
+"""Many records at once: a numpy array for each field, where DispatchEntry is an object for each record.
 
-Imports numpy, which takes 0.1 s and 20 MB: import this module where much arrives at once, and only there.
+Importing numpy takes 0.1 s and 20 MB: import this module only where much arrives at once.
 """
 
 from collections.abc import Iterator

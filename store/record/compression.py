@@ -1,7 +1,8 @@
-"""Bodies that a client compressed, as their producer gave them: zlib, LZ4 frames or zstd, within a bound. Pure.
+"""Decompression of message bodies: zlib, LZ4 frames or zstd, within a bound. Pure.
 
-The broker stores a body as it was sent; bit 0 of the record's sys flag says that it is compressed, and bits 8 to 10 say how.
-All who show or hand on a body use decompress(). Sources: MessageSysFlag, CompressionType, Lz4Compressor; RocketMQ 5.3.3.
+The broker stores a body as it was sent; bit 0 of the record's sys flag marks a compressed one, and bits 8 to 10 name the kind.
+Everything that shows or passes on a body uses decompress(). Sources: MessageSysFlag, CompressionType, Lz4Compressor; RocketMQ
+5.3.3.
 """
 
 import sys
@@ -17,7 +18,7 @@ _PIECE = 1 << 20  # Decompressed at once, bytes: so that a bound is noticed befo
 
 
 class CompressionError(ValueError):
-    """A body cannot be decompressed: it is not what its sys flag says, is cut, or is of an unknown kind."""
+    """A body cannot be decompressed: it differs from its sys flag, is cut, or is of an unknown kind."""
 
 
 class TooLongError(CompressionError):
@@ -25,7 +26,7 @@ class TooLongError(CompressionError):
 
 
 def compression_of(sys_flag: int) -> str | None:
-    """How a body is compressed: zlib, lz4, zstd or unknown; None when it is not."""
+    """The compression of a body: zlib, lz4, zstd or unknown; None when it is not compressed."""
     return _NAMES.get(sys_flag & COMPRESSION_TYPE, "unknown") if sys_flag & COMPRESSED else None
 
 
@@ -60,7 +61,7 @@ def _zlib(body: bytes, size_max: int) -> bytes:
 
 
 def _frame(kind: str, body: bytes, size_max: int) -> bytes:
-    """What the body's one frame holds: clients write no second one. A chain of tiny frames would take hours to read."""
+    """The content of the body's single frame: clients write no second one. A chain of tiny frames would take hours to read."""
     reader = _frame_reader(kind)
     piece = reader.decompress(body, _PIECE)
     pieces, size = [piece], len(piece)

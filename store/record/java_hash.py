@@ -20,7 +20,7 @@ UNIQUE_PART = 16  # Characters at the end of a UNIQ_KEY: what differs among the 
 
 
 def power_of_31(exponent: int) -> int:
-    """31^exponent modulo 2^32: what `exponent` characters behind a text multiply its hash by."""
+    """31^exponent modulo 2^32: the factor that `exponent` more characters apply to a text's hash."""
     return _POWERS[exponent] if exponent < len(_POWERS) else pow(31, exponent, 1 << 32)
 
 
@@ -39,7 +39,7 @@ def utf8_hash(text: bytes) -> int:
 
 
 def utf16_length(text: bytes) -> int:
-    """How many UTF-16 units a UTF-8 text has."""
+    """The number of UTF-16 units of a UTF-8 text."""
     return len(text) if text.isascii() else len(text.decode("utf-8", "replace").encode("utf-16-be")) // 2
 
 

@@ -1,7 +1,7 @@
-"""Which keys of a message go into the index. No I/O.
+"""Index keys of a message. No I/O.
 
-UNIQ_KEY first, then each part of KEYS between blanks. Of two properties with one name the last counts; those without a value do
-not count. Sources: IndexService.buildIndex, MessageDecoder; RocketMQ 4.9.8.
+UNIQ_KEY first, then each part of KEYS between blanks. Of two properties with one name the last counts; those without a value
+do not count. Sources: IndexService.buildIndex, MessageDecoder; RocketMQ 4.9.8.
 """
 
 from collections.abc import Iterable, Sequence
@@ -55,7 +55,7 @@ def _value(properties: bytes, name: bytes) -> bytes | None:
 
 
 def _keys_by_parsing(properties: bytes) -> list[bytes]:
-    """The same, where one of these properties has no value, and an earlier one of the name may count."""
+    """Slow path of message_keys(), where one of these properties has no value, and an earlier one of the name may count."""
     parsed = parse_properties(properties.decode("utf-8", "replace"))
     unique, keys = parsed.get(UNIQ_KEY), parsed.get(KEYS, "")
     return [key.encode() for key in ([unique] if unique else []) + keys.split(" ") if key]
@@ -68,10 +68,10 @@ def keys_of(entries: Sequence[DispatchEntry]) -> Keyed:
 
 
 def _keys_of_one_kind(entries: Sequence[DispatchEntry]) -> Keyed | None:
-    """The same with a few calls for all of them, where all are of one topic and each has one key, a unique one at the same place
-    of its properties. None where that is not so.
+    """The keys of messages of one topic that have one key each, a UNIQ_KEY at the same place of their properties.
 
-    A UNIQ_KEY has 32 characters, or 56 where the client's address is of IPv6; most of them say who made it.
+    With a few calls for all of them. None where the messages differ. A UNIQ_KEY has 32 characters, or 56 where the client's
+    address is of IPv6; most of them identify the client.
     """
     topics, _, _, phy_offsets, _, _, timestamps, sys_flags, properties = zip(*entries, strict=True)
     count, first = len(entries), properties[0]
@@ -108,7 +108,7 @@ def _keys_of_one_kind(entries: Sequence[DispatchEntry]) -> Keyed | None:
 
 
 def _is_head(head: bytes, lead: bytes, size: int) -> bool:
-    """Whether a key begins there, and nothing else follows."""
+    """True when a key begins there, and nothing else follows."""
     return len(head) == size and head.startswith(lead) and b"\x02" not in head[1:] and head.isascii()
 
 

@@ -97,7 +97,7 @@ def host_text(host: bytes) -> str:
 
 
 def record_stored_ms(head: bytes, phy_offset: int) -> int | None:
-    """When a record was stored, ms since 1970, by its first STORED_MS_END bytes; None when it says another offset."""
+    """The store time of a record, ms since 1970, from its first STORED_MS_END bytes; None when it names another offset."""
     says, sys_flag = _TO_BORN_HOST.unpack_from(head)[6:8]
     if says != phy_offset:
         return None

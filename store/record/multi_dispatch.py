@@ -1,11 +1,11 @@
-"""Messages that RocketMQ put into more queues than their own, with `enableMultiDispatch`. No I/O.
+"""Multi dispatch: messages that RocketMQ put into more queues than their own, with `enableMultiDispatch`. No I/O.
 
 Their property INNER_MULTI_DISPATCH lists queues, INNER_MULTI_QUEUE_OFFSET the message's number in each; the broker writes
-the latter, so who has both was dispatched that way. `%LMQ%...` has queue 0 only. twinlog makes no such messages: as RocketMQ
-without `enableMultiDispatch`, a master puts what producers send into one queue, and it takes both properties out. A slave fills
-the `%LMQ%` queues of what its master dispatched, and a start and a rebuild make the same units. Other names are those of topics
-that have messages of their own, and a RocketMQ master without that option passes on whatever a client says of them: a slave
-puts nothing into their queues as it follows, and a start only keeps such queues whole that are there.
+the latter, so a message with both was dispatched that way. `%LMQ%...` has queue 0 only. twinlog makes no such messages: like
+RocketMQ without `enableMultiDispatch`, a master puts messages into one queue, and it removes both properties. A slave fills the
+`%LMQ%` queues of what its master dispatched, and a start and a rebuild make the same units. Other names are those of topics
+that have messages of their own, and a RocketMQ master without that option passes on whatever a client claims of them: a slave
+puts nothing into their queues, and a start only completes such queues that exist.
 Source: MultiDispatch, CommitLogDispatcherBuildConsumeQueue, ConsumeQueue.multiDispatchLmqQueue; RocketMQ 4.9.8.
 """
 
@@ -24,7 +24,7 @@ MULTI_DISPATCHED = _OFFSETS.encode() + b"\x01"  # In the properties of these, an
 
 @frozen
 class MoreQueues:
-    """The entries of messages of which one at least may lie in further queues; see replicated()."""
+    """Entries of messages of which at least one may be in further queues; see replicated()."""
 
     entries: list[DispatchEntry]
 
@@ -33,9 +33,9 @@ class MoreQueues:
 
 
 def replicated(entries: Entries) -> "Entries | MoreQueues":
-    """What a master sent, marked when one of its messages may lie in further queues. Columns have none of these.
+    """Replicated entries, marked when a message may be in further queues. Columns never are.
 
-    Producers' messages have none either, so that only a slave looks.
+    Producers' messages have no further queues, so that only a slave checks.
     """
     return MoreQueues(entries) if isinstance(entries, list) and _is_dispatched_more(entries) else entries
 
@@ -54,7 +54,7 @@ def _is_dispatched_more(entries: list[DispatchEntry]) -> bool:
 
 
 def is_light(topic: str) -> bool:
-    """Whether only multi dispatch fills the queue of this name; RocketMQ keeps no topic for it."""
+    """True for queues that only multi dispatch fills; RocketMQ keeps no topic for them."""
     return topic.startswith(_LMQ)
 
 

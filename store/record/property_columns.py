@@ -1,8 +1,8 @@
 """Tags codes and index keys of many records at once, from the raw strings of their properties. No I/O.
 
-Records of one producer have properties of one shape: the same names in the same order, values of the same lengths. Records whose
-shape is that of the first one are read together, where its values lie; then those of the next shape. What has a shape of its
-own, or is unusual in any way, is left to the functions for one record.
+Records of one producer have properties of one shape: the same names in the same order, values of the same lengths. Records with
+the shape of the first one are read together, at the positions of its values; then those of the next shape. Records with a shape
+of their own, or anything unusual, are left to the functions for one record.
 """
 
 from typing import NamedTuple
@@ -36,10 +36,10 @@ class _Span(NamedTuple):
 
 @frozen(eq=False)
 class _Shape:
-    """Where what counts lies in the properties of some records, as masks over words of 8 bytes, the last of which ends with them.
+    """The places of values in the properties of some records, as masks over words of 8 bytes; the last word ends with them.
 
     `fixed` covers names and separators, which are those of `template`; `values` the rest; `read` the values that are hashed;
-    `single` those of these in which a space would separate two keys.
+    `single` those in which a space would separate two keys.
     """
 
     template: Words
@@ -52,7 +52,7 @@ class _Shape:
     has_more_queues: bool
 
     def misfits(self, words: Words) -> NDArray[np.bool_]:
-        """Which rows have another shape."""
+        """True for rows of another shape."""
         values = words & self.values | ~self.values & _SPACES
         bad = (words ^ self.template) & self.fixed
         bad |= (values - _THREES) & ~values & _HIGH_BITS  # A separator in a value: a byte less than 3.
@@ -151,7 +151,7 @@ class PropertyReader:
         self._read_plain(left)
 
     def keys(self) -> tuple[Ints, Ints]:
-        """What the index keeps of all keys, and the number of the record of each, in the order of the log."""
+        """The index hash of each key, and the number of its record, in the order of the log."""
         if not self._hashes:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         hashes, records = np.concatenate(self._hashes), np.concatenate(self._records)

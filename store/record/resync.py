@@ -37,8 +37,7 @@ def next_record(
 ) -> int | None:
     """The log offset of the first sound record in bytes `start` to `end` of the log; None when there is none.
 
-    Records that begin behind `heads_end` are not looked for. Reads a window at a time, across file ends; raises what
-    `read` raises.
+    Records that begin behind `heads_end` are ignored. Reads a window at a time, across file ends; raises what `read` raises.
     """
     assert window > _HEAD_SIZE
     while start < (end if heads_end is None else min(end, heads_end)):
@@ -57,7 +56,7 @@ def next_record(
 
 
 def candidates(data: bytes | bytearray, at: int, phy_offset: int, file_size: int) -> Iterator[tuple[int, int]]:
-    """Position and size of all that looks like a record from its head, which must lie in `data`; the rest of it need not."""
+    """Position and size of everything that looks like a record by its head, which must lie in `data`; the rest need not."""
     found = data.find(_MAGIC_PREFIX, at + 4)
     while found >= 0:
         position = found - 4
@@ -75,7 +74,7 @@ def candidates(data: bytes | bytearray, at: int, phy_offset: int, file_size: int
 
 
 def is_record(record: bytes | bytearray, phy_offset: int, file_size: int) -> bool:
-    """Whether these bytes, which lie at `phy_offset`, are one whole, sound record."""
+    """True when these bytes, which lie at `phy_offset`, are one whole, sound record."""
     scan = scan_records(record, phy_offset, file_size, check_crc=True)
     return len(scan.entries) == 1 and scan.consumed == len(record)
 

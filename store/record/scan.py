@@ -1,7 +1,7 @@
-"""Walks the records in a stretch of log: what recovery, dispatch and a slave's verification have in common. No I/O.
+"""Scans the records in a stretch of log, for recovery, dispatch and a slave's verification. No I/O.
 
-Source of the rules: CommitLog.checkMessageAndReturnSize, RocketMQ 4.9.8. Stricter than RocketMQ in one point: a record must say
-that it lies where it lies.
+Source of the rules: CommitLog.checkMessageAndReturnSize, RocketMQ 4.9.8. Stricter than RocketMQ in one point: a record must
+name the offset where it lies.
 """
 
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -39,9 +39,9 @@ _BODY_AT, _STORE_TIME_AT = RECORD_V4.size, 10  # A byte offset; a field index.
 
 
 class DispatchEntry(NamedTuple):
-    """What consume queues and index need to know of a record. Offsets and size in bytes; `queue_offset` counts messages.
+    """The fields of a record that consume queues and index need. Offsets and size in bytes; `queue_offset` counts messages.
 
-    `properties` is the raw string, as it is stored.
+    `properties` is the raw string, as stored.
     """
 
     topic: str
@@ -57,10 +57,10 @@ class DispatchEntry(NamedTuple):
 
 @frozen
 class Scan:
-    """The outcome: `consumed` bytes hold whole, sound records (and blanks), `entries` names these records.
+    """The result: `consumed` bytes hold whole, sound records (and blanks), whose entries are `entries`.
 
-    `error` says what is wrong with what lies at `consumed`; None when the data just ends there. `needed` is the size of an
-    unfinished record, once known.
+    `error` describes the bytes at `consumed`; None when the data just ends there. `needed` is the size of an unfinished record,
+    once known.
     """
 
     consumed: int
@@ -126,9 +126,9 @@ def scan_records(
 def _plain_records(
     data: bytes, at: int, phy_offset: int, file_size: int, check_crc: bool, entries: list[DispatchEntry]
 ) -> int:
-    """Walk records of the plain kind, nearly all of them, in one loop that calls nothing of ours; where it stopped.
+    """Scan plain records, nearly all of them, in one loop without calls of our functions. Returns the position behind.
 
-    What is not whole, sound and plain at a glance, or has a topic never seen before, is left to the careful way.
+    Records that are not whole, sound and plain, or have a topic never seen before, are left to the slow path.
     """
     unpack, topics, codes, new, append = RECORD_V4.unpack_from, _topics, _codes, tuple.__new__, entries.append
     file_end = at + file_size - (phy_offset + at) % file_size
@@ -194,7 +194,7 @@ def _entry(
 
 
 def _entry_by_field(record: bytes, phy_offset: int, check_crc: bool, delays_ms: tuple[int, ...]) -> DispatchEntry | str:
-    """The same for the rarer layouts, field by field."""
+    """Slow path for rarer layouts, field by field."""
     try:
         message = decode_message(record, check_crc=check_crc)
         topic = topic_name(message.topic.encode())
@@ -219,7 +219,7 @@ def _entry_by_field(record: bytes, phy_offset: int, check_crc: bool, delays_ms: 
 
 
 def may_be_topic(name: str) -> bool:
-    """Whether it can name a directory of consume queues; zeros in it are what a crash left of bytes that were lost."""
+    """True when a topic can name a directory of consume queues; a crash can leave zeros in it."""
     return bool(name) and "/" not in name and "\0" not in name and name not in (".", "..")
 
 
@@ -267,7 +267,7 @@ def stored_tags_code(data: bytes, start: int, end: int) -> int:
 
 
 def delivery_time(properties: bytes, store_timestamp: int, delays_ms: tuple[int, ...], otherwise: int) -> int:
-    """When a delayed message is due, ms. Source: DefaultMessageStore's dispatch of the schedule topic."""
+    """The delivery time of a delayed message, ms. Source: DefaultMessageStore's dispatch of the schedule topic."""
     delay = parse_properties(properties.decode("utf-8", "replace")).get(DELAY, "0")
     level = min(int(delay), len(delays_ms)) if delay.isdecimal() else 0
     return store_timestamp + delays_ms[level - 1] if level > 0 else otherwise

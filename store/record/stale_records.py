@@ -1,8 +1,8 @@
-"""Tells damage inside a log from what an earlier cut left behind its end, which is not written anywhere. No I/O.
+"""Distinguishes damage inside a log from stale records behind its end. No I/O.
 
-RocketMQ stops at the first bytes that are no record. But behind a damaged record the log goes on, while behind the end of a log
-that RocketMQ cut after a crash old records may still lie: it clears nothing. What goes on is not older than what was before, and
-no queue numbers its messages anew. Starts, offline tools and the scrub have to agree on this.
+RocketMQ stops at the first bytes that are no record. But a log goes on behind a damaged record, while stale records may lie
+behind the end of a log that RocketMQ cut after a crash: it clears nothing. Records of the log are not older than those before
+the gap, and continue the numbering of their queues. Starts, offline tools and the scrub share this rule.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ Key = tuple[str, int]
 
 
 class Head(NamedTuple):
-    """How sound records behind a gap begin: place and store time of the first one, and each queue's first: number and place."""
+    """The head of sound records behind a gap: offset and store time of the first one, number and offset of each queue's first."""
 
     phy_offset: int
     timestamp: int
@@ -40,11 +40,11 @@ def goes_on(
     next_offset: Callable[[Key], int],
     place_of: Callable[[Key, int], int | None] = lambda _key, _number: None,
 ) -> bool:
-    """Whether sound records behind a gap in the last file belong to the log, or were left there by an earlier cut.
+    """True when sound records behind a gap in the last file belong to the log; False when an earlier cut left them there.
 
-    `last_timestamp` and `next_offset` of a queue tell of what is before the gap. `place_of` a message is where its queue says
-    that it lies: a number may be there already when the queue says so. In an earlier file they do belong to the log: a cut
-    deletes all later files.
+    `last_timestamp` and `next_offset` of a queue describe the log before the gap. `place_of` a message is the offset in its
+    queue's unit: a number may be taken when the unit leads to this record. In an earlier file such records always belong to the
+    log: a cut deletes all later files.
     """
     if head.timestamp < last_timestamp:
         return False
@@ -55,14 +55,14 @@ def goes_on(
 
 
 def begins_with_record(read: Read, offset: int, file_size: int) -> bool:
-    """Whether a sound record lies at `offset`. Raises what `read` raises."""
+    """True when a sound record lies at `offset`. Raises what `read` raises."""
     return entry_at(read, offset, file_size, check_crc=True) is not None
 
 
 def is_torn(entry: DispatchEntry, end: int, file_size: int, read: Read) -> bool:
-    """Whether the last record before `end` has properties that end in a sector which was not written.
+    """True when the last record before `end` has properties that end in a sector which was not written.
 
-    After a crash such a record is none: nothing else in a record lacks a check.
+    After a crash such a record is invalid: its properties are the only part without a check.
     """
     if entry.phy_offset + entry.size != end or not entry.properties.endswith(b"\0"):
         return False

@@ -1,11 +1,11 @@
-"""Notices at a start that a log lacks its last or first bytes: files of it are gone, or what was on its disk.
+"""Detects at a start that a log lacks its last or first bytes.
 
-All below a recovery point is on the disk, and who cuts the log on purpose lowers or drops the point. So a log that ends below it
-lost something that may have been acknowledged. How far it went is noted in ROOT/twinlog/known-end, before the point goes, until
-the log has grown as far again, is cut on purpose, or whoever knows the group says that nothing is missing any more.
+All bytes below a recovery point are on the disk, and a deliberate cut lowers or drops the point. So a log that ends below it
+lost bytes that may have been acknowledged. Its last durable end is noted in ROOT/twinlog/known-end, before the point goes,
+until the log has grown as far again, is cut deliberately, or an operator accepts the loss.
 
-A log that begins later than when it was stopped lost its first files: nobody else deletes them while it stands. Where it began is
-noted in ROOT/twinlog/known-start, until the files are back or retention would have deleted them by now.
+A log that begins later than at its last stop lost its first files: nothing else deletes them while it is stopped. Its start is
+noted in ROOT/twinlog/known-start, until the files are back or retention would have deleted them.
 """
 
 from pathlib import Path
@@ -33,11 +33,11 @@ class DurableEnd:
     offset: int = field(default=0, init=False)
 
     def load(self) -> None:
-        """What an earlier start noted."""
+        """Read the note of an earlier start."""
         self.offset = _read(self.directory / NAME) or 0
 
     def compare(self, end: int, known: int) -> None:
-        """The log ends at `end`, and was known to reach up to `known`: note what is missing, durably. Raises OSError."""
+        """Compare the log's end with its last durable one, and note missing bytes, durably. Raises OSError."""
         known = max(known, self.offset)
         if known <= end:
             self.forget()
@@ -59,7 +59,7 @@ class DurableEnd:
         self.forget()
 
     def forget(self) -> None:
-        """Nothing is missing any more, or it is known. Raises OSError."""
+        """Clear the note: nothing is missing any more, or the loss is accepted. Raises OSError."""
         self.offset = 0
         _remove(self.directory / NAME)
 
@@ -73,11 +73,11 @@ class DurableStart:
     offset: int | None = field(default=None, init=False)
 
     def load(self) -> None:
-        """What an earlier start noted."""
+        """Read the note of an earlier start."""
         self.offset = _read(self.directory / START_NAME)
 
     def compare(self, begin: int, began: int) -> None:
-        """The log begins at `begin`, and began at `began` when it was stopped: note what is missing, durably. Raises OSError."""
+        """Compare the log's start with `began`, that of its last stop, and note missing bytes, durably. Raises OSError."""
         known = began if self.offset is None else min(began, self.offset)
         if begin <= known:
             self.forget()
@@ -104,7 +104,7 @@ class DurableStart:
         self.forget()
 
     def forget(self) -> None:
-        """The files are back, or would have been deleted by now. Raises OSError."""
+        """Clear the note: the files are back, or retention would have deleted them. Raises OSError."""
         self.offset = None
         _remove(self.directory / START_NAME)
 

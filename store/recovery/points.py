@@ -22,7 +22,7 @@ _PAUSE = 0.0005  # Seconds.
 
 @define(eq=False)
 class RecoveryPoints:
-    """`take()` notes what there is, the caller brings it to the disk, and `save()` makes a recovery point of it."""
+    """`take()` snapshots the present state, the caller syncs it, and `save()` makes it the recovery point."""
 
     log: CommitLog
     queues: ConsumeQueueTable
@@ -39,7 +39,7 @@ class RecoveryPoints:
         self.last = PointRecord(phy_offset, size, 0, store_timestamp)
 
     def take(self, offset: int) -> RecoveryPoint | None:
-        """What a point at `offset`, up to where the queues are level with the log, would say; None when there can be none."""
+        """A point at `offset`, the end of what the queues have; None when there can be none."""
         assert self.offset <= offset <= self.log.max_offset
         last = self.last
         if not self.queues.is_written or last.phy_offset + last.size > offset:
@@ -60,7 +60,7 @@ class RecoveryPoints:
         )
 
     async def save(self, point: RecoveryPoint) -> None:
-        """Make it the recovery point: all that it tells of is on the disk now. Raises OSError."""
+        """Make it the recovery point: everything it covers is on the disk now. Raises OSError."""
         truncations = self._truncations
         queues = [self.queues.get(*state.key) for state in point.queues]
         await trio.to_thread.run_sync(self._save, point, [_paths(queue) for queue in queues])

@@ -25,7 +25,7 @@ from twinlog.store.util.sync import sync_data, sync_directory
 
 @frozen
 class RebuiltQueues:
-    """What a rebuild did: `records` were looked at, `units` written; `damaged` are the ranges of the log that hold no record."""
+    """Result of a rebuild: `records` read, `units` written; `damaged` are the ranges of the log that hold no record."""
 
     records: int
     units: int
@@ -67,7 +67,7 @@ def rebuild_queues(
 
 
 def _put_columns(queues: ConsumeQueueTable, columns: EntryColumns, keys: Collection[tuple[str, int]] | None) -> int:
-    """How many units these records made."""
+    """Put these records; the number of units written."""
     if keys is not None:
         from twinlog.store.queue.columns import of_queues
 
@@ -111,7 +111,7 @@ class QueueRecovery:
         self.faults = faults
 
     def settle(self, point: RecoveryPoint) -> None:
-        """Let all queues end where they ended at the point."""
+        """End all queues where they ended at the point."""
         noted = {state.key: state for state in point.queues}
         for queue in self._sound_queues():
             state = noted.get((queue.topic, queue.queue_id))
@@ -125,7 +125,7 @@ class QueueRecovery:
             self._note_fault(queue, fault or (self._drop_wrong_end(queue) if state is None else None))
 
     def find_ends(self) -> None:
-        """Look for the end of each queue in its files."""
+        """Find the end of each queue in its files."""
         least = {state.key: state for state in self.point.queues} if self.point is not None else {}
         for queue in self._sound_queues():
             fault = queue.recover()
@@ -137,7 +137,7 @@ class QueueRecovery:
             self._note_fault(queue, fault or self._drop_wrong_end(queue))
 
     def rewind(self, start: int) -> None:
-        """Let all queues end before the messages at or behind `start`, which are then put anew."""
+        """End all queues before the messages at or behind `start`, which are put again."""
         for queue in self._sound_queues():
             self._rewind(queue, start)
 
@@ -150,7 +150,7 @@ class QueueRecovery:
             self.rewound[queue.topic, queue.queue_id] = queue_offset, units
 
     def keep_numbers(self, end_of_log: int) -> None:
-        """Give no number again that a damaged message at a queue's end had: blanks take its place."""
+        """Put blanks for damaged messages at a queue's end, so that their numbers are not used again."""
         for key, (number, units) in self.rewound.items() if self.damaged else ():
             queue = self.queues.get(*key)
             max_offset = queue.max_offset
@@ -170,7 +170,7 @@ class QueueRecovery:
             self.faults[queue.topic, queue.queue_id] = fault
 
     def _drop_wrong_end(self, queue: ConsumeQueue) -> str | None:
-        """Leave out last units that lead to no message, for the walk to find what belongs there; what is wrong with others."""
+        """Drop last units that lead to no message; the walk finds the right ones. Returns the fault of other units."""
         dropped = 0
         while (unit := queue.unit(queue.max_offset - 1)) is not None:
             if unit.is_blank or unit.phy_offset < self.log.min_offset:
@@ -188,7 +188,7 @@ class QueueRecovery:
         return None
 
     def discard(self, keys: Iterable[Key]) -> None:
-        """Empty queues; that they are incomplete from now on is noted first."""
+        """Empty queues, after noting that they are incomplete from now on."""
         keys = list(keys)
         if keys:
             self.side.save_rebuild(self.faults)
@@ -196,7 +196,7 @@ class QueueRecovery:
                 self.queues.get(*key).discard()
 
     def rebuild(self, keys: Collection[Key], end: int) -> None:
-        """Make these queues anew from the log below `end`."""
+        """Rebuild these queues from the log below `end`."""
         if not keys or end <= self.log.min_offset:
             return
         rebuilt = rebuild_queues(
@@ -242,7 +242,7 @@ class QueueRecovery:
 
 
 def _wrong_owner(queue: ConsumeQueue, entry: DispatchEntry) -> str | None:
-    """What is wrong when the last unit of a queue leads to this message."""
+    """The fault of a last unit that leads to this message."""
     expected = queue.topic, queue.queue_id, queue.max_offset - 1
     if entry[:3] == expected or (entry.topic != queue.topic and _MULTI_DISPATCH in entry.properties):
         return None

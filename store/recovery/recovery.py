@@ -1,18 +1,18 @@
-"""Finds the end of the log after a start, and brings the queues level with it.
+"""Finds the end of the log at a start, and brings the queues up to it.
 
-Where the walk begins:
-- at our recovery point, when it fits the log: all below it is on the disk, and the queues are as it says. After a clean stop
+The walk begins
+- at our recovery point, when it fits the log: all below it is on the disk, and the queues are as it describes. After a clean stop
   it is the log's end, and nothing is walked;
-- else, when RocketMQ wrote last and stopped cleanly, with the third last file, or where the queues end, if that is earlier;
-- after a crash of RocketMQ with the newest file that its checkpoint vouches for.
+- else, when RocketMQ wrote last and stopped cleanly, at the third last file, or where the queues end, if that is earlier;
+- after a crash of RocketMQ at the newest file that its checkpoint covers.
 
-Queues that are lost, or of which anything is wrong, are made anew from the whole log.
+Queues that are lost or damaged are rebuilt from the whole log.
 
-Behind bytes that are no record the next sound record is looked for. Where it goes on from what lies before the damage,
-the log does, too: only the damaged bytes are lost. Where it is older, or its place in its queue is taken, it is what an
-earlier cut by RocketMQ left behind, which clears nothing: the log ends before the damage. So it does when nothing sound
-follows. What is cut is kept in a side file, and the cut is durable. After a crash a slave's log ends before the damage in
-any case: its master sends the rest again, whole.
+Behind bytes that are no record, the next sound record is searched. Where it continues the records before the damage, it belongs
+to the log, and only the damaged bytes are lost. Where it is older, or its number in its queue is taken, it is stale, left by an
+earlier cut by RocketMQ, which clears nothing: the log ends before the damage. It also does when nothing sound follows. The rest
+is kept in a side file, and the cut is durable. After a crash a slave's log ends before the damage in any case: its master sends
+the rest again, whole.
 
 Sources: CommitLog.recoverNormally and recoverAbnormally, DefaultMessageStore.recover; RocketMQ 4.9.8. RocketMQ cuts at the
 first bytes that are no record, rebuilds no single queue, and forgets a blank at the very end, which stays here: a replica
@@ -44,10 +44,10 @@ _FOLLOWS_POINT_MAX = 1 << 30
 
 
 def fits(point: RecoveryPoint, log: CommitLog, flushed_ms: int) -> bool:
-    """Whether the point belongs to this log: the newest record below it is where it was, and still the newest on the disk.
+    """True when the point belongs to this log: the last record below it is unchanged, and still the newest on the disk.
 
-    `flushed_ms` is the store time up to which the checkpoint says that the log is on the disk. When that is newer, but nothing
-    follows the point, RocketMQ cut the log below it and wrote anew there; what lies behind is left over.
+    `flushed_ms` is the store time up to which the checkpoint covers the log. When that is newer, but nothing follows the point,
+    RocketMQ cut the log below it and wrote on there; the records behind are stale.
     """
     if point.log_file_size != log.file_size or not log.min_offset <= point.offset <= log.max_offset:
         return False
@@ -61,7 +61,7 @@ def fits(point: RecoveryPoint, log: CommitLog, flushed_ms: int) -> bool:
 
 
 def begins_at(point: RecoveryPoint, log: CommitLog, *, after_crash: bool) -> bool:
-    """Whether to begin at a point that fits: after a crash unless RocketMQ wrote much behind it, else if it is the log's end."""
+    """True when the walk begins at a fitting point: after a crash unless RocketMQ wrote much behind it, else at the log's end."""
     if after_crash:
         return log.max_offset - point.offset <= _FOLLOWS_POINT_MAX + 2 * log.file_size
     if point.offset == log.max_offset:
@@ -78,7 +78,7 @@ def start_after_stop(log: CommitLog, behind: int) -> int:
 def start_after_crash(log: CommitLog, behind: int, recover_from_ms: int) -> int:
     """The start of the newest file whose first record is old enough to be on disk; the first file when none is.
 
-    Not behind the queues' end: somebody may have deleted them, for us to make them anew.
+    Not behind the queues' end: they may have been deleted to be rebuilt.
     """
     vouched_for = log.min_offset
     for file in reversed(log.files.files):
@@ -106,7 +106,7 @@ _DISPATCH_BATCH = 32_768
 
 @frozen
 class Recovered:
-    """What was done: the log ends at `end_offset`; `damaged` are the ranges found in it that hold no record."""
+    """Result of a recovery: the log ends at `end_offset`; `damaged` are the ranges in it that hold no record."""
 
     start_offset: int
     end_offset: int
@@ -133,7 +133,7 @@ def recover(
     check_crc: bool,
     delays_ms: tuple[int, ...],
 ) -> Recovered:
-    """Open the queues of a log that is open, walk, dispatch what the queues lack, rebuild, cut. `damaged` is filled.
+    """Open the queues of an open log, walk, dispatch missing records, rebuild, cut. Fills `damaged`.
 
     Raises OSError, and StoreDirectoryError while nothing was changed yet.
     """
@@ -235,7 +235,7 @@ class _Recovery:
         return max(start, point.offset) if point is not None and not self.of_queues.faults else start
 
     def _checkpoint_is_wrong(self) -> bool:
-        """Whether it vouches for messages newer than any that there is."""
+        """True when the checkpoint covers messages newer than all that exist."""
         return (
             self.after_crash
             and self.start > self.log.min_offset
@@ -245,7 +245,7 @@ class _Recovery:
     # The walk
 
     def _walk(self) -> None:
-        """From `start` to the end of the log, which becomes `end`."""
+        """Walk from `start` to the end of the log, which becomes `end`."""
         self.end, self.error = self.start, None
         numbers = self.queues.next_offsets()
         damage: int | None = None  # Where the bytes begin that are no record, until it is known what follows.
@@ -330,7 +330,7 @@ class _Recovery:
         self.undispatched = []
 
     def _is_explained(self, entry: DispatchEntry, number: int) -> bool:
-        """Whether it is known why messages `number` up to this one are not in its queue."""
+        """True when messages `number` up to this one are missing for a known reason."""
         self._dispatch()
         queue = self.queues.get(entry.topic, entry.queue_id)
         if (entry.topic, entry.queue_id) in self.of_queues.faults or self.start == self.log.min_offset:
@@ -344,7 +344,7 @@ class _Recovery:
             self.of_queues.rebuild(gaps, self.end)
 
     def _is_left_over(self, entries: list[DispatchEntry], offset: int) -> bool:
-        """Whether sound records behind damage are from before a cut: older than the last one, or their number is taken."""
+        """True for stale records behind damage: older than the last one, or their number is taken."""
         if any(file.start > offset and self._begins_with_record(file.start) for file in self.log.files.files):
             return False
         before = self.last.store_timestamp if self.last is not None else self.last_of_point.store_timestamp
@@ -379,7 +379,7 @@ class _Recovery:
     # The end
 
     def _compare_ends(self) -> None:
-        """Whether something is missing that was on the disk."""
+        """Note bytes missing at either end of the log."""
         noted, known = self.noted, self.noted.offset if self.noted is not None else 0
         if not self.log.files.files and self.checkpoint.physic_msg_timestamp > 0:  # It vouches for messages.
             known = max(known, self.queues.max_phy_offset, 1)
@@ -393,7 +393,7 @@ class _Recovery:
         return _LOOK_AFTER_CRASH if self.after_crash else _LOOK_AFTER_CLEAN_STOP
 
     def _cut(self, point: RecoveryPoint | None) -> CutTail:
-        """Let the log end at `end`: keep what lies behind it elsewhere, then remove it, durably."""
+        """Cut the log at `end`, durably, and keep a copy of what lies behind."""
         cut = keep_behind_end(self.log, self.end, self.side, zeros_max=self._zeros_max, error=self.error)
         if self.noted is not None and self.noted.offset > self.end:
             self.side.drop_point()

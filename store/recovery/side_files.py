@@ -40,11 +40,11 @@ class SideFiles:
         self._replace("recovery-point", encode_point(point))
 
     def drop_point(self) -> None:
-        """Remove the recovery point, durably: what it says is about to become wrong. Raises OSError."""
+        """Remove the recovery point, durably, before it becomes wrong. Raises OSError."""
         self._remove("recovery-point")
 
     def load_rebuild(self) -> set[tuple[str, int]]:
-        """The queues whose rebuilding did not come to its end. Raises OSError."""
+        """The queues whose rebuild was not finished. Raises OSError."""
         point = self._load("queues-to-rebuild")
         return {queue.key for queue in point.queues} if point is not None else set()
 
@@ -113,9 +113,9 @@ class CutTail:
 
 
 def keep_behind_end(log: CommitLog, end: int, side: SideFiles, *, zeros_max: int, error: str | None) -> CutTail:
-    """Copy what lies behind the log's end and is not zero, and say so. Raises OSError when the log cannot be read.
+    """Copy bytes behind the log's end that are not zero, with a line in the log. Raises OSError when the log cannot be read.
 
-    `zeros_max` zeros that are no hole stand for all the rest of a file. `error` says what was found at the end.
+    After `zeros_max` zeros that are no hole, the rest of a file counts as zero. `error` describes the bytes at the end.
     """
     size = 0
     for file in log.files.files:

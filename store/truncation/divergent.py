@@ -1,7 +1,7 @@
-"""What was cut from the log while it was in use: kept in ROOT/twinlog/divergent/<first byte>-<bytes>/ until a person removes it.
+"""Bytes cut from the log while in use: kept in ROOT/twinlog/divergent/<first byte>-<bytes>/ until an operator removes them.
 
-Each directory is a small store for `log dump` and `log diff`: commitlog/ has files with the names and the length that they had,
-of which the first holds nothing below the cut, and divergent.json says what it is. Whole files are linked, not copied.
+Each directory is a small store for `log dump` and `log diff`: commitlog/ has files with their former names and length, of which
+the first holds nothing below the cut, and divergent.json describes it. Whole files are linked, not copied.
 
     divergent.json   {"version": 1, "first": byte, "size": bytes, "whenMs": ms, "why": text}
 
@@ -40,7 +40,7 @@ class Divergent:
 
 @frozen
 class CutFile:
-    """A file of the log: bytes `start` to `end` of it are written. `goes`: nobody will write there again."""
+    """A file of the log: bytes `start` to `end` of it are written. `goes`: nothing will be written there again."""
 
     path: Path
     fd: int  # Open for reading.
@@ -56,7 +56,7 @@ class DivergentDirectory:
     path: Path
 
     def list(self) -> tuple[Divergent, ...]:
-        """What is kept, in the order of the log. What cannot be read is left out."""
+        """The kept cuts, in the order of the log. Unreadable ones are left out."""
         try:
             names = sorted(os.listdir(self.path))
         except OSError:
@@ -65,7 +65,7 @@ class DivergentDirectory:
         return tuple(entry for entry in found if entry is not None)
 
     def free_name(self, first: int, size: int) -> str:
-        """The name for bytes that are to be kept: what was cut twice at one place is kept twice."""
+        """An unused name for bytes to be kept: two cuts at one place are both kept."""
         name = wanted = f"{first:020d}-{size}"
         number = 1
         while (self.path / name).exists():
@@ -90,27 +90,27 @@ class DivergentDirectory:
         write_durably(scratch / NOTE, orjson.dumps(note))
 
     def settle(self, name: str) -> None:
-        """Give what was kept its final name, durably; nothing if it has that already. Raises OSError."""
+        """Give kept bytes their final name, durably, unless they have it. Raises OSError."""
         scratch = self.path / (name + _UNFINISHED)
         if scratch.exists():
             scratch.rename(self.path / name)
             sync_directory(self.path)
 
     def read(self, name: str, file_start: int, position: int, size: int) -> bytes | None:
-        """Bytes of a file of what was kept, under either of its names; None when that file is not among it. Raises OSError."""
+        """Bytes of a kept file, under either name of its directory; None when the file is not there. Raises OSError."""
         for directory in (self.path / name, self.path / (name + _UNFINISHED)):
             with suppress(FileNotFoundError), (directory / "commitlog" / f"{file_start:020d}").open("rb") as file:
                 return os.pread(file.fileno(), size, position)
         return None
 
     def drop_unfinished(self) -> None:
-        """Remove what did not come to its end. Raises OSError."""
+        """Remove unfinished copies. Raises OSError."""
         for path in self.path.glob(f"*{_UNFINISHED}") if self.path.is_dir() else ():
             shutil.rmtree(path)
 
 
 def read_note(directory: Path) -> Divergent | None:
-    """What a directory says that it holds; None for any other directory."""
+    """The description of a kept cut; None for any other directory."""
     try:
         note = orjson.loads((directory / NOTE).read_bytes())
         if note["version"] != VERSION:

@@ -1,12 +1,12 @@
-"""The note that a log is being cut, ROOT/twinlog/truncate, as bytes and as an object.
+"""The intent to cut a log, ROOT/twinlog/truncate, as bytes and as an object.
 
     8 bytes magic | u32 version | u32 kind: 1 cut, 2 begin anew
     i64 offset | i64 old end | i64 last store time | i64 when
     u16 n, n bytes name of the directory that keeps what is cut | u16 n, n bytes why
     u64 xxh3 of all bytes before
 
-Big endian; offsets in the log count bytes, times are ms. While the note is there, the log ends at `offset` (kind 2: it is
-empty), whatever its files say: a start finishes what was begun before it looks at them.
+Big endian; offsets in the log count bytes, times are ms. While the intent exists, the log ends at `offset` (kind 2: it is
+empty), whatever its files hold: a start finishes the cut before it reads them.
 """
 
 from enum import IntEnum
@@ -27,7 +27,7 @@ _WHY_MAX = 1000  # Bytes.
 
 
 class CutKind(IntEnum):
-    """What becomes of the log."""
+    """The kind of a cut."""
 
     CUT = 1
     BEGIN_ANEW = 2

@@ -1,4 +1,4 @@
-"""Finishes, when a store is opened, a cut of its log that a crash left unfinished; see store/truncation/truncation.py."""
+"""Finishes, when a store is opened, a cut that a crash interrupted; see store/truncation/truncation.py."""
 
 import os
 import shutil
@@ -26,21 +26,21 @@ _LOOK_BYTES = 4096
 
 @define(eq=False)
 class UnfinishedCut:
-    """`cut_log()` before recovery looks at the log, `finish()` when it has brought the queues level with it."""
+    """`cut_log()` runs before recovery reads the log, `finish()` once the queues are up to date."""
 
     intent: TruncateIntent
     side: Path  # ROOT/twinlog.
 
     @classmethod
     def find(cls, side: Path) -> "UnfinishedCut | None":
-        """Look for one. Raises StoreDirectoryError when the note of it cannot be read, OSError."""
+        """The unfinished cut, if any. Raises StoreDirectoryError when its intent cannot be read, OSError."""
         intent = load_intent(side)
         if intent is None:
             DivergentDirectory(side / "divergent").drop_unfinished()
         return cls(intent, side) if intent is not None else None
 
     def cut_log(self, log: CommitLog, checkpoint: Checkpoint, queue_directory: Path) -> None:
-        """Raises StoreDirectoryError when somebody wrote behind what was to be cut, OSError."""
+        """Cut the log. Raises StoreDirectoryError when the log was written to since the crash, OSError."""
         intent, files = self.intent, log.files
         if any(read_log(log, intent.old_end, _LOOK_BYTES)) or log.max_offset > _file_end(intent.old_end, log.file_size):
             raise StoreDirectoryError(
@@ -78,7 +78,7 @@ class UnfinishedCut:
         checkpoint.save()
 
     def _written_since(self, log: CommitLog) -> int | None:
-        """Where a file of the log begins with bytes that are neither what was to be cut nor zeros. Raises OSError."""
+        """The start of bytes, at the cut or in a later file, that are neither the old ones nor zeros. Raises OSError."""
         intent, divergent = self.intent, DivergentDirectory(self.side / "divergent")
         begin = intent.offset if intent.kind is CutKind.CUT else 0
         for file in log.files.files:
@@ -92,7 +92,7 @@ class UnfinishedCut:
         return None
 
     def finish(self, queues: ConsumeQueueTable) -> None:
-        """Raises OSError."""
+        """Discard queues without messages, and remove the intent. Raises OSError."""
         for queue in queues:
             if queue.max_phy_offset < 0 < queue.max_offset:
                 queue.discard()  # Nothing but blanks: its messages may come back with other numbers.
@@ -100,13 +100,13 @@ class UnfinishedCut:
 
 
 def remove_intent(side: Path) -> None:
-    """All is done. Raises OSError."""
+    """Remove the intent: the cut is finished. Raises OSError."""
     (side / NAME).unlink(missing_ok=True)
     sync_directory(side)
 
 
 def lower_checkpoint(checkpoint: Checkpoint, intent: TruncateIntent) -> None:
-    """Let the checkpoint vouch for nothing that was cut."""
+    """Lower the checkpoint, so that it does not cover cut bytes."""
     newest, end = intent.last_timestamp, intent.offset if intent.kind is CutKind.CUT else 0
     checkpoint.physic_msg_timestamp = min(checkpoint.physic_msg_timestamp, newest)
     checkpoint.logics_msg_timestamp = min(checkpoint.logics_msg_timestamp, newest)
@@ -116,5 +116,5 @@ def lower_checkpoint(checkpoint: Checkpoint, intent: TruncateIntent) -> None:
 
 
 def _file_end(offset: int, file_size: int) -> int:
-    """Where the file ends that holds the byte before an offset."""
+    """The end of the file that holds the byte before an offset."""
     return -(-offset // file_size) * file_size

@@ -1,13 +1,13 @@
-"""Cuts the log of a slave while it is in use, so that what was cut never comes back.
+"""Cuts the log of a slave while it is in use, so that the cut bytes never come back.
 
-    1 copy      what is about to be cut goes to twinlog/divergent/ (store/truncation/divergent.py), under a name that is not final
-    2 intent    twinlog/truncate says what is to be done (store/truncation/intent.py): from here on it is done, whatever happens
-    3 memory    log, queues and all that follows them end at the cut: nobody is served the rest any more
-    4 disk      later files are removed, the rest of the last one is made zero, as in the queues; index note, checkpoint, digests
+    1 copy      the bytes to be cut go to twinlog/divergent/ (store/truncation/divergent.py), under a name that is not final
+    2 intent    twinlog/truncate describes the cut (store/truncation/intent.py): from here on it is carried out in any case
+    3 memory    log, queues and all their followers end at the cut: the rest is not served any more
+    4 disk      later files are removed, the rest of the last one is zeroed, as in the queues; index note, checkpoint, digests
     5 done      the intent is removed
 
-A crash before 2 leaves everything as it was; after a later one the next start finishes it (store/truncation/resume.py).
-RocketMQ moves positions only: the bytes stay valid on the disk, and come back after a crash behind shorter new ones (its issue
+A crash before 2 leaves everything as it was; after a later one the next start finishes the cut (store/truncation/resume.py).
+RocketMQ only moves positions: the bytes stay valid on the disk, and come back after a crash behind shorter new ones (its issue
 10666).
 """
 
@@ -56,17 +56,17 @@ class CutFiles:
     directories: set[Path] = field(factory=set)  # Of queues that lost files, maybe.
 
     def cut_log(self, files: MappedFileQueue, offset: int) -> None:
-        """Let the log end at `offset`. Raises OSError."""
+        """Cut the log at `offset`. Raises OSError."""
         self.removed = files.take_behind(offset)
         self.log_tail = files.files[-1].twin() if files.files else None
 
     def empty_log(self, files: MappedFileQueue) -> None:
-        """Let the log be empty."""
+        """Empty the log."""
         self.removed = list(files.files)
         files.files.clear()
 
     def cut_queue(self, queue: ConsumeQueue, phy_offset: int) -> None:
-        """Let a queue end before the messages at or behind an offset of the log. Raises OSError."""
+        """End a queue before the messages at or behind an offset of the log. Raises OSError."""
         had_messages, end = queue.max_phy_offset >= 0, queue.max_offset
         queue.rewind(phy_offset)
         if had_messages and queue.max_phy_offset < 0:
@@ -77,7 +77,7 @@ class CutFiles:
                 self.queue_tails.append(queue.files.files[-1].twin())
 
     def empty_queue(self, queue: ConsumeQueue) -> None:
-        """Let a queue be as if nobody had written to it. Raises OSError."""
+        """Empty a queue, as if it had never been written to. Raises OSError."""
         if queue.files.files:
             self.directories.add(queue.files.directory)
         queue.clear()
@@ -138,7 +138,7 @@ class TruncationService:
         self.divergent = DivergentDirectory(self.side / "divergent")
 
     async def truncate(self, phy_offset: int, why: str) -> None:
-        """Let the log end where a record begins, durably. Raises StoreError: nothing was changed, or the store failed."""
+        """Cut the log where a record begins, durably. Raises StoreError: nothing was changed, or the store failed."""
         async with self._alone("the log is being cut"):
             low, high = self.log.min_offset, self.log.max_offset
             if not low <= phy_offset <= high:
@@ -147,14 +147,14 @@ class TruncationService:
                 await self._cut(CutKind.CUT, phy_offset, await self._last_below(phy_offset), why)
 
     async def reset(self, why: str) -> None:
-        """Let log, queues and index be empty. Raises as truncate() does."""
+        """Empty log, queues and index. Raises as truncate() does."""
         async with self._alone("the log begins anew"):
             if self.log.files.files:
                 await self._cut(CutKind.BEGIN_ANEW, self.log.min_offset, None, why)
 
     @asynccontextmanager
     async def _alone(self, what: str) -> AsyncIterator[None]:
-        """Nobody appends meanwhile, and no file of the log is deleted."""
+        """Keep appends and retention out meanwhile."""
         await self.putter.settle()
         async with self.repairing, self.retention.lock:
             if not self.putter.is_slave:
@@ -278,7 +278,7 @@ class TruncationService:
         await trio.to_thread.run_sync(remove_intent, self.side)
 
     def _cut_in_memory(self, cut: CutFiles, kind: CutKind, offset: int, last: DispatchEntry | None) -> None:
-        """Let everything end at the cut, and note what is to be done on the disk. Nobody else has a turn in between."""
+        """End everything at the cut, in one turn of the event loop, and collect the work to be done on the disk."""
         if kind is CutKind.CUT:
             cut.cut_log(self.log.files, offset)
         else:
@@ -299,7 +299,7 @@ class TruncationService:
 
 
 async def _readers_left(file: MappedFile) -> None:
-    """Give those who still send bytes of a file some time before these become zeros."""
+    """Wait a limited time for senders of a file before its bytes become zeros."""
     taken = file.take_map()
     with trio.move_on_after(_READERS_SECONDS):
         while taken is not None:

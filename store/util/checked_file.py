@@ -1,6 +1,6 @@
-"""Small side files in words: one line `twinlog-NAME VERSION CRC32HEX`, then one JSON value that the checksum covers.
+"""Small side files as text: one line `twinlog-NAME VERSION CRC32HEX`, then one JSON value that the checksum covers.
 
-A lost promise is a lost vote, so what cannot be read is an error here, never taken for an empty file.
+A lost promised epoch is a lost vote, so an unreadable file is an error here, never taken for an empty one.
 """
 
 import zlib
@@ -19,7 +19,7 @@ def encode_checked(name: str, version: int, value: object) -> bytes:
 
 
 def decode_checked(name: str, version: int, raw: bytes) -> object:
-    """Raises ValueError when the bytes are no such file, not whole, or of another version."""
+    """The value in a file. Raises ValueError when it is of another kind or version, or damaged."""
     head, _, body = raw.partition(b"\n")
     words = head.split(b" ")
     if len(words) != 3 or words[0] != b"twinlog-" + name.encode():
@@ -47,13 +47,13 @@ def load_checked(path: Path) -> bytes | None:
 
 
 def save_checked(path: Path, data: bytes) -> None:
-    """Replace the file, durably. Raises OSError: then nobody knows which of the two is there after a power cut."""
+    """Replace the file, durably. Raises OSError: either of the two may be there after a power cut."""
     make_directory(path.parent)
     write_durably(path, data)
 
 
 def unreadable(path: Path, error: Exception) -> StoreDirectoryError:
-    """What a start says, and that it ends there."""
+    """The error that ends a start."""
     return StoreDirectoryError(
         f"{path} cannot be read: {error}. It says what this member has promised to the others, and nobody may guess that. "
         "Next: bring the very file back; or, with another member as master (twinlog failover), empty this store: "

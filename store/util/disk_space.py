@@ -1,4 +1,4 @@
-"""How full a disk is, by RocketMQ's own sum, and what follows from it.
+"""Usage of a disk, by RocketMQ's formula, and its consequences.
 
 Source: UtilAll.getDiskPartitionSpaceUsedPercent, DefaultMessageStore.CleanCommitLogService.isSpaceToDelete; RocketMQ 4.9.8.
 """
@@ -15,7 +15,7 @@ UNKNOWN = -1.0  # No such path.
 def usage_ratio(path: Path) -> float:
     """The used part of the disk that holds `path`, rounded up to whole percents; UNKNOWN when there is no such path.
 
-    What only the super-user may write counts as neither used nor free.
+    Space reserved for the super-user counts as neither used nor free.
     """
     try:
         found = os.statvfs(path)
@@ -42,7 +42,7 @@ class DiskLimits:
 
 @frozen
 class DiskState:
-    """What to do about a disk that is used to `ratio`."""
+    """Consequences of a disk usage of `ratio`."""
 
     ratio: float
     must_clean: bool

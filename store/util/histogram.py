@@ -1,6 +1,6 @@
-"""How long something took, counted in fixed buckets, for ever and over the last minute. No I/O, no clock.
+"""Durations counted in fixed buckets, since the start and over the last minute. No I/O, no clock.
 
-Whoever measures notes many at once: a group commit, or an acknowledgement that releases a thousand producers, is one note().
+One note() counts many durations at once: a group commit, or an acknowledgement that releases a thousand producers.
 """
 
 import math
@@ -38,7 +38,7 @@ LOOK_SECONDS, LOOKS = 10.0, 7  # A minute: the newest look is up to ten seconds 
 
 @frozen
 class HistogramCounts:
-    """How many took no longer than each of BOUNDS and longer than the one before, and how long all took together, seconds."""
+    """The count of durations in each of BOUNDS, and the sum of all, seconds."""
 
     counts: tuple[int, ...] = (0,) * len(BOUNDS)
     sum: float = 0.0
@@ -46,19 +46,19 @@ class HistogramCounts:
 
 @define(eq=False)
 class Histogram:
-    """Call look() every second or so, for what the last minute brought."""
+    """Call sample() every second or so, for the counts of the last minute."""
 
     counts: list[int] = field(factory=lambda: [0] * len(BOUNDS), init=False)
     sum: float = field(default=0.0, init=False)  # Seconds.
     _looks: deque[tuple[float, tuple[int, ...]]] = field(factory=lambda: deque(maxlen=LOOKS), init=False)
 
     def note(self, seconds: float, count: int = 1) -> None:
-        """So many of them took so long."""
+        """Count `count` durations of so many seconds."""
         self.counts[bisect_left(BOUNDS, seconds)] += count
         self.sum += seconds * count
 
     def note_run(self, longest: float, shortest: float, count: int) -> None:
-        """Some that ended together, where only the first and the last to begin are looked at.
+        """Count durations that ended together, of which only the longest and the shortest are known.
 
         In one bucket, as nearly always, this is exact but for the sum, which takes their mean; else they are spread evenly.
         """
@@ -76,12 +76,12 @@ class Histogram:
             before = up_to
 
     def sample(self, now: float) -> None:
-        """Note how far the counts are, when that is due; `now` in seconds of any clock that only goes forward."""
+        """Remember the present counts, when that is due; `now` in seconds of a monotonic clock."""
         if not self._looks or now - self._looks[-1][0] >= LOOK_SECONDS:
             self._looks.append((now, tuple(self.counts)))
 
     def taken(self) -> HistogramCounts:
-        """All that was counted, as a value."""
+        """A snapshot of all counts."""
         return HistogramCounts(tuple(self.counts), self.sum)
 
     def recent(self) -> tuple[int, ...]:
@@ -92,7 +92,7 @@ class Histogram:
 
 
 def percentile(counts: Sequence[int], share: float) -> float | None:
-    """So large a share took no longer, seconds; None without any. Longer than the last bound that is finite: that bound."""
+    """The duration that this share did not exceed, seconds; None without any. At most the last finite bound."""
     wanted, passed = sum(counts) * share, 0
     for bucket, count in enumerate(counts):
         if count and passed + count >= wanted:

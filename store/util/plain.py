@@ -1,7 +1,7 @@
-"""Frozen objects as plain JSON values and back: keys in camelCase, every type looked at. No I/O.
+"""Frozen objects as plain JSON values and back: keys in camelCase, every type checked. No I/O.
 
-attrs classes and NamedTuples become objects, tuples lists, enums their values. A key that is missing takes the field's default,
-one that is not known is passed over: a later version may say more.
+attrs classes and NamedTuples become objects, tuples lists, enums their values. A missing key takes the field's default, an
+unknown one is ignored: a later version may have more.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""fsync and fdatasync, and what an error of the disk means.
+"""fsync and fdatasync, durable replacement of files, the store's lock, and the meaning of disk errors.
 
-A failed sync is the end: the kernel may have dropped the pages and marked them clean, so a second call may claim success (the
-PostgreSQL finding of 2018). A refused write is another matter: where the error says that nothing was taken, the same bytes can be
+A failed sync is final: the kernel may have dropped the pages and marked them clean, so a second call may claim success (the
+PostgreSQL finding of 2018). A refused write is different: where the error says that nothing was taken, the same bytes can be
 written again once there is room.
 """
 
@@ -21,7 +21,7 @@ _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class SyncError(OSError):
-    """The disk may have lost what it was given before. Whoever catches this takes no more bytes, and never tries again."""
+    """The disk may have lost earlier writes. The catcher takes no more bytes, and never tries again."""
 
 
 def sync_data(fd: int) -> None:
@@ -50,9 +50,9 @@ def sync_directory(path: Path) -> None:
 
 
 def write_durably(path: Path, data: bytes, *, new_mode: int = 0o666) -> None:
-    """Put a file with these bytes in the place of what is there, at once and for good. Raises OSError.
+    """Replace a file atomically and durably. Raises OSError.
 
-    It keeps the mode of the old one, and the owner where that can be; `new_mode`, less the umask: when there was none.
+    It keeps the mode of the old one, and the owner where possible; `new_mode`, less the umask: the mode of a new one.
     """
     scratch = path.with_name(f"{path.name}.tmp")
     scratch.unlink(missing_ok=True)  # Never into what somebody else put there, or a link leads to.
@@ -76,7 +76,7 @@ def write_durably(path: Path, data: bytes, *, new_mode: int = 0o666) -> None:
 
 
 def _be_like(fd: int, old: os.stat_result) -> None:
-    """Only the super-user gives files away; a group that cannot be kept gets no more than everybody."""
+    """Copy owner and mode. Only the super-user gives files away; a group that cannot be kept gets no more than everybody."""
     mode = stat.S_IMODE(old.st_mode)
     try:
         os.fchown(fd, old.st_uid, old.st_gid)
@@ -97,12 +97,12 @@ def make_directory(path: Path) -> None:
 
 
 def is_passing(error: OSError) -> bool:
-    """Whether the disk refused something without losing anything, so that it can be tried again."""
+    """True when the disk refused something without losing anything, so that it can be tried again."""
     return not isinstance(error, SyncError) and error.errno in _PASSING
 
 
 def is_no_space(error: OSError) -> bool:
-    """Whether there is too little room, on the disk or within a quota."""
+    """True when there is too little room, on the disk or within a quota."""
     return is_passing(error) and error.errno in _NO_SPACE
 
 
