@@ -1,6 +1,6 @@
-"""Holds two logs against each other, byte by byte over what both have: replicas of one log are equal there, or one is damaged.
+"""Compares two logs byte by byte where both have bytes: replicas are equal there, or one is damaged.
 
-Where the logs begin and end may differ: retention goes by each disk's own clock, and a slave may be behind.
+Start and end may differ: retention follows each disk's own clock, and a slave may lag.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ _QUEUE_PIECE = UNIT.size << 16
 
 
 class DiffVerdict(StrEnum):
-    """What it comes to."""
+    """The result of a comparison."""
 
     EQUAL = "equal"  # Over all that both have.
     DIFFERENT = "different"
@@ -45,7 +45,7 @@ class DiffSide:
 
 @frozen(kw_only=True)
 class DiffRecord:
-    """What one of the two has where the first difference is: a message, sound or not, or something that is none."""
+    """One side at the first difference: a message, sound or not, or other bytes."""
 
     start_offset: int
     end_offset: int
@@ -55,7 +55,7 @@ class DiffRecord:
 
 @frozen(kw_only=True)
 class Difference:
-    """Where the logs differ. Bytes behind the first one may be equal again."""
+    """The differing range. Bytes behind the first one may be equal again."""
 
     first_offset: int
     last_offset: int
@@ -229,7 +229,7 @@ def _read(log: FileSeries, offset: int, size: int) -> bytes:
 
 
 def record_around(log: FileSeries, offset: int) -> DiffRecord:
-    """What a byte of the log belongs to. Raises OSError."""
+    """The record that a byte of the log belongs to. Raises OSError."""
     begin = max(log.min_offset, offset - offset % log.file_size)
     for piece in walk(log, begin, offset - offset % log.file_size + log.file_size):
         if not piece.start <= offset < piece.end:
@@ -274,7 +274,7 @@ def fields_that_differ(left: DumpedMessage | None, right: DumpedMessage | None) 
 
 
 def _compare_queues(left: ComparedLog, right: ComparedLog) -> Iterator[QueueDifference]:
-    """Over the messages that both logs and both queues have; what one lacks at its end is lag."""
+    """Compare the messages that both logs and both queues have; messages missing at one end are lag."""
     low = max(left.log.min_offset, right.log.min_offset)
     for key in sorted(left.queues.keys() | right.queues.keys()):
         if key not in left.queues or key not in right.queues:

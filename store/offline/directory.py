@@ -1,7 +1,7 @@
-"""A store directory as it lies on the disk: RocketMQ 4.9's, 5.3's or ours, running or stopped; nothing in it is changed.
+"""A store directory on disk: RocketMQ 4.9's, 5.3's or twinlog's, running or stopped; nothing in it is changed.
 
-Opening lists names and reads a few bytes: no lock is taken, no file is opened for writing, and what is wrong becomes findings.
-Which sizes the files were made with is in none of them; it follows from names and lengths, or is told by the caller.
+Opening lists names and reads a few bytes: it takes no lock and opens no file for writing, and faults become findings. No file
+has the sizes that the files were made with; they follow from names and lengths, or come from the caller.
 """
 
 import fcntl
@@ -33,7 +33,7 @@ _SIDE_DIRECTORY = "twinlog"
 
 
 class Writer(StrEnum):
-    """Whose broker wrote to the directory last, as far as the files tell."""
+    """The broker that wrote to the directory last, as far as the files show."""
 
     ROCKETMQ_4 = "rocketmq-4"
     ROCKETMQ_5 = "rocketmq-5"
@@ -42,7 +42,7 @@ class Writer(StrEnum):
 
 @frozen(kw_only=True)
 class DirectoryOptions:
-    """What the caller knows better than the files tell. None: find out.
+    """Facts that the caller knows better than the files show. None: find out.
 
     `commit_log_dirs` are the directories of the log, where it is not ROOT/commitlog. Sizes in bytes.
     """
@@ -61,11 +61,11 @@ class DirectoryOptions:
 
 @define(eq=False)
 class StoreDirectory:
-    """What lies in a store directory. Close it, or use it in a `with` statement.
+    """The content of a store directory. Close it, or use it in a `with` statement.
 
-    `queues`, `ext_queues` by topic and queue id. `batch_topics` have queues of another kind (5.x), which are not looked into.
-    `lock_holder` is the process that has the store open now, None when none has. `abort` is the content of that file; None: there
-    is none, the last stop was clean. `findings` is what opening noticed; file names in them are relative to `root`.
+    `queues`, `ext_queues` by topic and queue id. `batch_topics` have queues of another kind (5.x), which are ignored.
+    `lock_holder` is the process that has the store open now, None for none. `abort` is the content of that file; None: there
+    is none, the last stop was clean. `findings` are those of opening; file names in them are relative to `root`.
     """
 
     root: Path
@@ -91,31 +91,31 @@ class StoreDirectory:
 
     @classmethod
     def open(cls, path: Path, options: DirectoryOptions | None = None) -> "StoreDirectory":
-        """Look at a directory. Raises StoreDirectoryError when it is no store, OSError when it cannot be read."""
+        """Open a directory. Raises StoreDirectoryError when it is no store, OSError when it cannot be read."""
         return _open(path, options or DirectoryOptions())
 
     @property
     def is_running(self) -> bool:
-        """Whether a broker has the store open now."""
+        """True when a broker has the store open now."""
         return self.lock_holder is not None
 
     @property
     def stopped_cleanly(self) -> bool:
-        """Whether nobody has it open, and the last one closed it."""
+        """True when no broker has it open, and the last one closed it."""
         return not self.is_running and self.abort is None
 
     @property
     def has_crashed(self) -> bool:
-        """Whether nobody has it open, and the last one did not close it."""
+        """True when no broker has it open, and the last one did not close it."""
         return not self.is_running and self.abort is not None
 
     @property
     def index_file_size(self) -> int:
-        """Bytes of an index file: what most of them have."""
+        """Bytes of an index file: the most frequent length."""
         return guess_file_size([[file] for file in self.index_files], by_name=False)
 
     def list_again(self, key: tuple[str, int]) -> None:
-        """List the files of a queue anew: a running broker makes and removes some. Raises OSError."""
+        """List the files of a queue again: a running broker adds and removes some. Raises OSError."""
         path = self.root / "consumequeue" / key[0] / str(key[1])
         if path.is_dir():
             file_size = next((series.file_size for series in self.queues.values()), CONSUME_QUEUE_UNIT)
@@ -299,9 +299,9 @@ def _content(path: Path) -> bytes | None:
 
 
 def _writer(root: Path, abort: bytes | None, checkpoint: Checkpoint | None, side_files: tuple[Path, ...]) -> Writer:
-    """Whose broker was here last. 5.x writes its process id into `abort`, and numbers of its own into the checkpoint.
+    """The last broker. 5.x writes its process id into `abort`, and numbers of its own into the checkpoint.
 
-    A side file of ours counts when nothing that every broker writes is younger: the checkpoint after a stop, else `abort`.
+    A side file of twinlog counts when no file that every broker writes is younger: the checkpoint after a stop, else `abort`.
     """
     ours = max(_times(side_files), default=0.0)
     marks = (root / "checkpoint",) if abort is None else (root / "abort",)
@@ -322,7 +322,7 @@ def _times(paths: Iterable[Path]) -> Iterator[float]:
 
 
 def lock_holder(path: Path) -> int | None:
-    """The process that holds the store's lock; None when nobody does. Nothing is locked to find out.
+    """The process that holds the store's lock; None for none. Takes no lock to find out.
 
     Closing the file would end this process's own locks on it, so it is opened only where this process has none.
     """
@@ -340,7 +340,7 @@ def lock_holder(path: Path) -> int | None:
 
 
 def _is_locked_here(path: Path) -> bool:
-    """Whether this very process holds a lock on the file: F_GETLK tells of other processes only."""
+    """True when this very process holds a lock on the file: F_GETLK reports other processes only."""
     try:
         lines = Path("/proc/locks").read_text().splitlines()
     except OSError:

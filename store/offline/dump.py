@@ -1,4 +1,4 @@
-"""The messages of a log in words: some of them, by topic, queue, place, time or key."""
+"""Messages of a log as text and JSON, selected by topic, queue, offset, time or key."""
 
 from base64 import b64encode
 from collections.abc import Iterable, Iterator
@@ -62,7 +62,7 @@ class DumpedMessage:
 
 @frozen(kw_only=True)
 class Selection:
-    """Which messages. None and empty: all. `to_offset`, `to_ms` are the first that are not wanted."""
+    """A selection of messages. None and empty: all. `to_offset`, `to_ms` are exclusive."""
 
     topics: frozenset[str] = frozenset()
     queue_ids: frozenset[int] = frozenset()
@@ -73,7 +73,7 @@ class Selection:
     key: str | None = None  # One of its KEYS, or its UNIQ_KEY.
 
     def takes(self, entry: DispatchEntry) -> bool:
-        """Whether this message is wanted."""
+        """True when this message is selected."""
         return (
             (not self.topics or entry.topic in self.topics)
             and (not self.queue_ids or entry.queue_id in self.queue_ids)
@@ -93,7 +93,7 @@ def dump(
     may_grow: bool = False,
     after_crash: bool = False,
 ) -> Iterator[DumpedMessage | Gap]:
-    """The messages in the order of the log, and what is damaged between them. Raises OSError.
+    """Selected messages in the order of the log, and the damage between them. Raises OSError.
 
     `may_grow`, `after_crash`: as walk().
     """
@@ -118,7 +118,7 @@ def dump(
 def dump_at(
     log: FileSeries, offsets: Iterable[int], selection: Selection, *, with_body: bool = False
 ) -> Iterator[DumpedMessage]:
-    """Those of the messages at these places that are sound and wanted. Raises OSError."""
+    """The sound, selected messages at these offsets. Raises OSError."""
     for offset in offsets:
         head = log.read(offset, SIZE_AND_MAGIC.size)
         size = SIZE_AND_MAGIC.unpack(head)[0] if len(head) == SIZE_AND_MAGIC.size else 0
@@ -129,7 +129,7 @@ def dump_at(
 
 
 def _start(log: FileSeries, selection: Selection) -> int | None:
-    """Where to begin: a record's start; None when nothing is there."""
+    """The start of the first record to read; None when there is none."""
     start = log.min_offset
     if selection.from_ms is not None:
         for file in log.files:
@@ -142,7 +142,7 @@ def _start(log: FileSeries, selection: Selection) -> int | None:
 
 
 def _is_late(log: FileSeries, selection: Selection, offset: int) -> bool:
-    """Whether a file begins here with a message that is too new: clocks may go back, but not for the length of a file."""
+    """True when a file begins here with a message that is too new: clocks may go back, but not for the length of a file."""
     if selection.to_ms is None or offset % log.file_size:
         return False
     first = stored_ms(log, offset)
@@ -150,7 +150,7 @@ def _is_late(log: FileSeries, selection: Selection, offset: int) -> bool:
 
 
 def described(message: Message, *, with_body: bool = False) -> DumpedMessage:
-    """A message in words."""
+    """A message for people."""
     properties = message.properties
     text, raw, problem = body_of(message) if with_body else (None, None, None)
     return DumpedMessage(
@@ -183,7 +183,7 @@ def described(message: Message, *, with_body: bool = False) -> DumpedMessage:
 
 
 def body_of(message: Message) -> tuple[str | None, bytes | None, str | None]:
-    """The body as text, else as bytes; and, where it cannot be decompressed and is given as it is stored, why."""
+    """The body as text, else as bytes; and the reason where it is compressed and returned as stored."""
     try:
         body = decompress(message.body, message.sys_flag, size_max=_BODY_MAX)
     except CompressionError as error:

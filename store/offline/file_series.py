@@ -32,7 +32,7 @@ class StoreFile:
 
     @property
     def end(self) -> int:
-        """The first byte of the sequence behind what is there."""
+        """The end of the file's bytes in the sequence."""
         return self.start + self.size
 
 
@@ -57,7 +57,7 @@ class FileReader:
         return os.pread(self.fd(path), size, position)
 
     def is_clear_from(self, path: Path, position: int) -> bool:
-        """Whether all bytes of a file from a position on are zero; holes are not read. Raises OSError."""
+        """True when all bytes of a file from a position on are zero; holes are not read. Raises OSError."""
         fd = self.fd(path)
         return MappedFile(path, 0, os.fstat(fd).st_size, fd).is_clear_from(position)
 
@@ -91,7 +91,7 @@ class FileSeries:
 
     @property
     def end(self) -> int:
-        """Where the last file ends, were it whole; 0 without files."""
+        """The end of the last file at full length; 0 without files."""
         return self.files[-1].start + self.file_size if self.files else 0
 
     def file_at(self, offset: int) -> StoreFile | None:
@@ -110,7 +110,7 @@ class FileSeries:
         return self.reader.read(file.path, position, max(0, min(size, self.file_size - position)))
 
     def is_clear_from(self, offset: int) -> bool:
-        """Whether all bytes from `offset` on are zero, to the end of its file. Raises OSError."""
+        """True when all bytes from `offset` on are zero, to the end of its file. Raises OSError."""
         file = self.file_at(offset)
         return file is None or self.reader.is_clear_from(file.path, offset - file.start)
 
@@ -143,9 +143,9 @@ def list_files(directory: Path, *, ignore_directories: bool = False) -> tuple[li
 
 
 def guess_file_size(serieses: Iterable[list[StoreFile]], *, by_name: bool = True) -> int:
-    """The size that the files of some series were made with: what most of them have, and lie apart; 0 without files.
+    """The configured file size of some series: the most frequent length and distance; 0 without files.
 
-    `by_name`: whether the names of the files are where they start.
+    `by_name`: files are named by their start.
     """
     votes: Counter[int] = Counter()
     lengths: set[int] = set()
@@ -168,7 +168,7 @@ def _starts_that_fit(starts: list[int], size: int) -> int:
 
 
 def check_series(series: FileSeries, strays: Iterable[Path], size_key: str) -> Iterator[Finding]:
-    """What is wrong with names and lengths."""
+    """Findings about names and lengths."""
     for path in strays:
         yield Finding(
             kind=FindingKind.STRAY_ENTRY,

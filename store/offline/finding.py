@@ -16,14 +16,14 @@ def doc(text: str) -> Any:
 
 
 class Severity(StrEnum):
-    """How bad it is."""
+    """The severity of a finding."""
 
     ERROR = "error"  # Messages are lost, damaged or cannot be found where they should be; or a start will end because of it.
     WARNING = "warning"  # Worth a look; no message is harmed.
 
 
 class FindingKind(StrEnum):
-    """What is wrong. docs/reference/formats/findings.md says more about each."""
+    """The kind of a finding. docs/reference/formats/findings.md explains each."""
 
     STRAY_ENTRY = "stray-entry"
     WRONG_FILE_SIZE = "wrong-file-size"
@@ -50,10 +50,10 @@ class FindingKind(StrEnum):
 
 @frozen(kw_only=True)
 class Finding:
-    """One thing that is not as it should be; what does not apply is None.
+    """One fault; fields that do not apply are None.
 
     `file` is relative to the store's root where it lies below it, `position` counts bytes in that file. `phy_offset` counts
-    bytes of the log, `queue_offset` messages of a queue. `count` such things in a row are one finding.
+    bytes of the log, `queue_offset` messages of a queue. `count` such faults in a row are one finding.
     """
 
     kind: FindingKind
@@ -75,7 +75,7 @@ KEPT_MAX = 200  # Of each kind and severity.
 
 @define(eq=False)
 class Findings:
-    """What was found so far. A finding of `count` things counts as so many."""
+    """Findings collected so far. A finding of `count` faults counts as so many."""
 
     kept: list[Finding] = field(factory=list)
     totals: Counter[tuple[FindingKind, Severity]] = field(factory=Counter)
@@ -99,5 +99,5 @@ class Findings:
             self._keep(finding)
 
     def total(self, severity: Severity) -> int:
-        """How many things of this severity there are."""
+        """The number of faults of this severity."""
         return sum(count for (_, of), count in self.totals.items() if of is severity)

@@ -28,7 +28,7 @@ class IndexView:
 
     @property
     def first_phy_offset(self) -> int:
-        """Where the record of the first item lies; header and item should say the same."""
+        """The record of the first item; header and item should agree."""
         return max(self.header.begin_phy_offset, self.phy_offset(1))
 
     def items_at(self, number: int, count: int) -> bytes:
@@ -38,7 +38,7 @@ class IndexView:
         return raw.ljust(size, b"\0")  # Of a file that was cut.
 
     def phy_offset(self, number: int) -> int:
-        """Where the record of an item lies."""
+        """The log offset of an item's record."""
         phy_offset: int = ITEM.unpack(self.items_at(number, 1))[1]
         return phy_offset
 
@@ -68,7 +68,7 @@ def read_header(reader: FileReader, file: StoreFile) -> IndexHeader:
 
 
 def find_layout(directory: StoreDirectory) -> IndexLayout:
-    """How many slots and items: told, or four items to a slot as by default, or whatever agrees with the first items."""
+    """The numbers of slots and items: configured, else four items to a slot as by default, else what fits the first items."""
     room = directory.index_file_size - HEADER.size
     told = directory.options.index_slots
     guess = _with_slots(room, told or max(1, room // (SLOT.size + 4 * ITEM.size)))
@@ -88,7 +88,7 @@ def _with_slots(room: int, slots: int) -> IndexLayout:
 
 
 def _agrees(reader: FileReader, file: StoreFile, layout: IndexLayout) -> bool:
-    """Whether the first items of a file look like items with so many slots: in the log's order, and linked slot by slot."""
+    """True when the first items of a file fit so many slots: in the log's order, and linked slot by slot."""
     raw = reader.read(file.path, 0, HEADER.size)
     count = min(IndexHeader.unpack(raw).next_item, layout.items, 9) if len(raw) == HEADER.size else 0
     newest: dict[int, int] = {}
@@ -125,7 +125,7 @@ def find_item(views: Sequence[IndexView], phy_offset: int) -> tuple[int, int]:
 
 
 def _lies_before(view: IndexView, number: int, phy_offset: int) -> bool:
-    """Whether this item belongs before an offset of the log: at an end of the file it alone says so, else two of three."""
+    """True when this item belongs before an offset of the log: decided by two of three neighbours, alone at a file's end."""
     first, last = max(1, number - 1), min(view.end - 1, number + 1)
     if view.phy_offset(number) < phy_offset:
         return last == number or view.phy_offset(first) < phy_offset or view.phy_offset(last) < phy_offset
@@ -133,9 +133,9 @@ def _lies_before(view: IndexView, number: int, phy_offset: int) -> bool:
 
 
 def offsets_by_key(directory: StoreDirectory, key: str, topics: Iterable[str] = ()) -> list[int]:
-    """Where records of one of the topics, of all if none is named, may lie that have the key: in the order of the log.
+    """Offsets of records that may have the key, in one of the topics, or in any if none is named; in the order of the log.
 
-    The index keeps hashes only, so whether a record has the key is for the caller to see. Raises OSError.
+    The index keeps hashes only, so the caller has to compare keys. Raises OSError.
     """
     names = set(topics) or {topic for topic, _ in directory.queues}
     hashes = {index_hash(topic, key) for topic in names}

@@ -1,6 +1,6 @@
-"""What a store directory is, at a glance: who wrote it, how far its log goes, what is in its queues. Cheap facts only.
+"""Summary of a store directory: who wrote it, its log, its queues. Cheap facts only.
 
-No record's checksum is looked at, except behind the last message that the queues know of, where the end of the log is found.
+Checksums of records are checked only behind the last message in the queues, where the end of the log is found.
 """
 
 import os
@@ -24,7 +24,7 @@ from twinlog.store.truncation.divergent import Divergent
 
 
 class State(StrEnum):
-    """Whether a broker has the store open, and if not, how the last one left it."""
+    """The state of a store: open now, or how the last broker left it."""
 
     RUNNING = "running"
     STOPPED = "stopped"
@@ -293,7 +293,7 @@ def _disk_bytes(file: StoreFile) -> int:
 
 
 def _problems(directory: StoreDirectory, end: LogEnd, views: dict[tuple[str, int], QueueView]) -> Iterable[Finding]:
-    """What shows without a walk."""
+    """Findings that need no walk."""
     if not directory.log.files:
         yield Finding(kind=FindingKind.MISSING_FILE, severity=Severity.WARNING, message="the log has no file")
     if not end.is_clear and not directory.is_running:  # Else somebody is writing there.

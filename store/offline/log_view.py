@@ -1,4 +1,4 @@
-"""Where a log ends and when its messages were stored, without walking all of it."""
+"""The end of a log and store times of its messages, without a walk of the whole log."""
 
 from collections.abc import Iterable
 
@@ -24,7 +24,7 @@ class LogEnd:
 def find_log_end(
     log: FileSeries, views: Iterable[QueueView] = (), *, may_grow: bool = False, after_crash: bool = False
 ) -> LogEnd:
-    """Walk from the last record that a queue knows of, else from the start of the last file that begins with one.
+    """Walk from the last record in a queue, else from the start of the last file that begins with a record.
 
     `may_grow`, `after_crash`: as walk(). Raises OSError.
     """
@@ -45,7 +45,7 @@ def find_log_end(
 
 
 def stored_ms(log: FileSeries, offset: int) -> int | None:
-    """When the record at an offset was stored; None when none begins there. Only its head is looked at. Raises OSError."""
+    """The store time of the record at an offset; None when none begins there. Reads only its head. Raises OSError."""
     head = log.read(offset, RECORD_V4.size)
     if len(head) < RECORD_V4.size:
         return None

@@ -23,12 +23,12 @@ class QueueView:
 
     @property
     def messages(self) -> int:
-        """How many the log has."""
+        """The number of messages that the log has."""
         return self.max_offset - self.min_offset
 
 
 def view_queue(series: FileSeries, min_phy_offset: int) -> QueueView:
-    """Look at a queue of a log that begins at `min_phy_offset`. Raises OSError."""
+    """Find the ends of a queue of a log that begins at `min_phy_offset`. Raises OSError."""
     end = units_end(series)
     last = unit_at(series, end - UNIT.size) if end > series.min_offset else None
     if last is not None and last.size == BLANK_SIZE:
@@ -92,7 +92,7 @@ def read_units(directory: StoreDirectory, key: QueueKey, queue_offset: int, size
 
 
 def with_ext_codes(raw: bytes, ext: FileSeries) -> bytes:
-    """Put the tags codes of ext units in the place of their addresses; an address of no unit stays. Source: ConsumeQueueExt."""
+    """Replace the addresses of ext units by their tags codes; an address without a unit stays. Source: ConsumeQueueExt."""
     units = []
     for unit in UNIT.iter_unpack(raw[: len(raw) - len(raw) % UNIT.size]):
         phy_offset, size, code = unit

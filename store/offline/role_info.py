@@ -16,7 +16,7 @@ from twinlog.store.role_file import load_role
 
 @frozen(kw_only=True)
 class EpochInfo:
-    """One epoch: from `start_offset` on the log is what its winner wrote."""
+    """One epoch: from `start_offset` on the log has what its winner wrote."""
 
     epoch: int
     winner: str = doc("HOST:PORT of the member that was master")
@@ -38,7 +38,7 @@ class HistoryInfo:
 
 @frozen(kw_only=True)
 class RoleInfo:
-    """What this member of a group is, and has promised."""
+    """The role and the promised epoch of this member."""
 
     role: str | None
     broker_id: int | None
@@ -92,7 +92,7 @@ def _epoch_info(entry: EpochEntry) -> EpochInfo:
 
 
 def check_role_files(directory: StoreDirectory, log_end: int | None) -> Iterator[Finding]:
-    """Those that cannot be read, and what does not fit the log; `log_end`: None, it is not known."""
+    """Findings about unreadable role files, and epochs behind the log's end; `log_end` None: unknown."""
     side = directory.root / "twinlog"
     readers: tuple[tuple[str, Callable[[Path], object]], ...] = ((EPOCHS, load_epochs), (ROLE, load_role))
     for name, load in readers:

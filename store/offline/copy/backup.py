@@ -1,12 +1,12 @@
-"""A consistent copy of a store, running or stopped, from which a broker can be started: see restore.py.
+"""Makes a consistent copy of a store, running or stopped, from which a broker can be started: see restore.py.
 
-The order is what makes it consistent while producers, consumers and retention go on:
+The order makes it consistent while producers, consumers and retention go on:
 
-1. configuration files first, so that no offset in them (of a group, of a delay level) is ahead of the copied log: what they are
-   behind is delivered once more, what they were ahead of would never be delivered;
-2. then every log file is opened, so that retention can take no more than its name;
-3. then the queues: one whose messages are all gone is copied, because nothing else knows which number its next message has;
-4. last the end of the log: everything that a producer was told is stored before the backup began lies below it.
+1. configuration files first, so that no offset in them (of a group, of a delay level) is ahead of the copied log: messages behind
+   an old offset are delivered once more, messages below a newer one would never be delivered;
+2. then every log file is opened, so that retention can remove no more than its name;
+3. then the queues: one whose messages are all gone is copied, because nothing else has the number of its next message;
+4. last the end of the log: everything that producers were answered for before the backup began lies below it.
 
 Then bytes are copied up to there, read again from the disk, compared with what was read before, and walked record by record.
 """
@@ -111,7 +111,7 @@ class _Backup:
         return result
 
     def _check_room(self, log: FileSeries, end: int) -> None:
-        """Better now than after hours. What an earlier run copied is there already. Raises BackupError."""
+        """Fail early when the target lacks room for the rest of the log. Raises BackupError."""
         place = os.statvfs(self.target.directory)
         needed = end - log.min_offset - self.target.whole_bytes
         if (free := place.f_bavail * place.f_frsize) < needed:
@@ -128,13 +128,13 @@ class _Backup:
             yield self.target.write(f"config/{path.name}", found.data, found.mtime_ns)
 
     def _copy_queues_without_messages(self, log: FileSeries) -> Iterator[BackedUpFile]:
-        """The last file of each queue that has no message in the log: it is what keeps the queue's numbering."""
+        """The last file of each queue without messages in the log, to keep the queue's numbering."""
         for queue in queues_to_keep(self.directory.queues, log.min_offset):
             name = f"consumequeue/{queue.topic}/{queue.queue_id}/{queue.name}"
             yield self.target.write(name, queue.units, queue.mtime_ns, size=queue.file_size)
 
     def _copy_log(self, log: FileSeries, end: int, reader: PinnedReader) -> Iterator[BackedUpFile]:
-        """Every file that has a byte below the end; one that an earlier run copied as a whole is not copied again."""
+        """All files with a byte below the end; those that an earlier run copied as a whole are kept."""
         directory = self.target.directory / "commitlog"
         directory.mkdir(exist_ok=True)
         for file in log.files:
@@ -166,7 +166,7 @@ class _Backup:
         sync_directory(directory)
 
     def _compare_last_record(self, log: FileSeries, end: int) -> None:
-        """A slave may cut its log and go on with other bytes; what was copied would be half of each. Raises BackupError."""
+        """Detect a slave's log that was cut and rewritten during the copy. Raises BackupError."""
         start = max(log.min_offset, end - _TAIL)
         there, copied = log.read_across(start, end - start), self._copied_log(log.file_size)
         with closing(copied.reader):
@@ -213,7 +213,7 @@ class _CheckingReader(FileReader):
 
 @define
 class Walked:
-    """What a walk over a whole log found."""
+    """Result of a walk over a whole log."""
 
     end_offset: int
     records: int = 0
@@ -223,7 +223,7 @@ class Walked:
 
 
 def walk_copy(log: FileSeries) -> Walked:
-    """Look at every record. Raises OSError."""
+    """Walk every record of a copy. Raises OSError."""
     found = Walked(log.min_offset)
     for piece in walk_log(log):
         found.end_offset = piece.end

@@ -1,4 +1,4 @@
-"""The directory that a backup goes into: whose it is, what of it is there already, and when it is whole."""
+"""The target directory of a backup: its owner, the files copied so far, and completion."""
 
 import fcntl
 import os
@@ -19,12 +19,12 @@ UNFINISHED = "unfinished.jsonl"  # While a backup is made: whose it is, then one
 
 
 class BackupRefusedError(BackupError):
-    """The directory holds what is not ours to change."""
+    """The directory holds other files, which must not be changed."""
 
 
 @define
 class BackupTarget:
-    """A backup on its way. `finished` is the one that an earlier run brought to its end."""
+    """A backup in progress. `finished` is a complete one that an earlier run made."""
 
     directory: Path
     finished: Manifest | None = None
@@ -32,7 +32,7 @@ class BackupTarget:
     _journal: int = -1
 
     def copied(self, path: str, size: int, mtime_ns: int) -> BackedUpFile | None:
-        """A file that is here as a whole, if the store's has not changed since."""
+        """A whole file that an earlier run copied, if the store's has not changed since."""
         found = self._whole.get(path)
         if found is None or (found.data_size, found.mtime_ns) != (size, mtime_ns):
             return None
@@ -40,7 +40,7 @@ class BackupTarget:
 
     @property
     def whole_bytes(self) -> int:
-        """What an earlier run copied."""
+        """Bytes that an earlier run copied."""
         return sum(file.data_size for file in self._whole.values())
 
     def note(self, file: BackedUpFile) -> None:
@@ -63,14 +63,14 @@ class BackupTarget:
         )
 
     def remove_all_but(self, paths: set[str]) -> None:
-        """Remove what an earlier run copied and this one does not want. Raises OSError."""
+        """Remove copies of an earlier run that are not wanted any more. Raises OSError."""
         for place in [each for each in self.directory.rglob("*") if each.is_file()]:
             path = str(place.relative_to(self.directory))
             if path not in paths and path != UNFINISHED:
                 place.unlink()
 
     def finish(self, made: Manifest) -> None:
-        """Say that the backup is whole. Raises OSError."""
+        """Mark the backup as complete. Raises OSError."""
         manifest.save(made, self.directory)
         self._end()
 
@@ -81,7 +81,7 @@ class BackupTarget:
 
 @contextmanager
 def open_target(directory: Path, source: Path) -> Iterator[BackupTarget]:
-    """Take the directory, which is new, empty, or holds what a run that was ended left of a backup of the same store.
+    """Open a directory that is new, empty, or holds an interrupted backup of the same store.
 
     Raises BackupRefusedError, OSError.
     """
@@ -108,7 +108,7 @@ def open_target(directory: Path, source: Path) -> Iterator[BackupTarget]:
 
 
 def _begin(journal: int, source: str, directory: Path) -> dict[str, BackedUpFile]:
-    """What an earlier run noted; a first line that names the store, where there is none yet."""
+    """The files that an earlier run completed; without one, begin the journal with a line that names the store."""
     with open(journal, "rb", closefd=False) as file:
         lines = file.read().split(b"\n")
     whole = {}

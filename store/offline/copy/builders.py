@@ -36,7 +36,7 @@ class QueueBuilder:
         self._table = ConsumeQueueTable(self.directory, self.file_size)
 
     def keep(self, kept: Iterable["KeptQueue"]) -> None:
-        """Begin with these queues, whose numbers nothing else knows. Before any feed(). Raises OSError."""
+        """Begin with these queues, to keep their numbering. Before any feed(). Raises OSError."""
         for queue in kept:
             directory = self.directory / queue.topic / str(queue.queue_id)
             directory.mkdir(parents=True)
@@ -86,7 +86,7 @@ class KeptQueue:
 
 
 def queues_to_keep(queues: dict[tuple[str, int], FileSeries], min_phy_offset: int) -> Iterable[KeptQueue]:
-    """Those of a store whose log begins at `min_phy_offset`. Raises OSError."""
+    """The queues without messages of a store whose log begins at `min_phy_offset`. Raises OSError."""
     for (topic, queue_id), series in sorted(queues.items()):
         view = view_queue(series, min_phy_offset)
         end = view.max_offset * UNIT.size

@@ -1,4 +1,4 @@
-"""Copies that can be trusted: digests of what was read, holes where there is nothing, times kept, all of it on the disk."""
+"""Reliable copies: with digests of what was read, holes for zeros, original times, and synced to the disk."""
 
 import errno
 import os
@@ -36,8 +36,8 @@ def read_what_can_be_read(fd: int, size: int, position: int) -> bytes:
 def copy_file(fd: int, target: Path, *, data_size: int, size: int, mtime_ns: int, on_bytes: OnBytes) -> str:
     """Copy the first `data_size` bytes behind `fd` to a new file of `size` bytes; return their digest, as hex.
 
-    What is zero becomes a hole, and so does what the disk does not read. The file is on disk at the end, its name only after a
-    sync of the directory. Raises OSError.
+    Zeros become holes, and so do unreadable sectors. The file is synced, its name only by a sync of the directory. Raises
+    OSError.
     """
     digest = xxhash.xxh3_128()
     out = os.open(target, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
@@ -83,7 +83,7 @@ def digest_of(path: Path, data_size: int, on_bytes: OnBytes) -> str:
 
 
 def write_durably(path: Path, data: bytes, *, size: int | None = None) -> None:
-    """Put a file in its place in one step: after a crash it is there as a whole or not at all. Raises OSError.
+    """Write a file in one step: after a crash it is there as a whole or not at all. Raises OSError.
 
     `size` is its length, where that is more than its data: the rest is a hole.
     """

@@ -1,4 +1,4 @@
-"""What a backup says about itself: manifest.json, written last, so that a backup without it is an unfinished one.
+"""The manifest of a backup: manifest.json, written last, so that a backup without it is unfinished.
 
 {"checksum": xxh3-128 of the content as compact JSON, "content": {"version": 1, ...}}
 """
@@ -19,7 +19,7 @@ VERSION = 1
 
 
 class BackupError(StoreError):
-    """A backup cannot be made, or is not what its manifest says."""
+    """A backup cannot be made, or differs from its manifest."""
 
 
 @frozen(kw_only=True)
@@ -44,7 +44,7 @@ class BackedUpDamage:
 
 @frozen(kw_only=True)
 class BackupSource:
-    """Where a backup comes from."""
+    """The store that was backed up."""
 
     root: str
     host: str
@@ -54,7 +54,7 @@ class BackupSource:
 
 @frozen(kw_only=True)
 class Manifest:
-    """A backup: bytes min_offset to end_offset of a commit log, the configuration files, and what queues cannot be rebuilt."""
+    """A backup: bytes min_offset to end_offset of a commit log, configuration files, and queues that cannot be rebuilt."""
 
     version: int
     twinlog: str = field(metadata={"doc": "version of twinlog that made it"})
@@ -76,7 +76,7 @@ class Manifest:
 
     @property
     def backup_id(self) -> str:
-        """Tells one backup from another."""
+        """An identifier of the backup: the checksum of its content."""
         return _checksum(_content(self))
 
 

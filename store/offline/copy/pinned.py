@@ -50,7 +50,7 @@ def pinned_log(directory: StoreDirectory) -> Iterator[FileSeries]:
 
 
 def log_directories(directory: StoreDirectory) -> tuple[Path, ...]:
-    """Where the log of a store lies."""
+    """The directories of a store's log."""
     return directory.options.commit_log_dirs or (directory.root / "commitlog",)
 
 

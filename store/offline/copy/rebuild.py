@@ -1,7 +1,7 @@
-"""Makes consume queues and index anew from the log alone, beside the old ones, and puts them in their place.
+"""Rebuilds consume queues and index from the log alone, and replaces the old ones.
 
-Everything is built in ROOT/twinlog/rebuild/new and synced. Then each old directory moves to .../old and the new one to its place;
-at last what is old is deleted. Ended at any step, another run puts back what had been moved away, and begins again.
+Everything is built in ROOT/twinlog/rebuild/new and synced. Then each old directory moves to .../old and the new one to its
+place; finally the old ones are deleted. After an interruption another run moves old directories back, and begins again.
 """
 
 import os
@@ -29,7 +29,7 @@ QUEUES, INDEX = "consumequeue", "index"
 
 
 class NothingToRebuildError(StoreError):
-    """The log has no message: what would be made is empty, and what is there may be all that is left."""
+    """The log has no message: the result would be empty, and the present files may be all that is left."""
 
 
 def _pairs(ranges: Iterable[Iterable[int]]) -> tuple[tuple[int, int], ...]:
@@ -38,7 +38,7 @@ def _pairs(ranges: Iterable[Iterable[int]]) -> tuple[tuple[int, int], ...]:
 
 @frozen(kw_only=True)
 class Rebuilt:
-    """What was made from a log; null: that part was not asked for."""
+    """Result of a rebuild; null: that part was not asked for."""
 
     min_offset: int
     end_offset: int
@@ -57,7 +57,7 @@ class Rebuilt:
 
 @frozen(kw_only=True)
 class RebuildReport:
-    """What a rebuild is about, and what came of it."""
+    """The scope of a rebuild, and its result."""
 
     root: str
     parts: tuple[str, ...] = doc("what is made anew: consumequeue, index")
@@ -69,7 +69,7 @@ class RebuildReport:
 
 @frozen(kw_only=True)
 class Shape:
-    """How the files are made."""
+    """Sizes and formats of the files to build."""
 
     queue_file_size: int
     index: IndexLayout
@@ -92,7 +92,7 @@ class Shape:
 
 @define
 class Plan:
-    """What to make, and where."""
+    """The directories to build, and how."""
 
     queues: Path | None
     index: Path | None
@@ -102,7 +102,7 @@ class Plan:
 
 
 def build(log: FileSeries, plan: Plan, progress: Progress) -> Rebuilt:
-    """Walk the log once and make what the plan says, durably. Raises OSError."""
+    """Walk the log once and carry out the plan, durably. Raises OSError."""
     shape = plan.shape
     queues = QueueBuilder(plan.queues, shape.queue_file_size, log) if plan.queues is not None else None
     index = IndexBuilder(plan.index, shape.index) if plan.index is not None else None
@@ -140,7 +140,7 @@ def build(log: FileSeries, plan: Plan, progress: Progress) -> Rebuilt:
 
 
 def plan_rebuild(directory: StoreDirectory, *, queues: bool, index: bool) -> RebuildReport:
-    """What rebuild() would do. Raises OSError."""
+    """A dry run of rebuild(). Raises OSError."""
     log = directory.log
     return RebuildReport(
         root=str(directory.root.absolute()),
@@ -205,7 +205,7 @@ def swap(root: Path, work: Path, name: str) -> None:
 
 
 def put_back(root: Path, work: Path) -> None:
-    """Undo what a run that was ended had begun. Raises OSError."""
+    """Undo an interrupted run. Raises OSError."""
     for name in (QUEUES, INDEX):
         old = work / "old" / name
         if old.exists() and not (root / name).exists():

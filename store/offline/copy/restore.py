@@ -33,17 +33,17 @@ _PLACES = ("config", "commitlog", QUEUES)  # Where the files of a backup lie.
 
 @frozen(kw_only=True)
 class Restored:
-    """A store made from a backup, and what was rebuilt in it."""
+    """A restored store, and what was rebuilt in it."""
 
     manifest: Manifest
     rebuilt: Rebuilt
 
 
 def restore(backup: Path, root: Path, progress: Progress = no_progress) -> Restored:
-    """Make a store in `root`, which is new, empty, or holds what a run that was ended left of the same.
+    """Make a store in `root`, which is new, empty, or holds an interrupted restore of the same backup.
 
-    Raises BackupRefusedError when it is none of these, BackupError when the backup is not what its manifest says,
-    StoreLockedError, OSError.
+    Raises BackupRefusedError when it is none of these, BackupError when the backup differs from its manifest, StoreLockedError,
+    OSError.
     """
     made = manifest.load(backup)
     root.mkdir(parents=True, exist_ok=True)
@@ -163,7 +163,7 @@ class _Restore:
 
 
 def _place(file: BackedUpFile) -> str:
-    """Where in a store a file belongs. Raises BackupError for one that no backup of ours has."""
+    """The directory of a store that a file belongs to. Raises BackupError for a path that no backup has."""
     parts = Path(file.path).parts
     if parts[0] not in _PLACES or ".." in parts or len(parts) != (4 if parts[0] == QUEUES else 2):
         raise BackupError(f"the manifest names {file.path}, which no backup holds")

@@ -1,4 +1,4 @@
-"""Checks the small files of a store: the JSON files of the configuration, the checkpoint, our own side files."""
+"""Checks the small files of a store: JSON files of the configuration, checkpoint, twinlog's side files."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -30,7 +30,7 @@ def known_topics(directory: StoreDirectory) -> frozenset[str] | None:
 
 
 def check_config(directory: StoreDirectory, next_offsets: Mapping[tuple[str, int], int]) -> Iterator[Finding]:
-    """What is wrong with the JSON files; `next_offsets` tells the number of the next message of each queue."""
+    """Findings about the JSON files; `next_offsets` has the next queue offset of each queue."""
     for path in directory.config_files:
         if path.suffix == ".json" or path.name.endswith(".json.bak"):
             raw = path.read_bytes()
@@ -92,7 +92,7 @@ def _load(path: Path) -> Any:
 
 
 def check_checkpoint(directory: StoreDirectory, last_timestamp: int) -> Iterator[Finding]:
-    """`last_timestamp`: the store time of the log's last record, ms; 0 for none."""
+    """Findings about the checkpoint. `last_timestamp`: the store time of the log's last record, ms; 0 for none."""
     checkpoint, path = directory.checkpoint, directory.root / "checkpoint"
     if checkpoint is None:
         if last_timestamp and not directory.is_running:  # Else it is about to be made.
@@ -125,7 +125,7 @@ def _checkpoint_finding(
 def check_recovery_point(
     directory: StoreDirectory, log_end: int, next_offsets: Mapping[tuple[str, int], int]
 ) -> Iterator[Finding]:
-    """What our own note of the last stop says of log and queues, where nobody else was here since."""
+    """Compare our recovery point with log and queues, where no other broker ran since."""
     path = directory.root / "twinlog" / "recovery-point"
     try:
         point = decode_point(path.read_bytes())

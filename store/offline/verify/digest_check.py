@@ -11,7 +11,7 @@ from twinlog.store.offline.finding import Finding, FindingKind, Severity
 
 @define(eq=False)
 class DigestCheck:
-    """What the side file covers, and which blocks of the log differ from it."""
+    """The coverage of the side file, and blocks of the log that differ from it."""
 
     directory: StoreDirectory
     digests: BlockDigests | None = None
@@ -46,12 +46,12 @@ class DigestCheck:
             progress(len(data))
 
     def take(self, differing: list[DigestBlock], checked_bytes: int) -> None:
-        """Add what was found in another part of the log."""
+        """Add findings of another part of the log."""
         self.differing += differing
         self.checked_bytes += checked_bytes
 
     def findings(self, log_end: int) -> Iterator[Finding]:
-        """What it comes to. Blocks at the end may be of bytes that a crash took away, or that another broker cut."""
+        """The findings. Blocks at the end may be of bytes lost in a crash, or cut by another broker."""
         if self.error is not None:
             yield Finding(
                 kind=FindingKind.SIDE_FILE,

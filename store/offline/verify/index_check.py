@@ -135,7 +135,7 @@ def _header_finding(view: IndexView, field: str, position: int, expected: int | 
 
 @frozen
 class LogPlaces:
-    """The log as it was found: bytes `start` to `end`, without those that are damaged."""
+    """The log's extent: bytes `start` to `end`, without damaged ranges."""
 
     directory: StoreDirectory
     start: int
@@ -150,17 +150,17 @@ class LogPlaces:
         return entry_at(log.read, phy_offset, log.file_size, check_crc=True)
 
     def timestamp_at(self, phy_offset: int) -> int | None:
-        """When the record at an offset was stored, ms."""
+        """The store time of the record at an offset, ms."""
         entry = self.record_at(phy_offset)
         return entry.store_timestamp if entry is not None else None
 
     def is_damaged(self, phy_offset: int) -> bool:
-        """Whether a byte lies in a damaged range."""
+        """True when a byte lies in a damaged range."""
         return self.damaged.overlaps(phy_offset, phy_offset + 1)
 
 
 def check_index(views: Sequence[IndexView], log: LogPlaces, strays: Sequence[Stray]) -> Iterator[Finding]:
-    """What the index files say of themselves, the items that were found out of place, and those of messages to come.
+    """Findings about the index files: by themselves, items out of place, and items of messages behind the log's end.
 
     After a crash the newest file may be torn; a broker's start repairs it, or drops it. Raises OSError.
     """
@@ -199,7 +199,7 @@ def _wrong_size(directory: StoreDirectory, view: IndexView) -> Finding:
 
 
 def _check_stray(view: IndexView, log: LogPlaces, stray: Stray) -> Finding | None:
-    """An item that is not where its record's should be: out of order only, or wrong."""
+    """The finding for an item out of order; None when its record has the key."""
     if stray.phy_offset >= log.end or log.is_damaged(stray.phy_offset):
         return None
     entry = log.record_at(stray.phy_offset)

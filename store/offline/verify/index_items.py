@@ -1,7 +1,7 @@
-"""The items of a store's index files in the order in which they were put, and their comparison with the records of the log.
+"""The items of a store's index files in the order of their puts, compared with the records of the log.
 
-Brokers index record by record, so items and records lie in one order and can be compared side by side, a window at a time.
-An item that is out of order, for whatever reason, is a stray, to be looked at on its own.
+Brokers index record by record, so items and records have one order and can be compared side by side, a window at a time.
+An item out of order, for whatever reason, is a stray, checked on its own.
 """
 
 from typing import NamedTuple
@@ -20,7 +20,7 @@ _LOOK_AROUND = 4  # Items beside a boundary that are looked at, in case that one
 
 
 class Stray(NamedTuple):
-    """Item `number` of index file `file` does not belong to the record that it should, or to none where it stands."""
+    """Item `number` of index file `file` that does not belong to the record expected at its place."""
 
     file: int
     number: int
@@ -31,7 +31,7 @@ class Stray(NamedTuple):
 
 @define(eq=False)
 class IndexCursor:
-    """Goes through the items of a stretch of the log beside its records."""
+    """Compares the items of a stretch of the log with its records."""
 
     views: tuple[IndexView, ...]
     is_running: bool
@@ -68,7 +68,7 @@ class IndexCursor:
         self._check_each(records, items, strays, findings)
 
     def _fits(self, keyed: Keyed, end: int) -> bool:
-        """Whether the next items are exactly those of these keys, as nearly always; they count as seen then."""
+        """True when the next items are exactly those of these keys, as nearly always; they count as read then."""
         count = len(keyed.hashes)
         if not count or (self._file, self._number) >= self._stop:
             return False
@@ -127,14 +127,14 @@ class IndexCursor:
             self._missing = [count, phy_offset, phy_offset]
 
     def finish(self, findings: Findings) -> None:
-        """Tell of what was counted so far."""
+        """Report what was counted so far."""
         self._flush(findings)
         while self._wrong_times:
             _, (first, count) = self._wrong_times.popitem()
             findings.add(evolve(first, count=count))
 
     def _flush(self, findings: Findings) -> None:
-        """Tell of the records without an item that were seen."""
+        """Report records without an item."""
         if self._missing:
             count, first, last = self._missing
             self._missing = []
@@ -161,7 +161,7 @@ class IndexCursor:
         )
 
     def skip(self, gap: Gap, strays: list[Stray]) -> None:
-        """Pass over the items of records that are not there to be compared with."""
+        """Skip items of records in a gap."""
         strays += (item for item in self._take(gap.end) if item.phy_offset < gap.start)
 
     def rest(self) -> list[Stray]:

@@ -1,8 +1,8 @@
 """Checks the records of one stretch of the log, and the units of consume queues that belong to them.
 
-Stretches, usually files, are checked apart from one another, perhaps in other processes: each gives segments, runs of sound
-records without a gap, with what is needed to put them together again. What does not fit at once is only noted here (a suspect, a
-jump): the queue may have been numbered anew later in the log, or its unit may be on its way to the disk.
+Stretches, usually files, are checked apart from one another, perhaps in other processes. Each yields segments, runs of sound
+records without a gap, with the data to join them. Units and numbers that do not fit are only noted here (a suspect, a jump):
+the queue may have been numbered anew later in the log, or the unit may be on its way to the disk.
 """
 
 import multiprocessing
@@ -33,7 +33,7 @@ _BODY_CRC_AT = 8
 
 
 class Suspect(NamedTuple):
-    """Units from `queue_offset` on of a queue should be `units`, but are not."""
+    """Units from `queue_offset` on of a queue should be `units`, but differ."""
 
     key: QueueKey
     queue_offset: int
@@ -41,7 +41,7 @@ class Suspect(NamedTuple):
 
     @property
     def phy_offset(self) -> int:
-        """Where the record of the first one lies."""
+        """The log offset of the first one's record."""
         phy_offset: int = UNIT.unpack_from(self.units)[0]
         return phy_offset
 
@@ -56,7 +56,7 @@ class Jump(NamedTuple):
 
     @property
     def phy_offset(self) -> int:
-        """Where the record lies."""
+        """The log offset of the record."""
         phy_offset: int = UNIT.unpack_from(self.unit)[0]
         return phy_offset
 
@@ -91,7 +91,7 @@ class Segment:
 def check_log(
     directory: StoreDirectory, start: int, end: int, progress: Callable[[int], None]
 ) -> Iterator[Segment | Gap]:
-    """What lies in bytes `start` to `end` of the log, in order. `progress` is told bytes done. Raises OSError.
+    """Segments and gaps of bytes `start` to `end` of the log, in order. `progress` is called with bytes done. Raises OSError.
 
     The first segment begins at `start`; when the log begins with damage there, it is empty.
     """
@@ -185,7 +185,7 @@ class _Checker:
             )
 
     def _jump(self, key: QueueKey, found: int, unit: bytes) -> int:
-        """A record that does not follow the one before; which queue offset it counts as."""
+        """Handle a record that does not continue its queue; returns the queue offset that it counts as."""
         expected = self.segment.next_offsets.get(key)
         if expected is None:
             self.segment.spans[key] = FirstMessage(found, unit)
@@ -222,7 +222,7 @@ class _Checker:
         )
 
     def _check_multi_dispatch(self, entry: DispatchEntry) -> None:
-        """A record that is in several queues; a queue that has no directory is one that the broker was not told to feed."""
+        """Check the further queues of a record; one without a directory is not filled by the broker."""
         for topic, queue_id, queue_offset in dispatched_queues(entry):
             key = topic, queue_id
             if key in self.directory.queues:
@@ -266,7 +266,7 @@ _PROGRESS_SECONDS = 0.1
 
 @frozen
 class CheckedPart:
-    """What was found in one file of the log. `is_gone`: a running broker removed it."""
+    """Result for one file of the log. `is_gone`: a running broker removed it."""
 
     end: int
     pieces: list[Segment | Gap]

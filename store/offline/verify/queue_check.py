@@ -1,7 +1,7 @@
-"""Puts together what the stretches of the log say of the consume queues, and looks at the units that no record spoke for.
+"""Joins the results of all stretches for the consume queues, and checks the units without a record.
 
-A queue holds, in this order: blanks, for messages that were gone when it was rebuilt; units of messages that are gone by now; one
-unit for each message of the log, a blank for one that is lost; and nothing, or what an earlier cut left there.
+A queue holds, in this order: blanks, for messages that were gone when it was rebuilt; units of messages that are gone by now;
+one unit for each message of the log, a blank for a lost one; and nothing, or stale units left by an earlier cut.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ class _Lost:
 
 @define(eq=False)
 class QueueCheck:
-    """What is known of the queues so far. Feed it the segments of the log in order, then call finish()."""
+    """Collected state of the queues. Feed it the segments of the log in order, then call finish()."""
 
     directory: StoreDirectory
     findings: Findings
@@ -73,7 +73,7 @@ class QueueCheck:
             self._check_unclaimed(key, expected, found)
 
     def _went_back(self, jump: Jump) -> None:
-        """The queue was deleted and began anew, when its units say so, too."""
+        """Numbers went back: the queue was deleted and began anew, if its units agree."""
         key, expected, found, unit = jump
         began_anew = read_units(self.directory, key, found, UNIT.size) == unit
         if began_anew:
@@ -96,7 +96,7 @@ class QueueCheck:
         )
 
     def _check_unclaimed(self, key: QueueKey, start: int, end: int) -> None:
-        """Messages `start` to `end` of a queue have no record in the log: what its units say."""
+        """Check the units of messages `start` to `end` of a queue, which have no record in the log."""
         raw = b""
         if key in self.directory.queues:
             size = min(end - start, _UNITS_AT_ONCE) * UNIT.size
@@ -155,7 +155,7 @@ class QueueCheck:
         return self.directory.relative(file.path if file is not None else series.directory)
 
     def finish(self, log_min: int, log_end: int) -> None:
-        """Look at everything that no record spoke for, and again at what did not fit."""
+        """Check all units without a record, and again what did not fit."""
         for key in {suspect.key for suspect in self._suspects} if self.directory.is_running else ():
             self.directory.list_again(key)
         self._check_suspects()
@@ -192,7 +192,7 @@ class QueueCheck:
             self.findings.add(self._missing(key, first, last, phy_offset, count))
 
     def _superseded_from(self, suspect: Suspect) -> int | None:
-        """From which queue offset on the queue was numbered anew after this record."""
+        """The queue offset from which on the queue was numbered anew after this record."""
         restarts = self._restarts.get(suspect.key, ())
         return min((offset for offset, phy_offset in restarts if suspect.phy_offset < phy_offset), default=None)
 
@@ -248,7 +248,7 @@ class QueueCheck:
         )
 
     def _ends_before(self, key: QueueKey, number: int) -> bool:
-        """Whether nothing follows in the queue."""
+        """True when nothing follows in the queue."""
         return not read_units(self.directory, key, number + 1, _UNITS_AT_ONCE * UNIT.size).strip(b"\0")
 
     # Units of others
@@ -263,7 +263,7 @@ class QueueCheck:
         log_min: int,
         log_end: int,
     ) -> None:
-        """What stands before and behind the units of the log's records, `begin` to `end`."""
+        """Check the units before and behind those of the log's records, `begin` to `end`."""
         last, lost, blanks_over = -1, _Lost(), False
         for number, phy_offset, size, is_blank in self._units(key, first, begin):
             if begin is None and (size <= 0 or phy_offset < 0 or phy_offset >= log_end):
@@ -300,7 +300,7 @@ class QueueCheck:
             )
 
     def _units(self, key: QueueKey, start: int, end: int | None) -> Iterator[tuple[int, int, int, bool]]:
-        """Number, physical offset and size of units, and whether they are blanks; up to the end of the queue's files."""
+        """Number, physical offset and size of units, and True for blanks; up to the end of the queue's files."""
         while end is None or start < end:
             count = _UNITS_AT_ONCE if end is None else min(_UNITS_AT_ONCE, end - start)
             raw = read_units(self.directory, key, start, count * UNIT.size)
@@ -327,7 +327,7 @@ class QueueCheck:
         )
 
     def _check_tail(self, key: QueueKey, start: int, log_end: int, lost: "_Lost") -> None:
-        """Units from `start` on, where none should be: brokers take them for messages up to the first that is none."""
+        """Check for units from `start` on, where none should be: brokers read on to the first invalid unit."""
         behind = 0
         for number, phy_offset, size, _ in self._units(key, start, None):
             if size <= 0 or phy_offset < 0:
@@ -355,5 +355,5 @@ class QueueCheck:
 
 
 def queue_ends(directory: StoreDirectory) -> dict[QueueKey, int]:
-    """The number of the next message of each queue, as its files tell. Raises OSError."""
+    """The next queue offset of each queue, by its files. Raises OSError."""
     return {key: units_end(series) // UNIT.size for key, series in directory.queues.items()}

@@ -36,7 +36,7 @@ _SETTLE_SECONDS = 0.5  # How long a running broker gets to bring its queues leve
 
 
 class VerifyVerdict(StrEnum):
-    """What it comes to."""
+    """The overall result."""
 
     SOUND = "sound"
     WARNINGS = "warnings"  # Worth a look; no message is harmed.
@@ -45,7 +45,7 @@ class VerifyVerdict(StrEnum):
 
 @frozen(kw_only=True)
 class VerifyReport:
-    """What was looked at, and what was found. Offsets and sizes in bytes; of very many findings the first are listed."""
+    """The extent of a check, and its findings. Offsets and sizes in bytes; of very many findings the first are listed."""
 
     root: str
     verdict: VerifyVerdict
@@ -72,11 +72,10 @@ def verify(
     processes: int | None = None,
     parts: Iterable[CheckedPart] | None = None,
 ) -> VerifyReport:
-    """Check everything. `processes`: at most so many, 1 for none but this; None: as the size of the log suggests.
+    """Check everything. `processes`: at most so many, 1 for none but this; None: chosen by the size of the log.
 
-    `parts`: what check_part() gave for all files of the log, in order; None: look now.
-
-    A file of the log that the disk does not give is a finding. Raises OSError when it is one of the others.
+    `parts`: results of check_part() for all files of the log, in order; None: check them now. An unreadable log file is a
+    finding. Raises OSError for other unreadable files.
     """
     return _Verification(directory, progress, processes, parts).run()
 
@@ -151,7 +150,7 @@ class _Verification:
     # The log
 
     def _parts(self) -> Iterator[CheckedPart]:
-        """The log's files one after the other, each checked; missing ones in between, too."""
+        """Results for the log's files, one after the other, missing ones included."""
         log = self.directory.log
         size, low = log.file_size, log.min_offset
         ranges = [(max(start, low), start + size) for start in range(low - low % size, log.end, size)]
@@ -247,7 +246,7 @@ class _Verification:
         self.log_end = segment.end
 
     def _check_tail(self) -> None:
-        """Something behind the end that is no record: left by a cut, by a crash, or the last message is damaged."""
+        """Report other bytes behind the end: left by a cut, by a crash, or a damaged last message."""
         piece = self.directory.log.read(self.log_end, _TAIL_LOOK)
         if self._gap is not None and piece.strip(b"\0") and not self.directory.is_running:
             self.findings.add(
