@@ -19,7 +19,7 @@ _POSITIVE = validators.ge(1)
 
 
 class AckMode(Enum):
-    """What a slave's acknowledgement says of the bytes below it."""
+    """Meaning of a slave's acknowledgement: written to its log, or flushed to its disk."""
 
     written = "written"
     flushed = "flushed"
@@ -120,7 +120,10 @@ class HAConfig:
     )
     slave_timeout_ms: int = option(3_000, key="slaveTimeout", doc="longest wait of a producer for a slave")
     connections_max: int = option(
-        256, key="haConnectionsMax", doc="most connections at a time, strangers' included", validator=_POSITIVE
+        256,
+        key="haConnectionsMax",
+        doc="most connections at a time, those of untrusted peers included",
+        validator=_POSITIVE,
     )
     connections_per_address_max: int = option(
         16, key="haConnectionsPerAddressMax", doc="most connections of one IP at a time", validator=_POSITIVE
@@ -155,12 +158,12 @@ class HAConfig:
     retention_bytes_max: int = option(
         32 << 30,
         key="haRetentionMaxBytes",
-        doc="most bytes of the log that are kept, however old, for a slave that is away, unless the disk demands room; 0: none",
+        doc="most bytes of the log that are kept, however old, for a disconnected slave, unless the disk demands room; 0: none",
     )
     repair_enable: bool = option(
         True,
         key="haRepairEnable",
-        doc="put bytes of the log right that became damaged on the disk, with what another member has, if a digest proves them",
+        doc="repair bytes of the log that became damaged on the disk, with those of another member, if a digest proves them",
     )
     auto_resync: bool = option(
         False,
@@ -183,7 +186,7 @@ class HAConfig:
     switchover_pause_max_ms: int = option(
         2_500,
         key="haSwitchoverPauseMax",
-        doc="longest hold of producers in a switchover; what takes longer is given up, and the old master goes on",
+        doc="longest write pause of a switchover; one that takes longer is given up, and the old master resumes writes",
         validator=_POSITIVE,
     )
     auto_rewind: bool = option(
@@ -211,12 +214,12 @@ class HAConfig:
 
     @property
     def named_members(self) -> frozenset[str]:
-        """Whom haMembers names, HOST:PORT each."""
+        """The members that haMembers names, HOST:PORT each."""
         return frozenset(self.members.replace(";", " ").split())
 
     @property
     def ack_rule(self) -> AckRule:
-        """How many members must hold a message."""
+        """Number of members that must hold a message."""
         return AckRule(
             in_sync_replicas=self.in_sync_replicas,
             min_in_sync_replicas=self.min_in_sync_replicas,
@@ -226,7 +229,7 @@ class HAConfig:
 
     @property
     def limits(self) -> Limits:
-        """When a slave is in sync no more."""
+        """Limits beyond which a slave is not in sync."""
         return Limits(
             gap_max=min(self.slave_fallbehind_max, self.max_gap_not_in_sync),
             level_seconds_max=self.max_time_slave_not_catchup_ms / 1000,

@@ -1,4 +1,4 @@
-"""What can go wrong between a master and its slaves, for callers to tell apart."""
+"""Errors of replication."""
 
 from typing import TYPE_CHECKING, Literal
 
@@ -19,7 +19,7 @@ class HAProtocolError(HAError):
 
 
 class HARefusedError(HAProtocolError):
-    """What the peer asked for, or acknowledged, cannot be. The connection was closed before anything of it counted."""
+    """The peer's request or acknowledgement is impossible. The connection was closed before it counted."""
 
     def __init__(self, cause: Cause, why: str) -> None:
         super().__init__(why)
@@ -27,7 +27,7 @@ class HARefusedError(HAProtocolError):
 
 
 class HABadRecordError(HAProtocolError):
-    """What arrived for `phy_offset` is no sound record of this log: `what` says why. All before it is in the log."""
+    """The bytes that arrived for `phy_offset` are no valid record; `what` says why. All before them is in the log."""
 
     def __init__(self, phy_offset: int, what: str) -> None:
         super().__init__(f"a bad record at offset {phy_offset}: {what}")
@@ -52,7 +52,7 @@ class HAUnfitError(HAError):
 
 
 class HAConnectionLostError(HAError):
-    """The peer left, or fell silent."""
+    """The peer closed the connection, or fell silent."""
 
 
 class HAPeerError(HAError):

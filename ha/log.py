@@ -1,4 +1,4 @@
-"""What replication needs of a store, as Protocols: MessageStore and CommitLog are these, tests bring small ones."""
+"""Protocols of the store, as replication uses it. MessageStore and CommitLog implement them; tests bring small ones."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
@@ -23,11 +23,11 @@ class Chunk(Protocol):
 
     @property
     def position(self) -> int:
-        """Where in the file."""
+        """Position in the file."""
 
     @property
     def size(self) -> int:
-        """How many; at least 1."""
+        """Number of bytes, at least 1."""
 
 
 class ReadableLog(Protocol):
@@ -43,17 +43,17 @@ class ReadableLog(Protocol):
 
     @property
     def max_offset(self) -> int:
-        """Where the next byte goes."""
+        """End of the log: the offset of the next byte."""
 
     def chunk(self, offset: int, size_max: int) -> Chunk | None:
-        """What can be read from `offset` on, in one file; None at the log's end and outside of it."""
+        """Bytes of one file from `offset` on; None at the log's end and outside of it."""
 
     def read(self, offset: int, size: int) -> memoryview | None:
         """Bytes of one file without a copy; None unless all of them are there."""
 
 
 class Flusher(Protocol):
-    """What brings the log to the disk."""
+    """Flushes the log to the disk."""
 
     @property
     def flushed_offset(self) -> int:
@@ -70,7 +70,7 @@ class Flusher(Protocol):
         """Flush what is written by now; see flushed_offset whether that worked."""
 
     def refuse_all(self, why: str) -> None:
-        """Tell all that wait for the disk that they are not answered any more."""
+        """Refuse all that wait for the disk."""
 
 
 class ReplicatedStore(Protocol):
@@ -86,7 +86,7 @@ class ReplicatedStore(Protocol):
 
     @property
     def max_offset(self) -> int:
-        """Where the next byte goes; 0 for a log without files."""
+        """End of the log: the offset of the next byte; 0 for a log without files."""
 
     @property
     def flusher(self) -> Flusher:
@@ -94,7 +94,7 @@ class ReplicatedStore(Protocol):
 
     @property
     def flags(self) -> RunningFlags:
-        """Whether bytes can be added, and if not, why, and for how long."""
+        """Why bytes cannot be appended, and whether that passes."""
 
     @property
     def delays_ms(self) -> tuple[int, ...]:
@@ -105,7 +105,7 @@ class ReplicatedStore(Protocol):
         """Each is called after bytes were appended, by whoever appended them: it must be quick and must not raise."""
 
     def append_replicated(self, data: memoryview, entries: "list[DispatchEntry] | Columns") -> None:
-        """Put whole, verified records at the log's end."""
+        """Append whole, verified records."""
 
     def begin_tail(self) -> LogTail:
         """Let bytes come to lie behind the log's end before they are verified. Raises StoreError."""
@@ -141,7 +141,7 @@ class ComparableStore(ReplicatedStore, Protocol):
 
     @property
     def lost_bytes(self) -> int:
-        """How many bytes that were on its disk the end of the log lacks since a start."""
+        """Number of bytes that were on its disk and are missing at the end of the log since a start."""
 
     def accept_end(self) -> None:
         """Count them no more. Raises OSError."""

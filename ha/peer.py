@@ -1,4 +1,4 @@
-"""What replication asks another member on its remoting port, as a Protocol.
+"""Protocols of another member, asked on its remoting port, and of this member's own role.
 
 `cluster/broker/peers/ha_peer.py` asks over remoting, tests bring small ones. A peer may be a twinlog member, which compares by
 digest, or a RocketMQ broker, which answers requests 28 and 33 only.
@@ -19,19 +19,19 @@ __all__ = ["NO_ROLE", "NoRole", "OwnRole", "Peer", "PeerHistory", "PeerLog", "Ra
 
 @frozen(kw_only=True)
 class PeerLog:
-    """What a member says of its log. Offsets and sizes in bytes; the log holds `min_offset` up to `max_offset`."""
+    """A member's report of its log. Offsets and sizes in bytes; the log holds `min_offset` up to `max_offset`."""
 
     is_twinlog: bool
     min_offset: int
     max_offset: int
-    boot_ms: int = 0  # Wall clock of its start: another one means that it was restarted. 0: not told.
-    file_size: int | None = None  # None: not told.
-    is_master: bool | None = None  # None: not told.
+    boot_ms: int = 0  # Wall clock of its start: another one means that it was restarted. 0: not reported.
+    file_size: int | None = None  # None: not reported.
+    is_master: bool | None = None  # None: not reported.
 
 
 @frozen(kw_only=True)
 class PeerHistory:
-    """What a twinlog member says of its log's history and of its role. `id`: the epoch that its log ends in."""
+    """A twinlog member's report of its log's history and of its role. `id`: the epoch that its log ends in."""
 
     id: EpochId
     entries: tuple[EpochEntry, ...]
@@ -50,7 +50,7 @@ class Peer(Protocol):
     """Another member. Every call raises HAPeerError when it gives no answer that can be used."""
 
     async def log(self) -> PeerLog:
-        """What it holds now."""
+        """Its log, as it is now."""
 
     async def digests(self, start: int, end: int, *, blocks_per_digest: int = 1) -> RangeDigests | None:
         """Digests of its bytes `start` to `end`, which must lie in its log; None: it is no twinlog member and has none."""
@@ -80,7 +80,7 @@ class OwnRole(Protocol):
 
     @property
     def clock_ahead_ms(self) -> int:
-        """How far its clock is ahead of the master's, by which a pause ends."""
+        """Milliseconds by which its clock is ahead of the master's, by which a pause ends."""
 
     async def adopt(self, master: PeerHistory) -> None:
         """Save a master's history as its own, before anything is acknowledged to it. Raises HAError: not now."""

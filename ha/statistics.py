@@ -1,4 +1,4 @@
-"""What replication shows of itself: frozen snapshots, all that metrics, CLI and tests look at."""
+"""Snapshots of replication, frozen: the only source of metrics, CLI and tests."""
 
 from collections.abc import Mapping
 from typing import Literal

@@ -1,4 +1,4 @@
-"""Takes connections, and decides who has to go when there are too many. Source: HAService.AcceptSocketService."""
+"""Accepts connections, and chooses which end when there are too many. Source: HAService.AcceptSocketService."""
 
 import errno
 import socket
@@ -10,56 +10,56 @@ from attrs import define, field, frozen
 
 log = structlog.get_logger()
 
-BACKLOG = 1024  # RocketMQ: 50. A flood of strangers must not keep a slave out for seconds.
+BACKLOG = 1024  # RocketMQ: 50. A flood of untrusted peers must not keep a slave out for seconds.
 OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-ACCEPTED_AT_ONCE = 16  # Then other tasks have their turn.
-RECEIVE_BUFFER_SIZE = 64 * 1024  # Bytes. Reports are 8 each; what a stranger sends waits in the kernel's memory.
+ACCEPTED_AT_ONCE = 16  # Then other tasks run.
+RECEIVE_BUFFER_SIZE = 64 * 1024  # Bytes. Reports are 8 each; what an untrusted peer sends waits in the kernel's memory.
 PAUSE = 0.1  # Seconds, when the process or the machine can take no more.
 
 
 @frozen
 class Seat:
-    """What the choice of who must leave depends on."""
+    """A connection, as far as the choice of those that must leave depends on it."""
 
     ip: str
-    admitted: bool  # It may follow. Otherwise it waits to be let in.
+    admitted: bool  # It may follow; otherwise it is pending.
     has_request: bool
 
 
 @frozen(kw_only=True)
 class Limits:
-    """How many connections there may be: all together, and of one IP."""
+    """Limits of the number of connections: in total, and of one IP."""
 
     total: int
     per_address: int
 
 
-def must_leave(seats: Sequence[Seat], newcomer: Seat, limits: Limits) -> list[int] | None:
-    """Choose who must leave for a newcomer, by position in `seats`, oldest first; None: the newcomer is refused.
+def must_leave(seats: Sequence[Seat], new: Seat, limits: Limits) -> list[int] | None:
+    """Positions in `seats`, oldest first, of the connections that must end for a new one; None: the new one is refused.
 
-    Who has asked for nothing goes before who has, a stranger before who may follow; a stranger never makes anybody
-    leave who may follow. A slave that is served keeps its place.
+    Connections without a request end before those with one, pending ones before admitted ones; a pending connection never
+    replaces an admitted one. A slave that is served keeps its connection.
     """
     left = list(range(len(seats)))
     leavers = []
-    same = [at for at in left if seats[at].ip == newcomer.ip]
+    same = [at for at in left if seats[at].ip == new.ip]
     if len(same) >= limits.per_address:
-        chosen = _victim(seats, same, newcomer)
+        chosen = _victim(seats, same, new)
         if chosen is None:
             return None
         left.remove(chosen)
         leavers.append(chosen)
     if len(left) >= limits.total:
-        chosen = _victim(seats, left, newcomer)
+        chosen = _victim(seats, left, new)
         if chosen is None:
             return None
         leavers.append(chosen)
     return leavers
 
 
-def _victim(seats: Sequence[Seat], among: Sequence[int], newcomer: Seat) -> int | None:
+def _victim(seats: Sequence[Seat], among: Sequence[int], new: Seat) -> int | None:
     kinds = [(False, False)]
-    if newcomer.admitted:
+    if new.admitted:
         kinds += [(False, True), (True, False)]
     for kind in kinds:
         for at in among:
@@ -70,7 +70,7 @@ def _victim(seats: Sequence[Seat], among: Sequence[int], newcomer: Seat) -> int 
 
 @define(eq=False)
 class AcceptSocketService:
-    """The listening socket. `take` gets each connection at once: it must not block, and owns the socket then."""
+    """Listening socket. `take` gets each connection at once: it must not block, and owns the socket from then on."""
 
     host: str
     port: int
@@ -94,7 +94,7 @@ class AcceptSocketService:
                     await trio.sleep(PAUSE)
 
     def _accept_some(self, fd: int) -> bool:
-        """Take what waits, up to a number; False when the process or the machine can take no more for now."""
+        """Accept up to ACCEPTED_AT_ONCE connections; False when the process or the machine is out of resources for now."""
         waiting = socket.socket(fileno=fd)  # The plain socket: trio's costs a task switch for each connection.
         try:
             for _ in range(ACCEPTED_AT_ONCE):
@@ -103,7 +103,7 @@ class AcceptSocketService:
                 except BlockingIOError:
                     break
                 except OSError as error:
-                    # Otherwise one connection was reset before it was taken, which is no matter.
+                    # Otherwise one connection was reset before it was accepted, which does not matter.
                     if error.errno in OUT_OF_RESOURCES:
                         self._out_of_resources(error)
                         return False
@@ -118,4 +118,4 @@ class AcceptSocketService:
     def _out_of_resources(self, error: OSError) -> None:
         if not self._exhausted:
             self._exhausted = True
-            log.error("connections of slaves wait: this process or machine can take no more", why=str(error))
+            log.error("accepting slaves failed: out of resources, retrying", why=str(error))

@@ -1,8 +1,7 @@
 """Master side of one slave. Source: HAConnection, its ReadSocketService and WriteSocketService (RocketMQ 4.9.8).
 
-The first report is the request; from then on two tasks run, one reads acks, one writes frames, and a third watches the
-clock for both. An ack must neither fall nor exceed what was sent on this very connection: whoever breaks that is no
-slave of ours.
+The first report is the request. From then on one task reads acks, one writes frames, and a third watches the clock for both.
+An ack must neither fall nor exceed what was sent on this connection: a peer that breaks this is disconnected.
 """
 
 import os
@@ -31,7 +30,7 @@ log = structlog.get_logger()
 CHECK_SECONDS = 5.0  # Between attempts to learn whether a slave's log fits.
 FIRST_CHECK_SECONDS_MAX = 10.0  # Before it is served: a RocketMQ slave leaves after 20 s of silence.
 FIRST_CHECK_PAUSE_SECONDS = 0.25
-HELD_BACK_SECONDS = 2.0  # From then on it is worth a line.
+HELD_BACK_SECONDS = 2.0  # After these a log line says so.
 PUSH_SIZE_MAX = 64 * 1024  # Bytes. Larger batches are better sent by sendfile, which copies nothing.
 
 
@@ -49,21 +48,23 @@ class HAConnection:
     store: ComparableStore
     transfer: GroupTransferService
     config: HAConfig
-    on_request: Callable[["HAConnection"], None] = _nothing  # Called once, when it has become a slave.
+    on_request: Callable[["HAConnection"], None] = _nothing  # Called once, with the slave's first request.
     holdable: Callable[[], int] | None = None  # The end of what any slave can hold; None: all of the log.
-    find_slave: FindSlave | None = None  # Whom to ask whether the slave's log is ours; None: it is believed.
+    find_slave: FindSlave | None = (
+        None  # Finds the peer that tells whether the slave's log is ours; None: the slave is trusted.
+    )
     connected_since: float = field(factory=trio.current_time, init=False)
     request_offset: int = field(default=NO_REQUEST_YET, init=False)
     ack_offset: int = field(default=NO_REQUEST_YET, init=False)
     caught_up: bool = field(default=False, init=False)  # It was sent everything, once at least.
     bytes_per_second: float = field(default=0.0, init=False)
-    is_over: bool = field(default=False, init=False)  # What it says does not count any more.
+    is_over: bool = field(default=False, init=False)  # Its reports do not count any more.
     _reports: ReportReader = field(factory=ReportReader, init=False)
     _wakeup: Wakeup = field(factory=Wakeup, init=False)
     _last_read: float = field(init=False)
     _last_write: float = field(init=False)
-    _is_proven: bool = field(default=False, init=False)  # It can have what it said that it has.
-    _compares: bool = field(default=False, init=False)  # Its log with ours, by itself: it may be about to.
+    _is_proven: bool = field(default=False, init=False)  # It can hold the bytes that it claims.
+    _compares: bool = field(default=False, init=False)  # The slave compares its log with ours by itself, now or soon.
     _idle: bool = field(default=False, init=False)  # The write task waits for bytes to send.
     _rated_offset: int = field(default=0, init=False)
     _flow: FlowControl | None = field(default=None, init=False)
@@ -101,7 +102,7 @@ class HAConnection:
             await self.transport.aclose()
 
     def retire(self) -> None:
-        """Let nothing that it says count from now on: its task, which is being cancelled, may have something in its hands."""
+        """Ignore its reports from now on: its task, which is being cancelled, may be handling one."""
         self.is_over = True
         self.transfer.leave(self)
 
@@ -112,7 +113,7 @@ class HAConnection:
 
     @property
     def proven_offset(self) -> int:
-        """What this slave holds at most, as far as this master knows: not what it merely claims to hold."""
+        """Upper bound of what this slave holds, as far as this master knows: not what it merely claims."""
         return self.sent_offset if self._is_proven or self.sent_offset > self.request_offset else 0
 
     def rate(self, seconds: float) -> None:
@@ -140,23 +141,25 @@ class HAConnection:
         raise HAConnectionLostError(f"made no request within {silence:g} s")
 
     async def _check(self, requested: int) -> bool:
-        """Whether the slave's log is known to be ours as far as it says that it has it. Raises HARefusedError, HALogError."""
+        """Compare the slave's log with ours; True when it is known to fit. Raises HARefusedError, HALogError."""
         if requested == 0 or self.find_slave is None:
             return requested == 0
         return await slave_fits(self.store, self.address, requested, self._find) is True
 
     async def _first_check(self, requested: int) -> bool:
-        """Check until it can be told, for as long as the slave stays without a word: its remoting port is up, and known, later
-        than its HA client, and what it would take meanwhile may not fit.
+        """Check until there is an answer, for as long as the slave waits for its first byte: its remoting port is up, and
+        registered, later than its HA client, and its log may not fit. True when it is known to fit.
         """
-        began, told = trio.current_time(), False
+        began, logged = trio.current_time(), False
         with trio.move_on_after(min(FIRST_CHECK_SECONDS_MAX, self.config.housekeeping_interval_ms / 2000)):
             while not await self._check(requested):
                 if self.find_slave is None:
                     return False
-                if not told and trio.current_time() >= began + HELD_BACK_SECONDS:
-                    told = True
-                    log.warning("a slave is held back: nobody tells whether its log is ours", request_offset=requested)
+                if not logged and trio.current_time() >= began + HELD_BACK_SECONDS:
+                    logged = True
+                    log.warning(
+                        "slave not served yet: no member tells whether its log is ours", request_offset=requested
+                    )
                 await trio.sleep(FIRST_CHECK_PAUSE_SECONDS)
             return True
         return False
@@ -168,14 +171,14 @@ class HAConnection:
         return peers
 
     async def _check_task(self) -> None:
-        """Ask on while it is served."""
+        """Repeat the check while the slave is served."""
         fits = self.find_slave is None
         while not fits:
             await trio.sleep(CHECK_SECONDS)
             fits = await self._check(self.request_offset)
 
     def _begin(self, reports: list[int], *, fits: bool) -> None:
-        """Take the request, and what came in one read with it: unless all is sound, nothing counts."""
+        """Accept the request, and the reports that came in one read with it: unless all are valid, none counts."""
         if self.is_over:
             raise HAConnectionLostError("was ended before it was served")
         log, requested = self.store.commit_log, reports[0]
@@ -193,22 +196,23 @@ class HAConnection:
         self._rated_offset = self.transport.sent_offset
         self.request_offset = self.ack_offset = requested
         self.store.appended.append(self._push)
-        # A slave that claims more than anybody was ever sent has bytes of another history, or of a copy made by hand: it is
-        # served, but what it claims proves nothing.
+        # A slave that claims more than was ever sent has bytes of another history, or of a copy made by hand: it is served, but
+        # its claim proves nothing.
         self.transfer.join(self, requested if self._is_proven else 0)
         self.on_request(self)
 
     async def _read_task(self) -> None:
         while data := await self.transport.receive():
             reports = self._reports.feed(data)
-            if reports:  # Single bytes, however often they come, are no sign of life.
+            if reports:  # Parts of a report are no sign of life.
                 self._last_read = trio.current_time()
                 self._acknowledge(reports)
 
     def _acknowledge(self, reports: list[int]) -> None:
-        """Take the reports of one read; unless all of them are sound, none counts."""
+        """Take the reports of one read; unless all of them are valid, none counts."""
         check_reports(reports, acked=self.ack_offset, sent=self.transport.sent_offset)
         if reports[-1] != self.ack_offset and not self.is_over:
+            assert self.ack_offset < reports[-1] <= self.transport.sent_offset
             self.ack_offset = reports[-1]
             self.transfer.acknowledge(self, self.ack_offset)
 
@@ -249,7 +253,7 @@ class HAConnection:
                 await transport.flush()
 
     async def _room(self, flow: FlowControl, size_max: int) -> int:
-        """How large a body may be sent now. Waits for that while there are bytes to send: no frame ever goes out empty."""
+        """Size of the body that may be sent now. Waits while there are bytes to send: a frame is never empty."""
         while pending := max(self.store.max_offset - self.transport.sent_offset, 0):
             room = flow.allowed(trio.current_time()) - BATCH_HEADER.size
             if room >= min(pending, flow.frame_min):
@@ -259,7 +263,7 @@ class HAConnection:
 
     @property
     def _is_synchronous(self) -> bool:
-        """Whether producers wait for this slave."""
+        """True where producers wait for this slave."""
         return self.store.config.broker_role is BrokerRole.SYNC_MASTER
 
     def _push(self) -> None:
@@ -322,13 +326,13 @@ def check_reports(reports: list[int], *, acked: int, sent: int) -> None:
 
 @define
 class Drain:
-    """Tells a peer that takes no bytes from one that has none to take."""
+    """Distinguishes a peer that takes no bytes from one that has none to take."""
 
     _progress_at: float  # When the peer took bytes last, or had none left to take.
     _taken: int = -1
 
     def stuck_seconds(self, sent_offset: int, unsent_bytes: int, now: float) -> float:
-        """How long the peer has taken nothing of what waits for it: bytes that its kernel has not confirmed."""
+        """Seconds for which the peer has taken none of the bytes that its kernel has not confirmed."""
         taken = sent_offset - unsent_bytes
         if unsent_bytes == 0 or taken > self._taken:
             self._taken = taken
@@ -350,7 +354,7 @@ def describe_connection(
     stamps: AppendStamps,
     now: float,
 ) -> HAConnectionStatistics:
-    """`slave`: what counts of it, None before its request. The log ends at `max_offset`, and grew when `stamps` say."""
+    """Statistics of a connection. `slave`: None before its request. `stamps`: when the log grew to `max_offset`."""
     state: ConnectionState = "streaming" if connection.caught_up else "catchup"
     if connection.request_offset == NO_REQUEST_YET:
         state = "connected"

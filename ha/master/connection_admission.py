@@ -1,8 +1,16 @@
-"""The door of the HA port: who is let in, who waits in the lobby, who is sent away, and what is said of it.
+"""Admission of HA connections: serve, hold until the slave is registered, or reject.
 
-    accepted -> too many? -> admitted: served    unknown: lobby -> registered meanwhile: served    else: refused
+    from        event                                              to
+    accepted    too many connections, and none may be ended        refused (too_many)
+    accepted    IP of a registered or allowed slave                served
+    accepted    any other IP                                       pending
+    pending     its IP is registered meanwhile                     served
+    pending     not registered in time, or no request in time      refused (stranger)
+    served      its IP is registered no longer, or is replaced     ended
 
-Nobody is waited for here. RocketMQ takes whoever comes, with two threads and a buffer of 1 MiB each.
+A pending connection may be of a slave that has only just registered. It costs one small object and no task: one task watches
+all of them with an epoll set of its own. Nothing is read from them or sent to them: a request waits in the kernel until its
+connection is served, as any other, or rejected. RocketMQ accepts every peer, with two threads and a buffer of 1 MiB each.
 """
 
 import select
@@ -27,7 +35,7 @@ from twinlog.store.util.wakeup import Wakeup
 log = structlog.get_logger()
 
 
-TICK = 0.5  # Seconds: how late a connection may be sent away, and how often the name servers are asked meanwhile.
+TICK = 0.5  # Seconds: how late a connection may be rejected, and how often name servers are asked meanwhile.
 
 
 LEFT = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
@@ -38,7 +46,7 @@ EVENTS = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET  # On each arrival:
 
 @define(eq=False)
 class PendingConnection:
-    """A connection that waits to be let in."""
+    """A connection that waits for its admission."""
 
     sock: socket.socket
     address: str  # IP:PORT
@@ -49,7 +57,7 @@ class PendingConnection:
 
 @define(eq=False)
 class PendingConnections:
-    """`let_in` gets a connection's socket once `admits` says yes to its IP; `refuse` is told whom it sent away, and why."""
+    """`let_in` gets a connection's socket once `admits` accepts its IP; `refuse` gets each one that was rejected."""
 
     config: HAConfig
     admits: Callable[[str], bool]
@@ -61,7 +69,7 @@ class PendingConnections:
     _epoll: select.epoll | None = field(default=None, init=False)
 
     async def run(self) -> None:
-        """Watch the guests until cancelled; then all are sent away."""
+        """Watch them until cancelled; then reject all."""
         with select.epoll() as self._epoll:
             try:
                 while True:
@@ -160,7 +168,7 @@ class LogBudget:
         self._left = self.burst
 
     def allows(self, now: float) -> bool:
-        """Whether a line may be written at `now`, monotonic seconds; reset `suppressed` after having told it."""
+        """True if a line may be written at `now`, monotonic seconds. The caller logs and resets `suppressed`."""
         self._left = min(self._left + (now - self._at) * self.per_second, self.burst)
         self._at = now
         if self._left < 1:
@@ -172,7 +180,7 @@ class LogBudget:
 
 @define(eq=False)
 class ConnectionAdmission:
-    """`connections` are those that are served now, oldest first, with what ends them; `serve` adds one more at once."""
+    """`connections`: those that are served now, oldest first, with the scopes that end them; `serve` adds one more at once."""
 
     config: HAConfig
     transfer: GroupTransferService
@@ -186,7 +194,7 @@ class ConnectionAdmission:
     rules: AdmissionRules = field(init=False)
     pending: PendingConnections = field(init=False)
     refusals: Refusals = field(factory=Refusals, init=False)
-    _leaving: set[HAConnection] = field(factory=set, init=False)  # Told to go, and not yet gone.
+    _leaving: set[HAConnection] = field(factory=set, init=False)  # Cancelled, and not yet gone.
     _log_budget: LogBudget = field(factory=LogBudget, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -194,7 +202,7 @@ class ConnectionAdmission:
         self.pending = PendingConnections(self.config, self.rules.admits, self.serve, self._rejected, self.ask_members)
 
     def take(self, accepted: socket.socket, address: str, ip: str) -> None:
-        """Take a connection that has just come."""
+        """Admit, hold or refuse a connection that was just accepted."""
         admitted = self.rules.admits(ip)
         if not self._make_room(ip, admitted=admitted):
             accepted.close()
@@ -205,28 +213,28 @@ class ConnectionAdmission:
             self.pending.take(accepted, address, ip)
 
     def members_changed(self, ips: Collection[str]) -> None:
-        """Take the IPs of the registered slaves, one for each slave. Who may follow now is let in, who no longer may
-        has to leave.
+        """Take the IPs of the registered slaves, one for each slave: serve pending connections that are admitted now, and end
+        those that are no longer.
         """
         self.rules.members_changed(ips, self.welcome())
         self.recount()
         for connection in list(self.connections):
             if connection not in self._leaving and not self.rules.admits(connection.ip):
                 self._end(connection)
-                self.note("slave is registered no longer, its connection is closed", peer=connection.address)
+                self.note("connection closed: slave no longer registered", peer=connection.address)
         self.pending.members_changed()
 
     def recount(self) -> None:
-        """Say anew whose acknowledgements count: whoever is connected from haAllowedSlaves is a matter of now.
+        """Determine again whose acknowledgements count: slaves that only haAllowedSlaves names count while connected.
 
-        In a group with a record that is no reason to count: a member may be elected without having heard of such a slave.
+        In a group with a record they do not: a member may be elected without having heard of such a slave.
         """
         served = (each.ip for each in self.connections if each.request_offset != NO_REQUEST_YET)
         voices = self.rules.registered if self.has_record() else self.rules.voices(served)
         self.transfer.members_changed(voices)
 
     def slave_connected(self, connection: HAConnection) -> None:
-        """Note that a connection has made its request, and is served now."""
+        """Note that a connection has made its request."""
         self.refusals.served(connection.ip)
         if self.rules.is_allowed(connection.ip):
             self.recount()
@@ -244,7 +252,7 @@ class ConnectionAdmission:
             self.recount()
 
     def refused(self, address: str, ip: str, cause: Cause, why: str) -> None:
-        """Count a refusal, and say so once for each IP and cause."""
+        """Count a refusal, and log it once for each IP and cause."""
         if self.refusals.note(ip, cause, why, trio.current_time()):
             self.note("slave refused", always=self.rules.admits(ip), peer=address, cause=cause, why=why)
 
@@ -258,7 +266,7 @@ class ConnectionAdmission:
 
     @property
     def has_unregistered(self) -> bool:
-        """Whether somebody asks for the log who may be a slave that has only just registered."""
+        """True while a connection that asks for the log may be of a slave that has only just registered."""
         counted = {slave.address for slave in self.transfer.slaves if slave.counted}
         return any(connection.asked_at is not None for connection in self.pending.connections.values()) or any(
             each.request_offset != NO_REQUEST_YET and each.address not in counted for each in self.connections

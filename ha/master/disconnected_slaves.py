@@ -1,4 +1,4 @@
-"""Keeps twinlog/replicas, and tells retention what slaves that are away still need; see ha/policy/disconnected.py."""
+"""Keeps twinlog/replicas, and the soft retention floor of disconnected slaves; see ha/policy/disconnected.py."""
 
 import time
 from collections.abc import Callable, Hashable, Mapping
@@ -19,21 +19,21 @@ SAVE_SECONDS = 5.0
 
 @define(eq=False, kw_only=True)
 class DisconnectedSlaves:
-    """`acks` gives IP and acknowledged offset of each slave that is connected now."""
+    """`acks`: IP and acknowledged offset of each slave that is connected now."""
 
     path: Path
     acks: Callable[[], Mapping[Hashable, tuple[str, int]]]
     max_offset: Callable[[], int]
-    bytes_max: int  # haRetentionMaxBytes; 0: nobody is waited for.
+    bytes_max: int  # haRetentionMaxBytes; 0: nothing is kept for them.
     registered_with: Callable[[str], int] = lambda _ip: EVERYBODY  # How many slaves are registered with an IP.
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
     slaves: KnownSlaves = field(factory=KnownSlaves, init=False)
-    _told: set[KnownSlave] = field(factory=set, init=False)  # Those past the limit.
+    _logged: set[KnownSlave] = field(factory=set, init=False)  # Those past the limit.
     _changed: bool = field(default=False, init=False)
     _cannot_save: bool = field(default=False, init=False)
 
     async def run(self) -> None:
-        """Note who is there until cancelled."""
+        """Note the connected slaves every few seconds, until cancelled."""
         await trio.to_thread.run_sync(self.load)
         while True:
             await trio.sleep(SAVE_SECONDS)
@@ -43,16 +43,16 @@ class DisconnectedSlaves:
                 await trio.to_thread.run_sync(self._save, encode_slaves(self.slaves, self.now_ms()))
 
     def load(self) -> None:
-        """Take who was known before this start."""
+        """Load the slaves that were known before this start."""
         try:
             found = decode_slaves(self.path.read_bytes())
         except FileNotFoundError:
             return
         except OSError as error:
-            log.warning("it is not known which slaves there were", path=str(self.path), error=str(error))
+            log.warning("disconnected slaves unknown: the file cannot be read", path=str(self.path), error=str(error))
             return
         if found is None:
-            log.warning("it is not known which slaves there were: the file cannot be used", path=str(self.path))
+            log.warning("disconnected slaves unknown: the file cannot be used", path=str(self.path))
         else:
             self.slaves.away[:0] = found.away
 
@@ -63,31 +63,30 @@ class DisconnectedSlaves:
             self._cannot_save = False
         except OSError as error:
             if not self._cannot_save:
-                log.warning("which slaves there are is not kept", path=str(self.path), error=str(error))
+                log.warning("saving known slaves failed; retrying", path=str(self.path), error=str(error))
             self._cannot_save = True
 
     def look(self) -> None:
-        """Take who is connected now."""
+        """Take the slaves that are connected now."""
         if self.slaves.update(self.acks(), self.now_ms(), self.registered_with):
             self._changed = True
         for slave in self.slaves.away:
-            if not slave.given_up and slave not in self._told and self._is_past_limit(slave):
-                self._told.add(slave)
+            if not slave.given_up and slave not in self._logged and self._is_past_limit(slave):
+                self._logged.add(slave)
                 log.warning(
-                    "a slave that is away lacks more of the log than haRetentionMaxBytes: it is kept for it no longer than "
-                    "for anybody",
+                    "disconnected slave lacks more than haRetentionMaxBytes: the log is no longer kept for it",
                     slave=slave.ip,
                     has_bytes_below=slave.offset,
                     away_since=moment(slave.away_since),
                     haRetentionMaxBytes=self.bytes_max,
                 )
-        self._told.intersection_update(self.slaves.away)
+        self._logged.intersection_update(self.slaves.away)
 
     def _is_past_limit(self, slave: KnownSlave) -> bool:
         return 0 < self.bytes_max < self.max_offset() - slave.offset
 
     def floor(self) -> int:
-        """The lowest byte that a slave that is away may still come back for."""
+        """The lowest byte that a disconnected slave may still need."""
         self.look()
         return self.slaves.floor(self.max_offset(), self.bytes_max)
 
@@ -97,7 +96,7 @@ class DisconnectedSlaves:
         for slave in self.slaves.shortened(min_offset):
             self._changed = True
             log.error(
-                "a slave that is away will have to begin anew: it lacks bytes that are deleted now",
+                "disconnected slave needs a full copy: bytes that it lacks were deleted",
                 slave=slave.ip,
                 lacks_from=slave.offset,
                 log_begins_at=min_offset,
@@ -105,7 +104,7 @@ class DisconnectedSlaves:
             )
 
     def held_by(self) -> KnownSlave | None:
-        """Who needs the oldest bytes of the log, connected or away; None: nobody."""
+        """The slave, connected or not, that needs the oldest bytes of the log; None: there is none."""
         self.look()
         away = self.slaves.lowest(self.max_offset(), self.bytes_max)
         found = [*self.slaves.connected.values(), *([away] if away is not None else [])]
@@ -113,5 +112,5 @@ class DisconnectedSlaves:
 
 
 def moment(milliseconds: int) -> str:
-    """A time for people."""
+    """A time as ISO 8601 text, UTC."""
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds")

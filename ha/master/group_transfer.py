@@ -24,15 +24,13 @@ from twinlog.store.util.wakeup import Wakeup
 
 log = structlog.get_logger()
 
-REASON_AGE_MAX = (
-    0.1  # Seconds. Many messages may be refused at a time; their reasons need not be worded anew each time.
-)
-TICK_SECONDS = 1.0  # How often it is looked at who is in sync.
+REASON_AGE_MAX = 0.1  # Seconds. Many messages may be refused at a time; the text of their reason is reused.
+TICK_SECONDS = 1.0  # Between checks of which slaves are in sync.
 EVERYTHING = 1 << 63  # More than any offset.
 
 
 class SlaveConnection(Hashable, Protocol):
-    """What group transfer needs to know of a connection."""
+    """A connection, as group transfer sees it."""
 
     @property
     def address(self) -> str:
@@ -105,8 +103,8 @@ class AckWaits:
 class GroupTransferService:
     """Holds answers to producers until enough slaves have acknowledged their message.
 
-    `log_end` gives the log's end, None: it is that of the newest message that waited. `synchronous`: producers wait here.
-    `gate`, asked at each release with the time: why nobody may be told that a message is safe now, None: they may.
+    `log_end`: the log's end; None: that of the newest message that waited. `synchronous`: producers wait here. `gate`, called
+    with the time at each release: why no message may be reported as safe now; None: it may.
     """
 
     config: HAConfig = field(factory=HAConfig)
@@ -145,7 +143,7 @@ class GroupTransferService:
 
     @property
     def waiting(self) -> int:
-        """How many messages wait."""
+        """Number of messages that wait."""
         return len(self._waiters)
 
     @property
@@ -183,7 +181,7 @@ class GroupTransferService:
 
     @property
     def refusal(self) -> str | None:
-        """Why a message that asks to wait must not be stored at all; None: it may be. To be asked before each append."""
+        """Reason to refuse a message that asks to wait before it is stored; None: store it. Checked before each append."""
         if self.decision.verdict is not Verdict.REFUSE or trio.current_time() < self._expects_until:
             return None
         return (
@@ -224,11 +222,11 @@ class GroupTransferService:
         self._changed()
 
     def is_registered(self, ip: str) -> bool:
-        """Whether a slave with this IP may count."""
+        """True if a slave with this IP may count."""
         return self._in_sync.registered_with(ip) > 0
 
     def registered_with(self, ip: str) -> int:
-        """How many slaves with this IP may count."""
+        """Number of slaves with this IP that may count."""
         return self._in_sync.registered_with(ip)
 
     async def run(self) -> None:
@@ -331,11 +329,11 @@ class GroupTransferService:
             self._reach = self._in_sync.reach(slaves)
 
     def expect_slaves(self) -> None:
-        """A new epoch begins: its slaves are about to come, so who asks now is not refused, and waits for them."""
+        """Let messages wait for the slaves of a new epoch, which are about to connect, instead of refusing them."""
         self._expects_until = trio.current_time() + self._timeout
 
     def gate_opened(self) -> None:
-        """Answer those whom only the gate kept waiting."""
+        """Release messages that only the gate held back."""
         self._release()
 
     def refuse_all(self, why: str) -> None:
@@ -346,6 +344,7 @@ class GroupTransferService:
         if not self._waiters or self.gate(now := trio.current_time()) is not None:
             return
         released = self._waiters.release(self.confirmed_offset)
+        assert not released or released[-1].end_offset <= self.confirmed_offset, "answered before it is confirmed"
         self.waits.ended(released, self._slaves_needed + 1, "confirmed", now=now, timeout=self._timeout)
         if len(released) == 1:  # The usual case of a lone producer.
             released[0].sink.answer([released[0].frame])

@@ -1,4 +1,4 @@
-"""Does the log of a slave fit ours? Asked by the master: a RocketMQ slave takes whatever comes next, behind whatever it has.
+"""Compares a slave's log with the master's, on the master: a RocketMQ slave appends whatever comes, behind whatever it has.
 
 The model: a slave that asks for what comes at an offset claims that all bytes below it are there, and are ours. A twinlog slave
 has compared them; of a RocketMQ slave single records are asked for (request 33), the last one first, as in

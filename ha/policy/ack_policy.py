@@ -1,4 +1,4 @@
-"""What an acknowledgement means: how many members must hold a message, and what a producer is told. Pure.
+"""Acknowledgement policy: the number of members that must hold a message, the answer to its producer, and their text. Pure.
 
 `inSyncReplicas` counts the master, as RocketMQ does. Sources: CommitLog.calcNeedAckNums, asyncPutMessage (RocketMQ 5.3.3),
 CommitLog.submitReplicaRequest (4.9.8). Other than in 5.3.3 the rules hold in every mode, not just with a controller, and
@@ -15,7 +15,7 @@ from twinlog.ha.policy.in_sync import Slave
 
 
 class Verdict(Enum):
-    """What becomes of a message that asks to wait."""
+    """Decision on a message that asks to wait."""
 
     ANSWER = "answer"  # Stored, and answered at once: there is nobody to ask.
     WAIT = "wait"  # Stored, and answered once enough slaves hold it.
@@ -25,7 +25,7 @@ class Verdict(Enum):
 
 @frozen(kw_only=True)
 class AckRule:
-    """What is configured. Numbers of members, the master included."""
+    """Configured rule. Numbers of members, the master included."""
 
     in_sync_replicas: int = 2
     min_in_sync_replicas: int = 1
@@ -69,7 +69,7 @@ NUMBERS = ("no", "one", "two", "three", "four", "five")
 
 @frozen(kw_only=True)
 class MasterSide:
-    """What the master does with a message. `write_buffers`: transientStorePoolEnable."""
+    """Durability of a message on the master. `write_buffers`: transientStorePoolEnable."""
 
     synchronous: bool  # SYNC_MASTER.
     sync_flush: bool = False
@@ -78,7 +78,7 @@ class MasterSide:
 
 @frozen(kw_only=True)
 class SlaveSide:
-    """A slave that counts. What it does before it acknowledges; False when that is not known."""
+    """A slave that counts, and what it does before it acknowledges; False when that is not known."""
 
     in_sync: bool
     verified: bool = False
@@ -87,7 +87,7 @@ class SlaveSide:
 
 @frozen(kw_only=True)
 class AckPolicy:
-    """When a producer hears SEND_OK. Numbers of members count the master; `members` are all that are expected."""
+    """Condition of SEND_OK. Numbers of members count the master; `members` are all that are expected."""
 
     words: str
     level: str
@@ -100,7 +100,7 @@ class AckPolicy:
 def effective_policy(
     master: MasterSide, rule: AckRule, decision: Decision, slaves: Sequence[SlaveSide], *, registered: int
 ) -> AckPolicy:
-    """What holds now, with `slaves` those that count and `registered` the number that the name server knows."""
+    """The policy in force. `slaves`: those that count; `registered`: the number that the name server knows."""
     members = 1 + max(registered, len(slaves))
     if not master.synchronous:
         decision = Decision(1, 1, Verdict.ANSWER)
@@ -151,7 +151,7 @@ def _level(master: MasterSide, rule: AckRule, decision: Decision, in_sync: Seque
 
 
 def configured_warnings(rule: AckRule, *, synchronous: bool) -> list[str]:
-    """What is questionable whoever is in sync: to be said at the start, too."""
+    """Warnings about the configuration alone; logged at the start, too."""
     if not synchronous:
         if rule.min_in_sync_replicas > 1:
             return ["minInSyncReplicas has no effect on an ASYNC_MASTER: no slave is asked. Set brokerRole=SYNC_MASTER"]
@@ -189,7 +189,7 @@ def _warnings(master: MasterSide, rule: AckRule, decision: Decision, alive: int)
 
 @frozen(kw_only=True)
 class Standing:
-    """Who there is to acknowledge. Offsets in bytes."""
+    """State of the slaves that could acknowledge. Offsets in bytes."""
 
     slaves: tuple[Slave, ...]
     registered: tuple[str, ...]  # IPs.
@@ -200,17 +200,17 @@ class Standing:
 
     @property
     def counted(self) -> int:
-        """How many count."""
+        """Number of slaves that count."""
         return sum(slave.counted for slave in self.slaves)
 
     @property
     def eligible(self) -> int:
-        """How many of these are not suspended."""
+        """Number of these that are not suspended."""
         return sum(slave.counted and not slave.suspended for slave in self.slaves)
 
 
 def describe(standing: Standing) -> str:
-    """Everybody that is there, and what to do."""
+    """All slaves, how far each is behind, and the next step."""
     parts = []
     if not standing.counted:
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(standing.alone_since))
@@ -224,7 +224,7 @@ def describe(standing: Standing) -> str:
 
 
 def describe_missing(standing: Standing) -> str:
-    """Why nobody is waited for, and the rest."""
+    """Why no slave is waited for, and the same as describe()."""
     if standing.eligible >= standing.needed:
         why = f"all slaves are {standing.gap_max} bytes or more behind"
     elif standing.counted >= standing.needed:

@@ -1,8 +1,8 @@
-"""Who may follow this member. Pure: told which slaves are registered, it answers by IP.
+"""Rules of admission to the HA port, by IP of the registered and allowed slaves. Pure.
 
 A connection is given bytes of the log only when its IP is that of a registered slave of this broker group, or lies in
-one of the networks of `haAllowedSlaves`. RocketMQ gives the log to whoever asks. The classic stream carries no name
-and no secret, so that a stranger on a slave's own machine cannot be told from the slave.
+one of the networks of `haAllowedSlaves`. RocketMQ gives the log to every peer. The classic stream carries no name and no secret,
+so an untrusted process on a slave's own machine cannot be told from the slave.
 """
 
 from collections import Counter
@@ -54,20 +54,20 @@ class AdmissionRules:
         self._entries = Counter(self.registered)
 
     def registered_with(self, ip: str) -> int:
-        """How many slaves are registered with this IP."""
+        """Number of slaves that are registered with this IP."""
         return self._entries[ip]
 
     def is_allowed(self, ip: str) -> bool:
-        """Whether haAllowedSlaves names it."""
+        """True if haAllowedSlaves names it."""
         address = _address(ip) if self.allowed else None
         return address is not None and any(address in network for network in self.allowed)
 
     def trusts(self, ip: str) -> bool:
-        """Whether a slave there counts, or is allowed."""
+        """True if a slave there counts, or is allowed."""
         return self._entries[ip] > 0 or self.is_allowed(ip)
 
     def admits(self, ip: str) -> bool:
-        """Whether a connection from there is given the log."""
+        """True if a connection from there is served the log."""
         return ip in self.welcome or self.trusts(ip)
 
     def voices(self, connected: Iterable[str]) -> list[str]:
@@ -78,7 +78,7 @@ class AdmissionRules:
         return [*self.registered, *sorted(others)]
 
     def why_not(self, ip: str) -> str:
-        """For people: why this IP is refused."""
+        """Reason why this IP is refused, as text."""
         return (
             f"{ip} is not the IP of a registered slave of this broker group (these are: "
             f"{', '.join(dict.fromkeys([*self.registered, *sorted(self.welcome)])) or 'none'}) nor in haAllowedSlaves "
@@ -88,7 +88,7 @@ class AdmissionRules:
 
 @frozen
 class Refusal:
-    """What was refused to one IP for one cause, and when last."""
+    """Refusals of one IP for one cause, and the time of the last."""
 
     ip: str
     cause: Cause
@@ -105,7 +105,7 @@ class Refusals:
     _last: dict[tuple[str, Cause], Refusal] = field(factory=dict, init=False)  # The newest is the last one.
 
     def note(self, ip: str, cause: Cause, why: str, now: float) -> bool:
-        """Count it; True when it is news: the first of this IP for this cause since it was served or forgotten."""
+        """Count a refusal; True for the first of this IP and cause since it was served or forgotten."""
         self.counts[cause] += 1
         before = self._last.pop((ip, cause), None)
         self._last[ip, cause] = Refusal(ip, cause, why, before.count + 1 if before else 1, now)
@@ -114,11 +114,11 @@ class Refusals:
         return before is None
 
     def served(self, ip: str) -> None:
-        """Forget an IP that is served now: its next refusal is news again."""
+        """Forget an IP that is served now: its next refusal is logged again."""
         for key in [key for key in self._last if key[0] == ip]:
             del self._last[key]
 
     @property
     def last(self) -> tuple[Refusal, ...]:
-        """What was refused to each IP, the newest last."""
+        """Refusals by IP and cause, the newest last."""
         return tuple(self._last.values())

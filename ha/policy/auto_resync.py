@@ -1,4 +1,4 @@
-"""May a slave that does not fit its master repair itself, and how? Pure: a verdict in, a repair or a refusal out.
+"""Decides whether a slave whose log does not fit its master's repairs itself. Pure: a verdict in, a repair or a refusal out.
 
 What a repair takes away is kept in twinlog/divergent/. Still, a slave may be the last one that has some messages: a master that
 lost its disk, was set up anew or restored from an old backup must not make all its slaves throw their copies away. Therefore a
@@ -21,14 +21,14 @@ class Cut:
 
 @frozen
 class BeginAnew:
-    """Put the whole log aside."""
+    """Replace the whole log; it is kept."""
 
     why: str
 
 
 @frozen
 class Refusal:
-    """Do nothing, and say why."""
+    """Do nothing, for this reason."""
 
     why: str
 
@@ -45,7 +45,7 @@ class Resync:
     _done: set[object] = field(factory=set, init=False)
 
     def decide(self, verdict: Verdict) -> Repair | Refusal | None:
-        """What to do about a verdict; None when repairs are not asked for, or are no cure."""
+        """Decide on a verdict; None when repairs are switched off, or do not help."""
         if not self.is_on or verdict.kind not in ("diverged", "ahead", "below min"):
             return None
         assert verdict.finding is not None
@@ -53,7 +53,7 @@ class Resync:
             return Refusal("the member that is followed is no master")
         place = (verdict.kind, verdict.finding.offset, verdict.peer.boot_ms)
         if place in self._done:
-            return Refusal("this was repaired once already and is back: something else is wrong")
+            return Refusal("this was repaired once already and is back: the cause is another one")
         if verdict.kind == "below min":
             return BeginAnew(verdict.finding.text)
         common = verdict.common_offset
@@ -62,6 +62,7 @@ class Resync:
         if common is None or verdict.compared == "nothing":
             return Refusal("no byte is known to be common to both: what is here may be the last copy")
         size = verdict.own.max_offset - common
+        assert size >= 0, "a cut behind the log's end"
         if size > self.bytes_max:
             return Refusal(f"{size} bytes would be cut, haAutoResyncBytesMax is {self.bytes_max}")
         return Cut(common, verdict.finding.text)

@@ -1,8 +1,8 @@
-"""Which slaves this log has had, and how far each got: so that retention keeps what those lack that are away. No I/O.
+"""Slaves that this log has had, and the offset of each, so that retention keeps what disconnected ones lack. No I/O.
 
-A slave is known by its IP; those that share one are told apart by how far they are. Each is connected or away. One that is away
-holds the log back up to a number of bytes; whoever lacks more, or loses bytes because the disk needs room, is given up: it has
-to begin anew.
+A slave is known by its IP; those that share one are told apart by their offsets. Each is connected or away. For one that is away
+the log is kept up to a number of bytes; one that lacks more, or loses bytes because the disk needs room, is given up: it needs a
+full copy.
 
     8 bytes magic | u32 version | u32 count, then for each slave:
     u16 n, n bytes IP | i64 offset | i64 away since, ms
@@ -73,7 +73,7 @@ class KnownSlaves:
             self.away.remove(min(mine, key=lambda slave: (abs(slave.offset - offset), slave.given_up)))
 
     def lowest(self, max_offset: int, bytes_max: int) -> KnownSlave | None:
-        """Who holds the log back most of those that are away, and lack at most `bytes_max` of it."""
+        """The slave with the lowest offset of those that are away and lack at most `bytes_max`."""
         waiting = [slave for slave in self.away if not slave.given_up and max_offset - slave.offset <= bytes_max]
         return min(waiting, key=lambda slave: slave.offset, default=None)
 
@@ -83,7 +83,7 @@ class KnownSlaves:
         return slave.offset if slave is not None else NO_FLOOR
 
     def shortened(self, min_offset: int) -> list[KnownSlave]:
-        """The log begins here now: those that lack bytes for good, each told once."""
+        """Slaves that lack bytes for good, as the log begins here now; each is returned once."""
         lost = [slave for slave in self.away if slave.offset < min_offset and not slave.given_up]
         self.away = [evolve(slave, given_up=True) if slave in lost else slave for slave in self.away]
         return lost
@@ -102,7 +102,7 @@ def encode_slaves(slaves: KnownSlaves, now_ms: int) -> bytes:
 
 
 def decode_slaves(raw: bytes) -> KnownSlaves | None:
-    """What a file says; None when it is none, not whole, or of another version."""
+    """Contents of a file; None when it is no such file, damaged, or of another version."""
     data = raw[: -_SUM.size]
     try:
         magic, version, count = _HEAD.unpack_from(data)

@@ -1,17 +1,17 @@
-"""Which connections count as slaves, what they hold, and which of them are in sync. Pure: told who joins, reports and
-leaves, and what time it is, it answers.
+"""Slaves that count, the offsets that they hold, and those of them that are in sync. Pure: connections and times in, answers out.
 
 The model: the name server knows the slaves of this broker group by address. A connection counts when its IP is one of
-theirs, and at most as many count for one IP as slaves are registered with it, the newest first: a slave that comes
-back replaces the connection it lost, and a stranger can never add a voice. Where an IP has several slaves, a connection
-is doubted from the moment another one of its IP joins, for it may be what that slave has left behind: it is no voice of
-its own until it acknowledges bytes that were written later. RocketMQ counts whoever connects, and keeps
-the highest report for ever. Sources: HAService.push2SlaveMaxOffset, connectionCount (RocketMQ 4.9.8), DefaultHAService
-.isInSyncSlave, AutoSwitchHAService.maybeExpandInSyncStateSet (5.3.3).
+theirs, and at most as many count for one IP as slaves are registered with it, the newest first: a slave that reconnects
+replaces its lost connection, and an untrusted peer never adds to the count. Where an IP has several slaves, a connection is
+suspect from the moment another one of its IP joins, as it may be what that slave left behind: it does not count on its own
+until it acknowledges bytes that were written later. RocketMQ counts every connection, and keeps the highest report for ever.
 
-In sync is who counts, is not suspended, lacks fewer bytes than `gap_max`, and has held the whole log within the last
-`level_seconds_max`. What a slave lacks changes with every message, so a mark is set instead, at the log's end, and the
-slave was level when it was set once its acks have passed it: nothing is to be done for a message.
+Sources: HAService.push2SlaveMaxOffset, connectionCount (RocketMQ 4.9.8), DefaultHAService.isInSyncSlave,
+AutoSwitchHAService.maybeExpandInSyncStateSet (5.3.3).
+
+A slave is in sync if it counts, is not suspended, lacks fewer bytes than `gap_max`, and has held the whole log within the last
+`level_seconds_max`. Its lag changes with every message. So a mark is set at the log's end instead, and once its acks pass the
+mark the slave had caught up at the time of the mark: nothing is done per message.
 """
 
 import math
@@ -22,17 +22,17 @@ from collections.abc import Collection, Hashable
 from attrs import define, field, frozen
 
 SUSPEND_AFTER = 3  # Deadlines missed in a row.
-NO_DOUBT = -1
+NOT_SUSPECT = -1
 
 
 @frozen(kw_only=True)
 class Limits:
-    """When a slave is in sync no more. Bytes and seconds."""
+    """Limits beyond which a slave is not in sync. Bytes and seconds."""
 
     gap_max: int = 256 * 1024 * 1024
     level_seconds_max: float = 15.0
     stalled_seconds: float = 10.0
-    mark_seconds_max: float = 1.5  # A suspended slave must get level with a mark that is no older.
+    mark_seconds_max: float = 1.5  # A suspended slave must reach a mark that is no older.
 
 
 @frozen(kw_only=True)
@@ -56,14 +56,14 @@ class _Seat:
     ack_offset: int
     counted: bool = False
     suspended: bool = False
-    awaited: bool = True  # It has not been level since it joined, or was suspended.
+    awaited: bool = True  # It has not caught up since it joined, or was suspended.
     missed: int = 0  # Deadlines in a row.
     progressed: bool = False  # Since the last tick.
     progressed_at: float = 0.0
-    level_at: float = -math.inf  # When it held the whole log.
+    caught_up_at: float = -math.inf  # When it held the whole log.
     mark: int = 0  # Where the log ended at marked_at.
     marked_at: float = 0.0
-    doubted_until: int = NO_DOUBT  # Where the log ended when another one of its IP joined.
+    suspect_until: int = NOT_SUSPECT  # Where the log ended when another one of its IP joined.
 
 
 @define(eq=False)
@@ -77,19 +77,19 @@ class InSync:
     acks: list[int] = field(factory=list, init=False)  # Of those that count, lowest first.
     waited: list[int] = field(factory=list, init=False)  # Without the suspended ones; if there are none, the same list.
     _suspended_ips: set[str] = field(factory=set, init=False)  # Of slaves that left so.
-    _has_doubts: bool = field(default=False, init=False)
+    _has_suspects: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.waited = self.acks
 
     @property
     def counted(self) -> int:
-        """How many connections count now."""
+        """Number of connections that count now."""
         return len(self.acks)
 
     @property
     def eligible(self) -> int:
-        """For how many of them producers would wait, if they lack few enough bytes."""
+        """Number of them that producers would wait for, if they lack few enough bytes."""
         return len(self.waited)
 
     @property
@@ -99,6 +99,7 @@ class InSync:
 
     def held_by(self, slaves: int) -> int:
         """The highest offset that so many slaves, 1 or more, have acknowledged; 0 if there are fewer."""
+        assert slaves >= 1
         return self.acks[-slaves] if slaves <= len(self.acks) else 0
 
     def reach(self, slaves: int) -> int:
@@ -113,7 +114,7 @@ class InSync:
         self._recount()
 
     def registered_with(self, ip: str) -> int:
-        """How many slaves with this IP may count."""
+        """Number of slaves with this IP that may count."""
         return self._entries[ip]
 
     def join(self, key: Hashable, address: str, ip: str, ack_offset: int, *, end: int = 0, now: float = 0.0) -> None:
@@ -123,22 +124,23 @@ class InSync:
         """
         seat = _Seat(address, ip, ack_offset, progressed_at=now, mark=end, marked_at=now)
         if ack_offset >= end:
-            _make_level(seat, now)
+            _note_caught_up(seat, now)
         seat.suspended = seat.awaited and ip in self._suspended_ips
         self._suspended_ips.discard(ip)
         for other in self._seats.values():
             if other.ip == ip:
-                other.doubted_until = end
+                other.suspect_until = end
         self._seats[key] = seat
         self._recount()
 
     def acknowledge(self, key: Hashable, offset: int) -> bool:
-        """Note a report of a connection that joined; True when it got level that was not since it joined or was suspended."""
+        """Note a report of a connection; True when it caught up for the first time since it joined or was suspended."""
         seat = self._seats[key]
-        if self._has_doubts or seat.doubted_until != NO_DOUBT:
+        assert offset >= seat.ack_offset, "an acknowledgement falls"
+        if self._has_suspects or seat.suspect_until != NOT_SUSPECT:
             seat.ack_offset = offset
-            if offset > seat.doubted_until:
-                seat.doubted_until = NO_DOUBT
+            if offset > seat.suspect_until:
+                seat.suspect_until = NOT_SUSPECT
             self._recount()
         elif seat.counted:
             acks = self.acks
@@ -154,7 +156,7 @@ class InSync:
         seat.progressed = True
         if not seat.awaited or offset < seat.mark:
             return False
-        _make_level(seat, seat.marked_at)
+        _note_caught_up(seat, seat.marked_at)
         self._recount()
         return True
 
@@ -189,7 +191,7 @@ class InSync:
                 seat.progressed, seat.progressed_at = False, now
             if seat.ack_offset >= min(seat.mark, end):
                 came_level |= seat.awaited
-                _make_level(seat, now if seat.ack_offset >= end else seat.marked_at)
+                _note_caught_up(seat, now if seat.ack_offset >= end else seat.marked_at)
             elif not seat.suspended or now - seat.marked_at <= self.limits.mark_seconds_max:
                 continue
             seat.mark, seat.marked_at = end, now
@@ -198,7 +200,7 @@ class InSync:
         return came_level
 
     def is_counted(self, key: Hashable) -> bool:
-        """Whether this connection counts now."""
+        """True if this connection counts now."""
         seat = self._seats.get(key)
         return seat is not None and seat.counted
 
@@ -208,7 +210,7 @@ class InSync:
         return frozenset(seat.address for seat in self._seats.values() if seat.suspended)
 
     def in_sync(self, end: int, now: float) -> int:
-        """How many slaves are in sync."""
+        """Number of slaves that are in sync."""
         return sum(self._is_in_sync(seat, end, now) for seat in self._seats.values())
 
     def slaves(self, end: int = 0, now: float = 0.0) -> dict[Hashable, Slave]:
@@ -220,12 +222,12 @@ class InSync:
             seat.counted
             and not seat.awaited
             and end - seat.ack_offset < self.limits.gap_max
-            and (seat.ack_offset >= end or now - seat.level_at <= self.limits.level_seconds_max)
+            and (seat.ack_offset >= end or now - seat.caught_up_at <= self.limits.level_seconds_max)
         )
 
     def _describe(self, seat: _Seat, end: int, now: float) -> Slave:
         behind = end - seat.ack_offset
-        quiet = now - max(seat.progressed_at, seat.level_at)
+        quiet = now - max(seat.progressed_at, seat.caught_up_at)
         stalled = behind > 0 and not seat.progressed and quiet > self.limits.stalled_seconds
         return Slave(
             address=seat.address,
@@ -254,30 +256,30 @@ class InSync:
             reasons.append(f"{self.limits.gap_max} bytes or more behind")
         elif behind > 0 and seat.awaited and not seat.suspended:
             reasons.append("has not been level since it connected")
-        elif behind > 0 and now - seat.level_at > self.limits.level_seconds_max and not seat.suspended:
-            reasons.append(f"has not been level for {now - seat.level_at:.0f} s")
+        elif behind > 0 and now - seat.caught_up_at > self.limits.level_seconds_max and not seat.suspended:
+            reasons.append(f"has not been level for {now - seat.caught_up_at:.0f} s")
         return "; ".join(reasons)
 
     def _recount(self) -> None:
         free = Counter(self._entries)
         newest_first = list(self._seats.values())[::-1]
-        newest_first.sort(key=lambda seat: seat.doubted_until != NO_DOUBT)
+        newest_first.sort(key=lambda seat: seat.suspect_until != NOT_SUSPECT)
         for seat in newest_first:
             seat.counted = free[seat.ip] > 0
             free[seat.ip] -= seat.counted
         counted = [seat for seat in self._seats.values() if seat.counted]
-        doubted = [seat.ack_offset for seat in counted if seat.doubted_until != NO_DOUBT]
-        self._has_doubts = bool(doubted)
-        self.acks = sorted(seat.ack_offset for seat in counted if seat.doubted_until == NO_DOUBT)
+        suspect = [seat.ack_offset for seat in counted if seat.suspect_until != NOT_SUSPECT]
+        self._has_suspects = bool(suspect)
+        self.acks = sorted(seat.ack_offset for seat in counted if seat.suspect_until == NOT_SUSPECT)
         self.waited = self.acks
-        if doubted or any(seat.suspended for seat in self._seats.values()):
+        if suspect or any(seat.suspended for seat in self._seats.values()):
             self.waited = sorted(seat.ack_offset for seat in counted if not seat.suspended)
-        if doubted:  # Somebody holds what a doubted one has acknowledged; it may be one who is counted already.
-            self.acks[-1:] = [max(*self.acks[-1:], *doubted)] if self.acks else [max(doubted)]
+        if suspect:  # Some slave holds what a suspect one has acknowledged; it may be one that is counted already.
+            self.acks[-1:] = [max(*self.acks[-1:], *suspect)] if self.acks else [max(suspect)]
             self.acks[:0] = [0] * (len(counted) - len(self.acks))
 
 
-def _make_level(seat: _Seat, at: float) -> None:
-    seat.level_at = max(seat.level_at, at)
+def _note_caught_up(seat: _Seat, at: float) -> None:
+    seat.caught_up_at = max(seat.caught_up_at, at)
     seat.awaited = seat.suspended = False
     seat.missed = 0

@@ -1,7 +1,14 @@
-"""Where a connection's stream begins. A pure decision, and where we part from RocketMQ on purpose.
+"""Pure parts of pushing the log: its start offset, flow control, and the age of what a slave lacks.
 
-RocketMQ sends an empty slave its last file only, streams on from any position that it is asked for, and leaves a slave
-that asks for something it lacks alive on heartbeats for ever. Source: HAConnection.WriteSocketService.
+Start offset: RocketMQ sends an empty slave its last file only, streams from any position that it is asked for, and sends only
+heartbeats, for ever, to a slave that asks for something it lacks. Source: HAConnection.WriteSocketService.
+
+Flow control: a token bucket, one token for each byte. RocketMQ 5.3.3 counts only frame headers and, once these are used up, sends
+empty frames without a pause (FlowMonitor, DefaultHAConnection). Here every byte counts, and an empty bucket waits.
+
+Age: records of the log have no common clock, so its end is stamped now and then: at this monotonic time the log ended there.
+Stamps are kept at several levels of detail, each half as dense as the one before and twice as long: ages from parts of a second
+to many days are exact to about a hundredth, and memory is bounded.
 """
 
 from bisect import bisect_right
@@ -45,7 +52,7 @@ BURST_MIN = 256  # Bytes. A frame's header must not be most of it.
 
 @define
 class FlowControl:
-    """A bucket that gets `bytes_per_second` tokens and holds those of twice BURST_SECONDS, so that who wakes late loses none.
+    """A bucket that gets `bytes_per_second` tokens and holds those of twice BURST_SECONDS, so that a late wake-up loses none.
 
     It may owe some: a heartbeat is sent in any case, and paid for later.
     """
@@ -67,18 +74,18 @@ class FlowControl:
         return self._burst // 2
 
     def allowed(self, now: float) -> int:
-        """How many bytes may be sent now; not below 0."""
+        """Number of bytes that may be sent now, at least 0."""
         if self._filled_at is not None:
             self._tokens = min(2 * self._burst, self._tokens + (now - self._filled_at) * self.bytes_per_second)
         self._filled_at = now
         return max(int(self._tokens), 0)
 
     def sent(self, size: int) -> None:
-        """So many bytes were sent, or will be by the time of the next look."""
+        """Note that so many bytes were sent, or will be by the next call of allowed()."""
         self._tokens -= size
 
     def seconds_until_burst(self) -> float:
-        """How long to wait, from the last look on, before sending again: few large frames are better than many small ones."""
+        """Seconds to wait, after allowed(), before sending again: few large frames are better than many small ones."""
         return max((self._burst + 1 - self._tokens) / self.bytes_per_second, 0.0)
 
 
@@ -92,7 +99,7 @@ def _levels() -> list[deque[tuple[int, float]]]:
 
 @define(eq=False)
 class AppendStamps:
-    """The log's end over time."""
+    """Stamps of the log's end over time."""
 
     _levels: list[deque[tuple[int, float]]] = field(factory=_levels, init=False)
 

@@ -1,8 +1,8 @@
-"""Is a stream that brings nothing at rest, or stuck? Pure: told every few seconds how things are, it answers.
+"""Stall detector: distinguishes an idle stream from a stuck one. Pure: an observation every few seconds in, a finding out.
 
 A RocketMQ master that lacks the byte that a slave asked for sends heartbeats for ever, as does one that has nothing new. What
-tells them apart is the length of its log, which it says on its remoting port, or that it does not send what the slave has
-already.
+distinguishes them is the length of its log, which its remoting port reports, or that it does not send bytes which the slave
+already has.
 """
 
 from attrs import define, field, frozen
@@ -10,15 +10,15 @@ from attrs import define, field, frozen
 from twinlog.ha.compare.finding import Finding
 from twinlog.ha.peer import PeerLog
 
-LOOK_SECONDS = 5.0  # Between two looks.
+CHECK_SECONDS = 5.0  # Between two observations.
 STALL_SECONDS = 8.0  # For so long a longer log may bring nothing.
 DISPATCH_SECONDS = 30.0  # For so long the queues may stand still behind the log.
 
 
 @frozen(kw_only=True)
-class Look:
-    """How things are at `now`, monotonic seconds. `position` is the next byte that should arrive; `comparing_to`: up to there
-    the slave has it and compares. `peer` is None when it was not asked, or gave no answer; `position` was noted before.
+class Observation:
+    """The stream at `now`, monotonic seconds. `position`: the next byte that should arrive; `comparing_to`: up to there the slave
+    has it and compares. `peer`: None when it was not asked, or gave no answer; `position` was noted before.
     """
 
     now: float
@@ -38,7 +38,7 @@ class StallDetector:
     since: float
     position: int
     heartbeat_seconds: float
-    is_level: bool = field(default=False, init=False)  # The last time that the master was asked nothing was missing.
+    has_caught_up: bool = field(default=False, init=False)  # Nothing was missing when the master was asked last.
     _moved_at: float = field(init=False)
     _frames: int = field(default=0, init=False)  # When it moved last.
     _longer_since: float | None = field(default=None, init=False)
@@ -50,21 +50,21 @@ class StallDetector:
         self._moved_at = self._dispatched_at = self.since
 
     def wants_peer(self, position: int) -> bool:
-        """Whether it is worth to ask the master: nothing came since the last look."""
+        """True if the master should be asked: nothing came since the last observation."""
         return position == self.position
 
-    def look(self, look: Look) -> Finding | None:
-        """Why the connection has to be made anew; None while all is well, or cannot be told."""
-        if look.position != self.position:
-            self.position, self._moved_at, self._frames = look.position, look.now, look.frames
+    def check(self, seen: Observation) -> Finding | None:
+        """Finding that requires a new connection; None while there is none."""
+        if seen.position != self.position:
+            self.position, self._moved_at, self._frames = seen.position, seen.now, seen.frames
             self._longer_since = None
-        if look.peer is not None:
-            return self._compare(look, look.peer)
-        return self._without_answer(look)
+        if seen.peer is not None:
+            return self._compare(seen, seen.peer)
+        return self._without_answer(seen)
 
-    def _compare(self, look: Look, peer: PeerLog) -> Finding | None:
-        at = look.position
-        self.is_level = peer.max_offset == at
+    def _compare(self, seen: Observation, peer: PeerLog) -> Finding | None:
+        at = seen.position
+        self.has_caught_up = peer.max_offset == at
         if self._boot_ms not in (0, peer.boot_ms):
             return _stalled(at, "the master was started anew, but this connection still stands")
         self._boot_ms = peer.boot_ms
@@ -76,34 +76,34 @@ class StallDetector:
             self._longer_since = None
             return None
         if self._longer_since is None:
-            self._longer_since = look.now
-        if look.now - self._longer_since < STALL_SECONDS:
+            self._longer_since = seen.now
+        if seen.now - self._longer_since < STALL_SECONDS:
             return None
-        silent = look.now - look.last_read
+        silent = seen.now - seen.last_read
         what = "nothing at all" if silent > 2 * self.heartbeat_seconds else "heartbeats only"
         return _stalled(at, f"the master's log goes on, but for {STALL_SECONDS:g} s or more it has sent {what}")
 
-    def _without_answer(self, look: Look) -> Finding | None:
-        waited = look.now - self._moved_at > self.heartbeat_seconds + STALL_SECONDS
-        if look.comparing_to is not None and waited and look.frames - self._frames >= 2:
+    def _without_answer(self, seen: Observation) -> Finding | None:
+        waited = seen.now - self._moved_at > self.heartbeat_seconds + STALL_SECONDS
+        if seen.comparing_to is not None and waited and seen.frames - self._frames >= 2:
             return _stalled(
-                look.position,
-                f"this log goes on to {look.comparing_to}, but the master sends nothing from here on: its log ends here, or "
+                seen.position,
+                f"this log goes on to {seen.comparing_to}, but the master sends nothing from here on: its log ends here, or "
                 "begins behind it. Its remoting port, which would tell, does not answer",
             )
         return None
 
-    def dispatch(self, look: Look) -> Finding | None:
-        """What is to be said of the slave's own queues."""
-        if look.dispatched_offset != self._dispatched or look.dispatched_offset >= look.max_offset:
-            self._dispatched, self._dispatched_at = look.dispatched_offset, look.now
-        if look.now - self._dispatched_at < DISPATCH_SECONDS:
+    def dispatch(self, seen: Observation) -> Finding | None:
+        """Finding about the slave's own queues."""
+        if seen.dispatched_offset != self._dispatched or seen.dispatched_offset >= seen.max_offset:
+            self._dispatched, self._dispatched_at = seen.dispatched_offset, seen.now
+        if seen.now - self._dispatched_at < DISPATCH_SECONDS:
             return None
         return Finding(
             "dispatch",
-            look.dispatched_offset,
-            f"the queues stand still at offset {look.dispatched_offset} of the log: what came since is stored, but cannot be "
-            "consumed here. Look at this member's log and its disk; a restart makes them from the log",
+            seen.dispatched_offset,
+            f"dispatch to the queues is stuck at offset {seen.dispatched_offset} of the log: messages behind it are stored, but "
+            "cannot be consumed here. Check this member's log file and its disk; a restart rebuilds the queues from the log",
         )
 
 

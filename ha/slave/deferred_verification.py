@@ -5,7 +5,6 @@ is for ha/policy/deferred_plan.py to say.
 """
 
 import importlib
-import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
@@ -25,8 +24,18 @@ from twinlog.store.record.scan import Scan
 if TYPE_CHECKING:
     from twinlog.store.record.column_scan import ColumnScan
 
-COLUMNS = "twinlog.store.record.column_scan"
 BUFFER_BYTES = 512 * 1024  # A write takes no more, see store/log/mapped_file.py.
+
+
+columns_loaded = False
+
+
+async def load_columns() -> None:
+    """Load the scan by columns in a thread, once: numpy comes with it, and its import would block the event loop."""
+    global columns_loaded
+    if not columns_loaded:
+        await trio.to_thread.run_sync(importlib.import_module, "twinlog.store.record.column_scan")
+        columns_loaded = True
 
 
 class ScanRecords(Protocol):
@@ -65,8 +74,7 @@ class DeferredVerification:
         Raises what the stream ends with, once all that came before is verified: HAConnectionLostError, HAProtocolError;
         HABadRecordError, HALogError.
         """
-        if COLUMNS not in sys.modules:
-            await trio.to_thread.run_sync(importlib.import_module, COLUMNS)
+        await load_columns()
         if self.reader.staged_offset != self.store.max_offset:
             raise HALogError(f"this log ends at {self.store.max_offset}, not at {self.reader.staged_offset} as it did")
         try:

@@ -66,6 +66,7 @@ def given_up_cut(comparison: Comparison, verdict: Verdict, why: str) -> Cut | Be
         return None  # Every byte is the master's, too.
     if verdict.kind in ("diverged", "damaged") and verdict.finding is not None and verdict.finding.offset < cut:
         return None
+    assert cut <= own.max_offset, "a cut behind the log's end"
     return Cut(cut, why) if cut >= own.min_offset else BeginAnew(why)
 
 

@@ -1,8 +1,7 @@
-"""One attempt of a slave to follow its master: compare the logs, repair ours if it may, connect, take what comes, and see whether
-anything comes.
+"""One attempt of a slave to follow its master: compare the logs, repair ours if allowed, connect, receive, and detect stalls.
 
-Nothing is asked of a master whose log ours does not fit. A master that gives no answer on its remoting port is followed as
-RocketMQ's slaves do, but for the last bytes, which are asked for again and compared; one that was found unfit before is not.
+A master is not followed while our log does not fit its log. A master whose remoting port does not answer is followed as by a
+RocketMQ slave, except that our last bytes are requested again and compared; one that was found unfit before is not followed.
 """
 
 from collections.abc import Awaitable, Callable
@@ -29,7 +28,7 @@ from twinlog.ha.errors import (
 from twinlog.ha.log import ComparableStore, ReplicatedStore
 from twinlog.ha.peer import NO_ROLE, OwnRole, Peer, PeerHistory, PeerLog
 from twinlog.ha.policy.auto_resync import BeginAnew, Cut, Refusal, Repair, Resync
-from twinlog.ha.policy.stall import LOOK_SECONDS, Look, StallDetector
+from twinlog.ha.policy.stall import CHECK_SECONDS, Observation, StallDetector
 from twinlog.ha.slave.follow_history import HistoryCheck
 from twinlog.ha.slave.replica import Replica
 from twinlog.ha.statistics import ClientState
@@ -46,13 +45,13 @@ REFUSED_WITHIN = 1.0  # Seconds. A master that ends the connection so soon after
 
 @define(eq=False)
 class BadPlaces:
-    """How often in a row what a master sent for one place was bad."""
+    """Counts bad records in a row at one offset: two are no accident of the line."""
 
     _offset: int = field(default=-1, init=False)
     _times: int = field(default=0, init=False)
 
     def note(self, offset: int) -> int:
-        """One more; how many there were for this very offset."""
+        """Note one; the number of them at this very offset."""
         self._times = self._times + 1 if offset == self._offset else 1
         self._offset = offset
         return self._times
@@ -60,11 +59,11 @@ class BadPlaces:
 
 @define(eq=False)
 class MasterMemory:
-    """What a slave knows of the master at one address, over all its attempts."""
+    """Knowledge of the master at one address, over all attempts."""
 
     resync: Resync
     bad_places: BadPlaces = field(factory=BadPlaces, init=False)
-    peer_log: PeerLog | None = field(default=None, init=False)  # What it said last.
+    peer_log: PeerLog | None = field(default=None, init=False)  # As last reported.
     proven: Proven | None = field(default=None, init=False)
     history: tuple[EpochEntry, ...] | None = field(default=None, init=False)  # Its own, as long as that was proven for.
     unfit: Finding | None = field(default=None, init=False)  # As long as nothing else was found.
@@ -73,7 +72,7 @@ class MasterMemory:
 
 @define(eq=False)
 class Following:
-    """`entered` is told what it is about, in a word."""
+    """`entered` is called with each new state."""
 
     address: str
     store: ComparableStore
@@ -85,10 +84,10 @@ class Following:
     role: OwnRole = NO_ROLE
     handed_over: PeerHistory | None = None  # By this member, to the master, where our log ends.
     buffer: bytearray | None = None  # For what arrives.
-    fresh_transport: Transport | None = field(default=None, init=False)  # It stands, and nothing was said yet.
+    fresh_transport: Transport | None = field(default=None, init=False)  # Connected, and not used yet.
     replica: Replica | None = field(default=None, init=False)
-    finding: Finding | None = field(default=None, init=False)  # What there is to say although it follows.
-    asks_for_less: bool = field(default=False, init=False)  # The next attempt does, to get on over a bad line.
+    finding: Finding | None = field(default=None, init=False)  # A finding that does not keep it from following.
+    asks_for_less: bool = field(default=False, init=False)  # The next attempt does, to make progress over a bad line.
     _own: OwnReader = field(init=False)
     _history: HistoryCheck = field(init=False)
     _verdict: Verdict | None = field(default=None, init=False)
@@ -101,7 +100,7 @@ class Following:
         self._history = HistoryCheck(self.address, self.role, self.store, self.config, self.peer)
 
     async def run(self) -> None:
-        """Follow until it ends, which is always an HAError: HAUnfitError where haste is no cure."""
+        """Follow until an HAError ends it: HAUnfitError where retrying at once does not help."""
         if self.store.flags.why_not_appendable:
             raise HALogError(f"this log takes no bytes: {self.store.flags.why_not_appendable}")
         await self._compare()
@@ -124,7 +123,7 @@ class Following:
             raise
 
     async def _compare(self) -> None:
-        """Decide whether ours is a beginning of the master's log, and see to it if it may. Raises HAUnfitError."""
+        """Make sure that our log is a prefix of the master's, by a repair if allowed. Raises HAUnfitError."""
         if self.handed_over is not None and self._history.take_over(self.handed_over):
             await self._history.adopt()
             self._verdict = equal_by_handover(self.handed_over, self._own.ends())
@@ -140,7 +139,7 @@ class Following:
             given_up = self._history.to_cut(verdict)
             if given_up is not None:
                 await self._history.confirm()
-                await self._mend(given_up, "this log was cut where its master's history leaves it")
+                await self._make_fit(given_up, "log truncated where the master's history diverges")
                 continue
             if verdict.kind == "follow":
                 await self._history.adopt()
@@ -149,7 +148,7 @@ class Following:
             await self._repair(verdict)
 
     async def _ask_verdict(self, peer: Peer) -> Verdict | None:
-        """Compare the bytes; None: the master cannot be asked, and is followed nevertheless. Raises HAUnfitError."""
+        """Compare the bytes; None: the master does not answer, and is followed nevertheless. Raises HAUnfitError."""
         memory, told = self.memory, self._history.told
         if told is not None and told.entries != memory.history:
             memory.history, memory.proven = told.entries, None  # It may have been cut since, by a master of its own.
@@ -170,7 +169,7 @@ class Following:
         return verdict
 
     async def _repair(self, verdict: Verdict) -> None:
-        """Do what is allowed. Raises HAUnfitError when nothing is, HALogError when it fails."""
+        """Repair as far as allowed. Raises HAUnfitError when no repair is, HALogError when it fails."""
         assert verdict.finding is not None
         repair = self.memory.resync.decide(verdict)
         match repair:
@@ -180,10 +179,10 @@ class Following:
                 text = f"{verdict.finding.text}. haAutoResync does nothing here: {why}"
                 raise HAUnfitError(Finding(verdict.finding.kind, verdict.finding.offset, text))
         await self.role.suspect_tail(repair.why)
-        await self._mend(repair, "haAutoResync: this log was made to fit its master's")
+        await self._make_fit(repair, "haAutoResync: log repaired to fit its master's")
         self.memory.resync.done(verdict)
 
-    async def _mend(self, repair: Repair, event: str) -> None:
+    async def _make_fit(self, repair: Repair, event: str) -> None:
         self.entered("resyncing")
         before = self.store.max_offset
         try:
@@ -243,7 +242,7 @@ class Following:
         raise HAConnectionLostError(f"cannot connect: no answer within {self.config.connect_timeout_ms} ms")
 
     async def _check_restart(self) -> None:
-        """The connection stands: if the master is the process that was compared with now, it is for as long as that lasts."""
+        """Check, once connected, that the master is still the process that was compared: then it stays so for this connection."""
         if self._verdict is None or self.peer is None:
             return
         if self._history.told is not None:
@@ -264,25 +263,25 @@ class Following:
             await replica.run()
 
     async def _watch_task(self, replica: Replica) -> None:
-        """See now and then whether the stream gets on. Raises HAUnfitError when it does not."""
+        """Check the stream every few seconds. Raises HAUnfitError when it is stuck."""
         heartbeat = self.config.send_heartbeat_interval_ms / 1000
         self._watch = watch = StallDetector(trio.current_time(), replica.position, heartbeat)
         fits = self.finding
         while True:
-            await trio.sleep(LOOK_SECONDS)
+            await trio.sleep(CHECK_SECONDS)
             position = replica.position
             peer_log = await self._ask() if self._hopes_for_answer or watch.wants_peer(position) else None
             if peer_log is not None and self._hopes_for_answer:
                 raise HAConnectionLostError("the master's remoting port answers now: the logs are compared first")
-            look = self._look(replica, position, peer_log)
-            found = watch.look(look)
+            seen = self._observe(replica, position, peer_log)
+            found = watch.check(seen)
             if found is not None:
                 raise HAUnfitError(found)
-            self._note_dispatch(watch.dispatch(look), fits)
+            self._note_dispatch(watch.dispatch(seen), fits)
             self.entered("streaming")
 
-    def _look(self, replica: Replica, position: int, peer_log: PeerLog | None) -> Look:
-        return Look(
+    def _observe(self, replica: Replica, position: int, peer_log: PeerLog | None) -> Observation:
+        return Observation(
             now=trio.current_time(),
             position=position,
             frames=replica.frames,
@@ -295,34 +294,34 @@ class Following:
 
     def _note_dispatch(self, found: Finding | None, otherwise: Finding | None) -> None:
         if found is not None and self.finding != found:
-            log.warning("the queues of this slave stand still", why=found.text)
+            log.warning("dispatch to the queues is stuck", why=found.text)
         self.finding = found or otherwise
 
     async def _ask(self) -> PeerLog | None:
         if self.peer is not None:
             with suppress(HAPeerError):
-                self.memory.peer_log = await answer_of(self.peer.log(), LOOK_SECONDS)
+                self.memory.peer_log = await answer_of(self.peer.log(), CHECK_SECONDS)
                 return self.memory.peer_log
         return None
 
     async def _diverged(self, replica: Replica, error: HADivergedError) -> Finding:
         assert replica.overlap is not None
         offset, record = error.phy_offset, None
-        with suppress(OSError, StoreError):  # Then it is told without the record that is here.
+        with suppress(OSError, StoreError):  # Then the finding lacks the record that is here.
             found = await self._own.last_record(replica.overlap.start, offset + 1)
             offset = offset if found is None else found
             record = await self._own.record(offset)
         return diverged_in_overlap(offset, self.store.max_offset, record)
 
     def has_got_over(self, state: ClientState) -> bool:
-        """Whether an earlier state of this slave is behind it."""
+        """True if this attempt proves that an earlier state of the client is over."""
         replica = self.replica
         if replica is None:
             return False
         if replica.received_bytes:
             return True
         if state == "stalled":
-            return self._watch is not None and self._watch.is_level
+            return self._watch is not None and self._watch.has_caught_up
         if replica.is_comparing:
             return False
         # A master that only closes late, at the second report, must not look like one that has forgiven.
@@ -385,20 +384,23 @@ async def overlap_of(own: OwnReader, peer_min: int, size_max: int) -> Overlap | 
 
 
 async def fetch_first_record(peer: Peer, store: ReplicatedStore) -> None:
-    """Put the record at 0 into an empty log, if the master gives a sound one; otherwise the master decides where to begin.
+    """Put the record at 0 into an empty log, if the master gives a valid one; otherwise the master decides where to begin.
+
+    A RocketMQ master takes a request for 0 as one for its last file, and sends its oldest file only if asked for its first byte.
+    When that is 0, the first record has to come by request 33, so that there is another offset to ask for.
 
     Raises HALogError.
     """
     try:
         record = await answer_of(peer.record(0))
     except HAPeerError as error:
-        log.warning("the first record of the master's log is not to be had", why=str(error))
+        log.warning("first record of the master's log not available", why=str(error))
         return
     if record is None:
         return
     scan = scan_records(record, 0, store.commit_log.file_size, check_crc=True, delays_ms=store.delays_ms)
     if len(scan.entries) != 1 or scan.consumed != len(record):
-        log.warning("the first record of the master's log is not sound", why=scan.error)
+        log.warning("first record of the master's log is invalid", why=scan.error)
         return
     try:
         store.append_replicated(memoryview(record), scan.entries)

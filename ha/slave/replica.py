@@ -7,8 +7,6 @@ record stay in the reader, so the log always ends at the end of a record. With h
 disk, too: one fdatasync is under way at a time, and each answers for all that was appended before it began.
 """
 
-import importlib
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -20,7 +18,7 @@ from twinlog.ha.config import AckMode, HAConfig
 from twinlog.ha.errors import HABadRecordError, HAConnectionLostError, HALogError, HAProtocolError
 from twinlog.ha.log import ReplicatedStore
 from twinlog.ha.policy.deferred_plan import FAR_BYTES, Onset
-from twinlog.ha.slave.deferred_verification import COLUMNS, DeferredVerification
+from twinlog.ha.slave.deferred_verification import DeferredVerification, load_columns
 from twinlog.ha.wire.protocol import ACK, BatchReader
 from twinlog.ha.wire.transport import Transport, open_peer_nursery
 from twinlog.store.errors import StoreError
@@ -159,8 +157,8 @@ class Replica:
 
     async def _gather(self) -> None:
         """Where much arrives let more of it come, for a while: each stretch to verify has its price, however long it is."""
-        if self._reader.staged_size >= BULK_SIZE and COLUMNS not in sys.modules:
-            await trio.to_thread.run_sync(importlib.import_module, COLUMNS)  # With numpy: the loop would stand still.
+        if self._reader.staged_size >= BULK_SIZE:
+            await load_columns()
         if self._is_gathering:
             with trio.move_on_after(GATHER_SECONDS_MAX):
                 while self._is_gathering:

@@ -34,7 +34,7 @@ LONG = 16  # Records.
 @planted("a suspended slave stays so")
 def suspended_for_ever() -> Iterator[None]:
     """A slave that was late once is never waited for again, though it has all there is."""
-    make_level = twinlog.ha.policy.in_sync._make_level
+    make_level = twinlog.ha.policy.in_sync._note_caught_up
 
     def half_level(seat: Any, at: float) -> None:
         suspended, awaited = seat.suspended, seat.awaited
@@ -42,7 +42,7 @@ def suspended_for_ever() -> Iterator[None]:
         seat.suspended, seat.awaited = suspended, awaited or suspended
 
     with (
-        patch.object(twinlog.ha.policy.in_sync, "_make_level", half_level),
+        patch.object(twinlog.ha.policy.in_sync, "_note_caught_up", half_level),
         patch.object(twinlog.ha.policy.in_sync, "SUSPEND_AFTER", 1),
     ):
         yield

@@ -3,7 +3,6 @@
 import importlib
 import random
 import shutil
-import sys
 import threading
 
 import pytest
@@ -15,6 +14,7 @@ from tests.helpers import log_bytes, open_store
 from tests.store.golden import queue_files
 from tests.store.records import put_message
 from twinlog.ha.errors import HABadRecordError, HAConnectionLostError, HALogError
+from twinlog.ha.slave import deferred_verification
 from twinlog.ha.slave import replica as replica_module
 from twinlog.ha.wire.transport import StreamTransport
 from twinlog.store.log.commit_log import CommitLog
@@ -110,7 +110,7 @@ async def test_where_much_arrives_more_of_it_is_waited_for_but_not_for_long(
 async def test_what_takes_long_to_import_is_imported_in_a_thread(connection, master, monkeypatch):
     """Numpy, at the first stretch of a process: meanwhile the loop has other things to do."""
     threads, real = [], importlib.import_module
-    monkeypatch.delitem(sys.modules, replica_module.COLUMNS)
+    monkeypatch.setattr(deferred_verification, "columns_loaded", False)
     monkeypatch.setattr(
         importlib, "import_module", lambda name: (threads.append(threading.current_thread()), real(name))
     )

@@ -303,6 +303,6 @@ async def test_what_was_sent_before_a_cut_proves_nothing(autojump_clock, nursery
     await stream.send_all(ACK.pack(after))
     with capture_logs() as lines:  # It is asked again and again before it is sent away.
         assert await ended(stream, within=FIRST_CHECK_SECONDS_MAX + 1)
-    assert [each["event"] for each in lines].count("a slave is held back: nobody tells whether its log is ours") == 1
+    assert [each["event"] for each in lines].count("slave not served yet: no member tells whether its log is ours") == 1
     await trio.testing.wait_all_tasks_blocked()
     assert ha.statistics().refused["unproven"] == 1

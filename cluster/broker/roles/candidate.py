@@ -216,6 +216,7 @@ class SwitchoverPause:
     async def resign(self, epoch: int) -> None:
         """The master's promise is the point of no return. Raises HAPeerError, RoleStepError."""
         assert self.held is not None
+        assert self.has_caught_up, "asks the master to resign before it has caught up"
         if self.seconds_left <= 0:
             raise RoleStepError(
                 f"it took longer than {self.member.config.switchover_pause_max_ms} ms: run the command again"
@@ -251,6 +252,7 @@ async def become_master(member: Member, survey: CandidateSurvey, entry: EpochEnt
     assert state.promised == entry.id
     if member.durable.last.id != entry.id:
         await member.durable.save_entries(with_entry(member.durable.entries, entry))
+    assert member.durable.last.start_offset <= member.store.max_offset, "an epoch begins behind the log's end"
     group = group_of(state.group, survey.answers)
     assert group is not None
     member.durable.lacks_tail = False  # What it writes from now on nobody else has written.

@@ -381,6 +381,7 @@ class LeaseRounds:
     async def write_record(self, record: GroupRecord) -> None:
         """Make a version this master's own, durably; the voters hear of it now. Holding `lock`. Raises RoleFileError."""
         state = self.member.state_or_first()
+        assert state.group is None or record.version > state.group.version, "a version of the record falls"
         await self.member.durable.save(evolve(state, group=record, before=state.group))
         self.member.ha.connection_admission.recount()  # Only whom a record names counts, from the first one on.
         self.ask_soon()

@@ -202,7 +202,7 @@ async def test_past_the_limit_it_goes_and_who_has_to_begin_anew_is_told_once(
         begin = await found.clean()
         await found.clean()
     assert begin > 4 * FILE_SIZE
-    (told,) = (line for line in lines if "will have to begin anew" in line["event"])
+    (told,) = (line for line in lines if "needs a full copy" in line["event"])
     assert (told["slave"], told["lacks_from"], told["log_begins_at"]) == (
         "10.0.0.1",
         3 * FILE_SIZE + 100,

@@ -7,7 +7,7 @@ from twinlog.ha.policy.deferred_plan import DeferredPlan, Leave, Onset, Receive,
 
 MB = 1_000_000
 FULL = Receive(1000 * MB, deferred_plan.RECEIVE_SECONDS, deferred_plan.GAP_SECONDS)
-LOOK = Receive(1000 * MB, deferred_plan.LOOK_SECONDS, deferred_plan.LOOK_GAP_SECONDS)
+LOOK = Receive(1000 * MB, deferred_plan.CHECK_SECONDS, deferred_plan.CHECK_GAP_SECONDS)
 
 
 def step(plan, *, room=1000 * MB, verifiable=True):

@@ -208,7 +208,7 @@ def test_a_suspended_slave_that_stays_behind_is_not_let_in_again():
         table.missed(100, end=100, now=0.0)
     for second in range(1, 30):
         table.tick(second * 100, float(second))
-        table.acknowledge("slave", max(second - 2, 0) * 100 - 1)
+        table.acknowledge("slave", max((second - 2) * 100 - 1, 0))
         assert look(table, second * 100, float(second)).suspended
     table.tick(3000, 30.0)
     table.tick(3000, 32.0)

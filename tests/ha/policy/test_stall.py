@@ -4,7 +4,7 @@ import pytest
 from attrs import evolve
 
 from twinlog.ha.peer import PeerLog
-from twinlog.ha.policy.stall import DISPATCH_SECONDS, LOOK_SECONDS, STALL_SECONDS, Look, StallDetector
+from twinlog.ha.policy.stall import CHECK_SECONDS, DISPATCH_SECONDS, STALL_SECONDS, Observation, StallDetector
 
 LEVEL = PeerLog(is_twinlog=True, min_offset=0, max_offset=1000, boot_ms=1)
 LONGER = evolve(LEVEL, max_offset=2000)
@@ -14,7 +14,7 @@ def watch() -> StallDetector:
     return StallDetector(since=0.0, position=1000, heartbeat_seconds=5.0)
 
 
-def look(now: float, peer: PeerLog | None = None, position: int = 1000, **more: object) -> Look:
+def look(now: float, peer: PeerLog | None = None, position: int = 1000, **more: object) -> Observation:
     facts = {
         "frames": int(now // 5),
         "last_read": now // 5 * 5,
@@ -22,29 +22,29 @@ def look(now: float, peer: PeerLog | None = None, position: int = 1000, **more: 
         "dispatched_offset": position,
         **more,
     }
-    return Look(now=now, position=position, peer=peer, **facts)
+    return Observation(now=now, position=position, peer=peer, **facts)
 
 
-def first_finding(found: StallDetector, looks: list[Look]) -> tuple[float, str] | None:
+def first_finding(found: StallDetector, looks: list[Observation]) -> tuple[float, str] | None:
     for each in looks:
-        if (finding := found.look(each)) is not None:
+        if (finding := found.check(each)) is not None:
             assert finding.kind == "stalled"
             return each.now, finding.text
     return None
 
 
-TIMES = [LOOK_SECONDS * number for number in range(1, 100)]
+TIMES = [CHECK_SECONDS * number for number in range(1, 100)]
 
 
 def test_a_master_with_nothing_new():
     found = watch()
     assert first_finding(found, [look(now, LEVEL) for now in TIMES]) is None
-    assert found.is_level
+    assert found.has_caught_up
 
 
 def test_a_longer_log_that_brings_nothing():
     at, text = first_finding(watch(), [look(now, LONGER) for now in TIMES])
-    assert STALL_SECONDS <= at <= STALL_SECONDS + 2 * LOOK_SECONDS
+    assert STALL_SECONDS <= at <= STALL_SECONDS + 2 * CHECK_SECONDS
     assert "heartbeats only" in text
     assert "offset 1000" in text
 
@@ -97,7 +97,7 @@ def test_the_master_is_asked_only_while_nothing_comes():
     found = watch()
     assert found.wants_peer(1000)
     assert not found.wants_peer(1001)
-    found.look(look(5, position=1001))
+    found.check(look(5, position=1001))
     assert found.wants_peer(1001)
 
 
@@ -106,7 +106,7 @@ def test_queues_that_stand_still():
     looks = [look(now, position=1000 + int(now), dispatched_offset=500) for now in TIMES]
     said = [(each.now, finding) for each in looks if (finding := found.dispatch(each)) is not None]
     at, finding = said[0]
-    assert DISPATCH_SECONDS <= at <= DISPATCH_SECONDS + 2 * LOOK_SECONDS
+    assert DISPATCH_SECONDS <= at <= DISPATCH_SECONDS + 2 * CHECK_SECONDS
     assert (finding.kind, finding.offset) == ("dispatch", 500)
     assert found.dispatch(look(1000.0)) is None
 

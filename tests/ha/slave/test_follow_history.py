@@ -46,7 +46,7 @@ async def test_what_the_history_gives_up_is_cut_and_kept(autojump_clock, nursery
     assert log_bytes(pair.slave) == log_bytes(pair.master)
     assert slave.done == [f"adopted epoch 2 at {pair.common}"]
     assert kept(pair.slave) == [f"{pair.common:020d}-{was - pair.common}"]
-    (line,) = [line for line in lines if "where its master's history leaves it" in line["event"]]
+    (line,) = [line for line in lines if "where the master's history diverges" in line["event"]]
     assert line["why"] == "given up in epoch 2, when b:10911 became master (failover, 2023-11-14T22:13:20+00:00)"
 
 
