@@ -1,4 +1,4 @@
-"""Texts and requests of RocketMQ's mqadmin, for `twinlog mqadmin`.
+"""Operations of `twinlog mqadmin`, with the output of RocketMQ's mqadmin.
 
 Begin with text.py.
 Imported by cli.

@@ -66,7 +66,7 @@ def _base(group: BrokerAddresses, number: int, address: str, info: Info, now_ms:
 
 
 async def broker_status(api: ClientApi, *, broker: str | None, cluster: str | None) -> str:
-    """What one broker, or each of a cluster, tells of itself."""
+    """The runtime information of one broker, or of each broker of a cluster."""
     if broker:
         return text.lines(f"{key:<32}: {value}" for key, value in sorted((await api.runtime_info(broker)).items()))
     addresses = [a for group in await groups_in(api, cluster or "") for a in group.addresses.values()]

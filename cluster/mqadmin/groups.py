@@ -34,7 +34,7 @@ _RESET_OLD = "{:<20}  {:<20}  {:<20}  {:<20}  {:<20}  {:<20}"
 
 
 async def consumer_progress(api: ClientApi, group: str | None, *, show_clients: bool) -> str:
-    """How far one group is in each queue, or all of them in a row each."""
+    """The progress of one group in each queue, or of all groups in a row each."""
     if group is None:
         return await _all_groups(api)
     stats = await consume_stats(api, group)
@@ -58,7 +58,7 @@ def _last(progress: QueueProgress) -> str:
 
 
 async def _holders(api: ClientApi, group: str) -> dict[MessageQueue, str]:
-    """The IP of the client that has each queue, as clients say themselves; nothing where that cannot be had."""
+    """The IP of each queue's client, as reported by the clients; empty where they cannot be asked."""
     found: dict[MessageQueue, str] = {}
     try:
         for address in one_address_each(await route_of(api, RETRY_PREFIX + group)):
@@ -91,7 +91,7 @@ async def _group_row(api: ClientApi, group: str) -> str:
 
 
 def _who(consumers: Consumers | None) -> tuple[object, ...]:
-    """How many, the oldest version, push or pull, and the message model of those who push."""
+    """The number of clients, their oldest version, push or pull, and the message model of push consumers."""
     if consumers is None or not consumers.clients:
         return (0, "OFFLINE", "", "")
     version = text.version_name(min(client.version for client in consumers.clients))
@@ -101,8 +101,8 @@ def _who(consumers: Consumers | None) -> tuple[object, ...]:
 
 
 async def reset_offset_by_time(api: ClientApi, group: str, topic: str, when: str, *, force: bool) -> str:
-    """Let a group go on where messages were stored at `when` (see text.parse_moment): its members are told or, where none is
-    connected, its offsets are stored. Raises ValueError for a time that is none.
+    """Reset a group to the store time `when` (see text.parse_moment): through its connected members or, without any, by
+    storing its offsets. Raises ValueError for an invalid time.
     """
     milliseconds = text.parse_moment(when)
     route = await route_of(api, topic)
@@ -128,7 +128,7 @@ def _read_offsets(body: Mapping[str, Any]) -> dict[MessageQueue, int]:
 
 
 async def _reset_old(api: ClientApi, group: str, topic: str, when: str, milliseconds: int, *, force: bool) -> str:
-    """Nobody is connected: the offsets are ours to store."""
+    """Store the offsets of a group without connected members."""
     head = (
         f"rollback consumer offset by specified consumerGroup[{group}], topic[{topic}], force[{text.boolean(force)}], "
         f"timestamp(string)[{when}], timestamp(long)[{milliseconds}]"
@@ -155,9 +155,9 @@ async def _reset_old(api: ClientApi, group: str, topic: str, when: str, millisec
 async def update_sub_group(
     api: ClientApi, config: SubscriptionGroupConfig, *, broker: str | None, cluster: str | None
 ) -> str:
-    """Make or change a group on one broker, or on every master of a cluster."""
-    told = []
+    """Create or change a group on one broker, or on every master of a cluster."""
+    rows = []
     for address in [broker] if broker else await masters_in(api, cluster or ""):
         await admin_requests.update_group(api, address, config)
-        told.append(f"create subscription group to {address} success.")
-    return text.lines([*told, text.group_config(config)])
+        rows.append(f"create subscription group to {address} success.")
+    return text.lines([*rows, text.group_config(config)])

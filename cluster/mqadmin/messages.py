@@ -16,7 +16,7 @@ KEY_COUNT_MAX = 64
 
 
 async def query_by_key(api: ClientApi, topic: str, key: str) -> str:
-    """Messages with that key. Raises RequestError when there is none."""
+    """The messages with a key. Raises RequestError when there is none."""
     addresses = one_address_each(await route_of(api, topic))
     found = await in_parallel(
         partial(admin_requests.by_key, api, address, topic, key, count_max=KEY_COUNT_MAX) for address in addresses
@@ -41,7 +41,7 @@ def _id(message: Message) -> str:
 
 
 async def query_by_id(api: ClientApi, message_id: str) -> str:
-    """A message by the id that its broker gave it, and who has consumed it. Raises ValueError for what is no such id."""
+    """A message by its broker's id, and the groups that have consumed it. Raises ValueError for an invalid id."""
     address, offset = place_of(message_id)
     record = await api.view_message(address, offset)
     if record is None:
@@ -53,10 +53,10 @@ async def query_by_id(api: ClientApi, message_id: str) -> str:
 
 
 def place_of(message_id: str) -> tuple[str, int]:
-    """The broker's address and the offset in its log that are in the id. Raises ValueError."""
+    """The broker's address and the offset in its log, from a message id. Raises ValueError."""
     raw = bytes.fromhex(message_id) if len(message_id) in (32, 56) else b""
     if not raw:
-        raise ValueError("an id that a broker gave has 32 or 56 hexadecimal digits (offset_message_id of twinlog send)")
+        raise ValueError("a broker's message id has 32 or 56 hexadecimal digits (offset_message_id of twinlog send)")
     host, _, port = host_text(raw[:-8]).rpartition(":")
     return f"{host}:{port}", int.from_bytes(raw[-8:], "big")
 
@@ -83,7 +83,7 @@ def _fields(message: Message) -> list[tuple[str, object]]:
 
 
 async def _tracks(api: ClientApi, message: Message) -> list[str]:
-    """For each group of the topic whether it has consumed the message."""
+    """A line for each group of the topic: whether it has consumed the message."""
     addresses = one_address_each(await route_of(api, message.topic))
     groups = await admin_requests.groups_of_topic(api, addresses[0], message.topic) if addresses else ()
     return [await _track(api, message, group) for group in groups]

@@ -1,4 +1,4 @@
-"""What several sub-commands ask. Each raises RemotingError. Source: DefaultMQAdminExtImpl (RocketMQ 4.9.7)."""
+"""Requests that several sub-commands share. Each raises RemotingError. Source: DefaultMQAdminExtImpl (RocketMQ 4.9.7)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +18,7 @@ RETRY_PREFIX = "%RETRY%"
 
 @frozen
 class QueueProgress:
-    """How far a group is in one queue. `last_ms`: when the last message that it has consumed was stored; 0: none."""
+    """A group's progress in one queue. `last_ms`: store time of the last consumed message; 0: none."""
 
     broker_offset: int
     consumer_offset: int
@@ -31,7 +31,7 @@ class QueueProgress:
 
 @frozen
 class ConsumeStats:
-    """Request 208, of all brokers of a group."""
+    """A group's progress at all brokers (208)."""
 
     queues: Mapping[MessageQueue, QueueProgress]
     tps: float
@@ -42,7 +42,7 @@ class ConsumeStats:
 
 
 async def route_of(api: ClientApi, topic: str) -> TopicRoute:
-    """Raises RequestError (17) without one."""
+    """The topic's route. Raises RequestError (17) without one."""
     route = await api.topic_route(topic)
     if route is None:
         raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"No topic route info in name server for the topic: {topic}")
@@ -50,7 +50,7 @@ async def route_of(api: ClientApi, topic: str) -> TopicRoute:
 
 
 def one_address_each(route: TopicRoute) -> list[str]:
-    """Of each broker group the master or, without one, a slave."""
+    """The address of each broker group's master or, without one, of a slave."""
     return [address for group in route.brokers.values() if (address := group.find(0))]
 
 
@@ -69,7 +69,7 @@ async def masters_in(api: ClientApi, cluster: str) -> list[str]:
 
 
 async def consume_stats(api: ClientApi, group: str, topic: str | None = None) -> ConsumeStats:
-    """How far the group is, in all topics or one. Raises RequestError (206) when it never consumed."""
+    """A group's progress, in all topics or one. Raises RequestError (206) when it never consumed."""
     queues: dict[MessageQueue, QueueProgress] = {}
     tps = 0.0
     for address in one_address_each(await route_of(api, RETRY_PREFIX + group)):
@@ -83,7 +83,7 @@ async def consume_stats(api: ClientApi, group: str, topic: str | None = None) ->
 
 
 async def consume_stats_of(api: ClientApi, address: str, group: str, topic: str | None = None) -> ConsumeStats:
-    """The same of one broker; it may be empty."""
+    """A group's progress at one broker; it may be empty."""
     answer = await api.call(address, broker_admin.GetConsumeStats(group, topic), timeout_ms=STATS_MS)
     return answer.json(_read_stats)
 
@@ -99,7 +99,7 @@ def _read_stats(body: Mapping[str, Any]) -> ConsumeStats:
 
 
 async def put_order_conf(api: ClientApi, topic: str, value: str) -> None:
-    """Tell every name server how many queues of an ordered topic each broker has."""
+    """Store at every name server how many queues of an ordered topic each broker has."""
     for address in api.namesrv:
         await api.call(address, namesrv.PutKVConfig("ORDER_TOPIC_CONFIG", topic, value))
 

@@ -1,4 +1,4 @@
-"""How mqadmin writes things. Pure. Sources: UtilAll, PermName, TopicConfig, SubscriptionGroupConfig (RocketMQ 4.9.7)."""
+"""Formats of mqadmin. Pure. Sources: UtilAll, PermName, TopicConfig, SubscriptionGroupConfig (RocketMQ 4.9.7)."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -11,12 +11,12 @@ from twinlog.cluster.broker.tables.topics import PERM_INHERIT, PERM_READ, PERM_W
 
 
 def lines(found: Iterable[str]) -> str:
-    """Each with a line end."""
+    """Join lines, each with a line feed."""
     return "".join(f"{line}\n" for line in found)
 
 
 def front(text: str, width: int) -> str:
-    """Its first `width` characters."""
+    """The first `width` characters."""
     return text[:width]
 
 
@@ -31,7 +31,7 @@ def second(milliseconds: int) -> str:
 
 
 def parse_moment(text: str) -> int:
-    """Milliseconds of `now` (-1), of a number, or of yyyy-MM-dd#HH:mm:ss:SSS local time. Raises ValueError."""
+    """Parse `now` (-1), milliseconds, or yyyy-MM-dd#HH:mm:ss:SSS local time into milliseconds. Raises ValueError."""
     if text == "now":
         return -1
     try:
@@ -50,7 +50,7 @@ def boolean(value: bool) -> str:
 
 
 def perm(bits: int) -> str:
-    """RWX, with a dash for each that is not there."""
+    """RWX, with a dash for each missing permission."""
     return "".join(
         letter if bits & bit else "-" for letter, bit in (("R", PERM_READ), ("W", PERM_WRITE), ("X", PERM_INHERIT))
     )
@@ -76,7 +76,7 @@ def group_config(config: SubscriptionGroupConfig) -> str:
 
 
 def version_name(number: int) -> str:
-    """V4_9_7 for 407: since V4_5_0 (313) each release is a snapshot and then final, ten to a minor version. Source: MQVersion."""
+    """V4_9_7 for 407: since V4_5_0 (313) a release has two numbers, snapshot and final, ten to a minor version (MQVersion)."""
     if number < 312:
         return f"V{number}"
     step, is_final = divmod(number - 312, 2)
@@ -86,7 +86,7 @@ def version_name(number: int) -> str:
 
 
 def json(value: Any, indent: str = "\n") -> str:
-    """As fastjson's PrettyFormat: a line for each key and each element, but number keys side by side."""
+    """Write fastjson's PrettyFormat: a line for each key and each element, but number keys side by side."""
     deeper = f"{indent}\t"
     if isinstance(value, dict) and value and isinstance(next(iter(value)), int):
         return "{" + ",".join(f"{key}:{json(each, deeper)}" for key, each in value.items()) + indent + "}"

@@ -27,7 +27,7 @@ _ROUTE = "{:<45} {:<32} {:<50} {:<10} {:<11} {:<5}"
 
 
 async def topic_list(api: ClientApi, *, with_groups: bool) -> str:
-    """Names; `with_groups` (-c): the cluster of each, and who consumes it."""
+    """The names of topics; `with_groups` (-c): with their clusters and consumer groups."""
     names = await api.topics()
     if not with_groups:
         return text.lines(names)
@@ -47,7 +47,7 @@ async def _with_groups(api: ClientApi, topic: str, clusters: dict[str, str]) -> 
         asked = one_address_each(route)
         groups = (await admin_requests.groups_of_topic(api, asked[0], topic) if asked else ()) or ("",)
     except RemotingError:
-        pass  # As mqadmin: what is not known is left blank.
+        pass  # As mqadmin: unknown values are left blank.
     return [_WIDE.format(text.front(cluster, 20), text.front(topic, 64), text.front(group, 64)) for group in groups]
 
 
@@ -73,7 +73,7 @@ def _route_table(route: dict[str, Any]) -> str:
 
 
 async def topic_status(api: ClientApi, topic: str) -> str:
-    """The bounds of each queue, and when its last message was stored. Raises RequestError where there are no queues."""
+    """The offsets of each queue, and the store time of its last message. Raises RequestError without queues."""
     tables = await in_parallel(
         partial(api.topic_stats, address, topic) for address in one_address_each(await route_of(api, topic))
     )
@@ -89,24 +89,24 @@ async def topic_status(api: ClientApi, topic: str) -> str:
 
 
 async def update_topic(api: ClientApi, config: TopicConfig, *, broker: str | None, cluster: str | None) -> str:
-    """Make or change a topic on one broker, or on every master of a cluster."""
-    told = ""
+    """Create or change a topic on one broker, or on every master of a cluster."""
+    output = ""
     addresses = [broker] if broker else await masters_in(api, cluster or "")
     for address in addresses:
         await admin_requests.update_topic(api, address, config)
-        told += f"create topic to {address} success.\n"
+        output += f"create topic to {address} success.\n"
     if config.order and broker:
         name = await _broker_name(api, broker)
         await put_order_conf(
             api, config.name, _joined(await order_conf(api, config.name) | {name: config.write_queues})
         )
-        told = f"set broker orderConf. isOrder=true, orderConf=[{name}:{config.write_queues}]{told}"
+        output = f"set broker orderConf. isOrder=true, orderConf=[{name}:{config.write_queues}]{output}"
     elif config.order:
         groups = await groups_in(api, cluster or "")
         conf = _joined({group.broker_name: config.write_queues for group in groups})
         await put_order_conf(api, config.name, conf)
-        told += f"set cluster orderConf. isOrder=true, orderConf=[{conf}]"
-    return told + text.topic_config(config) + "\n"
+        output += f"set cluster orderConf. isOrder=true, orderConf=[{conf}]"
+    return output + text.topic_config(config) + "\n"
 
 
 def _joined(conf: dict[str, Any]) -> str:
@@ -121,7 +121,7 @@ async def _broker_name(api: ClientApi, address: str) -> str:
 
 
 async def delete_topic(api: ClientApi, topic: str, cluster: str) -> str:
-    """Every master of the cluster forgets the topic, then every name server does."""
+    """Delete a topic at every master of the cluster, then at every name server."""
     for address in await masters_in(api, cluster):
         await admin_requests.delete_topic(api, address, topic)
     for address in api.namesrv:

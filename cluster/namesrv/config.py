@@ -1,4 +1,9 @@
-"""What a name server can be told. Source: NamesrvConfig.java, NettyServerConfig.java (RocketMQ 4.9.8)."""
+"""Configuration of name servers, and its change while one runs (318): an allow-list with a range for each number. Pure.
+
+RocketMQ sets any key that it finds by reflection, except those in its black list. Here a key that is not in the allow-list
+cannot be changed over the network, above all no path, host or port. Sources: NamesrvConfig, NettyServerConfig,
+DefaultRequestProcessor.updateConfig, Configuration.update (RocketMQ 4.9.8).
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,13 +22,13 @@ from twinlog.store.config import option
 
 @frozen(kw_only=True)
 class NamesrvConfig:
-    """Times in milliseconds."""
+    """Options of the name server. Times in milliseconds."""
 
     listen_port: int = option(
         9876, key="listenPort", doc="TCP port", validator=validators.and_(validators.ge(0), validators.le(65_535))
     )
     kv_config_path: Path | None = option(
-        Path("~/namesrv/kvConfig.json"), key="kvConfigPath", doc="where the KV configuration is kept; none: in memory"
+        Path("~/namesrv/kvConfig.json"), key="kvConfigPath", doc="file of the KV configuration; none: in memory only"
     )
     order_message_enable: bool = option(
         False, key="orderMessageEnable", doc="routes carry the topic's orderTopicConf from the KV configuration"
@@ -31,7 +36,7 @@ class NamesrvConfig:
     scan_not_active_broker_interval_ms: int = option(
         10_000,
         key="scanNotActiveBrokerInterval",
-        doc="how often to look for brokers that have gone silent",
+        doc="interval of the check for brokers that have stopped registering",
         validator=validators.ge(1),
     )
     broker_not_active_timeout_ms: int = option(
@@ -42,8 +47,8 @@ class NamesrvConfig:
     )
 
 
-# Key -> least and greatest value; None for what is no number. Below a second a scan would be all that the server does. Brokers
-# register each 30 s: less than a minute would drop those that miss one time.
+# Key -> smallest and largest value; None for a boolean. Scans more often than each second would take all CPU time. Brokers
+# register every 30 s: with less than a minute, a single missed registration would drop them.
 CHANGEABLE: Mapping[str, tuple[int, int] | None] = {
     "orderMessageEnable": None,
     "scanNotActiveBrokerInterval": (1_000, 3_600_000),
@@ -58,23 +63,23 @@ _FIXED = {
 
 
 def changed(config: NamesrvConfig, body: bytes | memoryview) -> tuple[NamesrvConfig, dict[str, str]]:
-    """The configuration after the `key=value` lines of `body`, and what changed in it by key, as a file spells it.
+    """Apply the `key=value` lines of `body`; returns the new configuration, and the changed values as text by key.
 
-    Raises RequestError, and nothing is changed: code 16 for a key that cannot be changed while the server runs, code 1 for a
-    value that cannot be.
+    Raises RequestError, and nothing is changed: code 16 for a key that cannot be changed while the server runs, code 1 for an
+    invalid value.
     """
     try:
         given = {entry.key: entry.value.strip() for entry in parse_properties(bytes(body).decode())}
     except UnicodeDecodeError as error:
-        raise RequestError(ResponseCode.SYSTEM_ERROR, f"the configuration is no UTF-8: {error}") from None
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"the configuration is not UTF-8: {error}") from None
     if given.keys() & BLACK_LIST:
         raise RequestError(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
     for key in sorted(given.keys() - CHANGEABLE.keys()):
         remark = (
             f"{key:.60} cannot be changed while the name server runs: change its configuration file, then restart it"
         )
-        if key not in _FIXED:  # RocketMQ passes over what it does not know, which nobody notices.
-            remark = f"{key:.60} is no option of a name server"
+        if key not in _FIXED:  # RocketMQ silently ignores unknown keys.
+            remark = f"{key:.60} is not an option of name servers"
         raise RequestError(ResponseCode.NO_PERMISSION, remark)
     values = {key: _value(key, given[key]) for key in CHANGEABLE.keys() & given.keys()}
     new = evolve(config, **{_FIELDS[key]: value for key, value in values.items()})

@@ -1,6 +1,6 @@
-"""Small settings that administrators leave at a name server, by namespace. Each name server has its own.
+"""KV configuration: settings by namespace and key that administrators store at a name server. Each server has its own.
 
-The file is `{"configTable":{namespace:{key:value}}}`, as with RocketMQ. Source: KVConfigManager.java (RocketMQ 4.9.8).
+The file is `{"configTable":{namespace:{key:value}}}`, as in RocketMQ. Source: KVConfigManager.java (RocketMQ 4.9.8).
 """
 
 from collections.abc import Mapping
@@ -13,8 +13,8 @@ from twinlog.cluster.config.json_file import JsonFile
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
 
-NAME_LENGTH_MAX, VALUE_LENGTH_MAX, ENTRIES_MAX = 1_024, 65_536, 10_000  # Ours; RocketMQ has no bounds.
-BYTES_MAX = 16 << 20  # Of all names and values; each change writes them all.
+NAME_LENGTH_MAX, VALUE_LENGTH_MAX, ENTRIES_MAX = 1_024, 65_536, 10_000  # RocketMQ has no limits.
+BYTES_MAX = 16 << 20  # Of all names and values: each change writes the whole file.
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"  # topic -> "broker-a:4;broker-b:4"
 
@@ -22,55 +22,53 @@ Table = dict[str, dict[str, str]]
 
 
 def _entries(table: Table) -> int:
-    """Of all namespaces; one that has been emptied, which RocketMQ shows as such, counts as one."""
+    """Number of entries; an empty namespace, which RocketMQ shows as such, counts as one."""
     return sum(max(1, len(inner)) for inner in table.values())
 
 
 def _bytes(table: Table) -> int:
-    """Of names and values, in a file's encoding."""
+    """Size of all names and values in UTF-8."""
     pairs = (text for inner in table.values() for pair in inner.items() for text in pair)
     return sum(len(text.encode("utf-8", "replace")) for text in (*table, *pairs))
 
 
 @define(eq=False)
 class KVConfigManager:
-    """The table, and its file unless `path` is None. A change is on the disk before anybody sees it; what cannot be
-    written is not changed.
-    """
+    """The table, and its file unless `path` is None. A change is durable before it is visible, or fails and is dropped."""
 
     path: Path | None = None
     _table: Table = field(factory=dict, init=False)
-    _lock: trio.Lock = field(factory=trio.Lock, init=False)  # One change after the other: each builds on the last.
+    _lock: trio.Lock = field(factory=trio.Lock, init=False)  # Serializes changes: each is based on the one before.
 
     def load(self) -> None:
-        """Read the file, or where that is broken the one before, if there is one. Raises OSError, or ValueError that names it."""
+        """Read the file or, if that is damaged, its backup. Raises OSError, or ValueError that names the file."""
         if self.path is None:
             return
         try:
             JsonFile(self.path).load_into(self._take)
         except ValueError as error:
-            raise ValueError(f"{self.path} is no KV configuration: {error}") from None
+            raise ValueError(f"{self.path} is not a KV configuration: {error}") from None
 
     def _take(self, value: Mapping[str, object]) -> None:
         table = value.get("configTable")
         if not isinstance(table, dict) or not all(isinstance(inner, dict) for inner in table.values()):
-            raise ValueError("configTable is no object of objects")
+            raise ValueError("configTable is not an object of objects")
         self._table = {str(name): {str(k): str(v) for k, v in inner.items()} for name, inner in table.items()}
 
     def get(self, namespace: str, key: str) -> str | None:
         return self._table.get(namespace, {}).get(key)
 
     def namespace(self, namespace: str) -> Mapping[str, str] | None:
-        """All of one namespace; None when nothing was ever put there, or all that was is long gone."""
+        """All entries of a namespace; None for one that does not exist."""
         return self._table.get(namespace)
 
     async def put(self, namespace: str, key: str, value: str) -> None:
-        """Raises RequestError for what is too long, or one too many; OSError."""
+        """Set an entry. Raises RequestError when it is too long or there are too many; OSError when it cannot be written."""
         async with self._lock:
             await self._change(self._with(namespace, key, value))
 
     def _with(self, namespace: str, key: str, value: str) -> Table:
-        """The table with this entry, and without empty namespaces if there would be too much else. Raises RequestError."""
+        """The table with this entry; empty namespaces are dropped if the limits require it. Raises RequestError."""
         for what, size, most in (
             ("namespace", len(namespace), NAME_LENGTH_MAX),
             ("key", len(key), NAME_LENGTH_MAX),
@@ -78,22 +76,22 @@ class KVConfigManager:
         ):
             if size > most:
                 raise RequestError(
-                    ResponseCode.SYSTEM_ERROR, f"a {what} of {size} characters, at most {most} are taken"
+                    ResponseCode.SYSTEM_ERROR, f"a {what} of {size} characters, at most {most} are allowed"
                 )
         table = {**self._table, namespace: {**self._table.get(namespace, {}), key: value}}
         if _entries(table) > ENTRIES_MAX or _bytes(table) > BYTES_MAX:
             table = {name: inner for name, inner in table.items() if inner}
         if _entries(table) > ENTRIES_MAX:
             raise RequestError(
-                ResponseCode.SYSTEM_ERROR, f"there are {ENTRIES_MAX} entries, no more are taken: delete some"
+                ResponseCode.SYSTEM_ERROR, f"there are {ENTRIES_MAX} entries, no more are allowed: delete some"
             )
         if (size := _bytes(table)) > BYTES_MAX:
-            remark = f"with this one the entries have {size} bytes, at most {BYTES_MAX} are kept: delete some"
+            remark = f"with this one the entries have {size} bytes, at most {BYTES_MAX} are allowed: delete some"
             raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
         return table
 
     async def delete(self, namespace: str, key: str) -> None:
-        """No error when it is not there. Raises OSError."""
+        """Delete an entry if it exists. Raises OSError when that cannot be written."""
         async with self._lock:
             if key in self._table.get(namespace, {}):
                 left = {other: value for other, value in self._table[namespace].items() if other != key}

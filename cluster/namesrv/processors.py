@@ -1,4 +1,4 @@
-"""The name server's requests: one handler each. Source: DefaultRequestProcessor.java (RocketMQ 4.9.8)."""
+"""Handlers of the name server's requests. Sources: DefaultRequestProcessor, NamesrvController (RocketMQ 4.9.8)."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,49 +25,49 @@ from twinlog.store.util.wakeup import Wakeup
 
 log = structlog.get_logger(__name__)
 
-STANDARD_JSON_VERSION = 401  # V4_9_4. Older clients expect broker ids as bare keys, or strip quotes by hand.
+STANDARD_JSON_VERSION = 401  # V4_9_4. Older clients expect broker ids as unquoted keys, or remove quotes themselves.
 
 
 @define(eq=False)
 class NamesrvController:
-    """The tables, the configuration in force and the clock (seconds, monotonic)."""
+    """State of the handlers: tables, configuration, and the clock (seconds, monotonic)."""
 
-    config: NamesrvConfig  # Replaced as a whole when request 318 changes something.
+    config: NamesrvConfig  # Replaced as a whole by request 318.
     kv: KVConfigManager
     clock: Callable[[], float]
-    other_configurations: Sequence[AttrsInstance] = ()  # What request 319 shows besides `config`.
-    config_file: Path | None = None  # Where changes are kept; None: they last until the end of the process.
+    other_configurations: Sequence[AttrsInstance] = ()  # Shown by request 319 besides `config`.
+    config_file: Path | None = None  # Changes are written to it; None: they last until the end of the process.
     routes: RouteInfoManager = field(factory=RouteInfoManager)
     config_lock: trio.Lock = field(factory=trio.Lock, init=False)
     config_changed: Wakeup = field(factory=Wakeup, init=False)
 
     async def keep(self, values: dict[str, str]) -> None:
-        """Put these keys into the configuration file, durably; comments and the order of lines stay. Raises OSError."""
+        """Write these keys to the configuration file, durably; comments and order stay. Raises OSError."""
         if self.config_file is not None and values:
             await trio.to_thread.run_sync(_rewrite, self.config_file.resolve(), values)
 
 
 def register_broker(namesrv: NamesrvController, header: h.RegisterBroker, request: Request) -> Reply:
-    """103. A slave is told where its master is; every broker is told the ordered topics."""
+    """103. A slave receives its master's address; every broker receives the table of ordered topics."""
     new = read_registration(header, request.body, request.command.version)
-    told = namesrv.routes.register(new, request.connection, namesrv.clock())
-    if told.is_new:
+    registered = namesrv.routes.register(new, request.connection, namesrv.clock())
+    if registered.is_new:
         log.info("broker registered", broker=new.broker_name, id=new.broker_id, address=new.address)
     ordered = namesrv.kv.namespace(ORDER_TOPIC_CONFIG)
-    # Also when the last one is gone: that is how brokers learn of it.
+    # An empty table is sent, too: brokers learn from it that the last entry was deleted.
     body = b"" if ordered is None else fastjson.dumps({"table": dict(ordered)})
-    return Reply.success(body, haServerAddr=told.ha_server_addr, masterAddr=told.master_addr)
+    return Reply.success(body, haServerAddr=registered.ha_server_addr, masterAddr=registered.master_addr)
 
 
 def unregister_broker(namesrv: NamesrvController, header: h.UnregisterBroker, request: Request) -> Reply:
-    """104. Leaves alone what another broker has registered meanwhile under the same name and id."""
+    """104. An entry that another broker has registered meanwhile under the same name and id stays."""
     if namesrv.routes.unregister(header.cluster_name, header.broker_name, header.broker_id, header.broker_addr):
         log.info("broker left", broker=header.broker_name, id=header.broker_id, address=header.broker_addr)
     return Reply()
 
 
 def query_data_version(namesrv: NamesrvController, header: h.QueryDataVersion, request: Request) -> Reply:
-    """322. An equal version counts as a sign of life."""
+    """322. With an equal version it counts as a heartbeat."""
     version = read_data_version(request.body)
     known = namesrv.routes.data_version(header.broker_addr)
     changed = namesrv.routes.is_changed(header.broker_addr, version)
@@ -90,12 +90,12 @@ def get_route_info_by_topic(namesrv: NamesrvController, header: h.GetRouteInfoBy
 
 
 def get_broker_cluster_info(namesrv: NamesrvController, header: h.GetBrokerClusterInfo, request: Request) -> Reply:
-    """106. Bare keys for every client."""
+    """106. Unquoted keys for every client."""
     return Reply(body=fastjson.dumps(namesrv.routes.cluster_info()))
 
 
 def wipe_write_perm_of_broker(namesrv: NamesrvController, header: h.WipeWritePermOfBroker, request: Request) -> Reply:
-    """205. Producers keep away from the group."""
+    """205. Producers avoid the group afterwards."""
     count = namesrv.routes.set_write_perm(header.broker_name, allowed=False)
     log.info("write permission wiped", broker=header.broker_name, topics=count)
     return Reply.success(wipeTopicCount=count)
@@ -125,7 +125,7 @@ def get_topics_by_cluster(namesrv: NamesrvController, header: h.GetTopicsByClust
 
 
 def get_system_topic_list(namesrv: NamesrvController, header: h.GetSystemTopicListFromNs, request: Request) -> Reply:
-    """304. Clusters and groups have topics of their name; mqadmin asks the one address for the others with 305."""
+    """304. Clusters and broker groups have topics of their names; mqadmin asks the given address for others with 305."""
     routes = namesrv.routes
     names = [name for cluster, groups in routes.clusters.items() for name in (cluster, *groups)]
     address = routes.any_address()
@@ -150,7 +150,7 @@ def get_unit_sub_ununit_topics(
 
 
 async def put_kv_config(namesrv: NamesrvController, header: h.PutKVConfig, request: Request) -> Reply:
-    """100. Answered when it is on the disk."""
+    """100. Answered when the change is on the disk."""
     await namesrv.kv.put(header.namespace, header.key, header.value)
     return Reply()
 
@@ -179,7 +179,7 @@ def get_kv_list_by_namespace(namesrv: NamesrvController, header: h.GetKVListByNa
 
 
 def register_topic(namesrv: NamesrvController, header: h.RegisterTopicInNamesrv, request: Request) -> Reply:
-    """217, of 5.x. A group that is not registered is an error here; RocketMQ answers success and leaves the topic out."""
+    """217, 5.x. A group that is not registered is an error here; RocketMQ answers success and ignores the topic."""
     namesrv.routes.register_topic(header.topic, read_route(header.topic, request.body))
     return Reply()
 
@@ -191,13 +191,13 @@ def get_broker_member_group(namesrv: NamesrvController, header: h.GetBrokerMembe
 
 
 def broker_heartbeat(namesrv: NamesrvController, header: h.BrokerHeartbeat, request: Request) -> Reply:
-    """904, of 5.x brokers: a sign of life between registrations."""
+    """904, of 5.x brokers: a heartbeat between registrations."""
     namesrv.routes.touch(header.broker_addr, namesrv.clock())
     return Reply()
 
 
 async def update_namesrv_config(namesrv: NamesrvController, header: h.UpdateNamesrvConfig, request: Request) -> Reply:
-    """318. What may change is in config.py; it is in the configuration file when the answer leaves."""
+    """318. See config.py for the keys; the change is in the configuration file when the response is sent."""
     async with namesrv.config_lock:
         config, values = changed(namesrv.config, request.body)
         await namesrv.keep(values)

@@ -1,4 +1,4 @@
-"""The body of a registration (103): plain JSON or the compressed form. Bytes in, a Registration out; all is checked.
+"""Parser of registrations (103), as JSON or compressed. Bytes in, a Registration out; every field is checked.
 
 Compressed, a zlib stream of:  size i32, DataVersion JSON | count i32, repeated: size i32, topic line
                                | size i32, list of filter servers | 5.x: mappings of static topics, not read
@@ -20,17 +20,17 @@ from twinlog.cluster.remoting.headers.namesrv import RegisterBroker
 from twinlog.cluster.remoting.names import DataVersion, split_address
 from twinlog.cluster.remoting.route import QueueData
 
-VERSION_MIN = 37  # V3_0_11. Brokers before that send another body.
+VERSION_MIN = 37  # V3_0_11. Older brokers send another body.
 NAME_SIZE_MAX = 255  # Characters; RocketMQ's topics have at most 127.
 QUEUES_MAX = 65_536
 TIMEOUT_MS_MIN = 1000
-BODY_SIZE_MAX = 64 * 1024 * 1024  # Of an inflated body: about half a million topics.
+BODY_SIZE_MAX = 64 * 1024 * 1024  # Of a decompressed body: about half a million topics.
 
 _SIZE = Struct(">i")
 
 
 def read_registration(header: RegisterBroker, body: bytes | memoryview, version: int) -> Registration:
-    """Raises RequestError that says what is wrong: the broker's version, the checksum, a name, a number, the form."""
+    """Parse a registration. Raises RequestError for a wrong version, checksum, name, number or form."""
     if version < VERSION_MIN:
         remark = f"broker version {version} is too old to register, at least {VERSION_MIN} (V3_0_11) is needed"
         raise RequestError(ResponseCode.VERSION_NOT_SUPPORTED, remark)
@@ -58,7 +58,7 @@ def read_registration(header: RegisterBroker, body: bytes | memoryview, version:
 
 
 def read_route(topic: str, body: bytes | memoryview) -> list[QueueData]:
-    """The queues in the body of 217, a TopicRouteData. Raises RequestError."""
+    """Parse the queues in the body of 217, a TopicRouteData. Raises RequestError."""
     try:
         shares = _object(fastjson.loads(body), "TopicRouteData").get("queueDatas") or []
         return [_queue(_object(share, "queueDatas").get("brokerName", ""), topic, share) for share in shares]
@@ -67,7 +67,7 @@ def read_route(topic: str, body: bytes | memoryview) -> list[QueueData]:
 
 
 def read_data_version(body: bytes | memoryview) -> DataVersion:
-    """The body of 322. Raises RequestError."""
+    """Parse the body of 322. Raises RequestError."""
     try:
         return _data_version(fastjson.loads(body))
     except (ValueError, TypeError, OverflowError) as error:
@@ -126,13 +126,13 @@ def _data_version(value: object) -> DataVersion:
     version = DataVersion.read(_object(value, "dataVersion"))
     for number in (version.timestamp, version.counter):
         if not -(2**63) <= number < 2**63:
-            raise ValueError(f"{number:.3e} in dataVersion is no 64-bit integer")
+            raise ValueError(f"{number:.3e} in dataVersion is not a 64-bit integer")
     return version
 
 
 def _object(value: object, name: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise ValueError(f"{name} is no object")
+        raise ValueError(f"{name} is not an object")
     return value
 
 
@@ -149,7 +149,7 @@ def _check_address(address: str) -> None:
 
 
 def _timeout(milliseconds: int | None) -> float | None:
-    """In seconds; what is shorter than a scan is long can only be a mistake, and counts as nothing said."""
+    """The timeout in seconds; one that is shorter than a scan must be a mistake, and is ignored."""
     return milliseconds / 1000 if milliseconds is not None and milliseconds >= TIMEOUT_MS_MIN else None
 
 

@@ -1,13 +1,13 @@
-"""The name server's tables: clusters, brokers, queues, and who is alive. Pure: the clock is fed in, nothing is sent.
+"""Tables of a name server: clusters, broker groups, queues, live brokers. Pure: the caller passes the time.
 
     clusters   cluster -> names of its broker groups
     brokers    broker name -> its cluster and the address of each id (0 is the master)
-    queues     topic -> broker name -> how many queues, with which permissions
-    live       address -> when it registered last, over which connection
+    queues     topic -> broker name -> number of queues, and permissions
+    live       address -> time and connection of the last registration
 
-A route to a topic needs an entry in `queues` and an address in `brokers`. Only masters fill `queues`, and only with a
-table that is new; entries outlive what the broker says later and go with the group's last address, or on request.
-Every method first checks, then changes. Source: RouteInfoManager.java (RocketMQ 4.9.8).
+A route to a topic needs an entry in `queues` and an address in `brokers`. Only masters fill `queues`, and only with a new
+version of their table; a topic that is missing in a later version stays until the group's last address goes, or a request
+deletes it. Every method checks first, then changes. Source: RouteInfoManager.java (RocketMQ 4.9.8).
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,18 +25,20 @@ PERM_WRITE, PERM_READ_WRITE = 2, 6
 
 @frozen
 class LiveBroker:
-    """An address that registered not long ago."""
+    """A registered address."""
 
-    registered_at: float  # Seconds of the clock that is fed in.
+    registered_at: float  # Seconds of the caller's clock.
     data_version: DataVersion
-    connection: object  # Whose end is the broker's end.
+    connection: object  # When it ends, the broker is dropped.
     ha_server_addr: str
-    timeout: float | None = None  # Seconds of silence that the broker itself calls too long (5.x).
+    timeout: float | None = (
+        None  # Seconds without registration, after which the broker is dropped, if it says so (5.x).
+    )
 
 
 @frozen
 class Registration:
-    """What a broker says of itself. `topics` are those it tells of this time, perhaps one only."""
+    """A broker's registration. `topics`: all of its topics, or only those that changed."""
 
     cluster: str
     broker_name: str
@@ -50,7 +52,7 @@ class Registration:
 
 @frozen
 class Registered:
-    """The answer to a registration: for a slave, where its master is."""
+    """The response to a registration; for a slave with its master's addresses."""
 
     is_new: bool
     master_addr: str | None = None
@@ -59,7 +61,7 @@ class Registered:
 
 @define(eq=False)
 class RouteInfoManager:
-    """The tables, and every change that can happen to them."""
+    """The tables and all changes of them."""
 
     clusters: dict[str, dict[str, None]] = field(factory=dict, init=False)  # Names as keys: a set that keeps order.
     brokers: dict[str, BrokerAddresses] = field(factory=dict, init=False)
@@ -67,7 +69,7 @@ class RouteInfoManager:
     live: dict[str, LiveBroker] = field(factory=dict, init=False)
 
     def register(self, new: Registration, connection: object, now: float) -> Registered:
-        """Take a broker in, or refresh it. Raises RequestError when another cluster has a group of that name."""
+        """Add or refresh a broker. Raises RequestError when another cluster has a group of that name."""
         group = self.brokers.get(new.broker_name) or BrokerAddresses(new.cluster, new.broker_name)
         if group.cluster != new.cluster and set(group.addresses.values()) - {new.address}:
             remark = f"broker {new.broker_name} is registered in cluster {group.cluster}, not {new.cluster}"
@@ -91,7 +93,7 @@ class RouteInfoManager:
         return Registered(is_new, master, self.live[master].ha_server_addr)
 
     def unregister(self, cluster: str, broker_name: str, broker_id: int, address: str) -> bool:
-        """A broker leaves of its own accord; False when there is no such one, and nothing changes."""
+        """Remove a broker that shuts down; False when it is not registered like that, and nothing changes."""
         group = self.brokers.get(broker_name)
         if group is None or group.cluster != cluster or group.addresses.get(broker_id) != address:
             return False
@@ -99,11 +101,11 @@ class RouteInfoManager:
         return True
 
     def drop(self, connection: object) -> list[str]:
-        """The connection is gone: so are the brokers that registered over it. Returns their addresses."""
+        """Remove the brokers that registered over a closed connection; returns their addresses."""
         return self._remove_all(a for a, broker in self.live.items() if broker.connection is connection)
 
     def expire(self, now: float, timeout: float) -> dict[str, object]:
-        """Drop who has been silent for longer than `timeout` seconds, or than it said itself.
+        """Remove brokers that have not registered for `timeout` seconds, or for the time that they gave themselves.
 
         Returns their addresses and connections.
         """
@@ -116,24 +118,24 @@ class RouteInfoManager:
         return silent
 
     def is_changed(self, address: str, version: DataVersion) -> bool:
-        """Whether that broker's topics are unknown here as of `version`."""
+        """True unless the broker's topics are known in this version."""
         known = self.data_version(address)
         return known is None or known != version
 
     def data_version(self, address: str) -> DataVersion | None:
-        """The version of the broker's topics as it registered last."""
+        """The version of the broker's topics at its last registration."""
         broker = self.live.get(address)
         return broker.data_version if broker else None
 
     def touch(self, address: str, now: float) -> None:
-        """A sign of life."""
+        """Note a heartbeat."""
         if broker := self.live.get(address):
             self.live[address] = evolve(broker, registered_at=now)
 
     def set_write_perm(self, broker_name: str, *, allowed: bool) -> int:
-        """Open or close every queue of the group for producers; returns how many topics that touched.
+        """Allow or forbid writes to every queue of the group; returns the number of topics that have queues there.
 
-        As in RocketMQ it holds until the broker registers a changed table, and opening drops the inherit bit.
+        As in RocketMQ this lasts until the broker registers a changed table, and allowing writes drops the inherit bit.
         """
         touched = 0
         for shares in self.queues.values():
@@ -144,7 +146,7 @@ class RouteInfoManager:
         return touched
 
     def register_topic(self, topic: str, shares: Iterable[QueueData]) -> None:
-        """Add or replace shares of a topic. Raises RequestError when one is of a group that is not registered."""
+        """Add or replace queues of a topic. Raises RequestError when a group of them is not registered."""
         shares = list(shares)
         for share in shares:
             if share.broker_name not in self.brokers:
@@ -154,7 +156,7 @@ class RouteInfoManager:
             self.queues.setdefault(topic, {})[share.broker_name] = share
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
-        """Forget a topic's queues, all or those of one cluster."""
+        """Delete a topic's queues, all or those of one cluster."""
         shares = self.queues.get(topic, {})
         for name in list(shares):
             if not cluster or name in self.clusters.get(cluster, {}):
@@ -179,7 +181,7 @@ class RouteInfoManager:
         return group.to_json()
 
     def any_address(self) -> str | None:
-        """Of any broker, a master's rather than a slave's; None without brokers."""
+        """The address of any broker, of a master if there is one; None without brokers."""
         numbered = (item for group in self.brokers.values() for item in group.addresses.items())
         return min(numbered, key=lambda item: item[0], default=(0, None))[1]
 
@@ -198,7 +200,7 @@ class RouteInfoManager:
         return [topic for topic, shares in self.queues.items() if names & shares.keys()]
 
     def unit_topics(self, *, flags: int, mask: int) -> list[str]:
-        """Topics whose sys flag, masked, is `flags`; the first broker's word counts."""
+        """Topics whose masked sys flag, in the first broker's entry, is `flags`."""
         return [
             topic for topic, shares in self.queues.items() if next(iter(shares.values())).topic_sys_flag & mask == flags
         ]
@@ -210,7 +212,7 @@ class RouteInfoManager:
         return gone
 
     def _remove(self, address: str) -> None:
-        """Take an address out of its group; a group without addresses goes, with its queues."""
+        """Remove an address from its group; a group without addresses is removed with its queues."""
         self.live.pop(address, None)
         for group in [group for group in self.brokers.values() if address in group.addresses.values()]:
             left = {number: other for number, other in group.addresses.items() if other != address}

@@ -1,4 +1,4 @@
-"""The name server as a service: a port, the handlers, and the watch over brokers that go silent or away.
+"""Service of the name server: its port, its handlers, and the removal of brokers that stop registering or disconnect.
 
 Source: NamesrvController.java, BrokerHousekeepingService.java (RocketMQ 4.9.8).
 """
@@ -27,11 +27,11 @@ log = structlog.get_logger(__name__)
 
 @define(eq=False)
 class NameServer:
-    """One name server. `run` serves until it is cancelled; name servers know nothing of one another."""
+    """A name server. `run` serves until it is cancelled; name servers do not know each other."""
 
     config: NamesrvConfig = field(factory=NamesrvConfig)
     server_config: ServerConfig = field(factory=ServerConfig)
-    config_file: Path | None = None  # Where changes of the configuration over the network are kept.
+    config_file: Path | None = None  # Changes of the configuration over the network are written to it.
     tls_config: TlsConfig = field(factory=TlsConfig)
     controller: NamesrvController = field(init=False)
 
@@ -54,7 +54,7 @@ class NameServer:
         *,
         task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Listen and serve; started() gives the port. None: as configured; port 0: any free one.
+        """Listen and serve; started() passes the port. None: as configured; port 0: any free one.
 
         Raises OSError when the port cannot be had, ValueError for an unreadable KV configuration or TLS files.
         """
@@ -79,12 +79,12 @@ class NameServer:
                 await self.controller.config_changed.wait()
             timeout = self.controller.config.broker_not_active_timeout_ms / 1000
             for address, connection in self.routes.expire(trio.current_time(), timeout).items():
-                log.warning("broker dropped: it has gone silent", peer=address)
+                log.warning("broker dropped: it has stopped registering", peer=address)
                 if isinstance(connection, Connection):
                     connection.close()
 
     def _closed(self, connection: Connection) -> None:
         if trio.current_effective_deadline() == -math.inf:
-            return  # Not the broker goes, we do.
+            return  # This name server is stopping.
         for address in self.routes.drop(connection):
             log.warning("broker dropped: its connection was closed", peer=address)

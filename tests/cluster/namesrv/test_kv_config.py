@@ -67,7 +67,7 @@ async def test_without_a_file_values_live_in_memory():
 def test_an_unreadable_file_is_named(tmp_path, text):
     path = tmp_path / "kvConfig.json"
     path.write_text(text)
-    with pytest.raises(ValueError, match=r"kvConfig\.json is no KV configuration"):
+    with pytest.raises(ValueError, match=r"kvConfig\.json is not a KV configuration"):
         KVConfigManager(path).load()
 
 

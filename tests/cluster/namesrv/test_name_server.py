@@ -379,13 +379,13 @@ async def test_the_configuration_changes_while_it_runs(namesrv, ask):
         (b"configBlackList=", 16, "Can not update config in black list."),
         (b"bindAddress=0.0.0.0", 16, "bindAddress cannot be changed while the name server runs"),
         (b"tls.server.mode=disabled", 16, "tls.server.mode cannot be changed while the name server runs"),
-        (b"serverWorkerThreads=9", 16, "serverWorkerThreads is no option of a name server"),
+        (b"serverWorkerThreads=9", 16, "serverWorkerThreads is not an option of name servers"),
         (b"listenPort=1", 16, "listenPort cannot be changed while the name server runs"),
         (b"orderMessageEnable=maybe", 1, "orderMessageEnable=maybe: allowed is true or false"),
         (b"scanNotActiveBrokerInterval=1", 1, "scanNotActiveBrokerInterval=1: allowed is 1000 to 3600000"),
         (b"brokerNotActiveTimeoutMillis=59999", 1, "brokerNotActiveTimeoutMillis=59999: allowed is 60000 to 86400000"),
         (b"brokerNotActiveTimeoutMillis=x", 1, "brokerNotActiveTimeoutMillis=x: allowed is a whole number"),
-        (b"\xff", 1, "no UTF-8"),
+        (b"\xff", 1, "not UTF-8"),
     ],
 )
 async def test_what_must_not_change_does_not(namesrv, ask, body, code, reason):

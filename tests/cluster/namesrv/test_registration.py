@@ -115,10 +115,10 @@ def test_bad_headers_are_refused(changes, reason):
     ("body", "reason"),
     [
         (b"{", "cannot be read: line 1"),
-        (b"[]", "RegisterBrokerBody is no object"),
-        (b'{"topicConfigSerializeWrapper":[1]}', "topicConfigSerializeWrapper is no object"),
-        (body_of([1]), "topicConfigTable is no object"),
-        (body_of({}, version=[1]), "dataVersion is no object"),
+        (b"[]", "RegisterBrokerBody is not an object"),
+        (b'{"topicConfigSerializeWrapper":[1]}', "topicConfigSerializeWrapper is not an object"),
+        (body_of([1]), "topicConfigTable is not an object"),
+        (body_of({}, version=[1]), "dataVersion is not an object"),
         (body_of({}, version={"counter": "x"}), "cannot be read"),
         (body_of({}, version={"counter": []}), "cannot be read"),
         (body_of({}, version={"counter": 1e400}), "cannot be read"),
@@ -151,7 +151,7 @@ def test_bad_plain_bodies_are_refused(body, reason):
         (compressed_of("T1 8 4"), "cannot be read"),
         (compressed_of("T1 8 x 7 SINGLE_TAG"), "cannot be read"),
         (compressed_of("T1 8 4 99 SINGLE_TAG"), "topic T1: 99"),
-        (compressed_of(version="[]"), "dataVersion is no object"),
+        (compressed_of(version="[]"), "dataVersion is not an object"),
         (zlib.compress(bytes(BODY_SIZE_MAX + 1)), f"above {BODY_SIZE_MAX} bytes"),
     ],
 )
