@@ -28,6 +28,17 @@ NEED_JAVA = {
 NEEDS_DOCKER = Path(__file__).parent / "docker"  # And Java's client.
 NEEDS_CHROMIUM = Path(__file__).parent / "browser"  # Debian's: playwright's own would have to be downloaded.
 NEEDS_JVM = Path(__file__).parent / "spark"  # No compiler and no Maven.
+# Seconds for a test in these folders, where it has no mark of its own; each wait inside is bounded more tightly.
+TIME_LIMITS_S = {
+    Path(__file__).parent / folder: limit
+    for folder, limit in {
+        "interop": 240,  # A handful of JVMs on two cores.
+        "pairs": 240,
+        "handover": 180,  # The first test of a turn plays the turns before it that were not played yet.
+        "docker": 180,
+        "spark": 120,  # The first test also waits for the JVM.
+    }.items()
+}
 
 # Seconds of one example say nothing on a busy machine; pytest's own time limit catches what hangs.
 settings.register_profile("twinlog", deadline=None, print_blob=True)
@@ -89,6 +100,9 @@ def is_older_than_17(tool: str, version: str) -> bool:
 @pytest.hookimpl(trylast=True)  # After the conftest files below, which may set time limits.
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
+        limits = [limit for folder, limit in TIME_LIMITS_S.items() if folder in item.path.parents]
+        if limits and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(*limits))
         if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
             item.obj = cancelled_when_late(item.obj, limit_s=time_limit_s(item) * 0.95)
         if os.environ.get("CI") == "true" and (reason := missing_for(item)):

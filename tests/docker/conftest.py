@@ -9,14 +9,6 @@ import pytest
 
 from tests.docker.compose import IMAGE, ROOT, Compose, client
 
-TIME_LIMIT_S = 180
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if ROOT / "tests" / "docker" in item.path.parents and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(TIME_LIMIT_S))
-
 
 @pytest.fixture(scope="session")
 def built() -> str:

@@ -13,7 +13,7 @@ import pytest
 import trio
 from attrs import frozen
 
-from tests.store.cutting import FILE_SIZE, NOW, History, check_is, feed, history, open_slave, opened
+from tests.store.cutting import FILE_SIZE, NOW, History, check_is, feed, history, history_of, open_slave, opened
 from tests.store.offline.killing import killed_at
 from tests.store.records import put_message
 from tests.support.disk.faults import ext4, make_image
@@ -26,7 +26,6 @@ from twinlog.store.message_store import MessageStore
 from twinlog.store.offline.diff import ComparedLog, diff
 from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
 from twinlog.store.offline.dump import Selection, dump
-from twinlog.store.record.scan import DispatchEntry, scan_records
 from twinlog.store.role_file import GroupMember, GroupRecord, RoleState, load_role, save_role
 
 STEPS = ((os, "link"), (os, "unlink"), (os, "replace"), (os, "pwrite"), (os, "ftruncate"))
@@ -67,17 +66,7 @@ def master(tmp_path_factory, old) -> Master:
         data = log.read(0, log.end)
     store._release()
     entry = EpochEntry(epoch=2, winner="B", start_offset=start, kind="failover", at_ms=NOW)
-    return Master(_log(data), with_entry(OWN, entry))
-
-
-def _log(data: bytes) -> History:
-    entries: list[DispatchEntry] = []
-    at = 0
-    while at < len(data):
-        scan = scan_records(data[at:], at, FILE_SIZE, check_crc=True)
-        entries += scan.entries
-        at += scan.consumed
-    return History(0, data, entries)
+    return Master(history_of(data), with_entry(OWN, entry))
 
 
 @pytest.fixture(scope="module")

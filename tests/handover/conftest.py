@@ -2,20 +2,10 @@
 
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.handover.chain import Chain
-
-HERE = Path(__file__).parent
-TIME_LIMIT_S = 180  # The first test of a turn plays the turns before it that were not played yet.
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if HERE in item.path.parents and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(TIME_LIMIT_S))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

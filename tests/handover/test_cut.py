@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from tests.store.records import put_message
-from tests.support.clients.remoting import create_topic, request
+from tests.support.clients.remoting import create_topic, message_fields, request
 from tests.support.process_group import rocketmq, twinlog
 from tests.support.process_group.member import TEST_SETTINGS, BrokerProcess
 from twinlog.store.config import BrokerRole, StoreConfig
@@ -52,19 +52,7 @@ def body(text: str, size: int) -> bytes:
 
 def send(broker: BrokerProcess, data: bytes) -> tuple[int, int]:
     """Where the message was put: byte of the log, number in its queue."""
-    fields = {
-        "producerGroup": "P",
-        "topic": TOPIC,
-        "defaultTopic": "TBW102",
-        "defaultTopicQueueNums": "1",
-        "queueId": "0",
-        "sysFlag": "0",
-        "bornTimestamp": "1",
-        "flag": "0",
-        "properties": "",
-        "reconsumeTimes": "0",
-    }
-    header, _ = request(broker.address, SEND, fields, data)
+    header, _ = request(broker.address, SEND, message_fields(TOPIC), data)
     assert header["code"] == 0, header
     return int(header["extFields"]["msgId"][-16:], 16), int(header["extFields"]["queueOffset"])
 

@@ -8,15 +8,6 @@ import pytest
 
 from tests.support.process_group import rocketmq
 
-HERE = Path(__file__).parent
-TIME_LIMIT_S = 240  # A handful of JVMs on two cores; each wait inside is bounded more tightly.
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if HERE in item.path.parents and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(TIME_LIMIT_S))
-
 
 @pytest.fixture
 def root(tmp_path: Path) -> Iterator[Path]:

@@ -5,7 +5,7 @@ import struct
 import time
 from pathlib import Path
 
-from tests.support.clients.remoting import request
+from tests.support.clients.remoting import message_fields, request
 from tests.support.process_group.ports import HOST
 
 STRANGER = "127.0.0.9"  # Everybody else in these tests is 127.0.0.1.
@@ -35,20 +35,7 @@ def receive(peer: socket.socket, size: int) -> bytes:
 
 def send_message(broker: str, body: bytes = b"a secret") -> tuple[int, float]:
     """Send one message that waits for a slave; its response code, and how many seconds that took."""
-    fields = {
-        "producerGroup": "strangers",
-        "topic": "strangers",
-        "defaultTopic": "TBW102",
-        "defaultTopicQueueNums": "1",
-        "queueId": "0",
-        "sysFlag": "0",
-        "bornTimestamp": str(int(time.time() * 1000)),
-        "flag": "0",
-        "properties": "WAIT\u0001true\u0002",
-        "reconsumeTimes": "0",
-        "unitMode": "false",
-        "batch": "false",
-    }
+    fields = message_fields("strangers", properties="WAIT\x01true\x02")
     began = time.monotonic()
     header, _ = request(broker, SEND_MESSAGE, fields, body, timeout_s=15)
     return header["code"], time.monotonic() - began

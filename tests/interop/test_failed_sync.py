@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.clients.remoting import create_topic, request
+from tests.support.clients.remoting import create_topic, message_fields, request
 from tests.support.disk.faults import FLUSH_DISK_TIMEOUT, OK, SERVICE_NOT_AVAILABLE, Shim
 from tests.support.process_group import jars, rocketmq, twinlog
 from tests.support.process_group.member import TEST_SETTINGS
@@ -29,18 +29,7 @@ def shim(tmp_path: Path) -> Shim:
 
 def send(address: str) -> tuple[int, str]:
     """Code and remark of the answer."""
-    fields = {
-        "producerGroup": "P",
-        "topic": TOPIC,
-        "defaultTopic": "TBW102",
-        "defaultTopicQueueNums": "1",
-        "queueId": "0",
-        "sysFlag": "0",
-        "bornTimestamp": "1",
-        "flag": "0",
-        "properties": "WAIT\x01true",
-        "reconsumeTimes": "0",
-    }
+    fields = message_fields(TOPIC, properties="WAIT\x01true")
     header, _ = request(address, SEND, fields, b"on the disk?", timeout_s=20)
     return header["code"], header.get("remark") or ""
 

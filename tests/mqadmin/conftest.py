@@ -10,15 +10,6 @@ from tests.mqadmin.clusters import Cluster, both_clusters
 from tests.support.clients.java_client import JavaClient
 from tests.support.process_group.rocketmq import make_home
 
-HERE = Path(__file__).parent
-TIME_LIMIT_S = 60  # The first test of a module starts the clusters.
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if HERE in item.path.parents and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(TIME_LIMIT_S))
-
 
 @pytest.fixture(scope="session")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:

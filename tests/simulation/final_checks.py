@@ -9,7 +9,10 @@ from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.record.scan import scan_records
 
 if TYPE_CHECKING:
+    from tests.simulation.ledger import Message
     from tests.simulation.member import Member
+    from tests.simulation.role_ledger import RoleMessage
+    from tests.simulation.roles import RoleMember
     from tests.simulation.world import World
 
 
@@ -117,17 +120,22 @@ def _check_readable(world: "World") -> None:
                 continue
             if store.damaged.overlaps(message.phy_offset, message.end):
                 continue
-            record = store.message_at(message.phy_offset)
-            if record is None or message.body not in bytes(record):
-                raise Violation(
-                    f"{member.name} has no message {message.number} at {message.phy_offset}, which was acknowledged"
-                )
-            topic, queue_id, number = message.queue
-            unit = store.queue(topic, queue_id).unit(number)
-            if unit is None or unit.phy_offset != message.phy_offset:
-                raise Violation(
-                    f"{member.name}: message {message.number} is not in its queue {message.queue}, but {unit}"
-                )
+            check_place(member, message)
+
+
+def check_place(member: "Member | RoleMember", message: "Message | RoleMessage") -> None:
+    """A message is where its producer was told, in the log and in its queue."""
+    store = member.store
+    assert store is not None
+    record = store.message_at(message.phy_offset)
+    if record is None or message.body not in bytes(record):
+        raise Violation(
+            f"{member.name} has no message {message.number} at {message.phy_offset}, which was acknowledged"
+        )
+    topic, queue_id, number = message.queue
+    unit = store.queue(topic, queue_id).unit(number)
+    if unit is None or unit.phy_offset != message.phy_offset:
+        raise Violation(f"{member.name}: message {message.number} is not in its queue {message.queue}, but {unit}")
 
 
 def check_queues(member: "Member") -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from tests.simulation import operators
-from tests.simulation.final_checks import check_queues
+from tests.simulation.final_checks import check_place, check_queues
 from tests.simulation.ledger import Violation
 
 if TYPE_CHECKING:
@@ -124,12 +124,4 @@ def _check_readable(world: "RoleWorld", member: "RoleMember") -> None:
     for message in world.book.waiting:
         if message.phy_offset < store.min_offset or store.damaged.overlaps(message.phy_offset, message.end):
             continue
-        record = store.message_at(message.phy_offset)
-        if record is None or message.body not in bytes(record):
-            raise Violation(
-                f"{member.name} has no message {message.number} at {message.phy_offset}, which was acknowledged"
-            )
-        topic, queue_id, number = message.queue
-        unit = store.queue(topic, queue_id).unit(number)
-        if unit is None or unit.phy_offset != message.phy_offset:
-            raise Violation(f"{member.name}: message {message.number} is not in its queue {message.queue}, but {unit}")
+        check_place(member, message)

@@ -15,15 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HERE = Path(__file__).parent
-TIME_LIMIT_S = 120  # The first test also waits for the JVM.
 FOR_FEW_ROWS = {"spark.sql.shuffle.partitions": "2", "spark.sql.codegen.wholeStage": "false"}
 MASTER = "local[2,2]"  # Two tasks at once, and two tries each: with local[2] one worker that dies fails the job.
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if HERE in item.path.parents and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(TIME_LIMIT_S))
 
 
 @pytest.fixture(scope="session")

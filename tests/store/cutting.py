@@ -54,6 +54,17 @@ class History:
         return History(self.start, self.data[: offset - self.start], entries)
 
 
+def history_of(data: bytes) -> History:
+    """A log of these bytes, and what dispatch would be told of it."""
+    entries: list[DispatchEntry] = []
+    at = 0
+    while at < len(data):
+        scan = scan_records(data[at:], at, FILE_SIZE, check_crc=True)
+        entries += scan.entries
+        at += scan.consumed
+    return History(0, data, entries)
+
+
 def history(root: Path, *, seed: int = 0, count: int = 60) -> History:
     """Messages of some queues, with keys, in a few files; one queue begins late."""
     clock = [NOW]
@@ -65,14 +76,8 @@ def history(root: Path, *, seed: int = 0, count: int = 60) -> History:
         body = bytes([65 + (seed + number) % 26]) * (100 + (seed * 37 + number * 211) % 1500)
         store.put([put_message(topic, body, queue_id=number % 2, properties=properties)])
     data = b"".join(file.path.read_bytes() for file in store.commit_log.files.files)[: store.max_offset]
-    entries: list[DispatchEntry] = []
-    at = 0
-    while at < len(data):
-        scan = scan_records(data[at:], at, FILE_SIZE, check_crc=True)
-        entries += scan.entries
-        at += scan.consumed
     store._release()
-    return History(0, data, entries)
+    return history_of(data)
 
 
 def open_slave(root: Path, **more: object) -> MessageStore:

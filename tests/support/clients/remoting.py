@@ -7,6 +7,7 @@ import json
 import socket
 import ssl
 import struct
+import time
 from typing import Any
 
 GET_BROKER_RUNTIME_INFO, UPDATE_AND_CREATE_TOPIC, GET_ROUTE, GET_CLUSTER = 28, 17, 105, 106
@@ -36,6 +37,22 @@ def _connect(host: str, port: int, timeout_s: float, *, secure: bool) -> socket.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context.wrap_socket(plain)
+
+
+def message_fields(topic: str, *, queue_id: int = 0, queues: int = 1, properties: str = "") -> dict[str, str]:
+    """The header of SEND_MESSAGE for a message of one of our harnesses."""
+    return {
+        "producerGroup": "P",
+        "topic": topic,
+        "defaultTopic": "TBW102",
+        "defaultTopicQueueNums": str(queues),
+        "queueId": str(queue_id),
+        "sysFlag": "0",
+        "bornTimestamp": str(int(time.time() * 1000)),
+        "flag": "0",
+        "properties": properties,
+        "reconsumeTimes": "0",
+    }
 
 
 def create_topic(broker: str, topic: str, *, queues: int = 4) -> None:

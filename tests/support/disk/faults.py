@@ -18,6 +18,7 @@ from types import TracebackType
 
 from attrs import define, field
 
+from tests.support.clients.remoting import message_fields
 from tests.support.process_group.process import PROGRAM
 from tests.support.process_group.up import free_port_base
 from tests.support.waiting import wait_for
@@ -237,19 +238,9 @@ class Producer:
         """The code of the answer."""
         body = b"%d." % self.sent + os.urandom(size)
         self.sent += 1
-        header, _ = connection.ask(
-            SEND,
-            body,
-            producerGroup="P",
-            topic=TOPIC,
-            defaultTopic="TBW102",
-            defaultTopicQueueNums=4,
-            queueId=self.sent % 4,
-            sysFlag=0,
-            bornTimestamp=1,
-            flag=0,
-            properties=f"UNIQ_KEY\x01{self.sent:032d}\x02WAIT\x01true",
-        )
+        properties = f"UNIQ_KEY\x01{self.sent:032d}\x02WAIT\x01true"
+        fields = message_fields(TOPIC, queue_id=self.sent % 4, queues=4, properties=properties)
+        header, _ = connection.ask(SEND, body, **fields)
         if header["code"] == OK:
             self.acked.append((header["extFields"]["msgId"], body))
         else:

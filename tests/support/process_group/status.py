@@ -5,7 +5,7 @@ import os
 import time
 from typing import Any
 
-from tests.support.clients.remoting import request
+from tests.support.clients.remoting import message_fields, request
 from tests.support.disk.faults import SEND, Connection
 from tests.support.process_group.member import BrokerProcess
 
@@ -25,19 +25,8 @@ def send(port: int, topic: str, count: int, *, size: int, pause_s: float = 0) ->
     codes = []
     with Connection(port) as connection:
         for number in range(count):
-            header, _ = connection.ask(
-                SEND,
-                os.urandom(size),
-                producerGroup="P",
-                topic=topic,
-                defaultTopic="TBW102",
-                defaultTopicQueueNums=4,
-                queueId=number % 4,
-                sysFlag=0,
-                bornTimestamp=1,
-                flag=0,
-                properties="WAIT\x01true",
-            )
+            fields = message_fields(topic, queue_id=number % 4, queues=4, properties="WAIT\x01true")
+            header, _ = connection.ask(SEND, os.urandom(size), **fields)
             codes.append(int(header["code"]))
             time.sleep(pause_s)
     return codes
