@@ -246,7 +246,7 @@ class ClientApi:
     async def view_message(self, address: str, offset: int) -> bytes | None:
         """The record that begins at an offset of the log, as it is stored; None when none does (33).
 
-        RocketMQ takes whatever lies there for the size of a record: code 1 follows, or no body, or rubbish.
+        RocketMQ reads any bytes at the offset as the size of a record: the response has code 1, no body, or garbage.
         """
         answer = await self.call(address, headers.messages.ViewMessageById(offset), expected=_OR_ERROR)
         record = bytes(answer.body)
@@ -292,7 +292,7 @@ class ClientApi:
     # ---- Consumer groups
 
     async def heartbeat(self, address: str, body: bytes) -> None:
-        """Tell a broker about the client and its groups (34)."""
+        """Register the client and its groups at a broker (34)."""
         await self.call(address, headers.clients.HeartBeat(), body)
 
     async def unregister(self, address: str, client_id: str, *, producer: str = "", consumer: str = "") -> None:
@@ -360,7 +360,7 @@ class ClientApi:
         self, address: str, body: Mapping[str, Any], *, timeout_ms: int | None = None
     ) -> dict[str, Any]:
         """A step of a role change, or a question about one (20006); `op` says which."""
-        answer = await self.call(address, headers.members.AskRoleChange(), orjson.dumps(body), timeout_ms=timeout_ms)
+        answer = await self.call(address, headers.members.ChangeRole(), orjson.dumps(body), timeout_ms=timeout_ms)
         return answer.json(dict)
 
     async def epochs(self, address: str) -> bytes:

@@ -95,7 +95,7 @@ class DivergentStatus:
 
 @frozen(kw_only=True)
 class PolicyStatus:
-    """When a producer receives SEND_OK, on a master. `words`: one sentence; numbers of members count the master."""
+    """Rule for SEND_OK, on a master. `words`: the rule as one sentence; numbers of members include the master."""
 
     words: str | None = None
     level: str | None = None

@@ -20,7 +20,7 @@ from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RemotingError, RequestError
 from twinlog.cluster.remoting.header_fields import RequestHeader
-from twinlog.cluster.remoting.headers.members import AskLease, AskPromise, AskRoleChange, GetBrokerEpoch
+from twinlog.cluster.remoting.headers.members import ChangeRole, GetBrokerEpoch, RenewLease, RequestVote
 from twinlog.cluster.remoting.member_status import MemberStatus
 from twinlog.cluster.remoting.names import split_address
 from twinlog.ha.election.voter import LeaseReply, LeaseRequest, VoteReply, VoteRequest
@@ -209,15 +209,15 @@ class RemotingCalls:
 
     async def promise(self, address: str, ask: VoteRequest) -> VoteReply:
         """Ask for a vote (20005)."""
-        return await self._ask(address, AskPromise(), encode(ask), VOTE_MS, partial(from_plain, VoteReply))
+        return await self._ask(address, RequestVote(), encode(ask), VOTE_MS, partial(from_plain, VoteReply))
 
     async def lease(self, address: str, ask: LeaseRequest, *, timeout_ms: float) -> LeaseReply:
         """Renew the lease (20004)."""
-        return await self._ask(address, AskLease(), encode(ask), timeout_ms, partial(from_plain, LeaseReply))
+        return await self._ask(address, RenewLease(), encode(ask), timeout_ms, partial(from_plain, LeaseReply))
 
     async def role_change(self, address: str, op: Op, body: Plain, *, timeout_ms: float = 3_000) -> Plain:
         """Ask for a step of a role change (20006). Raises RoleRefusedError, too."""
-        return await self._ask(address, AskRoleChange(), orjson.dumps({"op": op, **body}), timeout_ms, dict)
+        return await self._ask(address, ChangeRole(), orjson.dumps({"op": op, **body}), timeout_ms, dict)
 
     async def history(self, address: str, me: GroupMember | None = None) -> PeerHistory | None:
         """The epochs of a member's log (1007)."""
@@ -229,7 +229,7 @@ class RemotingCalls:
         try:
             return (await call(self.client, address, header, body, timeout_ms=timeout_ms)).json(parse)
         except RequestError as error:
-            if error.code == ResponseCode.NO_PERMISSION and isinstance(header, AskRoleChange):
+            if error.code == ResponseCode.NO_PERMISSION and isinstance(header, ChangeRole):
                 raise RoleRefusedError(tuple(error.remark.splitlines())) from error
             raise HAPeerError(f"{address} answers {error.code}: {error.remark}") from error
         except RemotingError as error:

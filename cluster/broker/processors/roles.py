@@ -16,7 +16,7 @@ from twinlog.cluster.broker.roles.service import RoleService
 from twinlog.cluster.broker.wiring import BrokerParts
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
-from twinlog.cluster.remoting.headers.members import AskLease, AskPromise, AskRoleChange, GetBrokerEpoch
+from twinlog.cluster.remoting.headers.members import ChangeRole, GetBrokerEpoch, RenewLease, RequestVote
 from twinlog.cluster.remoting.names import ip_of
 from twinlog.cluster.remoting.request import Reply, Request
 from twinlog.ha.election.voter import LeaseRequest, VoteRequest
@@ -58,19 +58,19 @@ async def get_broker_epoch(broker: BrokerParts, header: GetBrokerEpoch, request:
     return Reply(body=body)
 
 
-async def ask_lease(broker: BrokerParts, header: AskLease, request: Request) -> Reply:
+async def ask_lease(broker: BrokerParts, header: RenewLease, request: Request) -> Reply:
     """20004."""
     _require_allowed(broker, request)
     return await _answered(_roles(broker).voter.renew_lease, _read(LeaseRequest, request))
 
 
-async def ask_promise(broker: BrokerParts, header: AskPromise, request: Request) -> Reply:
+async def ask_promise(broker: BrokerParts, header: RequestVote, request: Request) -> Reply:
     """20005. A refusal is an answer, too."""
     _require_allowed(broker, request)
     return await _answered(_roles(broker).voter.vote, _read(VoteRequest, request))
 
 
-async def ask_role_change(broker: BrokerParts, header: AskRoleChange, request: Request) -> Reply:
+async def ask_role_change(broker: BrokerParts, header: ChangeRole, request: Request) -> Reply:
     """20006; `op` says what."""
     _require_allowed(broker, request)
     roles, body = _roles(broker), _object(request)

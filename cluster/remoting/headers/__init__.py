@@ -1,8 +1,8 @@
-"""The header of every request that is sent or served here, and of the responses that clients read.
+"""Headers of all requests that are sent or served, and of responses that clients read.
 
-One class per request code; a request without fields has an empty class, so that its handler can name it.
+One class for each request code; a request without fields has an empty class, so that its handler can name it.
 Field names, types and which are required: RocketMQ's *RequestHeader classes (4.9.8); `5.x` marks later additions.
-`broker_name` (bname) and the like come with newer clients and mean nothing to a broker.
+`broker_name` (bname) and the like are sent by newer clients; brokers ignore them.
 """
 
 from importlib import import_module

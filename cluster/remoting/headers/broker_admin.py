@@ -1,4 +1,4 @@
-"""Requests of mqadmin and of slaves to a broker."""
+"""Requests of mqadmin and of slaves to a broker; those about access control (50 to 54) are 4.9 only."""
 
 from typing import ClassVar
 
@@ -142,7 +142,7 @@ class GetProducerConnectionList(RequestHeader):
 
 @header
 class DeleteSubscriptionGroup(RequestHeader):
-    """207. The flag's name differs: removeOffset in 4.9, cleanOffset in 5.x."""
+    """207. The flag is removeOffset in 4.9, cleanOffset in 5.x."""
 
     code: ClassVar[RequestCode] = RequestCode.DELETE_SUBSCRIPTIONGROUP
     group_name: str
@@ -282,7 +282,7 @@ class GetAllProducerInfo(RequestHeader):
 
 @header
 class GetTopicConfig(RequestHeader):
-    """351, 5.x: mqadmin topicStatus and consumerProgress fail without it."""
+    """351, 5.x: mqadmin's topicStatus and consumerProgress need it."""
 
     code: ClassVar[RequestCode] = RequestCode.GET_TOPIC_CONFIG
     topic: str
@@ -335,7 +335,7 @@ class GetBrokerAclConfigVersion(RequestHeader):
 
 @header
 class UpdateGlobalWhiteAddrsConfig(RequestHeader):
-    """53. RocketMQ asks for a path, though mqadmin sends one only when it was told to."""
+    """53. RocketMQ requires a path, though mqadmin sends it only on request."""
 
     code: ClassVar[RequestCode] = RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG
     global_white_addrs: str

@@ -1,4 +1,4 @@
-"""Requests of clients about themselves, and those that a broker makes to its clients."""
+"""Requests of clients about themselves, and requests of brokers to clients."""
 
 from typing import ClassVar
 
@@ -17,7 +17,7 @@ class HeartBeat(RequestHeader):
 
 @header
 class UnregisterClient(RequestHeader):
-    """35, with one of the two groups."""
+    """35, with one of both groups."""
 
     code: ClassVar[RequestCode] = RequestCode.UNREGISTER_CLIENT
     client_id: str = field(metadata=wire("clientID"))

@@ -1,4 +1,4 @@
-"""Requests between twinlog members, and the one of RocketMQ 5 that they add to."""
+"""Requests between twinlog members (20001 to 20006), and 1007 of RocketMQ 5, to which they add fields."""
 
 from typing import ClassVar
 
@@ -10,14 +10,14 @@ from twinlog.cluster.remoting.header_fields import I32, I64, RequestHeader, head
 
 @header
 class GetMemberStatus(RequestHeader):
-    """20001, between twinlog members only: role, offsets and slaves of a broker."""
+    """20001: role, offsets and slaves of a broker."""
 
     code: ClassVar[RequestCode] = RequestCode.TWINLOG_MEMBER_STATUS
 
 
 @header
 class BlockDigests(RequestHeader):
-    """20002, between twinlog members only: digests of bytes `start` to `end` of the log, see store/integrity/range_digests.py."""
+    """20002: digests of bytes `start` to `end` of the log, see store/integrity/range_digests.py."""
 
     code: ClassVar[RequestCode] = RequestCode.TWINLOG_BLOCK_DIGESTS
     start: I64
@@ -27,7 +27,7 @@ class BlockDigests(RequestHeader):
 
 @header
 class RecordAtOffset(RequestHeader):
-    """20003, between twinlog members only: the record that a byte of the log belongs to, sound or not."""
+    """20003: the record that a byte of the log belongs to, valid or not."""
 
     code: ClassVar[RequestCode] = RequestCode.TWINLOG_RECORD_AT
     offset: I64
@@ -35,8 +35,8 @@ class RecordAtOffset(RequestHeader):
 
 @header
 class GetBrokerEpoch(RequestHeader):
-    """1007: the epochs of a broker's log. RocketMQ 5 has no fields; a twinlog member that follows says who it is, and which end
-    of an HA connection is its own: it compares the logs by itself.
+    """1007: the epochs of a broker's log. RocketMQ 5 has no fields; a twinlog slave identifies itself and its end of the HA
+    connection: it compares the logs itself.
     """
 
     code: ClassVar[RequestCode] = RequestCode.GET_BROKER_EPOCH
@@ -48,21 +48,21 @@ class GetBrokerEpoch(RequestHeader):
 
 
 @header
-class AskLease(RequestHeader):
-    """20004, between twinlog members only: a master asks whether it still is one. The body is JSON."""
+class RenewLease(RequestHeader):
+    """20004: a master renews its lease at a voter. The body is JSON."""
 
     code: ClassVar[RequestCode] = RequestCode.TWINLOG_LEASE
 
 
 @header
-class AskPromise(RequestHeader):
-    """20005, between twinlog members only: a candidate asks for a member's word. The body is JSON."""
+class RequestVote(RequestHeader):
+    """20005: a candidate requests a member's vote. The body is JSON."""
 
     code: ClassVar[RequestCode] = RequestCode.TWINLOG_PROMISE
 
 
 @header
-class AskRoleChange(RequestHeader):
-    """20006, of twinlog only: a role change, its parts and what belongs to it. The body is JSON, `op` says which."""
+class ChangeRole(RequestHeader):
+    """20006: a role change, one of its steps, or a question about it. The body is JSON, `op` says which."""
 
     code: ClassVar[RequestCode] = RequestCode.TWINLOG_ROLE_CHANGE

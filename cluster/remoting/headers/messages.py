@@ -1,4 +1,4 @@
-"""Requests about messages: send, pull, query, send back, end of a transaction."""
+"""Requests about messages: send, pull, query, send back, end a transaction."""
 
 from typing import ClassVar
 
@@ -10,7 +10,7 @@ from twinlog.cluster.remoting.header_fields import I32, I64, RequestHeader, head
 
 @header
 class SendMessage(RequestHeader):
-    """10, sent by Go and Python clients. Has the attributes of SendMessageV2, under long names."""
+    """10, sent by Go and Python clients. The fields of SendMessageV2 under their full names."""
 
     code: ClassVar[RequestCode] = RequestCode.SEND_MESSAGE
     producer_group: str
@@ -31,7 +31,7 @@ class SendMessage(RequestHeader):
 
 @header
 class SendMessageV2(RequestHeader):
-    """310, what Java clients send: SendMessage with one-letter names, to save parsing."""
+    """310, sent by Java clients: SendMessage with names of one letter, which are faster to parse."""
 
     code: ClassVar[RequestCode] = RequestCode.SEND_MESSAGE_V2
     producer_group: str = field(metadata=wire("a"))
@@ -52,14 +52,14 @@ class SendMessageV2(RequestHeader):
 
 @header
 class SendBatchMessage(SendMessageV2):
-    """320: the body is a row of packed messages."""
+    """320: the body is a sequence of encoded messages."""
 
     code: ClassVar[RequestCode] = RequestCode.SEND_BATCH_MESSAGE
 
 
 @header
 class SendReplyMessage(SendMessage):
-    """324: a consumer's answer to a request message."""
+    """324: a consumer's reply to a request message."""
 
     code: ClassVar[RequestCode] = RequestCode.SEND_REPLY_MESSAGE
 
@@ -73,7 +73,7 @@ class SendReplyMessageV2(SendMessageV2):
 
 @header
 class PushReplyMessageToClient(RequestHeader):
-    """326, broker to producer: the answer to its request message. Hosts are `ip:port`."""
+    """326, broker to producer: the reply to its request message. Hosts are `ip:port`."""
 
     code: ClassVar[RequestCode] = RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT
     producer_group: str
@@ -94,7 +94,7 @@ class PushReplyMessageToClient(RequestHeader):
 
 @header
 class PullMessage(RequestHeader):
-    """11. sys_flag bits: 1 commit_offset counts, 2 may be held, 4 use subscription of this request, 16 lite pull."""
+    """11. sys_flag bits: 1 commit_offset is valid, 2 may be held, 4 use this request's subscription, 16 lite pull."""
 
     code: ClassVar[RequestCode] = RequestCode.PULL_MESSAGE
     consumer_group: str
@@ -115,7 +115,7 @@ class PullMessage(RequestHeader):
 
 @header
 class LitePullMessage(PullMessage):
-    """361, 5.x: what lite pull consumers send instead of 11."""
+    """361, 5.x: sent by lite pull consumers instead of 11."""
 
     code: ClassVar[RequestCode] = RequestCode.LITE_PULL_MESSAGE
 
@@ -144,7 +144,7 @@ class ViewMessageById(RequestHeader):
 
 @header
 class ConsumerSendMsgBack(RequestHeader):
-    """36: a record that could not be consumed. delay_level 0: the broker chooses; below 0: to the dead letters."""
+    """36: a record that could not be consumed. delay_level 0: the broker chooses; below 0: dead letter."""
 
     code: ClassVar[RequestCode] = RequestCode.CONSUMER_SEND_MSG_BACK
     offset: I64

@@ -177,7 +177,7 @@ class GetNamesrvConfig(RequestHeader):
 
 @header
 class QueryDataVersion(RequestHeader):
-    """322, body DataVersion: does the name server have this broker's topics as of that version?"""
+    """322, body DataVersion: is this version of the broker's topics registered?"""
 
     code: ClassVar[RequestCode] = RequestCode.QUERY_DATA_VERSION
     broker_name: str
@@ -197,7 +197,7 @@ class GetBrokerMemberGroup(RequestHeader):
 
 @header
 class BrokerHeartbeat(RequestHeader):
-    """904, of 5.x, oneway. What it says for elections is not read: there is no controller."""
+    """904, 5.x, oneway. Fields for elections are not read: there is no controller."""
 
     code: ClassVar[RequestCode] = RequestCode.BROKER_HEARTBEAT
     cluster_name: str

@@ -1,4 +1,4 @@
-"""Headers of responses, for those who read them."""
+"""Headers of responses."""
 
 from attrs import field
 
@@ -52,7 +52,7 @@ class QueryMessageResponse(ResponseHeader):
 
 @header
 class BlockDigestsResponse(ResponseHeader):
-    """To 20002: what the digests in the body are of, which may be less than was asked for."""
+    """To 20002: the range of the digests in the body, which may be less than requested."""
 
     start: I64
     end: I64
@@ -61,7 +61,7 @@ class BlockDigestsResponse(ResponseHeader):
 
 @header
 class RecordAtOffsetResponse(ResponseHeader):
-    """To 20003: bytes `start` to `end` of the log, in the body; with a problem they are no sound record."""
+    """To 20003: bytes `start` to `end` of the log, in the body; with a problem they are no valid record."""
 
     start: I64
     end: I64
@@ -77,7 +77,7 @@ class GetKVConfigResponse(ResponseHeader):
 
 @header
 class RegisterBrokerResponse(ResponseHeader):
-    """To 103; both are there only for a slave whose master is registered."""
+    """To 103; both are set only for a slave whose master is registered."""
 
     ha_server_addr: str | None = None
     master_addr: str | None = None

@@ -1,4 +1,4 @@
-"""All header classes, by request code: for the reference, and for tests that look for what is missing."""
+"""All header classes by request code: for permissions, the reference, and tests of completeness."""
 
 from types import ModuleType
 

@@ -13,7 +13,7 @@ from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
-from twinlog.cluster.remoting.headers.members import AskLease
+from twinlog.cluster.remoting.headers.members import RenewLease
 from twinlog.ha.election.voter import VoteRequest
 from twinlog.ha.errors import HAPeerError
 from twinlog.store.config import BrokerRole
@@ -92,5 +92,5 @@ async def test_strangers_change_nothing(master):
 
 async def test_the_body_has_to_be_json(master, client):
     with pytest.raises(RequestError) as refusal:
-        await ClientApi(client, ()).call(master.address, AskLease(), b"{")
+        await ClientApi(client, ()).call(master.address, RenewLease(), b"{")
     assert refusal.value.code == ResponseCode.INVALID_PARAMETER
