@@ -1,4 +1,4 @@
-"""Comparing the members of a log, finding by finding. Pure, but for reading; without Spark.
+"""Compares the members of a log and classifies the differences. Pure except for reading; no Spark.
 
 Begin with compare.py and findings.py.
 Imported by jobs and report.

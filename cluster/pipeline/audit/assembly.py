@@ -1,4 +1,4 @@
-"""Puts what was found together to a report. Pure."""
+"""Builds the report of an audit from its findings. Pure."""
 
 import time
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ T = TypeVar("T", AuditedMember, AuditFinding)
 
 
 def names_of(places: Sequence[str]) -> list[str]:
-    """A short name for each place: as many of its last parts as tell it from the others."""
+    """Short names for several places: as many of the last parts of each path as make it unique."""
     parts = [_parts(place) for place in places]
     names = []
     for number, own in enumerate(parts):
@@ -41,7 +41,7 @@ def assembled(
     is_sampled: bool = False,
     **facts: Any,
 ) -> AuditReport:
-    """The report. `clock_ms` is when the audit began; `facts` are further fields of AuditReport."""
+    """Build the report. `clock_ms` is the start of the audit; `facts` are further fields of AuditReport."""
     looked = [member for member in members if member.first_offset is not None and member.last_offset is not None]
     end = max((member.last_offset for member in looked if member.last_offset is not None), default=None)
     start = min((member.first_offset for member in looked if member.first_offset is not None), default=None)
@@ -65,7 +65,7 @@ def assembled(
 
 
 def _as_text(value: T) -> T:
-    """Names of files are bytes: what of them is no text is written out, so that it can be printed and sent."""
+    """Escape file names that are not valid UTF-8, so that they can be printed and sent."""
     texts: dict[str, Any] = {
         name: told.encode(errors="backslashreplace").decode()
         for name, told in asdict(value, recurse=False).items()

@@ -1,8 +1,8 @@
-"""Lays the records of several logs side by side, in cells: from where a piece begins in all of them to the next such place.
+"""Aligns the records of several logs in cells; a cell ends at the next offset where a piece begins in all of the logs.
 
 A piece is a record, a part of the unused rest of a file, or a stretch of bytes that are no sound record. In replicas nearly every
-cell is one record. Where one log is damaged the cell goes up to the first record behind the damage; where two masters wrote,
-places in common are rare, and a cell that grew too large is left open.
+cell is one record. Where one log is damaged the cell extends to the first record behind the damage. Where two masters wrote,
+common offsets are rare, and a cell that grows too large is left open.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,14 +18,14 @@ from twinlog.store.offline.file_series import FileSeries
 from twinlog.store.offline.walk import Gap, walk
 from twinlog.store.record.scan import DispatchEntry
 
-CELL_MAX = 8 << 20  # Twice what a message may have.
-REACH = RECORD_MAX  # So far before and behind some bytes is looked for where a record begins, and ends.
+CELL_MAX = 8 << 20  # Twice the size of the largest message.
+REACH = RECORD_MAX  # Distance before and behind a range within which the records at its ends must begin and end.
 _BACK_MIN, _WINDOW = 1 << 16, 1 << 20
 
 
 @frozen
 class LogPiece:
-    """Bytes `start` to `end` of a log: the record of `entry`, what is `broken` for some reason, or unused."""
+    """Bytes `start` to `end` of a log: the record of `entry`, damaged for the reason `broken`, or unused."""
 
     start: int
     end: int
@@ -34,28 +34,28 @@ class LogPiece:
 
 
 class Copy(Protocol):
-    """One member's log, as far as it takes to find out what is wrong with it."""
+    """One member's log, with the operations that a comparison needs."""
 
     @property
     def side(self) -> LogBounds:
-        """Its bounds."""
+        """Bounds of the log."""
 
     def read(self, offset: int, size: int) -> bytes:
-        """These bytes, zeros where a file is missing or short. Raises OSError."""
+        """Read these bytes; zeros where a file is missing or short. Raises OSError."""
 
     def pieces(self, start: int, end: int) -> Iterator[LogPiece]:
-        """What begins in bytes `start` to `end`, every byte in a piece; the last one may go on behind. Raises OSError."""
+        """Pieces that begin in bytes `start` to `end`, without holes; the last one may end later. Raises OSError."""
 
     def as_digested(self, start: int, end: int) -> bool | None:
-        """Whether these bytes are those that twinlog digested when it wrote them; None: not known. Raises OSError."""
+        """True if these bytes are the ones that twinlog digested when it wrote them; None: unknown. Raises OSError."""
 
     def as_queued(self, entry: DispatchEntry) -> bool | None:
-        """Whether the member's own consume queue agrees with a record; None: it does not tell. Raises OSError."""
+        """True if the member's own consume queue agrees with a record; None: unknown. Raises OSError."""
 
 
 @frozen
 class Cell:
-    """Bytes `start` to `end` of all logs, and each log's pieces of it. `is_open`: no place in common was found up to `end`."""
+    """Bytes `start` to `end` of all logs, and the pieces of each. `is_open`: no common offset was found up to `end`."""
 
     start: int
     end: int
@@ -64,7 +64,7 @@ class Cell:
 
 
 def log_pieces(log: FileSeries, start: int, end: int) -> Iterator[LogPiece]:
-    """What begins in bytes `start` to `end` of a log; `start` is where a record should begin. Raises OSError."""
+    """Pieces that begin in bytes `start` to `end` of a log; a record should begin at `start`. Raises OSError."""
     for found in walk(log, start, min(log.end, end + REACH), window=_WINDOW):
         if found.start >= end:
             return
@@ -90,9 +90,9 @@ def _unused(start: int, end: int) -> Iterator[LogPiece]:
 
 
 def record_start(copies: Sequence[Copy], offset: int) -> int:
-    """Where to begin so that all logs are in step before `offset`: where in each log a record begins, or should, that reaches it.
+    """The last offset up to `offset` at which a record begins, or should, in all logs; else the start of the file.
 
-    Else where the file begins. Raises OSError.
+    Raises OSError.
     """
     size, low = _BACK_MIN, 0
     while True:
@@ -107,9 +107,9 @@ def record_start(copies: Sequence[Copy], offset: int) -> int:
 
 
 def _last_start(copy: Copy, low: int, offset: int) -> int | None:
-    """Where the last piece begins that lies before `offset` or across it; None when that may lie in a record.
+    """Start of the last piece that begins before `offset`; None when that place may lie within a record.
 
-    A sound one does not, nor does what comes behind such a one.
+    A sound piece does not lie within a record, nor does the piece behind a sound one.
     """
     if low == offset:
         return offset
@@ -123,7 +123,7 @@ def _last_start(copy: Copy, low: int, offset: int) -> int | None:
 
 @define
 class _Walker:
-    """Goes through one log."""
+    """Position in one log."""
 
     ahead: Iterator[LogPiece]
     at: int
@@ -138,7 +138,7 @@ class _Walker:
         self.at = piece.end
 
     def cut(self, at: int) -> bool:
-        """End the last piece at a place, when it is a gap: what is no record has no bounds."""
+        """End the last piece at an offset if it is a gap: bytes that are no record have no bounds of their own."""
         last = self.pieces[-1]
         if last.end == at:
             return True
@@ -158,7 +158,10 @@ class _Walker:
 
 
 def cells(copies: Sequence[Copy], start: int, end: int, *, cell_max: int = CELL_MAX) -> Iterator[Cell]:
-    """Bytes `start` to `end` of all logs, cell by cell; all have a piece that begins at `start`. Ends behind an open cell."""
+    """Split bytes `start` to `end` of all logs into cells; all logs have a piece that begins at `start`.
+
+    Ends behind an open cell.
+    """
     walkers = {copy.side.name: _Walker(copy.pieces(start, end), start, end) for copy in copies}
     while start < end:
         min(walkers.values(), key=lambda walker: walker.at).step()
@@ -175,5 +178,5 @@ def cells(copies: Sequence[Copy], start: int, end: int, *, cell_max: int = CELL_
 
 
 def same_bounds(one: Sequence[LogPiece], other: Sequence[LogPiece]) -> bool:
-    """Whether two logs have pieces of the same bounds."""
+    """Whether two logs have pieces with the same bounds."""
     return [(piece.start, piece.end) for piece in one] == [(piece.start, piece.end) for piece in other]

@@ -1,11 +1,11 @@
-"""What is wrong where logs differ, and whose copy is right. Pure: it sees logs through the Copy protocol.
+"""Classifies the differences between logs, and decides whose copy is right. Pure: logs are accessed through the Copy protocol.
 
-What is believed, in this order: a record whose fields add up, that names its own place and whose body has its CRC, against bytes
-that are none; then, between sound records, the digests that twinlog kept of what it wrote; then each member's own consume queue;
-then most of the members. Where none of these tells, nobody is called wrong.
+Evidence, in this order: a record whose fields add up, that names its own offset and whose body matches its CRC, against bytes
+that are no record; then, between sound records, the digests that twinlog kept of what it wrote; then each member's own consume
+queue; then the majority of members. Without any of these, no copy is called wrong.
 
-Sound records that differ up to the end of the logs were written by two masters: the histories of their epochs tell which of them
-went on, else the store times tell since when. Histories are compared as in ha/election/epochs.py.
+Sound records that differ up to the end of the logs were written by two masters: the histories of their epochs show which one
+continued, or else the store times show when the logs diverged. Histories are compared as in ha/election/epochs.py.
 """
 
 from collections.abc import Sequence
@@ -20,14 +20,14 @@ from twinlog.cluster.pipeline.audit.evidence import Group, Parted, believed, gro
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, AuditFindings, FindingClass
 from twinlog.cluster.pipeline.audit.naming import changed, damaged, diverged, log_file, untold, why_broken
 
-_RUN_IS_SURE = 256  # So many records in a row that differ: the rest up to the end of the logs does, too.
-_ISLAND_MAX = 2  # So few of them between equal ones were not written by another master.
+_RUN_IS_SURE = 256  # Consecutive records that differ; after so many the rest of the log is taken to differ as well.
+_ISLAND_MAX = 2  # At most so many between equal records were not written by another master.
 
 
 def classify(copies: Sequence[Copy], start: int, end: int, *, cell_max: int = CELL_MAX) -> list[AuditFinding]:
-    """What is wrong in bytes `start` to `end`; the first copy is the one that the others should be equal to.
+    """Classify the differences in bytes `start` to `end`; the first copy is the reference.
 
-    A copy that cannot be read is a finding, and the others are compared. Of very many findings the last ones are told as one.
+    A copy that cannot be read becomes a finding, and the others are compared. Of very many findings the last ones are merged.
     """
     try:
         return _Classification(copies, cell_max).run(start, end)
@@ -41,7 +41,7 @@ def classify(copies: Sequence[Copy], start: int, end: int, *, cell_max: int = CE
 
 
 def _unreadable(copy: Copy, start: int, end: int) -> str | None:
-    """Why the bytes, or those that a walk to them takes, cannot be read."""
+    """Why a copy's bytes in this range, or those that a walk to them needs, cannot be read; None: they can."""
     low, high = max(copy.side.first, start - REACH), min(copy.side.last, end + REACH)
     try:
         for at in range(low, high, 1 << 20):
@@ -69,7 +69,7 @@ class _Classification:
     cell_max: int
     findings: AuditFindings = field(factory=AuditFindings)
     _run: list[Parted] = field(factory=list)
-    _done: int = 0  # Cells that end here or before were judged.
+    _done: int = 0  # Cells up to here are classified.
 
     def run(self, start: int, end: int) -> list[AuditFinding]:
         places = {place for copy in self.copies for place in (copy.side.first, copy.side.last) if start < place < end}
@@ -119,7 +119,7 @@ class _Classification:
             self.findings.extend(untold(broken, cell.start, "no copy is sound here"))
 
     def _finish_run(self, end: int, *, is_tail: bool) -> None:
-        """Judge the cells in a row in which sound records differ."""
+        """Classify a run of consecutive cells in which sound records differ."""
         run, self._run = self._run, []
         if not run:
             return
@@ -132,7 +132,7 @@ class _Classification:
 
 
 def tails(copies: Sequence[Copy]) -> list[AuditFinding]:
-    """Who has not got everything yet, who lost what it had, and whose last records are damaged. Raises OSError."""
+    """Members that are behind, members that lost their end, and damage to last records. Raises OSError."""
     longest = max(copies, key=lambda copy: copy.side.last)
     found: list[AuditFinding] = []
     sides = []
@@ -147,7 +147,7 @@ def tails(copies: Sequence[Copy]) -> list[AuditFinding]:
 
 
 def _beyond_end(copy: Copy, longest: Copy) -> tuple[list[AuditFinding], int]:
-    """A log seems to end before a damaged record. Where it really ends, and what is damaged before that."""
+    """Find the true end of a log that seems to end at a damaged record, and the damage before it."""
     at, found = copy.side.last, list[AuditFinding]()
     for piece in longest.pieces(at, min(longest.side.last, at + CELL_MAX)):
         size = piece.end - piece.start
@@ -156,7 +156,7 @@ def _beyond_end(copy: Copy, longest: Copy) -> tuple[list[AuditFinding], int]:
             break
         if bad != good:
             where = shapes.difference(bad, good)
-            if not any(bad[where.first :]) or 2 * where.size > size:  # Not written to its end, or something else.
+            if not any(bad[where.first :]) or 2 * where.size > size:  # Incomplete, or another record.
                 break
             reason = LogPiece(piece.start, piece.end, None, "it is no sound record")
             group, whole = Group((copy,), bad, (reason,)), Group((longest,), good, (piece,))

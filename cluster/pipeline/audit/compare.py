@@ -1,8 +1,8 @@
-"""Which parts of several logs differ, as the digests of their blocks tell, and which logs end early. Pure: values in, values out.
+"""Finds the parts of several logs that differ, by digests of their blocks, and the logs that end early. Pure.
 
-A block is 64 KiB of the endless log, counted from offset 0 (store/integrity/digest.py). Where the logs begin and end may
-differ, and the first and the last block of a log may be partial: what cannot be told from digests is named too, to be looked
-into.
+A block is 64 KiB of the log, counted from offset 0 (store/integrity/digest.py). Logs may begin and end at different offsets, and
+the first and last block of a log may be partial. Ranges that digests cannot decide are returned, too, for a comparison by
+records.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from twinlog.store.integrity.digest import BLOCK_SIZE
 class BlockRow(NamedTuple):
     """Bytes `start` to `end` of a log, inside one block: a row of the BLOCKS table.
 
-    `digest`: xxh3-128 of these bytes, as they were read; `first_record` is -1 where no record begins in them.
+    `digest`: xxh3-128 of these bytes as they were read; `first_record` is -1 where no record begins in them.
     """
 
     start: int
@@ -33,9 +33,9 @@ class BlockRow(NamedTuple):
 
 @frozen
 class LogBounds:
-    """One of the logs. It has bytes `first` to `last`; up to `confirmed` it has them for good (None: not known).
+    """Bounds of a log: bytes `first` to `last`; no role change removes bytes below `confirmed` (None: unknown).
 
-    `claimed`: how far the log went at some time, as its own files say (queues, digests, a clean stop); None: nothing is known.
+    `claimed`: the furthest end that the member's own files mention (queues, digests, a clean stop); None: none do.
     """
 
     name: str
@@ -60,7 +60,7 @@ class ByteRange(NamedTuple):
 
 
 def differing_blocks(sides: Sequence[LogBounds], blocks: Mapping[str, Iterable[BlockRow]]) -> Iterator[ByteRange]:
-    """The ranges to look into, in order. `blocks`: the rows of each side by its name, by their offset."""
+    """Ranges to compare by records, in order. `blocks`: the rows of each log by its name, ordered by offset."""
     rows = merge(*(_tagged(name, rows) for name, rows in blocks.items()), key=itemgetter(0))
     found = (
         inside
@@ -78,7 +78,7 @@ def _tagged(name: str, rows: Iterable[BlockRow]) -> Iterator[tuple[int, str, Blo
 def _with_absent(
     rows: Iterable[tuple[int, str, BlockRow]], sides: Sequence[LogBounds]
 ) -> Iterator[tuple[int, str, BlockRow | None]]:
-    """Rows by the number of their block, and every block between that no side has a row of, though two logs go over it."""
+    """Rows by the number of their block, and every block in between that is missing though at least two logs cover it."""
     expected = common_start(sides) // BLOCK_SIZE
     for start, name, row in rows:
         number = start // BLOCK_SIZE
@@ -91,14 +91,14 @@ def _with_absent(
 
 
 def block_differs(sides: Sequence[LogBounds], start: int, rows: Mapping[str, BlockRow]) -> ByteRange | None:
-    """The bytes to look into of the block at `start`, whose rows by side these are; None when all that have it are equal.
+    """The bytes of the block at `start` to compare by records; None when all logs that have the block are equal.
 
-    Also where one lacks a row of bytes that its log goes over, and where partial blocks have other bounds.
+    Includes blocks that a log covers but has no row of, and partial blocks with different bounds.
     """
     having = [side for side in sides if side.has(start, start + BLOCK_SIZE)]
     low = sorted(max(start, side.first) for side in having)
     high = sorted(min(start + BLOCK_SIZE, side.last) for side in having)
-    if len(having) < 2 or low[1] >= high[-2]:  # No byte that two of them have.
+    if len(having) < 2 or low[1] >= high[-2]:  # No common byte.
         return None
     found = [rows.get(side.name) for side in having]
     first = found[0]
@@ -108,7 +108,7 @@ def block_differs(sides: Sequence[LogBounds], start: int, rows: Mapping[str, Blo
 
 
 def ranges(parts: Iterable[ByteRange]) -> Iterator[ByteRange]:
-    """Parts in order, those that touch as one."""
+    """Merge parts that touch; the parts are in order."""
     last: ByteRange | None = None
     for part in parts:
         if last is not None and part.start <= last.end:
@@ -122,19 +122,19 @@ def ranges(parts: Iterable[ByteRange]) -> Iterator[ByteRange]:
 
 
 def common_start(sides: Sequence[LogBounds]) -> int:
-    """From here on at least two of them may have bytes."""
+    """First offset that at least two of the logs may have."""
     return sorted(side.first for side in sides)[1] if len(sides) > 1 else 0
 
 
 def common_end(sides: Sequence[LogBounds]) -> int:
-    """Up to here at least two of them have bytes, if they have any in common."""
+    """Last offset up to which at least two of the logs have bytes."""
     return sorted(side.last for side in sides)[-2] if len(sides) > 1 else 0
 
 
 def tail_findings(sides: Sequence[LogBounds]) -> list[AuditFinding]:
-    """Who has not got everything yet, and who lost what it had.
+    """Members that are behind, and members that lost their end.
 
-    Only what somebody has can have been lost: what a side's files say of its end may be damaged, too.
+    A tail counts as lost only if another member has it: what a member's own files say of its end may be damaged, too.
     """
     longest = max(sides, key=lambda side: side.last)
     return [
@@ -145,33 +145,33 @@ def tail_findings(sides: Sequence[LogBounds]) -> list[AuditFinding]:
 
 
 def lag(side: LogBounds, longest: LogBounds) -> AuditFinding:
-    """A log that ends where another one goes on."""
+    """A log that ends before another one."""
     return AuditFinding(
         cls=FindingClass.LAG,
         member=side.name,
         offset=side.last,
         end=longest.last,
         what="ends earlier",
-        why=f"{longest.name} goes on",
+        why=f"{longest.name} continues",
         good=longest.name,
     )
 
 
 def truncated(side: LogBounds, longest: LogBounds) -> AuditFinding:
-    """A log that ends where its own files say that it went on."""
+    """A log that ends before the end that its own files mention."""
     return AuditFinding(
         cls=FindingClass.TRUNCATED,
         member=side.name,
         offset=side.last,
         end=longest.last,
         what="lost its end",
-        why=f"its own files say that it went up to {side.claimed}",
+        why=f"its own files mention bytes up to {side.claimed}",
         good=longest.name,
     )
 
 
 def nothing_in_common(sides: Sequence[LogBounds]) -> bool:
-    """Whether there is no byte that two of the logs have, though they have some."""
+    """Whether no two of the logs have a byte in common, though several have bytes."""
     with_bytes = [side for side in sides if side.first < side.last]
     return len(with_bytes) > 1 and not any(
         one.has(other.first, other.last) for at, one in enumerate(with_bytes) for other in with_bytes[at + 1 :]

@@ -16,11 +16,11 @@ CUTS = frozenset({CUT_AT_END, CUT_BEHIND_END, CUT_BEHIND_RECORDS, CUT_WITH_RECOR
 
 @frozen
 class StoreExtent:
-    """How far the parts of one member's store go.
+    """Extent of the parts of one member's store.
 
     `file_size`: of a log file, as names and lengths of all of them suggest. `last_file`: the bytes of the log that it holds;
     None: no log. `index_files`: None for an archive of the log alone, which has no queues either. `indexed`: bytes of the log
-    from the first to the last record that has a key in the index; None: there is none.
+    from the first to the last record that has a key in the index; None: no index.
     """
 
     name: str
@@ -34,7 +34,7 @@ class StoreExtent:
 
 
 def incomplete(members: Collection[StoreExtent], truncated: Collection[str]) -> Iterator[AuditFinding]:
-    """What each member lacks. `truncated`: members that are already known to have lost the end of their log, or of a file."""
+    """Findings of missing parts. `truncated`: members already known to have lost the end of their log, or of a file."""
     for member in members:
         yield from _without_index(member, members)
         if member.name not in truncated:
@@ -42,7 +42,7 @@ def incomplete(members: Collection[StoreExtent], truncated: Collection[str]) -> 
 
 
 def _without_index(member: StoreExtent, members: Collection[StoreExtent]) -> Iterator[AuditFinding]:
-    """An index that another member has of records which this one has, too: one that is behind lacks nothing."""
+    """A missing index that another member has for records common to both: a member that is behind lacks nothing."""
     if member.index_files != 0:
         return
     for other in members:
@@ -60,7 +60,7 @@ def _without_index(member: StoreExtent, members: Collection[StoreExtent]) -> Ite
 
 
 def _cut_single_file(member: StoreExtent, members: Collection[StoreExtent]) -> Iterator[AuditFinding]:
-    """A single file does not tell what size it should have; those of the other members do."""
+    """A cut in a log of one file, whose right size only the other members show."""
     if member.last_file is None:
         return
     start, end = member.last_file

@@ -1,7 +1,7 @@
-"""Topics, groups and consumers' offsets of members, held against each other. A slave takes them from its master every 10 seconds.
+"""Compares topics, groups and consumer offsets of members. A slave copies them from its master every 10 seconds.
 
-So a slave that is a little behind is no fault: its tables are older than the master's, and what changed there changed just before
-the end; its offsets are lower by no more than consumers get through meanwhile. Offsets that are higher than the master's are one.
+So a slave that is a little behind is no fault: its tables are older than the master's, and the master's last change is recent;
+its offsets are lower by no more than consumers read in the meantime. Offsets higher than the master's are a fault.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from twinlog.cluster.pipeline.sources.files import StoreFiles, UnreadableError, 
 from twinlog.store.offline.verify.config_check import parse_config
 from twinlog.store.util.text import counted
 
-CHANGED_LATELY_MS = 60_000  # Six times what a slave waits.
+CHANGED_LATELY_MS = 60_000  # Six times the interval of a slave.
 OFFSETS_BEHIND_MAX = 1000  # Messages of one queue and group.
 _TABLES = {"topics.json": "topicConfigTable", "subscriptionGroup.json": "subscriptionGroupTable"}
 _OFFSETS = "consumerOffset.json"
@@ -26,14 +26,14 @@ _LAST_STORED = Struct(">q")  # The checkpoint begins with it.
 
 
 class Version(NamedTuple):
-    """Of a table: how often it was changed, and when last, ms. In the order in which RocketMQ compares them."""
+    """Version of a table: number of changes, and time of the last one, ms. Ordered as RocketMQ compares versions."""
 
     counter: int
     timestamp: int
 
 
 class Consumed(NamedTuple):
-    """Whose offset it is: a group's, in a queue of a topic; None for the delivery of delayed messages."""
+    """Owner of an offset: a group in a queue of a topic; group None for the delivery of delayed messages."""
 
     topic: str
     group: str | None
@@ -42,7 +42,7 @@ class Consumed(NamedTuple):
 
 @frozen
 class MemberTables:
-    """What a member's files say; None for one that is missing or no JSON. `newest_ms`: the last time that the member knows of."""
+    """Content of a member's files; None for a file that is missing or not JSON. `newest_ms`: the last time it knows of."""
 
     name: str
     tables: Mapping[str, tuple[Mapping[str, Any], Version] | None]
@@ -52,7 +52,7 @@ class MemberTables:
 
     @property
     def is_without_files(self) -> bool:
-        """Whether there is no configuration: an archive of the log alone, say."""
+        """Whether there is no configuration, as in an archive of the log alone."""
         return not self.unreadable and not any((*self.tables.values(), *self.offsets.values()))
 
 
@@ -118,13 +118,13 @@ def _delivered(raw: Any) -> Mapping[Consumed, int] | None:
     }
 
 
-# Held against each other
+# Comparison
 
 
 def compare_tables(
     master: MemberTables, slaves: Sequence[MemberTables], *, behind_max: int = OFFSETS_BEHIND_MAX
 ) -> list[AuditFinding]:
-    """What is out of step. Files that cannot be read are none of this: see side_tables.py."""
+    """Differences between members. Unreadable files are reported by side_tables.py."""
     newest = max(member.newest_ms for member in (master, *slaves))
     found: list[AuditFinding] = []
     for slave in slaves if not master.is_without_files else ():
@@ -141,7 +141,7 @@ def _compare_table(master: MemberTables, slave: MemberTables, file: str, newest:
     ours, theirs = master.tables[file], slave.tables[file]
     if ours is None or theirs is None:
         there = ours or theirs
-        # A table that was never changed is what every broker begins with: only slaves write that to a file.
+        # Every broker starts with an unchanged table, and only slaves write it to a file.
         if there and there[1].counter > 0 and file not in {**master.unreadable, **slave.unreadable}:
             yield _missing(master, slave, file, ours is None)
         return
@@ -187,7 +187,7 @@ def _missing(master: MemberTables, slave: MemberTables, file: str, is_masters: b
 
 
 def _difference(master: Any, slave: Any) -> str:
-    """What two entries differ in."""
+    """Fields in which two entries differ."""
     if slave is None:
         return "it is missing"
     if master is None:
@@ -202,7 +202,7 @@ def _compare_offsets(master: MemberTables, slave: MemberTables, file: str, behin
     if file in {**master.unreadable, **slave.unreadable}:
         return
     ours, theirs = master.offsets[file] or {}, slave.offsets[file] or {}
-    is_older = master.newest_ms < slave.newest_ms  # A copy of the master's directory that was made before, say.
+    is_older = master.newest_ms < slave.newest_ms  # For example an older copy of the master's directory.
     behind: Counter[str] = Counter()
     for key in sorted({**ours, **theirs}, key=repr):
         mine, other = ours.get(key, 0), theirs.get(key, 0)

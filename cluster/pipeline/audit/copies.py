@@ -1,4 +1,4 @@
-"""One member's log, wherever it lies, as far as it takes to find out what is wrong with it."""
+"""One member's log, on any kind of storage, with the operations that a comparison needs."""
 
 from collections.abc import Iterator
 
@@ -16,12 +16,12 @@ from twinlog.store.queue.layout import UNIT
 from twinlog.store.record.message import QUEUELESS, TRANSACTION_MASK
 from twinlog.store.record.scan import SCHEDULE_TOPIC, DispatchEntry
 
-_AHEAD = 1 << 20  # Read at once: records are asked for one after the other.
+_AHEAD = 1 << 20  # Read-ahead: records are read in order.
 _DIGEST_FILE_MAX = 1 << 30
 
 
 def side_of(name: str, files: StoreFiles, *, end: int | None = None) -> LogBounds:
-    """The bounds of a store's log; `end`: not to be read beyond."""
+    """Bounds of a store's log; `end`: read no further."""
     return LogBounds(
         name,
         files.first,
@@ -36,7 +36,7 @@ def side_of(name: str, files: StoreFiles, *, end: int | None = None) -> LogBound
 
 @define(eq=False)
 class StoreCopy:
-    """A Copy of cells.py. Close it, or use it in a `with` statement."""
+    """Implementation of cells.Copy. Close it, or use it in a `with` statement."""
 
     side: LogBounds
     files: StoreFiles
@@ -44,7 +44,7 @@ class StoreCopy:
     _log: FileSeries = field(init=False)
     _digests: BlockDigests | None = field(default=None, init=False)
     _digests_are_read: bool = field(default=False, init=False)
-    _end_is_sure: bool = field(default=False, init=False)  # A clean stop left the digests, and nobody was here since.
+    _end_is_sure: bool = field(default=False, init=False)  # Digests of a clean stop, and nothing was written since.
     _queues: dict[QueueKey, QueueFiles] | None = field(default=None, init=False)
     _ahead: tuple[int, bytes] = field(default=(0, b""), init=False)
 
@@ -52,10 +52,10 @@ class StoreCopy:
         self._log = self._reader.series(self.files.log, self.files.file_size, self.files.first)
 
     def read(self, offset: int, size: int) -> bytes:
-        """These bytes, zeros where a file is missing or short. Raises OSError."""
+        """Read these bytes; zeros where a file is missing or short. Raises OSError."""
         start, data = self._ahead
         if not start <= offset <= offset + size <= start + len(data):
-            in_file = self._log.file_size - offset % self._log.file_size  # The next one may not be readable.
+            in_file = self._log.file_size - offset % self._log.file_size  # The next file may not be readable.
             start, data = offset, self._read(offset, max(size, min(_AHEAD, in_file)))
             self._ahead = start, data
         return data[offset - start : offset - start + size]
@@ -70,11 +70,11 @@ class StoreCopy:
         return b"".join(pieces)
 
     def pieces(self, start: int, end: int) -> Iterator[LogPiece]:
-        """What begins in bytes `start` to `end`. Raises OSError."""
+        """Pieces that begin in bytes `start` to `end`. Raises OSError."""
         return log_pieces(self._log, start, end)
 
     def as_digested(self, start: int, end: int) -> bool | None:
-        """Whether all blocks that these bytes touch are as twinlog wrote them. Raises OSError."""
+        """True if all blocks of these bytes match twinlog's digests. Raises OSError."""
         digests = self._load_digests()
         if digests is None or not digests.start <= start < end <= digests.end:
             return None
@@ -87,7 +87,7 @@ class StoreCopy:
         return digest(self.read(start, end - start)) == expected
 
     def _is_doubtful(self, digests: BlockDigests, end: int) -> bool:
-        """Whether nothing behind is as it was digested: the end may have been cut, and written anew by another broker."""
+        """Whether no later block matches its digest: another broker may have truncated the end and written it again."""
         behind = (block for block in digests.blocks(end, digests.end) if block.start >= end)
         return not any(self._is_as_digested(block.start, block.end, block.digest) for block in behind)
 
@@ -103,7 +103,7 @@ class StoreCopy:
         return self._digests
 
     def as_queued(self, entry: DispatchEntry) -> bool | None:
-        """Whether the unit that should be the record's leads to it. Raises OSError."""
+        """True if the record's unit in the consume queue points to it. Raises OSError."""
         if entry.sys_flag & TRANSACTION_MASK in QUEUELESS or entry.queue_offset < 0:
             return None
         if self._queues is None:
@@ -124,7 +124,7 @@ class StoreCopy:
         return code == entry.tags_code or code <= EXT_ADDRESS_MAX or entry.topic == SCHEDULE_TOPIC
 
     def close(self) -> None:
-        """Give the descriptors back."""
+        """Close the files."""
         self._reader.close()
 
     def __enter__(self) -> "StoreCopy":

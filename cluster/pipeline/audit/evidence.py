@@ -19,7 +19,7 @@ from twinlog.store.record.scan import DispatchEntry
 
 @frozen
 class Group:
-    """The members that have the same bytes in a cell."""
+    """Members that have the same bytes in a cell."""
 
     copies: tuple[Copy, ...]
     data: bytes
@@ -41,7 +41,7 @@ class Group:
 
 @frozen
 class Parted:
-    """A cell in which several groups have sound bytes; the first one has most members, or the reference."""
+    """A cell in which groups have different sound bytes; the first group is the largest, or has the reference."""
 
     start: int
     end: int
@@ -50,12 +50,12 @@ class Parted:
 
     @property
     def is_unused(self) -> bool:
-        """Whether there is no record in it, for anybody."""
+        """Whether no copy has a record in it."""
         return all(group.entry is None for group in self.groups)
 
     @property
     def is_small(self) -> bool:
-        """Whether no more changed than a field of one record."""
+        """Whether at most one field of one record differs."""
         first, *others = self.groups
         return not self.is_open and all(
             same_bounds(first.pieces, other.pieces)
@@ -65,7 +65,7 @@ class Parted:
 
 
 def groups_of(copies: Sequence[Copy], cell: Cell) -> list[Group]:
-    """Who has the same bytes; the larger groups first."""
+    """Members grouped by their bytes, larger groups first."""
     size = cell.end - cell.start
     by_data: dict[bytes, list[Copy]] = {}
     for copy in copies:
@@ -75,7 +75,7 @@ def groups_of(copies: Sequence[Copy], cell: Cell) -> list[Group]:
 
 
 def believed(groups: Sequence[Group]) -> tuple[Group, str] | None:
-    """The group whose bytes are right, and what tells; None when nothing does."""
+    """The group whose bytes are right, and the evidence; None without evidence."""
     for ask, said in ((_as_digested, "digested when it wrote them"), (_as_queued, "says in its consume queue")):
         answers = [_verdict(group, ask) for group in groups]
         if answers.count(True) == 1:
@@ -91,7 +91,7 @@ def believed(groups: Sequence[Group]) -> tuple[Group, str] | None:
 
 
 def by_number(groups: Sequence[Group]) -> tuple[Group, str] | None:
-    """The group that most of three members or more belong to."""
+    """The group that has the majority among three or more members."""
     members = sum(len(group.copies) for group in groups)
     most = max(groups, key=lambda group: len(group.copies))
     if members > 2 and 2 * len(most.copies) > members:
@@ -100,7 +100,7 @@ def by_number(groups: Sequence[Group]) -> tuple[Group, str] | None:
 
 
 def _verdict(group: Group, ask: Callable[[Copy, Group], bool | None]) -> bool | None:
-    """What the members say who can tell: one that says yes is enough."""
+    """Combined answer of the members that can tell; one True is enough."""
     answers = {ask(copy, group) for copy in group.copies}
     return True if True in answers else False if False in answers else None
 
@@ -116,7 +116,7 @@ def _as_queued(copy: Copy, group: Group) -> bool | None:
 
 
 def newest_line(parted: Parted) -> tuple[Group | None, str]:
-    """The group whose history went on, and what tells."""
+    """The group whose history continued, and the evidence."""
     groups = parted.groups
     epochs = [(epoch_of(group.copies[0].side, parted.start), group.name) for group in groups]
     keys = [max(_key(copy) for copy in group.copies) for group in groups]
@@ -129,7 +129,7 @@ def newest_line(parted: Parted) -> tuple[Group | None, str]:
 
 
 def epoch_of(side: LogBounds, offset: int) -> EpochEntry | None:
-    """The epoch in which a byte was written; None without a history."""
+    """Epoch in which a byte was written; None without a history."""
     return epoch_at(side.epochs, offset) if side.epochs not in ((), (FIRST,)) else None
 
 

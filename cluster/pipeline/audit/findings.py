@@ -1,6 +1,6 @@
-"""What an audit of replicas can find, and a collection of findings that does not grow with the damage. No I/O.
+"""Findings of an audit, and a collection of them that does not grow with the damage. No I/O.
 
-Plain values: the report prints them as JSON, tables and pictures are made from them, and Spark carries them between processes.
+Plain values: reports print them as JSON, tables and pictures are drawn from them, and Spark sends them between processes.
 """
 
 from collections import Counter
@@ -15,25 +15,25 @@ _FIRST = "the first one: "
 
 
 class FindingClass(StrEnum):
-    """What is wrong."""
+    """Kind of difference or damage."""
 
-    LAG = "lag"  # What a member has not got yet; no fault.
-    TRUNCATED = "truncated"  # A tail is missing that the member had: its own files still speak of it.
-    HOLE = "hole"  # Bytes that others have, and that are zeros or a missing file here; the log goes on behind.
-    DIVERGENT = "divergent"  # Sound records on both sides, but others: two masters wrote.
-    SHIFTED = "shifted"  # A file holds the records of another place.
-    SWAPPED = "swapped"  # Sound records that stand in each other's place.
-    BIT_ROT = "bit-rot"  # Bytes that changed, and it is known on which member.
-    DIFFERS = "differs"  # Bytes that changed, and it cannot be told on which member.
-    QUEUE = "queue"  # A consume queue out of step with the log beside it.
-    INDEX = "index"  # An index file out of step with the log beside it.
-    CONFIG = "config"  # Topics, groups or another file of configuration out of step between members, or not readable.
-    OFFSETS = "offsets"  # Consumer offsets out of step.
-    UNREADABLE = "unreadable"  # Could not be looked at; nothing is known of it.
+    LAG = "lag"  # Bytes that a member has not received yet; no fault.
+    TRUNCATED = "truncated"  # A tail that the member lost: its own files still refer to it; or a file that is cut.
+    HOLE = "hole"  # Zeros, or a missing or short file, where others have bytes; the log continues behind it.
+    DIVERGENT = "divergent"  # Different sound records on both sides: two masters wrote.
+    SHIFTED = "shifted"  # A file with records of another offset.
+    SWAPPED = "swapped"  # Sound records in each other's place.
+    BIT_ROT = "bit-rot"  # Bytes that changed on this member.
+    DIFFERS = "differs"  # Bytes that changed on an unknown member.
+    QUEUE = "queue"  # A consume queue that does not match its log.
+    INDEX = "index"  # An index that is missing or does not match its log.
+    CONFIG = "config"  # Topics, groups or other configuration that differ between members or cannot be read.
+    OFFSETS = "offsets"  # Consumer offsets that differ.
+    UNREADABLE = "unreadable"  # Could not be read; its state is unknown.
 
     @property
     def is_fault(self) -> bool:
-        """Whether members with such a finding are not equal."""
+        """Whether it makes members unequal."""
         return self is not FindingClass.LAG
 
 
@@ -46,7 +46,7 @@ def _doc(text: str, default: Any = None) -> Any:
 
 @frozen(kw_only=True)
 class AuditFinding:
-    """One thing that is not as it should be, on one member. What does not apply or is not known is None."""
+    """One difference or damage on one member. A field that does not apply or is unknown is None."""
 
     cls: FindingClass
     member: str = field(metadata={"doc": "whose copy is wrong; where that cannot be told, one of those that differ"})
@@ -70,16 +70,16 @@ class AuditFinding:
 
 @define(eq=False)
 class AuditFindings:
-    """What was found so far: all is counted, neighbours become one, the first KEPT_MAX of each class and member are kept."""
+    """Collects findings: counts all, merges neighbours, and keeps the first KEPT_MAX of each class and member."""
 
     kept: list[AuditFinding] = field(factory=list)
-    totals: Counter[tuple[str, FindingClass]] = field(factory=Counter)  # Member and class: things, kept or not.
+    totals: Counter[tuple[str, FindingClass]] = field(factory=Counter)  # By member and class, kept or not.
     _counts: Counter[tuple[str, FindingClass]] = field(factory=Counter, init=False)
-    _last: dict[tuple[str, FindingClass], int] = field(factory=dict, init=False)  # Where in `kept` the last one is.
+    _last: dict[tuple[str, FindingClass], int] = field(factory=dict, init=False)  # Index of the last one in `kept`.
     _rest: dict[tuple[str, FindingClass], AuditFinding] = field(factory=dict, init=False)
 
     def add(self, finding: AuditFinding) -> None:
-        """Take one. Those of one member come by their offset."""
+        """Add a finding. Those of one member come in order of offset."""
         key = finding.member, finding.cls
         self.totals[key] += finding.count
         last = self._last.get(key)
@@ -94,22 +94,22 @@ class AuditFindings:
             self._rest[key] = joined(rest, finding) if rest is not None else evolve(finding, what="more of this class")
 
     def extend(self, findings: Iterable[AuditFinding]) -> None:
-        """Take several."""
+        """Add several."""
         for finding in findings:
             self.add(finding)
 
     def with_rest(self) -> list[AuditFinding]:
-        """Those that are kept, and one for each class and member that stands for all the others."""
+        """The kept findings, and one for each class and member that stands for all others."""
         return [*self.kept, *self._rest.values()]
 
     @property
     def left_out(self) -> int:
-        """How many things were counted only."""
+        """How many things were only counted."""
         return self.totals.total() - sum(finding.count for finding in self.kept)
 
 
 def are_neighbours(first: AuditFinding, second: AuditFinding) -> bool:
-    """Whether the second one begins where the first one ends, and is of the same kind. Damaged records are, whatever changed."""
+    """Whether the second finding begins where the first one ends and is of the same kind, for damage whatever the change."""
     if first.cls in _DAMAGE and first.record_end is not None and first.record_end == second.record:
         return (first.cls, first.member, first.good, first.file) == (
             second.cls,
@@ -126,7 +126,7 @@ def are_neighbours(first: AuditFinding, second: AuditFinding) -> bool:
 
 
 def joined(first: AuditFinding, second: AuditFinding) -> AuditFinding:
-    """One finding for two neighbours."""
+    """Merge two neighbours."""
     count = first.count + second.count
     both = evolve(first, end=second.end, record_end=second.record_end, count=count)
     if first.cls not in _DAMAGE or (first.what, first.why) == (second.what, second.why):
@@ -137,11 +137,13 @@ def joined(first: AuditFinding, second: AuditFinding) -> AuditFinding:
 def settled(
     log: Sequence[AuditFinding], own: Mapping[str, Sequence[AuditFinding]], between: Sequence[AuditFinding]
 ) -> Iterator[AuditFinding]:
-    """All findings, but for those that only follow from others. `own`: by member, those of side_tables.py; `between`: those of
-    config_tables.py."""
-    parted = {finding.member for finding in log if finding.cls is FindingClass.DIVERGENT}
+    """All findings except those that only follow from others.
+
+    `own`: by member, from side_tables.py; `between`: from config_tables.py and completeness.py.
+    """
+    diverged = {finding.member for finding in log if finding.cls is FindingClass.DIVERGENT}
     for finding in log:
-        if finding.cls is not FindingClass.LAG or not {finding.member, finding.good} & parted:
+        if finding.cls is not FindingClass.LAG or not {finding.member, finding.good} & diverged:
             yield finding
     wrong = {_queue_of(finding) for findings in own.values() for finding in findings if _is_of_offsets(finding)}
     for findings in own.values():

@@ -37,7 +37,7 @@ UNCOMMON_ERRORS = (RemotingError, HAPeerError, LogMovedError)
 
 @define(eq=False)
 class Asked:
-    """A member that is part of the audit; `look` None: it does not answer, because of `problem`. Sizes in bytes."""
+    """A member of the audit; `look` None: it does not answer, because of `problem`. Sizes in bytes."""
 
     name: str
     address: str
@@ -49,12 +49,12 @@ class Asked:
 
     @property
     def now(self) -> LiveSide:
-        """The look at one that answers."""
+        """Status of a member that answered."""
         assert self.look is not None
         return self.look
 
     def told(self, *, is_master: bool) -> AuditedMember:
-        """For the report."""
+        """As part of the report."""
         if self.look is None:
             return AuditedMember(
                 name=self.name, place=self.address, is_master=is_master, is_live=True, problem=self.problem
@@ -76,7 +76,7 @@ class Asked:
 
 @frozen
 class Pair:
-    """Two that are compared, and everybody who can be asked what they have in a place."""
+    """Two members that are compared, and all members whose copies can be requested."""
 
     reference: Asked
     other: Asked
@@ -84,7 +84,7 @@ class Pair:
 
 
 class Judged(NamedTuple):
-    """What a difference is; the comparison goes on at `behind`."""
+    """Classified difference; the comparison continues at `behind`."""
 
     finding: AuditFinding
     wrong: Asked
@@ -92,7 +92,7 @@ class Judged(NamedTuple):
 
 
 async def judge(api: ClientApi, pair: Pair, run: Run, *, to_the_end: bool) -> Judged:
-    """Say what the difference is that a comparison found. `to_the_end`: take all that both have behind it for one difference."""
+    """Classify the difference that a comparison found. `to_the_end`: treat all common bytes behind it as one difference."""
     difference, end = run.difference, run.end
     assert difference is not None
     offset, ours, theirs = difference.first_offset, difference.left, difference.right
@@ -143,7 +143,7 @@ def _what(run: Run, *, both_sound: bool, parted: bool, problem: str | None) -> s
 
 
 async def _differs_at_end(pair: Pair, start: int, end: int) -> bool:
-    """Whether the last bytes that both have differ, too: then the logs have parted for good."""
+    """Whether the last common bytes differ, too: then the logs have diverged for good."""
     low = max(start, floor_block(end - 1))
     if low >= end:
         return True
@@ -156,7 +156,7 @@ async def _differs_at_end(pair: Pair, start: int, end: int) -> bool:
 
 
 async def _who_is_wrong(pair: Pair, offset: int, difference: LiveDifference) -> tuple[Asked, Asked | None, str]:
-    """(who is wrong, as far as that is known, whose copy is right, why)."""
+    """(wrong member, as far as known; member with the right copy; reason)."""
     reference, other = pair.reference, pair.other
     left, right = difference.left.problem, difference.right.problem
     if (left is None) != (right is None):
@@ -173,7 +173,7 @@ async def _who_is_wrong(pair: Pair, offset: int, difference: LiveDifference) -> 
 
 
 async def _copies(everybody: Sequence[Asked], offset: int) -> Mapping[bytes, list[Asked]]:
-    """Who has what there."""
+    """Members by the bytes that they have at an offset."""
     found: dict[bytes, list[Asked]] = {}
     for each in everybody:
         record = await _record(each, offset)
@@ -190,7 +190,7 @@ async def _record(asked: Asked, offset: int) -> StoredRecord | None:
 
 
 async def _epoch_at(api: ClientApi, asked: Asked, offset: int) -> int | None:
-    """In which epoch a member's bytes there were written, by its own history."""
+    """Epoch of a member's bytes at an offset, by its own history."""
     return next((entry.epoch for entry in reversed(await _epochs(api, asked)) if entry.start_offset <= offset), None)
 
 
@@ -199,12 +199,12 @@ async def _epochs(api: ClientApi, asked: Asked) -> tuple[EpochEntry, ...]:
     return tuple(history.entries) if history is not None else ()
 
 
-PLACES_MAX = 100  # Of one pair, that are looked at one by one.
-_ATTEMPTS = 5  # With logs that lose files or are cut meanwhile.
+PLACES_MAX = 100  # Differences of one pair that are examined one by one.
+_ATTEMPTS = 5  # For logs that lose files or are truncated in the meantime.
 
 
 class _Compared(NamedTuple):
-    """Bytes of two logs that were held against each other; `samples` None: all of them."""
+    """Bytes of two logs that were compared; `samples` None: all of them."""
 
     size: int
     samples: int | None
@@ -212,10 +212,10 @@ class _Compared(NamedTuple):
 
 
 async def audit_live(api: ClientApi, members: Sequence[str], progress: Progress) -> AuditReport:
-    """Compare running brokers, named as `twinlog list` does, or by HOST:PORT; the master comes first.
+    """Compare running brokers, named as in `twinlog list`, or by HOST:PORT; the master comes first.
 
-    Who does not answer is named in the report. Raises NoMemberError for a name that nobody has, and RemotingError when nobody
-    answers, or no name server that is needed for a name.
+    A member that does not answer is named in the report. Raises NoMemberError for an unknown name, and RemotingError when no
+    member answers, or no name server that is needed for a name.
     """
     clock_ms = int(time.time() * 1000)
     named = [await member_address(api, member) for member in members]
@@ -244,7 +244,7 @@ async def audit_live(api: ClientApi, members: Sequence[str], progress: Progress)
 
 
 def _leave_out_aliases(asked: Sequence[Asked]) -> None:
-    """A broker is equal to itself, by whatever names, which proves nothing."""
+    """Leave out further names of the same broker: its equality to itself proves nothing."""
     known: dict[str, str] = {}
     for each in asked:
         if each.address in known:
@@ -265,7 +265,7 @@ async def _look(asked: Asked) -> RemotingError | None:
 
 @define
 class _Steps:
-    """How far all pairs together are."""
+    """Overall progress of all pairs."""
 
     progress: Progress
     total: int = 0
@@ -278,7 +278,7 @@ class _Steps:
 async def _compare_all(
     api: ClientApi, members: tuple[Asked, ...], findings: AuditFindings, steps: _Steps
 ) -> list[_Compared]:
-    """Hold all against the first one; where that one is wrong itself, the others against each other from there on."""
+    """Compare all with the first member; where that one is wrong, the others with each other from there on."""
     found, everybody, start = list[_Compared](), members, 0
     while len(members) > 1:
         pairs = [
@@ -295,7 +295,7 @@ async def _compare_all(
 
 @define(eq=False)
 class _PairComparison:
-    """Of two members, from where both begin, not before `start`, to where one ends, past differences."""
+    """Compares two members over the bytes that both have, not before `start`, beyond the first difference."""
 
     api: ClientApi
     pair: Pair
@@ -331,7 +331,7 @@ class _PairComparison:
                     if is_sampled
                     else f"{counted(PLACES_MAX, 'place')} that {agreeing(PLACES_MAX, 'differs is', 'differ are')} listed"
                 )
-                self.findings.add(self._not_compared(at, end, f"{why}; the rest was not looked at"))
+                self.findings.add(self._not_compared(at, end, f"{why}; the rest was not compared"))
                 break
         for member in (self.pair.reference, self.pair.other):
             member.compared = max(member.compared, end - start)
@@ -340,7 +340,7 @@ class _PairComparison:
         return _Compared(max(0, end - start), samples if is_sampled else None, is_complete)
 
     def _have_nothing_in_common(self) -> bool:
-        """One log ends before the other one begins: that is no equality."""
+        """Report logs of which one ends before the other begins: they are not equal."""
         looks = self.pair.reference.now, self.pair.other.now
         start, end = common_range(*looks)
         if start < end or any(look.end_offset <= look.min_offset for look in looks):
@@ -349,7 +349,7 @@ class _PairComparison:
         return True
 
     def _take(self, judged: Judged) -> None:
-        """Whoever is wrong in the eyes of several is listed once."""
+        """Add a finding; a member that differs from several others is listed once."""
         finding = judged.finding
         assert finding.offset is not None
         if judged.wrong is self.pair.reference:
@@ -360,7 +360,7 @@ class _PairComparison:
             judged.wrong.different += judged.behind - finding.offset
 
     async def _run(self, run: Run, base: int, *, is_sampled: bool) -> None:
-        """Up to the first difference, or the end. The logs may lose files, or be cut, meanwhile."""
+        """Compare up to the first difference or the end. Logs may lose files or be truncated in the meantime."""
         sides = self.pair.reference.side, self.pair.other.side
         for _ in range(_ATTEMPTS):
             if run.equal_to >= run.end or run.difference is not None:
@@ -368,7 +368,7 @@ class _PairComparison:
             progress = partial(self._tell, base)
             if await go_on(sides, run, progress, by_samples if is_sampled else by_digests):
                 break
-        if run.equal_to >= run.end:  # All that both still have.
+        if run.equal_to >= run.end:  # All that both logs still have.
             run.reason = None
 
     def _tell(self, base: int, done: int, _total: int) -> None:
@@ -391,11 +391,11 @@ class _PairComparison:
 
 
 def _of_member(asked: Asked, there: Sequence[Asked]) -> list[AuditFinding]:
-    """What one member's own answers say."""
+    """Findings from one member's own status."""
     if asked.look is None:
         why = asked.problem or "it does not answer"
         return [
-            AuditFinding(cls=FindingClass.UNREADABLE, member=asked.name, what="the broker cannot be asked", why=why)
+            AuditFinding(cls=FindingClass.UNREADABLE, member=asked.name, what="the broker does not answer", why=why)
         ]
     found = []
     longest = max(there, key=lambda each: each.now.end_offset)
@@ -408,7 +408,7 @@ def _of_member(asked: Asked, there: Sequence[Asked]) -> list[AuditFinding]:
                 offset=asked.look.end_offset,
                 end=longest.now.end_offset,
                 what="ends earlier",
-                why=f"{longest.name} goes on",
+                why=f"{longest.name} continues",
                 good=longest.name,
             )
         )

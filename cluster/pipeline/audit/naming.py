@@ -1,4 +1,4 @@
-"""Makes findings of what is wrong in the log: what it is called, where it is, what told. Pure."""
+"""Builds findings about the log: name, place and evidence. Pure."""
 
 from collections.abc import Iterator, Sequence
 
@@ -19,7 +19,7 @@ def why_broken(bad: Group, good: Group) -> str:
 
 
 def damaged(bad: Group, good: Group, start: int, why: str) -> Iterator[AuditFinding]:
-    """Bytes of some members that another one has as they should be."""
+    """Bytes of some members that another member has in sound form."""
     where = shapes.difference(bad.data, good.data)
     gap = shapes.hole(bad.data, where)
     if gap is None and any(piece.broken == FILE_ENDS for piece in bad.pieces) and not any(bad.data[where.first :]):
@@ -30,7 +30,10 @@ def damaged(bad: Group, good: Group, start: int, why: str) -> Iterator[AuditFind
         if gap is not None:
             common = evolve(common, offset=start + gap.first, end=start + gap.end)
             yield evolve(
-                common, cls=FindingClass.HOLE, what="a hole: zeros, or a file that is missing", why=_brief(why)
+                common,
+                cls=FindingClass.HOLE,
+                what="a hole: zeros, or a file that is missing or too short",
+                why=_brief(why),
             )
             continue
         elsewhere = [] if where.size <= shapes.FIELD_MAX else shapes.misplaced(bad.data, start, side.file_size)
@@ -52,7 +55,7 @@ def damaged(bad: Group, good: Group, start: int, why: str) -> Iterator[AuditFind
 
 
 def _about(copy: Copy, good: Group, start: int, where: shapes.ChangedSpan) -> AuditFinding:
-    """Bit rot at the bytes that differ, in words that are to be replaced."""
+    """A finding of bit rot at the bytes that differ; its texts are filled in by the caller."""
     at, end = start + where.first, start + where.end
     touched = [piece for piece in good.pieces if piece.start < end and at < piece.end]
     entry = next((piece.entry for piece in touched if piece.entry is not None), None)
@@ -76,14 +79,14 @@ def _about(copy: Copy, good: Group, start: int, where: shapes.ChangedSpan) -> Au
 
 
 def _brief(why: str) -> str:
-    """Without what differs from place to place of one hole."""
+    """The part of a reason that is the same for all parts of one hole."""
     return why.rpartition("; ")[2]
 
 
 def _what_changed(
     bad: Group, good: Group, where: shapes.ChangedSpan, verbs: tuple[str, str] = ("changed", "changed")
 ) -> str:
-    """Such as "3 bits changed in the body"; `verbs`: for one thing, and for several."""
+    """Text such as "3 bits changed in the body". `verbs`: singular and plural."""
     bits = shapes.changed_bits(bad.data, good.data, where)
     if where.size <= shapes.FIELD_MAX:
         many = f"{counted(bits, 'bit')} {agreeing(bits, *verbs)}"
@@ -99,7 +102,7 @@ def _what_changed(
 
 
 def changed(parted: Parted) -> Iterator[AuditFinding]:
-    """A sound record that is another one on some member, between equal ones."""
+    """A sound record that is different on some member, between equal records."""
     best = believed(parted.groups)
     if best is None:
         yield from untold(parted.groups, parted.start, "each copy is sound by itself, and no digest or queue tells")
@@ -111,7 +114,7 @@ def changed(parted: Parted) -> Iterator[AuditFinding]:
 
 
 def untold(groups: Sequence[Group], start: int, why: str) -> Iterator[AuditFinding]:
-    """Bytes that differ from the reference's, of which nobody knows who is right."""
+    """Bytes that differ from the reference without evidence which are right."""
     reference, *others = groups
     for group in others:
         where = shapes.difference(group.data, reference.data)
@@ -122,7 +125,7 @@ def untold(groups: Sequence[Group], start: int, why: str) -> Iterator[AuditFindi
 
 
 def diverged(first: Parted, end: int, *, is_tail: bool) -> Iterator[AuditFinding]:
-    """Sound records of several masters from some offset on."""
+    """Sound records of several masters from an offset on."""
     good, why = newest_line(first)
     reference = good or first.groups[0]
     for group in first.groups:
@@ -155,5 +158,5 @@ def _time(entry: DispatchEntry | None) -> str:
 
 
 def log_file(copy: Copy, offset: int) -> str:
-    """The file of the log that a byte is in."""
+    """File of the log that contains a byte."""
     return f"commitlog/{offset - offset % copy.side.file_size:020d}"

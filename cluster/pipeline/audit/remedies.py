@@ -1,7 +1,7 @@
-"""Which `twinlog` command mends what an audit found. Pure: it names commands, and runs none.
+"""Chooses the `twinlog` command that repairs a finding. Pure: commands are named, not run.
 
-A command is complete but for what only its reader knows, which is in capitals: MEMBER is the broker of a directory as `twinlog
-list` calls it, NEW-DIR and BACKUP-DIR are directories that are to be made.
+A command is complete except for words in capitals, which only its reader knows: MEMBER is the broker of a directory as `twinlog
+list` names it, NEW-DIR and BACKUP-DIR are directories to create.
 """
 
 import shlex
@@ -17,20 +17,20 @@ from twinlog.cluster.pipeline.audit.report import AuditedMember, ReportedFinding
 
 
 class Mending(NamedTuple):
-    """A command line, and what to know before giving it."""
+    """A command line, and a note to read before running it."""
 
     command: str
     note: str
 
 
 def with_mending(finding: AuditFinding, members: Mapping[str, AuditedMember]) -> ReportedFinding:
-    """The finding with what mends it; `members` by name."""
+    """Add the command that repairs a finding; `members` by name."""
     found = mending(finding, members)
     return ReportedFinding(**asdict(finding), mend=found.command, mend_note=found.note)
 
 
 def mending(finding: AuditFinding, members: Mapping[str, AuditedMember]) -> Mending:
-    """What mends it, or, where that takes a person's judgement, what to look at for it."""
+    """The command that repairs a finding or, where a person must decide, one that shows what to decide on."""
     member = members.get(finding.member)
     if member is None:
         return Mending("twinlog doctor", "")
@@ -68,7 +68,7 @@ def _tail_lost(finding: AuditFinding, member: AuditedMember, good: AuditedMember
 
 
 def _parted(_finding: AuditFinding, member: AuditedMember, good: AuditedMember | None) -> Mending:
-    """Another history from an offset on."""
+    """A different history from an offset on."""
     if member.is_master and good is None:
         return _follow_other(member, good, "The master's messages are not those that the others have")
     if not _is_ours(member):
@@ -80,7 +80,7 @@ def _parted(_finding: AuditFinding, member: AuditedMember, good: AuditedMember |
 
 
 def _damaged(finding: AuditFinding, member: AuditedMember, good: AuditedMember | None) -> Mending:
-    """Bytes that are not what was written, and that another member has."""
+    """Changed bytes that another member has in sound form."""
     if good is None:
         return _differs(finding, member, good)
     if not _is_ours(member):
@@ -142,7 +142,7 @@ def _unreadable(finding: AuditFinding, member: AuditedMember, good: AuditedMembe
 
 
 def _follow_other(member: AuditedMember, good: AuditedMember | None, what: str) -> Mending:
-    """Let somebody else be the master, and this one its slave."""
+    """Make another member the master, and this one its slave."""
     candidate = _called(good) if good is not None else "MEMBER"
     if member.is_live:
         command = f"twinlog switchover --candidate {candidate} --dry-run"
@@ -155,7 +155,7 @@ def _follow_other(member: AuditedMember, good: AuditedMember | None, what: str) 
 
 
 def _replace(member: AuditedMember, good: AuditedMember | None) -> Mending:
-    """A new store in the place of the damaged one."""
+    """Replace a damaged store by a new one."""
     note = f"Makes a store of the good copy for the broker of {member.name}: stop it, and start it on NEW-DIR."
     if not member.is_master:
         note += " It fetches from its master what is newer."
@@ -171,18 +171,18 @@ def _is_ours(member: AuditedMember) -> bool:
 
 
 def _called(member: AuditedMember) -> str:
-    """As commands about running members name it."""
+    """Name for commands about running members."""
     return shlex.quote(member.name) if member.is_live else "MEMBER"
 
 
 def _place(member: AuditedMember) -> str:
-    """A directory as commands take it, with those of its log if it has its own; or an address."""
+    """A directory as commands take it, with separate directories of its log; or an address."""
     root, *logs = member.place.split(";")
     return " ".join([shlex.quote(root), *(f"--commit-log {shlex.quote(log)}" for log in logs)])
 
 
 def _directory(member: AuditedMember | None) -> str:
-    """As commands about directories name it: these lie on disks."""
+    """Name for commands about directories, which must be local."""
     if member is None or _is_archived(member):
         return "GOOD-DIR"
     return "DIR" if member.is_live else _place(member)

@@ -15,7 +15,7 @@ from attrs import asdict, evolve, field, frozen
 from twinlog.cluster.admin.documents import SCHEMA
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, FindingClass
 
-# Findings that mean that a copy of the log is not what the others are; the others are about files beside it.
+# Classes of findings about the log itself; the others are about files beside it.
 LOG_CLASSES = (
     FindingClass.TRUNCATED,
     FindingClass.HOLE,
@@ -32,17 +32,17 @@ def _doc(text: str, default: Any = None) -> Any:
 
 
 class AuditVerdict(StrEnum):
-    """What it comes to."""
+    """Overall result."""
 
-    EQUAL = "equal"  # Up to lag: every byte that members have in common.
-    SAMPLES_EQUAL = "samples-equal"  # Running brokers of RocketMQ: every record that was compared.
+    EQUAL = "equal"  # All common bytes; some members may lag.
+    SAMPLES_EQUAL = "samples-equal"  # Running RocketMQ brokers: all records that were compared.
     DIVERGENT = "divergent"
     INCOMPLETE = "incomplete"  # Equal as far as it could be read.
 
 
 @frozen(kw_only=True)
 class AuditedMember:
-    """One copy of the log, as it was when the audit began. What could not be found out is null."""
+    """One copy of the log, as it was at the start of the audit. An unknown value is null."""
 
     name: str
     place: str = field(metadata={"doc": "directory or URI of its store; with --live HOST:PORT"})
@@ -62,7 +62,7 @@ class AuditedMember:
 
 @frozen(kw_only=True)
 class ReportedFinding(AuditFinding):
-    """One thing that is not as it should be, on one member, and what mends it. What does not apply or is not known is null."""
+    """One difference or damage on one member, and its repair. A field that does not apply or is unknown is null."""
 
     number: int = _doc("of the finding, in tables and pictures", 0)
     mend: str = _doc("the command that mends it, or helps to; capitals stand for what only you know", "")
@@ -71,7 +71,7 @@ class ReportedFinding(AuditFinding):
 
 @frozen(kw_only=True)
 class AuditReport:
-    """Copies of a log held against each other."""
+    """Comparison of the copies of a log."""
 
     verdict: AuditVerdict
     members: tuple[AuditedMember, ...]
@@ -91,7 +91,7 @@ class AuditReport:
 
 
 def verdict_of(totals: Iterable[str], *, is_complete: bool, is_sampled: bool = False) -> AuditVerdict:
-    """What findings of these classes come to. A difference beats what could not be read."""
+    """Overall result of findings of these classes. A difference takes precedence over unreadable parts."""
     classes = {FindingClass(each) for each in totals}
     if any(each.is_fault and each is not FindingClass.UNREADABLE for each in classes):
         return AuditVerdict.DIVERGENT
@@ -101,7 +101,7 @@ def verdict_of(totals: Iterable[str], *, is_complete: bool, is_sampled: bool = F
 
 
 def totals_by_class(totals: Counter[tuple[str, FindingClass]]) -> dict[str, int]:
-    """How many things of each class there are, whoever has them; classes in their order."""
+    """Number of things of each class, over all members; classes in their order."""
     found: Counter[FindingClass] = Counter()
     for (_, cls), count in totals.items():
         found[cls] += count
@@ -109,7 +109,7 @@ def totals_by_class(totals: Counter[tuple[str, FindingClass]]) -> dict[str, int]
 
 
 def numbered(findings: Iterable[ReportedFinding]) -> tuple[ReportedFinding, ...]:
-    """In the order in which a person should look at them: faults of logs by place, files beside them, lag; numbers from 1."""
+    """Order the findings for a reader (faults of logs by offset, files beside them, lag) and number them from 1."""
     ordered = sorted(findings, key=_place_in_report)
     return tuple(evolve(finding, number=number) for number, finding in enumerate(ordered, start=1))
 
@@ -125,6 +125,6 @@ def _place_in_report(finding: AuditFinding) -> tuple[int, int, str]:
 
 
 def to_json(report: AuditReport) -> bytes:
-    """One JSON document with its schema number: what `twinlog audit -o json` prints, and `-o schema` describes."""
+    """One JSON document with its schema number, as `twinlog audit -o json` prints it and `-o schema` describes it."""
     document = {"schema": SCHEMA, **asdict(report)}
     return orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)

@@ -1,4 +1,4 @@
-"""What happened to bytes that are not what another copy of them is: which of them changed, and how. Pure."""
+"""Describes how bytes differ from another copy of them: positions, bits, fields, misplaced records. Pure."""
 
 from collections.abc import Iterator
 from struct import Struct
@@ -9,8 +9,8 @@ from attrs import frozen
 from twinlog.store.record.message import BORN_HOST_V6, MAGIC_V2, RECORD_SIZE_MIN, SIZE_AND_MAGIC, STORE_HOST_V6
 from twinlog.store.record.resync import is_record
 
-HOLE_MIN = 32  # Fewer zeros than these are a change like others.
-FIELD_MAX = 8  # Bytes of the longest field with a fixed place.
+HOLE_MIN = 32  # Fewer zeros are an ordinary change.
+FIELD_MAX = 8  # Bytes of the longest field at a fixed position.
 _MISPLACED_MAX = 64
 _MAGIC_PREFIX = b"\xda\xa3\x20"
 _PHY_OFFSET, _PHY_OFFSET_AT, _SYS_FLAG_AT = Struct(">q"), 28, 36
@@ -29,7 +29,7 @@ _FIELDS = (
 
 
 class ChangedSpan(NamedTuple):
-    """Positions `first` to `end`: before and behind them two copies are equal."""
+    """Positions `first` to `end`: two copies are equal before and behind them."""
 
     first: int
     end: int
@@ -40,11 +40,11 @@ class ChangedSpan(NamedTuple):
 
 
 def difference(one: bytes, other: bytes) -> ChangedSpan:
-    """Where they differ, which they do; they are of one size."""
+    """Positions in which two different byte strings of the same size differ."""
     assert len(one) == len(other)
     assert one != other
     first = _equal_prefix(memoryview(one), memoryview(other))
-    low, high = 0, len(one) - first - 1  # How many bytes are equal at the end.
+    low, high = 0, len(one) - first - 1  # Bytes that are equal at the end.
     while low < high:
         middle = (low + high + 1) // 2
         if one[len(one) - middle :] == other[len(other) - middle :]:
@@ -66,13 +66,13 @@ def _equal_prefix(one: memoryview, other: memoryview) -> int:
 
 
 def changed_bits(one: bytes, other: bytes, where: ChangedSpan) -> int:
-    """How many bits differ."""
+    """Number of bits that differ."""
     mine, theirs = one[where.first : where.end], other[where.first : where.end]
     return (int.from_bytes(mine) ^ int.from_bytes(theirs)).bit_count()
 
 
 def hole(bad: bytes, where: ChangedSpan) -> ChangedSpan | None:
-    """The zeros that are all of the difference, to the edges of the bytes where they reach these; None when it is no hole."""
+    """The zeros that make up the difference, extended to the edges of the bytes where they reach these; None: no hole."""
     if where.size < HOLE_MIN or bad.count(0, where.first, where.end) != where.size:
         return None
     first = 0 if bad.count(0, 0, where.first) == where.first else where.first
@@ -81,14 +81,14 @@ def hole(bad: bytes, where: ChangedSpan) -> ChangedSpan | None:
 
 
 class Misplaced(NamedTuple):
-    """A record that is sound but for its place: it lies at `offset`, and names `claimed`."""
+    """A record that is sound except for its place: it lies at `offset`, and names `claimed`."""
 
     offset: int
     claimed: int
 
 
 def misplaced(data: bytes, phy_offset: int, file_size: int) -> list[Misplaced]:
-    """The first records of another place in bytes that lie at `phy_offset` of the log."""
+    """The first records of another offset in bytes that lie at `phy_offset` of the log."""
     found: list[Misplaced] = []
     at = 0
     while len(found) < _MISPLACED_MAX and (hit := data.find(_MAGIC_PREFIX, at + 4)) >= 0:
@@ -103,7 +103,7 @@ def misplaced(data: bytes, phy_offset: int, file_size: int) -> list[Misplaced]:
 
 
 def _record_of_any_place(data: bytes, at: int, file_size: int) -> tuple[int, int] | None:
-    """Size and claimed place of the record there."""
+    """Size and claimed offset of the record at a position."""
     if at + RECORD_SIZE_MIN > len(data):
         return None
     size, _ = SIZE_AND_MAGIC.unpack_from(data, at)
@@ -114,13 +114,13 @@ def _record_of_any_place(data: bytes, at: int, file_size: int) -> tuple[int, int
 
 
 def is_shift(records: list[Misplaced]) -> bool:
-    """Whether several records in a row are off by the same distance."""
+    """Whether several consecutive records are off by the same distance."""
     return len(records) > 2 and len({record.claimed - record.offset for record in records}) == 1
 
 
 @frozen
 class RecordField:
-    """A field of a record, by its position in it."""
+    """A field of a record, by its position."""
 
     name: str
     start: int
@@ -128,7 +128,7 @@ class RecordField:
 
 
 def fields(record: bytes) -> Iterator[RecordField]:
-    """The fields of a whole, sound record, in order."""
+    """Fields of a whole, sound record, in order."""
     at = 0
     for name, size in _FIELDS:
         yield RecordField(name, at, at + size)
@@ -152,6 +152,6 @@ def fields(record: bytes) -> Iterator[RecordField]:
 
 
 def fields_of(record: bytes, where: ChangedSpan) -> str:
-    """The names of the fields that a span touches, as people say it."""
+    """Names of the fields that a span touches, as text."""
     names = [field.name for field in fields(record) if field.start < where.end and where.first < field.end]
     return f"{names[0]} to {names[-1]}" if len(names) > 2 else " and ".join(names)

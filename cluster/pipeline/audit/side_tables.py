@@ -1,7 +1,7 @@
-"""What is out of step inside one store directory: consume queues, index and small files against the log beside them.
+"""Checks consume queues, index and small files of one store directory against its log.
 
-All checks are those of `twinlog log verify` (store/offline/verify/verify.py). What they find is told here in the words of an
-audit, but for what only follows from damage to the log that the comparison has found already.
+The checks are those of `twinlog log verify` (store/offline/verify/verify.py). Their findings become findings of the audit, except
+those that only follow from damage to the log which the comparison has found already.
 """
 
 import os
@@ -47,18 +47,18 @@ _CLASSES = {
 }
 _FILES = {"consumequeue": FindingClass.QUEUE, "index": FindingClass.INDEX, "commitlog": FindingClass.HOLE}
 _BESIDE_LOG = ("consumequeue/", "consumequeue_ext/", "index/")
-# Queues and index may speak of records that the log does not have any more.
+# Queues and index may refer to records that the log has lost.
 _AFTER_LOSS = (FindingClass.TRUNCATED, FindingClass.QUEUE, FindingClass.INDEX)
 _OFFSET_FILES = ("config/consumerOffset.json", "config/delayOffset.json")
 _OF_LOG = (FindingClass.BIT_ROT, FindingClass.HOLE, FindingClass.TRUNCATED)
-_WORTH_TELLING = (FindingKind.INDEX_GAP, FindingKind.CONFIG_FILE)  # Among warnings.
+_WORTH_TELLING = (FindingKind.INDEX_GAP, FindingKind.CONFIG_FILE)  # Warnings that are reported.
 
 
 @contextmanager
 def open_directory(files: StoreFiles) -> Iterator[StoreDirectory]:
-    """A store directory for the tools of store/offline, wherever it lies. Raises OSError, StoreDirectoryError.
+    """Open a store directory on any kind of storage for the tools of store/offline. Raises OSError, StoreDirectoryError.
 
-    Of one that is not local the small files are copied; the others are empty stand-ins, and are read where they are.
+    Of a remote one the small files are copied; the others are represented by empty files, and read where they are.
     """
     uri = files.uri
     if uri.is_local and all(place.is_local for place in uri.log_places):
@@ -102,34 +102,32 @@ def _place(path: Path, file: LogFile, reader: PlaceReader) -> None:
 
 
 def file_ranges(files: StoreFiles) -> list[tuple[int, int]]:
-    """The parts of a log that are checked apart: its files, and those that are missing in between."""
+    """Parts of a log that are checked separately: its files, and missing files in between."""
     size = files.file_size
     end = files.log[-1].start + size if files.log else 0
     return [(max(start, files.first), start + size) for start in range(files.first - files.first % size, end, size)]
 
 
-def check_range(
-    files: StoreFiles, start: int, end: int, progress: Callable[[int], None] = lambda _: None
-) -> CheckedPart:
-    """Check one of file_ranges(): its records, and what belongs to them in queues and index. Raises OSError.
+def check_range(files: StoreFiles, start: int, end: int, progress: Callable[[int], None] = lambda _: None) -> CheckedPart:
+    """Check one of file_ranges(): its records, and their entries in queues and index. Raises OSError.
 
-    The answer can be sent to another process; check_tables() puts all of them together.
+    The result can be sent to another process; check_tables() combines all of them.
     """
     with open_directory(files) as directory:
         return check_part(directory, DigestCheck.open(directory), start, end, progress)
 
 
 def check_tables(files: StoreFiles, parts: Sequence[CheckedPart] | None = None) -> VerifyReport:
-    """Check all of it. `parts`: what check_range() gave for file_ranges(), in order; None: check them now. Raises OSError."""
+    """Check everything. `parts`: results of check_range() for file_ranges(), in order; None: check now. Raises OSError."""
     with open_directory(files) as directory:
         return verify(directory, processes=1, parts=parts)
 
 
-# In the words of an audit
+# Findings of an audit
 
 
 def own_findings(name: str, report: VerifyReport, log: Sequence[AuditFinding] = ()) -> list[AuditFinding]:
-    """What is wrong inside a member's directory. `log`: what the comparison of the logs found, of any member."""
+    """Findings in a member's directory. `log`: findings of the log comparison, of any member."""
     mine = [
         finding
         for finding in log
@@ -150,7 +148,7 @@ def own_findings(name: str, report: VerifyReport, log: Sequence[AuditFinding] = 
 
 
 def _is_cut_behind_records(finding: Finding, report: VerifyReport, log: Sequence[AuditFinding]) -> bool:
-    """Whether a log file is too short, and nothing says that it held records there."""
+    """Whether a log file is too short and nothing shows that it held records in the missing part."""
     if finding.kind is not FindingKind.WRONG_FILE_SIZE or not _is_log_file(finding.file or ""):
         return False
     if finding.severity is Severity.WARNING or int(finding.actual or 0) > int(finding.expected or 0):
@@ -166,13 +164,13 @@ def _start_of(finding: Finding) -> int:
 
 
 def _missing_part(finding: Finding) -> tuple[int, int]:
-    """The bytes of the log that a file is too short for."""
+    """Bytes of the log that are missing from a short file."""
     start = _start_of(finding)
     return start + int(finding.actual or 0), start + int(finding.expected or 0)
 
 
 def _is_digest_of(finding: Finding, start: int, end: int) -> bool:
-    """Whether it only says that these bytes are not as they were digested."""
+    """Whether the finding only says that these bytes do not match their digest."""
     at = finding.phy_offset
     return finding.kind is FindingKind.DIGEST and at is not None and at < end and start < at + BLOCK_SIZE
 
@@ -185,16 +183,16 @@ def _told_cut(name: str, finding: Finding, log_end: int, *, lost_records: bool) 
 
 
 def _rest(name: str, found: Sequence[AuditFinding], omitted: int) -> list[AuditFinding]:
-    """Of very many findings the check lists the first ones of a kind, and counts the others."""
+    """One finding for the many that the check counts but does not list."""
     (most, count), *_ = Counter(finding.cls for finding in found).most_common(1) or [(FindingClass.QUEUE, 0)]
-    if not omitted or count < KEPT_MAX:  # What is left out is of a kind that only follows from other damage.
+    if not omitted or count < KEPT_MAX:  # The omitted ones follow from other damage.
         return []
     what, why = "more findings, most of them of this class", "`twinlog log verify` counts them"
     return [AuditFinding(cls=most, member=name, what=what, why=why, count=omitted)]
 
 
 def class_of(finding: Finding) -> FindingClass | None:
-    """What an audit calls it; None when it says nothing of whether replicas are equal."""
+    """Class of the finding in an audit; None when it does not concern the equality of replicas."""
     if finding.severity is Severity.WARNING and finding.kind not in _WORTH_TELLING:
         return None
     if finding.kind is FindingKind.CONFIG_FILE:
@@ -207,19 +205,19 @@ def class_of(finding: Finding) -> FindingClass | None:
 
 
 def _is_log_file(file: str) -> bool:
-    """Whether it belongs to the log, which may lie in directories of its own."""
+    """Whether a file belongs to the log, which may lie in directories of its own."""
     return not file.startswith(_BESIDE_LOG) and bool(re.fullmatch(r"\d{20}", file.rpartition("/")[2]))
 
 
 def _of_config(finding: Finding) -> FindingClass | None:
     name = finding.file or ""
     if finding.severity is Severity.WARNING and not name.endswith(".json"):
-        return None  # A backup that is damaged.
+        return None  # A damaged backup of a file.
     return FindingClass.OFFSETS if name in _OFFSET_FILES and finding.topic is not None else FindingClass.CONFIG
 
 
 def _follows(finding: Finding, cls: FindingClass, log: Sequence[AuditFinding], log_end: int) -> bool:
-    """Whether it is but another sign of damage to the log that is known: a finding by itself, or of what is lost with it."""
+    """Whether the finding follows from known damage to the log."""
     offset = finding.phy_offset
     if offset is not None:
         end = offset + (BLOCK_SIZE if finding.kind is FindingKind.DIGEST else 1)
@@ -235,14 +233,14 @@ def _follows(finding: Finding, cls: FindingClass, log: Sequence[AuditFinding], l
 
 
 def _overlaps(known: AuditFinding, start: int, end: int) -> bool:
-    """Whether a place lies in the records that a finding is about."""
+    """Whether a range overlaps the records of a finding."""
     low = known.record if known.record is not None else known.offset
     high = known.record_end if known.record_end is not None else known.end
     return low is not None and low < end and (high is None or start < high or known.cls is FindingClass.TRUNCATED)
 
 
 def told(name: str, finding: Finding, cls: FindingClass) -> AuditFinding:
-    """The same in the words of an audit."""
+    """Convert a finding of the offline check."""
     why = (
         "checked against the log beside it" if cls in (FindingClass.QUEUE, FindingClass.INDEX) else "checked by itself"
     )
@@ -266,22 +264,22 @@ def _value(value: int | str | None) -> str:
     return "nothing" if value is None else str(value)
 
 
-# For completeness.py
+# Input of completeness.py
 
 
 def members_with_losses(log: Iterable[AuditFinding], own: Iterable[AuditFinding]) -> set[str]:
-    """Members of which anything says that they lost the end of their log. `own`: what lies beside it."""
+    """Members that lost the end of their log by any evidence. `own`: findings beside the logs."""
     truncated = {finding.member for finding in log if finding.cls is FindingClass.TRUNCATED}
     return truncated | {finding.member for finding in own if finding.cls in _AFTER_LOSS}
 
 
 def extent_of(name: str, files: StoreFiles, log_end: int) -> StoreExtent:
-    """How far the parts of a store go. `log_end`: where its log was found to end."""
+    """Extent of a store's parts. `log_end`: the end of its log."""
     last = files.log[-1] if files.log else None
     try:
         index = files.index() if files.queues() else None
         indexed = _indexed(index or ())
-    except UnreadableError:  # A finding of the member's own check.
+    except UnreadableError:  # Reported by the member's own check.
         index = indexed = None
     return StoreExtent(
         name=name,
@@ -296,7 +294,7 @@ def extent_of(name: str, files: StoreFiles, log_end: int) -> StoreExtent:
 
 
 def _indexed(files: Sequence[LogFile]) -> tuple[int, int] | None:
-    """The first and the last record that has a key in the index, by the heads of its files. Raises UnreadableError."""
+    """First and last record with a key in the index, from the headers of its files. Raises UnreadableError."""
     heads = []
     for file in files:
         with closing(open_file(file.uri)) as opened:

@@ -29,7 +29,7 @@ from twinlog.cluster.pipeline.sources.log_bytes import SPLIT_SIZE
 
 @frozen(kw_only=True)
 class Store:
-    """A member; `files` None: it could not be looked at, because of `problem`. `notes`: small files that could not be read."""
+    """A member; `files` None: it could not be opened, because of `problem`. `notes`: small files that could not be read."""
 
     name: str
     place: str
@@ -37,16 +37,16 @@ class Store:
     files: StoreFiles | None = None
     problem: str | None = None
     notes: tuple[str, ...] = ()
-    is_ours: bool = False  # twinlog has written there.
+    is_ours: bool = False  # twinlog wrote to it.
 
     @property
     def side(self) -> LogBounds:
-        """Its log, for comparing."""
+        """Bounds of its log."""
         assert self.files is not None
         return side_of(self.name, self.files)
 
     def told(self, *, compared: int = 0, equal: int = 0, read: int = 0) -> AuditedMember:
-        """For the report."""
+        """As part of the report."""
         files = self.files
         if files is None:
             return AuditedMember(
@@ -69,7 +69,7 @@ class Store:
 
 
 def look_at(places: Sequence[str | StoreUri]) -> list[Store]:
-    """Look at each; the first one is the master."""
+    """Inspect each member; the first one is the master."""
     texts = [place.text if isinstance(place, StoreUri) else place for place in places]
     names = names_of([StoreUri(text).text for text in texts])
     return [
@@ -78,7 +78,7 @@ def look_at(places: Sequence[str | StoreUri]) -> list[Store]:
 
 
 def same_places(places: Sequence[str]) -> tuple[str, str] | None:
-    """The first two that are names of one store; None when each has its own."""
+    """The first two names of the same store; None when all are different stores."""
     known: dict[str, str] = {}
     for place in places:
         uri = StoreUri(place).root
@@ -103,23 +103,23 @@ def _look(name: str, text: str, *, is_master: bool) -> Store:
 
 
 def without_secrets(text: str) -> str:
-    """A place, or words with places in them, as a report may show it: what stands behind a ? or before an @ may be keys."""
+    """Text with places in it, without the parts that may hold keys: those behind ? or before @."""
     return re.sub(r"(\w+://)(?:[^/@\s]*@)?([^?;\s]*)(?:\?[^;\s']*?(?=: |[;\s']|$))?", r"\1\2", text)
 
 
 SPLIT_SIZE_LARGE = 256 << 20
-RANGES_MAX = 10_000  # Looked into one by one; what is behind them is looked into as one.
+RANGES_MAX = 10_000  # Ranges compared one by one; the rest is one range.
 _SPLITS_PER_CORE = 8
 
 
 def split_size(sides: Iterable[LogBounds], cores: int) -> int:
-    """Large ones, where there are enough of them to keep all cores busy: what lies before a split is looked at, too."""
+    """Size of splits: large if there are enough to keep all cores busy, since each needs a walk before its start."""
     total = sum(side.last - side.first for side in sides)
     return SPLIT_SIZE_LARGE if total >= _SPLITS_PER_CORE * cores * SPLIT_SIZE_LARGE else SPLIT_SIZE
 
 
 def bounded(parts: Sequence[Differing]) -> list[Differing]:
-    """So many ranges at most: what comes behind is one of them."""
+    """Limit the number of ranges: those beyond the limit are merged into one."""
     if len(parts) <= RANGES_MAX:
         return list(parts)
     rest = parts[RANGES_MAX - 1 :]
@@ -128,7 +128,7 @@ def bounded(parts: Sequence[Differing]) -> list[Differing]:
 
 
 def before_unreadable_end(side: LogBounds, findings: Iterable[AuditFinding]) -> LogBounds:
-    """A log whose last bytes cannot be read ends nobody knows where: what lies before them; the same side where they can."""
+    """The bounds without an unreadable tail, since the end of such a log is unknown; else the same object."""
     mine = (found for found in findings if found.member == side.name and found.cls is FindingClass.UNREADABLE)
     for found in sorted(mine, key=lambda found: found.end or 0, reverse=True):
         if found.offset is not None and found.end is not None and found.offset < side.last <= found.end:
@@ -137,19 +137,19 @@ def before_unreadable_end(side: LogBounds, findings: Iterable[AuditFinding]) -> 
 
 
 def as_it_is_now(side: LogBounds, files: StoreFiles) -> LogBounds:
-    """A running broker may have removed files meanwhile, or cut its log: what it has no more is no difference."""
+    """The bounds after a running broker removed files or cut its log: missing bytes are no difference then."""
     if not files.is_running:
         return side
     try:
         now = look(files.uri)
     except (NotAStoreError, UnreadableError):
-        return side  # Whoever reads it next says so.
+        return side  # The next read reports it.
     first = max(side.first, now.first)
     return evolve(side, first=first, last=max(first, min(side.last, now.end)))
 
 
 def is_known(finding: AuditFinding, log: Iterable[AuditFinding]) -> bool:
-    """Whether it says once more that a file cannot be read."""
+    """Whether the finding repeats that a file cannot be read."""
     return finding.cls is FindingClass.UNREADABLE and any(
         (known.cls, known.member, known.file) == (finding.cls, finding.member, finding.file) for known in log
     )

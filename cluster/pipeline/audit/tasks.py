@@ -36,23 +36,23 @@ _BOUNDS = Struct("<qq")
 
 @frozen
 class MemberSplit:
-    """A part of one member's log. `member`: its number."""
+    """A split of one member's log. `member`: its number."""
 
     member: int
     split: Split
 
 
 class SplitDigests(NamedTuple):
-    """The digests of a part: all that is sent to where it is compared. Bounds are pairs of i64, digests 16 bytes each."""
+    """Digests of a split, compact for sending. Bounds are pairs of i64, digests 16 bytes each."""
 
     member: int
     start: int
     bounds: bytes
     digests: bytes
-    unreadable: tuple[tuple[int, int, str], ...]  # Bytes, and why.
+    unreadable: tuple[tuple[int, int, str], ...]  # Byte range and reason.
 
     def rows(self) -> list[BlockRow]:
-        """As they were."""
+        """Decode the rows."""
         digests = (self.digests[at : at + 16] for at in range(0, len(self.digests), 16))
         return [
             BlockRow(start, end, digest)
@@ -61,14 +61,14 @@ class SplitDigests(NamedTuple):
 
 
 class Differing(NamedTuple):
-    """A range in which logs differ, and the numbers of the members that are compared there."""
+    """A range in which logs differ, and the numbers of the members to compare there."""
 
     range: ByteRange
     members: tuple[int, ...]
 
 
 class SplitCompared(NamedTuple):
-    """What the digests of the split at `start` say. Sizes in bytes by member: `compared` with another one, or only `read`."""
+    """Comparison of the split at `start`. Sizes in bytes by member: `compared` with another one, or only `read`."""
 
     start: int
     members: tuple[int, ...]
@@ -80,7 +80,7 @@ class SplitCompared(NamedTuple):
 
 
 def digests_of(files: StoreFiles, part: MemberSplit) -> SplitDigests:
-    """Read a part of a log, a window at a time."""
+    """Read a split of a log, a window at a time."""
     from twinlog.cluster.pipeline.tables.scan import block_batches
 
     bounds, digests, unreadable = [], [], []
@@ -101,7 +101,7 @@ def digests_of(files: StoreFiles, part: MemberSplit) -> SplitDigests:
 
 
 def _why_unreadable(files: StoreFiles, offset: int) -> str:
-    """What the system says of a byte of the log."""
+    """Error of the system when reading a byte of the log."""
     for file in files.log:
         if file.start <= offset < file.start + file.size:
             try:
@@ -113,7 +113,7 @@ def _why_unreadable(files: StoreFiles, offset: int) -> str:
 
 
 def _joined(spans: Iterable[tuple[int, int, str]]) -> Iterator[tuple[int, int, str]]:
-    """Neighbours as one."""
+    """Merge neighbours."""
     last: tuple[int, int, str] | None = None
     for start, end, why in spans:
         if last is not None and last[1] == start and last[2] == why:
@@ -127,7 +127,7 @@ def _joined(spans: Iterable[tuple[int, int, str]]) -> Iterator[tuple[int, int, s
 
 
 def compared(sides: Mapping[int, LogBounds], split: Split, found: Iterable[SplitDigests]) -> SplitCompared:
-    """Hold the digests of a split against each other; `sides` by number of member. Members without digests take no part."""
+    """Compare the digests of a split; `sides` by number of member. Members without digests take no part."""
     by_member = {each.member: each for each in found}
     rows = {number: each.rows() for number, each in by_member.items()}
     differing: list[ByteRange] = []
@@ -157,7 +157,7 @@ def compared(sides: Mapping[int, LogBounds], split: Split, found: Iterable[Split
 
 
 def _segments(split: Split, found: Collection[SplitDigests]) -> Iterator[tuple[Split, list[int]]]:
-    """Parts of a split, and the members that could be read in all of each."""
+    """Parts of a split, and the members that are readable in all of each."""
     places = {place for each in found for start, end, _ in each.unreadable for place in (start, end)}
     bounds = sorted({split.start, split.end, *(place for place in places if split.start < place < split.end)})
     for low, high in pairwise(bounds):
@@ -166,7 +166,7 @@ def _segments(split: Split, found: Collection[SplitDigests]) -> Iterator[tuple[S
 
 
 def clipped(side: LogBounds, split: Split) -> LogBounds:
-    """The part of a log that lies in a split; empty where it has none."""
+    """The part of a log inside a split; may be empty."""
     first = max(side.first, split.start)
     return evolve(side, first=first, last=max(first, min(side.last, split.end)))
 
@@ -185,45 +185,45 @@ def unreadable_finding(side: LogBounds, span: tuple[int, int, str]) -> AuditFind
 
 
 def different_blocks(parts: Iterable[ByteRange]) -> int:
-    """How many blocks these ranges touch."""
+    """Number of blocks that the ranges touch."""
     return sum(-(-part.end // BLOCK_SIZE) - part.start // BLOCK_SIZE for part in parts)
 
 
 class SentStores(Protocol):
-    """A value that every worker has once."""
+    """A broadcast value."""
 
     @property
     def value(self) -> dict[int, StoreFiles]:
-        """The stores by number of member."""
+        """Stores by number of member."""
 
 
 class ByteCounter(Protocol):
-    """Adds up what tasks have done."""
+    """Sum over tasks."""
 
     def add(self, term: int) -> None:
-        """So many bytes more."""
+        """Add a number of bytes."""
 
 
 def digest_parts(sent: SentStores, done: ByteCounter, parts: Iterable[MemberSplit]) -> Iterator[SplitDigests]:
-    """The digests of some parts of logs."""
+    """Digests of several splits."""
     for part in parts:
         yield digests_of(sent.value[part.member], part)
         done.add(part.split.end - part.split.start)
 
 
 def keyed(size: int, found: SplitDigests) -> tuple[int, SplitDigests]:
-    """By the number of the split."""
+    """The digests, keyed by the number of their split."""
     return found.start // size, found
 
 
 def nothing(_found: SplitDigests) -> None:
-    """Where only that they were made counts."""
+    """Discards the digests, where only reading them matters."""
 
 
 def compare_split(
     sides: Mapping[int, LogBounds], size: int, found: tuple[int, Iterable[SplitDigests]]
 ) -> SplitCompared:
-    """The digests of one split of all logs."""
+    """Compare the digests of one split of all logs."""
     number, digests = found
     return compared(sides, Split(number * size, (number + 1) * size), digests)
 
@@ -231,7 +231,7 @@ def compare_split(
 def look_into_part(
     sent: SentStores, done: ByteCounter, sides: Mapping[int, LogBounds], part: Differing
 ) -> list[AuditFinding]:
-    """What is wrong where logs differ, record by record."""
+    """Compare logs record by record in a range where they differ."""
     with _copies(sent.value, sides, part.members) as copies:
         found = classify([copy for copy in copies if copy.side.has(*part.range)], *part.range)
     done.add(len(part.members) * (part.range.end - part.range.start))
@@ -239,7 +239,7 @@ def look_into_part(
 
 
 def find_ends(sent: SentStores, sides: Mapping[int, LogBounds], members: Sequence[int]) -> list[AuditFinding]:
-    """Who has not got everything yet, and who lost what it had."""
+    """Members that are behind, and members that lost their end."""
     try:
         with _copies(sent.value, sides, members) as copies:
             return tails(copies) if len(copies) > 1 else []
@@ -258,7 +258,7 @@ def _copies(
 
 
 class FilePart(NamedTuple):
-    """A part of a member's log, one file, that its queues and index are held against."""
+    """One file of a member's log, against which queues and index are checked."""
 
     member: int
     start: int
@@ -266,7 +266,7 @@ class FilePart(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """What a check of one of these came to; `part` None: it could not be read, because of `problem`."""
+    """Result of checking one of these; `part` None: it could not be read, because of `problem`."""
 
     start: int
     part: CheckedPart | None
@@ -274,7 +274,7 @@ class Checked(NamedTuple):
 
 
 class MemberChecked(NamedTuple):
-    """What lies beside a member's log; `report` None: it could not be checked, because of `problem`."""
+    """Result of checking the files beside a member's log; `report` None: not checked, because of `problem`."""
 
     member: int
     report: VerifyReport | None
@@ -282,7 +282,7 @@ class MemberChecked(NamedTuple):
 
 
 def check_file(sent: SentStores, done: ByteCounter, part: FilePart) -> tuple[int, Checked]:
-    """The records of one file of a log, and what belongs to them in queues and index; by member."""
+    """Check the records of one file of a log, and their entries in queues and index; keyed by member."""
     try:
         found = check_range(sent.value[part.member], part.start, part.end, done.add)
     except (OSError, StoreError) as error:
@@ -291,7 +291,7 @@ def check_file(sent: SentStores, done: ByteCounter, part: FilePart) -> tuple[int
 
 
 def check_member(sent: SentStores, found: tuple[int, Iterable[Checked]]) -> MemberChecked:
-    """All that lies beside a member's log, once its files were checked."""
+    """Check all that lies beside a member's log, after its files were checked."""
     member, checked = found[0], sorted(found[1], key=lambda each: each.start)
     parts = [each.part for each in checked if each.part is not None]
     if len(parts) < len(checked):
