@@ -123,12 +123,15 @@ def _make(out: Path) -> None:
 
 
 def _audit_stores(members: tuple[str, ...], spark_master: str | None, *, log_only: bool) -> AuditReport:
-    from twinlog.cluster.pipeline.audit.stores import look_at, same_places  # With numpy, which --live does not need.
+    from twinlog.cluster.pipeline.audit.stores import (  # With numpy, which --live does not need.
+        inspect_all,
+        same_places,
+    )
 
     if (same := same_places(members)) is not None:
         raise click.UsageError(f"{same[0]} and {same[1]} are the same store: a copy of its own is to be compared.")
     allow_many_files()
-    stores = look_at(members)
+    stores = inspect_all(members)
     if not any(store.files is not None for store in stores):
         why = "\n  ".join(f"{store.place}: {store.problem}" for store in stores)
         raise CliError("None of them can be read.", why, exit_code=USAGE)

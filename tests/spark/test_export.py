@@ -20,7 +20,7 @@ from twinlog.cluster.pipeline.jobs.daily import daily_report
 from twinlog.cluster.pipeline.jobs.daily import main as daily_command
 from twinlog.cluster.pipeline.jobs.export import CHECKPOINT, ExportOptions, export
 from twinlog.cluster.pipeline.jobs.export import main as export_command
-from twinlog.cluster.pipeline.jobs.session import words_of
+from twinlog.cluster.pipeline.jobs.session import message_of
 from twinlog.cluster.pipeline.jobs.snapshots import read_snapshots
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
 from twinlog.cluster.pipeline.tables.bodies import InflateLimits
@@ -172,5 +172,5 @@ def test_what_is_refused_is_said_in_a_sentence(tmp_path):
     assert (done.exit_code, "no snapshots" in done.output) == (1, True)
     raised = "twinlog.cluster.pipeline.sources.limits.ReadRefusedError"
     trace = f"[PYTHON] Failed\nTraceback (most recent call last):\n{raised}: /a: gone.\n\nat x"
-    assert words_of(Exception(trace)) == "/a: gone."
-    assert words_of(Exception("no memory\nat y")) == "no memory"
+    assert message_of(Exception(trace)) == "/a: gone."
+    assert message_of(Exception("no memory\nat y")) == "no memory"

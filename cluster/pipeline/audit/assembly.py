@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from attrs import asdict, evolve
 
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, AuditFindings, FindingClass
-from twinlog.cluster.pipeline.audit.remedies import with_mending
+from twinlog.cluster.pipeline.audit.remedies import with_repair
 from twinlog.cluster.pipeline.audit.report import AuditedMember, AuditReport, numbered, totals_by_class, verdict_of
 from twinlog.cluster.pipeline.sources.places import StoreUri
 
@@ -45,19 +45,19 @@ def assembled(
     looked = [member for member in members if member.first_offset is not None and member.last_offset is not None]
     end = max((member.last_offset for member in looked if member.last_offset is not None), default=None)
     start = min((member.first_offset for member in looked if member.first_offset is not None), default=None)
-    told = tuple(_as_text(_behind(member, end)) for member in members)
-    by_name = {member.name: member for member in told}
+    shown = tuple(_as_text(_behind(member, end)) for member in members)
+    by_name = {member.name: member for member in shown}
     totals = totals_by_class(findings.totals)
     return AuditReport(
         verdict=verdict_of(totals, is_complete=is_complete, is_sampled=is_sampled),
-        members=told,
+        members=shown,
         start_offset=start,
         end_offset=end,
         compared_by="samples" if is_sampled else "digests",
-        findings=numbered(with_mending(_as_text(finding), by_name) for finding in findings.kept),
+        findings=numbered(with_repair(_as_text(finding), by_name) for finding in findings.kept),
         totals=totals,
         findings_left_out=findings.left_out,
-        not_read=_not_read(told, findings),
+        not_read=_not_read(shown, findings),
         started_ms=clock_ms,
         seconds=max(0.0, time.time() - clock_ms / 1000),
         **facts,
@@ -67,9 +67,9 @@ def assembled(
 def _as_text(value: T) -> T:
     """Escape file names that are not valid UTF-8, so that they can be printed and sent."""
     texts: dict[str, Any] = {
-        name: told.encode(errors="backslashreplace").decode()
-        for name, told in asdict(value, recurse=False).items()
-        if isinstance(told, str) and not isinstance(told, StrEnum)
+        name: text.encode(errors="backslashreplace").decode()
+        for name, text in asdict(value, recurse=False).items()
+        if isinstance(text, str) and not isinstance(text, StrEnum)
     }
     return evolve(value, **texts)
 

@@ -16,9 +16,9 @@ from attrs import define, evolve, field
 from twinlog.cluster.pipeline.audit import shapes
 from twinlog.cluster.pipeline.audit.cells import CELL_MAX, REACH, Cell, Copy, LogPiece, cells, record_start
 from twinlog.cluster.pipeline.audit.compare import tail_findings
-from twinlog.cluster.pipeline.audit.evidence import Group, Parted, believed, groups_of
+from twinlog.cluster.pipeline.audit.evidence import DivergentCell, Group, believed, groups_of
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, AuditFindings, FindingClass
-from twinlog.cluster.pipeline.audit.naming import changed, damaged, diverged, log_file, untold, why_broken
+from twinlog.cluster.pipeline.audit.naming import changed, damaged, diverged, log_file, undecided, why_broken
 
 _RUN_IS_SURE = 256  # Consecutive records that differ; after so many the rest of the log is taken to differ as well.
 _ISLAND_MAX = 2  # At most so many between equal records were not written by another master.
@@ -68,7 +68,7 @@ class _Classification:
     copies: Sequence[Copy]
     cell_max: int
     findings: AuditFindings = field(factory=AuditFindings)
-    _run: list[Parted] = field(factory=list)
+    _run: list[DivergentCell] = field(factory=list)
     _done: int = 0  # Cells up to here are classified.
 
     def run(self, start: int, end: int) -> list[AuditFinding]:
@@ -82,17 +82,17 @@ class _Classification:
 
     def _classify(self, copies: Sequence[Copy], start: int, end: int) -> None:
         is_tail = end == min(copy.side.last for copy in copies)
-        parted_to = end
+        diverged_to = end
         for cell in cells(copies, record_start(copies, start), end, cell_max=self.cell_max):
             if cell.end <= self._done:
                 continue
             self._done = cell.end
             self._judge(copies, cell)
             if cell.is_open or (is_tail and len(self._run) >= _RUN_IS_SURE):
-                self._finish_run(parted_to, is_tail=True)
+                self._finish_run(diverged_to, is_tail=True)
                 self._done = max(self._done, end)
                 return
-        self._finish_run(parted_to, is_tail=is_tail)
+        self._finish_run(diverged_to, is_tail=is_tail)
 
     def _judge(self, copies: Sequence[Copy], cell: Cell) -> None:
         groups = groups_of(copies, cell)
@@ -101,13 +101,13 @@ class _Classification:
             return
         sound = [group for group in groups if group.is_sound]
         broken = [group for group in groups if not group.is_sound]
-        parted = Parted(cell.start, cell.end, tuple(sound), cell.is_open)
-        if len(sound) > 1 and not parted.is_unused:
-            self._run.append(parted)
+        divergent = DivergentCell(cell.start, cell.end, tuple(sound), cell.is_open)
+        if len(sound) > 1 and not divergent.is_unused:
+            self._run.append(divergent)
         else:
             self._finish_run(cell.start, is_tail=False)
-        if len(sound) > 1 and parted.is_unused:
-            self.findings.extend(changed(parted))
+        if len(sound) > 1 and divergent.is_unused:
+            self.findings.extend(changed(divergent))
         if sound:
             for group in broken:
                 self.findings.extend(damaged(group, sound[0], cell.start, why_broken(group, sound[0])))
@@ -116,17 +116,17 @@ class _Classification:
                 if group is not best[0]:
                     self.findings.extend(damaged(group, best[0], cell.start, best[1]))
         else:
-            self.findings.extend(untold(broken, cell.start, "no copy is sound here"))
+            self.findings.extend(undecided(broken, cell.start, "no copy is sound here"))
 
     def _finish_run(self, end: int, *, is_tail: bool) -> None:
         """Classify a run of consecutive cells in which sound records differ."""
         run, self._run = self._run, []
         if not run:
             return
-        small = [parted for parted in run if parted.is_small]
+        small = [cell for cell in run if cell.is_small]
         if len(small) == len(run) or (not is_tail and len(run) <= _ISLAND_MAX):
-            for parted in run:
-                self.findings.extend(changed(parted))
+            for cell in run:
+                self.findings.extend(changed(cell))
         else:
             self.findings.extend(diverged(run[0], end if is_tail else run[-1].end, is_tail=is_tail))
 

@@ -40,7 +40,7 @@ class Group:
 
 
 @frozen
-class Parted:
+class DivergentCell:
     """A cell in which groups have different sound bytes; the first group is the largest, or has the reference."""
 
     start: int
@@ -115,10 +115,10 @@ def _as_queued(copy: Copy, group: Group) -> bool | None:
     return False if False in answers else True if True in answers else None
 
 
-def newest_line(parted: Parted) -> tuple[Group | None, str]:
+def newest_line(cell: DivergentCell) -> tuple[Group | None, str]:
     """The group whose history continued, and the evidence."""
-    groups = parted.groups
-    epochs = [(epoch_of(group.copies[0].side, parted.start), group.name) for group in groups]
+    groups = cell.groups
+    epochs = [(epoch_of(group.copies[0].side, cell.start), group.name) for group in groups]
     keys = [max(_key(copy) for copy in group.copies) for group in groups]
     newest, before = sorted(keys, reverse=True)[:2]
     if newest[:3] != before[:3] and len({epoch.id if epoch is not None else None for epoch, _ in epochs}) > 1:

@@ -49,23 +49,21 @@ class AuditFinding:
     """One difference or damage on one member. A field that does not apply or is unknown is None."""
 
     cls: FindingClass
-    member: str = field(metadata={"doc": "whose copy is wrong; where that cannot be told, one of those that differ"})
-    offset: int | None = _doc("the first byte of the log that it is about")
-    end: int | None = _doc("the byte behind the last one")
-    what: str = field(metadata={"doc": "in a few words"})
-    why: str = field(metadata={"doc": "what it was told by"})
+    member: str = field(metadata={"doc": "the member whose copy is wrong; if unknown, one of those that differ"})
+    offset: int | None = _doc("first byte of the log that is affected")
+    end: int | None = _doc("end of the affected bytes")
+    what: str = field(metadata={"doc": "short description"})
+    why: str = field(metadata={"doc": "the evidence"})
     good: str | None = _doc("a member whose copy is right")
     epoch: int | None = _doc("the epoch in which the member's own bytes from `offset` on were written")
-    since_ms: int | None = _doc("when: the store time of the first record it is about, or the start of the epoch")
-    topic: str | None = _doc("of the first message that it is about")
-    queue_id: int | None = _doc("of that message")
-    file: str | None = _doc("below the member's directory")
-    queue_offset: int | None = _doc("of the first message, in its queue")
-    record: int | None = _doc(
-        "where the record begins that the byte at `offset` belongs to, on a member that has it sound"
-    )
-    record_end: int | None = _doc("the byte behind the last record that it is about")
-    count: int = _doc("so many things in a row", 1)
+    since_ms: int | None = _doc("store time of the first affected record, or start of the epoch")
+    topic: str | None = _doc("topic of the first affected message")
+    queue_id: int | None = _doc("its queue")
+    file: str | None = _doc("path below the member's directory")
+    queue_offset: int | None = _doc("queue offset of the first affected message")
+    record: int | None = _doc("start of the record at `offset`, on a member where it is sound")
+    record_end: int | None = _doc("end of the last affected record")
+    count: int = _doc("number of consecutive things merged into one finding", 1)
 
 
 @define(eq=False)

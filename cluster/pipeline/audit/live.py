@@ -37,12 +37,12 @@ UNCOMMON_ERRORS = (RemotingError, HAPeerError, LogMovedError)
 
 @define(eq=False)
 class Asked:
-    """A member of the audit; `look` None: it does not answer, because of `problem`. Sizes in bytes."""
+    """A member of the audit; `status` None: it does not answer, because of `problem`. Sizes in bytes."""
 
     name: str
     address: str
     side: LogSide
-    look: LiveSide | None = None
+    status: LiveSide | None = None
     problem: str | None = None
     compared: int = 0
     different: int = 0
@@ -50,12 +50,12 @@ class Asked:
     @property
     def now(self) -> LiveSide:
         """Status of a member that answered."""
-        assert self.look is not None
-        return self.look
+        assert self.status is not None
+        return self.status
 
-    def told(self, *, is_master: bool) -> AuditedMember:
+    def to_member(self, *, is_master: bool) -> AuditedMember:
         """As part of the report."""
-        if self.look is None:
+        if self.status is None:
             return AuditedMember(
                 name=self.name, place=self.address, is_master=is_master, is_live=True, problem=self.problem
             )
@@ -64,11 +64,11 @@ class Asked:
             place=self.address,
             is_master=is_master,
             is_live=True,
-            software=self.look.software,
+            software=self.status.software,
             is_running=True,
-            first_offset=self.look.min_offset,
-            last_offset=self.look.end_offset,
-            confirmed_offset=self.look.confirmed_offset,
+            first_offset=self.status.min_offset,
+            last_offset=self.status.end_offset,
+            confirmed_offset=self.status.confirmed_offset,
             compared_bytes=self.compared,
             equal_bytes=self.compared - self.different,
         )
@@ -113,7 +113,7 @@ async def judge(api: ClientApi, pair: Pair, run: Run, *, to_the_end: bool) -> Ju
         member=wrong.name,
         offset=record.start_offset if both_sound else offset,
         end=behind,
-        what=_what(run, both_sound=both_sound, parted=behind == end, problem=record.problem),
+        what=_what(run, both_sound=both_sound, diverged=behind == end, problem=record.problem),
         why=why,
         good=good.name if good is not None else None,
         epoch=epoch,
@@ -134,9 +134,9 @@ def _class_of(*, both_sound: bool, good: Asked | None) -> FindingClass:
     return FindingClass.BIT_ROT if good is not None else FindingClass.DIFFERS
 
 
-def _what(run: Run, *, both_sound: bool, parted: bool, problem: str | None) -> str:
+def _what(run: Run, *, both_sound: bool, diverged: bool, problem: str | None) -> str:
     if both_sound:
-        return "other messages were written from here on" if parted else "another message was written here"
+        return "other messages were written from here on" if diverged else "another message was written here"
     if run.damaged_records > 1:
         return f"{run.damaged_records} records in a row are damaged"
     return problem or "not what the others have"
@@ -222,8 +222,8 @@ async def audit_live(api: ClientApi, members: Sequence[str], progress: Progress)
     asked = [Asked(name, address, LogSide(api, address, name)) for name, address in named]
     _leave_out_aliases(asked)
     others = (each for each in asked if each.problem is None)
-    errors = [error for error in await in_parallel(partial(_look, each) for each in others) if error is not None]
-    there = tuple(each for each in asked if each.look is not None)
+    errors = [error for error in await in_parallel(partial(_inspect, each) for each in others) if error is not None]
+    there = tuple(each for each in asked if each.status is not None)
     if not there:
         raise errors[0]
     findings = AuditFindings()
@@ -232,7 +232,7 @@ async def audit_live(api: ClientApi, members: Sequence[str], progress: Progress)
     compared = await _compare_all(api, there, findings, _Steps(progress))
     is_sampled = any(each.samples is not None for each in compared)
     return assembled(
-        [each.told(is_master=number == 0) for number, each in enumerate(asked)],
+        [each.to_member(is_master=number == 0) for number, each in enumerate(asked)],
         findings,
         clock_ms=clock_ms,
         is_complete=all(each.is_complete for each in compared) and len(there) > 1,
@@ -252,14 +252,14 @@ def _leave_out_aliases(asked: Sequence[Asked]) -> None:
         known.setdefault(each.address, each.name)
 
 
-async def _look(asked: Asked) -> RemotingError | None:
+async def _inspect(asked: Asked) -> RemotingError | None:
     try:
-        asked.look = await asked.side.look()
+        asked.status = await asked.side.look()
     except RemotingError as error:
         asked.problem = words_of(error)
         return error
     if asked.name == asked.address:
-        asked.name = asked.side.name = asked.look.name
+        asked.name = asked.side.name = asked.status.name
     return None
 
 
@@ -341,9 +341,9 @@ class _PairComparison:
 
     def _have_nothing_in_common(self) -> bool:
         """Report logs of which one ends before the other begins: they are not equal."""
-        looks = self.pair.reference.now, self.pair.other.now
-        start, end = common_range(*looks)
-        if start < end or any(look.end_offset <= look.min_offset for look in looks):
+        sides = self.pair.reference.now, self.pair.other.now
+        start, end = common_range(*sides)
+        if start < end or any(side.end_offset <= side.min_offset for side in sides):
             return False
         self.findings.add(self._not_compared(start, start, "one log ends before the other one begins"))
         return True
@@ -365,13 +365,13 @@ class _PairComparison:
         for _ in range(_ATTEMPTS):
             if run.equal_to >= run.end or run.difference is not None:
                 break
-            progress = partial(self._tell, base)
+            progress = partial(self._report, base)
             if await go_on(sides, run, progress, by_samples if is_sampled else by_digests):
                 break
         if run.equal_to >= run.end:  # All that both logs still have.
             run.reason = None
 
-    def _tell(self, base: int, done: int, _total: int) -> None:
+    def _report(self, base: int, done: int, _total: int) -> None:
         self.steps.at(base + done)
 
     def _is_whole(self, run: Run) -> bool:
@@ -392,7 +392,7 @@ class _PairComparison:
 
 def _of_member(asked: Asked, there: Sequence[Asked]) -> list[AuditFinding]:
     """Findings from one member's own status."""
-    if asked.look is None:
+    if asked.status is None:
         why = asked.problem or "it does not answer"
         return [
             AuditFinding(cls=FindingClass.UNREADABLE, member=asked.name, what="the broker does not answer", why=why)
@@ -400,24 +400,24 @@ def _of_member(asked: Asked, there: Sequence[Asked]) -> list[AuditFinding]:
     found = []
     longest = max(there, key=lambda each: each.now.end_offset)
     others = [each for each in there if each is not asked]
-    if asked.look.end_offset < longest.now.end_offset:
+    if asked.status.end_offset < longest.now.end_offset:
         found.append(
             AuditFinding(
                 cls=FindingClass.LAG,
                 member=asked.name,
-                offset=asked.look.end_offset,
+                offset=asked.status.end_offset,
                 end=longest.now.end_offset,
                 what="ends earlier",
                 why=f"{longest.name} continues",
                 good=longest.name,
             )
         )
-    if asked.look.damaged_bytes:
+    if asked.status.damaged_bytes:
         found.append(
             AuditFinding(
                 cls=FindingClass.BIT_ROT,
                 member=asked.name,
-                what=f"{counted(asked.look.damaged_bytes, 'byte')} changed on its disk since they were written",
+                what=f"{counted(asked.status.damaged_bytes, 'byte')} changed on its disk since they were written",
                 why="its own scrub found them; digests are of what was written",
                 good=others[0].name if others else None,
             )

@@ -6,7 +6,7 @@ from attrs import evolve
 
 from twinlog.cluster.pipeline.audit import shapes
 from twinlog.cluster.pipeline.audit.cells import Copy
-from twinlog.cluster.pipeline.audit.evidence import Group, Parted, believed, epoch_of, newest_line
+from twinlog.cluster.pipeline.audit.evidence import DivergentCell, Group, believed, epoch_of, newest_line
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, FindingClass
 from twinlog.store.record.scan import DispatchEntry
 from twinlog.store.record.walk import FILE_ENDS
@@ -101,19 +101,19 @@ def _what_changed(
     return many
 
 
-def changed(parted: Parted) -> Iterator[AuditFinding]:
+def changed(cell: DivergentCell) -> Iterator[AuditFinding]:
     """A sound record that is different on some member, between equal records."""
-    best = believed(parted.groups)
+    best = believed(cell.groups)
     if best is None:
-        yield from untold(parted.groups, parted.start, "each copy is sound by itself, and no digest or queue tells")
+        yield from undecided(cell.groups, cell.start, "each copy is sound by itself, and no digest or queue tells")
         return
     good, why = best
-    for group in parted.groups:
+    for group in cell.groups:
         if group is not good:
-            yield from damaged(group, good, parted.start, why)
+            yield from damaged(group, good, cell.start, why)
 
 
-def untold(groups: Sequence[Group], start: int, why: str) -> Iterator[AuditFinding]:
+def undecided(groups: Sequence[Group], start: int, why: str) -> Iterator[AuditFinding]:
     """Bytes that differ from the reference without evidence which are right."""
     reference, *others = groups
     for group in others:
@@ -124,7 +124,7 @@ def untold(groups: Sequence[Group], start: int, why: str) -> Iterator[AuditFindi
             yield evolve(common, what=what, why=f"{why}; compared with {reference.name}")
 
 
-def diverged(first: Parted, end: int, *, is_tail: bool) -> Iterator[AuditFinding]:
+def diverged(first: DivergentCell, end: int, *, is_tail: bool) -> Iterator[AuditFinding]:
     """Sound records of several masters from an offset on."""
     good, why = newest_line(first)
     reference = good or first.groups[0]

@@ -16,40 +16,40 @@ from twinlog.cluster.pipeline.audit.findings import AuditFinding, FindingClass
 from twinlog.cluster.pipeline.audit.report import AuditedMember, ReportedFinding
 
 
-class Mending(NamedTuple):
+class Repair(NamedTuple):
     """A command line, and a note to read before running it."""
 
     command: str
     note: str
 
 
-def with_mending(finding: AuditFinding, members: Mapping[str, AuditedMember]) -> ReportedFinding:
+def with_repair(finding: AuditFinding, members: Mapping[str, AuditedMember]) -> ReportedFinding:
     """Add the command that repairs a finding; `members` by name."""
-    found = mending(finding, members)
+    found = repair_of(finding, members)
     return ReportedFinding(**asdict(finding), mend=found.command, mend_note=found.note)
 
 
-def mending(finding: AuditFinding, members: Mapping[str, AuditedMember]) -> Mending:
+def repair_of(finding: AuditFinding, members: Mapping[str, AuditedMember]) -> Repair:
     """The command that repairs a finding or, where a person must decide, one that shows what to decide on."""
     member = members.get(finding.member)
     if member is None:
-        return Mending("twinlog doctor", "")
+        return Repair("twinlog doctor", "")
     good = members.get(finding.good) if finding.good is not None else None
     if _is_archived(member) and finding.cls not in (FindingClass.LAG, FindingClass.UNREADABLE):
-        note = f"{member.name} lies in an archive: make a copy of a store that is right, and put it there."
-        return Mending(f"twinlog backup {_directory(good)} BACKUP-DIR", note)
+        note = f"{member.name} is in an archive: copy a sound store, and replace it."
+        return Repair(f"twinlog backup {_directory(good)} BACKUP-DIR", note)
     return _BY_CLASS[finding.cls](finding, member, good)
 
 
-def _lag(_finding: AuditFinding, member: AuditedMember, _good: AuditedMember | None) -> Mending:
+def _lag(_finding: AuditFinding, member: AuditedMember, _good: AuditedMember | None) -> Repair:
     if member.is_master:
         return _follow_other(member, None, "Another member has more than the master")
-    return Mending(
-        "twinlog wait level", f"No fault: a slave takes what it lacks while it follows its master.{_start(member)}"
+    return Repair(
+        "twinlog wait level", f"No fault: a slave fetches missing bytes while it follows its master.{_start(member)}"
     )
 
 
-def _tail_lost(finding: AuditFinding, member: AuditedMember, good: AuditedMember | None) -> Mending:
+def _tail_lost(finding: AuditFinding, member: AuditedMember, good: AuditedMember | None) -> Repair:
     if finding.what in CUTS and finding.file is not None:
         size = (finding.end or 0) - int(finding.file.rpartition("/")[2])
         root, *logs = member.place.split(";")
@@ -58,28 +58,28 @@ def _tail_lost(finding: AuditFinding, member: AuditedMember, good: AuditedMember
             if logs and finding.file.startswith("commitlog/")
             else shlex.quote(str(Path(root, finding.file)))
         )
-        note = "Stop its broker first; zeros behind the last record are what the file had there."
+        note = "Stop its broker first; behind its last record the file had zeros."
         if finding.what == CUT_WITH_RECORDS:
             note = "Stop its broker first. The records are lost on every member; rebuild queues and index afterwards."
-        return Mending(f"truncate -s {size} {path}", note)
+        return Repair(f"truncate -s {size} {path}", note)
     if member.is_master:
         return _follow_other(member, good, "The master lost its newest messages")
-    return Mending("twinlog wait level", f"The slave takes what it lost from its master again.{_start(member)}")
+    return Repair("twinlog wait level", f"The slave fetches the lost bytes from its master.{_start(member)}")
 
 
-def _parted(_finding: AuditFinding, member: AuditedMember, good: AuditedMember | None) -> Mending:
+def _diverged(_finding: AuditFinding, member: AuditedMember, good: AuditedMember | None) -> Repair:
     """A different history from an offset on."""
     if member.is_master and good is None:
         return _follow_other(member, good, "The master's messages are not those that the others have")
     if not _is_ours(member):
         return _replace(member, good)
-    note = "It cuts the slave's log where it parted from its master's; what is cut is kept in twinlog/divergent."
+    note = "Truncates the slave's log where it diverged from its master's; the cut bytes are kept in twinlog/divergent."
     if member.is_master:
-        note = f"{member.name} was the master, and is to follow now. {note}"
-    return Mending(f"twinlog rewind {_called(member)}", note + _start(member))
+        note = f"{member.name} was the master, and must follow now. {note}"
+    return Repair(f"twinlog rewind {_called(member)}", note + _start(member))
 
 
-def _damaged(finding: AuditFinding, member: AuditedMember, good: AuditedMember | None) -> Mending:
+def _damaged(finding: AuditFinding, member: AuditedMember, good: AuditedMember | None) -> Repair:
     """Changed bytes that another member has in sound form."""
     if good is None:
         return _differs(finding, member, good)
@@ -87,83 +87,81 @@ def _damaged(finding: AuditFinding, member: AuditedMember, good: AuditedMember |
         return _replace(member, good)
     if finding.cls is FindingClass.BIT_ROT:
         note = (
-            "A running member of twinlog finds the damage when it scrubs, and takes the bytes from a member that has them."
-            " Where it does not, and it is a slave: twinlog reinit"
+            "A running twinlog member finds the damage by its scrub, and fetches the bytes from another member."
+            " If it does not, and it is a slave: twinlog reinit"
         )
-        return Mending("twinlog wait healthy", f"{note} {_called(member)}.{_start(member)}")
+        return Repair("twinlog wait healthy", f"{note} {_called(member)}.{_start(member)}")
     if member.is_master:
         return _follow_other(member, good, "The master's log is damaged")
-    note = "It puts the slave's log aside and takes its master's from the beginning; the old one is kept."
-    return Mending(f"twinlog reinit {_called(member)}", note + _start(member))
+    note = "Copies the master's log from its start; the slave's old log is kept."
+    return Repair(f"twinlog reinit {_called(member)}", note + _start(member))
 
 
-def _differs(finding: AuditFinding, member: AuditedMember, _good: AuditedMember | None) -> Mending:
+def _differs(finding: AuditFinding, member: AuditedMember, _good: AuditedMember | None) -> Repair:
     where = _place(member)
-    note = "Nothing tells which copy is right: look at both, and compare a third one, a backup for instance."
+    note = "Nothing shows which copy is right: inspect both, and compare a third one, such as a backup."
     if member.is_live:
-        return Mending(f"twinlog log diff --live {where} OTHER", note)
+        return Repair(f"twinlog log diff --live {where} OTHER", note)
     begin = f" --from {finding.offset}" if finding.offset is not None else ""
-    return Mending(f"twinlog log dump {where}{begin} --count 1 -o wide --body", note)
+    return Repair(f"twinlog log dump {where}{begin} --count 1 -o wide --body", note)
 
 
-def _queue(_finding: AuditFinding, member: AuditedMember, _good: AuditedMember | None) -> Mending:
+def _queue(_finding: AuditFinding, member: AuditedMember, _good: AuditedMember | None) -> Repair:
     return _rebuilt(member, "--consumequeue")
 
 
-def _index(_finding: AuditFinding, member: AuditedMember, _good: AuditedMember | None) -> Mending:
+def _index(_finding: AuditFinding, member: AuditedMember, _good: AuditedMember | None) -> Repair:
     return _rebuilt(member, "--index")
 
 
-def _rebuilt(member: AuditedMember, what: str) -> Mending:
-    note = "Stop its broker first. The log is read, never written; the old files stay until the new ones are whole."
-    return Mending(f"twinlog log rebuild {_directory(member)} {what}", note)
+def _rebuilt(member: AuditedMember, what: str) -> Repair:
+    note = "Stop its broker first. The log is read, never written; the old files stay until the new ones are complete."
+    return Repair(f"twinlog log rebuild {_directory(member)} {what}", note)
 
 
-def _tables(finding: AuditFinding, member: AuditedMember, good: AuditedMember | None) -> Mending:
+def _tables(finding: AuditFinding, member: AuditedMember, good: AuditedMember | None) -> Repair:
     """Topics, groups, offsets."""
     if not member.is_master:
-        note = "A slave takes topics, groups and offsets from its master every 10 s while it follows."
-        return Mending("twinlog wait level", note + _start(member))
+        note = "A slave copies topics, groups and offsets from its master every 10 s while it follows."
+        return Repair("twinlog wait level", note + _start(member))
     if finding.cls is FindingClass.OFFSETS:
-        note = "The master's offsets are what consumers go by. See how far a group is, then move it if that is wrong."
-        return Mending("twinlog lag", f"{note} twinlog group reset GROUP TOPIC --to WHERE")
+        note = "Consumers use the master's offsets. Check how far a group is, and move it if that is wrong."
+        return Repair("twinlog lag", f"{note} twinlog group reset GROUP TOPIC --to WHERE")
     if good is not None and not good.is_live:
         return _replace(member, good)
-    return Mending("twinlog topic list --all", "See which topics are wrong; twinlog topic update TOPIC changes one.")
+    return Repair("twinlog topic list --all", "Check which topics are wrong; twinlog topic update TOPIC changes one.")
 
 
-def _unreadable(finding: AuditFinding, member: AuditedMember, good: AuditedMember | None) -> Mending:
+def _unreadable(finding: AuditFinding, member: AuditedMember, good: AuditedMember | None) -> Repair:
     if member.is_live:
-        return Mending(f"twinlog doctor {_place(member)}", "It tells why a broker does not answer.")
+        return Repair(f"twinlog doctor {_place(member)}", "Shows why a broker does not answer.")
     if _is_archived(member):
-        return Mending("", "See that the address is right and that you may read there, then audit again.")
-    note = "See that you may read it, and what the disk says (dmesg). Where the file is lost, make the store anew:"
-    return Mending(f"twinlog log verify {_place(member)}", f"{note} {_replace(member, good).command}")
+        return Repair("", "Check the address and your access rights, then audit again.")
+    note = "Check your access rights, and the disk's errors (dmesg). If the file is lost, create the store again:"
+    return Repair(f"twinlog log verify {_place(member)}", f"{note} {_replace(member, good).command}")
 
 
-def _follow_other(member: AuditedMember, good: AuditedMember | None, what: str) -> Mending:
+def _follow_other(member: AuditedMember, good: AuditedMember | None, what: str) -> Repair:
     """Make another member the master, and this one its slave."""
     candidate = _called(good) if good is not None else "MEMBER"
     if member.is_live:
         command = f"twinlog switchover --candidate {candidate} --dry-run"
     else:
         command = f"twinlog failover --candidate {candidate} --dry-run"
-    note = (
-        f"{what}: decide who is right. Whoever has the messages becomes the master; then, for this one: twinlog rewind"
-    )
-    return Mending(command, f"{note} {_called(member)}, or reinit.")
+    note = f"{what}: decide which copy is right, and make that member the master; then, for this one: twinlog rewind"
+    return Repair(command, f"{note} {_called(member)}, or reinit.")
 
 
-def _replace(member: AuditedMember, good: AuditedMember | None) -> Mending:
+def _replace(member: AuditedMember, good: AuditedMember | None) -> Repair:
     """Replace a damaged store by a new one."""
-    note = f"Makes a store of the good copy for the broker of {member.name}: stop it, and start it on NEW-DIR."
+    note = f"Creates a store from the good copy for the broker of {member.name}: stop it, and start it on NEW-DIR."
     if not member.is_master:
-        note += " It fetches from its master what is newer."
-    return Mending(f"twinlog backup {_directory(good)} BACKUP-DIR && twinlog restore BACKUP-DIR NEW-DIR", note)
+        note += " It fetches newer bytes from its master."
+    return Repair(f"twinlog backup {_directory(good)} BACKUP-DIR && twinlog restore BACKUP-DIR NEW-DIR", note)
 
 
 def _start(member: AuditedMember) -> str:
-    return "" if member.is_live or member.is_running else " Start it, if it does not run."
+    return "" if member.is_live or member.is_running else " Start it if it is stopped."
 
 
 def _is_ours(member: AuditedMember) -> bool:
@@ -192,11 +190,11 @@ def _is_archived(member: AuditedMember) -> bool:
     return "://" in member.place
 
 
-_BY_CLASS: Mapping[FindingClass, Callable[[AuditFinding, AuditedMember, AuditedMember | None], Mending]] = {
+_BY_CLASS: Mapping[FindingClass, Callable[[AuditFinding, AuditedMember, AuditedMember | None], Repair]] = {
     FindingClass.LAG: _lag,
     FindingClass.TRUNCATED: _tail_lost,
     FindingClass.HOLE: _damaged,
-    FindingClass.DIVERGENT: _parted,
+    FindingClass.DIVERGENT: _diverged,
     FindingClass.SHIFTED: _damaged,
     FindingClass.SWAPPED: _damaged,
     FindingClass.BIT_ROT: _damaged,

@@ -46,27 +46,27 @@ class AuditedMember:
 
     name: str
     place: str = field(metadata={"doc": "directory or URI of its store; with --live HOST:PORT"})
-    is_master: bool = field(metadata={"doc": "named first: whose log the others should have"})
-    is_live: bool = field(metadata={"doc": "a broker was asked, no directory read"})
-    software: str | None = _doc("whose broker it is, where that is known")
+    is_master: bool = field(metadata={"doc": "named first: the reference for the others"})
+    is_live: bool = field(metadata={"doc": "a running broker, not a directory"})
+    software: str | None = _doc("software of the broker, if known")
     is_running: bool | None = _doc("whether a broker had the store open")
     first_offset: int | None = _doc("of its log")
     last_offset: int | None = _doc("the end of its log: the byte behind the last one")
-    confirmed_offset: int | None = _doc("up to here it has its log for good; null: nothing tells")
+    confirmed_offset: int | None = _doc("no role change removes bytes below it; null: unknown")
     behind_bytes: int | None = _doc("how much longer the longest log is")
-    compared_bytes: int = _doc("of its log, that were held against another member's", 0)
-    equal_bytes: int = _doc("of these, that are what others have", 0)
-    read_bytes: int = _doc("of its log, that the audit read for their digests", 0)
-    problem: str | None = _doc("why it could not be looked at; null: it could")
+    compared_bytes: int = _doc("bytes of its log that were compared with another member's", 0)
+    equal_bytes: int = _doc("bytes among these that are equal", 0)
+    read_bytes: int = _doc("bytes of its log that the audit read for digests", 0)
+    problem: str | None = _doc("why it could not be read; null: it was read")
 
 
 @frozen(kw_only=True)
 class ReportedFinding(AuditFinding):
     """One difference or damage on one member, and its repair. A field that does not apply or is unknown is null."""
 
-    number: int = _doc("of the finding, in tables and pictures", 0)
-    mend: str = _doc("the command that mends it, or helps to; capitals stand for what only you know", "")
-    mend_note: str = _doc("what to know before giving it", "")
+    number: int = _doc("number in tables and pictures", 0)
+    mend: str = _doc("the command that repairs it, or helps to; replace words in capitals", "")
+    mend_note: str = _doc("note to read before running it", "")
 
 
 @frozen(kw_only=True)
@@ -78,16 +78,16 @@ class AuditReport:
     start_offset: int | None = _doc("where the first of the logs begins")
     end_offset: int | None = _doc("where the longest of them ends")
     compared_by: str = _doc("digests: every byte; samples: some records of running brokers of RocketMQ", "digests")
-    blocks: int = _doc("of up to 64 KiB, that were compared", 0)
-    differing_blocks: int | None = _doc("of them, that differ; null: not counted", 0)
-    records: int | None = _doc("samples that were compared; null: all bytes were")
+    blocks: int = _doc("compared blocks of up to 64 KiB", 0)
+    differing_blocks: int | None = _doc("how many of them differ; null: not counted", 0)
+    records: int | None = _doc("compared samples; null: all bytes were compared")
     findings: tuple[ReportedFinding, ...] = ()
     totals: dict[str, int] = field(factory=dict, metadata={"doc": "things found, by class"})
-    findings_left_out: int = _doc("things that are counted in totals and not listed", 0)
+    findings_left_out: int = _doc("findings counted in totals and not listed", 0)
     not_read: tuple[str, ...] = _doc("what could not be read, and why", ())
     started_ms: int = 0
-    seconds: float = _doc("that the audit took, without the start of Spark", 0.0)
-    startup_seconds: float | None = _doc("that the start of Spark took; null: without Spark")
+    seconds: float = _doc("duration of the audit without the start of Spark", 0.0)
+    startup_seconds: float | None = _doc("duration of the start of Spark; null: without Spark")
 
 
 def verdict_of(totals: Iterable[str], *, is_complete: bool, is_sampled: bool = False) -> AuditVerdict:

@@ -135,7 +135,7 @@ def own_findings(name: str, report: VerifyReport, log: Sequence[AuditFinding] = 
     ]
     cuts = [finding for finding in report.findings if _is_cut_behind_records(finding, report, mine)]
     found = [
-        told(name, finding, cls)
+        audit_finding(name, finding, cls)
         for finding in report.findings
         if (cls := class_of(finding)) is not None
         and finding not in cuts
@@ -178,8 +178,8 @@ def _is_digest_of(finding: Finding, start: int, end: int) -> bool:
 def _told_cut(name: str, finding: Finding, log_end: int, *, lost_records: bool) -> AuditFinding:
     start, size = _start_of(finding), int(finding.expected or 0)
     end, is_last = start + int(finding.actual or 0), log_end <= start + size
-    told = cut_file(name, start, end, size, is_last=is_last, log_end=log_end, lost_records=lost_records)
-    return evolve(told, file=finding.file)
+    audit_finding = cut_file(name, start, end, size, is_last=is_last, log_end=log_end, lost_records=lost_records)
+    return evolve(audit_finding, file=finding.file)
 
 
 def _rest(name: str, found: Sequence[AuditFinding], omitted: int) -> list[AuditFinding]:
@@ -239,7 +239,7 @@ def _overlaps(known: AuditFinding, start: int, end: int) -> bool:
     return low is not None and low < end and (high is None or start < high or known.cls is FindingClass.TRUNCATED)
 
 
-def told(name: str, finding: Finding, cls: FindingClass) -> AuditFinding:
+def audit_finding(name: str, finding: Finding, cls: FindingClass) -> AuditFinding:
     """Convert a finding of the offline check."""
     why = (
         "checked against the log beside it" if cls in (FindingClass.QUEUE, FindingClass.INDEX) else "checked by itself"

@@ -21,8 +21,8 @@ from twinlog.cluster.pipeline.sources.files import (
     StoreFiles,
     StoreUri,
     UnreadableError,
+    inspect_store,
     list_files,
-    look,
 )
 from twinlog.cluster.pipeline.sources.log_bytes import SPLIT_SIZE
 
@@ -45,7 +45,7 @@ class Store:
         assert self.files is not None
         return side_of(self.name, self.files)
 
-    def told(self, *, compared: int = 0, equal: int = 0, read: int = 0) -> AuditedMember:
+    def to_member(self, *, compared: int = 0, equal: int = 0, read: int = 0) -> AuditedMember:
         """As part of the report."""
         files = self.files
         if files is None:
@@ -68,12 +68,13 @@ class Store:
         )
 
 
-def look_at(places: Sequence[str | StoreUri]) -> list[Store]:
+def inspect_all(places: Sequence[str | StoreUri]) -> list[Store]:
     """Inspect each member; the first one is the master."""
     texts = [place.text if isinstance(place, StoreUri) else place for place in places]
     names = names_of([StoreUri(text).text for text in texts])
     return [
-        _look(name, text, is_master=number == 0) for number, (name, text) in enumerate(zip(names, texts, strict=True))
+        _inspect(name, text, is_master=number == 0)
+        for number, (name, text) in enumerate(zip(names, texts, strict=True))
     ]
 
 
@@ -89,10 +90,10 @@ def same_places(places: Sequence[str]) -> tuple[str, str] | None:
     return None
 
 
-def _look(name: str, text: str, *, is_master: bool) -> Store:
+def _inspect(name: str, text: str, *, is_master: bool) -> Store:
     uri, place = StoreUri(text), without_secrets(text)
     try:
-        files = look(uri)
+        files = inspect_store(uri)
         is_ours = bool(list_files(uri.child(SIDE)))
     except NotAStoreError as error:
         return Store(name=name, place=place, is_master=is_master, problem=without_secrets(error.why))
@@ -141,7 +142,7 @@ def as_it_is_now(side: LogBounds, files: StoreFiles) -> LogBounds:
     if not files.is_running:
         return side
     try:
-        now = look(files.uri)
+        now = inspect_store(files.uri)
     except (NotAStoreError, UnreadableError):
         return side  # The next read reports it.
     first = max(side.first, now.first)

@@ -228,7 +228,7 @@ def compare_split(
     return compared(sides, Split(number * size, (number + 1) * size), digests)
 
 
-def look_into_part(
+def compare_part(
     sent: SentStores, done: ByteCounter, sides: Mapping[int, LogBounds], part: Differing
 ) -> list[AuditFinding]:
     """Compare logs record by record in a range where they differ."""

@@ -1,11 +1,11 @@
-"""The audit of store directories on Spark: only digests of blocks are shuffled, records are compared where these differ.
+"""Audit of store directories on Spark: only digests of blocks are shuffled, records are compared where digests differ.
 
-    look      each member once, here: its files, where its log begins and ends
-    digests   a task reads parts of 64 MiB of one log; digests of one part of all logs meet, and say which ranges differ
-    look into each range that differs, all members' records side by side, in a task
-    tables    each member's queues, index and configuration, in tasks
+    inspect   each member once, in the driver: its files, start and end of its log
+    digests   a task reads a split of 64 MiB of one log; the digests of one split of all logs are compared in one task
+    compare   each differing range, record by record over all members, in a task
+    tables    queues, index and configuration of each member, in tasks
 
-What cannot be read, and what no worker survives, is named in the report; the rest is audited.
+Parts that cannot be read, and parts that no worker survives, are named in the report; the rest is audited.
 """
 
 import os
@@ -37,8 +37,8 @@ from twinlog.cluster.pipeline.audit.stores import (
     as_it_is_now,
     before_unreadable_end,
     bounded,
+    inspect_all,
     is_known,
-    look_at,
     split_size,
     without_secrets,
 )
@@ -57,9 +57,9 @@ __all__ = ["AuditOptions", "SparkUnusableError", "audit", "audit_stores", "start
 
 @frozen(kw_only=True)
 class AuditOptions:
-    """How it is done. `with_tables`: queues, index, configuration and offsets of each member are checked, too.
+    """Options of an audit. `with_tables`: also check queues, index, configuration and offsets of each member.
 
-    `split_size`: bytes of a log that one task reads at a time, a multiple of 64 KiB; None: by how much there is.
+    `split_size`: bytes of a log that one task reads, a multiple of 64 KiB; None: chosen by the total size.
     """
 
     split_size: int | None = None
@@ -68,21 +68,21 @@ class AuditOptions:
 
 @contextmanager
 def started(master: str | None) -> Iterator[tuple[SparkSession, float]]:
-    """A session of Spark without tables, and the seconds that its start took. `master`: as for spark_session().
+    """A Spark session without tables, and the seconds that its start took. `master`: as for spark_session().
 
     Raises SparkUnusableError.
     """
     if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
-        raise SparkUnusableError("it needs Java, and there is none")
+        raise SparkUnusableError("Java is required and was not found")
     began = time.monotonic()
-    with TemporaryFile() as words:
+    with TemporaryFile() as stderr:
         try:
-            with _stderr_to(words.fileno()):
+            with _stderr_to(stderr.fileno()):
                 spark = spark_session(master, with_tables=False, is_brief=True)
         except (PySparkException, Py4JError, OSError, RuntimeError) as error:
-            words.seek(0)
-            told = [line for line in words.read().decode(errors="replace").splitlines() if line.strip()]
-            raise SparkUnusableError(f"it does not start: {error}; {' '.join(told[-3:])}") from error
+            stderr.seek(0)
+            lines = [line for line in stderr.read().decode(errors="replace").splitlines() if line.strip()]
+            raise SparkUnusableError(f"it does not start: {error}; {' '.join(lines[-3:])}") from error
     try:
         yield spark, time.monotonic() - began
     finally:
@@ -91,8 +91,8 @@ def started(master: str | None) -> Iterator[tuple[SparkSession, float]]:
 
 @contextmanager
 def _stderr_to(file: int) -> Iterator[None]:
-    """What the JVM has to say of itself, from its start to its end, is for who looks for a fault in Spark."""
-    if "PYSPARK_GATEWAY_PORT" in os.environ:  # It runs already, and we are its child.
+    """Redirect what the JVM writes to stderr: it only helps to debug Spark."""
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # It already runs, as our parent.
         yield
         return
     sys.stderr.flush()
@@ -112,20 +112,20 @@ def audit(
     options: AuditOptions | None = None,
     progress: Progress = no_progress,
 ) -> AuditReport:
-    """Compare the stores of a log's members, the master's first. Raises SparkUnusableError when Spark ends meanwhile."""
-    return audit_stores(spark, look_at(members), options or AuditOptions(), progress)
+    """Compare the stores of a log's members, the master's first. Raises SparkUnusableError when Spark ends early."""
+    return audit_stores(spark, inspect_all(members), options or AuditOptions(), progress)
 
 
 def audit_stores(
     spark: SparkSession, stores: Sequence[Store], options: AuditOptions, progress: Progress
 ) -> AuditReport:
-    """The same for stores that were looked at."""
+    """Compare stores that were inspected already."""
     return _Audit(TaskRunner(spark.sparkContext, progress), stores, options).run()
 
 
 @define(eq=False)
 class _Audit:
-    """One audit. Members are known by their number."""
+    """One audit. Members are identified by their number."""
 
     runner: TaskRunner
     stores: Sequence[Store]
@@ -133,10 +133,10 @@ class _Audit:
     files: dict[int, StoreFiles] = field(init=False)
     sides: dict[int, LogBounds] = field(init=False)
     findings: list[AuditFinding] = field(factory=list, init=False)  # About the logs.
-    own: dict[int, list[AuditFinding]] = field(factory=dict, init=False)  # About what lies beside a member's log.
+    own: dict[int, list[AuditFinding]] = field(factory=dict, init=False)  # About files beside a member's log.
     between: list[AuditFinding] = field(factory=list, init=False)  # About tables of several members.
     deadly: set[int] = field(factory=set, init=False)  # Members that no worker survived.
-    endless: set[int] = field(factory=set, init=False)  # Members of whom it cannot be read where their log ends.
+    endless: set[int] = field(factory=set, init=False)  # Members whose log has no readable end.
     compared: Counter[str] = field(factory=Counter, init=False)
     read: Counter[str] = field(factory=Counter, init=False)
     blocks: int = field(default=0, init=False)
@@ -152,18 +152,18 @@ class _Audit:
             self.runner.expect(sum(high - low for files in self.files.values() for low, high in file_ranges(files)))
         sent = self.runner.context.broadcast(self.files)
         try:
-            self._look()
+            self._report_unread()
             self._digests(sent)
-            self._look_into(sent)
+            self._compare_records(sent)
             if self.options.with_tables:
                 self._tables(sent)
         finally:
             sent.unpersist()
         findings = AuditFindings()
         own = {self.stores[number].name: found for number, found in sorted(self.own.items())}
-        told = settled(self.findings, own, self.between)
-        told = (evolve(found, why=without_secrets(found.why)) for found in told)
-        findings.extend(sorted(told, key=lambda found: (found.member, found.cls, found.offset or 0)))
+        found_all = settled(self.findings, own, self.between)
+        found_all = (evolve(found, why=without_secrets(found.why)) for found in found_all)
+        findings.extend(sorted(found_all, key=lambda found: (found.member, found.cls, found.offset or 0)))
         return assembled(
             self._members(),
             findings,
@@ -173,11 +173,11 @@ class _Audit:
             differing_blocks=different_blocks(each.range for each in self.differing),
         )
 
-    def _look(self) -> None:
-        """What the looks said."""
+    def _report_unread(self) -> None:
+        """Report what the inspection of the stores found."""
         for number, store in enumerate(self.stores):
             if store.files is None:
-                self._unreadable(number, "it could not be looked at", store.problem or "")
+                self._unreadable(number, "it could not be read", store.problem or "")
             for note in store.notes:
                 self._unreadable(number, "a file beside the log cannot be used", note)
         if nothing_in_common(list(self.sides.values())):
@@ -243,20 +243,20 @@ class _Audit:
 
     # ---- Records
 
-    def _look_into(self, sent: "Broadcast[dict[int, StoreFiles]]") -> None:
+    def _compare_records(self, sent: "Broadcast[dict[int, StoreFiles]]") -> None:
         if len(self.files) < 2:
             return
         if self.differing:
             self.sides = {number: as_it_is_now(side, self.files[number]) for number, side in self.sides.items()}
         parts = bounded(self.differing)
         self.runner.expect(sum(len(part.members) * (part.range.end - part.range.start) for part in parts))
-        look = partial(tasks.look_into_part, sent, self.runner.done, self.sides)
-        found, dead = self.runner.collect_robust([[part] for part in parts], lambda rdd: rdd.map(look))
+        compare = partial(tasks.compare_part, sent, self.runner.done, self.sides)
+        found, dead = self.runner.collect_robust([[part] for part in parts], lambda rdd: rdd.map(compare))
         for findings in found:
             self.findings += findings
         for (part,), why in dead:
             for number in part.members[1:]:
-                self._unreadable(number, "differs, and cannot be looked into", why, Split(*part.range))
+                self._unreadable(number, "differs, and cannot be compared by records", why, Split(*part.range))
         alive = tuple(number for number in self.files if number not in self.deadly | self.endless)
         found, dead_ends = self.runner.collect_robust(
             [[alive]], lambda rdd: rdd.map(partial(tasks.find_ends, sent, self.sides))
@@ -264,15 +264,15 @@ class _Audit:
         for findings in found:
             self.findings += findings
         for (members,), why in dead_ends:
-            self._unreadable(members[-1], "the end of the log cannot be looked into", why)
+            self._unreadable(members[-1], "the end of the log cannot be compared", why)
 
-    # ---- What lies beside the logs
+    # ---- Files beside the logs
 
     def _tables(self, sent: "Broadcast[dict[int, StoreFiles]]") -> None:
-        """Each member's queues and index against its log, configuration and offsets against the others'."""
+        """Check queues and index of each member, and compare configuration and offsets between members."""
         alive = {number: files for number, files in self.files.items() if number not in self.deadly}
         units = [[tasks.FilePart(number, *part) for part in file_ranges(files)] for number, files in alive.items()]
-        units = [unit for unit in units if unit]  # An empty log has nothing beside it that could be wrong.
+        units = [unit for unit in units if unit]  # An empty log has no queues or index to check.
         check = partial(tasks.check_file, sent, self.runner.done)
         found, dead = self.runner.collect_robust(
             units, lambda rdd: rdd.map(check).groupByKey().map(partial(tasks.check_member, sent))
@@ -299,12 +299,12 @@ class _Audit:
 
     def _member(self, number: int, store: Store) -> AuditedMember:
         if number not in self.files:
-            return store.told()
+            return store.to_member()
         bad = sum(
             (found.end or 0) - (found.offset or 0)
             for found in self.findings
             if found.member == store.name and found.cls in LOG_CLASSES and found.cls is not FindingClass.TRUNCATED
         )
         compared = self.compared[store.name]
-        told = store.told(compared=compared, equal=max(0, compared - bad), read=self.read[store.name])
-        return evolve(told, last_offset=self.sides[number].last)
+        member = store.to_member(compared=compared, equal=max(0, compared - bad), read=self.read[store.name])
+        return evolve(member, last_offset=self.sides[number].last)

@@ -1,9 +1,9 @@
-"""A daily report over what export.py wrote: messages, bytes, latency, top keys, and how far consumers were behind.
+"""Daily report on the output of export.py: messages, bytes, latency, top keys, and consumer lag.
 
     spark-submit cluster/pipeline/submit/daily.py --export DIR [--day 2026-11-22] [--snapshots DIR] [--out FILE.json]
 
-Latency is from the client's clock to the broker's, and shows what lies between the two clocks, too; below 0 counts as 0.
-A snapshot is a copy of a broker's config/consumerOffset.json, whose name tells when: in it 20261122T130500Z, or ms since 1970.
+Latency is measured from the client's clock to the broker's, and includes the difference between both; values below 0 count as 0.
+A snapshot is a copy of a broker's config/consumerOffset.json with its time in its name: 20261122T130500Z, or ms since 1970.
 """
 
 import json
@@ -18,20 +18,20 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
-from twinlog.cluster.pipeline.jobs.session import spark_session, words_of
+from twinlog.cluster.pipeline.jobs.session import message_of, spark_session
 from twinlog.cluster.pipeline.jobs.snapshots import OffsetSnapshot, read_snapshots
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
 from twinlog.store.util.text import agreeing
 
 PERCENTILES = (50, 90, 99, 99.9)
-_ACCURACY = 10_000  # Of the percentiles: within 1/10,000 of the ranks.
+_ACCURACY = 10_000  # Percentiles are accurate to 1/10,000 of the ranks.
 
 
 @frozen(kw_only=True)
 class TopicDay:
-    """A topic on a day. Bytes are those of whole records; latencies in ms, by percentile.
+    """A topic on one day. Bytes are those of whole records; latencies in ms, by percentile.
 
-    `clock_behind`: how many messages were stored, by the broker's clock, before they were made, by the client's.
+    `clock_behind`: messages whose store time, by the broker's clock, is before their birth time, by the client's.
     """
 
     topic: str
@@ -49,9 +49,9 @@ class TopicDay:
 
 @frozen(kw_only=True)
 class LagPoint:
-    """How far a group was behind, in all queues of a topic that the export has.
+    """Lag of a group over all queues of a topic that were exported.
 
-    `messages` None: no message of its queues was exported. `seconds`: since the oldest one that it had not consumed was stored.
+    `messages` None: no message of its queues was exported. `seconds`: age of the oldest message not consumed.
     """
 
     at_ms: int
@@ -63,20 +63,20 @@ class LagPoint:
 
 @frozen(kw_only=True)
 class DailyReport:
-    """What was stored, topic by topic and day by day, and the history of lag."""
+    """Messages by topic and day, and the history of lag."""
 
     topics: Sequence[TopicDay]
     lag: Sequence[LagPoint]
 
     def to_json(self) -> str:
-        """As one object."""
+        """One JSON object."""
         return json.dumps(asdict(self), indent=2, ensure_ascii=False)
 
 
 def daily_report(
     spark: SparkSession, export: str, *, day: str | None = None, snapshots: Sequence[OffsetSnapshot] = (), top: int = 10
 ) -> DailyReport:
-    """Report on a day, `2026-11-22` in UTC, or on all there are. `top` keys are named for each topic and day."""
+    """Report on one day, such as `2026-11-22` in UTC, or on all days. `top`: number of keys for each topic and day."""
     messages = spark.read.parquet(export).withColumn("day", f.col("day").cast("string"))
     of_day = messages if day is None else messages.where(f.col("day") == day)
     keys = _top_keys(of_day, top)
@@ -134,7 +134,7 @@ def _topic_day(row: dict[str, Any], keys: Mapping[tuple[str, str], Sequence[tupl
 
 
 def lag_history(spark: SparkSession, messages: DataFrame, snapshots: Sequence[OffsetSnapshot]) -> list[LagPoint]:
-    """Where queues ended at each snapshot, less what was consumed then: by topic and group."""
+    """Lag by topic and group at each snapshot: ends of the queues minus consumed offsets."""
     wanted = [
         (number, snapshot.at_ms, topic, group, queue_id, offset)
         for number, snapshot in enumerate(snapshots)
@@ -174,7 +174,7 @@ def lag_history(spark: SparkSession, messages: DataFrame, snapshots: Sequence[Of
 
 
 def _ends(messages: DataFrame, times: Sequence[int], points: DataFrame) -> DataFrame:
-    """Where each queue ended at each snapshot: a message counts from the first snapshot on that was made after it was stored."""
+    """End of each queue at each snapshot: a message counts from the first snapshot taken after it was stored."""
     at = f.array(*(f.lit(time) for time in times))
     before = f.size(f.filter(at, lambda each: each < _ms("stored_at")))
     news = (
@@ -197,7 +197,7 @@ def _counted(number: int, one: str, many: str | None = None) -> str:
 
 
 def show(report: DailyReport) -> None:
-    """In print."""
+    """Print the report."""
     if not report.topics:
         click.echo("no messages were stored then")
     for topic in report.topics:
@@ -237,7 +237,7 @@ def main(
     try:
         report = daily_report(spark, place, day=day, snapshots=offsets, top=top)
     except PySparkException as error:
-        raise click.ClickException(words_of(error)) from error
+        raise click.ClickException(message_of(error)) from error
     finally:
         spark.stop()
     show(report)

@@ -1,7 +1,7 @@
-"""Streams a topic out of a store, live or not, into Parquet: one directory for each topic and day, JSON bodies decoded.
+"""Streams a topic from a store, live or not, into Parquet: one directory for each topic and day, JSON bodies decoded.
 
-Spark writes each batch under its number and the next one begins where it ended, so that every record is in the output once,
-however often the job is stopped, killed and started again: as readers see it that heed OUT/_spark_metadata, as Spark does.
+Spark writes each batch under its number, and the next one begins where it ended. So every record is in the output once, however
+often the job is stopped, killed and restarted, for readers that respect OUT/_spark_metadata, as Spark does.
 
     spark-submit cluster/pipeline/submit/export.py --path STORE --topic TOPIC --out DIR --schema 'id BIGINT, name STRING'
 """
@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StringType, StructField, StructType
 
-from twinlog.cluster.pipeline.jobs.session import spark_session, words_of
+from twinlog.cluster.pipeline.jobs.session import message_of, spark_session
 from twinlog.cluster.pipeline.sources.files import NotAStoreError
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
 from twinlog.cluster.pipeline.sources.places import StoreUri, UnreadableError, list_files
@@ -23,17 +23,17 @@ from twinlog.cluster.pipeline.tables.options import read_options
 from twinlog.cluster.pipeline.tables.stream import store_now
 from twinlog.store.record.message import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 
-CHECKPOINT = "_checkpoint"  # Below the output; readers of Parquet pass over names that begin so.
+CHECKPOINT = "_checkpoint"  # Below the output; readers of Parquet skip such names.
 _CORRUPT = "_corrupt_record"
 _DAY_MS = 24 * 60 * 60 * 1000
 
 
 @frozen(kw_only=True)
 class ExportOptions:
-    """What to read and where to put it. `path` and `out` are directories or URIs; `topic` is one, or several with commas between.
+    """Source and destination. `path` and `out` are directories or URIs; `topic`: one topic, or several separated by commas.
 
-    `schema` of the JSON bodies is a list of columns as in SQL; without it bodies stay bytes. `broker` is HOST:PORT of the running
-    broker that the store belongs to, which tells what is confirmed. `checkpoint`: by default below `out`.
+    `schema` of JSON bodies is a list of columns as in SQL; without it bodies stay bytes. `broker` is HOST:PORT of the running
+    broker of the store, which reports how much is confirmed. `checkpoint`: below `out` by default.
     """
 
     path: str
@@ -49,13 +49,13 @@ class ExportOptions:
 
     @property
     def checkpoint_place(self) -> str:
-        """Where the progress is kept."""
+        """Directory of the checkpoint."""
         return self.checkpoint or f"{self.out.rstrip('/')}/{CHECKPOINT}"
 
     @property
     def of_reader(self) -> dict[str, str]:
-        """The options of rocketmq_records."""
-        told = {
+        """Options of rocketmq_records."""
+        texts = {
             "topics": self.topic,
             "inflate": "true",
             "inflateSizeMax": str(self.bounds.size_max),
@@ -64,11 +64,11 @@ class ExportOptions:
             "startingOffset": self.start,
             "maxBytesPerTrigger": str(self.bytes_per_batch),
         }
-        return told if self.broker is None else {**told, "broker": self.broker}
+        return texts if self.broker is None else {**texts, "broker": self.broker}
 
 
 def start_export(spark: SparkSession, options: ExportOptions, *, follow: bool = False) -> StreamingQuery:
-    """Begin, or go on where an earlier run ended. Without `follow` the query ends once it has all that was there at its start."""
+    """Start, or continue an earlier run. Without `follow` the query ends after everything present at its start."""
     check_destination(options)
     writer = (
         messages(spark, options)
@@ -83,9 +83,10 @@ def start_export(spark: SparkSession, options: ExportOptions, *, follow: bool = 
 
 
 def check_destination(options: ExportOptions) -> None:
-    """Raises ReadRefusedError where batches would be lost: Spark numbers them, and passes over those that the output has.
+    """Refuse a destination that would lose batches: Spark numbers batches, and silently skips numbers that the output has.
 
-    It tells nobody. An output has one checkpoint, so, and a checkpoint one output. Places that are not read here are not checked.
+    So an output has one checkpoint, and a checkpoint one output. Places that cannot be read here are not checked. Raises
+    ReadRefusedError.
     """
     try:
         has_output = bool(list_files(StoreUri(options.out).child("_spark_metadata")))
@@ -100,23 +101,26 @@ def check_destination(options: ExportOptions) -> None:
 
 
 def export(spark: SparkSession, options: ExportOptions) -> None:
-    """Take over all that is there now, and return."""
+    """Export everything present, and return."""
     start_export(spark, options).awaitTermination()
 
 
 def messages(spark: SparkSession, options: ExportOptions) -> DataFrame:
     """The topic's messages as a stream, in the columns of the output."""
-    queueless = [TRANSACTION_PREPARED, TRANSACTION_ROLLBACK]  # Records of these kinds are no messages of their topic.
+    queueless = [
+        TRANSACTION_PREPARED,
+        TRANSACTION_ROLLBACK,
+    ]  # Half and rollback records are no messages of their topic.
     records = spark.readStream.format("rocketmq_records").options(**options.of_reader).load(options.path)
     records = records.where(~f.col("sys_flag").bitwiseAND(TRANSACTION_MASK).isin(queueless))
     return decoded(records, options.schema)
 
 
 def decoded(records: DataFrame, schema: str | None) -> DataFrame:
-    """The columns of the output. A body that is no JSON of the schema stays as it is, with a `problem`; nothing is lost."""
+    """Columns of the output. A body that is not JSON of the schema is kept with a `problem`; nothing is lost."""
     day = f.date_from_unix_date(
         f.floor(f.col("stored_ms") / _DAY_MS).cast("int")
-    )  # In UTC, whatever the session's zone.
+    )  # In UTC, independent of the session's time zone.
     frame = records.select(
         "topic",
         day.cast("string").alias("day"),
@@ -151,7 +155,7 @@ def json_schema(text: str) -> StructType:
 
 
 def _with_json(frame: DataFrame, schema: str) -> DataFrame:
-    """The same with `body` as a struct, or null where it is none; then `undecoded` has its bytes."""
+    """The rows with `body` as a struct, or null where it is no JSON; `undecoded` has its bytes then."""
     wanted = json_schema(schema)
     with_corrupt = StructType([*wanted.fields, StructField(_CORRUPT, StringType())])
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
@@ -184,14 +188,14 @@ def _with_json(frame: DataFrame, schema: str) -> DataFrame:
 @click.option("--body-size-max", type=click.IntRange(min=1), default=64 << 20, show_default=True)
 @click.option("--body-ratio-max", type=click.IntRange(min=1), default=200, show_default=True)
 @click.option("--spark-master", help="A URL as of spark-submit. [default: spark-submit's, else this machine]")
-def main(*, follow: bool, spark_master: str | None, body_size_max: int, body_ratio_max: int, **told: str) -> None:
-    """Stream the messages of a topic into Parquet, by topic and day; run again, it goes on where it ended."""
+def main(*, follow: bool, spark_master: str | None, body_size_max: int, body_ratio_max: int, **texts: str) -> None:
+    """Stream the messages of a topic into Parquet, by topic and day. A later run continues where the last one ended."""
     bounds = InflateLimits(size_max=body_size_max, ratio_max=body_ratio_max)
-    options = ExportOptions(**told, bounds=bounds)  # type: ignore[arg-type]
+    options = ExportOptions(**texts, bounds=bounds)  # type: ignore[arg-type]
     try:
         store_now(
             read_options({"path": options.path, **options.of_reader}), 0
-        )  # What is refused is said before Spark starts.
+        )  # Refusals come before the start of Spark.
     except (ReadRefusedError, NotAStoreError, OSError) as error:
         raise click.ClickException(str(error)) from error
     spark = spark_session(spark_master, name=f"twinlog export {options.topic}")
@@ -199,9 +203,9 @@ def main(*, follow: bool, spark_master: str | None, body_size_max: int, body_rat
         query = start_export(spark, options, follow=follow)
         try:
             query.awaitTermination()
-        except KeyboardInterrupt:  # How one that follows ends.
+        except KeyboardInterrupt:  # The usual end of a run with --follow.
             query.stop()
     except (ReadRefusedError, PySparkException) as error:
-        raise click.ClickException(words_of(error)) from error
+        raise click.ClickException(message_of(error)) from error
     finally:
         spark.stop()

@@ -1,4 +1,4 @@
-"""Runs lists of tasks on Spark: with progress, to be interrupted, and past tasks that no worker survives."""
+"""Runs lists of tasks on Spark, with progress and interruption, and past tasks that kill their worker."""
 
 import uuid
 from collections.abc import Callable, Iterable, Sequence
@@ -18,7 +18,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 _POLL_SECONDS = 0.2
 _TASKS_PER_CORE = 4
-# What Spark says when a worker or an executor died, after so many tries as its master URL has.
+# Spark's messages after a worker or an executor died as often as its master URL allows.
 _DEATHS = (
     "Python worker exited unexpectedly",
     "Python worker failed to connect back",
@@ -32,7 +32,7 @@ _SHUT_DOWN = "SparkContext was shut down"
 
 
 class SparkUnusableError(Exception):
-    """Spark cannot be started, or with `is_late` ended while it worked."""
+    """Spark cannot be started, or, with `is_late`, ended during the work."""
 
     def __init__(self, why: str, *, is_late: bool = False) -> None:
         super().__init__(why)
@@ -40,12 +40,12 @@ class SparkUnusableError(Exception):
 
 
 class WorkersDiedError(Exception):
-    """No worker survived some task of a job. The message says what Spark says."""
+    """No worker survived some task of a job. The message is Spark's."""
 
 
 @define(eq=False)
 class TaskRunner:
-    """One audit's way to Spark; `done` counts the bytes that tasks have dealt with."""
+    """Access to Spark for one audit; `done` counts the bytes processed by tasks."""
 
     context: "SparkContext"
     progress: Progress
@@ -57,18 +57,18 @@ class TaskRunner:
         self.done = self.context.accumulator(0)
 
     def expect(self, size: int) -> None:
-        """So many bytes more are to be dealt with."""
+        """Add to the total of bytes to process."""
         self.total += size
 
     def spread(self, tasks: Sequence[T]) -> "RDD[T]":
-        """The tasks on as many partitions as keep all cores busy to the end."""
+        """Distribute tasks over enough partitions to keep all cores busy to the end."""
         if not tasks:
             return self.context.emptyRDD()
         width = max(1, self.context.defaultParallelism) * _TASKS_PER_CORE
         return self.context.parallelize(tasks, max(1, min(len(tasks), max(width, len(tasks) // 8))))
 
     def collect(self, rdd: "RDD[R]") -> list[R]:
-        """Carry out a job in a thread, so that progress can be shown and Ctrl-C be heard.
+        """Run a job in a thread, so that progress is shown and Ctrl-C works.
 
         Raises WorkersDiedError and SparkUnusableError.
         """
@@ -79,11 +79,11 @@ class TaskRunner:
                     self._tell()
                 return future.result()
             except Py4JJavaError as error:
-                words = _words(error)
-                if any(death in words for death in _DEATHS):
-                    raise WorkersDiedError(_first_line(words)) from error
-                if _SHUT_DOWN in words:
-                    raise SparkUnusableError(f"it ended while it worked: {words[:200]}", is_late=True) from error
+                message = _message(error)
+                if any(death in message for death in _DEATHS):
+                    raise WorkersDiedError(_first_line(message)) from error
+                if _SHUT_DOWN in message:
+                    raise SparkUnusableError(f"it ended while it worked: {message[:200]}", is_late=True) from error
                 raise
             except (Py4JError, ConnectionError, EOFError) as error:
                 raise SparkUnusableError(f"it ended while it worked: {error}", is_late=True) from error
@@ -96,7 +96,7 @@ class TaskRunner:
     def collect_robust(
         self, units: "Sequence[Sequence[T]]", job: "Callable[[RDD[T]], RDD[R]]"
     ) -> "tuple[list[R], list[tuple[Sequence[T], str]]]":
-        """The results of all tasks, and those that no worker survived, with what Spark says of it.
+        """Results of all tasks, and the units that no worker survived, with Spark's message.
 
         Tasks of one unit are never in different jobs.
         """
@@ -118,15 +118,15 @@ class TaskRunner:
             self.progress(min(self.total, self.done.value), self.total)
 
 
-def _words(error: Py4JJavaError) -> str:
+def _message(error: Py4JJavaError) -> str:
     try:
         return str(error.java_exception.toString())
     except (Py4JError, OSError):
         return str(error)
 
 
-def _first_line(words: str) -> str:
-    """Without the stack of Java."""
-    lines: Iterable[str] = (line.strip() for line in words.splitlines() if line.strip())
-    found: Any = next((line for line in lines if any(death in line for death in _DEATHS)), words[:200])
+def _first_line(message: str) -> str:
+    """The message without Java's stack trace."""
+    lines: Iterable[str] = (line.strip() for line in message.splitlines() if line.strip())
+    found: Any = next((line for line in lines if any(death in line for death in _DEATHS)), message[:200])
     return f"a worker of Spark died of it each time: {found}"[:300]

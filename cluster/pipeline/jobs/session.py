@@ -1,7 +1,7 @@
-"""The Spark session of twinlog's jobs: all that they need set, in one place.
+"""Spark session for twinlog's jobs, with all its settings in one place.
 
-Spark's Python workers are started from PATH unless they are told otherwise, filters are pushed to Python sources only where that
-is switched on, and one dead Python worker fails a job on local[N]: local[N,4] tries its task again.
+Spark starts Python workers from PATH by default, pushes filters to Python sources only if configured, and fails a job on local[N]
+after one dead Python worker: local[N,4] tries its task again.
 """
 
 import atexit
@@ -19,9 +19,9 @@ from pyspark.sql import SparkSession
 TASK_TRIES = 4
 _IN_HASTE = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
-# Workers are started with `python -m`, which imports from their directory first without it.
+# Without it workers, which run `python -m`, import from their working directory first.
 _SAFE_PATH = "PYTHONSAFEPATH"
-# What readers refuse, in the trace of the worker in which they did.
+# Errors of readers in the traceback of their worker.
 _REFUSAL = re.compile(
     r"^twinlog\.cluster\.pipeline\.[\w.]+\.(?:ReadRefusedError|NotAStoreError|UnreadableError): (.+)$", re.MULTILINE
 )
@@ -34,26 +34,26 @@ _ON_THIS_MACHINE = {
 
 
 def local_master() -> str:
-    """As many tasks at once as this process has cores."""
+    """As many concurrent tasks as this process has cores."""
     return f"local[{len(os.sched_getaffinity(0))},{TASK_TRIES}]"
 
 
 def spark_session(
     master: str | None = None, *, name: str = "twinlog", with_tables: bool = True, is_brief: bool = False
 ) -> SparkSession:
-    """The session there is, or a new one, in which the tables of datasource.py can be read.
+    """The current session, or a new one, which can read the tables of datasource.py.
 
-    `master` is a URL as of spark-submit. None: the one that spark-submit was told, else this machine. `with_tables` False: not
-    for queries, which saves a second or two. `is_brief`: the JVM does little but hand out tasks, so compiles in haste.
+    `master` is a URL as of spark-submit. None: the one given to spark-submit, else this machine. `with_tables` False: without
+    tables, which saves a second or two. `is_brief`: the JVM only hands out tasks, so it compiles with little optimisation.
     """
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if master is None and not is_submitted:
         master = local_master()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault(_SAFE_PATH, "1")  # Some of its Python workers inherit only what the JVM had.
+    os.environ.setdefault(_SAFE_PATH, "1")  # Some Python workers inherit only the JVM's environment.
     builder = SparkSession.Builder().appName(name)
     settings = {_PUSH_DOWN: "true", f"spark.executorEnv.{_SAFE_PATH}": "1"}
-    if not is_submitted:  # Else its JVM runs already, with its own.
+    if not is_submitted:  # Otherwise the JVM already runs with its own.
         of_jvm = [*_quiet_logs(), *(_IN_HASTE if is_brief else ())]
         settings |= {"spark.driver.extraJavaOptions": " ".join(of_jvm)} if of_jvm else {}
     if master is not None:
@@ -69,22 +69,22 @@ def spark_session(
 
 
 def prepare(spark: SparkSession) -> SparkSession:
-    """Make the tables readable in a session that somebody else made: a notebook's, a cluster's."""
-    from twinlog.cluster.pipeline.tables.datasource import register  # Not for an audit: it would wait for the import.
+    """Register the tables in an existing session, such as a notebook's."""
+    from twinlog.cluster.pipeline.tables.datasource import register  # Slow to import, and not needed for an audit.
 
     spark.conf.set(_PUSH_DOWN, "true")
     register(spark)
     return spark
 
 
-def words_of(error: Exception) -> str:
-    """What a person needs of an error of Spark's: the reader's own sentence, or Spark's first line."""
+def message_of(error: Exception) -> str:
+    """The useful part of a Spark error: the reader's own message, or Spark's first line."""
     refusal = _REFUSAL.search(str(error))
     return refusal[1] if refusal is not None else str(error).partition("\n")[0]
 
 
 def _ship_wheels(context: SparkContext) -> None:
-    """Wheels of --py-files reach executors, which import from nothing but .zip, .egg and .jar: a wheel is a zip."""
+    """Copy wheels of --py-files to .zip: executors import only from .zip, .egg and .jar, and a wheel is a zip."""
     for path in (context.getConf().get("spark.submit.pyFiles") or "").split(","):
         if path.endswith(".whl"):
             directory = mkdtemp(prefix="twinlog-")  # Executors fetch it later.
@@ -93,6 +93,6 @@ def _ship_wheels(context: SparkContext) -> None:
 
 
 def _quiet_logs() -> Sequence[str]:
-    """Spark's own lines are for who debugs Spark: errors only, also while it starts."""
+    """Limit Spark's log to errors, also during its start."""
     file = Path(__file__).with_name("log4j2.properties")
     return [f"-Dlog4j2.configurationFile={file.as_uri()}"] if file.is_file() else []

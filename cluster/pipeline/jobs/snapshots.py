@@ -1,4 +1,4 @@
-"""Copies of a broker's config/consumerOffset.json, whose names tell when they were made: 20261122T130500Z, or ms since 1970."""
+"""Copies of a broker's config/consumerOffset.json with their time in their names: 20261122T130500Z, or ms since 1970."""
 
 import re
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ class OffsetSnapshot:
 
 
 def read_snapshots(place: str) -> list[OffsetSnapshot]:
-    """Those in a directory, in order of time. Raises ReadRefusedError for a file that is none, UnreadableError."""
+    """Read the copies in a directory, ordered by time. Raises ReadRefusedError for any other file, UnreadableError."""
     found = []
     directory = StoreUri(place)
     for info in list_files(directory):

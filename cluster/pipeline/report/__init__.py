@@ -1,4 +1,4 @@
-"""The audit's report: HTML, JSON, Parquet.
+"""Report of an audit: HTML, JSON, Parquet.
 
 Begin with page.py.
 Imported by cli.

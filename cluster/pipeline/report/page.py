@@ -83,7 +83,7 @@ def _members(members: Iterable[AuditedMember]) -> str:
 
 def _member(member: AuditedMember) -> str:
     if member.problem is not None:
-        log = f'<td colspan="3" class="bad">not looked at: {escape(member.problem)}</td>'
+        log = f'<td colspan="3" class="bad">not read: {escape(member.problem)}</td>'
     else:
         log = (
             f'<td class="number">{member.first_offset} to {member.last_offset}</td>'
@@ -97,12 +97,12 @@ def _member(member: AuditedMember) -> str:
 
 def _findings(report: AuditReport) -> str:
     if not report.findings:
-        return "<p>Nothing was found.</p>"
-    titles = (("", "number"), ("Class", ""), ("Member", ""), ("Offset", "number"), ("What", ""), ("What mends it", ""))
+        return "<p>No findings.</p>"
+    titles = (("", "number"), ("Class", ""), ("Member", ""), ("Offset", "number"), ("What", ""), ("Repair", ""))
     rows = "".join(_finding(finding) for finding in report.findings)
     left_out = report.findings_left_out
     more = f"<p>{left_out} more {agreeing(left_out, 'is', 'are')} counted only.</p>" if left_out else ""
-    return _table("By place in the log; files beside it follow.", titles, rows) + more
+    return _table("Ordered by offset in the log; files beside it follow.", titles, rows) + more
 
 
 def _finding(finding: ReportedFinding) -> str:
@@ -121,7 +121,7 @@ def _finding(finding: ReportedFinding) -> str:
 
 
 def facts_of(finding: ReportedFinding) -> list[str]:
-    """What is known besides, in words."""
+    """Further facts, as text."""
     facts = []
     if finding.good is not None:
         facts.append(f"the copy of {finding.good} is right")
@@ -157,7 +157,7 @@ def _made(report: AuditReport) -> str:
 
 
 def findings_table(findings: Sequence[ReportedFinding]) -> Any:
-    """The findings as a pyarrow.Table, one row each; its columns are the fields of a finding."""
+    """Findings as a pyarrow.Table, one row each; columns are the fields of a finding."""
     import pyarrow as pa
 
     rows = [asdict(finding) for finding in findings]
@@ -172,9 +172,9 @@ def findings_table(findings: Sequence[ReportedFinding]) -> Any:
 
 
 def write_report(report: AuditReport, directory: Path, *, parquet: bool) -> tuple[Path, ...]:
-    """report.json, report.html and findings.parquet in a directory, made if need be; each is whole or not there.
+    """Write report.json, report.html and findings.parquet into a directory, which is created; each is complete or absent.
 
-    Returns what was written. Raises OSError.
+    Returns the files. Raises OSError.
     """
     directory.mkdir(parents=True, exist_ok=True)
     files = {"report.json": to_json(report), "report.html": page(report).encode()}

@@ -1,7 +1,7 @@
-"""The logs of an audit as a picture: one bar a member, over the offsets it has, and what is wrong where it is. SVG, no script.
+"""Picture of the logs of an audit: one bar for each member over its offsets, with findings marked. SVG, no script.
 
-Nothing is told by colour alone: each class of findings has a pattern of its own and a letter, each mark its number in the table
-of findings, and the picture says in words what it shows, for who cannot see it. Colours are Okabe and Ito's.
+Colour is never the only sign: each class of findings has a pattern and a letter, and each mark its number in the table of
+findings. A text describes the picture for readers who cannot see it. Colours are those of Okabe and Ito.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,10 +15,10 @@ from twinlog.cluster.text import size
 
 _WIDTH, _LEFT, _RIGHT, _TOP, _ROW, _BAR = 1000, 190, 30, 34, 64, 26
 _MARK_WIDTH_MIN = 4.0
-_LABEL_ROOM = 16.0  # Numbers that are nearer to each other are left out.
+_LABEL_ROOM = 16.0  # Numbers closer to each other are omitted.
 _TICKS = 5
 
-# Class: letter, colour, pattern inside a square of 8.
+# By class: letter, colour, pattern in a square of 8.
 LOOKS = {
     FindingClass.LAG: ("L", "#56b4e9", '<path d="M0 4h8" stroke="{0}" stroke-width="2"/>'),
     FindingClass.TRUNCATED: ("T", "#0072b2", '<path d="M0 2h8M0 6h8" stroke="{0}" stroke-width="2"/>'),
@@ -29,17 +29,17 @@ LOOKS = {
     FindingClass.BIT_ROT: ("B", "#d55e00", '<path d="M0 0h8v8h-8z" fill="{0}"/>'),
     FindingClass.DIFFERS: ("X", "#000000", '<path d="M0 0l8 8M8 0l-8 8" stroke="{0}" stroke-width="1.5"/>'),
 }
-_NOT_DRAWN = "-"  # The mark of what has no place in the log.
+_NOT_DRAWN = "-"  # For findings without a place in the log.
 
 
 def letter(cls: FindingClass) -> str:
-    """The letter of a class, the same in picture and table."""
+    """Letter of a class, the same in picture and table."""
     return LOOKS[cls][0] if cls in LOOKS else _NOT_DRAWN
 
 
 @frozen
 class _Scale:
-    """From offsets to places."""
+    """Offsets to x coordinates."""
 
     start: int
     end: int
@@ -51,7 +51,7 @@ class _Scale:
 
 
 def picture(report: AuditReport) -> str:
-    """The SVG element; "" where no member's log is known."""
+    """The SVG element; empty if no member's log is known."""
     known = [member for member in report.members if member.first_offset is not None and member.last_offset is not None]
     if not known or report.start_offset is None or report.end_offset is None:
         return ""
@@ -59,9 +59,9 @@ def picture(report: AuditReport) -> str:
     height = _TOP + _ROW * len(known) + 30
     shown = {finding.cls for finding in report.findings if finding.cls in LOOKS}
     parts = [
-        f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-labelledby="picture-title picture-words">',
+        f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-labelledby="picture-title picture-text">',
         '<title id="picture-title">The logs, and where they differ</title>',
-        f'<desc id="picture-words">{escape(in_words(report))}</desc>',
+        f'<desc id="picture-text">{escape(as_text(report))}</desc>',
         f"<defs>{''.join(_pattern(cls) for cls in LOOKS if cls in shown)}</defs>",
         *_axis(scale, height),
     ]
@@ -71,20 +71,20 @@ def picture(report: AuditReport) -> str:
     return "".join([*parts, "</svg>"])
 
 
-def in_words(report: AuditReport) -> str:
-    """What the picture shows, for who cannot see it."""
+def as_text(report: AuditReport) -> str:
+    """The picture as text."""
     return " ".join(_sentences(report))
 
 
 def _sentences(report: AuditReport) -> Iterator[str]:
     for member in report.members:
         if member.first_offset is None or member.last_offset is None:
-            yield f"{member.name} could not be looked at."
+            yield f"{member.name} could not be read."
             continue
         span = f"{member.name} has bytes {member.first_offset} to {member.last_offset}"
         found = [each for each in report.findings if each.member == member.name and each.cls in LOG_CLASSES]
         if not found:
-            yield f"{span}, and no difference is marked in it."
+            yield f"{span}, without a marked difference."
             continue
         places = "; ".join(f"number {each.number}, {each.cls.value} at {each.offset}" for each in found[:10])
         more = f"; and {len(found) - 10} more" if len(found) > 10 else ""
@@ -99,7 +99,7 @@ def _pattern(cls: FindingClass) -> str:
 
 
 def pattern_name(cls: FindingClass) -> str:
-    """The id of a class's pattern."""
+    """Id of a class's pattern."""
     return f"mark-{cls.value}"
 
 
@@ -136,10 +136,10 @@ def _marks(scale: _Scale, top: int, findings: Iterable[ReportedFinding]) -> Iter
         left = scale.x(finding.offset)
         width = max(_MARK_WIDTH_MIN, scale.x(finding.end if finding.end is not None else finding.offset) - left)
         left = min(left, _WIDTH - _RIGHT - width)
-        words = f"{finding.number}: {finding.cls.value} at {finding.offset}: {finding.what}"
+        text = f"{finding.number}: {finding.cls.value} at {finding.offset}: {finding.what}"
         yield (
             f'<rect class="mark" x="{left:.1f}" y="{top}" width="{width:.1f}" height="{_BAR}"'
-            f' fill="url(#{pattern_name(finding.cls)})"><title>{escape(words)}</title></rect>'
+            f' fill="url(#{pattern_name(finding.cls)})"><title>{escape(text)}</title></rect>'
         )
         middle = left + width / 2
         if middle >= free_from:
@@ -153,7 +153,7 @@ def _short(name: str) -> str:
 
 
 def legend(report: AuditReport) -> str:
-    """What the patterns mean, as a list with a sample each."""
+    """List of the patterns, with a sample each."""
     shown = {finding.cls for finding in report.findings if finding.cls in LOOKS}
     items = [
         f'<li><svg width="28" height="16" aria-hidden="true"><rect width="28" height="16" class="mark"'
@@ -167,17 +167,17 @@ def legend(report: AuditReport) -> str:
 
 
 MEANINGS = {
-    FindingClass.LAG: "the member has not got it yet; no fault",
-    FindingClass.TRUNCATED: "the member had it and lost it",
-    FindingClass.HOLE: "nothing is there, and the log goes on behind",
-    FindingClass.DIVERGENT: "other messages were written there",
-    FindingClass.SHIFTED: "a file holds what belongs elsewhere",
-    FindingClass.SWAPPED: "messages stand in each other's place",
+    FindingClass.LAG: "not received yet; no fault",
+    FindingClass.TRUNCATED: "the member lost it, or a file is cut",
+    FindingClass.HOLE: "no data, and the log continues behind it",
+    FindingClass.DIVERGENT: "different messages were written there",
+    FindingClass.SHIFTED: "records of another offset",
+    FindingClass.SWAPPED: "messages in each other's place",
     FindingClass.BIT_ROT: "bytes changed since they were written",
-    FindingClass.DIFFERS: "bytes differ, and nothing tells which are right",
-    FindingClass.QUEUE: "a consume queue does not fit the log beside it",
-    FindingClass.INDEX: "an index file does not fit the log beside it",
+    FindingClass.DIFFERS: "bytes differ, and nothing shows which are right",
+    FindingClass.QUEUE: "a consume queue does not match its log",
+    FindingClass.INDEX: "an index is missing or does not match its log",
     FindingClass.CONFIG: "topics, groups or other configuration differ or cannot be read",
     FindingClass.OFFSETS: "consumer offsets differ",
-    FindingClass.UNREADABLE: "it could not be looked at",
+    FindingClass.UNREADABLE: "it could not be read",
 }

@@ -1,4 +1,4 @@
-"""What an audit comes to, in sentences: the same words on the terminal and on the page. Pure."""
+"""Summary of an audit in sentences, shared by terminal and page. Pure."""
 
 from collections.abc import Iterator
 
@@ -31,7 +31,7 @@ def _up_to_lag(report: AuditReport) -> str:
 
 
 def sentences(report: AuditReport) -> Iterator[str]:
-    """What was compared, what was found, what was not read."""
+    """Comparison, findings, and parts that were not read."""
     looked = [member for member in report.members if member.problem is None]
     if report.compared_by == "digests" and report.blocks:
         different = report.differing_blocks
@@ -45,7 +45,7 @@ def sentences(report: AuditReport) -> Iterator[str]:
         yield f"read {size(read)} of log in {seconds(report.seconds)}{rate}"
     for member in looked:
         if member.confirmed_offset is None and member.is_running:
-            yield f"{member.name} runs, and nothing tells how far its log is confirmed: its newest bytes may be on the way"
+            yield f"{member.name} runs, and its confirmed offset is unknown: its newest bytes may still be replicating"
         if member.behind_bytes:
             yield f"{member.name} is {size(member.behind_bytes)} behind"
     if report.totals:

@@ -1,6 +1,6 @@
-"""A store directory as it lies somewhere: RocketMQ 4.9's, 5.3's or ours, running or stopped; looked at once, nothing is changed.
+"""Inspects a store directory of RocketMQ 4.9, 5.3 or twinlog, running or stopped, on any storage. Nothing is changed.
 
-A look lists names and reads a few small parts, so it works on object storage as well. See places.py for where that may be.
+An inspection lists names and reads a few small parts, so it suits object storage as well; see places.py.
 """
 
 from collections.abc import Callable
@@ -54,12 +54,12 @@ class NotAStoreError(Exception):
 
 @frozen(kw_only=True)
 class StoreFiles:
-    """What a look found; it can be sent to other processes. Offsets and sizes in bytes of the log.
+    """Result of an inspection; it can be sent to other processes. Offsets and sizes in bytes of the log.
 
-    The log has whole records from `first` to `end`. Up to `confirmed` no change of roles takes bytes away; None: not known.
-    `claimed`: how far the log went at some time, as its own files say (queues, digests, a clean stop); None: nothing says it.
-    `is_running`: a broker has the store open now, on this machine. `has_abort`: it was not closed, or not yet.
-    `problems` tells what could not be read or understood meanwhile.
+    The log has whole records from `first` to `end`. No role change removes bytes below `confirmed`; None: unknown.
+    `claimed`: the furthest end that the store's own files mention (queues, digests, a clean stop); None: none do.
+    `is_running`: a broker on this machine has the store open now. `has_abort`: it was not closed, or not yet.
+    `problems`: files that could not be read or decoded.
     """
 
     uri: StoreUri
@@ -77,19 +77,19 @@ class StoreFiles:
     problems: tuple[str, ...] = ()
 
     def queues(self) -> list[QueueFiles]:
-        """The files of all consume queues, listed now. Raises UnreadableError."""
+        """Files of all consume queues, listed now. Raises UnreadableError."""
         return list_queues(self.uri)
 
     def index(self) -> list[LogFile]:
-        """The index files, listed now, oldest first; `start` is the time in their names. Raises UnreadableError."""
+        """Index files, listed now, oldest first; `start` is the time in their names. Raises UnreadableError."""
         infos = [info for info in list_files(self.uri.child("index")) if info.name.isdecimal()]
         return [LogFile(self.uri.child(f"index/{info.name}"), int(info.name), info.size) for info in infos]
 
 
-def look(uri: StoreUri, *, file_size: int | None = None) -> StoreFiles:
-    """Look at a store directory; `file_size` of the log, where it is known better than the files tell.
+def inspect_store(uri: StoreUri, *, file_size: int | None = None) -> StoreFiles:
+    """Inspect a store directory; `file_size` of the log, if known better than from its files.
 
-    Raises NotAStoreError for what is no store, UnreadableError when nothing can be told.
+    Raises NotAStoreError, and UnreadableError when nothing can be read.
     """
     root = uri.root
     log = list_log(uri)
@@ -129,7 +129,7 @@ def _no_store(root: StoreUri, names: set[str]) -> str:
 
 
 def list_log(uri: StoreUri) -> tuple[LogFile, ...]:
-    """The files of the log in all its directories, in order. Raises UnreadableError."""
+    """Files of the log in all its directories, in order. Raises UnreadableError."""
     files: dict[int, LogFile] = {}
     for place in uri.log_places or (uri.root.child("commitlog"),):
         for info in list_files(place):
@@ -143,7 +143,7 @@ def _is_file_name(name: str) -> bool:
 
 
 def _is_text(name: str) -> bool:
-    """Names of files are bytes; those that are no UTF-8 are no topic's."""
+    """Whether a name is valid UTF-8, as every topic's is."""
     try:
         return bool(name.encode())
     except UnicodeEncodeError:
@@ -151,7 +151,7 @@ def _is_text(name: str) -> bool:
 
 
 def list_queues(uri: StoreUri) -> list[QueueFiles]:
-    """The files of all consume queues, by topic and queue id. Raises UnreadableError."""
+    """Files of all consume queues, by topic and queue id. Raises UnreadableError."""
     place = uri.root.child("consumequeue")
     found: dict[tuple[str, int], list[LogFile]] = {}
     newest: dict[tuple[str, int], int] = {}
@@ -168,7 +168,7 @@ def list_queues(uri: StoreUri) -> list[QueueFiles]:
 
 
 def _with_side_files(files: StoreFiles) -> StoreFiles:
-    """The same with what small files say."""
+    """The result with the content of small files."""
     root, problems = files.uri.root, list[str]()
     first = files.log[0].start if files.log else 0
     note = _decoded(root.child(NOTE), orjson.loads, problems)
@@ -187,7 +187,7 @@ def _with_side_files(files: StoreFiles) -> StoreFiles:
 
 
 def _with_end(files: StoreFiles) -> StoreFiles:
-    """The same with where the log ends."""
+    """The result with the end of the log."""
     root, problems = files.uri.root, list(files.problems)
     place = root.child(f"{SIDE}/digest")
     digests = _decoded(place, _digests, problems)
@@ -201,7 +201,7 @@ def _with_end(files: StoreFiles) -> StoreFiles:
         after_crash=files.has_abort and not files.is_running,
     )
     intent = _decoded(root.child(f"{SIDE}/{truncate_intent.NAME}"), truncate_intent.decode_intent, problems)
-    if intent is not None:  # The next start finishes it.
+    if intent is not None:  # The next start completes the cut.
         end = min(end, intent.offset) if intent.kind is truncate_intent.CutKind.CUT else files.first
     claimed += [at for at in (queued, files.confirmed) if at is not None]
     return evolve(
@@ -221,7 +221,7 @@ def _digests(raw: bytes) -> digest.Decoded:
 
 
 def _decoded(uri: StoreUri, decode: Callable[[bytes], T], problems: list[str]) -> T | None:
-    """What a small file says; None without one, and when it cannot be understood, which becomes a problem."""
+    """Content of a small file; None if it is missing, or cannot be decoded, which becomes a problem."""
     try:
         raw = read_all(uri)
         return None if raw is None else decode(raw)

@@ -1,13 +1,13 @@
-"""Up to where a store may be read, and where a reader that follows it goes on. Pure: a look at the store in, an offset out.
+"""Limits of reading a store, and the offset where a following reader continues. Pure: an inspection in, an offset out.
 
 | the store | is read |
 | --- | --- |
-| stopped, archived, copied | to the end of its sound records: nobody writes there now, and nobody cuts |
-| running, and it is known what is confirmed | to there: what lies behind may be cut when roles change |
-| running, and it is not known | not at all; with `unconfirmed`, to the end of its sound records |
+| stopped, archived, copied | to the end of its sound records: nobody writes or cuts it now |
+| running, confirmed offset known | to the confirmed offset: bytes behind it may be cut by a role change |
+| running, confirmed offset unknown | not at all; with `unconfirmed`, to the end of its sound records |
 
-What is confirmed now is told by a running broker of twinlog's that is asked (option `broker`). Its files say what was confirmed
-at its last change of roles; RocketMQ 5 writes each second what it shows to consumers, RocketMQ 4 nothing.
+A running twinlog broker reports the current confirmed offset (option `broker`). Its files have that of its last role change;
+RocketMQ 5 writes each second how much it shows to consumers, RocketMQ 4 nothing.
 """
 
 from collections.abc import Sequence
@@ -16,18 +16,18 @@ from twinlog.cluster.pipeline.sources.files import StoreFiles
 from twinlog.ha.election.epochs import epoch_at
 from twinlog.store.epoch_file import FIRST
 
-UNKNOWN = -1  # An epoch.
+UNKNOWN = -1  # Stands for an epoch.
 
 
 class ReadRefusedError(Exception):
-    """The store could be read, but not as it was asked for. The message says what, why and what next."""
+    """The store could be read, but not in the requested way. The message has cause, reason and next step."""
 
 
-def readable_end(files: StoreFiles, *, unconfirmed: bool, told: int | None = None) -> int:
-    """The first byte that is not to be read; `told`: up to where the log is confirmed, by its broker. Raises ReadRefusedError."""
+def readable_end(files: StoreFiles, *, unconfirmed: bool, reported: int | None = None) -> int:
+    """End of the bytes to read; `reported`: the confirmed offset that the broker reported. Raises ReadRefusedError."""
     if unconfirmed or not files.is_running:
         return files.end
-    confirmed = files.confirmed if told is None else told
+    confirmed = files.confirmed if reported is None else reported
     if confirmed is None:
         raise ReadRefusedError(
             f"{files.uri}: a broker has this store open, and nothing tells up to where its log is confirmed: what lies behind "
@@ -37,9 +37,9 @@ def readable_end(files: StoreFiles, *, unconfirmed: bool, told: int | None = Non
     return max(files.first, min(confirmed, files.end))
 
 
-def may_be_old(files: StoreFiles, *, unconfirmed: bool, told: int | None = None) -> str | None:
-    """A warning where less is read than is confirmed, perhaps; None where that is not so."""
-    if unconfirmed or told is not None or not files.is_running or files.confirmed in (None, files.end):
+def may_be_old(files: StoreFiles, *, unconfirmed: bool, reported: int | None = None) -> str | None:
+    """A warning if fewer bytes are read than may be confirmed; else None."""
+    if unconfirmed or reported is not None or not files.is_running or files.confirmed in (None, files.end):
         return None
     return (
         f"{files.uri}: a broker has this store open, and its files say that the log is confirmed up to {files.confirmed}; it may "
@@ -48,16 +48,16 @@ def may_be_old(files: StoreFiles, *, unconfirmed: bool, told: int | None = None)
 
 
 def epoch_before(files: StoreFiles, offset: int) -> int:
-    """The epoch in which the byte before an offset was written; UNKNOWN where nothing tells, as in RocketMQ's stores."""
+    """Epoch of the byte before an offset; UNKNOWN without a history, as in RocketMQ's stores."""
     entries = files.epochs
     is_told = entries != (FIRST,) and files.first < offset and entries[0].start_offset < offset
     return epoch_at(entries, offset - 1).epoch if is_told else UNKNOWN
 
 
 def start_of(files: StoreFiles, start: int, *, epoch: int = UNKNOWN, fail_on_data_loss: bool = True) -> int:
-    """Where a reader goes on that has read up to `start`, whose last byte was of `epoch` then. Raises ReadRefusedError.
+    """Offset where a reader continues that has read up to `start`, whose last byte had `epoch` then. Raises ReadRefusedError.
 
-    What is confirmed may fall when slaves leave, so a reader may be ahead of that; it cannot be ahead of the log.
+    The confirmed offset may fall when slaves leave, so a reader may be ahead of it; it cannot be ahead of the log.
     """
     if start < files.first:
         if not fail_on_data_loss:
@@ -84,9 +84,9 @@ def start_of(files: StoreFiles, start: int, *, epoch: int = UNKNOWN, fail_on_dat
 
 
 def batch_ends(starts: Sequence[int], ends: Sequence[int], size_max: int | None) -> list[int]:
-    """Where the next batch ends in each log: with `size_max` bytes of all of them together, None for no limit.
+    """End of the next batch in each log: `size_max` bytes over all of them, None for no limit.
 
-    Logs share alike; what one does not need is left to the others. Any byte can be an end, but none before its start.
+    Logs get equal shares; what one does not need goes to the others. An end can be any byte that is not before its start.
     """
     found = [max(start, end) for start, end in zip(starts, ends, strict=True)]
     if size_max is None:

@@ -14,14 +14,14 @@ SPLIT_SIZE = 64 << 20
 
 @frozen
 class Split:
-    """Bytes `start` to `end` of the log, which may be any: it stands for the records, and the blocks, that begin in it."""
+    """Bytes `start` to `end` of the log, at any offsets: stands for the records, and the blocks, that begin in it."""
 
     start: int
     end: int
 
 
 def splits(log: Sequence[LogFile], size: int = SPLIT_SIZE, start: int = 0, end: int | None = None) -> list[Split]:
-    """Bytes `start` to `end` of the log, as far as its files go, cut at multiples of `size`; missing files are in them, too."""
+    """Cut bytes `start` to `end` of the log at multiples of `size`, as far as its files go; missing files are included."""
     if size <= 0:
         raise ValueError(f"a split of {size} bytes: at least 1")
     if not log:
@@ -33,13 +33,13 @@ def splits(log: Sequence[LogFile], size: int = SPLIT_SIZE, start: int = 0, end: 
     return [Split(low, high) for low, high in pairwise(bounds)]
 
 
-PIECE = 64 << 10  # So much is given up for a bad sector.
+PIECE = 64 << 10  # Bytes given up for a bad sector.
 RECORD_MAX = 64 << 20  # Bounds memory. RocketMQ's own limit, maxMessageSize, is 4 MiB unless it is raised.
 _OPEN_FILES = 8
 
 
 class Hole(NamedTuple):
-    """Bytes `start` to `end` of the log could not be had because of `refusal`; None: there is no such file, or it is short."""
+    """Bytes `start` to `end` of the log could not be read because of `refusal`; None: the file is missing or short."""
 
     start: int
     end: int
@@ -48,23 +48,23 @@ class Hole(NamedTuple):
 
 @define(eq=False)
 class LogBytes:
-    """Reads never cross the end of a file. Use it in a with statement: it keeps files open."""
+    """Reads bytes of a log, never across the end of a file. It keeps files open: use it in a `with` statement."""
 
     log: tuple[LogFile, ...]
     file_size: int
     _by_start: dict[int, LogFile] = field(init=False)
     _open: dict[int, Bytes] = field(factory=dict, init=False)
-    _refused: dict[int, UnreadableError] = field(factory=dict, init=False)  # By the start of the file.
+    _refused: dict[int, UnreadableError] = field(factory=dict, init=False)  # By start of the file.
 
     def __attrs_post_init__(self) -> None:
         self._by_start = {file.start: file for file in self.log}
 
     def file_end(self, offset: int) -> int:
-        """Where the file of a byte ends, were it whole."""
+        """End of the file of a byte, if it is whole."""
         return offset - offset % self.file_size + self.file_size
 
     def has_file(self, offset: int) -> bool:
-        """Whether the file of a byte is there."""
+        """Whether the file of a byte exists."""
         return offset - offset % self.file_size in self._by_start
 
     def read(self, offset: int, size: int) -> bytes:
@@ -74,13 +74,13 @@ class LogBytes:
         return file.read(position, min(size, self.file_size - position)) if file is not None else b""
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
-        """The same into a buffer; how many bytes."""
+        """Read into a buffer; returns the number of bytes. Raises UnreadableError."""
         position = offset % self.file_size
         file = self._file(offset - position)
         return file.read_into(position, buffer[: self.file_size - position]) if file is not None else 0
 
     def read_patiently(self, offset: int, size: int) -> bytes:
-        """As read(), with zeros for pieces that cannot be read; at most RECORD_MAX bytes, whatever a damaged size says."""
+        """Read with zeros in place of unreadable pieces; at most RECORD_MAX bytes, whatever a damaged size says."""
         size = min(size, RECORD_MAX)
         try:
             return self.read(offset, size)
@@ -97,7 +97,7 @@ class LogBytes:
             return bytes(high - low)
 
     def fill(self, offset: int, buffer: memoryview) -> "list[Hole]":
-        """Read into a buffer across the ends of files; what could not be filled, which is zeros then."""
+        """Read into a buffer across files; returns the parts that could not be read, which become zeros."""
         holes: list[Hole] = []
         done = 0
         while done < len(buffer):
@@ -127,7 +127,7 @@ class LogBytes:
                 yield Hole(low + count, high, refusal)
 
     def readable_end(self, offset: int, end: int) -> tuple[int, UnreadableError | None]:
-        """How far bytes can be read from `offset` on, at most to `end`, in the same file; and why no further."""
+        """How far bytes can be read from `offset` on, at most to `end` in the same file, and the error behind."""
         at = offset
         for low, high in _pieces(offset, end):
             try:
@@ -156,7 +156,7 @@ class LogBytes:
         return file
 
     def close(self) -> None:
-        """Give all files back."""
+        """Close all files."""
         while self._open:
             self._open.popitem()[1].close()
 

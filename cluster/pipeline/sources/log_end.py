@@ -1,4 +1,4 @@
-"""Where a log ends, which is written nowhere: behind its last whole record, by the rules of store/offline/walk.py."""
+"""Finds the end of a log, which no file names: behind its last whole record, by the rules of store/offline/walk.py."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,15 +15,15 @@ from twinlog.store.queue.layout import UNIT, Unit
 from twinlog.store.record.heads import read_heads
 from twinlog.store.record.stale_records import begins_with_record
 
-_LOCAL_QUEUES, _REMOTE_QUEUES = 1024, 64  # So many are looked at: each costs a few small reads.
+_LOCAL_QUEUES, _REMOTE_QUEUES = 1024, 64  # Number of queues inspected: each costs a few small reads.
 _OPEN_FILES = 16
 _PIECE, _WINDOW = 1 << 20, 4 << 20
-_ZEROS_MAX = 8 << 20  # Of a file that is not local: reading all of an empty one would take its time.
+_ZEROS_MAX = 8 << 20  # Of a remote file: reading all of an empty one would be slow.
 
 
 @frozen
 class LogFile:
-    """A file of a sequence: its name says that bytes `start` and following are in it; `size` bytes are there."""
+    """A file of a sequence that holds the bytes from `start` on, as its name says; it has `size` bytes."""
 
     uri: StoreUri
     start: int
@@ -43,7 +43,7 @@ class QueueFiles:
 
 @define(eq=False)
 class PlaceReader(FileReader):
-    """Reads pieces of files wherever they lie, for what was made for local ones: names stand for paths there."""
+    """FileReader for files on any storage: paths are only names for them."""
 
     places: dict[Path, LogFile] = field(factory=dict)
     _open: dict[Path, Bytes] = field(factory=dict, init=False)
@@ -55,11 +55,14 @@ class PlaceReader(FileReader):
             if len(self._open) >= _OPEN_FILES:
                 self._open.pop(next(iter(self._open))).close()
             file = open_file(self.places[path].uri)
-        self._open[path] = file  # At the end: the first one is the one not used for longest.
+        self._open[path] = file  # Moved to the end: the first one is the least recently used.
         return file.read(position, size) if size > 0 else b""
 
     def is_clear_from(self, path: Path, position: int) -> bool:
-        """Whether all bytes of a file from a position on are zero; many in a row stand for all. Raises UnreadableError."""
+        """Whether all bytes of a file from a position on are zero; of a remote file only the first ones are read.
+
+        Raises UnreadableError.
+        """
         place = self.places[path]
         if place.uri.is_local:  # Holes are not read.
             return super().is_clear_from(place.uri.path, position)
@@ -71,7 +74,7 @@ class PlaceReader(FileReader):
         return True
 
     def close(self) -> None:
-        """Give all files back."""
+        """Close all files."""
         super().close()
         while self._open:
             self._open.popitem()[1].close()
@@ -95,9 +98,9 @@ def find_end(
     may_grow: bool,
     after_crash: bool,
 ) -> tuple[int, int | None]:
-    """Where the log ends, and how far it went at some time according to the queues that were written last; None: they are empty.
+    """End of the log, and the furthest end that the newest queues mention; None: they are empty.
 
-    `may_grow`, `after_crash`: as twinlog.store.offline.walk.walk_log(). What cannot be read counts as damage.
+    `may_grow`, `after_crash`: as twinlog.store.offline.walk.walk_log(). Unreadable bytes count as damage.
     """
     reader = PlaceReader()
     try:
@@ -113,18 +116,18 @@ def find_end(
 
 
 def end_from(series: FileSeries, start: int, *, may_grow: bool, after_crash: bool = False) -> int:
-    """Where the log ends, walked from `start`, where a record should begin."""
+    """End of the log by a walk from `start`, where a record should begin."""
     end = start
     try:
         for piece in walk_log(series, start=start, may_grow=may_grow, after_crash=after_crash):
             end = piece.end
-    except UnreadableError:  # A bad sector, say: what lies behind the last whole record is told by the scan.
+    except UnreadableError:  # For example a bad sector; the scan reports what lies behind the last whole record.
         return series.end
     return end
 
 
 def _last_met(series: FileSeries, start: int) -> int:
-    """The last record that is met from `start` on by what heads say: from there on is walked with care."""
+    """The last record found by heads alone from `start` on; the full check begins there."""
     at = last = start
     try:
         while data := series.read(at, _WINDOW):
@@ -139,7 +142,7 @@ def _last_met(series: FileSeries, start: int) -> int:
 
 
 def _last_start(series: FileSeries) -> int | None:
-    """The start of the last file that begins with a record; None when none does."""
+    """Start of the last file that begins with a record; None: none does."""
     for file in reversed(series.files):
         try:
             if stored_ms(series, file.start) is not None:
@@ -150,14 +153,14 @@ def _last_start(series: FileSeries) -> int | None:
 
 
 def _newest_units(queues: Callable[[], Sequence[QueueFiles]]) -> list[Unit]:
-    """The last messages of queues, of those that were written last if there are many; the last one first."""
+    """Last units of the queues that were written most recently, the last one first."""
     try:
         newest = sorted(queues(), key=lambda queue: queue.mtime_ns, reverse=True)
     except UnreadableError:
         return []
     if all(file.uri.is_local for queue in newest for file in queue.files):
         units = [_last_unit(queue) for queue in newest[:_LOCAL_QUEUES]]
-    else:  # Each answer takes its time.
+    else:  # Remote reads have latency.
         with ThreadPoolExecutor(_OPEN_FILES) as pool:
             units = list(pool.map(_last_unit, newest[:_REMOTE_QUEUES]))
     found = (unit for unit in units if unit is not None and unit.size != BLANK_SIZE)

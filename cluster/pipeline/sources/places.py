@@ -33,13 +33,13 @@ def _plain_place(text: str) -> str:
 
 
 def parted(place: str) -> tuple[str, str, str]:
-    """What comes before the options of a URI, the question mark, and these. Paths of this machine have none."""
+    """Part of a URI before its options, the question mark, and the options. Local paths have no options."""
     return place.partition("?") if "://" in place else (place, "", "")
 
 
 @frozen(order=True)
 class StoreUri:
-    """A directory or a file. A local one is made absolute, so that it means the same to every process of a machine."""
+    """A directory or a file. Local ones are made absolute, so that all processes of a machine agree on them."""
 
     text: str = field(converter=_plain)
 
@@ -50,12 +50,12 @@ class StoreUri:
 
     @property
     def log_places(self) -> "tuple[StoreUri, ...]":
-        """The directories of the log that were named."""
+        """Directories of the log, if named."""
         return tuple(StoreUri(part) for part in self.text.split(";")[1:])
 
     @property
     def is_local(self) -> bool:
-        """Whether it is a path of this machine."""
+        """Whether it is a local path."""
         return "://" not in self.text
 
     @property
@@ -71,11 +71,11 @@ class StoreUri:
 
     @property
     def shown(self) -> str:
-        """For people: without options, which may hold keys."""
+        """Text without options, which may hold keys."""
         return ";".join(parted(part)[0] for part in self.text.split(";"))
 
     def child(self, name: str) -> "StoreUri":
-        """What is called so in this directory; `name` may be a relative path."""
+        """An entry of this directory; `name` may be a relative path."""
         path, mark, options = parted(self.root.text)
         return StoreUri(f"{path}/{name}{mark}{options}")
 
@@ -84,7 +84,7 @@ class StoreUri:
 
 
 class UnreadableError(OSError):
-    """Bytes, or a list of files, could not be had. Whoever catches it names `what`, and goes on with the rest."""
+    """Bytes, or a list of files, could not be read. The catcher names `what`, and continues with the rest."""
 
     def __init__(self, what: str, why: str) -> None:
         super().__init__(f"{what} cannot be read: {why}")
@@ -96,7 +96,7 @@ class UnreadableError(OSError):
 
 @frozen
 class ListedFile:
-    """A file in a listing. `mtime_ns` is 0 where it is not known; `name` is relative to what was listed."""
+    """A file in a listing. `mtime_ns` is 0 where unknown; `name` is relative to the listed directory."""
 
     name: str
     size: int
@@ -110,14 +110,14 @@ class Bytes(Protocol):
         """Up to `size` bytes; fewer where the file ends. Raises UnreadableError."""
 
     def read_into(self, position: int, buffer: memoryview) -> int:
-        """The same into a buffer, which is filled as far as the file goes; how many bytes. Raises UnreadableError."""
+        """Fill a buffer as far as the file goes; returns the number of bytes. Raises UnreadableError."""
 
     def close(self) -> None:
-        """Give it back."""
+        """Close the file."""
 
 
 def list_files(uri: StoreUri) -> list[ListedFile]:
-    """The files of one directory, by name; none when there is no such directory. Raises UnreadableError."""
+    """Files of a directory, by name; none if it does not exist. Raises UnreadableError."""
     if uri.is_local:
         with _named(uri), _scan(uri.path) as entries:
             here = [_local_info(entry, entry.name) for entry in entries if _is(entry.is_file)]
@@ -131,7 +131,7 @@ def list_files(uri: StoreUri) -> list[ListedFile]:
 
 
 def list_directories(uri: StoreUri) -> list[str]:
-    """The names of the directories in it, sorted; none when there is no such directory. Raises UnreadableError."""
+    """Names of the directories in it, sorted; none if it does not exist. Raises UnreadableError."""
     if uri.is_local:
         with _named(uri), _scan(uri.path) as entries:
             return sorted(entry.name for entry in entries if _is(entry.is_dir))
@@ -141,7 +141,7 @@ def list_directories(uri: StoreUri) -> list[str]:
 
 
 def list_tree(uri: StoreUri) -> list[ListedFile]:
-    """All files below a directory, by their relative paths. Raises UnreadableError."""
+    """All files below a directory, by relative path. Raises UnreadableError."""
     if uri.is_local:
         return sorted(_local_tree(uri, ""), key=lambda info: info.name)
     from pyarrow.fs import FileType
@@ -162,7 +162,7 @@ def open_file(uri: StoreUri) -> Bytes:
 
 
 def read_all(uri: StoreUri, size_max: int = 64 << 20) -> bytes | None:
-    """A small file; None when it is missing. Raises UnreadableError, also for one that is larger than `size_max`."""
+    """Content of a small file; None if it is missing. Raises UnreadableError, also for one larger than `size_max`."""
     with _named(uri):
         is_there = uri.path.is_file() if uri.is_local else _is_remote_file(uri)
     if not is_there:
@@ -219,14 +219,18 @@ class _RemoteFile:
 
 @contextmanager
 def _named(uri: StoreUri) -> Iterator[None]:
-    """Failures say what could not be read, and why."""
+    """Add the name of the file to errors."""
     try:
         yield
     except UnreadableError:
         raise
     except OSError as error:
         raise UnreadableError(uri.root.shown, error.strerror or str(error)) from error
-    except (ValueError, ImportError, NotImplementedError) as error:  # pyarrow's: a wrong address, a library that lacks.
+    except (
+        ValueError,
+        ImportError,
+        NotImplementedError,
+    ) as error:  # Errors of pyarrow: wrong address, missing library.
         options = parted(uri.root.text)[2]
         why = str(error).replace(f"?{options}", "") if options else str(error)
         raise UnreadableError(uri.root.shown, why) from error
@@ -244,7 +248,7 @@ def _scan(path: Path) -> "Iterator[Iterator[os.DirEntry[str]]]":
 def _local_info(entry: "os.DirEntry[str]", name: str) -> ListedFile | None:
     try:
         status = entry.stat()
-    except FileNotFoundError:  # A running broker removes some.
+    except FileNotFoundError:  # Removed by a running broker.
         return None
     except OSError as error:
         if error.errno != ELOOP:
@@ -254,7 +258,7 @@ def _local_info(entry: "os.DirEntry[str]", name: str) -> ListedFile | None:
 
 
 def _is(kind: Callable[[], bool]) -> bool:
-    """Whether an entry is of a kind; a link that leads to itself is of none."""
+    """Whether an entry is of a kind; False for a link to itself."""
     try:
         return kind()
     except OSError as error:
@@ -264,7 +268,7 @@ def _is(kind: Callable[[], bool]) -> bool:
 
 
 def _local_tree(uri: StoreUri, below: str, above: frozenset[str] = frozenset()) -> Iterator[ListedFile]:
-    """Links are followed, but never to a directory that it came from."""
+    """Files below a directory. Links are followed, except to a directory above."""
     here = os.path.realpath(uri.path / below)
     if here in above:
         return
@@ -299,7 +303,7 @@ def _is_remote_file(uri: StoreUri) -> bool:
 
 
 def _remote(uri: StoreUri) -> "tuple[FileSystem, str]":
-    """The file system, and how it names the place. Names are taken as they are: those of topics may have per cent signs."""
+    """The file system, and its own path of the place. Names are not decoded: topics may contain per cent signs."""
     place, _, options = parted(uri.root.text)
     scheme, _, rest = place.partition("://")
     authority, _, path = rest.partition("/")
@@ -309,7 +313,7 @@ def _remote(uri: StoreUri) -> "tuple[FileSystem, str]":
 
 @lru_cache(maxsize=64)
 def _file_system(base: str, options: str) -> "tuple[FileSystem, str]":
-    """The file system of a bucket or a cluster, and its own name for that."""
+    """The file system of a bucket or a cluster, and its own path of that."""
     from pyarrow.fs import FileSystem
 
     system, path = FileSystem.from_uri(base + (f"?{options}" if options else ""))

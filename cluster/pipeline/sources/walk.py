@@ -26,16 +26,16 @@ from twinlog.store.record.resync import candidates, next_record
 from twinlog.store.record.stale_records import begins_with_record
 from twinlog.store.record.walk import FILE_ENDS, WINDOW, Gap, walk
 
-LOOK_BACK = 8 << 20  # No record is larger than half of it, unless maxMessageSize says so.
+LOOK_BACK = 8 << 20  # Twice the largest record, unless maxMessageSize is raised.
 _MAGIC_PREFIX = b"\xda\xa3\x20"
 
 
 def first_record(
     source: LogBytes, offset: int, first: int, end: int, look_back: int = LOOK_BACK
 ) -> tuple[int, str | None]:
-    """Where the first record from `offset` on begins, as far as what lies before tells; `offset` and a reason if it does not.
+    """Offset of the first record from `offset` on, by the records before it; `offset` and a reason if they do not show it.
 
-    The log has bytes `first` to `end`. The place may be behind a blank, at the start of a file, and behind the end of the log.
+    The log has bytes `first` to `end`. The result may lie behind a blank, at the start of a file, and behind the end of the log.
     """
     anchor = max(first, offset - offset % source.file_size)
     if offset <= anchor or offset >= end:
@@ -52,7 +52,7 @@ def first_record(
 
 
 def _walk(source: LogBytes, at: int, offset: int, end: int, met: set[int]) -> tuple[int, str | None]:
-    """From `at`, where a record should begin, to the first one from `offset` on; adds to `met` where those before it begin."""
+    """Walk from a record's start `at` to the first record from `offset` on; adds the starts of those before it to `met`."""
     file_end = min(end, source.file_end(at))
     while at < offset:
         wanted = min(WINDOW, offset - at) + HEAD_SIZE
@@ -71,10 +71,10 @@ def _walk(source: LogBytes, at: int, offset: int, end: int, met: set[int]) -> tu
             and (crosses or problem)
             and not begins_with_record(source.read_patiently, starts[-1], source.file_size)
         ):
-            problem, behind = "it lies in a record that is not sound", starts[-1]  # Its size may be wrong, too.
+            problem, behind = "it lies in a record that is not sound", starts[-1]  # Its size may be damaged.
         if problem is not None and behind < offset:
             found = next_record(source.read_patiently, behind + 1, file_end, source.file_size, heads_end=offset)
-            if found is None or found >= offset:  # What lies behind it is for the caller to look for.
+            if found is None or found >= offset:  # The caller searches behind it.
                 return offset, problem
             behind = found
         at = behind
@@ -82,7 +82,7 @@ def _walk(source: LogBytes, at: int, offset: int, end: int, met: set[int]) -> tu
 
 
 def _are_all(source: LogBytes, met: set[int], start: int, end: int) -> bool:
-    """Whether no other records seem to begin between two offsets of a file than those that were met."""
+    """Whether no records seem to begin between two offsets of a file except those in `met`."""
     data = source.read_patiently(start, end - start + HEAD_SIZE)
     if data.count(_MAGIC_PREFIX, 0, end - start + 7) <= len(met):
         return True
@@ -91,20 +91,20 @@ def _are_all(source: LogBytes, met: set[int], start: int, end: int) -> bool:
 
 
 _SEARCH_WINDOW = 1 << 20
-_MORE = 64 << 10  # Behind the end of a split, for its last record.
+_MORE = 64 << 10  # Bytes behind the end of a split, for its last record.
 
 
 class BrokenKind(StrEnum):
     """Why bytes are no record."""
 
     DAMAGED = "damaged"
-    UNREADABLE = "unreadable"  # They cannot be read; nothing is known of them.
-    MISSING = "missing"  # There is no file with them, or it is too short.
+    UNREADABLE = "unreadable"  # They cannot be read; their state is unknown.
+    MISSING = "missing"  # Their file is missing or too short.
 
 
 @frozen
 class Broken:
-    """Bytes `start` to `end` of the log are no sound record. Where a split ends in them, the next one has the rest."""
+    """Bytes `start` to `end` of the log are no sound record. If a split ends within them, the next split has the rest."""
 
     start: int
     end: int
@@ -113,7 +113,7 @@ class Broken:
 
 
 class Stretch(NamedTuple):
-    """Sound records that lie in `data`, whose first byte is at `offset` of the log. Valid until the next one is asked for.
+    """Sound records in `data`, whose first byte is at `offset` of the log. Valid until the next one is requested.
 
     `columns` have neither tags codes nor keys.
     """
@@ -128,7 +128,7 @@ class _SplitSource:
     """The log as a ByteSource of store/record/walk.py: its readable bytes, in a buffer that is used again."""
 
     source: LogBytes
-    refusal: UnreadableError | None = None  # Why the last read() gave no more.
+    refusal: UnreadableError | None = None  # Error that ended the last read().
     _buffer: bytearray = field(factory=bytearray, init=False)
 
     @property
@@ -166,7 +166,7 @@ class SplitWalk:
     look_back: int = LOOK_BACK
 
     def run(self, split: Split) -> Iterator[Stretch | Broken]:
-        """All that begins in the split, in order."""
+        """Everything that begins in the split, in order."""
         at, stop = max(split.start, self.first), min(split.end, self.end)
         if at >= stop:
             return
@@ -188,7 +188,7 @@ class SplitWalk:
                 yield Stretch(piece.start, piece.data, _up_to(piece.scan.entries, stop))
 
     def _broken(self, gap: Gap, refusal: UnreadableError | None) -> Broken:
-        """The gap with what kind it is. `refusal`: why no more than the bytes before it were read at once."""
+        """Determine the kind of a gap. `refusal`: the error that ended the read before it."""
         if gap.is_short and refusal is not None:
             return Broken(gap.start, gap.end, str(refusal), BrokenKind.UNREADABLE)
         try:
@@ -202,13 +202,13 @@ class SplitWalk:
 
 
 def _up_to(columns: Columns, stop: int) -> Columns:
-    """The records that begin before `stop`."""
+    """Records that begin before `stop`."""
     count = int(np.searchsorted(columns.phy_offset, stop))
     return columns if count == len(columns) else columns.part(np.arange(len(columns)) < count)
 
 
 def merged(pieces: Iterable[Broken]) -> list[Broken]:
-    """What the splits of a log told, in the order of the log, with neighbours as one; the first one's reason stands."""
+    """Gaps of several splits in order, neighbours merged under the first one's reason."""
     found: list[Broken] = []
     for piece in sorted(pieces, key=lambda piece: piece.start):
         if found and found[-1].end == piece.start and found[-1].kind is piece.kind:

@@ -1,1 +1,1 @@
-"""What spark-submit is given: files of a directory of their own, for Spark puts it first in the path of imports."""
+"""Entry points for spark-submit, in a directory of their own because Spark puts it first in the import path."""

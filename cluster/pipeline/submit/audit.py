@@ -1,4 +1,4 @@
-"""For spark-submit: `twinlog audit`, see cluster/cli/audit.py."""
+"""`twinlog audit` for spark-submit, see cluster/cli/audit.py."""
 
 from twinlog.cluster.cli.audit import audit
 from twinlog.cluster.cli.main import run_alone

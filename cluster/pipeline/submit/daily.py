@@ -1,4 +1,4 @@
-"""For spark-submit: see cluster/pipeline/jobs/daily.py."""
+"""Daily report for spark-submit, see cluster/pipeline/jobs/daily.py."""
 
 from twinlog.cluster.pipeline.jobs.daily import main
 

@@ -1,4 +1,4 @@
-"""For spark-submit: see cluster/pipeline/jobs/export.py."""
+"""Export for spark-submit, see cluster/pipeline/jobs/export.py."""
 
 from twinlog.cluster.pipeline.jobs.export import main
 

@@ -1,7 +1,7 @@
-"""Bodies as producers gave them: what a client compressed is inflated, within bounds. No I/O.
+"""Inflates bodies that a client compressed, within bounds. No I/O.
 
-The record's sys flag says that a body is compressed, and how: zlib, LZ4 frames or zstd. A few bytes may inflate to any number, so
-two bounds hold at once, one of size and one of the ratio. Source: MessageSysFlag, CompressionType; RocketMQ 5.3.3.
+The record's sys flag says whether and how a body is compressed: zlib, LZ4 frames or zstd. A few bytes may inflate to any size, so
+both the size and the ratio are bounded. Source: MessageSysFlag, CompressionType; RocketMQ 5.3.3.
 """
 
 from collections.abc import Iterator
@@ -12,14 +12,15 @@ from attrs import frozen
 
 from twinlog.store.record.compression import COMPRESSED, CompressionError, TooLongError, decompress
 
-_TOGETHER = 32 << 20  # Bytes of inflated bodies that are handed over together.
+_TOGETHER = 32 << 20  # Bytes of inflated bodies in one batch.
 
 
 @frozen(kw_only=True)
 class InflateLimits:
-    """Of what a body may inflate to: bytes, and how many times as many as are stored.
+    """Limits of an inflated body: bytes, and ratio to the stored bytes.
 
-    Up to `free` bytes any ratio is taken: clients send no larger bodies by default (maxMessageSize), and these may well be zeros.
+    Up to `free` bytes any ratio is allowed: clients send no larger bodies by default (maxMessageSize), and these may be all
+    zeros.
     """
 
     size_max: int = 64 << 20
@@ -27,16 +28,16 @@ class InflateLimits:
     free: int = 4 << 20
 
     def limit(self, stored: int) -> int:
-        """In bytes, for a body of which so many are stored."""
+        """Limit in bytes for a stored body of a given size."""
         return min(self.size_max, max(stored * self.ratio_max, self.free))
 
 
 class BodyError(Exception):
-    """The body cannot be inflated, or should not be. Keep it as it is stored; the message says why."""
+    """The body cannot be inflated, or would exceed a limit. Keep it as it is stored; the message gives the reason."""
 
 
 def inflate(body: bytes, sys_flag: int, bounds: InflateLimits) -> bytes:
-    """The body of a record as its producer gave it. Raises BodyError."""
+    """Body of a record as the producer sent it. Raises BodyError."""
     limit = bounds.limit(len(body))
     try:
         return decompress(body, sys_flag, size_max=limit)
@@ -50,9 +51,9 @@ def inflate(body: bytes, sys_flag: int, bounds: InflateLimits) -> bytes:
 
 
 def inflated_batches(batch: pyarrow.RecordBatch, bounds: InflateLimits) -> Iterator[pyarrow.RecordBatch]:
-    """The same rows, whose `body` is what the producer gave, and `body_problem` says where that cannot be had.
+    """Rows with `body` as the producer sent it; `body_problem` has the reason where that is impossible.
 
-    In several batches where inflated bodies would take much memory together.
+    Several batches if the inflated bodies would take much memory together.
     """
     flags = np.asarray(batch.column("sys_flag"))
     if not (flags & COMPRESSED).any():
@@ -70,7 +71,7 @@ def inflated_batches(batch: pyarrow.RecordBatch, bounds: InflateLimits) -> Itera
 def _inflated(
     stored: pyarrow.Array, flags: list[int], start: int, bounds: InflateLimits
 ) -> tuple[list[bytes], list[str | None]]:
-    """The bodies from row `start` on, as many as may be held together, and what is wrong with each."""
+    """Bodies from row `start` on, as many as fit into memory together, and the problem of each."""
     bodies: list[bytes] = []
     problems: list[str | None] = []
     size = 0

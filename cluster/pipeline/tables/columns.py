@@ -1,4 +1,4 @@
-"""The tables of a store as Arrow schemas. Each field has a description, and the schema a version.
+"""Arrow schemas of the tables of a store. Each field has a description, each schema a version.
 
 Offsets and sizes count bytes of the log, queue offsets messages of their queue; times are ms since 1970. Sources:
 store/record/message.py, store/queue/consume_queue.py, store/index/layout.py, store/integrity/digest.py.
@@ -11,7 +11,7 @@ _TEXTS = pa.map_(pa.string(), pa.string())
 
 
 def _schema(*fields: tuple[str, pa.DataType, bool, str]) -> pa.Schema:
-    """Fields: name, type, whether it may be null, description."""
+    """Build a schema from name, type, nullability and description of each field."""
     return pa.schema(
         [pa.field(name, kind, nullable=may_be_null, metadata={"doc": doc}) for name, kind, may_be_null, doc in fields],
         metadata={"twinlog.version": VERSION},
@@ -75,5 +75,5 @@ INDEX_ITEMS = _schema(
 
 
 def records_schema(*, body: bool) -> pa.Schema:
-    """RECORDS, with the bodies if they are wanted."""
+    """RECORDS, with bodies if requested."""
     return RECORDS_WITH_BODY if body else RECORDS

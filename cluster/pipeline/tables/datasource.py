@@ -1,7 +1,7 @@
-"""The tables of store directories, as Python data sources for Spark 4: see docs/reference/tables.md.
+"""Tables of store directories as Python data sources for Spark 4: see docs/reference/tables.md.
 
-Spark makes a reader in a process of its own, which looks at the stores and cuts them into partitions; tasks read these. What is
-wrong with a partition's bytes is passed over: tables hold what is sound, and the audit tells of the rest.
+Spark runs a reader in a process of its own, which inspects the stores and divides them into partitions; tasks read these. Damaged
+bytes of a partition are skipped: tables contain sound rows only, and the audit reports the rest.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
-from twinlog.cluster.pipeline.sources.files import StoreFiles, look
+from twinlog.cluster.pipeline.sources.files import StoreFiles, inspect_store
 from twinlog.cluster.pipeline.tables import schemas
 from twinlog.cluster.pipeline.tables.options import ReadOptions, member_name, read_options
 from twinlog.cluster.pipeline.tables.pushed import Pushed
@@ -38,14 +38,14 @@ class Pieces(InputPartition):
         self.member, self.pieces = member, tuple(pieces)
 
 
-def looked_at(options: ReadOptions, number: int) -> StoreFiles:
-    """Member `number` as it is now, as if it ended where reading ends."""
+def inspected(options: ReadOptions, number: int) -> StoreFiles:
+    """Member `number` as it is now, cut to the end of reading."""
     files, end = store_now(options, number)
     return evolve(files, end=end)
 
 
 class _TableReader(DataSourceReader):
-    """What readers of logs have in common: filters, and a look at each store."""
+    """Common part of the readers of logs: filters, and the inspection of each store."""
 
     offset_column: ClassVar[str]
 
@@ -55,20 +55,20 @@ class _TableReader(DataSourceReader):
         self.pushed = Pushed.of(self.offset_column, options.topics)
 
     def partitions(self) -> list[InputPartition]:
-        """Each store in parts."""
+        """Parts of all stores."""
         return [part for number in range(len(self.options.members)) for part in self.parts(number)]
 
     def parts(self, number: int) -> list[InputPartition]:
-        """Of member `number`."""
-        files = looked_at(self.options, number)
+        """Parts of member `number`."""
+        files = inspected(self.options, number)
         return log_parts(files, self.pushed.where(start=files.first, end=files.end), self.options.split_size)
 
 
 class _Pushing(_TableReader):
-    """With option pushFilters: Spark 4.3 keeps the last filters with the frame that load() gave, also for queries without any."""
+    """Reader with option pushFilters: Spark 4.3 keeps the last filters with the frame of load(), also without filters."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name.
-        """Take those that spare reading; Spark applies the others."""
+        """Accept the filters that save reading; Spark applies the others."""
         for each in filters:
             column: tuple[str, ...] = getattr(each, "attribute", ())
             value = getattr(each, "value", None)
@@ -88,11 +88,11 @@ class _BlocksReader(_TableReader):
     offset_column = "start"
 
     def take_from(self, files: StoreFiles) -> tuple[int, int]:
-        """Blocks whose start is asked for; the first one begins with the log."""
+        """Select blocks by their start; the first block begins with the log."""
         return self.pushed.within(files.first, files.end)
 
     def parts(self, number: int) -> list[InputPartition]:
-        files = looked_at(self.options, number)
+        files = inspected(self.options, number)
         start, end = self.take_from(files)
         return log_parts(files, RecordFilter(start=start, end=end), self.options.split_size)
 
@@ -106,7 +106,7 @@ class _UnitsReader(_TableReader):
     offset_column = ""
 
     def parts(self, number: int) -> list[InputPartition]:
-        files = look(self.options.members[number])
+        files = inspect_store(self.options.members[number])
         pieces = queue_pieces(files, self.pushed.topics)
         return _grouped(files, pieces, [piece.size for piece in pieces], self.options.split_size)
 
@@ -135,7 +135,7 @@ class _ItemsReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         found: list[InputPartition] = []
         for member in self.options.members:
-            files = look(member)
+            files = inspect_store(member)
             end = None if files.is_running else files.end
             pieces = index_pieces(files.index(), end, self.options.index_slots)
             found += _grouped(files, pieces, [piece.file.size for piece in pieces], self.options.split_size)
@@ -157,18 +157,18 @@ def _grouped(files: StoreFiles, pieces: Sequence[Any], sizes: Sequence[int], siz
 
 
 def struct_of(schema: pa.Schema) -> StructType:
-    """The same for Spark, which shows what is said of each column (DESCRIBE)."""
+    """The schema for Spark, which shows column descriptions in DESCRIBE."""
     fields = zip(from_arrow_schema(schema, prefer_timestamp_ntz=False).fields, schema, strict=True)
     return StructType(
         [
-            StructField(each.name, each.dataType, each.nullable, {"comment": told.metadata[b"doc"].decode()})
-            for each, told in fields
+            StructField(each.name, each.dataType, each.nullable, {"comment": described.metadata[b"doc"].decode()})
+            for each, described in fields
         ]
     )
 
 
 class _StoreSource(DataSource):
-    """A table: its name and columns are those of schemas.py."""
+    """A table with the name and columns of schemas.py."""
 
     table: ClassVar[schemas.Table]
     kind: ClassVar[Any]
@@ -179,7 +179,7 @@ class _StoreSource(DataSource):
         return cls.table.name
 
     def schema(self) -> StructType:
-        """Raises ReadRefusedError for options that cannot be."""
+        """Raises ReadRefusedError for invalid options."""
         read_options(self.options)
         return struct_of(self.table.schema)
 
@@ -228,6 +228,6 @@ SOURCES: tuple[type[DataSource], ...] = (RecordsSource, BlocksSource, UnitsSourc
 
 
 def register(spark: SparkSession) -> None:
-    """Make the tables known to a session by their names; twice is harmless."""
+    """Register the tables with a session; repeating it is harmless."""
     for source in SOURCES:
         spark.dataSource.register(source)

@@ -1,4 +1,4 @@
-"""The options of the tables, out of the texts that Spark hands over. Pure."""
+"""Parses the options of the tables from Spark's texts. Pure."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -15,11 +15,11 @@ _BYTES_PER_TRIGGER = 256 << 20
 
 @frozen(kw_only=True)
 class ReadOptions:
-    """What a reader was told; see schemas.py for what each means. `start` None: at the end there is."""
+    """Options of a reader; schemas.py describes each. `start` None: the current end."""
 
     members: tuple[StoreUri, ...]
     body: bool = False
-    inflate: InflateLimits | None = None  # What bodies may be inflated to; None: they stay as they are stored.
+    inflate: InflateLimits | None = None  # Limits of inflated bodies; None: bodies stay as they are stored.
     topics: frozenset[str] | None = None
     unconfirmed: bool = False
     brokers: tuple[str, ...] = ()
@@ -31,24 +31,24 @@ class ReadOptions:
     push_filters: bool = False
 
     def broker_of(self, number: int) -> str | None:
-        """The address of the broker of member `number`, where one was named."""
+        """Address of the broker of member `number`, if named."""
         return self.brokers[number] if self.brokers else None
 
 
 def member_name(member: StoreUri) -> str:
-    """What a store is called in rows and checkpoints: without the options of its URI, which may hold keys."""
+    """Name of a store in rows and checkpoints: without options of its URI, which may hold keys."""
     return member.shown
 
 
-def read_options(told: Mapping[str, str]) -> ReadOptions:
-    """Names count without regard to case, as all of Spark's. Raises ReadRefusedError, which names the option."""
-    options = {name.lower(): value for name, value in told.items()}
+def read_options(texts: Mapping[str, str]) -> ReadOptions:
+    """Parse the options; names are case-insensitive, as everywhere in Spark. Raises ReadRefusedError, naming the option."""
+    options = {name.lower(): value for name, value in texts.items()}
     members = tuple(map(StoreUri, _list(options.get("path", ""))))
     if not members:
         raise ReadRefusedError("option path is missing: name the store directory, or several separated by commas")
     name, times = Counter(map(member_name, members)).most_common(1)[0]
     if times > 1:
-        raise ReadRefusedError(f"option path names {name} twice: its rows could not be told apart")
+        raise ReadRefusedError(f"option path names {name} twice: its rows would be indistinguishable")
     brokers = _list(options.get("broker", ""))
     if brokers and len(brokers) != len(members):
         raise ReadRefusedError(

@@ -1,6 +1,6 @@
-"""Which filters of a query spare reading, and which Spark has to apply itself. Pure: attributes and values in, ranges out.
+"""Splits a query's filters into those that save reading and those that Spark applies. Pure: attributes and values in, ranges out.
 
-All that is taken is applied exactly: topics by name, offsets and times as ranges of whole numbers.
+Accepted filters are applied exactly: topics by name, offsets and times as ranges of integers.
 """
 
 from collections.abc import Iterable
@@ -13,13 +13,13 @@ from twinlog.cluster.pipeline.tables.scan import RecordFilter
 
 @define
 class _Range:
-    """Whole numbers from `low` on, below `high`; None: no bound."""
+    """Integers from `low` on, below `high`; None: no bound."""
 
     low: int | None = None
     high: int | None = None
 
     def narrow(self, low: int | None, high: int | None) -> None:
-        """Keep what is in both."""
+        """Intersect."""
         if low is not None:
             self.low = low if self.low is None else max(self.low, low)
         if high is not None:
@@ -28,7 +28,7 @@ class _Range:
 
 @define
 class Pushed:
-    """What a query asks for, as far as readers can tell: `offset_column` and `stored_ms` in ranges, `topic` in a set."""
+    """Selection of a query as far as readers apply it: `offset_column` and `stored_ms` in ranges, `topic` in a set."""
 
     offset_column: str
     offsets: _Range
@@ -37,11 +37,11 @@ class Pushed:
 
     @classmethod
     def of(cls, offset_column: str, topics: frozenset[str] | None = None) -> "Pushed":
-        """Nothing is pushed yet; `topics` were told as an option."""
+        """No filters yet; `topics` are from an option."""
         return cls(offset_column, _Range(), _Range(), topics)
 
     def take(self, kind: str, column: str, value: Any) -> bool:
-        """Whether a filter, by the name of its class, is applied from now on."""
+        """Accept a filter, given by the name of its class, if it can be applied here; whether it was."""
         if kind == "IsNotNull":
             return column in (self.offset_column, "stored_ms", "topic")
         if column == "topic":
@@ -68,13 +68,13 @@ class Pushed:
         return True
 
     def where(self, *, start: int, end: int) -> RecordFilter:
-        """For records that begin in bytes `start` to `end` of the log."""
+        """Filter for records that begin in bytes `start` to `end` of the log."""
         narrowed = self.within(start, end)
         where = RecordFilter(topics=self.topics, start=narrowed[0], end=narrowed[1])
         return evolve(where, begin_ms=self.times.low, end_ms=self.times.high)
 
     def within(self, start: int, end: int) -> tuple[int, int]:
-        """The offsets that are asked for, of those from `start` to `end`."""
+        """The selected offsets between `start` and `end`."""
         low, high = self.offsets.low, self.offsets.high
         start = start if low is None else max(start, low)
         return start, max(start, end if high is None else min(end, high))

@@ -27,7 +27,7 @@ _MASK_BITS = 62
 
 
 def cut_out(data: memoryview, begins: Ints, ends: Ints) -> pa.Array:
-    """Bytes `begins` to `ends` of the data, rising and apart from each other, copied: a binary array."""
+    """Copy bytes `begins` to `ends` of the data, ascending and disjoint, into a binary array."""
     if not len(begins):
         return pa.array([], pa.binary())
     bounds = np.empty(2 * len(begins), np.int32)
@@ -39,14 +39,14 @@ def cut_out(data: memoryview, begins: Ints, ends: Ints) -> pa.Array:
 
 @frozen(eq=False)
 class Properties:
-    """The pairs of all records in a row: `names` by their number in `vocabulary`, `values`; `record` says whose each is."""
+    """Property pairs of all records: `names` as indexes into `vocabulary`, `values`, and the `record` of each pair."""
 
     record: Ints
     vocabulary: pa.Array
     names: Ints
     values: pa.Array
-    records: int  # How many there are.
-    odd: Ints  # Those with anything that does not count.
+    records: int  # Number of records.
+    odd: Ints  # Records with pairs that do not count.
 
     def maps(self) -> pa.Array:
         """A map for each record."""
@@ -54,7 +54,7 @@ class Properties:
         return pa.MapArray.from_arrays(pa.array(offsets), self.vocabulary.take(pa.array(self.names)), self.values)
 
     def values_of(self, name: str) -> pa.Array:
-        """The value of one property for each record; null where there is none."""
+        """Value of one property for each record; null if it has none."""
         number = self.vocabulary.index(name).as_py()
         found = np.flatnonzero(self.names == number)
         which, is_missing = np.zeros(self.records, np.int64), np.ones(self.records, np.bool_)
@@ -63,7 +63,7 @@ class Properties:
         return self.values.take(pa.array(which, mask=is_missing))
 
     def tags_codes(self, raw: pa.Array) -> Ints:
-        """The hashes of the tags in `raw`, as consume queues keep them."""
+        """Hashes of the tags in `raw`, as consume queues keep them."""
         encoded = self.values_of("TAGS").dictionary_encode()
         codes = np.array([*map(tags_code, encoded.dictionary.to_pylist()), 0], np.int64)
         found: Ints = codes[encoded.indices.fill_null(len(codes) - 1).to_numpy()]
@@ -73,7 +73,7 @@ class Properties:
 
 
 def read_properties(raw: pa.Array) -> Properties:
-    """The pairs in properties strings, a binary array without nulls."""
+    """Parse properties strings, a binary array without nulls."""
     raw = _as_java_reads_them(raw)
     bounds, data = _strings_in(raw)
     octets = np.frombuffer(data, np.uint8)
@@ -92,7 +92,7 @@ def read_properties(raw: pa.Array) -> Properties:
 
 
 def _strings_in(raw: pa.Array) -> tuple[Ints, memoryview]:
-    """Where each string begins, and where the last one ends, in the bytes of all of them."""
+    """Bounds of the strings in the bytes of all of them."""
     _, bounds, data = raw.buffers()
     if bounds is None or not len(raw):
         return np.zeros(1, np.int64), memoryview(b"")
@@ -101,7 +101,7 @@ def _strings_in(raw: pa.Array) -> tuple[Ints, memoryview]:
 
 
 def _as_java_reads_them(raw: pa.Array) -> pa.Array:
-    """The same, with what is no UTF-8 replaced."""
+    """The array with invalid UTF-8 replaced."""
     bounds, data = _strings_in(raw)
     octets = np.frombuffer(data, np.uint8)
     if not (octets & 0x80).any():
@@ -109,7 +109,7 @@ def _as_java_reads_them(raw: pa.Array) -> pa.Array:
     starts = bounds[:-1][bounds[:-1] < bounds[1:]]
     try:
         str(data, "utf-8")
-        if not (octets[starts] & 0xC0 == 0x80).any():  # None begins within a character.
+        if not (octets[starts] & 0xC0 == 0x80).any():  # No piece begins within a character.
             return raw
     except UnicodeDecodeError:
         pass
@@ -117,12 +117,12 @@ def _as_java_reads_them(raw: pa.Array) -> pa.Array:
 
 
 def _texts(raw: pa.Array) -> pa.Array:
-    """A binary array of what is known to be UTF-8, as strings."""
+    """A binary array of valid UTF-8, as strings."""
     return pa.Array.from_buffers(pa.string(), len(raw), raw.buffers())
 
 
 def _segments(octets: "np.typing.NDArray[np.uint8]", bounds: Ints) -> tuple[Ints, Ints, Ints]:
-    """What lies between the ends of pairs: where it begins and ends, and the number of its string."""
+    """Segments between the ends of pairs: begin, end, and the index of the string."""
     cuts = np.flatnonzero(octets == _PAIR_END)
     begins = np.sort(np.concatenate([bounds[:-1], cuts + 1]), kind="stable")
     ends = np.sort(np.concatenate([bounds[1:], cuts]), kind="stable")
@@ -131,7 +131,7 @@ def _segments(octets: "np.typing.NDArray[np.uint8]", bounds: Ints) -> tuple[Ints
 
 
 def _name_ends(octets: "np.typing.NDArray[np.uint8]", begins: Ints, ends: Ints) -> tuple[Ints, Bools]:
-    """Where the name ends in each segment, and which segments have a name and a value."""
+    """End of the name in each segment, and which segments have both a name and a value."""
     marks = np.flatnonzero(octets == _NAME_END)
     if len(marks) == len(begins) and bool(((marks > begins) & (marks < ends - 1)).all()):
         return marks, np.ones(len(marks), np.bool_)
@@ -140,10 +140,10 @@ def _name_ends(octets: "np.typing.NDArray[np.uint8]", begins: Ints, ends: Ints) 
 
 
 def _last_ones(record: Ints, names: Ints, count: int) -> Ints | None:
-    """Which pairs are left of those of one record and name; None: all of them."""
+    """Which pairs remain among those of the same record and name; None: all of them."""
     if not len(record):
         return None
-    if count <= _MASK_BITS:  # Different powers of two add up to what they are together.
+    if count <= _MASK_BITS:  # Distinct powers of two have distinct sums.
         starts = np.flatnonzero(np.diff(record, prepend=-1))
         masks = np.left_shift(1, names)
         if (np.add.reduceat(masks, starts) == np.bitwise_or.reduceat(masks, starts)).all():
@@ -174,7 +174,7 @@ assert (_HEAD.itemsize, _MIDDLE.itemsize) == (48, 16)
 
 @frozen(eq=False)
 class _Parts:
-    """What lies where in the data, for each record."""
+    """Positions of the fields of each record."""
 
     heads: Any  # Arrays of _HEAD and _MIDDLE.
     middle: Any
@@ -218,9 +218,9 @@ def _parts(data: memoryview, offset: int, records: Columns) -> _Parts:
 
 
 def record_batch(data: memoryview, offset: int, records: Columns, file_size: int, *, body: bool) -> pa.RecordBatch:
-    """Some records, in the order of the log, which all lie in `data`, whose first byte is at `offset` of the log.
+    """Batch of some records in log order, which all lie in `data`, whose first byte is at `offset` of the log.
 
-    The batch has columns.RECORDS as its schema, with bodies if they are wanted, and refers to nothing of `data`.
+    It has columns.RECORDS as its schema, with bodies if requested, and does not refer to `data`.
     """
     parts = _parts(data, offset, records)
     raw = cut_out(data, parts.properties, parts.end)
@@ -256,7 +256,7 @@ def record_batch(data: memoryview, offset: int, records: Columns, file_size: int
 
 
 def _array(column: Any, kind: pa.DataType) -> pa.Array:
-    """A column in the bytes of this machine and the width of the schema."""
+    """A column in native byte order and the width of the schema."""
     return pa.array(column.astype(kind.to_pandas_dtype()), kind) if isinstance(column, np.ndarray) else column
 
 
@@ -268,7 +268,7 @@ def _topic_sizes(octets: Any, at: Ints, is_v2: Bools) -> Ints:
 
 
 def _file_names(offsets: Ints, file_size: int) -> pa.Array:
-    """The names of the files that records lie in."""
+    """Names of the files of the records."""
     starts = offsets // file_size * file_size
     if starts[0] == starts[-1]:
         return pa.array([f"{int(starts[0]):020d}"], pa.string()).take(pa.array(np.zeros(len(starts), np.int64)))
@@ -281,7 +281,7 @@ def _hosts(data: memoryview, at: Ints, is_v6: Bools) -> pa.Array:
     numbers = np.empty(len(at), np.int64)
     for width, chosen in ((_HOST_V4, ~is_v6), (_HOST_V6, is_v6)):
         if chosen.any():
-            # As a number, or a text that loses zeros at its end: what is equal stays so.
+            # As a number, or a text without trailing zeros: equality is preserved.
             hosts = rows(data, width, at[chosen]).view(np.uint64 if width == _HOST_V4 else f"S{width}").ravel()
             different, which = np.unique(hosts, return_inverse=True) if (hosts != hosts[0]).any() else (hosts[:1], 0)
             numbers[chosen] = which + len(texts)

@@ -26,8 +26,8 @@ from twinlog.store.record.heads import HEAD_SIZE, read_heads
 from twinlog.store.record.resync import next_record
 from twinlog.store.record.scan import DispatchEntry, scan_records
 
-WINDOW, WINDOW_OF_ARCHIVES = 1 << 20, 4 << 20  # Memory is quickest in small pieces, object storage in larger ones.
-BLOCK_SPLIT_SIZE = 256 << 20  # What lies before a split is looked at, too: with larger ones that is little.
+WINDOW, WINDOW_OF_ARCHIVES = 1 << 20, 4 << 20  # Small windows are fastest in memory, larger ones for object storage.
+BLOCK_SPLIT_SIZE = 256 << 20  # Bytes before a split are walked, too; that is little for large ones.
 _ROWS_MAX = 16_384
 _NONE: Ints = np.zeros(0, np.int64)
 
@@ -35,10 +35,10 @@ _NONE: Ints = np.zeros(0, np.int64)
 def block_batches(
     files: StoreFiles, split: Split, *, window: int | None = None, count_records: bool = True
 ) -> Iterator[pa.RecordBatch]:
-    """The blocks of the log that begin in a split, as columns.BLOCKS. The last one of the log may be partial, and the first one.
+    """The blocks that begin in a split, as columns.BLOCKS. The first and the last block of the log may be partial.
 
-    A block that cannot be read has no digest; one of which bytes are missing, with their file or the end of it, is left out.
-    `count_records` False: digests alone, which takes half the time; the columns of records are as if there were none.
+    An unreadable block has no digest; a block with missing bytes, because its file is missing or short, is omitted.
+    `count_records` False: only digests, in half the time; the columns of records are empty.
     """
     start, end = _bounds(files, split)
     if start >= end:
@@ -61,7 +61,7 @@ def block_batches(
 
 
 def _bounds(files: StoreFiles, split: Split) -> tuple[int, int]:
-    """What the blocks cover whose first byte lies in the split."""
+    """Bytes of the blocks whose first byte lies in the split."""
     start, end = max(split.start, files.first), min(split.end, files.end)
     start = start if start == files.first else ceil_block(start)
     return start, min(ceil_block(end), files.end)
@@ -69,28 +69,28 @@ def _bounds(files: StoreFiles, split: Split) -> tuple[int, int]:
 
 @define(eq=False)
 class _HeadCount:
-    """Where records begin, window after window."""
+    """Finds the starts of records, window after window."""
 
     source: LogBytes
     first: int
     end: int
-    at: int  # Here the next one should begin.
+    at: int  # Offset where the next record should begin.
     problem: str | None
 
     @classmethod
     def at_start(cls, source: LogBytes, files: StoreFiles, start: int) -> Self:
-        """From the first record on that begins at `start` or behind."""
+        """Begin at the first record from `start` on."""
         return cls(source, files.first, files.end, *first_record(source, start, files.first, files.end))
 
     def starts_in(self, offset: int, data: memoryview) -> Ints:
-        """The offsets at which records begin in a window."""
+        """Offsets of the records that begin in a window."""
         found: list[Ints] = []
         stop = offset + len(data)
         while self.at < stop:
             if self.problem is not None:
                 self._resync(stop)
                 continue
-            if self.at < offset or (self.at + HEAD_SIZE > stop and stop < self.end):  # Its head lies in two windows.
+            if self.at < offset or (self.at + HEAD_SIZE > stop and stop < self.end):  # Its head spans two windows.
                 piece = memoryview(self.source.read_patiently(self.at, HEAD_SIZE))
                 heads = read_heads(piece, self.at, self.source.file_size)
             else:
@@ -102,7 +102,7 @@ class _HeadCount:
         return np.concatenate(found) if found else _NONE
 
     def _resync(self, stop: int) -> None:
-        """Go on with the next sound record, at most to `stop`."""
+        """Continue with the next sound record, at most up to `stop`."""
         end = min(self.end, self.source.file_end(self.at))
         found = next_record(
             self.source.read_patiently, self.at, end, self.source.file_size, heads_end=stop, window=WINDOW
@@ -114,14 +114,14 @@ class _HeadCount:
 
 @define(eq=False)
 class _Rows:
-    """Rows of the table, until there are enough for a batch."""
+    """Collects rows until they fill a batch."""
 
     count: int = 0
-    _bounds: list[Ints] = field(factory=list)  # Rows: starts, ends, records, first records.
+    _bounds: list[Ints] = field(factory=list)  # Columns: starts, ends, records, first records.
     _digests: list[bytes | None] = field(factory=list)
 
     def add(self, offset: int, data: memoryview, records: Ints, holes: list[Hole]) -> None:
-        """The blocks in a window, in which there are holes."""
+        """Add the blocks of a window that has holes."""
         starts, ends = _blocks(offset, offset + len(data))
         digests: list[bytes | None] = [digest(data[low - offset : high - offset]) for low, high in _pairs(starts, ends)]
         at = np.searchsorted(records, starts)
@@ -138,7 +138,7 @@ class _Rows:
         self._digests += [found for found, is_kept in zip(digests, kept.tolist(), strict=True) if is_kept]
 
     def batch(self) -> pa.RecordBatch:
-        """All of them."""
+        """All rows."""
         starts, ends, counts, firsts = np.concatenate(self._bounds, axis=1)
         columns = [
             pa.array(starts),
@@ -151,7 +151,7 @@ class _Rows:
 
 
 def _blocks(start: int, end: int) -> tuple[Ints, Ints]:
-    """Where the blocks of some bytes begin and end."""
+    """Starts and ends of the blocks in a range."""
     starts = np.arange(floor_block(start), end, BLOCK_SIZE)
     ends = np.minimum(starts + BLOCK_SIZE, end)
     starts[0] = start
@@ -167,7 +167,7 @@ ROWS_MAX = 8192
 
 @frozen
 class RecordFilter:
-    """Which records are wanted. Offsets of the log and store times, ms: `start` and `begin_ms` included, the ends not."""
+    """Filter of records. Log offsets, and store times in ms: `start` and `begin_ms` inclusive, the ends exclusive."""
 
     topics: frozenset[str] | None = None
     start: int = 0
@@ -176,12 +176,12 @@ class RecordFilter:
     end_ms: int | None = None
 
     def narrowed(self, split: Split) -> Split:
-        """What of a split can have such records."""
+        """The part of a split that can have matching records."""
         end = split.end if self.end is None else min(split.end, self.end)
         return Split(min(max(split.start, self.start), end), end)
 
     def chosen(self, records: Columns) -> Bools:
-        """Which of these records are wanted, whose offsets are."""
+        """Which of these records match; their offsets do."""
         stored, chosen = records.store_timestamp, np.ones(len(records), np.bool_)
         if self.topics is not None:
             chosen &= np.array([topic in self.topics for topic in records.topics], np.bool_)[records.topic]
@@ -208,10 +208,10 @@ def record_batches(
     rows_max: int = ROWS_MAX,
     on_broken: Callable[[Broken], None] = _ignore,
 ) -> Iterator[pa.RecordBatch]:
-    """The records that begin in a split, in its order, as columns.RECORDS; nothing else is decoded than what is wanted.
+    """The records that begin in a split, in order, as columns.RECORDS; nothing but the selected ones is decoded.
 
-    Bytes that are no record, or cannot be read, are told to `on_broken`, those before a batch before it is yielded; the scan goes
-    on behind them. Nothing is read past `files.end`.
+    `on_broken` gets damaged and unreadable bytes, those before a batch before it is yielded; the scan continues behind them.
+    Nothing is read beyond `files.end`.
     """
     with LogBytes(files.log, files.file_size) as source:
         for piece in SplitWalk(source, files.first, files.end).run(where.narrowed(split)):
@@ -233,11 +233,11 @@ def _rows(records: Columns, low: int, high: int) -> Columns:
 
 
 def entries(files: StoreFiles, start: int, end: int) -> Iterator[DispatchEntry | Broken]:
-    """The records that begin in bytes `start` to `end` of the log, one by one with their raw properties, and what is none."""
+    """The records that begin in bytes `start` to `end` of the log one by one, with raw properties, and the gaps."""
     with LogBytes(files.log, files.file_size) as source:
         for piece in SplitWalk(source, files.first, files.end).run(Split(start, end)):
             if isinstance(piece, Broken):
                 yield piece
                 continue
-            scan = scan_records(piece.data, piece.offset, files.file_size, check_crc=False)  # Which was checked.
+            scan = scan_records(piece.data, piece.offset, files.file_size, check_crc=False)  # Checked already.
             yield from (entry for entry in scan.entries if entry.phy_offset < end)

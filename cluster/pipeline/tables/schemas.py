@@ -1,6 +1,6 @@
-"""The tables as they are registered with Spark: name, columns, options. docs/reference/tables.md is made from this.
+"""Tables as registered with Spark: name, columns, options. docs/reference/tables.md is generated from this.
 
-A column is never renamed, nor given another meaning, within a version; new ones may come at the end.
+Within a version no column is renamed or changes its meaning; new columns may be added at the end.
 """
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ def _field(name: str, kind: pa.DataType, doc: str, *, may_be_null: bool = True) 
 
 
 _MEMBER = _field("member", pa.string(), "the store, as in option `path`, without options of a URI", may_be_null=False)
-_PROBLEM = _field("problem", pa.string(), "what is wrong with it, in words; null: nothing shows")
+_PROBLEM = _field("problem", pa.string(), "problem, as text; null: none found")
 BODY_PROBLEM = _field(
     "body_problem", pa.string(), "why the body is as it is stored, though compressed; null: it is not"
 )
@@ -25,7 +25,7 @@ _EXT = _field("ext_address", pa.int64(), "what the unit has in place of the tags
 
 @frozen
 class Option:
-    """What a reader may be told; `default` as the page shows it."""
+    """An option of a reader; `default` as the page shows it."""
 
     name: str
     default: str
@@ -34,7 +34,7 @@ class Option:
 
 @frozen(kw_only=True)
 class Table:
-    """A table. `pushed` are the columns whose filters spare reading; `is_stream`: it can be followed."""
+    """A table. `pushed`: columns whose filters save reading; `is_stream`: it can be followed."""
 
     name: str
     doc: str
@@ -66,7 +66,7 @@ def _table_schema(schema: pa.Schema, *more: pa.Field) -> pa.Schema:
 
 
 def _for_spark(field: pa.Field) -> pa.Field:
-    """Spark reads no binaries of a fixed size."""
+    """Replace fixed-size binaries, which Spark cannot read."""
     return field.with_type(pa.binary()) if pa.types.is_fixed_size_binary(field.type) else field
 
 
@@ -124,7 +124,7 @@ TABLES = (RECORDS, BLOCKS, UNITS, ITEMS)
 
 
 def records_schema(*, body: bool, inflate: bool = False) -> pa.Schema:
-    """Of rocketmq_records, with the bodies if they are wanted, and with what is wrong with them if they are to be inflated."""
+    """Schema of rocketmq_records, with bodies if requested, and with their problems if they are inflated."""
     if not body:
         return RECORDS.schema
     schema = RECORDS.schema.append(columns.BODY)
@@ -132,7 +132,7 @@ def records_schema(*, body: bool, inflate: bool = False) -> pa.Schema:
 
 
 def with_member(batch: pa.RecordBatch, member: str, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch of a table without `member`, as a batch of the table: Spark takes columns by their place, and types as they are."""
+    """Add column `member` to a batch. Spark matches columns by position, and takes types as they are."""
     arrays = []
     for field in schema:
         column = (

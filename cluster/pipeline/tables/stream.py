@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from twinlog.cluster.pipeline.sources.files import StoreFiles, look
+from twinlog.cluster.pipeline.sources.files import StoreFiles, inspect_store
 from twinlog.cluster.pipeline.sources.limits import (
     ReadRefusedError,
     batch_ends,
@@ -39,13 +39,13 @@ Place = dict[str, int]  # An `offset` of a log, and the `epoch` of the byte befo
 Places = dict[str, Place]  # By store.
 
 
-def warn(words: str) -> None:
-    """For people: what workers write on stderr appears on that of the program, or in the executor's log."""
-    print(f"twinlog: {words}", file=sys.stderr, flush=True)
+def warn(message: str) -> None:
+    """Print a warning: a worker's stderr appears on that of the program, or in the executor's log."""
+    print(f"twinlog: {message}", file=sys.stderr, flush=True)
 
 
 class LogPart(InputPartition):
-    """A split of one store's log, and those of its files that are in it."""
+    """A split of one store's log, with the files it needs."""
 
     def __init__(self, files: StoreFiles, split: Split, where: RecordFilter) -> None:
         self.files, self.split, self.where = files, split, where
@@ -59,7 +59,7 @@ def log_parts(files: StoreFiles, where: RecordFilter, split_size: int) -> list[I
 
 
 def _only(files: StoreFiles, split: Split) -> StoreFiles:
-    """The same store, with the files of a split: a thousand partitions need not each carry a thousand names."""
+    """The store with only the files of a split: partitions should not carry thousands of names."""
     log_files = tuple(
         file for file in files.log if file.start < split.end and file.start + files.file_size > split.start
     )
@@ -67,13 +67,13 @@ def _only(files: StoreFiles, split: Split) -> StoreFiles:
 
 
 def part_batches(part: LogPart, options: ReadOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of a partition of rocketmq_records, in the columns of `schema`. Damaged bytes are passed over, with a warning.
+    """Rows of a partition of rocketmq_records, in the columns of `schema`. Damaged bytes are skipped with a warning.
 
-    Raises ReadRefusedError for those that are gone, or cannot be read: another try may well get them.
+    Raises ReadRefusedError for missing or unreadable bytes: a retry may succeed.
     """
     member = member_name(part.files.uri)
 
-    def tell(broken: Broken) -> None:
+    def report(broken: Broken) -> None:
         is_lost = broken.kind is not BrokenKind.DAMAGED
         if is_lost and options.fail_on_data_loss:
             raise ReadRefusedError(
@@ -83,18 +83,18 @@ def part_batches(part: LogPart, options: ReadOptions, schema: pa.Schema) -> Iter
             )
         warn(f"{member}: bytes {broken.start} to {broken.end} of the log are passed over: {broken.reason}")
 
-    for batch in record_batches(part.files, part.split, where=part.where, body=options.body, on_broken=tell):
+    for batch in record_batches(part.files, part.split, where=part.where, body=options.body, on_broken=report):
         for ready in [batch] if options.inflate is None else inflated_batches(batch, options.inflate):
             yield schemas.with_member(ready, member, schema)
 
 
 def store_now(options: ReadOptions, number: int, *, warns: bool = True) -> tuple[StoreFiles, int]:
-    """Member `number` as it is now, and where reading ends. Raises ReadRefusedError, NotAStoreError, UnreadableError."""
+    """Member `number` as it is now, and the end of reading. Raises ReadRefusedError, NotAStoreError, UnreadableError."""
     broker = options.broker_of(number)
-    told = _confirmed_by(broker) if broker is not None and not options.unconfirmed else None
-    files = look(options.members[number])  # Afterwards: the log only grows.
-    end = readable_end(files, unconfirmed=options.unconfirmed, told=told)
-    warning = may_be_old(files, unconfirmed=options.unconfirmed, told=told) if warns else None
+    confirmed = _confirmed_by(broker) if broker is not None and not options.unconfirmed else None
+    files = inspect_store(options.members[number])  # Read after the confirmed offset: the log only grows.
+    end = readable_end(files, unconfirmed=options.unconfirmed, reported=confirmed)
+    warning = may_be_old(files, unconfirmed=options.unconfirmed, reported=confirmed) if warns else None
     if warning is not None:
         warn(warning)
     return files, end
@@ -109,21 +109,21 @@ def _confirmed_by(broker: str) -> int | None:
 
 
 def place_of(files: StoreFiles, offset: int) -> Place:
-    """An offset for the checkpoint, with the epoch of what lies before it: it tells whether that is still there."""
+    """An offset for the checkpoint, with the epoch of the byte before it, which shows whether that byte is still there."""
     return {"offset": offset, "epoch": epoch_before(files, offset)}
 
 
 class RecordStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Of rocketmq_records. Lives in a process of its own as long as the query does; read() runs in tasks."""
+    """Reader of rocketmq_records as a stream. Lives in its own process as long as the query; read() runs in tasks."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self.options = options
         self.schema = to_arrow_schema(schema, timezone="UTC")
-        self._target: Places | None = None  # With the trigger AvailableNow: what is to be read before the query ends.
-        self._latest: Places | None = None  # As far as could be read at the last look.
+        self._target: Places | None = None  # With trigger AvailableNow: the end of the query.
+        self._latest: Places | None = None  # The readable end at the last inspection.
 
-    def _look(self) -> list[tuple[str, StoreFiles, int]]:
-        """Every store by its name, and where reading ends."""
+    def _inspect(self) -> list[tuple[str, StoreFiles, int]]:
+        """All stores by name, with the end of reading."""
         numbers = range(len(self.options.members))
         looks = [store_now(self.options, number, warns=self._latest is None) for number in numbers]
         names = map(member_name, self.options.members)
@@ -132,26 +132,27 @@ class RecordStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found
 
     def _start(self, files: StoreFiles, place: Place | None) -> int:
-        """Where to go on. Raises ReadRefusedError."""
-        if place is None:  # A store that was added.
+        """Offset to continue from. Raises ReadRefusedError."""
+        if place is None:  # A new store.
             return files.first
         lossy = not self.options.fail_on_data_loss
         return start_of(files, place["offset"], epoch=place["epoch"], fail_on_data_loss=not lossy)
 
     def initialOffset(self) -> Places:  # noqa: N802 - Spark's name, as those below.
-        """Where a new query begins."""
+        """Start of a new query."""
         start = self.options.start
         return {
-            name: place_of(files, end if start is None else start or files.first) for name, files, end in self._look()
+            name: place_of(files, end if start is None else start or files.first)
+            for name, files, end in self._inspect()
         }
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Of option maxBytesPerTrigger."""
+        """Limit from option maxBytesPerTrigger."""
         return ReadMaxBytes(self.options.bytes_per_trigger)
 
     def latestOffset(self, start: Places, limit: ReadLimit) -> Places:  # noqa: N802
-        """Where the next batch ends."""
-        now = self._look()
+        """End of the next batch."""
+        now = self._inspect()
         starts = [self._start(files, start.get(name)) for name, files, _ in now]
         ends = [end if self._target is None else min(end, self._target[name]["offset"]) for name, _, end in now]
         found = batch_ends(starts, ends, _size_max(limit, self.options.bytes_per_trigger))
@@ -162,22 +163,22 @@ class RecordStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
 
     def reportLatestOffset(self) -> Places | None:  # noqa: N802
-        """How far the logs go that may be read, for the query's progress."""
+        """End of the readable logs, for the query's progress."""
         return self._latest
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Note what there is now."""
-        self._look()
+        """Remember the current end."""
+        self._inspect()
         self._target = self._latest
 
     def partitions(self, start: Places, end: Places) -> Sequence[InputPartition]:
-        """The records that begin between two offsets: after a restart those that the checkpoint names."""
+        """Records between two offsets; after a restart those of the checkpoint."""
         found: list[InputPartition] = []
         for member in self.options.members:
             name = member_name(member)
             if name not in end or start.get(name) == end[name]:
                 continue
-            files = look(member)
+            files = inspect_store(member)
             self._start(files, end[name])
             low = self._start(files, start.get(name))
             if name in start and low > start[name]["offset"]:
@@ -189,7 +190,7 @@ class RecordStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a part."""
+        """Rows of a part."""
         if isinstance(partition, LogPart):
             yield from part_batches(partition, self.options, self.schema)
 

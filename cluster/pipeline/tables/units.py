@@ -43,11 +43,11 @@ class IndexPiece:
 
     file: LogFile
     layout: IndexLayout
-    log_end: int | None  # None: it moves.
+    log_end: int | None  # None: the log grows.
 
 
 def index_pieces(files: Sequence[LogFile], log_end: int | None, slots: int | None) -> list[IndexPiece]:
-    """Every index file of a store. How many slots they have stands nowhere: it is told, or found out. Raises UnreadableError."""
+    """All index files of a store. The number of slots is an option or is derived from the files. Raises UnreadableError."""
     if not files:
         return []
     reader = PlaceReader()
@@ -59,7 +59,7 @@ def index_pieces(files: Sequence[LogFile], log_end: int | None, slots: int | Non
 
 
 def _directory(files: Sequence[LogFile], reader: PlaceReader, slots: int | None) -> StoreDirectory:
-    """A store with an index only, for what was made for local ones."""
+    """A store that has only an index, for tools made for local stores."""
     log = reader.series((), 1)
     index_files = []
     for file in files:
@@ -86,7 +86,7 @@ def _directory(files: Sequence[LogFile], reader: PlaceReader, slots: int | None)
 
 
 def item_batches(piece: IndexPiece) -> Iterator[pa.RecordBatch]:
-    """The items of one file, in the order in which they were put. Raises UnreadableError."""
+    """Items of one file in insertion order. Raises UnreadableError."""
     reader = PlaceReader()
     try:
         path = Path(piece.file.uri.text)
@@ -119,9 +119,9 @@ def _batch(piece: IndexPiece, view: IndexView, first: int) -> pa.RecordBatch:
         "stored_ms": pa.array(view.header.begin_timestamp + 1000 * seconds),
         "previous": pa.array(previous.astype(np.int32)),
     }
-    words = pa.array([_ITEM_PROBLEMS[number] for number in problem.tolist()], pa.string())
+    problems = pa.array([_ITEM_PROBLEMS[number] for number in problem.tolist()], pa.string())
     return pa.record_batch(
-        [*(columns[name] for name in INDEX_ITEMS.names), words], names=[*INDEX_ITEMS.names, "problem"]
+        [*(columns[name] for name in INDEX_ITEMS.names), problems], names=[*INDEX_ITEMS.names, "problem"]
     )
 
 
@@ -151,7 +151,7 @@ class QueuePiece:
 
 
 def queue_pieces(files: StoreFiles, topics: frozenset[str] | None) -> list[QueuePiece]:
-    """Every file of every queue of these topics, all if None. Raises UnreadableError."""
+    """All files of all queues of these topics; None: of all topics. Raises UnreadableError."""
     queues = [queue for queue in files.queues() if topics is None or queue.topic in topics]
     ext = _ext_files(files)
     end = None if files.is_running else files.end
@@ -177,7 +177,7 @@ def _ext_files(files: StoreFiles) -> dict[tuple[str, int], tuple[LogFile, ...]]:
 
 
 def unit_batches(piece: QueuePiece) -> Iterator[pa.RecordBatch]:
-    """The units of one file, from its first one to the queue's last. Raises UnreadableError."""
+    """Units of one file, from its first one to the last one of the queue. Raises UnreadableError."""
     reader = PlaceReader()
     try:
         series = reader.series(piece.queue.files, piece.queue.file_size)
@@ -201,7 +201,7 @@ def unit_batches(piece: QueuePiece) -> Iterator[pa.RecordBatch]:
 
 
 def _data_end(series: FileSeries, piece: QueuePiece) -> int:
-    """Where in the file the units end: with it, where a later one has units; else behind the last one that is not zero."""
+    """End of the units in the file: its end if a later file has units, else behind the last one that is not zero."""
     size = min(piece.size, piece.queue.file_size)
     size -= size % CONSUME_QUEUE_UNIT
     file = piece.queue.files[piece.number]
@@ -220,13 +220,13 @@ def _data_end(series: FileSeries, piece: QueuePiece) -> int:
 
 @define(eq=False)
 class _UnitRows:
-    """Makes batches of the units of one file."""
+    """Builds batches of the units of one file."""
 
     piece: QueuePiece
     ext: FileSeries | None
 
     def batch(self, units: NDArray[Any], skip: int, count: int, queue_offset: int) -> pa.RecordBatch:
-        """Of `count` units from number `skip` on; neighbours are there to compare with."""
+        """Batch of `count` units from number `skip` on, compared with their neighbours."""
         problems = _problems(units, self.piece.log_end)[skip : skip + count]
         own = units[skip : skip + count]
         codes, addresses = own["tags_code"].astype(np.int64), None
@@ -276,19 +276,19 @@ def _problems(units: NDArray[Any], log_end: int | None) -> NDArray[np.int8]:
     found[(offsets < 0) | (sizes <= 0)] = 1
     sound = np.flatnonzero((found == 0) & ~is_blank)
     low, high = offsets[sound], (offsets + sizes)[sound]
-    overlaps = np.flatnonzero(high[:-1] > low[1:]) + 1  # Each begins before the one before it ends.
+    overlaps = np.flatnonzero(high[:-1] > low[1:]) + 1  # Units whose record begins before the previous one ends.
     if len(overlaps):
         fits = (overlaps >= 2) & (
             low[overlaps] >= high[np.maximum(overlaps - 2, 0)]
-        )  # Then the one before is the odd one.
+        )  # Then the previous one is the broken one.
         found[sound[np.where(fits, overlaps - 1, overlaps)]] = 2
     if log_end is not None:
-        found[sound[(low >= log_end) | (high > log_end)]] = 3  # Both: the sum may be too large for its type.
+        found[sound[(low >= log_end) | (high > log_end)]] = 3  # Both conditions: the sum may overflow.
     return found
 
 
 def pieces_by_size(sizes: Sequence[int], size_max: int) -> Iterator[range]:
-    """Numbers of neighbours that are for one task: together up to `size_max` bytes, or one that is larger."""
+    """Consecutive numbers for one task: together up to `size_max` bytes, or a single larger one."""
     begin, total = 0, 0
     for number, size in enumerate(sizes):
         if number > begin and total + size > size_max:

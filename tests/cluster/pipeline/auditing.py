@@ -18,7 +18,7 @@ from twinlog.cluster.pipeline.audit.side_tables import (
     members_with_losses,
     own_findings,
 )
-from twinlog.cluster.pipeline.sources.files import StoreFiles, StoreUri, look
+from twinlog.cluster.pipeline.sources.files import StoreFiles, StoreUri, inspect_store
 from twinlog.cluster.pipeline.sources.log_bytes import splits
 from twinlog.cluster.pipeline.tables.scan import block_batches
 
@@ -27,7 +27,7 @@ SPLIT_SIZE = 1 << 17
 
 def audited(roots: Mapping[str, Path]) -> AuditFindings:
     """What an audit finds; the first one is the master."""
-    stores = {name: look(StoreUri(str(root))) for name, root in roots.items()}
+    stores = {name: inspect_store(StoreUri(str(root))) for name, root in roots.items()}
     log = log_findings(stores)
     own = {name: own_findings(name, check_tables(files), log) for name, files in stores.items()}
     tables = [read_tables(name, files) for name, files in stores.items()]

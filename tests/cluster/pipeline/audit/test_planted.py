@@ -29,7 +29,7 @@ from twinlog.cluster.pipeline.audit.classify import classify
 from twinlog.cluster.pipeline.audit.copies import StoreCopy, side_of
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, AuditFindings, FindingClass
 from twinlog.cluster.pipeline.audit.side_tables import check_tables, own_findings
-from twinlog.cluster.pipeline.sources.files import StoreUri, look
+from twinlog.cluster.pipeline.sources.files import StoreUri, inspect_store
 from twinlog.store.integrity.digest import BLOCK_SIZE, floor_block
 from twinlog.store.queue.layout import UNIT
 
@@ -72,7 +72,7 @@ def test_one_missing_file_is_singular(tmp_path):
     pair = make_pair("own", tmp_path)
     for size, words in ((FILE_SIZE, "1 file is missing before"), (2 * FILE_SIZE, "2 files are missing before")):
         (pair.slave / "commitlog" / f"{size:020d}").unlink()
-        report = check_tables(look(StoreUri(str(pair.slave))))
+        report = check_tables(inspect_store(StoreUri(str(pair.slave))))
         assert [each.message for each in report.findings if words in each.message]
 
 
@@ -143,7 +143,7 @@ def test_files_of_the_log_may_be_checked_apart(store, tmp_path):
     """In tasks of their own, the answers put together."""
     pair = make_pair(store, tmp_path)
     unit_changed(SLAVE, 60, lambda *_: (0, 0, 0))(pair)
-    files = look(StoreUri(str(pair.slave)))
+    files = inspect_store(StoreUri(str(pair.slave)))
     assert tables_in_parts("slave", files) == own_findings("slave", check_tables(files)) != []
 
 
@@ -177,6 +177,6 @@ def test_very_many_wrong_units_are_told_in_few(tmp_path):
     for path in (pair.slave / "consumequeue").glob("*/*/*"):
         units = [UNIT.pack(at, size + 1, code) for at, size, code in UNIT.iter_unpack(path.read_bytes()) if size]
         overwrite(path, 0, b"".join(units))
-    found = own_findings(SLAVE, check_tables(look(StoreUri(str(pair.slave)))))
+    found = own_findings(SLAVE, check_tables(inspect_store(StoreUri(str(pair.slave)))))
     assert {(each.cls, each.member) for each in found} == {(FindingClass.QUEUE, SLAVE)}
     assert (len(found), sum(each.count for each in found)) == (201, MESSAGES)

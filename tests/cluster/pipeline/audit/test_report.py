@@ -24,11 +24,11 @@ from twinlog.cluster.cli.common.options import schema_of
 from twinlog.cluster.cli.main import cli
 from twinlog.cluster.pipeline.audit.assembly import names_of
 from twinlog.cluster.pipeline.audit.findings import FindingClass
-from twinlog.cluster.pipeline.audit.remedies import mending
+from twinlog.cluster.pipeline.audit.remedies import repair_of
 from twinlog.cluster.pipeline.audit.report import AuditReport, AuditVerdict, to_json, verdict_of
 from twinlog.cluster.pipeline.audit.stores import same_places, without_secrets
 from twinlog.cluster.pipeline.report.page import page, write_report
-from twinlog.cluster.pipeline.report.picture import LOOKS, MEANINGS, in_words, letter, picture
+from twinlog.cluster.pipeline.report.picture import LOOKS, MEANINGS, as_text, letter, picture
 from twinlog.cluster.pipeline.report.summary import headline, sentences
 
 
@@ -196,7 +196,7 @@ def test_the_picture_is_well_formed_and_shows_each_finding_where_it_is():
     assert min(float(mark.get("width", 0)) for mark in marks) >= 4
     patterns = {each.get("id") for each in drawn.iter("pattern")}
     assert {re.sub(r"url\(#(.*)\)", r"\1", mark.get("fill", "")) for mark in marks} == patterns
-    assert "divergent at 4000" in in_words(report)
+    assert "divergent at 4000" in as_text(report)
 
 
 def test_many_findings_do_not_write_over_each_other():
@@ -301,7 +301,7 @@ def test_commands_that_are_not_shown_are_singular_or_plural(more, words, capsys)
     assert words in capsys.readouterr().out
 
 
-# What mends it
+# Repair of a finding
 
 
 def commands_of(text: str) -> list[list[str]]:
@@ -316,7 +316,7 @@ def commands_of(text: str) -> list[list[str]]:
 def test_what_mends_it_is_a_command_that_there_is(cls, good, is_live, is_master, software):
     """Its words and options are those that the command line has."""
     member = evolve(SLAVE, place="/data/x", is_live=is_live, is_master=is_master, software=software)
-    found = mending(finding(cls, good=good), {"broker-a-1": member, "broker-a-0": evolve(MASTER, is_live=is_live)})
+    found = repair_of(finding(cls, good=good), {"broker-a-1": member, "broker-a-0": evolve(MASTER, is_live=is_live)})
     assert found.command.startswith("twinlog ")
     for words in commands_of(found.command):
         command = cli
@@ -339,16 +339,16 @@ def test_what_mends_it_is_a_command_that_there_is(cls, good, is_live, is_master,
     ],
 )
 def test_each_class_has_its_command(cls, words):
-    found = mending(finding(cls, good="broker-a-0"), {"broker-a-0": MASTER, "broker-a-1": SLAVE})
+    found = repair_of(finding(cls, good="broker-a-0"), {"broker-a-0": MASTER, "broker-a-1": SLAVE})
     assert found.command.startswith(words)
 
 
 def test_a_master_that_others_went_on_without_is_cut():
     """The one that was named first may be the old master."""
     members = {"broker-a-0": MASTER, "broker-a-1": SLAVE}
-    known = mending(finding(FindingClass.DIVERGENT, "broker-a-0", good="broker-a-1"), members)
+    known = repair_of(finding(FindingClass.DIVERGENT, "broker-a-0", good="broker-a-1"), members)
     assert known.command == "twinlog rewind MEMBER"
-    unknown = mending(finding(FindingClass.DIVERGENT, "broker-a-0", good=None), members)
+    unknown = repair_of(finding(FindingClass.DIVERGENT, "broker-a-0", good=None), members)
     assert unknown.command == "twinlog failover --candidate MEMBER --dry-run"
 
 
@@ -356,18 +356,18 @@ def test_a_master_that_others_went_on_without_is_cut():
 def test_a_copy_in_an_archive_is_made_anew(cls):
     """No command of ours writes there, and none reads a store there but the audit."""
     member = evolve(SLAVE, place="s3://archive/broker-a")
-    found = mending(finding(cls, good="broker-a-0"), {"broker-a-0": MASTER, "broker-a-1": member})
+    found = repair_of(finding(cls, good="broker-a-0"), {"broker-a-0": MASTER, "broker-a-1": member})
     assert found.command == "twinlog backup /data/broker-a-0 BACKUP-DIR"
     wrong = evolve(SLAVE, software="RocketMQ")
     good = evolve(MASTER, place="s3://archive/broker-a")
-    found = mending(finding(FindingClass.HOLE, good="broker-a-0"), {"broker-a-0": good, "broker-a-1": wrong})
+    found = repair_of(finding(FindingClass.HOLE, good="broker-a-0"), {"broker-a-0": good, "broker-a-1": wrong})
     assert "backup GOOD-DIR " in found.command
 
 
 def test_a_log_in_directories_of_its_own_is_named_to_commands():
     """They have an option for that, and take no semicolons."""
     members = {"broker-a-0": MASTER, "broker-a-1": evolve(SLAVE, place="/data/b 1;/disk1/log;/disk 2/log")}
-    found = mending(finding(FindingClass.QUEUE), members)
+    found = repair_of(finding(FindingClass.QUEUE), members)
     where = "'/data/b 1' --commit-log /disk1/log --commit-log '/disk 2/log'"
     assert found.command == f"twinlog log rebuild {where} --consumequeue"
 
@@ -401,7 +401,7 @@ def test_keys_of_object_storage_are_in_no_report(place, shown):
 def test_a_rocketmq_slave_is_replaced_by_a_copy_of_the_good_one():
     """It knows neither rewind nor reinit."""
     slave = evolve(SLAVE, software="RocketMQ")
-    found = mending(finding(FindingClass.BIT_ROT, good="broker-a-0"), {"broker-a-0": MASTER, "broker-a-1": slave})
+    found = repair_of(finding(FindingClass.BIT_ROT, good="broker-a-0"), {"broker-a-0": MASTER, "broker-a-1": slave})
     assert found.command == "twinlog backup /data/broker-a-0 BACKUP-DIR && twinlog restore BACKUP-DIR NEW-DIR"
 
 

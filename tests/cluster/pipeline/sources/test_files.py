@@ -1,4 +1,4 @@
-"""A look at stores of every kind, and reading from every kind of place."""
+"""A inspect_store at stores of every kind, and reading from every kind of place."""
 
 import os
 import pickle
@@ -10,7 +10,7 @@ from tests.cluster.pipeline.logs import message, records, write_log
 from tests.helpers import open_store, put
 from tests.store import golden
 from twinlog.cluster.pipeline.sources import places
-from twinlog.cluster.pipeline.sources.files import NotAStoreError, StoreFiles, look
+from twinlog.cluster.pipeline.sources.files import NotAStoreError, StoreFiles, inspect_store
 from twinlog.cluster.pipeline.sources.log_bytes import Hole, LogBytes
 from twinlog.cluster.pipeline.sources.log_end import LogFile
 from twinlog.cluster.pipeline.sources.places import (
@@ -57,7 +57,7 @@ def test_a_question_mark_in_a_path_is_a_part_of_it(tmp_path):
     uri = StoreUri("/data/a?b;/logs/c?d")
     assert (uri.name, uri.shown, uri.child("lock").path) == ("a?b", "/data/a?b;/logs/c?d", Path("/data/a?b/lock"))
     write_log(tmp_path / "why?", records([message(0)], 0, FILE_SIZE)[0], 0, FILE_SIZE)
-    assert look(StoreUri(str(tmp_path / "why?"))).end > 0
+    assert inspect_store(StoreUri(str(tmp_path / "why?"))).end > 0
 
 
 def test_children():
@@ -139,7 +139,7 @@ def test_an_unknown_kind_of_place():
     with pytest.raises(UnreadableError, match="xyz://host/store cannot be read"):
         list_files(StoreUri("xyz://host/store?secret=1"))
     with pytest.raises(UnreadableError) as caught:
-        look(StoreUri("xyz://host/store?secret=1"))
+        inspect_store(StoreUri("xyz://host/store?secret=1"))
     assert "secret" not in str(caught.value)
 
 
@@ -159,7 +159,7 @@ def known(root: Path) -> tuple[int, int, int]:
 
 
 def test_a_look_at_the_real_brokers_stores(captured):
-    files = look(StoreUri(str(captured)))
+    files = inspect_store(StoreUri(str(captured)))
     assert (files.first, files.end, files.file_size) == known(captured)
     assert files.file_size == golden.FILE_SIZE
     assert (files.is_running, files.problems) == (False, ())
@@ -174,8 +174,8 @@ def test_a_look_at_the_real_brokers_stores(captured):
 
 
 def test_a_look_through_arrow_is_the_same(captured, monkeypatch):
-    here = look(StoreUri(str(captured)))
-    there = look(through_arrow(captured, monkeypatch))
+    here = inspect_store(StoreUri(str(captured)))
+    there = inspect_store(through_arrow(captured, monkeypatch))
     assert pickle.loads(pickle.dumps(there)) == there
     for name in ("first", "end", "file_size", "confirmed", "claimed", "has_abort", "epochs", "problems"):
         assert getattr(there, name) == getattr(here, name), name
@@ -186,7 +186,7 @@ def test_a_look_through_arrow_is_the_same(captured, monkeypatch):
 
 @pytest.mark.parametrize("name", golden.CLEAN)
 def test_what_5x_confirmed(tmp_path, name):
-    files = look(StoreUri(str(golden.unpack("5.3.3", name, tmp_path))))
+    files = inspect_store(StoreUri(str(golden.unpack("5.3.3", name, tmp_path))))
     assert files.confirmed is None or files.first < files.confirmed <= files.end
 
 
@@ -194,7 +194,7 @@ def test_twinlogs_own_store(tmp_path):
     store = open_store(tmp_path, file_size=FILE_SIZE)
     end = put(store, *(b"x" * 500 for _ in range(100)))
     store.dispatch_pending()
-    files = look(StoreUri(str(tmp_path)))
+    files = inspect_store(StoreUri(str(tmp_path)))
     assert (files.first, files.end, files.file_size) == (0, end, FILE_SIZE)
     assert files.is_running
     assert files.digests is not None
@@ -203,12 +203,12 @@ def test_twinlogs_own_store(tmp_path):
 
 def test_digests_and_the_note_of_a_clean_stop(tmp_path):
     root = golden.unpack_digested("4.9.7", "master", tmp_path)
-    files = look(StoreUri(str(root)))
+    files = inspect_store(StoreUri(str(root)))
     assert files.digests == StoreUri(str(root)).child("twinlog/digest")
     assert files.claimed == files.end
     assert not files.is_running
     (root / "twinlog" / "digest").write_bytes(b"rubbish")
-    again = look(StoreUri(str(root)))
+    again = inspect_store(StoreUri(str(root)))
     assert again.digests is None
     assert any("digest" in problem for problem in again.problems)
 
@@ -216,14 +216,14 @@ def test_digests_and_the_note_of_a_clean_stop(tmp_path):
 def test_a_log_in_several_directories(tmp_path):
     data, _ = records([message(number, b"x" * 900) for number in range(90)], 0, FILE_SIZE)
     write_log(tmp_path / "whole", data, 0, FILE_SIZE)
-    whole = look(StoreUri(str(tmp_path / "whole")))
+    whole = inspect_store(StoreUri(str(tmp_path / "whole")))
     (tmp_path / "store" / "consumequeue").mkdir(parents=True)
     names = sorted(os.listdir(tmp_path / "whole" / "commitlog"))
     for number, name in enumerate(names):
         place = tmp_path / f"disk{number % 2}"
         place.mkdir(exist_ok=True)
         (tmp_path / "whole" / "commitlog" / name).rename(place / name)
-    files = look(StoreUri(f"{tmp_path}/store;{tmp_path}/disk0;{tmp_path}/disk1"))
+    files = inspect_store(StoreUri(f"{tmp_path}/store;{tmp_path}/disk0;{tmp_path}/disk1"))
     assert (files.first, files.end, files.file_size) == (whole.first, whole.end, whole.file_size)
     assert [file.uri.path.parent.name for file in files.log[:3]] == ["disk0", "disk1", "disk0"]
     assert files.uri.child("config").path == tmp_path / "store" / "config"
@@ -231,17 +231,17 @@ def test_a_log_in_several_directories(tmp_path):
 
 def test_what_is_no_store(tmp_path):
     with pytest.raises(NotAStoreError, match="no such directory"):
-        look(StoreUri(str(tmp_path / "none")))
+        inspect_store(StoreUri(str(tmp_path / "none")))
     with pytest.raises(NotAStoreError, match="empty"):
-        look(StoreUri(str(tmp_path)))
+        inspect_store(StoreUri(str(tmp_path)))
     (tmp_path / "other").mkdir()
     with pytest.raises(NotAStoreError, match="holds no store") as caught:
-        look(StoreUri(str(tmp_path)))
+        inspect_store(StoreUri(str(tmp_path)))
     again = pickle.loads(pickle.dumps(caught.value))
     assert str(again) == str(caught.value)
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(NotAStoreError):
-        look(StoreUri(str(tmp_path / "file")))
+        inspect_store(StoreUri(str(tmp_path / "file")))
 
 
 def test_a_store_that_may_not_be_looked_at(tmp_path, monkeypatch):
@@ -254,23 +254,23 @@ def test_a_store_that_may_not_be_looked_at(tmp_path, monkeypatch):
     with monkeypatch.context() as refused:
         refused.setattr(Path, "is_dir", refuse)
         with pytest.raises(UnreadableError, match="Permission denied") as caught:
-            look(StoreUri(str(tmp_path)))
+            inspect_store(StoreUri(str(tmp_path)))
         assert str(tmp_path) in caught.value.what
     with monkeypatch.context() as refused:
         refused.setattr(Path, "is_file", refuse)
         with pytest.raises(UnreadableError, match="lock cannot be read: Permission denied"):
-            look(StoreUri(str(tmp_path)))
+            inspect_store(StoreUri(str(tmp_path)))
 
 
 def test_an_empty_log(tmp_path):
     (tmp_path / "commitlog").mkdir()
-    files = look(StoreUri(str(tmp_path)))
+    files = inspect_store(StoreUri(str(tmp_path)))
     assert (files.log, files.first, files.end, files.claimed) == ((), 0, 0, None)
 
 
 def test_a_log_of_zeros(tmp_path):
     write_log(tmp_path, b"", 0, FILE_SIZE)
-    files = look(StoreUri(str(tmp_path)))
+    files = inspect_store(StoreUri(str(tmp_path)))
     assert (len(files.log), files.first, files.end) == (1, 0, 0)
 
 
@@ -279,7 +279,7 @@ def test_a_log_that_is_cut_in_a_record(tmp_path):
     write_log(tmp_path, data, 0, FILE_SIZE)
     last = sorted((tmp_path / "commitlog").iterdir())[-1]
     os.truncate(last, placed[-1].phy_offset + 100 - int(last.name))
-    files = look(StoreUri(str(tmp_path)))
+    files = inspect_store(StoreUri(str(tmp_path)))
     assert (files.end, files.file_size) == (placed[-1].phy_offset, FILE_SIZE)
 
 
@@ -291,7 +291,7 @@ def test_the_end_of_a_damaged_log(tmp_path, number, at):
     image = bytearray(data)
     image[placed[number].phy_offset + at] ^= 2
     write_log(tmp_path, bytes(image), 0, FILE_SIZE)
-    assert look(StoreUri(str(tmp_path))).end == (len(data) if number < 89 else placed[89].phy_offset)
+    assert inspect_store(StoreUri(str(tmp_path))).end == (len(data) if number < 89 else placed[89].phy_offset)
 
 
 def test_what_was_cut_and_kept(tmp_path):
@@ -302,7 +302,7 @@ def test_what_was_cut_and_kept(tmp_path):
     (tmp_path / "divergent.json").write_text(
         f'{{"version": 1, "first": {cut}, "size": {len(data) - cut}, "whenMs": 1, "why": "a test"}}'
     )
-    files = look(StoreUri(str(tmp_path)))
+    files = inspect_store(StoreUri(str(tmp_path)))
     assert (files.first, files.end) == (cut, len(data))
 
 
@@ -347,7 +347,7 @@ def test_holes(tmp_path):
 
 
 def test_a_store_is_small_to_send(captured):
-    files = look(StoreUri(str(captured)))
+    files = inspect_store(StoreUri(str(captured)))
     assert isinstance(files, StoreFiles)
     assert len(pickle.dumps(files)) < 8_000
 
@@ -372,7 +372,7 @@ def test_queues_whose_names_are_no_text(tmp_path):
         directory = Path(os.fsdecode(os.fsencode(root / "consumequeue") + b"/" + topic)) / "0"
         directory.mkdir(parents=True)
         (directory / f"{0:020d}").write_bytes(bytes(400))
-    assert [queue.topic for queue in look(StoreUri(str(root))).queues()] == ["T1"]
+    assert [queue.topic for queue in inspect_store(StoreUri(str(root))).queues()] == ["T1"]
 
 
 def test_file_infos_are_values():

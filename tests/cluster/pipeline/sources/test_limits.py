@@ -31,13 +31,13 @@ def test_a_stopped_store_is_read_to_its_end():
 
 def test_a_running_store_is_read_up_to_what_is_confirmed():
     assert readable_end(evolve(RUNNING, confirmed=5000), unconfirmed=False) == 5000
-    assert readable_end(evolve(RUNNING, confirmed=5000), unconfirmed=False, told=6000) == 6000
-    assert readable_end(evolve(RUNNING, confirmed=5000), unconfirmed=True, told=6000) == 8000
+    assert readable_end(evolve(RUNNING, confirmed=5000), unconfirmed=False, reported=6000) == 6000
+    assert readable_end(evolve(RUNNING, confirmed=5000), unconfirmed=True, reported=6000) == 8000
 
 
 def test_nothing_is_read_that_is_not_there():
-    assert readable_end(RUNNING, unconfirmed=False, told=9000) == 8000
-    assert readable_end(RUNNING, unconfirmed=False, told=0) == 1000
+    assert readable_end(RUNNING, unconfirmed=False, reported=9000) == 8000
+    assert readable_end(RUNNING, unconfirmed=False, reported=0) == 1000
 
 
 def test_what_is_not_known_is_said_and_what_to_do():
@@ -49,7 +49,7 @@ def test_what_is_not_known_is_said_and_what_to_do():
 def test_old_news_come_with_a_warning():
     noted = evolve(RUNNING, confirmed=5000)
     assert "5000" in (may_be_old(noted, unconfirmed=False) or "")
-    assert may_be_old(noted, unconfirmed=False, told=5000) is None
+    assert may_be_old(noted, unconfirmed=False, reported=5000) is None
     assert may_be_old(noted, unconfirmed=True) is None
     assert may_be_old(evolve(RUNNING, confirmed=8000), unconfirmed=False) is None
     assert may_be_old(evolve(STOPPED, confirmed=5000), unconfirmed=False) is None

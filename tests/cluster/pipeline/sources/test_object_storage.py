@@ -8,7 +8,7 @@ import pytest
 from tests.cluster.pipeline.logs import message, records, write_log
 from tests.spark.s3_server import CREDENTIALS, S3Server
 from tests.store import golden
-from twinlog.cluster.pipeline.sources.files import LogFile, NotAStoreError, StoreFiles, look
+from twinlog.cluster.pipeline.sources.files import LogFile, NotAStoreError, StoreFiles, inspect_store
 from twinlog.cluster.pipeline.sources.log_bytes import splits
 from twinlog.cluster.pipeline.sources.places import StoreUri, UnreadableError, open_file
 from twinlog.cluster.pipeline.tables.scan import Broken, BrokenKind, block_batches, merged, record_batches
@@ -36,7 +36,7 @@ def tables(files: StoreFiles, size: int) -> tuple[list[dict], list[dict], list[B
 @pytest.mark.parametrize("version", golden.VERSIONS)
 def test_the_same_as_on_the_disk(s3: S3Server, tmp_path: Path, version: str):
     root = golden.unpack(version, "master", tmp_path)
-    here, there = look(StoreUri(str(root))), look(StoreUri(s3.upload(root, f"same-{version}")))
+    here, there = inspect_store(StoreUri(str(root))), inspect_store(StoreUri(s3.upload(root, f"same-{version}")))
     assert [(file.uri.name, file.start, file.size) for file in there.log] == [
         (file.uri.name, file.start, file.size) for file in here.log
     ]
@@ -50,7 +50,7 @@ def test_the_same_as_on_the_disk(s3: S3Server, tmp_path: Path, version: str):
 def test_what_is_missing_is_told(s3: S3Server, tmp_path: Path):
     file_size = 16 << 10
     data, _ = records([message(number, b"x" * 900) for number in range(90)], 0, file_size)
-    files = look(StoreUri(s3.upload(write_log(tmp_path, data, 0, file_size), "missing")))
+    files = inspect_store(StoreUri(s3.upload(write_log(tmp_path, data, 0, file_size), "missing")))
     other = LogFile(files.log[1].uri.root.child("none"), files.log[1].start, files.log[1].size)
     files = StoreFiles(
         uri=files.uri,
@@ -68,6 +68,6 @@ def test_what_is_missing_is_told(s3: S3Server, tmp_path: Path):
 
 def test_what_is_no_store(s3: S3Server):
     with pytest.raises(NotAStoreError, match="empty"):
-        look(StoreUri(s3.uri("nothing-here")))
+        inspect_store(StoreUri(s3.uri("nothing-here")))
     with pytest.raises(UnreadableError, match="none cannot be read"):
         open_file(StoreUri(s3.uri("none")))

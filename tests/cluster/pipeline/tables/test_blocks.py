@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.cluster.pipeline.logs import message, records, store_files, traffic
 from tests.store import golden
-from twinlog.cluster.pipeline.sources.files import look
+from twinlog.cluster.pipeline.sources.files import inspect_store
 from twinlog.cluster.pipeline.sources.log_bytes import Split, splits
 from twinlog.cluster.pipeline.sources.places import StoreUri
 from twinlog.cluster.pipeline.tables import scan
@@ -122,7 +122,7 @@ def test_batches_are_bounded(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("version", golden.VERSIONS)
 def test_master_and_slave_have_the_same_blocks(version, tmp_path):
-    sides = [look(StoreUri(str(golden.unpack(version, name, tmp_path)))) for name in golden.CLEAN]
+    sides = [inspect_store(StoreUri(str(golden.unpack(version, name, tmp_path)))) for name in golden.CLEAN]
     first, second = (rows(files, splits(files.log, 64 << 20, files.first, files.end)) for files in sides)
     assert first == second
     assert sum(each["records"] for each in first) > 100

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from tests.store import golden
-from twinlog.cluster.pipeline.sources.files import StoreUri, look
+from twinlog.cluster.pipeline.sources.files import StoreUri, inspect_store
 from twinlog.cluster.pipeline.tables.units import index_pieces, item_batches
 from twinlog.store.index.layout import ITEM
 from twinlog.store.record.keys import keys_of
@@ -15,7 +15,7 @@ from twinlog.store.record.scan import scan_records
 
 
 def rows_of(root: Path, slots: int | None = None) -> list[dict[str, Any]]:
-    files = look(StoreUri(str(root)))
+    files = inspect_store(StoreUri(str(root)))
     pieces = index_pieces(files.index(), files.end, slots)
     batches = [batch for piece in pieces for batch in item_batches(piece)]
     return pa.Table.from_batches(batches).to_pylist() if batches else []

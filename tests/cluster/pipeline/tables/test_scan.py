@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from tests.cluster.pipeline.logs import chained, forged, is_cover, message, records, store_files, traffic
 from tests.store import golden
-from twinlog.cluster.pipeline.sources.files import StoreFiles, look
+from twinlog.cluster.pipeline.sources.files import StoreFiles, inspect_store
 from twinlog.cluster.pipeline.sources.log_bytes import LogBytes, Split, splits
 from twinlog.cluster.pipeline.sources.places import StoreUri
 from twinlog.cluster.pipeline.sources.walk import SplitWalk
@@ -335,7 +335,7 @@ def test_entries_one_by_one(tmp_path):
 @pytest.fixture(params=golden.ALL, ids="-".join)
 def captured(request, tmp_path):
     version, name = request.param
-    return version, look(StoreUri(str(golden.unpack(version, name, tmp_path))))
+    return version, inspect_store(StoreUri(str(golden.unpack(version, name, tmp_path))))
 
 
 def table(files: StoreFiles, *, size: int = 64 << 20) -> list[dict[str, object]]:
@@ -392,7 +392,7 @@ def test_twinlogs_own_store(tmp_path, name):
         if hasattr(tarfile, "data_filter"):
             archive.extraction_filter = staticmethod(tarfile.data_filter)
         archive.extractall(tmp_path)
-    files = look(StoreUri(str(tmp_path / name)))
+    files = inspect_store(StoreUri(str(tmp_path / name)))
     by_offset = {row["offset"]: row for row in table(files, size=10_000)}
     noted = json.loads(lzma.decompress((release / f"truth-{name}.json.xz").read_bytes()))["messages"]
     for each in noted:

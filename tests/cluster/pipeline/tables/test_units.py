@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from tests.store import golden
-from twinlog.cluster.pipeline.sources.files import StoreUri, look
+from twinlog.cluster.pipeline.sources.files import StoreUri, inspect_store
 from twinlog.cluster.pipeline.tables.units import pieces_by_size, queue_pieces, unit_batches
 from twinlog.store.queue.consume_queue_ext import EXT_HEAD  # The layout, to write some.
 from twinlog.store.queue.layout import BLANK, UNIT
@@ -18,7 +18,7 @@ FILE_UNITS = 100
 
 
 def rows_of(root: Path, topics: frozenset[str] | None = None) -> list[dict[str, Any]]:
-    files = look(StoreUri(str(root)))
+    files = inspect_store(StoreUri(str(root)))
     batches = [batch for piece in queue_pieces(files, topics) for batch in unit_batches(piece)]
     return pa.Table.from_batches(batches).to_pylist() if batches else []
 
