@@ -108,7 +108,9 @@ def file_ranges(files: StoreFiles) -> list[tuple[int, int]]:
     return [(max(start, files.first), start + size) for start in range(files.first - files.first % size, end, size)]
 
 
-def check_range(files: StoreFiles, start: int, end: int, progress: Callable[[int], None] = lambda _: None) -> CheckedPart:
+def check_range(
+    files: StoreFiles, start: int, end: int, progress: Callable[[int], None] = lambda _: None
+) -> CheckedPart:
     """Check one of file_ranges(): its records, and their entries in queues and index. Raises OSError.
 
     The result can be sent to another process; check_tables() combines all of them.
