@@ -1,5 +1,5 @@
-"""Every operation that a person can ask for, as typed async functions.
+"""Operations for users, as typed async functions.
 
-Begin with admin.py; errors.py says how each failure is explained.
+Begin with admin.py; errors.py makes the reports of errors.
 Imported by cli, http and dashboard, which have no logic of their own.
 """

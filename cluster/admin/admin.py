@@ -1,7 +1,7 @@
-"""Every operation a person can ask for, as typed async functions on frozen results; CLI and HTTP only render them.
+"""Operations for users, as typed async functions with frozen results; CLI and HTTP only render them.
 
 What is not known is None, never 0. Offsets and sizes in bytes unless the name says messages; times in seconds.
-Each operation imports what it needs when it is asked for: a command waits for its own parts only.
+Each operation imports its modules when it is called, so that a command starts with its own modules only.
 """
 
 import os
@@ -83,7 +83,7 @@ class Admin:
         return ConfigAdmin(self.api)
 
     async def list_members(self) -> "MemberList":
-        """Ask the name server who there is, then each of them how it is. Raises RemotingError without a name server."""
+        """Ask the name server for the members, then each member for its status. Raises RemotingError without a name server."""
         from twinlog.cluster.observe.gather import ask_members
         from twinlog.cluster.observe.members import MemberList, issues_of
         from twinlog.cluster.observe.role_views import notes_of
@@ -104,7 +104,7 @@ class Admin:
         await watch(self.list_members, seconds, shown)
 
     async def explain(self, name: str) -> "Explanation | None":
-        """One member by name or address; None when nobody is called so. Raises RemotingError without a name server."""
+        """Explain a member by name or address; None if there is none. Raises RemotingError without a name server."""
         from twinlog.cluster.observe.explain import explain_member, find_member
         from twinlog.cluster.observe.gather import gather
 
@@ -113,7 +113,7 @@ class Admin:
         return explain_member(facts, found) if found is not None else None
 
     async def check(self, limits: "Limits") -> "CheckResult":
-        """What a monitoring system should know now. Raises RemotingError without a name server."""
+        """Check the cluster for a monitoring system. Raises RemotingError without a name server."""
         from twinlog.cluster.observe.findings import CheckResult, Level
         from twinlog.cluster.observe.gather import gather
         from twinlog.cluster.observe.rules import examine
@@ -125,7 +125,7 @@ class Admin:
         return CheckResult(level="ok" if worst is Level.NOTE else worst.value, findings=findings, members=members)
 
     async def diagnose(self, others: tuple[str, ...] = ()) -> "ClusterFacts":
-        """All that can be found out, for `examine` to judge; `others` are brokers to ask besides the registered ones."""
+        """Gather all facts for `examine`; `others` are brokers to ask besides the registered ones."""
         from twinlog.cluster.observe.gather import gather
 
         return await gather(self.api, thorough=True, others=others)
@@ -133,7 +133,7 @@ class Admin:
     async def wait(
         self, condition: "Condition", on_change: Callable[[list[str]], None], *, poll_seconds: float
     ) -> None:
-        """Return once the condition holds; `on_change` is told what is missing whenever that changes."""
+        """Return once the condition holds; `on_change` is called with what is missing whenever that changes."""
         from twinlog.cluster.observe.gather import gather
 
         told: list[str] | None = None
@@ -150,7 +150,7 @@ class Admin:
             await trio.sleep(poll_seconds)
 
     async def crosscheck(self, *, last_bytes: int, tell: Callable[[str], None] = lambda _what: None) -> "Crosscheck":
-        """What every member sees of every other, and whether it fits together. Raises RemotingError without a name server."""
+        """Compare what every member sees of every other. Raises RemotingError without a name server."""
         from twinlog.cluster.observe.cross_check import crosscheck
 
         return await crosscheck(self.api, last_bytes=last_bytes, tell=tell)
@@ -176,55 +176,55 @@ class Admin:
     # ---- Roles
 
     async def prepare_role_change(self, order: "RoleOrder") -> "Prepared":
-        """What a switchover or failover would do, and by whom. Raises RoleError, NoMemberError and RemotingError."""
+        """Plan a switchover or failover, with its candidate. Raises RoleError, NoMemberError and RemotingError."""
         from twinlog.cluster.admin import roles as role_admin
 
         return await role_admin.prepare(self.api, order)
 
     async def change_role(self, prepared: "Prepared", tell: "Tell") -> "ChangeOutcome":
-        """Carry it out; `tell` hears how far it is. Raises RoleError and RemotingError."""
+        """Carry the change out; `tell` reports its progress. Raises RoleError and RemotingError."""
         from twinlog.cluster.admin import roles as role_admin
 
         return await role_admin.carry_out(self.api, prepared, tell)
 
     async def schedule_switchover(self, order: "RoleOrder", at_ms: int | None) -> "RoleGroup":
-        """Let it happen at a time, by the clock; None: not any more."""
+        """Schedule a switchover for a time of the clock; None cancels it."""
         from twinlog.cluster.admin import roles as role_admin
 
         return await role_admin.schedule(self.api, order, at_ms)
 
     async def pause_roles(self, group: str | None, *, for_seconds: float | None, reason: str) -> "RoleGroup":
-        """Allow no role changes in a group, for so long or until resume_roles()."""
+        """Pause role changes in a group, for so many seconds or until resume_roles()."""
         from twinlog.cluster.admin import roles as role_admin
 
         return await role_admin.pause(self.api, group, for_seconds=for_seconds, reason=reason)
 
     async def resume_roles(self, group: str | None) -> "RoleGroup":
-        """Allow them again."""
+        """Allow role changes again."""
         from twinlog.cluster.admin import roles as role_admin
 
         return await role_admin.resume(self.api, group)
 
     async def prepare_rewind(self, member: str, accept_data_loss: int | None) -> "PreparedRepair":
-        """What would be cut from the log of a slave. Raises RoleError, NoMemberError and RemotingError."""
+        """Plan what is cut from the log of a slave. Raises RoleError, NoMemberError and RemotingError."""
         from twinlog.cluster.admin import repair as role_repair
 
         return await role_repair.prepare_rewind(self.api, member, accept_data_loss)
 
     async def prepare_reinit(self, member: str) -> "PreparedRepair":
-        """What would be put aside for a slave to begin anew."""
+        """Plan what is put aside for a slave that starts with an empty log."""
         from twinlog.cluster.admin import repair as role_repair
 
         return await role_repair.prepare_reinit(self.api, member)
 
     async def repair(self, prepared: "PreparedRepair", *, timeout_seconds: float, progress: Progress) -> "RepairResult":
-        """Carry it out, until the slave is level with its master."""
+        """Carry the repair out, until the slave has caught up with its master."""
         from twinlog.cluster.admin import repair as role_repair
 
         return await role_repair.repair(self.api, prepared, timeout_seconds=timeout_seconds, progress=progress)
 
     async def bundle(self, logs: Path | None) -> "tuple[Part, ...]":
-        """What a support case needs, in parts; see cluster/admin/bundle.py."""
+        """Collect a support bundle, in parts; see cluster/admin/bundle.py."""
         from twinlog.cluster.admin.bundle import collect
         from twinlog.cluster.observe.rules import Limits
 
@@ -238,7 +238,7 @@ class Admin:
         return await collect(self.api, asked, logs)
 
     async def history(self, group: str | None) -> "History":
-        """Who was the master, since when, why, and at what cost."""
+        """History of a group's masters: since when, why, and at what cost."""
         from twinlog.cluster.admin import roles as role_admin
 
         return await role_admin.history(self.api, group)
@@ -293,7 +293,7 @@ async def open_admin(
 
 
 def client_for(context: "Context | None") -> RemotingClient:
-    """What a context says comes before what the environment does.
+    """Make a client; the context has precedence over the environment.
 
     Raises ConfigError and OSError for credentials and certificates that cannot be used.
     """

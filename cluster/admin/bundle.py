@@ -1,8 +1,8 @@
-"""What somebody who helps needs to see, in one .tar.gz: facts about a cluster, never a message.
+"""Support bundle: facts about a cluster in one .tar.gz, without messages.
 
     collect(...) -> Part for each file -> write(path, parts)
 
-Secrets are taken out on the way in: what is not in a part cannot get into the file.
+Secrets are removed when a part is made, so that they cannot get into the file.
 """
 
 import io
@@ -30,7 +30,7 @@ LOGS_MAX = 64
 
 @frozen
 class Part:
-    """One file of a bundle, already without secrets, and what it is in a few words."""
+    """One file of a bundle, without secrets, and a short description."""
 
     name: str
     what: str
@@ -39,14 +39,14 @@ class Part:
 
 @frozen
 class BundleReport:
-    """Where a bundle was written (null: it was only planned), and what is in it: name, bytes, words."""
+    """Path of a bundle (null: only planned) and its parts: name, bytes, description."""
 
     path: str | None
     parts: tuple[tuple[str, int, str], ...]
 
 
 def report_of(path: Path | None, parts: Iterable[Part]) -> BundleReport:
-    """What to tell of these parts."""
+    """Report about these parts."""
     return BundleReport(str(path) if path is not None else None, tuple((p.name, len(p.data), p.what) for p in parts))
 
 
@@ -117,7 +117,7 @@ def _tails(directory: Path) -> list[Part]:
 
 
 def versions() -> dict[str, str]:
-    """What runs here."""
+    """Versions of the software that runs here."""
     try:
         own = version("twinlog")
     except PackageNotFoundError:

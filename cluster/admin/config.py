@@ -1,6 +1,6 @@
-"""The configuration of running brokers: what is in force, how it differs, and changing it while they run.
+"""Configuration of running brokers: show, compare and change it.
 
-A broker takes other values for some options only, and never a path, a host or a command; it says itself which and why.
+A broker accepts new values for some options only, never for a path, a host or a command; its answer says which and why.
 """
 
 from collections.abc import Mapping
@@ -122,7 +122,7 @@ class ConfigAdmin:
         return await self._values(address)
 
     async def prepare_set(self, members: tuple[str, ...], changes: Mapping[str, str]) -> ConfigChange:
-        """What would change on these members (none named: on every master). Raises NoMemberError, NoMasterError."""
+        """Plan a change on these members (none named: on every master). Raises NoMemberError, NoMasterError."""
         if members:
             at = [await member_address(self.api, member) for member in members]
         else:

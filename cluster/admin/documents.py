@@ -1,4 +1,4 @@
-"""JSON as twinlog gives it: one document, its schema number first. Command line and HTTP make it here, so they cannot differ.
+"""JSON documents of the command line and HTTP: the schema number first, then the fields of an attrs class; and their JSON Schema.
 
 An unknown value is null. Plain numbers: bytes, seconds, ms since 1970.
 """

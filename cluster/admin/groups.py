@@ -1,4 +1,4 @@
-"""What is told of consumer groups, and of changes of them: frozen results, and the pure functions that make them."""
+"""Consumer groups: list, show, create, change and delete them; results are frozen, and pure functions make them."""
 
 import time
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ class NoGroupError(UserError):
 
 
 class GroupExistsError(UserError):
-    """It is there already."""
+    """A group of this name exists already."""
 
     exit_status = REFUSED
     next_step = "Change it with: twinlog group update {name}"
@@ -45,7 +45,7 @@ class GroupExistsError(UserError):
 
 
 class GroupOnlineError(UserError):
-    """Its consumers are connected, and what is asked for needs them gone."""
+    """The group's consumers are connected, and the operation needs them disconnected."""
 
     exit_status = REFUSED
     next_step = "Stop them first; see them with: twinlog group show {name}"
@@ -77,7 +77,7 @@ class GroupList:
 
 @frozen(kw_only=True)
 class GroupSettings:
-    """What a group may do on one broker."""
+    """Settings of a group on one broker."""
 
     broker: str
     consume: bool
@@ -149,7 +149,7 @@ def summary_of(views: tuple[BrokerView, ...], name: str) -> GroupSummary:
 
 
 def settings_of(target: Target, config: SubscriptionGroupConfig) -> GroupSettings:
-    """What one broker says."""
+    """The settings that one broker reports."""
     return GroupSettings(
         broker=target.broker,
         consume=config.consume_enable,
@@ -214,7 +214,7 @@ class GroupAdmin:
         )
 
     async def lag(self, name: str | None = None) -> LagReport:
-        """How far groups are: all of them by topic or, for one, by queue with who holds it. Raises NoGroupError."""
+        """Lag of groups: of all by topic or, for one, by queue with its owner. Raises NoGroupError."""
         views, silent = await consumption.survey(self.api, None if name is None else [name])
         if name is not None:
             if name not in consumption.groups_in(views) and not any(name in view.consumers for view in views):
@@ -284,15 +284,15 @@ class GroupAdmin:
         await admin_requests.update_group(self.api, address, evolve(config, **settings))
 
     async def prepare_delete(self, name: str, *, with_offsets: bool, with_dead_letters: bool) -> GroupChange:
-        """What would go. Raises NoGroupError, and GroupOnlineError while consumers are connected: they would make it anew.
+        """Plan a deletion. Raises NoGroupError, and GroupOnlineError while consumers are connected: they would create it again.
 
-        Raises SilentBrokersError where that cannot be known.
+        Raises SilentBrokersError when a broker does not answer that.
         """
         targets, present = await self._present(name, (), None)
         views = await consumption.survey_of_all(self.api, [name])
         if clients := consumption.clients_of(views, name):
             ids = tuple(each.client_id for each in clients)
-            raise GroupOnlineError(name, ids, "its consumers are connected, and would make it anew")
+            raise GroupOnlineError(name, ids, "its consumers are connected, and would create it again")
         changes = [
             setting_change(target, before, None)
             for target, before in zip(targets, present, strict=True)
@@ -325,7 +325,7 @@ class GroupAdmin:
         return total
 
     async def delete(self, change: GroupChange) -> GroupChange:
-        """Let masters forget the group and the topics that go with it. Raises RemotingError, PartlyDoneError."""
+        """Delete the group and its topics on the masters. Raises RemotingError, PartlyDoneError."""
         delete_group = partial(admin_requests.delete_group, group=change.name, with_offsets=change.with_offsets)
         steps: list[Step] = []
         for each in change.changes:

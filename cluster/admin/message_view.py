@@ -1,4 +1,4 @@
-"""A message as it is shown: `consume`, `tail` and `peek` print the same fields, and start fast, without messages.py."""
+"""A message as shown by `consume`, `tail` and `peek`; apart from messages.py, which takes longer to import."""
 
 from base64 import b64encode
 from collections.abc import Mapping

@@ -23,10 +23,10 @@ from twinlog.store.record.message import decode_message, host_text
 
 @frozen(kw_only=True)
 class ReaderOf:
-    """How far one group is with a message.
+    """Progress of one group with a message.
 
-    `state`: consumed, filtered (it was passed over: the group wants other tags), not yet, broadcast (each client reads it for
-    itself, the broker does not know), or unknown (the group never said how far it is).
+    `state`: consumed, filtered (the group subscribes to other tags), not yet, broadcast (each client keeps its own offsets, which
+    the broker does not know), or unknown (the group never committed an offset).
     """
 
     group: str
@@ -37,7 +37,7 @@ class ReaderOf:
 
 @frozen(kw_only=True)
 class PeekedMessage:
-    """A message that was looked at, and who has consumed it; null where nobody was asked."""
+    """A message and the groups that have consumed it; null where nobody was asked."""
 
     message: MessageView
     consumed_by: tuple[ReaderOf, ...] | None
@@ -48,7 +48,7 @@ _HEX = frozenset("0123456789abcdefABCDEF")
 
 
 class NoMessageError(UserError):
-    """There is no message like that."""
+    """No message fits."""
 
     http_status = NOT_FOUND
     next_step = "See the queues of a topic with: twinlog topic show TOPIC"
@@ -182,7 +182,7 @@ class MessageAdmin:
 def reader_of(
     group: str, committed: int | None, consumers: "admin_requests.Consumers | None", message: ReceivedMessage
 ) -> ReaderOf:
-    """What one group has done with a message, from what its broker knows."""
+    """Progress of one group with a message, from its broker's answer."""
     if consumers is not None and consumers.message_model == BROADCAST:
         state = "broadcast"
     elif committed is None:
@@ -207,7 +207,7 @@ def _wanted(consumers: "admin_requests.Consumers | None", message: ReceivedMessa
 
 
 def is_message_id(text: str) -> bool:
-    """Whether it looks like the id of a message, by either of its kinds."""
+    """True for text in the form of a message id of either kind."""
     return len(text) in ID_LENGTHS and set(text) <= _HEX
 
 

@@ -1,10 +1,10 @@
-"""Where consumer groups go on reading: reset, seek and clone, each planned first.
+"""Changes of consumer groups' offsets: reset, seek and clone, each planned first.
 
     prepare_*() -> OffsetPlan: for each queue before and after -> apply(plan)
 
-Connected consumers are moved by the broker (request 222), which tells them; for a group without any the offsets are stored (15).
-A group that somebody reads with meanwhile would only write its old place over what was stored. Masters alone are asked: what a
-slave stores, its master's table replaces.
+For connected consumers the broker changes the offsets (request 222) and notifies them; for a group without consumers they are
+stored (15). A connected consumer would overwrite stored offsets with its own. Only masters are asked: a slave's table is replaced
+by its master's.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -29,31 +29,31 @@ END, BEGINNING = -1, 0  # Timestamps of request 222.
 
 @frozen
 class First:
-    """The first message that is still there."""
+    """The oldest message."""
 
 
 @frozen
 class Last:
-    """Behind the last message: only what comes from now on."""
+    """The end: only new messages."""
 
 
 @frozen
 class At:
-    """The message stored nearest to a time, ms since 1970."""
+    """The message stored nearest to a time; ms since 1970."""
 
     milliseconds: int
 
 
 @frozen
 class Offset:
-    """That message of a queue."""
+    """An offset of a queue."""
 
     number: int
 
 
 @frozen
 class Shift:
-    """So many messages further, or back where negative."""
+    """So many messages forward, or back where negative."""
 
     messages: int
 
@@ -62,7 +62,7 @@ Where = First | Last | At | Offset | Shift
 
 
 class NothingToMoveError(UserError):
-    """The group has no queue that fits."""
+    """The group has no matching queue."""
 
     next_step = "See how far groups are with: twinlog lag"
 
@@ -76,7 +76,7 @@ class NoQueueResetError(UserError):
 
 @frozen(kw_only=True)
 class OffsetMove:
-    """One queue: where the group stands, and where it is to go on. `again` messages are read a second time."""
+    """A queue with its offset before and after. `again` messages are read a second time."""
 
     topic: str
     broker: str
@@ -95,7 +95,7 @@ class OffsetMove:
 
 @frozen(kw_only=True)
 class OffsetPlan:
-    """A move of a group, made or (`done` false) only planned. `clients` are connected and will be told."""
+    """A change of a group's offsets, made or (`done` false) only planned. `clients` are connected and will be notified."""
 
     group: str
     source: str | None  # The group whose offsets are taken, of a clone.
@@ -140,7 +140,7 @@ class OffsetAdmin:
         return await masters(self.api, brokers=names) if names else ()
 
     async def _rows(self, targets: tuple[Target, ...], group: str, topic: str) -> list[QueueLag]:
-        """How far the group is in each queue of the topic, also in those where it never said."""
+        """Offsets of the group in each queue of the topic, including queues without a committed one."""
         rows: list[QueueLag] = []
         for target in targets:
             ends = await self.api.topic_stats(target.address, topic)

@@ -1,4 +1,4 @@
-"""What options there are: of a broker and of a name server, with type, default, unit and meaning. Pure.
+"""Options of brokers and name servers, with type, default, unit and meaning. Pure.
 
 The attrs classes of the config.py modules are the list; nothing here knows an option by its name.
 """
@@ -107,7 +107,7 @@ def explain_option(key: str) -> OptionExplained:
 
 
 def changeable(key: str) -> str | None:
-    """What a running broker of twinlog takes as a new value, in words; None: nothing, it has to be started anew."""
+    """Description of the values that a running broker accepts; None: the option needs a restart."""
     from twinlog.cluster.broker.config_changes import CHANGEABLE, range_text
 
     if key not in CHANGEABLE:

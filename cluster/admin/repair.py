@@ -1,6 +1,6 @@
 """A member that does not fit its master: cut its log to what fits (rewind), or let it begin anew (reinit).
 
-The member carries both out, whatever becomes of who asked. What it puts aside stays in its store, in twinlog/divergent.
+The member carries both out, even if the caller goes away. The bytes that it puts aside stay in its store, in twinlog/divergent.
 """
 
 from typing import Literal
@@ -35,7 +35,7 @@ ORDER_SECONDS_MAX = 60.0  # A large log is moved and a cut made durable before t
 
 @frozen(kw_only=True)
 class RepairPlan:
-    """What is put aside, by what the member and its master say now."""
+    """Bytes that a repair puts aside, by the current answers of member and master."""
 
     verb: Literal["rewind", "reinit"]
     member: str
@@ -46,7 +46,7 @@ class RepairPlan:
 
 @frozen(kw_only=True)
 class KeptPart:
-    """What was taken out of a log, and where it is now."""
+    """Bytes that were cut from a log, and the path where they are kept."""
 
     path: str
     first_offset: int
@@ -65,7 +65,7 @@ class RepairResult:
 
 @frozen(kw_only=True)
 class PreparedRepair:
-    """What a member is to do. `accept_data_loss`: bytes that may go although it is not proven that they were given up."""
+    """A repair for a member to carry out. `accept_data_loss`: bytes that may go without proof that they were given up."""
 
     group: RoleGroup
     facts: MemberFacts
@@ -74,7 +74,7 @@ class PreparedRepair:
 
 
 async def prepare_rewind(api: ClientApi, member: str, accept_data_loss: int | None) -> PreparedRepair:
-    """What would be cut from its log. Raises RoleRefusedError, also when it is not proven that the bytes may go."""
+    """Plan a cut of its log. Raises RoleRefusedError, also when it is not proven that the bytes may go."""
     group = await choose_group(api, None, member)
     prepared = PreparedRepair(
         group=group,
@@ -88,7 +88,7 @@ async def prepare_rewind(api: ClientApi, member: str, accept_data_loss: int | No
 
 
 async def prepare_reinit(api: ClientApi, member: str) -> PreparedRepair:
-    """What would be put aside. Raises RoleRefusedError."""
+    """Plan a new start with an empty log. Raises RoleRefusedError."""
     group = await choose_group(api, None, member)
     facts = find_in(group, member)
     found = facts.member
@@ -107,7 +107,7 @@ async def prepare_reinit(api: ClientApi, member: str) -> PreparedRepair:
 
 
 async def _planned_rewind(api: ClientApi, group: RoleGroup, facts: MemberFacts) -> RepairPlan:
-    """The member decides what is cut; this is what it will find, if nothing happens meanwhile."""
+    """The plan that the member will find, if nothing changes meanwhile; the member itself decides what is cut."""
     if group.master is None:
         raise RoleRefusedError(
             f"{group.name} has no master that a log could be cut to.", "See more with: twinlog doctor"
@@ -146,7 +146,7 @@ async def _order(api: ClientApi, prepared: PreparedRepair, *, dry_run: bool) -> 
 async def repair(
     api: ClientApi, prepared: PreparedRepair, *, timeout_seconds: float, progress: Progress = no_progress
 ) -> RepairResult:
-    """Begin it, where there is something to do, and wait until the member is level with its master. Raises RoleError."""
+    """Start the repair, if anything is to do, and wait until the member has caught up with its master. Raises RoleError."""
     member, address = prepared.facts.member, prepared.facts.member.address
     before = {cut.path for cut in prepared.facts.status.divergent}
     if prepared.plan.first_offset is not None:
@@ -175,21 +175,21 @@ async def repair(
             return RepairResult(member=member.name, written_offset=written, kept=kept)
         if heard_at > deadline:
             raise RoleTimeoutError(
-                f"{member.name} is not level with its master within {timeout_seconds:g} s; it goes on.",
+                f"{member.name} has not caught up with its master within {timeout_seconds:g} s; it goes on.",
                 f"It is {status.role_state or status.state}: {status.role_why or 'it follows'}.",
-                f"Look with: twinlog list. To go on watching: twinlog {prepared.plan.verb} {member.name} --yes",
+                f"See its progress with: twinlog list. To go on watching: twinlog {prepared.plan.verb} {member.name} --yes",
             )
 
 
 async def _master_offset(api: ClientApi, status: MemberStatus) -> int | None:
-    """Where its master's log ends; None: it has none yet."""
+    """End of its master's log; None: it has no master yet."""
     address = status.master.address if status.master is not None else None
     master = await api.member_status(address) if address else None
     return None if master is None else master.max_offset
 
 
 def _is_level(status: MemberStatus, total: int | None) -> bool:
-    """It follows, lacks nothing that it once acknowledged, and has come close: in traffic nobody is level for long."""
+    """True if it follows, lacks nothing that it acknowledged, and is within NEAR_BYTES: under load no lag stays 0."""
     return (
         status.state == "streaming"
         and status.whole is not False

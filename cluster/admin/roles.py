@@ -66,14 +66,14 @@ class RoleTimeoutError(RoleError):
 
 
 class RoleChoiceError(RoleError):
-    """It is not clear who is meant."""
+    """The order names no member or group that is clear."""
 
     exit_status = USAGE
 
 
 @frozen(kw_only=True)
 class RoleGroup:
-    """One broker group: who is in it, and what they have agreed on."""
+    """One broker group: its members and its record."""
 
     name: str
     members: tuple[MemberFacts, ...]
@@ -81,11 +81,11 @@ class RoleGroup:
 
     @property
     def master(self) -> MemberFacts | None:
-        """Who says that it is the master."""
+        """The member that serves as master."""
         return next((each for each in self.members if is_master(each.member)), None)
 
     def candidates(self) -> list[MemberFacts]:
-        """Slaves of ours that follow, the best first: in the newest epoch, then the lowest id."""
+        """Slaves of ours, the best candidate first: newest epoch, then following, then lowest id."""
         found = [each for each in self.members if each.is_twinlog and each.member.role == "slave"]
         return sorted(found, key=lambda each: (-(each.member.epoch or 0), not _follows(each), each.member.broker_id))
 
@@ -96,7 +96,7 @@ class RoleGroup:
         return text
 
     def named(self, addresses: Sequence[str]) -> str:
-        """Members in words."""
+        """Names of members, joined."""
         return ", ".join(name_of(address, self.members) for address in addresses)
 
 
@@ -106,7 +106,7 @@ def _follows(each: MemberFacts) -> bool:
 
 @frozen(kw_only=True)
 class RoleOrder:
-    """What a person wants. `member`: the candidate, by name or address; None: whoever is best, where that may be left open."""
+    """Order for a role change. `member`: the candidate, by name or address; None: the best one, where that may be left open."""
 
     verb: Literal["switchover", "failover"]
     member: str | None = None
@@ -118,19 +118,19 @@ class RoleOrder:
 
 @frozen(kw_only=True)
 class ChangeOutcome(ChangeResult):
-    """What became of it. `absent`: who of `not_following` did not answer before it began, and follows when it is back."""
+    """Outcome of a role change. `absent`: those of `not_following` that did not answer before it, and follow once back."""
 
     absent: tuple[str, ...] = ()
 
     @property
     def late(self) -> tuple[str, ...]:
-        """Who answered before it began, and does not follow yet: then it is done in part only."""
+        """Members that answered before it began and do not follow yet: then the change is done in part only."""
         return tuple(each for each in self.not_following if each not in self.absent)
 
 
 @frozen(kw_only=True)
 class PlannedSwitchover:
-    """What a group's master is to do later. `at_ms`: ms since 1970 by its clock; null: nothing is planned any more."""
+    """A switchover scheduled at a group's master. `at_ms`: ms since 1970 by its clock; null: none is scheduled any more."""
 
     group: str
     at_ms: int | None
@@ -201,7 +201,7 @@ async def prepare(api: ClientApi, order: RoleOrder) -> Prepared:
 
 
 def refusal_lines(group: RoleGroup, member: Member, state: ChangeState) -> list[str]:
-    """Why the member may not be chosen, and what that would cost; none when it may."""
+    """Reasons why the member may not be chosen, and the cost; empty when it may."""
     lines, rest = [], state.error if state.refused else ""
     for each in state.judgements:
         if not each.may:
@@ -217,7 +217,7 @@ def refusal_lines(group: RoleGroup, member: Member, state: ChangeState) -> list[
 
 
 def lost_words(lost: LostRange, group: RoleGroup) -> str:
-    """What would be given up, and where it stays."""
+    """Bytes that would be given up, and the place where they are kept."""
     holders = group.named(lost.holders)
     kept = "they are kept in twinlog/divergent on each of them"
     if lost.end is None:
@@ -304,7 +304,7 @@ async def call(
 
 
 def refused(group: RoleGroup, address: str, error: RequestError) -> RoleError:
-    """What an answer other than success says."""
+    """The error for an answer other than success."""
     name = group.named([address])
     if error.code == ResponseCode.NO_PERMISSION and error.remark.endswith(STRANGER):
         return RoleRefusedError(
@@ -358,7 +358,7 @@ def _master_of(group: RoleGroup) -> str:
 
 @frozen(kw_only=True)
 class Reign:
-    """One epoch. Members by name, or by address when nobody knows their name any more."""
+    """One epoch. Members by name, or by address when their name is not known any more."""
 
     epoch: int
     start_offset: int
@@ -372,7 +372,7 @@ class Reign:
 
 @frozen(kw_only=True)
 class History:
-    """The history of a group's log, as the member tells it that was in the newest epoch. The first comes first."""
+    """History of a group's log, as reported by the member with the newest epoch; oldest epoch first."""
 
     group: str
     told_by: str
@@ -380,7 +380,7 @@ class History:
 
 
 async def history(api: ClientApi, group: str | None) -> History:
-    """Ask every member. Raises RoleError when none of them tells."""
+    """Ask every member. Raises RoleError when none of them answers."""
     found = await choose_group(api, group)
     ours = [each.member for each in found.members if each.is_twinlog]
     told = await in_parallel(partial(log_history, api, member.address) for member in ours)
@@ -397,7 +397,7 @@ async def history(api: ClientApi, group: str | None) -> History:
 
 
 async def log_history(api: ClientApi, address: str) -> PeerHistory | None:
-    """What a member says of its log; None when it does not answer, or not in a form that we know."""
+    """The epochs of a member's log; None when it does not answer, or in a form that is not known."""
     try:
         return read_history(await api.epochs(address))
     except (RemotingError, ValueError):

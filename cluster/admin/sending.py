@@ -1,4 +1,4 @@
-"""Sending what a person gives: one after the other or in batches, to a queue of choice, not too fast."""
+"""Sending messages one by one or in batches, to chosen queues, at a limited rate."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 
@@ -21,7 +21,7 @@ class NoQueueError(UserError):
 
 @frozen(kw_only=True)
 class Destination:
-    """Which queues messages may go to; nothing given: to all in turn."""
+    """Queues that messages may go to; nothing given: all in turn."""
 
     queue_id: int | None = None
     broker: str | None = None
@@ -30,7 +30,7 @@ class Destination:
 
 @frozen(kw_only=True)
 class SentMessage:
-    """A broker's answer. Of a batch (`messages` above 1) where its first message went; its ids are joined by commas."""
+    """Result of a send. Of a batch (`messages` above 1) where its first message went; its ids are joined by commas."""
 
     status: str
     topic: str
@@ -44,7 +44,7 @@ class SentMessage:
 
 
 def sent_view(sent: SendResult, messages: int) -> SentMessage:
-    """The answer to so many messages, as it is shown."""
+    """The result for so many messages, as it is shown."""
     return SentMessage(
         status=sent.status.name,
         topic=sent.queue.topic,
@@ -67,7 +67,7 @@ async def send_messages(
     rate: float | None = None,
     batch: int = 1,
 ) -> int:
-    """Send them in their order, tell each answer and how many messages it is for; returns how many there were.
+    """Send messages in order and report each result with its number of messages; return the number of messages.
 
     `rate`: messages a second at most. Raises RemotingError for the first that no broker takes, NoQueueError.
     """
@@ -102,7 +102,7 @@ async def _send(
 
 
 class _Chooser:
-    """Picks the queue, where the person cares."""
+    """Chooses the queue for each send, if a destination is given."""
 
     def __init__(self, producer: Producer, to: Destination) -> None:
         self._producer = producer

@@ -1,4 +1,4 @@
-"""What is told of topics, and of changes of them: frozen results, and the pure functions that make them.
+"""Topics: list, show, create, change and delete them; results are frozen, and pure functions make them.
 
 What is not known is None, never 0. Offsets count messages.
 """
@@ -48,7 +48,7 @@ class NoTopicError(UserError):
 
 
 class TopicExistsError(UserError):
-    """It is there already."""
+    """A topic of this name exists already."""
 
     exit_status = REFUSED
     next_step = "Change it with: twinlog topic update {name}"
@@ -82,7 +82,7 @@ class TopicList:
 
 @frozen(kw_only=True)
 class TopicOnBroker:
-    """How a topic is set up on one broker group; None: no answer."""
+    """Settings of a topic on one broker group; None: no answer."""
 
     broker: str
     address: str
@@ -106,7 +106,7 @@ class QueueState:
 
 @frozen(kw_only=True)
 class TopicConsumer:
-    """One group that reads the topic; `lag_messages` is None where it never said how far it is."""
+    """One group that reads the topic; `lag_messages` is None if it never committed an offset."""
 
     group: str
     clients: int
@@ -126,7 +126,7 @@ class TopicDetail:
 
 @frozen(kw_only=True)
 class TopicSetting:
-    """What a topic is on one broker, before and after a change; None: not there."""
+    """Settings of a topic on one broker, before and after a change; None: not there."""
 
     broker: str
     address: str
@@ -144,10 +144,10 @@ class TopicChange:
 
     name: str
     settings: tuple[TopicSetting, ...]
-    hidden_messages: int | None  # In queues that would not be read any more.
-    messages: int | None  # Of the topic, where it is to go.
+    hidden_messages: int | None  # In queues that would no longer be read.
+    messages: int | None  # Of the topic, for a deletion.
     consumers: tuple[TopicConsumer, ...]
-    silent: tuple[str, ...] = ()  # Brokers that do not tell who reads it, where it is to go.
+    silent: tuple[str, ...] = ()  # Brokers that do not report its readers, for a deletion.
     done: bool
 
 
@@ -171,7 +171,7 @@ def setting(target: Target, before: TopicConfig | None, after: TopicConfig | Non
 
 
 def queue_state(queue: MessageQueue, offsets: QueueOffsets) -> QueueState:
-    """One queue, from what its broker tells."""
+    """One queue, from its broker's answer."""
     return QueueState(
         broker=queue.broker_name,
         queue_id=queue.queue_id,
@@ -188,7 +188,7 @@ def consumer_of(
     committed: Mapping[MessageQueue, int],
     ends: Mapping[MessageQueue, QueueOffsets],
 ) -> TopicConsumer:
-    """One reader of a topic, from what brokers tell of its connections and offsets."""
+    """One reader of a topic, from brokers' answers about its connections and offsets."""
     lag = sum(
         max(0, offsets.max_offset - max(committed[queue], offsets.min_offset))
         for queue, offsets in ends.items()
@@ -243,7 +243,7 @@ def is_system_topic(name: str, own_names: set[str]) -> bool:
 
 @frozen
 class _Readers:
-    """Who reads a topic, as one broker tells it, by group: how far they are by queue, and who is connected."""
+    """Readers of a topic at one broker, by group: committed offsets by queue, and connected clients."""
 
     committed: Mapping[str, Mapping[int, int]]
     connected: Mapping[str, Consumers | None]
@@ -387,7 +387,7 @@ class TopicAdmin:
         await admin_requests.update_topic(self.api, setting.address, evolve(wanted, perm=perm_of(setting.perm or "")))
 
     async def prepare_delete(self, name: str) -> TopicChange:
-        """What would go. Raises NoTopicError, and NoMasterError when a broker that has it cannot be told now."""
+        """Plan a deletion. Raises NoTopicError, and NoMasterError when a broker with the topic has no master now."""
         route = await self._route(name)
         targets = await masters(self.api, brokers=tuple(route.brokers))
         present = await in_parallel(partial(admin_requests.topic_config, self.api, t.address, name) for t in targets)
@@ -417,7 +417,7 @@ class TopicAdmin:
 def _consumers(
     name: str, readers: Mapping[str, _Readers | None], tables: list[Mapping[MessageQueue, QueueOffsets] | None]
 ) -> tuple[TopicConsumer, ...]:
-    """Who reads the topic, on any of the brokers; one that does not tell adds nothing."""
+    """Consumers of the topic over all brokers; brokers that do not answer add nothing."""
     told = {broker: each for broker, each in readers.items() if each is not None}
     ends = {queue: offsets for table in tables for queue, offsets in (table or {}).items()}
     return tuple(

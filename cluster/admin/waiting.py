@@ -1,4 +1,4 @@
-"""What `twinlog wait` waits for. Pure: a condition in words, facts in, and what is still missing out."""
+"""Conditions of `twinlog wait`: text and facts in, missing parts out. Pure, but for watch()."""
 
 import re
 from collections.abc import Awaitable, Callable, Iterator
@@ -19,7 +19,7 @@ FORMS = "healthy, level, members=N, lag<SIZE (as lag<1MB), behind<SECONDS, MEMBE
 
 @frozen
 class Condition:
-    """`missing` says in words what is not so yet; nothing when the condition holds."""
+    """`missing` returns sentences about what is missing; none when the condition holds."""
 
     text: str
     missing: Callable[[ClusterFacts], list[str]]
@@ -81,7 +81,7 @@ def _other_state(facts: ClusterFacts, name: str, state: str) -> list[str]:
 
 
 def _role(facts: ClusterFacts, name: str) -> str:
-    """A master that may not serve is none."""
+    """The role, except for a master that may not serve."""
     member = next(each.member for each in facts.members if name in (each.member.name, each.member.address))
     return member.role if member.role != "master" or is_master(member) else ""
 
@@ -90,7 +90,7 @@ T = TypeVar("T")
 
 
 async def watch(ask: Callable[[], Awaitable[T]], seconds: float, show: Callable[[T | str], None]) -> None:
-    """Ask now and every so many seconds, for ever, and show each answer; a later failure is shown in words.
+    """Ask now and every `seconds`, without end, and show each answer; later failures are shown as text.
 
     Raises RemotingError when the first time fails.
     """

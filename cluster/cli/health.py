@@ -44,7 +44,7 @@ def explain(member: str, namesrv: str, fmt: str) -> None:
     """
     found = run_admin(namesrv, lambda admin: admin.explain(member))
     if found is None:
-        raise CliError(f"Nobody is called {member}.", next_step="See who is there with: twinlog list")
+        raise CliError(f"No member is called {member}.", next_step="See who is there with: twinlog list")
 
     if fmt == "json":
         json_answer(found)

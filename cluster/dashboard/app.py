@@ -59,7 +59,7 @@ PAGE_HEADERS = (
 
 @frozen(kw_only=True)
 class DashboardConfig:
-    """What `twinlog dashboard` was told. `context`: whose credentials sign requests."""
+    """Options of `twinlog dashboard`. `context`: its credentials sign requests."""
 
     namesrv: tuple[str, ...]
     host: str = "127.0.0.1"
@@ -139,7 +139,7 @@ def application(
 
 
 def page_routes(watcher: Watcher, open_it: OpenAdmin, tokens: Tokens) -> Sequence[BaseRoute]:
-    """What only the dashboard has."""
+    """Routes that only the dashboard has."""
     peeks = trio.CapacityLimiter(PEEKS_MAX)
 
     async def found(request: Request) -> Markup:
@@ -302,7 +302,7 @@ def role_routes(watcher: Watcher, open_it: OpenAdmin, operations: Operations) ->
     plans = trio.CapacityLimiter(PLANS_MAX)
 
     async def plan(request: Request) -> Response:
-        """What a role change would do, as `--dry-run` shows it; it changes nothing, so it needs no token."""
+        """Plan of a role change, as `--dry-run` shows it; it changes nothing, so it needs no token."""
         order = await _order(request)
         try:
             async with plans, asking(open_it, PLAN_SECONDS_MAX) as admin:
@@ -312,7 +312,7 @@ def role_routes(watcher: Watcher, open_it: OpenAdmin, operations: Operations) ->
         return HTMLResponse(plan_section(prepared))
 
     async def change(request: Request) -> Response:
-        """How far a change is that was begun here: its state, and that as HTML."""
+        """Progress of a change that was started here: its state, and the same as HTML."""
         found = operations.find(request.path_params["id"])
         if found is None:
             raise HttpError(status=404, what="There is no such change.", why="It was begun elsewhere, or long ago.")

@@ -19,7 +19,7 @@ class QuestionError(Exception):
 
 @frozen(kw_only=True)
 class Question:
-    """What somebody wants to see: the newest messages, those with a key, or those of a queue from an offset on."""
+    """A question for messages: the newest, those with a key, or those of a queue from an offset on."""
 
     topic: str = ""
     key: str = ""
@@ -95,7 +95,7 @@ def found_messages(found: Sequence[PeekedMessage]) -> Markup:
 
 
 def problem(words: str) -> Markup:
-    """Why there is nothing to see."""
+    """The reason why no message is shown."""
     return tag("p", words, class_="quiet", role="status")
 
 

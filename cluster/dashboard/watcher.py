@@ -107,14 +107,14 @@ class Watcher:
             return self.memory.fail(f"no name server answers ({words_of(error)})", self.namesrv, self.clock())
         except HttpError as error:
             return self.memory.fail(error.why or error.what, self.namesrv, self.clock())
-        except Exception as error:  # Anybody may register, and say anything: that must not end the dashboard.
+        except Exception as error:  # A member may register and answer anything: that must not end the dashboard.
             self._not_understood(error)
-            return self.memory.fail("what a member says cannot be understood", self.namesrv, self.clock())
+            return self.memory.fail("the status of a member cannot be read", self.namesrv, self.clock())
 
     def _not_understood(self, error: Exception) -> None:
         if self._said != (said := repr(error)):
             self._said = said
-            log.exception("what a member says cannot be understood")
+            log.exception("status of a member cannot be read")
 
     def _show(self, look: Look | None = None) -> None:
         self.state = PageState(
@@ -129,7 +129,7 @@ class Watcher:
         self.news = trio.Event()
 
     async def _extras(self) -> None:
-        """What changes slowly: who was master before, consumers, topics, the last audit."""
+        """Slowly changing parts: earlier masters, consumers, topics, the last audit."""
         while True:
             if self.memory.last is not None:
                 await self._ask_extras()

@@ -84,7 +84,7 @@ def change_routes(open_admin: OpenAdmin, tokens: Tokens, operations: Operations)
     changes = _Changes(open_admin, tokens, operations)
 
     async def list_operations(_request: Request) -> Response:
-        """What was asked for here since this process started, the newest first."""
+        """Operations requested here since this process started, the newest first."""
         return json_response(document(operations.all()))
 
     async def operation(request: Request) -> Response:

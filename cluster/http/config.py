@@ -1,4 +1,4 @@
-"""What the HTTP side of a broker or name server can be told. Ours; RocketMQ has none."""
+"""HTTP options of a broker or name server. RocketMQ has none."""
 
 from ipaddress import ip_address
 from pathlib import Path
@@ -48,12 +48,12 @@ class HttpConfig:
 
     @property
     def is_port_named(self) -> bool:
-        """Whether somebody chose the port, and has to hear that it cannot be had."""
+        """True if the port was configured: then it is an error that it is taken."""
         return self.listen_port > 0
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine reaches it."""
+        """True if only this machine can connect."""
         try:
             return ip_address(self.bind_address).is_loopback
         except ValueError:

@@ -1,10 +1,10 @@
-"""/events: what changes, as server-sent events. Nobody is asked while nobody listens; all listeners hear one answer.
+"""/events: changes as server-sent events. Members are asked only while somebody listens; all listeners share one answer.
 
     cluster     /v1/cluster whenever it has changed, at most once a second; to a new listener at once
     history     /v1/history of a group whose newest epoch has changed
-    operation   a role change that was begun over HTTP, whenever it gets on; to a new listener those that run
+    operation   progress of a role change that was started over HTTP; to a new listener those that run
 
-A listener that does not keep up is dropped; it comes back by itself, and hears the whole again.
+A listener that is too slow is disconnected; event sources reconnect, and receive the whole again.
 """
 
 from collections.abc import Callable, Iterator
@@ -34,20 +34,20 @@ BACKLOG_MAX = 64  # Events that a listener may leave unread.
 
 @define(eq=False)
 class Feed:
-    """The events of one process. `running`: the operations that a new listener is told of. run() has to run."""
+    """The events of one process. `running`: operations for a new listener. run() has to run."""
 
     open_admin: OpenAdmin
     running: Callable[[], list[dict[str, Any]]] = list
     listeners_max: int = 64
     _listeners: set[trio.MemorySendChannel[bytes]] = field(factory=set, init=False)
     _somebody: trio.Event = field(factory=trio.Event, init=False)
-    _cluster: bytes = field(default=b"", init=False)  # The last one that was told; b"": it may be old.
+    _cluster: bytes = field(default=b"", init=False)  # The last one that was sent; b"": it may be old.
     _epochs: dict[str, int] = field(factory=dict, init=False)
     _number: int = field(default=0, init=False)
     _said: str = field(default="", init=False)  # The last error that was logged.
 
     async def run(self) -> None:
-        """Look at the cluster while somebody listens."""
+        """Ask for the cluster's state while somebody listens."""
         while True:
             self._somebody = trio.Event()
             if not self._listeners:
@@ -58,11 +58,11 @@ class Feed:
                 await self._look()
             except HttpError as error:
                 self._tell_cluster(MemberList((), (error.what,)))
-            except Exception as error:  # Anybody may register, and say anything: that must not end HTTP here.
-                self._tell_cluster(MemberList((), ("what a member says cannot be understood",)))
+            except Exception as error:  # A member may register and answer anything: that must not end HTTP here.
+                self._tell_cluster(MemberList((), ("the status of a member cannot be read",)))
                 if self._said != (said := repr(error)):
                     self._said = said
-                    log.exception("what a member says cannot be understood")
+                    log.exception("status of a member cannot be read")
             await trio.sleep_until(started + LOOK_SECONDS)
 
     async def _look(self) -> None:
@@ -97,10 +97,10 @@ class Feed:
         try:
             self.tell("history", dumps(document(await admin.history(group))))
         except (RemotingError, RoleError) as error:
-            log.info("no history to tell", group=group, why=str(error))
+            log.info("no history to send", group=group, why=str(error))
 
     def tell(self, event: str, data: bytes) -> None:
-        """Send one event to all who listen."""
+        """Send one event to all listeners."""
         self._number += 1
         text = b"id: %d\nevent: %s\ndata: %s\n\n" % (self._number, event.encode(), data)
         for listener in list(self._listeners):
@@ -117,16 +117,16 @@ class Feed:
 
     @property
     def is_full(self) -> bool:
-        """Whether nobody more may listen."""
+        """True if no more listeners are allowed."""
         return len(self._listeners) >= self.listeners_max
 
     def full(self) -> HttpError:
-        """What they are told then."""
+        """The answer in that case."""
         return HttpError(
             status=503,
-            what="Too many listen already.",
-            why=f"{self.listeners_max} may, by httpMaxListeners.",
-            next_step="Read /v1/cluster now and then, or listen at another member.",
+            what="There are too many listeners.",
+            why=f"{self.listeners_max} are allowed by httpMaxListeners.",
+            next_step="Read /v1/cluster from time to time, or listen at another member.",
             headers={"retry-after": "10"},
         )
 
@@ -164,7 +164,7 @@ def events_route(feed: Feed) -> Endpoint:
                 await write(text)
 
     async def events(_request: Request) -> Response:
-        """What changes in the cluster, as server-sent events: `cluster`, `history` and `operation`."""
+        """Changes of the cluster, as server-sent events: `cluster`, `history` and `operation`."""
         if feed.is_full:
             raise feed.full()
         return EventStream(write_events)

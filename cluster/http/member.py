@@ -39,7 +39,7 @@ class EndpointLine:
 
 @frozen
 class EndpointList:
-    """What this port answers."""
+    """The endpoints of this port."""
 
     endpoints: tuple[EndpointLine, ...]
 
@@ -89,7 +89,7 @@ def _look_at_tokens(tokens: Tokens) -> None:
     try:
         tokens.read()
     except TokenFileError as error:
-        log.warning("changes over HTTP are refused until the token file is mended", why=str(error))
+        log.warning("changes over HTTP are refused until the token file is corrected", why=str(error))
 
 
 def _metrics_route(source: Source) -> Endpoint:
@@ -101,7 +101,7 @@ def _metrics_route(source: Source) -> Endpoint:
                 status=503,
                 what="There are no metrics yet.",
                 why="The service has not answered since its start.",
-                next_step="Look at /livez.",
+                next_step="See /livez.",
             )
         stalled, age = round(source.stalled_seconds, 3), round(answer.age_seconds, 3)
         snapshot = evolve(answer.value, stalled_seconds=stalled, age_seconds=age)
@@ -113,7 +113,7 @@ def _metrics_route(source: Source) -> Endpoint:
 
 def _index_route(others: Sequence[Endpoint]) -> Endpoint:
     async def index(_request: Request) -> Response:
-        """What there is at this port."""
+        """The endpoints of this port."""
         return json_response(document(EndpointList(tuple(line_of(each) for each in (route, *others)))))
 
     route = Endpoint("/", index, document=EndpointList)

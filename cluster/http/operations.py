@@ -1,4 +1,4 @@
-"""What was begun over HTTP and goes on behind: role changes and repairs, each until it ends or this process does.
+"""Operations started over HTTP that go on in the background: role changes and repairs, each until it or this process ends.
 
 The members carry a change out, not this process: when it ends, the change goes on, and the same request again finds it.
 """
@@ -33,7 +33,7 @@ Verb = Literal["switchover", "failover", "pause", "resume", "rewind", "reinit"]
 
 @frozen
 class Failure:
-    """What went wrong."""
+    """The error of an operation."""
 
     error: str
     why: str
@@ -107,7 +107,7 @@ class Operations:
                 self._turns.pop(key, None)
 
     def same(self, key: str | None, request: bytes) -> Operation | None:
-        """What was begun by a request with this Idempotency-Key. Raises HttpError when that was another request."""
+        """The operation of an earlier request with this Idempotency-Key. Raises HttpError when that was another request."""
         if key is None or key not in self._by_key:
             return None
         before, name = self._by_key[key]
@@ -231,7 +231,7 @@ class Operations:
 
 
 def _got_on(changes: dict[str, Any]) -> bool:
-    """Whether something was done: what is refused from then on was begun."""
+    """True once a step was done: a refusal after that is a failure of a started operation."""
     steps: ChangeState | None = changes.get("steps")
     return steps is None or any(step.state == "done" for step in steps.steps)
 

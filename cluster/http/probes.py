@@ -1,4 +1,4 @@
-"""Whether a member is what a load balancer looks for. Pure: what it and its master say of it in, yes or why not out."""
+"""/livez, /readyz and the role checks of load balancers: 200 or 503, with the reason in the body."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal, cast
@@ -24,9 +24,9 @@ STREAMING = ("streaming", "catching up")
 
 @frozen(kw_only=True)
 class Node:
-    """One process as a probe sees it. `ok`: what was asked holds; else `why` says in words why not.
+    """One process as a probe sees it. `ok`: the check passed; else `why` has the reason.
 
-    `lag_bytes`: what its master has and it has not; null where nobody was asked or could tell.
+    `lag_bytes`: bytes of its master's log that it lacks; null if not asked, or not known.
     """
 
     kind: Literal["broker", "namesrv"]
@@ -84,7 +84,7 @@ def member_of(status: MemberStatus) -> Member:
 
 
 def not_serving(node: Node, status: MemberStatus | NamesrvStatus) -> str | None:
-    """Why it is no serving master (or name server); None: it is one."""
+    """The reason why it is no serving master (or name server); None: it is one."""
     if isinstance(status, NamesrvStatus):
         return None
     member = member_of(status)
@@ -94,7 +94,7 @@ def not_serving(node: Node, status: MemberStatus | NamesrvStatus) -> str | None:
 
 
 def not_following(node: Node, status: MemberStatus) -> str | None:
-    """Why it is no slave that follows its master; None: it is one."""
+    """The reason why it is no slave that follows its master; None: it is one."""
     if node.role != "slave":
         return f"its role is {node.role}"
     member = member_of(status)
@@ -102,19 +102,19 @@ def not_following(node: Node, status: MemberStatus) -> str | None:
 
 
 def lag_of(status: MemberStatus, master_end: int, mode: Mode) -> int:
-    """Bytes that its master's log has and its own has not, or not on its disk."""
+    """Bytes of its master's log that its own log lacks, or has not on disk."""
     own = status.flushed_offset if mode == "flushed" else status.max_offset
     return max(0, master_end - (own or 0))
 
 
 def is_counted(status: MemberStatus, master: MemberStatus) -> bool:
-    """Whether its acknowledgements count for producers, according to its master."""
+    """True if its acknowledgements count for producers, according to its master."""
     found = slave_connection(member_of(status), status, master)
     return bool(found and found.counted and found.in_sync)
 
 
 def refused(node: Node, why: str | None) -> Node:
-    """The node with the answer to what was asked."""
+    """The node with the result of the check."""
     return evolve(node, ok=why is None, why=why)
 
 
@@ -125,13 +125,13 @@ def _because(member: Member) -> str:
 READY_LAG_BYTES = 16_000_000
 MASTER_SECONDS_MAX, MASTER_SECONDS_KEPT = 2.0, 0.5
 
-LAG = Parameter(name="lag", doc="a slave may be so far behind, such as 16MB or 1GiB")
-MODE = Parameter(name="mode", doc="written or flushed: what of its log counts; written unless given")
+LAG = Parameter(name="lag", doc="allowed lag of a slave, such as 16MB or 1GiB")
+MODE = Parameter(name="mode", doc="written or flushed: the end of its log that counts; written unless given")
 
 
 @frozen(kw_only=True)
 class Live:
-    """Whether the process's event loop runs."""
+    """State of the process's event loop."""
 
     live: bool
     kind: str
@@ -159,7 +159,7 @@ class Probes:
         ]
 
     async def livez(self, _request: Request) -> Response:
-        """200 while the process's event loop runs: it was seen within 5 s. No disk and no other process is asked."""
+        """200 while the process's event loop runs: it ran within the last 5 s. Neither the disk nor other processes are asked."""
         alive = self.source.is_alive
         body = Live(live=alive, kind=self.source.kind, seconds_since_tick=round(self.source.seconds_since_tick, 3))
         return json_response(document(body), 200 if alive else 503)
@@ -176,9 +176,9 @@ class Probes:
             if answer.value is None:
                 raise HttpError(
                     status=503,
-                    what="This process has status nothing yet.",
-                    why="Its event loop stands still." if not self.source.is_alive else "It is starting.",
-                    next_step="Ask again; /livez tells whether it lives.",
+                    what="This process has not reported its state yet.",
+                    why="Its event loop is stalled." if not self.source.is_alive else "It is starting.",
+                    next_step="Ask again; /livez shows if its event loop runs.",
                 )
             node = node_of(answer.value)
             if (why := self._why_nothing_holds()) is not None:
@@ -196,7 +196,7 @@ class Probes:
             return "it is stopping"
         if not source.ready.is_set():
             return "it is starting"
-        return f"its event loop has stood still for {source.stalled_seconds:.1f} s" if source.stalled_seconds else None
+        return f"its event loop has been stalled for {source.stalled_seconds:.1f} s" if source.stalled_seconds else None
 
     async def why_not_ready(self, node: Node, status: MemberStatus, query: Query) -> Node:
         """200 for a master or name server that serves, and a slave that follows and is at most 16MB behind."""
@@ -221,7 +221,7 @@ class Probes:
         return await self._following(node, status, query.size("lag"), _mode(query))
 
     async def why_not_sync(self, node: Node, status: MemberStatus, _query: Query) -> Node:
-        """200 for a slave whose acknowledgements count for producers: it follows, and is in sync by its master's word."""
+        """200 for a slave whose acknowledgements count for producers: it follows, and is in sync according to its master."""
         return await self._synchronous(node, status, wanted=True)
 
     async def why_not_async(self, node: Node, status: MemberStatus, query: Query) -> Node:
@@ -235,7 +235,7 @@ class Probes:
             return refused(node, why)
         master = await self._ask_master(status)
         if master is None:
-            return refused(node, "its master does not tell whose acknowledgements count")
+            return refused(node, "its master does not report whose acknowledgements count")
         if is_counted(status, master) is wanted:
             return refused(node, None)
         return refused(node, f"its acknowledgements {'do not count' if wanted else 'count'} for producers")
@@ -245,14 +245,14 @@ class Probes:
             return refused(node, why)
         master = await self._ask_master(status)
         if master is None:
-            return refused(node, None if limit is None else "its master does not tell how far its log goes")
+            return refused(node, None if limit is None else "its master does not report the end of its log")
         lag = lag_of(status, master.max_offset or 0, mode)
         node = evolve(node, lag_bytes=lag)
         too_far = limit is not None and lag > limit
         return refused(node, _too_far(lag, limit) if too_far else None)
 
     async def _ask_master(self, own: MemberStatus) -> MemberStatus | None:
-        """The master's status, at most half a second old; None: it does not answer. RocketMQ's tells the end of its log only."""
+        """The master's status, at most half a second old; None: no answer. A RocketMQ master reports the end of its log only."""
         address = own.master.address if own.master is not None else None
         if not address:
             return None

@@ -1,4 +1,4 @@
-"""What requests say: the query and the JSON body, checked against what there is; a slip is answered with what is allowed."""
+"""Query and JSON body of requests, checked; an error lists what is allowed."""
 
 import difflib
 import math

@@ -1,6 +1,6 @@
-"""What HTTP may know of the service whose thread it lives beside: asked for in the service's loop, never waited for long.
+"""State of the service beside HTTP: read in the service's event loop, with a time limit.
 
-A service whose loop stands still answers nothing; then its last answer is given, and how long it has stood still.
+While the service's loop is stalled, its last answer is returned, with its age.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ class NamesrvStatus:
 
 @frozen
 class Answer(Generic[T]):
-    """What the service said, and how many seconds ago; value None: nothing yet."""
+    """An answer of the service and its age; value None: none yet."""
 
     value: T | None
     age_seconds: float
@@ -45,8 +45,8 @@ class Answer(Generic[T]):
 
 @define(eq=False)
 class _Question(Generic[T]):
-    """One thing to ask, one question at a time: those who ask meanwhile get its answer, and the next ones too, for as long as
-    asking again would take more than its share of the loop.
+    """One kind of question, asked once at a time: concurrent callers share the answer, and so do later ones for as long as asking
+    again would take more than SHARE_MAX of the loop.
     """
 
     read: Callable[[], T]
@@ -142,7 +142,7 @@ class Source:
 
     @property
     def stalled_seconds(self) -> float:
-        """How long the loop has stood still; 0 while it runs."""
+        """Seconds since the loop stalled; 0 while it runs."""
         late = self.seconds_since_tick - TICK_SECONDS
         return late if late > TICK_SECONDS else 0.0
 
@@ -155,7 +155,7 @@ class Source:
         return await self._node.ask(self._token)
 
     async def snapshot(self) -> Answer[Any]:
-        """What metrics are made of, or the last that is known."""
+        """The snapshot for metrics, or the last one known."""
         return await self._snapshot.ask(self._token)
 
 

@@ -95,7 +95,7 @@ async def cluster(admin: Admin, _request: Request, _query: Query) -> Any:
 
 
 async def check(admin: Admin, _request: Request, query: Query) -> Any:
-    """What a monitoring system should know, judged by these limits. As `twinlog check`."""
+    """Findings for a monitoring system, by these limits. As `twinlog check`."""
     from twinlog.cluster.observe.rules import Limits
 
     return await admin.check(
@@ -117,12 +117,12 @@ _LIMITS = (
 
 
 async def history(admin: Admin, _request: Request, query: Query) -> Any:
-    """Who was the master of a group, since when, and why. As `twinlog history`."""
+    """Masters of a group, since when, and why. As `twinlog history`."""
     return await admin.history(query.text("group"))
 
 
 async def explain(admin: Admin, request: Request, _query: Query) -> Any:
-    """What a member is, does and waits for, in sentences. As `twinlog explain`."""
+    """Explanation of a member in sentences. As `twinlog explain`."""
     name = request.path_params["member"]
     found = await admin.explain(name)
     if found is None:
@@ -153,7 +153,7 @@ async def group(admin: Admin, request: Request, _query: Query) -> Any:
 
 
 async def lag(admin: Admin, _request: Request, query: Query) -> Any:
-    """What consumer groups have not read yet, by topic. As `twinlog lag`."""
+    """Lag of consumer groups by topic. As `twinlog lag`."""
     return await admin.groups.lag(query.text("group"))
 
 

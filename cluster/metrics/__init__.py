@@ -1,4 +1,4 @@
-"""What processes tell of themselves for Prometheus: a table of metrics, snapshots that they are read from, and their text.
+"""Metrics for Prometheus: a table of metrics, the snapshots that they are read from, and their text.
 
 broker_snapshot, namesrv_snapshot   in the process's own loop: plain values, no I/O
 expose                              in the thread of HTTP: text, by prometheus-client

@@ -1,4 +1,4 @@
-"""What an audit found, from one process to another: a small file in Prometheus's text format.
+"""File of an audit's results for another process, in Prometheus's text format.
 
 `twinlog audit --metrics FILE` writes it; a broker with auditMetricsFile shows it on /metrics, as node_exporter's textfile
 collector would. It is read in the thread of HTTP, never in a broker's loop, and only what is written here is taken from it.

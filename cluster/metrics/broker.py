@@ -1,4 +1,4 @@
-"""One broker's snapshot, put together in its own loop: sums over tables, no I/O, no walk over messages."""
+"""Snapshots of brokers and name servers, made in their own event loop: sums over tables, without I/O or walks over messages."""
 
 import errno
 import os
@@ -120,7 +120,7 @@ def _ha(broker: Broker, ha: HAStatistics) -> HANumbers:
 
 
 def _ack_waits(broker: Broker, need: int) -> tuple[tuple[int, str, HistogramCounts], ...]:
-    """What can happen now is there from the start: of a counter that begins at 1 Prometheus sees no growth."""
+    """All outcomes, from 0 on: Prometheus would not see the growth of a counter that begins at 1."""
     found = {
         (need, outcome): HistogramCounts() for outcome in OUTCOMES if need > 1
     } | broker.ha.group_transfer.waits.taken()

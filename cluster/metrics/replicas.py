@@ -95,7 +95,7 @@ def _own_name(broker: Broker, address: str) -> str | None:
 def _note(
     memory: _Memory, connected: Mapping[str, HAConnectionStatistics], members: Mapping[str, GroupMember], now: float
 ) -> None:
-    """What is remembered of each, by one name; whoever is gone for long is forgotten."""
+    """The memory of a replica, by name; replicas that are gone for long are removed."""
     for name, each in connected.items():
         if name != ip_of(each.address):
             # It was called by its IP before. Of several behind one IP nobody can tell which of them was.

@@ -1,4 +1,4 @@
-"""What a process tells of itself at one moment: frozen plain values, made in its own loop and read in the thread of HTTP.
+"""Snapshot of a process at one moment: frozen plain values, made in its event loop and read in the HTTP thread.
 
 Offsets and sizes in bytes, times in seconds unless the name says otherwise. What is not known is None, or left out.
 """
@@ -10,7 +10,7 @@ from twinlog.store.util.histogram import HistogramCounts
 
 @frozen(kw_only=True)
 class GroupLag:
-    """How far a consumer group is in a topic, over all its queues; messages."""
+    """Lag of a consumer group in a topic, over all queues; in messages."""
 
     topic: str
     group: str

@@ -1,4 +1,4 @@
-"""What is known of a cluster: members, lag, findings, explanations. Reads only.
+"""State of a cluster: members, lag, findings, explanations. Reads only.
 
 Begin with gather.py and members.py; rules.py judges.
 Imported by admin and the front ends.

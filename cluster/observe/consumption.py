@@ -1,4 +1,4 @@
-"""How far consumer groups are: what brokers tell of it, made into a lag for each group, topic and queue.
+"""Lag of consumer groups, for each group, topic and queue, from what brokers report.
 
     survey(api) -> BrokerView for each broker group -> queue_lags(views, group) -> topic_lag(rows)
 
@@ -30,7 +30,7 @@ BROADCAST = "BROADCASTING"
 
 
 class SilentBrokersError(UserError):
-    """Brokers do not tell what has to be known before something is changed."""
+    """Brokers do not report what has to be known before a change."""
 
     exit_status = REFUSED
     next_step = "See who is there with: twinlog list"
@@ -43,7 +43,7 @@ class SilentBrokersError(UserError):
 
 @frozen
 class BrokerView:
-    """What one broker tells of the groups that were asked about."""
+    """Answers of one broker about the groups that were asked about."""
 
     target: Target
     offsets: Mapping[tuple[str, str], Mapping[int, int]]  # By topic and group, then queue id.
@@ -55,7 +55,7 @@ class BrokerView:
 
 @frozen(kw_only=True)
 class QueueLag:
-    """How far a group is in one queue.
+    """Progress of a group in one queue.
 
     `state`: level, behind, new (it never said how far it is), lost (messages were deleted before it read them), or ahead (it
     stands behind the queue's end: the log was cut, or the topic made anew).
@@ -76,7 +76,7 @@ class QueueLag:
 
 @frozen(kw_only=True)
 class TopicLag:
-    """How far a group is in one topic.
+    """Progress of a group in one topic.
 
     `state`: the worst of its queues, or `no consumer`, `broadcast` (each client keeps its own offsets), `not subscribed`.
     """
@@ -104,7 +104,7 @@ class LagReport:
 async def survey(
     api: ClientApi, groups: Collection[str] | None = None
 ) -> tuple[tuple[BrokerView, ...], tuple[str, ...]]:
-    """What each broker group tells of these consumer groups (None: of all), and which do not tell everything."""
+    """Ask each broker group about these consumer groups (None: all); also return those that do not answer everything."""
     targets = readers(await api.cluster())
     found = await in_parallel(partial(_view, api, each, groups) for each in targets)
     silent = tuple(
@@ -114,7 +114,7 @@ async def survey(
 
 
 async def survey_of_all(api: ClientApi, groups: Collection[str]) -> tuple[BrokerView, ...]:
-    """What every broker group tells of these consumer groups, before they are changed. Raises SilentBrokersError."""
+    """Ask every broker group about these consumer groups, before they are changed. Raises SilentBrokersError."""
     views, silent = await survey(api, groups)
     if silent:
         raise SilentBrokersError(silent)
@@ -247,7 +247,7 @@ async def with_seconds(api: ClientApi, views: Iterable[BrokerView], rows: tuple[
 async def with_consumers(
     api: ClientApi, views: Iterable[BrokerView], rows: tuple[QueueLag, ...], group: str
 ) -> tuple[QueueLag, ...]:
-    """Who holds each queue, asked of each client through a broker that it is connected to."""
+    """Fill in the client that holds each queue, asked of each client through a broker that it is connected to."""
     where = {
         client.client_id: view.target.address
         for view in views

@@ -1,7 +1,7 @@
-"""What members say of each other, and where it does not fit together. Pure: what was asked in, directions and findings out.
+"""Comparison of what members report about each other. Pure except for crosscheck(): answers in, directions and findings out.
 
-Members are asked twice, a moment apart: nobody answers at the very time that another one does. What connects or moves between the
-two answers is no contradiction; what is said in both, or cannot become true by waiting, is one.
+Members are asked twice, a moment apart, because they do not answer at the same instant. A connection or offset that changes
+between the two answers is no contradiction; a difference in both, or one that waiting cannot explain, is.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ from twinlog.cluster.observe.rules import examine
 from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.cluster.remoting.member_status import SlaveStatus
 
-# Causes of twinlog.cluster.observe.rules that are contradictions: somebody says one thing, and somebody another.
+# Causes of twinlog.cluster.observe.rules that are contradictions between two members.
 _OF_HEALTH = frozenset(
     {
         "name servers disagree",
@@ -43,7 +43,7 @@ def _doc(text: str) -> Any:
 
 @frozen(kw_only=True)
 class Direction:
-    """A slave and whom it follows, as both of them tell it. null: not told."""
+    """A slave and its master, as both report the connection. null: not reported."""
 
     slave: str
     master: str | None
@@ -52,11 +52,11 @@ class Direction:
     master_says: str | None = _doc("the state of its connection; null: it sees none")
     slave_holds: int | None = _doc("the end of its log")
     master_heard: int | None = _doc("what it acknowledged")
-    counted: bool | None = _doc("whether producers are answered on its word")
+    counted: bool | None = _doc("whether its acknowledgements count for producers")
 
 
 def directions(facts: ClusterFacts) -> tuple[Direction, ...]:
-    """Who connects to whom, and who acknowledges to whom."""
+    """Each slave with its master, and what both report."""
     return tuple(_direction(facts, slave) for name in facts.group_names for slave in slaves_of(facts, name))
 
 
@@ -76,12 +76,12 @@ def _direction(facts: ClusterFacts, slave: MemberFacts) -> Direction:
 
 
 def slaves_of(facts: ClusterFacts, group: str) -> list[MemberFacts]:
-    """Those of a group that say they are slaves."""
+    """Members of a group that report the role of a slave."""
     return [each for each in facts.group(group) if each.member.role == "slave"]
 
 
 def master_of(facts: ClusterFacts, slave: MemberFacts) -> MemberFacts | None:
-    """The master of the slave's group; of several the one that it follows."""
+    """The master of the slave's group; of several masters the one that it follows."""
     masters = facts.masters(slave.member.group)
     followed = _follows(slave)
     return next((each for each in masters if each.member.ha_address == followed), masters[0] if masters else None)
@@ -105,7 +105,7 @@ def connection_of(master: MemberFacts, slave: MemberFacts) -> SlaveStatus | None
 
 
 def contradictions(before: ClusterFacts, now: ClusterFacts) -> tuple[Finding, ...]:
-    """What does not fit together, worst first; `before`: the same, asked a moment earlier."""
+    """Find contradictions, worst first; `before`: the same facts, asked a moment earlier."""
     earlier = {(finding.cause, finding.subject) for finding in _found(before, before)}
     found = [
         finding
@@ -143,7 +143,7 @@ def _clusters(facts: ClusterFacts, name: str) -> Iterator[Finding]:
 
 
 def _registered_master(facts: ClusterFacts, slave: MemberFacts) -> Iterator[Finding]:
-    """The slave was told of another master than we were: its name servers are others, or one of them is behind."""
+    """The slave learned of another master than we did: it asks other name servers, or one of them is behind."""
     address = slave.status.master.address if slave.status.master is not None else None
     registered = [each.member.address for each in facts.masters(slave.member.group)]
     if address and registered and address not in registered:
@@ -171,7 +171,7 @@ def _other_group(facts: ClusterFacts, slave: MemberFacts) -> Iterator[Finding]:
 
 
 def _one_direction(facts: ClusterFacts, slave: MemberFacts) -> Iterator[Finding]:
-    """One says that they are connected, the other one knows nothing of it."""
+    """One side reports a connection that the other side does not."""
     master = master_of(facts, slave)
     if master is None or not (master.is_twinlog and slave.is_twinlog) or _follows(slave) != master.member.ha_address:
         return
@@ -200,7 +200,7 @@ def _one_direction(facts: ClusterFacts, slave: MemberFacts) -> Iterator[Finding]
 
 
 def _strangers(facts: ClusterFacts, master: MemberFacts) -> Iterator[Finding]:
-    """Somebody is served who is no member that we know."""
+    """A connection is served that belongs to no registered member."""
     slaves = slaves_of(facts, master.member.group)
     known = {_local_address(each) for each in slaves}
     hosts = {each.member.address.rpartition(":")[0] for each in slaves if not each.is_twinlog}
@@ -219,7 +219,7 @@ def _strangers(facts: ClusterFacts, master: MemberFacts) -> Iterator[Finding]:
 
 
 def _lengths(before: ClusterFacts, now: ClusterFacts) -> Iterator[Finding]:
-    """What a log can hold only if somebody is wrong: who was asked first had less time than who was asked last."""
+    """Logs that are longer than they can be: the member asked first had less time to grow than the one asked last."""
     earlier = {each.member.address: each for each in before.members}
     for name in now.group_names:
         for slave in slaves_of(now, name):
@@ -256,17 +256,17 @@ def _lengths(before: ClusterFacts, now: ClusterFacts) -> Iterator[Finding]:
 
 @frozen(kw_only=True)
 class Crosscheck:
-    """What every member sees of every other, and whether it fits together."""
+    """Comparison of what every member sees of every other."""
 
     verdict: str = _doc("agree, contradictions, or incomplete when somebody could not be asked")
     directions: tuple[Direction, ...]
     logs: tuple[LiveDiffReport, ...]
     findings: tuple[Finding, ...]
-    not_asked: tuple[str, ...] = _doc("in sentences: who, and why")
+    not_asked: tuple[str, ...] = _doc("one sentence for each member or name server, with the reason")
 
 
 def result(before: ClusterFacts, now: ClusterFacts, logs: tuple[LiveDiffReport, ...]) -> Crosscheck:
-    """Put everything together."""
+    """Assemble the result."""
     findings = (*(each for report in logs for each in _logs(report)), *contradictions(before, now))
     not_asked = (*_not_asked(now), *(_not_compared(report) for report in logs if _is_incomplete(report)))
     bad = any(finding.level is not Level.NOTE for finding in findings)
@@ -326,8 +326,9 @@ Tell = Callable[[str], None]
 
 
 async def crosscheck(api: ClientApi, *, last_bytes: int = LAST_BYTES, tell: Tell = lambda _what: None) -> Crosscheck:
-    """`last_bytes`: so much of the logs' common end is compared. `tell` hears what is done. Raises RemotingError without a name
-    server.
+    """Ask all members, compare their logs, and ask again.
+
+    `last_bytes`: of the logs' common end, to compare. `tell` reports progress. Raises RemotingError without a name server.
     """
     tell("asking members")
     before = await gather(api, thorough=True)
@@ -355,7 +356,7 @@ def _pairs(facts: ClusterFacts) -> Iterator[tuple[MemberFacts, MemberFacts]]:
 
 
 async def _compare(api: ClientApi, master: MemberFacts, slave: MemberFacts, last_bytes: int) -> LiveDiffReport | None:
-    """None when one of them is gone: the second look at everybody tells."""
+    """Return None when one of them is gone: the second round of questions reports that."""
     left, right = ((each.member.name, each.member.address) for each in (master, slave))
     try:
         return await live_diff(api, left, right, last_bytes=last_bytes)

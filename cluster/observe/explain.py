@@ -1,4 +1,4 @@
-"""One member in sentences: what it is, what it does, what it promises, what it waits for, what is wrong. Pure."""
+"""Explanation of one member in sentences: role, state, log, promises, slaves, and findings. Pure."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ from twinlog.ha.election.votes import needed
 
 @frozen(kw_only=True)
 class Sentence:
-    """`topic` is one word for what it is about."""
+    """One sentence with its topic in a word."""
 
     topic: str
     text: str
@@ -30,12 +30,12 @@ class Explanation:
 
 
 def find_member(facts: ClusterFacts, name: str) -> MemberFacts | None:
-    """By name, or by address."""
+    """Find a member by name or address."""
     return next((each for each in facts.members if name in (each.member.name, each.member.address)), None)
 
 
 def explain_member(facts: ClusterFacts, each: MemberFacts) -> Explanation:
-    """What there is to say; findings about its group are among its own."""
+    """Explain a member; findings about its group are included."""
     subjects = {each.member.name, each.member.group, each.member.address}
     findings = tuple(finding for finding in examine(facts) if finding.subject in subjects)
     sentences = (Sentence(topic=topic, text=text) for topic, text in _sentences(facts, each))
@@ -81,7 +81,7 @@ def _log(facts: ClusterFacts, each: MemberFacts) -> str:
 
 
 def _epoch(facts: ClusterFacts, each: MemberFacts) -> Iterator[tuple[str, str]]:
-    """Nothing where roles have never been able to change."""
+    """Yield nothing for groups without a record, whose roles cannot change."""
     status, members = each.status, facts.group(each.member.group)
     record = status.group_record
     if record is None:

@@ -1,4 +1,4 @@
-"""One thing that is wrong with a cluster, or worth knowing, and how bad it is."""
+"""Findings about a cluster, with their level."""
 
 from enum import Enum
 
@@ -8,7 +8,7 @@ from twinlog.cluster.observe.members import Member
 
 
 class Level(Enum):
-    """How bad. Nagios has the same, in the same order, but for notes."""
+    """Severity, as in Nagios, with notes in addition."""
 
     NOTE = "note"
     WARNING = "warning"
@@ -17,7 +17,7 @@ class Level(Enum):
 
 @frozen(kw_only=True)
 class Finding:
-    """One thing that is wrong, or worth knowing. `subject`: a member, a group or a name server. `cause` names the rule's case."""
+    """A problem, or a note. `subject`: a member, group or name server. `cause`: the rule's case, in documented words."""
 
     level: Level
     cause: str

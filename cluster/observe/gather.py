@@ -40,7 +40,7 @@ class _Address:
 
 
 async def gather(api: ClientApi, *, thorough: bool, others: tuple[str, ...] = ()) -> ClusterFacts:
-    """What everybody says. `thorough`: their configuration, each name server by itself, and whether HA ports take connections.
+    """Ask all members. `thorough`: also for configuration, each name server on its own, and whether HA ports accept connections.
 
     `others`: addresses of brokers to ask that may not be registered. Raises RemotingError when no name server answers.
     """
@@ -57,7 +57,7 @@ async def gather(api: ClientApi, *, thorough: bool, others: tuple[str, ...] = ()
 async def ask_members(
     api: ClientApi, groups: tuple[BrokerAddresses, ...], *, thorough: bool = False, others: tuple[str, ...] = ()
 ) -> tuple[MemberFacts, ...]:
-    """What the members of these groups say of themselves, slaves with their lag; see gather()."""
+    """Ask the members of these groups for their status; slaves get their lag. See gather()."""
     found = [_Address(each.broker_name, each.cluster, number, at) for each, number, at in addresses_of(groups)]
     known = {each.address for each in found}
     found += [_Address("", "", 0, each, is_registered=False) for each in others if each not in known]
@@ -81,7 +81,7 @@ def _kept_in_mind(asked: Sequence[MemberFacts], known: set[str]) -> list[_Addres
 
 
 def _named(asked: Sequence[MemberFacts], each: MemberFacts) -> MemberFacts:
-    """Whoever does not answer is called as it was when it did: its brokerId may have been another's since."""
+    """A silent member keeps its last known name: its brokerId may belong to another member by now."""
     record = newest_record(other for other in asked if other.member.group == each.member.group)
     kept = record.member(each.member.address) if record is not None and not each.is_twinlog else None
     if kept is None or not kept.name.startswith(f"{each.member.group}-"):
@@ -142,7 +142,7 @@ def _understood(member: Member, facts: MemberFacts) -> Member:
 
 
 def _clock_ahead(status: MemberStatus, began: float, ended: float) -> float | None:
-    """Whatever lies between question and answer is not held against a clock."""
+    """Difference of the clocks, without the time between request and response."""
     if status.now_ms is None:
         return None
     now = status.now_ms / 1000
@@ -155,13 +155,13 @@ async def _config(api: ClientApi, address: str) -> dict[str, str]:
 
 
 def _ha_address(config: Mapping[str, str]) -> str | None:
-    """Where a RocketMQ broker tells its slaves to connect: 4.9 takes listenPort + 1 whatever haListenPort says."""
+    """HA address that a RocketMQ broker announces to slaves; 4.9 takes listenPort + 1, whatever haListenPort is."""
     host, port = config.get("brokerIP2"), config.get("haListenPort") or ""
     return f"{host}:{port}" if host and port.isdigit() and port != "0" else None
 
 
 async def _probe(address: str) -> Probe:
-    """Connect, and leave without a byte: neither RocketMQ nor twinlog takes that for a slave."""
+    """Connect and close without sending: neither RocketMQ nor twinlog takes that for a slave."""
     error = f"no answer within {PROBE_SECONDS:g} s"
     with trio.move_on_after(PROBE_SECONDS):
         try:
@@ -177,7 +177,7 @@ _EXCEPTION = "AclException"
 
 
 def access_refusal(error: BaseException) -> str | None:
-    """Its words; None: it was not access control that refused."""
+    """The reason of a refusal by access control, without Java's class names; None for other errors."""
     text = str(error)
     if _EXCEPTION not in text:
         return None
@@ -186,13 +186,13 @@ def access_refusal(error: BaseException) -> str | None:
 
 
 def words_of(error: BaseException) -> str:
-    """For where an error is one line among others."""
+    """The error as one line."""
     refusal = access_refusal(error)
     return str(error) if refusal is None else f"access control refuses it: {refusal}"
 
 
 class NoMasterError(RemotingError, UserError):
-    """A group that has to be written to has no master now."""
+    """No master is registered for a group that has to be written to."""
 
     next_step = "See who is there with: twinlog list"
 
@@ -231,7 +231,7 @@ def _target(group: BrokerAddresses) -> Target:
 
 
 def readers(groups: tuple[BrokerAddresses, ...]) -> tuple[Target, ...]:
-    """Whom to ask about each group: its master or, without one, a slave."""
+    """The member to ask about each group: its master or, without one, a slave."""
     found = ((each.broker_name, each.find(0)) for each in groups)
     return tuple(Target(name, address) for name, address in found if address is not None)
 

@@ -29,7 +29,7 @@ _ATTEMPTS = 5  # With logs that lose files or are cut meanwhile.
 
 
 class LiveVerdict(StrEnum):
-    """What it comes to."""
+    """Result of a comparison."""
 
     EQUAL = "equal"  # Every byte that both have.
     SAMPLES_EQUAL = "samples-equal"  # Every record that was compared; others were not.
@@ -44,7 +44,7 @@ def _doc(text: str) -> Any:
 
 @frozen(kw_only=True)
 class LiveDifference:
-    """Where the logs differ first, and what each has there."""
+    """First difference of two logs, with the record of each side there."""
 
     first_offset: int = _doc("the first byte that differs; with samples the first of the samples that do")
     left: DiffRecord
@@ -143,7 +143,7 @@ async def go_on(sides: tuple[LogSide, LogSide], run: Run, progress: Progress, co
 
 
 def common_range(left: LiveSide, right: LiveSide) -> tuple[int, int]:
-    """What both have; empty when one ends before the other begins."""
+    """The range that both logs hold; empty when one ends before the other begins."""
     start = max(left.min_offset, right.min_offset)
     return start, max(start, min(left.end_offset, right.end_offset))
 
@@ -181,7 +181,7 @@ async def by_digests(left: LogSide, right: LogSide, run: Run, progress: Progress
 
 
 async def _records_within(side: LogSide, first: StoredRecord, end: int) -> int:
-    """How many records a sound log has from `first` on up to `end`, where the damage of the other one ends."""
+    """Count the records of a sound log from `first` to `end`, the end of the other log's damage."""
     count, at = 1, first.end
     while at < end and count < _NEIGHBOURS_MAX:
         record = await side.record_at(at)
@@ -201,14 +201,14 @@ def _with_neighbours(record: StoredRecord, count: int) -> StoredRecord:
 
 
 def difference_of(offset: int, left: StoredRecord, right: StoredRecord) -> LiveDifference:
-    """What each has there, in words."""
+    """The difference at an offset, described."""
     ours, theirs = in_words(left), in_words(right)
     fields = fields_that_differ(ours.message, theirs.message)
     return LiveDifference(first_offset=offset, left=ours, right=theirs, fields=fields)
 
 
 async def by_samples(left: LogSide, right: LogSide, run: Run, progress: Progress) -> None:
-    """Some records of what both have. Raises RemotingError, LogMovedError."""
+    """Compare some records of the common range. Raises RemotingError, LogMovedError."""
     found = await first_sample(left, right, run.start, run.end, progress)
     run.equal_to, run.samples = found.equal_to, found.count
     if found.differs is not None:
@@ -223,7 +223,7 @@ async def by_samples(left: LogSide, right: LogSide, run: Run, progress: Progress
 
 
 def report_of(left: LiveSide, right: LiveSide, run: Run, *, is_sampled: bool) -> LiveDiffReport:
-    """All that is to be told."""
+    """Assemble the report."""
     return LiveDiffReport(
         verdict=_verdict(left, right, run, is_sampled),
         left=left,
@@ -305,7 +305,7 @@ async def first_sample(left: LogSide, right: LogSide, start: int, end: int, prog
 
 
 async def _guided(guide: LogSide, start: int, end: int) -> AsyncGenerator[int, None]:
-    """Where some records begin that lie wholly in the range."""
+    """Start offsets of some records that lie wholly in the range."""
     told: set[int] = set()
     for offset in offsets_to_look_at(start, end):
         place = await _start_of(guide, offset, start, end)
@@ -315,7 +315,7 @@ async def _guided(guide: LogSide, start: int, end: int) -> AsyncGenerator[int, N
 
 
 async def _start_of(guide: LogSide, offset: int, start: int, end: int) -> int | None:
-    """Where the record begins that has byte `offset`, or the one before it if that one does not lie in the range."""
+    """Start of the record at byte `offset`, or of the one before it if that record leaves the range."""
     for _ in range(2):
         found = await guide.record_at(offset)
         if found.problem != BLANK and start <= found.start and found.end <= end:
@@ -346,7 +346,7 @@ async def _first_between(
     pair: tuple[StoredRecord, StoredRecord],
     count: int,
 ) -> Sampled:
-    """Halve: the record at `good` is equal, the one at `bad` is not."""
+    """Bisect: the record at `good` is equal, the one at `bad` is not."""
     equal = await guide.record_at(good)
     while equal.end < bad:
         middle = await guide.record_at((equal.end + bad) // 2)

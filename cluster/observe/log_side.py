@@ -1,4 +1,4 @@
-"""One side of a comparison of logs: a running broker, RocketMQ's or ours, that is asked over its remoting port."""
+"""One side of a log comparison: a running broker, RocketMQ's or ours, asked over its remoting port."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
@@ -35,30 +35,34 @@ class LiveSide:
     name: str
     address: str
     software: str
-    role: str | None = _doc("master or slave; null: not told")
+    role: str | None = _doc("master or slave; null: not reported")
     min_offset: int
     end_offset: int
-    confirmed_offset: int | None = _doc("how much exists as often as producers were promised; null: not told")
-    damaged_bytes: int | None = _doc("changed on its disk since they were written, as far as it knows; null: not told")
+    confirmed_offset: int | None = _doc(
+        "offset up to which as many members hold the log as producers were promised; null: not reported"
+    )
+    damaged_bytes: int | None = _doc(
+        "changed on its disk since they were written, as far as it knows; null: not reported"
+    )
 
 
 class LogMovedError(Exception):
-    """A log does not hold any more what it said it held: it was cut, or its first file is gone."""
+    """A log no longer holds what it reported: it was truncated, or its first file was deleted."""
 
 
 @define(eq=False)
 class LogSide:
-    """Asks one broker. Raises RemotingError, and LogMovedError."""
+    """Requests to one broker. Raises RemotingError, and LogMovedError."""
 
     api: ClientApi
     address: str
     name: str
-    now: LiveSide = field(init=False)  # As it was at the last look.
+    now: LiveSide = field(init=False)  # As of the last status.
     is_twinlog: bool = field(default=False, init=False)
     file_size: int = field(default=1 << 30, init=False)  # Of a RocketMQ broker.
 
     async def look(self) -> LiveSide:
-        """Ask where its log begins and ends now."""
+        """Ask for the log's current start and end."""
         status = await self.api.member_status(self.address)
         runtime = await self.api.runtime_info(self.address)
         self.is_twinlog = status is not None
@@ -73,23 +77,23 @@ class LogSide:
         self.file_size = int(size) if size.isdecimal() and int(size) else self.file_size
 
     async def digests(self, question: Question) -> RangeDigests:
-        """Of a twinlog member."""
+        """Digests of a range; twinlog members only."""
         api = evolve(self.api, timeout_ms=_TIMEOUT_MS)
         start, end, size = question.start, question.end, question.blocks_per_digest
         found = await self._ask(lambda: api.block_digests(self.address, start, end, blocks_per_digest=size))
         if found is None:
-            raise LogMovedError(f"{self.name} tells no digests any more")
+            raise LogMovedError(f"{self.name} does not answer digests any more")
         return found
 
     async def record_at(self, offset: int) -> StoredRecord:
-        """What a byte belongs to, of a twinlog member."""
+        """The record that a byte belongs to; twinlog members only."""
         found = await self._ask(lambda: self.api.record_at(self.address, offset))
         if found is None:
-            raise LogMovedError(f"{self.name} does not tell records any more")
+            raise LogMovedError(f"{self.name} does not answer records any more")
         return found
 
     async def record_from(self, offset: int) -> StoredRecord:
-        """The record that should begin at an offset, of any broker."""
+        """The record that should begin at an offset; any broker."""
         record = await self._ask(lambda: self.api.view_message(self.address, offset))
         if record is None:
             return StoredRecord(offset, offset, "no sound record begins here", b"")
@@ -112,7 +116,7 @@ class LogSide:
 
 
 def side_of(name: str, address: str, status: MemberStatus | None, runtime: Mapping[str, str]) -> LiveSide:
-    """Out of its status, which only twinlog has, and its runtime info."""
+    """Build the side from its status, which only twinlog has, and its runtime info."""
     version = runtime.get("brokerVersionDesc", "").removeprefix("V").replace("_", ".")
     end = int(runtime.get("commitLogMaxOffset", 0))
     begin = int(runtime.get("commitLogMinOffset", 0))
@@ -131,7 +135,7 @@ def side_of(name: str, address: str, status: MemberStatus | None, runtime: Mappi
 
 
 def in_words(record: StoredRecord) -> DiffRecord:
-    """For people: with its message, where its fields make sense."""
+    """The record with its message, where its fields can be decoded."""
     return DiffRecord(
         start_offset=record.start, end_offset=record.end, problem=record.problem, message=_message(record.data)
     )

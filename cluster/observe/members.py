@@ -1,4 +1,4 @@
-"""How the members of a cluster are, out of what each of them says. Pure: answers in, frozen results out.
+"""Members of a cluster and their state, from their answers. Pure: answers in, frozen results out.
 
 What is not known is None, never 0. Offsets and sizes in bytes, times in seconds.
 """
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @frozen(kw_only=True)
 class Member:
-    """One broker process as it is now. `state` says in a word what it does."""
+    """One broker process as it is now. `state`: what it does, in a word or two."""
 
     name: str
     cluster: str
@@ -35,9 +35,7 @@ class Member:
     lag_bytes: int | None = None
     lag_seconds: float | None = None
     rate_bytes_per_second: float | None = None
-    ack_p50_seconds: float | None = (
-        None  # How long half of the producers waited for slaves in the last minute, at most.
-    )
+    ack_p50_seconds: float | None = None  # Median of producers' wait for slaves in the last minute.
     ack_p99_seconds: float | None = None
     slaves_counted: int | None = None  # How many slaves' acknowledgements count for producers, on a master.
     reason: str | None = None  # Why it is unreachable, or what else there is to say.
@@ -48,7 +46,7 @@ class Member:
 
 @frozen
 class MemberList:
-    """Every member that the name server knows, masters first in each group, and what is wrong in sentences."""
+    """Every member that the name server knows, masters first in each group; `issues` are sentences."""
 
     members: tuple[Member, ...]
     issues: tuple[str, ...]
@@ -56,14 +54,14 @@ class MemberList:
 
 
 class NoMemberError(UserError):
-    """Nobody is called so."""
+    """No member has this name."""
 
     exit_status = USAGE
     http_status = NOT_FOUND
     next_step = "See who is there with: twinlog list"
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"nobody is called {name}")
+        super().__init__(f"no member is called {name}")
         self.name = name
 
 
@@ -80,7 +78,7 @@ NO_MASTERS = ("starting", "fenced", "waiting")  # In these states a member serve
 
 
 def state_in_words(state: str, role_state: str | None) -> str:
-    """What a member of ours does: `state` of its store or replication, unless a role change tells more."""
+    """State of a member of ours: `state` of its store or replication, unless its role state is more specific."""
     if role_state in ROLE_STATES and state not in ("failed", "paused"):
         state = role_state
     return STATE_WORDS.get(state, state)
@@ -116,33 +114,33 @@ def member_of_status(member: Member, status: MemberStatus) -> Member:
 
 
 def _name(member: Member, name: str | None) -> str:
-    """A store root called GROUP-NUMBER names its member for ever; any other directory says nothing."""
+    """A store root called GROUP-NUMBER gives its member a permanent name; other directory names do not."""
     return name if name and name.startswith(f"{member.group}-") else member.name
 
 
 def member_of_runtime_info(member: Member, table: Mapping[str, str]) -> Member:
-    """A RocketMQ broker, by its runtime info (28): it tells its log's ends, and nothing about replication."""
+    """A RocketMQ broker, by its runtime info (28), which has the log's ends and nothing about replication."""
     version = table.get("brokerVersionDesc", "").removeprefix("V").replace("_", ".") or "of unknown version"
     return evolve(
         member,
         state="serving" if member.role == "master" else "answering",
         min_offset=_number(table.get("commitLogMinOffset")),
         written_offset=_number(table.get("commitLogMaxOffset")),
-        reason=f"RocketMQ {version}: it does not tell what is confirmed",
+        reason=f"RocketMQ {version}: it does not report what is confirmed",
     )
 
 
 def with_lag(found: list[tuple[Member, MemberStatus]]) -> list[Member]:
-    """Give each slave its lag: what its master says of it or, failing that, the difference of the two logs' ends.
+    """Fill in each slave's lag: its master's figure or, without one, the difference of the two logs' ends.
 
-    The master's own figures win: they are of one moment, and by one clock.
+    The master's figures come first: they are from one moment and one clock.
     """
     masters = {member.group: (member, status) for member, status in found if is_master(member)}
     return [_with_lag(member, status, *masters.get(member.group, (None, NO_STATUS))) for member, status in found]
 
 
 def is_master(member: Member) -> bool:
-    """Whether it says that it is its group's master, and is not kept from it."""
+    """True for a master that is not starting, fenced or waiting."""
     return member.role == "master" and member.state not in NO_MASTERS
 
 
@@ -160,7 +158,7 @@ def _with_lag(member: Member, status: MemberStatus, master: Member | None, maste
             rate_bytes_per_second=_first(connection.rate_bytes_per_second, member.rate_bytes_per_second),
         )
     if member.written_offset is None or master.written_offset is None or member.state in ("ahead", "diverged"):
-        return member  # Of logs that have parted none is behind the other.
+        return member  # Of diverged logs none is behind the other.
     lag = max(0, master.written_offset - member.written_offset)
     return evolve(member, lag_bytes=lag, lag_seconds=0.0 if lag == 0 else None)
 
@@ -176,7 +174,7 @@ def slave_connection(slave: Member, status: MemberStatus, master_status: MemberS
 
 
 def issues_of(groups: tuple[BrokerAddresses, ...], members: tuple[Member, ...]) -> list[str]:
-    """What a person should look at, one sentence each with a next step."""
+    """Issues of the members, one sentence each with a next step."""
     issues = []
     for group in groups:
         if group.master is None:
@@ -194,7 +192,7 @@ def issues_of(groups: tuple[BrokerAddresses, ...], members: tuple[Member, ...]) 
 
 
 def issue_of(member: Member) -> str | None:
-    """What is wrong with its state; None: nothing."""
+    """The issue of a member's state; None: nothing is wrong."""
     words = STATES_TO_LOOK_AT.get(member.state)
     if words is None:
         return None
@@ -204,7 +202,7 @@ def issue_of(member: Member) -> str | None:
 
 
 def successor_hint(member: Member, members: Sequence[Member]) -> str:
-    """What else to do about a master that is gone, where one of its slaves could take its place; else ""."""
+    """A hint for an unreachable master that one of its slaves could replace; else ""."""
     if member.role != "master" or member.state != "unreachable":
         return ""
     slaves = [
@@ -247,26 +245,26 @@ def _first(*values: T | None) -> T | None:
 
 @frozen
 class Probe:
-    """Whether a TCP port takes a connection from here."""
+    """Result of a connection attempt to a TCP port."""
 
     address: str
-    error: str | None  # None: it does.
+    error: str | None  # None: it accepts connections.
 
 
 @frozen(kw_only=True)
 class MemberFacts:
-    """One broker. Empty mappings: not told, or not asked for."""
+    """Facts about one broker. Empty mappings: not reported, or not asked for."""
 
     member: Member
     status: MemberStatus = NO_STATUS  # Request 20001; only twinlog answers it.
     runtime: Mapping[str, str] = field(factory=dict)  # Request 28.
     config: Mapping[str, str] = field(factory=dict)  # Request 26, by RocketMQ's keys.
     ha_port: Probe | None = None
-    clock_ahead_seconds: float | None = None  # Of this machine's clock; what the answer's way took may be in it.
+    clock_ahead_seconds: float | None = None  # Of this machine's clock; may include the time of the response.
 
     @property
     def is_twinlog(self) -> bool:
-        """Whether it is one of ours."""
+        """True for a member of ours."""
         return self.status != NO_STATUS
 
     def number(self, key: str, reported: int | None = None) -> int | None:
@@ -277,7 +275,7 @@ class MemberFacts:
 
 @frozen(kw_only=True)
 class ClusterFacts:
-    """Everybody. `name_servers`: what each of them says of the members, or why it says nothing."""
+    """Facts about a cluster. `name_servers`: the members that each of them knows, or the reason why it does not answer."""
 
     groups: tuple[BrokerAddresses, ...]
     members: tuple[MemberFacts, ...]
@@ -289,10 +287,10 @@ class ClusterFacts:
         return tuple(sorted(found, key=lambda each: (each.member.role != "master", each.member.broker_id)))
 
     def masters(self, name: str) -> tuple[MemberFacts, ...]:
-        """Those of a group that say they are its master, and are not kept from it."""
+        """Members of a group that serve as its master."""
         return tuple(each for each in self.group(name) if is_master(each.member))
 
     @property
     def group_names(self) -> tuple[str, ...]:
-        """Every group that somebody is in."""
+        """Names of all groups."""
         return tuple(sorted({each.member.group for each in self.members} | {each.broker_name for each in self.groups}))

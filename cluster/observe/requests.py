@@ -99,7 +99,7 @@ class ConnectedClient:
 
 @frozen
 class Consumers:
-    """Who of a group is connected to one broker, and what they want: topic to expression."""
+    """Clients of a group at one broker, and their subscriptions: topic to expression."""
 
     clients: tuple[ConnectedClient, ...]
     message_model: str

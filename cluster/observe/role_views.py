@@ -1,6 +1,6 @@
-"""What members say of roles: the group's record, what is under way, what is wrong. Pure: statuses in, sentences and findings out.
+"""Roles of a group from its members' statuses: record, changes under way, findings. Pure.
 
-A member of RocketMQ's, or one whose group has had no slave of ours yet, says nothing of all this, and nothing is found.
+Members of RocketMQ, and groups that never had a slave of ours, report no roles and have no findings.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,7 +21,7 @@ JOIN_MS = 15_000
 
 
 def newest_record(members: Iterable[MemberFacts]) -> GroupRecord | None:
-    """The newest one that any of them has."""
+    """The newest group record that any of the members has."""
     return newest(*(each.status.group_record for each in members))
 
 
@@ -38,7 +38,7 @@ def change_of(status: MemberStatus) -> "ChangeState | None":
 
 
 def notes_of(facts: Iterable[MemberFacts]) -> tuple[str, ...]:
-    """What is paused, planned and under way, in sentences."""
+    """Notes about paused, planned and running role changes, one sentence each."""
     groups: dict[str, list[MemberFacts]] = {}
     for each in facts:
         groups.setdefault(each.member.group, []).append(each)
@@ -64,7 +64,7 @@ def _notes(name: str, members: list[MemberFacts]) -> Iterator[str]:
 
 
 def name_of(address: str, members: Iterable[MemberFacts]) -> str:
-    """What the member at an address is called; the address itself when nobody knows."""
+    """Name of the member at an address; the address itself when it is not known."""
     return next((each.member.name for each in members if each.member.address == address), address)
 
 
@@ -72,7 +72,7 @@ def name_of(address: str, members: Iterable[MemberFacts]) -> str:
 
 
 def roles(facts: ClusterFacts) -> Iterator[Finding]:
-    """Whether each group could change its master, and nothing is left half done."""
+    """Findings about role changes: members that cannot take part, and changes that were not finished."""
     for name in facts.group_names:
         members = facts.group(name)
         record = newest_record(members)
@@ -105,7 +105,7 @@ def _lease(each: MemberFacts) -> Iterator[Finding]:
 def _outside(
     facts: ClusterFacts, name: str, members: tuple[MemberFacts, ...], record: GroupRecord | None
 ) -> Iterator[Finding]:
-    """Slaves of ours that follow a master of ours, and do not belong to its group after all that time."""
+    """Slaves of ours that follow a master of ours and have not joined its group within JOIN_MS."""
     if not all(_has_run(each) for each in facts.masters(name)) or not facts.masters(name):
         return
     for each in members:
@@ -126,12 +126,12 @@ def _outside(
 
 
 def _has_run(each: MemberFacts) -> bool:
-    """For so long that a slave would have joined. Of ours only: others tell nothing of it."""
+    """True for members of ours that have run long enough for a slave to join."""
     return (each.status.now_ms or 0) - (each.status.boot_ms or 0) > JOIN_MS
 
 
 def _silent(each: MemberFacts, members: tuple[MemberFacts, ...]) -> Iterator[Finding]:
-    """Who answers here, and not where it matters; one that answers nobody is told of elsewhere."""
+    """Members that answer us but not the member that needs them; members that answer nobody have a finding of their own."""
     answering = {other.member.address for other in members if other.member.state != "unreachable"}
     for address, seconds in each.status.silent.items():
         if address in answering:
@@ -151,14 +151,14 @@ def _not_whole(each: MemberFacts) -> Iterator[Finding]:
             level=Level.WARNING,
             cause="not whole",
             subject=each.member.name,
-            what=f"{each.member.name} may lack messages that it once acknowledged: until it is level with its master, "
-            "its word does not count in a failover",
+            what=f"{each.member.name} may lack messages that it once acknowledged: until it has caught up with its master, "
+            "its vote does not count in a failover",
             fix="let it follow its master; if that is gone for good: twinlog failover",
         )
 
 
 def _promise_without_master(facts: ClusterFacts, name: str, members: tuple[MemberFacts, ...]) -> Iterator[Finding]:
-    """Somebody began a failover and did not finish it: whoever has promised follows nobody older."""
+    """A failover that was not finished: members that promised its epoch follow no older master."""
     taken = max((each.member.epoch or 0 for each in members), default=0)
     if any(change is not None and change.running for change in (change_of(each.status) for each in members)):
         return
@@ -177,7 +177,7 @@ def _promise_without_master(facts: ClusterFacts, name: str, members: tuple[Membe
 
 
 def _too_few_votes(name: str, members: tuple[MemberFacts, ...], record: GroupRecord) -> Iterator[Finding]:
-    """Whether a failover could be proven to lose nothing if the master died now."""
+    """A group in which no failover without loss could be proven if the master died now."""
     masters = [each.member.address for each in members if each.member.role == "master"]
     present = {each.member.address for each in members if each.is_twinlog}
     voters = {each.address for each in record.members if each.votes} & present

@@ -83,7 +83,7 @@ def masters(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def alone(facts: ClusterFacts) -> Iterator[Finding]:
-    """A SYNC_MASTER whose slave is somewhere else, or was started as something else."""
+    """A SYNC_MASTER without a registered slave: the slave may run in another group, or with another role."""
     for name in facts.group_names:
         for master in facts.masters(name):
             if len(facts.group(name)) > 1 or not is_sync(master):
@@ -110,7 +110,7 @@ def is_sync(facts: MemberFacts) -> bool:
 
 
 def followed(facts: ClusterFacts) -> Iterator[Finding]:
-    """A slave that was told by hand whom to follow."""
+    """A slave whose haMasterAddress is set by hand to another address."""
     for name in facts.group_names:
         expected = {each.status.ha_address for each in facts.masters(name) if each.status.ha_address}
         for each in facts.group(name):
@@ -167,7 +167,7 @@ OF_A_ROLE_CHANGE = ("fenced",)  # Refusals that say nothing of the slave: it com
 
 @frozen(kw_only=True)
 class Limits:
-    """From where on a slave's lag is bad; None: never."""
+    """Thresholds for a slave's lag; None: no threshold."""
 
     warning_bytes: int | None = None
     critical_bytes: int | None = None
@@ -278,7 +278,7 @@ def disks(facts: ClusterFacts) -> Iterator[Finding]:
                 level=Level.CRITICAL,
                 cause="lost end",
                 subject=each.member.name,
-                what=f"the commit log of {each.member.name} ends {lost} bytes before where it is known to have ended",
+                what=f"the commit log of {each.member.name} ends {lost} bytes before its last durable end",
                 fix="files of it are gone: put them back while it is stopped, or let a member that has them be master",
             )
         if lost := each.number("lostStartBytes", status.lost_start_bytes):
@@ -365,7 +365,7 @@ class RuleResult:
 
 @frozen(kw_only=True)
 class Diagnosis:
-    """What `twinlog doctor` prints. `verdict`: "findings" when there is something worse than a note, else "healthy"."""
+    """The answer of `twinlog doctor`. `verdict`: "findings" when there is something worse than a note, else "healthy"."""
 
     verdict: str
     rules: tuple[RuleResult, ...]

@@ -1,4 +1,4 @@
-"""Rules about safety. RocketMQ's defaults trust whoever can connect, and hold: these rules say where. Pure; see rules.py."""
+"""Rules about security: RocketMQ's defaults trust every client that can connect; these rules show where. See rules.py."""
 
 from collections.abc import Iterator
 from ipaddress import ip_address, ip_network
@@ -18,7 +18,7 @@ def access(facts: ClusterFacts) -> Iterator[Finding]:
             yield _warning(
                 each,
                 "no access control",
-                f"{name} takes every request from whoever connects: messages, topics, configuration",
+                f"{name} accepts every request from every client: messages, topics, configuration",
                 "set aclEnable=true with accounts in conf/plain_acl.yml, or let a firewall decide who connects",
             )
         if security.white_for_all:
@@ -32,7 +32,7 @@ def access(facts: ClusterFacts) -> Iterator[Finding]:
             yield _warning(
                 each,
                 "administrator without password",
-                f"whoever says the accessKey of one of {admins} accounts of {name} is an administrator: "
+                f"every client that names the accessKey of one of {admins} accounts of {name} is an administrator: "
                 "whiteRemoteAddress is all addresses",
                 "leave whiteRemoteAddress empty, or name the administrator's own address",
             )
@@ -85,8 +85,8 @@ def replication_port(facts: ClusterFacts) -> Iterator[Finding]:
             yield _warning(
                 each,
                 "HA port open to all",
-                f"haAllowedSlaves={allowed} of {each.member.name} gives the whole log to whoever connects, and believes what "
-                "it acknowledges",
+                f"haAllowedSlaves={allowed} of {each.member.name} sends the whole log to every client, and trusts its "
+                "acknowledgements",
                 "name the slaves' own addresses; registered slaves need no entry",
             )
         elif each.config and not each.is_twinlog and is_reachable(each):
@@ -94,7 +94,7 @@ def replication_port(facts: ClusterFacts) -> Iterator[Finding]:
                 level=Level.NOTE,
                 cause="HA port open to all",
                 subject=each.member.name,
-                what=f"{each.member.name} is RocketMQ: its HA port gives the whole log to whoever connects",
+                what=f"{each.member.name} is RocketMQ: its HA port sends the whole log to every client",
                 fix="let a firewall decide who reaches that port",
             )
 
@@ -111,7 +111,7 @@ def secret_files(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def is_reachable(each: MemberFacts) -> bool:
-    """Whether others than programs on its own machine can connect."""
+    """True if other machines can connect."""
     host = each.config.get("bindAddress", ip_of(each.member.address))
     if host in _EVERYWHERE:
         return True

@@ -1,4 +1,4 @@
-"""What happened: the difference of two looks, in sentences. Pure."""
+"""Events: differences of two snapshots, in sentences. Pure."""
 
 from collections.abc import Iterable, Sequence
 from typing import Literal
@@ -25,7 +25,7 @@ class Event:
 
 
 def changes(before: Look | None, now: Look) -> list[Event]:
-    """What is otherwise than before; nothing at the first look."""
+    """Differences to the snapshot before; none for the first one."""
     if before is None:
         return []
     events = []

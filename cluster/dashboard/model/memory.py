@@ -1,6 +1,6 @@
-"""What the dashboard remembers from one look to the next: since when, the last word of who is silent, samples, events.
+"""Memory of the dashboard from one snapshot to the next: since when, last known ends of silent members, samples, events.
 
-`take` makes a Look of facts. No clock and no network in here: the caller brings both.
+`take` makes a snapshot of facts. No clock and no network here: the caller has both.
 """
 
 from bisect import bisect_right
@@ -19,7 +19,7 @@ from twinlog.cluster.remoting.member_status import MemberStatus
 
 @frozen
 class _Known:
-    """Of one member: its role and state, since when, and its last word."""
+    """Last known role, state and log end of one member."""
 
     role: str
     state: str
@@ -32,7 +32,7 @@ class _Known:
 
 @define
 class Memory:
-    """Since the dashboard began."""
+    """State since the dashboard started."""
 
     series: Series = field(factory=Series)
     events: tuple[Event, ...] = ()
@@ -42,7 +42,7 @@ class Memory:
     _ends: dict[str, deque[tuple[float, int]]] = field(factory=dict)  # Of each group's master's log, over time.
 
     def take(self, facts: ClusterFacts, findings: tuple[Finding, ...], namesrv: tuple[str, ...], at: float) -> Look:
-        """The facts of a moment, with what was before."""
+        """Make the snapshot of the current facts, with what is remembered."""
         groups = tuple(self._group(facts, name, at) for name in facts.group_names)
         notes = notes_of(facts.members)
         gone = self._gone_now(frozenset(facts.group_names))
@@ -51,12 +51,12 @@ class Memory:
         return self._took(evolve(look, groups=tuple(self._with_trends(group) for group in groups)))
 
     def fail(self, problem: str, namesrv: tuple[str, ...], at: float) -> Look:
-        """Nobody could be asked: the last look stays, and says so."""
+        """Keep the last snapshot, with the problem why no new one could be made."""
         last = self.last or Look(at=at)
         return self._took(evolve(last, at=at, namesrv=namesrv, problem=problem))
 
     def _gone_now(self, present: frozenset[str]) -> tuple[str, ...]:
-        """Members of groups of which nobody is registered any more: their data is not safe because others' is."""
+        """Members of groups without any registered member: that other groups are safe says nothing of them."""
         for group in self.last.groups if self.last is not None else ():
             self._gone[group.name] = tuple(each.member.name for each in group.members)
         for name in present:
@@ -136,12 +136,12 @@ def _is_changing(each: MemberFacts) -> bool:
 
 
 def _acks_needed(found: tuple[MemberFacts, ...]) -> int | None:
-    """By what a master without a group's record says of its policy."""
+    """The number of acknowledgements by a master's policy, for groups without a record."""
     return next((each.status.policy.needed for each in found if each.status.policy is not None), None)
 
 
 def parted_ranges(member: Member, status: MemberStatus) -> tuple[Range, ...]:
-    """Bytes of its log that its master's does not have, and those that were cut for that and are kept."""
+    """Bytes of its log that its master lacks, and those that were cut for that and are kept."""
     cuts = tuple(Range(cut.first, cut.first + cut.size, is_cut=True) for cut in status.divergent)
     finding = status.master.finding if status.master is not None else None
     if finding is None or finding.kind not in ("diverged", "ahead", "given up") or finding.offset is None:
@@ -151,7 +151,7 @@ def parted_ranges(member: Member, status: MemberStatus) -> tuple[Range, ...]:
 
 
 def sample_of(look: Look) -> Sample:
-    """What charts keep of a look."""
+    """The sample of a snapshot for charts."""
     slaves = [each for group in look.groups for each in group.slaves]
     masters = [each.member for group in look.groups for each in group.masters]
     return Sample(

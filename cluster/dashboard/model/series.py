@@ -74,7 +74,7 @@ def slope(points: Sequence[tuple[float, float]]) -> float | None:
 
 
 def catch_up_seconds(points: Sequence[tuple[float, float]]) -> float | None:
-    """How long until the lag is 0, if it goes on falling as since its peak; None: level, or no end in sight."""
+    """Seconds until the lag is 0, if it goes on falling as since its peak; None: caught up, or no end in sight."""
     peak = max(range(len(points)), key=lambda i: (points[i][1], i), default=0)
     change = slope(points[peak:])
     if change is None or points[-1][1] <= 0 or change >= 0:
@@ -84,7 +84,7 @@ def catch_up_seconds(points: Sequence[tuple[float, float]]) -> float | None:
 
 
 def is_growing(points: Sequence[tuple[float, float]]) -> bool:
-    """Whether the lag is at its peak and grows, by more than noise: a tenth over the stretch."""
+    """True if the lag is at its peak and grows by more than noise: a tenth over the period."""
     change = slope(points)
     if change is None or not 0 < max(value for _, value in points) <= points[-1][1] * 1.01:
         return False

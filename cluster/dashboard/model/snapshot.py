@@ -56,7 +56,7 @@ class MemberLook:
 
     @property
     def mark(self) -> Mark:
-        """How its state looks."""
+        """The mark of its state."""
         return mark_of(self.member.state)
 
 

@@ -1,4 +1,4 @@
-"""What is to say of one group: rules, the worst first, each a Verdict or None where it has nothing to say. Pure."""
+"""Verdict of the page: rules about one group, the worst first, each with a Verdict or None; and one for all groups. Pure."""
 
 from attrs import frozen
 
@@ -86,7 +86,7 @@ def _parted(group: GroupLook, look: Look) -> Verdict | None:
 
 
 def _critical(group: GroupLook, look: Look) -> Verdict | None:
-    """What else `twinlog check` calls critical: no lease, a full disk, damage."""
+    """Other critical findings of `twinlog check`: no lease, a full disk, damage."""
     names = {group.name, *(each.member.name for each in group.members)}
     silent = {each.member.name for each in group.members if each.member.state in SILENT}
     found = [
@@ -207,7 +207,7 @@ def _fine(group: GroupLook) -> Verdict:
 
 
 def _promise(group: GroupLook) -> tuple[str, ...]:
-    """What an acknowledgement says here."""
+    """Meaning of an acknowledgement here."""
     policy = next((each.member.ack_policy for each in group.masters if each.member.ack_policy), None)
     return (f"A producer hears SEND_OK when its message is {policy}.",) if policy else ()
 
@@ -218,14 +218,14 @@ def _good(group: GroupLook) -> list[MemberLook]:
 
 
 def is_behind(each: MemberLook) -> bool:
-    """Whether a slave that follows is behind by more than what is always under way."""
+    """True if a slave that follows lags by more than what is always in flight."""
     if each.member.state not in FOLLOWING:
         return False
     return (each.lag_seconds or 0) >= BEHIND_SECONDS or (each.lag_bytes or 0) >= BEHIND_BYTES
 
 
 def end_of(each: MemberLook) -> str:
-    """When a slave will have caught up, in words."""
+    """Estimate of when a slave will have caught up."""
     if each.catch_up_seconds is not None:
         return f"caught up in about {about(each.catch_up_seconds)}"
     return "and it falls further behind" if each.is_growing else "it does not catch up yet"
@@ -256,7 +256,7 @@ def _how_parted(each: MemberLook) -> str:
 
 
 def _held(good: list[MemberLook], group: GroupLook) -> str:
-    """What those who follow are worth: one that is behind may lack what another one has confirmed."""
+    """Meaning of the slaves that follow: one that is behind may lack what another one has confirmed."""
     level = [each for each in good if each.lag_bytes == 0]
     if len(level) == len(good):
         return f"{_of(len(good), group)} {'holds' if len(good) == 1 else 'hold'} every acknowledged message."
@@ -276,7 +276,7 @@ ORDER: tuple[Mark, ...] = ("bad", "warn", "none", "ok")
 
 
 def verdict_of(look: Look) -> Verdict:
-    """What a person should know first."""
+    """The verdict for the whole page."""
     if look.problem is not None:
         return Verdict(
             mark="bad",

@@ -108,13 +108,13 @@ TAIL_PER_SPREAD = 2.5
 
 @frozen
 class Scale:
-    """Which bytes lie between left and right."""
+    """Range of bytes between left and right."""
 
     start: int
     end: int
 
     def percent(self, offset: int) -> float:
-        """Where an offset lies, 0 to 100."""
+        """Position of an offset, 0 to 100."""
         width = max(1, self.end - self.start)
         return round(100 * min(1.0, max(0.0, (offset - self.start) / width)), 2)
 
@@ -162,7 +162,7 @@ def _row(each: MemberLook, whole: Scale, tail: Scale) -> Markup:
 
 
 def _last_word(each: MemberLook, tail: Scale) -> Markup:
-    """Where the log of who is silent ended when it was last heard."""
+    """Last known log end of a silent member."""
     if each.last_offset is None:
         return tag("span", "its log is not known", class_="quiet bar-none")
     parts = (
@@ -227,7 +227,7 @@ def described(each: MemberLook, tail: Scale) -> str:
 
 
 def legend(look: Look) -> Markup:
-    """What the bars mean, with the same shapes; those for trouble when there is some."""
+    """Legend of the bars; shapes for problems only when there are some."""
     parts = [part for each in look.members for part in each.parted]
     shown = {"parted": any(not part.is_cut for part in parts), "kept": any(part.is_cut for part in parts)}
     shown["silent"] = any(each.last_offset is not None for each in look.members)

@@ -67,7 +67,7 @@ def mark(of: Mark, *, label: bool = False) -> Markup:
 
 
 def definitions() -> Markup:
-    """What `mark` and the bars refer to; once in a page."""
+    """Definitions of the shapes that `mark` and the bars use; once in a page."""
     symbols = [
         tag("symbol", tag("path", d=area), tag("path", d=line, class_="ink"), id=f"mark-{name}", viewBox="0 0 16 16")
         for name, (area, line) in SHAPES.items()

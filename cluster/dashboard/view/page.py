@@ -57,7 +57,7 @@ def _group(group: GroupLook, look: Look) -> Markup:
 
 
 def promises(group: GroupLook) -> Markup:
-    """What the group has agreed on, in a few lines."""
+    """The group's acknowledgement policy, in a few lines."""
     total = len(group.members)
     policy = next((each.member.ack_policy for each in group.masters if each.member.ack_policy), None)
     rows = [("Group", group.name), ("SEND_OK says", policy)]

@@ -78,7 +78,7 @@ Names = Mapping[str, str]  # Of members, by address.
 
 
 def plan_section(prepared: Prepared) -> Markup:
-    """What `--dry-run` prints."""
+    """The plan, as `--dry-run` prints it."""
     group, state = prepared.group, prepared.state
     names = {each.member.address: each.member.name for each in group.members}
     accepted = [
@@ -91,7 +91,7 @@ def plan_section(prepared: Prepared) -> Markup:
 
 
 def refusal_section(error: HttpError) -> Markup:
-    """Which rule speaks against it, line by line."""
+    """The rules that refuse the change, line by line."""
     lines = [line for text in (error.why, error.next_step) for line in text.splitlines() if line]
     return join(
         tag("p", mark("bad"), error.what, class_="refused", id="role-words"), [tag("p", line) for line in lines]
@@ -99,7 +99,7 @@ def refusal_section(error: HttpError) -> Markup:
 
 
 def operation_section(operation: Operation, names: Names) -> Markup:
-    """How far a change is, or what became of it."""
+    """Progress of a change, or its outcome."""
     steps = _steps(operation.steps.steps, names) if operation.steps is not None else None
     return join(_outcome(operation, names), steps)
 

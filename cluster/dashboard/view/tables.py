@@ -71,7 +71,7 @@ def table(caption: str, columns: Sequence[tuple[str, str]], rows: Sequence[Seque
 
 
 def members_table(look: Look) -> Markup:
-    """How everybody is."""
+    """The state of all members."""
     return table(
         "Members of the cluster",
         MEMBER_COLUMNS,
@@ -120,7 +120,7 @@ def _level_in(each: MemberLook) -> str:
 
 
 def issues_list(look: Look) -> Markup:
-    """What is wrong, each with the command that mends it or tells more; notes are folded up."""
+    """Issues, each with the command that repairs or explains it; notes are folded."""
     issues = [each for each in look.findings if each.level is not Level.NOTE]
     notes = [each for each in look.findings if each.level is Level.NOTE]
     parts = [tag("ul", [_issue(each, look) for each in issues], class_="issues")] if issues else []
@@ -176,7 +176,7 @@ def _event(each: Event, names: Mapping[str, str]) -> Markup:
 
 
 def groups_table(report: LagReport | None) -> Markup:
-    """How far consumers are."""
+    """Lag of consumer groups."""
     columns = (("Group", ""), ("Topic", ""), ("Lag", "number"), ("Behind", "number"), ("State", ""))
     rows = sorted(report.topics, key=lambda each: -(each.lag_messages or 0)) if report else []
     empty = "No consumer group has a place in any topic." if report and not report.silent else "Not told."

@@ -1,4 +1,4 @@
-"""A route that knows its methods and what it is for: OPTIONS and 405 answer by it, and the reference page lists it."""
+"""Endpoints and the application made of them: guarded, and with every error as JSON."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
@@ -19,7 +19,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 @frozen(kw_only=True)
 class Parameter:
-    """Something in the query that a route understands."""
+    """A parameter of the query."""
 
     name: str
     doc: str
@@ -35,9 +35,9 @@ class Named(Protocol):
 
 
 class Endpoint(Route):
-    """One path, with its handler for GET (and HEAD) or POST; OPTIONS tells which. The handler's docstring says what for.
+    """One path with its handler for GET (and HEAD) or POST; OPTIONS and 405 list methods. The handler's docstring describes it.
 
-    `parameters`: of the query, for POST of the body. `document`: the attrs class of what it answers with 200.
+    `parameters`: of the query, for POST of the body. `document`: the attrs class of its answer with 200.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Endpoint(Route):
 
 
 def endpoints(routes: Sequence[BaseRoute]) -> list[Endpoint]:
-    """Those that are ours, in their order."""
+    """Our endpoints, in order."""
     return [each for each in routes if isinstance(each, Endpoint)]
 
 
@@ -103,5 +103,5 @@ async def _of_ours(_request: Request, error: Exception) -> Response:
 async def _of_a_bug(_request: Request, _error: Exception) -> Response:
     """Its traceback goes to the log."""
     return HttpError(
-        status=500, what="The request failed.", why="That is a fault of twinlog's.", next_step="Look at the log."
+        status=500, what="The request failed.", why="That is an error in twinlog.", next_step="See the log."
     ).response()

@@ -1,4 +1,4 @@
-"""What every request has to pass before the application sees it: the Host header, the body's size and pace, how many at a time.
+"""Checks of every request before the application: Host header, size and pace of the body, number of requests at a time.
 
 The body is read first, whole: hypercorn holds ten pieces of a body that nobody reads, then waits for ever, even to answer.
 """
@@ -29,7 +29,7 @@ HEADERS = (
 
 
 def host_allowed(header: str, allowed: Collection[str]) -> bool:
-    """Whether a Host header is one under which this port may be addressed.
+    """True for a Host header under which this port may be addressed.
 
     A page of a stranger's site that has its own name point to this machine (DNS rebinding) sends that name: with a dot, as
     nobody owns a name without one. So addresses and names without a dot are fine; others have to be allowed. Ports do not matter.

@@ -1,4 +1,4 @@
-"""An answer that is no success: JSON with what, why and what next, as the command line has them."""
+"""Responses: errors as JSON with what, why and next step, like the command line's; and server-sent events."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -15,7 +15,7 @@ JSON = "application/json"
 
 @frozen(kw_only=True)
 class HttpError(Exception):
-    """Ends a request with this answer."""
+    """Ends a request with this response."""
 
     status: int
     what: str

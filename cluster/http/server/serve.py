@@ -68,7 +68,7 @@ def _hypercorn_config(limits: Limits) -> Config:
 
 @define(eq=False)
 class _Stream:
-    """What hypercorn needs of a stream, and an end to the wait for a peer that takes nothing, or asks nothing.
+    """A stream for hypercorn, with time limits for peers that read nothing, or send nothing.
 
     Hypercorn stops its own idle timer once a header is there, also of HTTP/2 or a web socket, of which nothing more may come.
     """

@@ -1,4 +1,4 @@
-"""Who may change something: whoever sends a token that stands in the token file. The file is read again when it changes."""
+"""Authorization of changes: a request needs a token of the token file, which is read again when it changes."""
 
 import hmac
 import os

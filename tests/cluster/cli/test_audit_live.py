@@ -185,7 +185,7 @@ async def test_usage(cluster):
         (("--live", "broker-a-0"), "at least one SLAVE"),
         (("--live", "broker-a-0", "broker-a-0"), "named twice"),
         (("--live", "broker-a-0", "broker-a-1", "--spark-master", "local"), "needs no Spark"),
-        (("--live", "broker-a-0", "broker-b-7"), "Nobody is called broker-b-7"),
+        (("--live", "broker-a-0", "broker-b-7"), "No member is called broker-b-7"),
     ):
         result = await cluster.twinlog("audit", *arguments, ok=False)
         assert (result.exit_code, words in result.output) == (2, True), result.output

@@ -34,7 +34,7 @@ async def test_explain_says_what_a_member_does(cluster):
 
 async def test_explain_of_nobody(cluster):
     result = await cluster.twinlog("explain", "broker-z-9", ok=False)
-    assert (result.exit_code, "Nobody is called broker-z-9" in result.stderr) == (1, True)
+    assert (result.exit_code, "No member is called broker-z-9" in result.stderr) == (1, True)
 
 
 async def test_check_in_three_formats(cluster):

@@ -87,7 +87,7 @@ async def test_a_refusal_is_status_4(group):
 
 async def test_usage(group):
     for arguments, words in (
-        (("failover", "--candidate", "broker-x-7", "--yes"), "Nobody is called broker-x-7"),
+        (("failover", "--candidate", "broker-x-7", "--yes"), "No member is called broker-x-7"),
         (("switchover", "--group", "broker-x", "--yes"), "There is no group broker-x"),
         (("failover", "--candidate", "broker-a-1", "--accept-data-loss", "much"), "no size"),
         (("pause", "--for", "soon"), "no time"),

@@ -185,7 +185,7 @@ async def test_addresses_do_as_well_as_names(cluster):
 
 async def test_usage(cluster):
     result = await cluster.twinlog("log", "diff", "--live", "broker-a-0", "broker-b-7", ok=False)
-    assert (result.exit_code, "Nobody is called broker-b-7" in result.output) == (2, True)
+    assert (result.exit_code, "No member is called broker-b-7" in result.output) == (2, True)
     assert (await diff(cluster, "--queues", status=2)).exit_code == 2
 
 
