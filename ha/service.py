@@ -1,7 +1,7 @@
 """Replication of one member: serves slaves, and follows a master when it has one. Source: HAService (RocketMQ 4.9.8).
 
-Every member listens, a slave too, so slaves of slaves work. Who is served the log is for ha/master/connection_admission.py to
-say, who counts for ha/policy/in_sync.py.
+Every member listens, a slave too, so slaves of slaves work. ha/master/connection_admission.py decides which connections are
+served, ha/policy/in_sync.py which slaves count.
 """
 
 import socket
@@ -36,18 +36,18 @@ from twinlog.store.util.wakeup import Wakeup
 
 log = structlog.get_logger()
 
-STAMP_INTERVAL = 0.1  # Seconds: how exact lag_seconds is.
+STAMP_INTERVAL = 0.1  # Seconds: the resolution of lag_seconds.
 RATE_INTERVAL = 1.0  # Seconds over which bytes per second are counted.
 
 
 @define(eq=False)
 class HAService:
-    """`members` gives the IPs of the registered slaves of this group, one for each slave. `ask_members` is called while
-    a connection of another IP asks for the log: it may be a slave that has only just registered. Once the name server
-    has answered, call members_changed(). `welcome` gives the IPs of those that may follow, and do not count before they are
-    in the group's record. `peer_of` gives whom to ask about the log of the master at an HA address.
+    """`members`: the IPs of the registered slaves of this group, one for each slave. `ask_members` is called while a
+    connection of another IP asks for the log, as it may be of a slave that has only just registered; once the name server
+    has answered, call members_changed(). `welcome`: the IPs of slaves that may follow, and do not count before they are in
+    the group's record. `peer_of`: the member, to be asked about its log, whose HA port is at an address.
 
-    `role`: see use_role(). The lease is held for ever, until somebody gives it up.
+    `role`: see use_role(). The lease is held for ever until give_up().
     """
 
     store: ComparableStore
@@ -56,7 +56,7 @@ class HAService:
     ask_members: Callable[[], None]
     welcome: Callable[[], Collection[str]] = field(default=lambda: (), kw_only=True)
     peer_of: Callable[[str], Peer | None] = no_peer
-    find_slave: FindSlave | None = None  # Whom to ask about the log of a slave; None: slaves are believed.
+    find_slave: FindSlave | None = None  # Finds the peer that tells about a slave's log; None: slaves are trusted.
     role: OwnRole = NO_ROLE
     lease: Lease = field(init=False)
     group_transfer: GroupTransferService = field(init=False)
@@ -67,7 +67,7 @@ class HAService:
     _nursery: trio.Nursery | None = field(default=None, init=False)
     _port: int = field(default=0, init=False)
     _stamps: AppendStamps = field(factory=AppendStamps, init=False)
-    _fenced: str | None = field(default=None, init=False)  # Why nobody is served.
+    _fenced: str | None = field(default=None, init=False)  # Why no slave is served.
     _sent_offset_max: int = field(default=0, init=False)  # At start the log's end: earlier connections may have had it.
 
     def __attrs_post_init__(self) -> None:
@@ -110,7 +110,7 @@ class HAService:
         self.role = self.client.role = role
 
     def _log_was_cut(self, offset: int) -> None:
-        """Our own slaves have to compare their logs with this one anew: what they were sent may be of another history."""
+        """Disconnect our own slaves, which have to compare their logs again: what they were sent may be of another history."""
         self._end_connections()
         self._sent_offset_max = min(self._sent_offset_max, offset)
 
@@ -122,7 +122,7 @@ class HAService:
             scope.cancel()
 
     def _note_sent(self, connection: HAConnection) -> None:
-        if not connection.is_over:  # It was noted already, and the log may have been cut since.
+        if not connection.is_over:  # Else it was noted already, and the log may have been truncated since.
             self._sent_offset_max = max(self._sent_offset_max, connection.proven_offset)
 
     def _why_nothing_is_safe(self, now: float) -> str | None:
@@ -149,27 +149,27 @@ class HAService:
         role = self.store.config.broker_role
         if role is not BrokerRole.SLAVE:
             for warning in configured_warnings(self.config.ack_rule, synchronous=role is BrokerRole.SYNC_MASTER):
-                log.warning("SEND_OK may mean less here than producers expect", why=warning)
+                log.warning("SEND_OK may promise less than producers expect", why=warning)
 
     def set_master(self, address: str | None) -> None:
-        """Follow the master whose HA port is at `address`, HOST:PORT; None: follow nobody. The present connection is
-        kept if it is the same address, and closed otherwise.
+        """Follow the master whose HA port is at `address`, HOST:PORT; None: none. The present connection is kept if the address
+        is the same, and closed otherwise.
         """
         self.client.set_master(address)
 
     async def leave_master(self) -> None:
-        """Follow nobody, and return once nothing that is acknowledged or appended for a master is under way any more."""
+        """Stop following, and return once nothing is appended or acknowledged for a master any more."""
         await self.client.leave()
 
     def fence(self, why: str) -> None:
-        """Serve nobody: nothing is told to be safe, who waits for that is refused, all slaves are sent away."""
+        """Stop serving: no message is reported as safe, those that wait are refused, all slaves are disconnected."""
         self._fenced = why
         self.group_transfer.refuse_all(why)
         self.store.flusher.refuse_all(why)
         self.end_slaves(why)
 
     def unfence(self, *, synchronous: bool) -> None:
-        """Serve, in a new epoch or role. `synchronous`: producers wait for slaves here."""
+        """Serve again, in a new epoch or role. `synchronous`: producers wait for slaves here."""
         self.end_slaves("a new epoch begins")
         self._fenced = None
         self._sent_offset_max = self.store.max_offset
@@ -179,28 +179,28 @@ class HAService:
 
     @property
     def fenced(self) -> str | None:
-        """Why nobody is served; None: slaves are."""
+        """Reason why no slave is served; None: slaves are."""
         return self._fenced
 
     def has_end(self, address: str) -> bool:
-        """Whether somebody's connection to us comes from IP:PORT."""
+        """True if a connection to us comes from IP:PORT."""
         there = [each.address for each in self._connections]
         return address in there or any(
             each.address == address for each in self.connection_admission.pending.connections.values()
         )
 
     def end_slaves(self, why: str) -> None:
-        """Send all slaves away: what they acknowledged in this epoch counts no more. They may come back."""
+        """Disconnect all slaves: what they acknowledged in this epoch no longer counts. They may reconnect."""
         if self._connections:
-            log.info("all slaves are sent away", why=why, connections=len(self._connections))
+            log.info("all slaves disconnected", why=why, connections=len(self._connections))
         self._end_connections()
 
     def members_changed(self, ips: Collection[str]) -> None:
-        """Take the IPs of the registered slaves, one for each slave; who is connected counts or has to leave at once."""
+        """Take the IPs of the registered slaves, one for each slave; connected ones count, or are disconnected, at once."""
         self.connection_admission.members_changed(ips)
 
     async def serve(self, transport: Transport, address: str, ip: str) -> None:
-        """Serve one connection, however it came about, until it ends; at once refused unless it is admitted."""
+        """Serve one connection until it ends; it is refused at once unless it is admitted."""
         if self.connection_admission.rules.admits(ip):
             await self._serve(self._connection(transport, address, ip))
         else:
@@ -245,7 +245,9 @@ class HAService:
             self.connection_admission.gone(connection)
 
     def _holdable(self) -> int:
-        """The end of what a slave can hold of this log. One that is a slave itself cannot know: its bytes came from others."""
+        """Upper bound of what a slave can hold of this log. A member that is a slave itself does not know it: others may have its
+        bytes from its own master.
+        """
         if self.store.config.broker_role is BrokerRole.SLAVE:
             return self.store.max_offset
         return max(self._sent_offset_max, *(each.proven_offset for each in self._connections), 0)
@@ -257,7 +259,7 @@ class HAService:
         )
 
     async def _stamp_task(self) -> None:
-        """Note when the log grew."""
+        """Stamp the growth of the log."""
         wakeup = Wakeup()
         self.store.appended.append(wakeup.set)
         try:
@@ -279,7 +281,7 @@ class HAService:
                 connection.rate(seconds)
 
     def lowest_needed(self) -> int:
-        """The lowest byte of the log that a slave, connected now, still has to be sent; no limit without any."""
+        """The lowest byte of the log that a connected slave still lacks; no limit without slaves."""
         return min((offset for _, offset in self._acks().values()), default=NO_FLOOR)
 
     def _acks(self) -> dict[Hashable, tuple[str, int]]:
@@ -292,7 +294,7 @@ class HAService:
         return self._stamps.age(offset, self.store.max_offset, trio.current_time())
 
     def statistics(self) -> HAStatistics:
-        """Both sides as they are now."""
+        """Snapshot of both sides."""
         following = self.client.master_address is not None
         transfer, slaves = self.group_transfer, self.group_transfer.slave_of()
         return HAStatistics(

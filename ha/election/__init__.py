@@ -1,4 +1,4 @@
-"""Who may be master: epochs, votes, leases and the group's record. Pure, but for the files of a voter.
+"""Elections: epochs, votes, leases and the group's record. Pure.
 
 Begin with votes.py and role_change.py.
 Imported by slave, service.py and cluster.

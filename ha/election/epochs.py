@@ -1,13 +1,13 @@
-"""Where two logs part, by their histories. No I/O.
+"""Comparison of two logs by their histories: up to where they are equal, and what was given up. No I/O.
 
 The bytes of one epoch (number, winner) are one sequence: only the winner writes it, and it never writes there again once its log
-may have lost a tail. Whoever has an entry in its list holds a beginning of the winner's log, up to where the winner's own next
-entry begins. So two logs whose lists begin alike are equal up to the end that the last common epoch has in either: both ends are
-ends of logs, and so of records.
+may have lost a tail. A log whose history has an entry is a prefix of the winner's log, up to the start of the winner's own next
+entry. So two logs whose histories begin alike are equal up to the lower end of their last common epoch: both ends are ends of
+logs, and so of records.
 
-What lies behind that in our log was written in an epoch that the other's line does not contain there. When the other has an epoch
-newer than all of ours, its winner held everything that was acknowledged before, or the loss was named and accepted: our bytes
-are given up, and may be cut. In every other case nothing is proven, and nothing is cut by itself.
+Bytes of our log behind that were written in an epoch that the other history does not contain there. When the other has an epoch
+newer than all of ours, its winner held everything that was acknowledged before, or the loss was named and accepted: our bytes are
+given up, and may be cut. In every other case nothing is proven, and nothing is cut automatically.
 """
 
 from collections.abc import Sequence
@@ -22,11 +22,11 @@ ComparisonKind = Literal["same", "behind", "given up", "ahead", "newer", "unrela
 
 @frozen
 class Comparison:
-    """What our log is, seen from a master's.
+    """Relation of our log to a master's.
 
-    same, behind: a beginning of it; follow, and take its list. given up: so it is once it ends at `cut_offset`.
-    ahead: it goes on where the master's ends, nobody knows why. newer: ours has an epoch that the master's lacks; it is no master
-    for us. unrelated: no epoch in common.
+    same, behind: a prefix of it; follow, and adopt its history. given up: the same once it is cut at `cut_offset`.
+    ahead: longer than the master's, for an unknown reason. newer: ours has an epoch that the master's lacks; do not follow.
+    unrelated: no epoch in common.
     """
 
     kind: ComparisonKind
@@ -36,7 +36,7 @@ class Comparison:
 
 
 def compare_histories(own: Sequence[EpochEntry], own_max: int, peer: Sequence[EpochEntry], peer_max: int) -> Comparison:
-    """What a log with this history and end is beside its master's."""
+    """Compare our log with a master's, by history and end of each."""
     master = effective(peer, peer_max)
     own, peer = _from_one_epoch(own, master)
     common = _common(own, peer)
@@ -51,18 +51,19 @@ def compare_histories(own: Sequence[EpochEntry], own_max: int, peer: Sequence[Ep
     if len(peer) == common:
         return Comparison("ahead", common=last)
     winner = next(entry for entry in peer[common:] if entry.epoch > own[-1].epoch)
+    assert 0 <= cut < own_max, "nothing is given up by a cut at the end"
     return Comparison("given up", cut, last, winner)
 
 
 def common_end(own: Sequence[EpochEntry], own_max: int, peer: Sequence[EpochEntry], peer_max: int) -> int:
-    """Below this both logs hold the same, as far as their histories tell."""
+    """Up to this offset both logs are equal, by their histories."""
     own, peer = _from_one_epoch(effective(own, own_max), effective(peer, peer_max))
     common = _common(own, peer)
     return min(_end(own, common - 1, own_max), _end(peer, common - 1, peer_max)) if common else 0
 
 
 def key_of(entries: Sequence[EpochEntry], max_offset: int) -> tuple[int, bool, str, int]:
-    """Whose log has everything that was acknowledged: the one with the greatest key among those that promised."""
+    """Sort key of logs: of those that voted, the log with the greatest key has everything that was acknowledged."""
     last = last_of(entries, max_offset)
     return last.epoch, last.kind != "forced", last.winner, max_offset
 
@@ -83,10 +84,10 @@ def epoch_at(entries: Sequence[EpochEntry], offset: int) -> EpochEntry:
 
 
 def confirmed_in(entries: Sequence[EpochEntry], held: int, max_offset: int) -> int:
-    """How far a master's log is safe when enough members hold it up to `held`: not at all before that reaches its own epoch.
+    """The confirmed offset of a master when enough members hold its log up to `held`: 0 before that reaches its own epoch.
 
-    Only what holds the beginning of the epoch says so in an election. One with less, even if it was sent by this master, ranks
-    by an older epoch, and so below a log of an epoch in between that nobody acknowledged.
+    Only a log that holds the start of the epoch reports it in an election. One with less, even if this master sent it, ranks
+    by an older epoch, and so below a log of an unacknowledged epoch in between.
     """
     held = min(held, max_offset)
     return held if held >= entries[-1].start_offset else 0
@@ -110,7 +111,7 @@ def _from_one_epoch(
 
 
 def _common(own: Sequence[EpochEntry], peer: Sequence[EpochEntry]) -> int:
-    """How many entries both begin with."""
+    """Number of common entries at the beginning."""
     count = 0
     for mine, theirs in zip(own, peer, strict=False):
         if (mine.id, mine.start_offset) != (theirs.id, theirs.start_offset):
@@ -120,5 +121,5 @@ def _common(own: Sequence[EpochEntry], peer: Sequence[EpochEntry]) -> int:
 
 
 def _end(entries: Sequence[EpochEntry], number: int, max_offset: int) -> int:
-    """Where an epoch ends in a log: where the next one begins, or the log ends."""
+    """End of an epoch in a log: the start of the next one, or the end of the log."""
     return min([entry.start_offset for entry in entries[number + 1 : number + 2]] + [max_offset])

@@ -1,13 +1,13 @@
-"""Changes of the record that says who belongs to a group. No I/O.
+"""Changes of the record of a group's members. No I/O.
 
-Only the master changes it, one change at a time. A new version holds once so many voters of the one before have it that every set
-of promises that could elect somebody by the old one meets somebody who knows the new one. Until then nobody counts who is new in
-it. A new master writes a version of its own epoch first. It may not know whether the version that it found ever held; so each
-version carries those that may be in force still, and holds by the rules of all of them.
+Only the master changes it, one change at a time. A new version is in force once so many voters of the version before have it that
+every set of votes that elects a member by the old one contains a voter that knows the new one. Until then new members do not
+count. A new master first writes a version of its own epoch. It may not know whether the version that it found ever was in force;
+so each version carries those that may still be, and comes into force by all their rules.
 
-Before the first record holds, anybody's acknowledgements count: a message may be on the master and on somebody who is no member.
-So a record also says from which byte on only members' acknowledgements count (`loss_free_from`). Whoever lacks bytes below it may
-lack what was acknowledged, whatever the others promise; while it says nothing, only the master has all of it.
+Before the first record is in force, every slave's acknowledgements count: a message may be on the master and a slave that is not
+a member. So a record also names the byte from which on only members' acknowledgements count (`loss_free_from`). A member without
+bytes below it may lack acknowledged messages, whatever the others vote; without it, only the master has all of them.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from twinlog.store.role_file import GroupMember, GroupRecord, Pause
 
 
 def needed(group: GroupRecord) -> int:
-    """How many promises elect a master: so many meet every set of members that can acknowledge a message."""
+    """Number of votes that elect a master: so many intersect every set of members that can acknowledge a message."""
     return max(len(group.members) - max(group.acks_needed, 1) + 1, 1)
 
 
@@ -31,7 +31,7 @@ def newest(*records: GroupRecord | None) -> GroupRecord | None:
 
 
 def is_newer(record: GroupRecord, than: GroupRecord | None) -> bool:
-    """Whether it takes the place of another; so does the very version once it is known to hold."""
+    """True if `record` replaces `than`; the same version does so once it is known to be in force."""
     if than is None or (record.epoch, record.version) > (than.epoch, than.version):
         return True
     same = (record.epoch, record.version) == (than.epoch, than.version)
@@ -44,7 +44,7 @@ def first_record(master: GroupMember, slave: GroupMember, acks_needed: int, mast
 
 
 def with_member(record: GroupRecord, member: GroupMember) -> GroupRecord:
-    """With somebody new, or with new facts about a member; the very record when it says that already."""
+    """With a new or changed member; the same record when nothing changes."""
     if record.member(member.address) == member:
         return record
     others = tuple(other for other in record.members if other.address != member.address)
@@ -52,15 +52,15 @@ def with_member(record: GroupRecord, member: GroupMember) -> GroupRecord:
 
 
 def without(record: GroupRecord, address: str) -> GroupRecord:
-    """Without a member. What it alone acknowledged besides the master is on nobody else who belongs to the group: from which byte
-    on that cannot be, the record says anew once this version holds.
+    """Without a member. What it alone acknowledged, besides the master, no other member may have: `loss_free_from` is set again
+    once this version is in force.
     """
     members = tuple(member for member in record.members if member.address != address)
     return _next(record, members=members, loss_free_from=None)
 
 
 def with_need(record: GroupRecord, acks_needed: int) -> GroupRecord:
-    """With another number of members that hold what is answered SEND_OK."""
+    """With another number of members that must hold a message before SEND_OK."""
     return record if record.acks_needed == acks_needed else _next(record, acks_needed=acks_needed)
 
 
@@ -70,7 +70,7 @@ def with_pause(record: GroupRecord, paused: Pause | None) -> GroupRecord:
 
 
 def with_ids_swapped(record: GroupRecord, winner: str, epoch: int) -> GroupRecord:
-    """As the winner of an epoch writes it: it is id 0, and who was has the id that the winner had."""
+    """As the winner of an epoch writes it: the winner gets id 0, and the old master the winner's id."""
     free = id_as_slave(record, winner)
     ids = {member.address: free for member in record.members if member.broker_id == 0} | {winner: 0}
     members = tuple(evolve(member, broker_id=ids.get(member.address, member.broker_id)) for member in record.members)
@@ -78,14 +78,14 @@ def with_ids_swapped(record: GroupRecord, winner: str, epoch: int) -> GroupRecor
 
 
 def is_first(record: GroupRecord) -> bool:
-    """Whether all that are registered count still: the very first version, and nothing says that it ever held."""
+    """True while all registered slaves count: the very first version, and it is not known to have been in force."""
     return (record.epoch, record.version) == (0, 1) and record.loss_free_from is None
 
 
 def loss_free_below(record: GroupRecord, end: int) -> GroupRecord:
-    """With all that was acknowledged in other ways below `end`, where its master's log ends; the very record if it says so.
+    """With `loss_free_from` at `end`, the end of its master's log, or lower; the same record if it is so already.
 
-    It is in force at once: by the version before, which says less, nobody is elected who would not be by this one.
+    It is in force at once: the version before, which says less, elects no member that this one would not.
     """
     known = record.loss_free_from
     if known is not None and known <= end:
@@ -94,13 +94,13 @@ def loss_free_below(record: GroupRecord, end: int) -> GroupRecord:
 
 
 def won_at(record: GroupRecord, start: int) -> GroupRecord:
-    """As the winner of an epoch that begins at `start` writes it: what it lacks somebody has accepted to lose."""
+    """As the winner of an epoch that begins at `start` writes it: the loss of what it lacks was accepted."""
     known = record.loss_free_from
     return evolve(record, loss_free_from=start if known is None else min(known, start))
 
 
 def id_as_slave(record: GroupRecord | None, address: str) -> int:
-    """The id of a member while it is a slave: its own, or the lowest that nobody has."""
+    """The id of a member while it is a slave: its own, or the lowest free one."""
     member = record.member(address) if record is not None else None
     if member is not None and member.broker_id > 0:
         return member.broker_id
@@ -109,15 +109,15 @@ def id_as_slave(record: GroupRecord | None, address: str) -> int:
 
 
 def is_committed(before: GroupRecord | None, versions: Mapping[str, int], record: GroupRecord) -> bool:
-    """Whether a version holds: `versions` says what each voter, the master too, has durably of this master's records.
+    """True if a version is in force. `versions`: the version of this master's records that each voter has, durably.
 
-    Who is gone from it need not know: a person said that they are gone for good. They may still have promised what the others
-    did not, so each set of promises that counts them in must have one of the others who knows; where none of the others is
-    needed for an election by the old version, that person's word is all there is.
+    Removed members need not have it: an operator said that they are gone for good. They may still have voted where the others did
+    not, so each set of votes that includes them must contain one of the others that has it; where the old version elects without
+    any of the others, there is only the operator's word.
     """
     has = {address for address, version in versions.items() if version >= record.version}
     older = _older(before, record)
-    if not older:  # The first one holds once all of its voters have it.
+    if not older:  # The first one is in force once all of its voters have it.
         return record.voters <= has
     return all(_knows_enough(old, record, has) for old in older)
 
@@ -128,12 +128,12 @@ def _knows_enough(old: GroupRecord, record: GroupRecord, has: AbstractSet[str]) 
 
 
 def in_force(record: GroupRecord) -> GroupRecord:
-    """The very version, once it holds: those before it are forgotten."""
+    """A version that is in force: those before it are forgotten."""
     return evolve(record, before=None)
 
 
 def counted(before: GroupRecord | None, record: GroupRecord, *, committed: bool) -> frozenset[str]:
-    """Whose acknowledgements count: nobody who is new in a version that does not hold, or who is gone from it."""
+    """Members whose acknowledgements count: none that is new in a version that is not in force, or removed by it."""
     there, older = _addresses(record), _older(before, record)
     if committed:
         return there
@@ -141,7 +141,7 @@ def counted(before: GroupRecord | None, record: GroupRecord, *, committed: bool)
 
 
 def _older(before: GroupRecord | None, record: GroupRecord) -> list[GroupRecord]:
-    """All versions that may be in force while this one does not hold."""
+    """All versions that may be in force while this one is not."""
     found = [before] if before is not None else []
     while record.before is not None:
         record = record.before
@@ -166,6 +166,6 @@ def _next(record: GroupRecord, **changes: object) -> GroupRecord:
         _addresses(record),
         record.acks_needed,
     )
-    before = old if known else record  # Another version by whose rules nobody else is elected need not be remembered.
+    before = old if known else record  # A version that elects the same members need not be remembered.
     changed: GroupRecord = evolve(record, version=record.version + 1, before=before, **changes)  # type: ignore[arg-type]
     return changed

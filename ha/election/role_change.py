@@ -1,8 +1,8 @@
-"""A change of roles as a list of steps, and which is next. No I/O.
+"""Plan of a role change: its steps, and the next one. No I/O.
 
-Every step says whether it is done, by what is on disks and in memory now: whoever begins again after a crash, here or of
-whoever else, goes on where things stand. A dry run shows the very list that runs. The order is what makes it safe: promises, the
-winner's own entry, its role, memory, the others, the name servers; each durable before the next begins.
+Each step is done or not by the state of disks and memory: a change that is started again after a crash, here or elsewhere,
+continues where it stopped. A dry run shows the same list that is run. Its order makes it safe: votes, the winner's own entry, its
+role, memory, the other members, the name servers; each durable before the next begins.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ _ORDERS: dict[Verb, tuple[StepName, ...]] = {
 
 @frozen
 class Step:
-    """One of them; `where` is the address of whoever does it."""
+    """One step; `where`: the address of the member that carries it out."""
 
     number: int
     name: StepName
@@ -38,7 +38,7 @@ class Step:
 
 @frozen(kw_only=True)
 class Snapshot:
-    """How far a change is. `epoch` 0: nothing was checked yet. `promised`: the answers given are enough, or were accepted."""
+    """Progress of a change. `epoch` 0: nothing was checked yet. `elected`: the votes suffice, or the loss was accepted."""
 
     verb: Verb
     own: str
@@ -50,7 +50,7 @@ class Snapshot:
     max_offset: int
     dispatched_offset: int
     held_end: int | None = None
-    level: bool = False  # With the master that holds: its bytes, and its tables, saved.
+    caught_up: bool = False  # With the master in its write pause: bytes, and tables, saved.
     answers: Mapping[str, VoteReply]
     elected: bool = False
     serving: bool = False
@@ -70,12 +70,12 @@ class Snapshot:
 
     @property
     def has_entry(self) -> bool:
-        """Whether the epoch has begun, durably."""
+        """True if the epoch has begun, durably."""
         return self.entries[-1].id == self.id
 
     @property
     def has_role(self) -> bool:
-        """Whether this member is its master, durably."""
+        """True if this member is its master, durably."""
         return self.has_entry and self.state.role is not BrokerRole.SLAVE and self.state.promised == self.id
 
 
@@ -83,25 +83,25 @@ def plan(verb: Verb, own: str, old_master: str, members: tuple[str, ...]) -> tup
     """All steps of a change that makes `own` master."""
     others = ", ".join(address for address in members if address != own) or "nobody"
     texts: dict[StepName, tuple[str, str]] = {
-        "check": (own, f"ask {others} what they hold and have promised; nothing changes"),
-        "hold": (old_master, f"{old_master} holds sends back, and ends what only a master does"),
+        "check": (own, f"ask {others} for their logs and promised epochs; nothing changes"),
+        "hold": (old_master, f"{old_master} pauses writes, and stops the tasks of a master"),
         "level": (
             own,
-            f"be level with {old_master}, byte for byte, and take its tables"
+            f"catch up with {old_master}, byte for byte, and take its tables"
             if verb == "switchover"
             else "fill all queues from the log",
         ),
-        "promise": (own, f"collect promises, durably: {old_master if verb == 'switchover' else own} first"),
-        "take": (own, "begin the epoch where the log ends, and become its master, durably"),
-        "serve": (own, f"serve; tell {others} whom to follow"),
+        "promise": (own, f"collect votes, durably: {old_master if verb == 'switchover' else own} first"),
+        "take": (own, "begin the epoch at the end of the log, and become its master, durably"),
+        "serve": (own, f"serve; {others} follow"),
         "register": (own, "register as master at the name servers"),
-        "report": (own, "say who follows, and how long sends were held"),
+        "report": (own, "report who follows, and the length of the write pause"),
     }
     return tuple(Step(number, name, texts[name][1], texts[name][0]) for number, name in enumerate(_ORDERS[verb], 1))
 
 
 def next_step(snapshot: Snapshot) -> Step | None:
-    """The first that is not done; None at the end."""
+    """The first step that is not done; None at the end."""
     steps = plan(snapshot.verb, snapshot.own, snapshot.old_master, snapshot.members)
     return next((step for step in steps if not _is_done(step.name, snapshot)), None)
 
@@ -115,7 +115,7 @@ def _is_done(name: StepName, now: Snapshot) -> bool:
             return promised or now.held_end is not None
         case "level":
             behind = now.dispatched_offset < now.max_offset
-            return now.has_entry or (not behind and (now.verb != "switchover" or promised or now.level))
+            return now.has_entry or (not behind and (now.verb != "switchover" or promised or now.caught_up))
         case "promise":
             return promised
         case "take":
@@ -129,8 +129,8 @@ def _is_done(name: StepName, now: Snapshot) -> bool:
 
 
 def next_epoch(state: RoleState, entries: tuple[EpochEntry, ...], answers: Mapping[str, VoteReply], own: str) -> int:
-    """The number to ask promises for: newer than all that were given. An own epoch that has begun, and in which nothing was
-    written yet, is gone on with, unless the log has lost the place where it began.
+    """The epoch number to ask votes for: above all promised ones. An own epoch that has begun, and in which nothing was written
+    yet, is continued, unless the log has lost its start.
     """
     known = [state.promised.epoch, *(answer.promised.epoch for answer in answers.values())]
     known += [entries[-1].epoch, *(answer.entries[-1].epoch for answer in answers.values())]
@@ -141,23 +141,23 @@ def next_epoch(state: RoleState, entries: tuple[EpochEntry, ...], answers: Mappi
 
 
 def check_invariants(now: Snapshot) -> None:
-    """Order and choice, asserted after every step."""
-    assert now.entries[-1].epoch <= now.state.promised.epoch, "an entry without its promise"
+    """Assert the order of steps and the choice of the winner, after every step."""
+    assert now.entries[-1].epoch <= now.state.promised.epoch, "an entry without its vote"
     if now.state.role is not BrokerRole.SLAVE:
         assert now.entries[-1].id == now.state.promised, "a master's role without its own entry"
     if now.has_entry:
         start = now.entries[-1].start_offset
-        assert now.state.promised.epoch >= now.epoch, "an entry before its promise"
+        assert now.state.promised.epoch >= now.epoch, "an entry before its vote"
         assert start <= now.max_offset, "an epoch begins behind the log's end"
         if now.entries[-1].kind not in ("forced", "switchover"):
             key = key_of(now.entries[:-1] or now.entries, start)
-            assert all(_key(answer) <= key for answer in _whole_promisers(now)), "somebody who promised holds more"
+            assert all(_key(answer) <= key for answer in _whole_votes(now)), "a voter holds more"
     assert now.has_role or not now.serving, "serves without its role"
     assert now.serving or not now.registered, "registered without serving"
 
 
-def _whole_promisers(now: Snapshot) -> list[VoteReply]:
-    """Whoever follows already has the new entry itself."""
+def _whole_votes(now: Snapshot) -> list[VoteReply]:
+    """Votes of members that lost nothing. One that follows already has the new entry itself."""
     return [
         answer
         for answer in now.answers.values()

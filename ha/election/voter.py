@@ -1,7 +1,11 @@
-"""What a member answers who is asked for its promise, or told who is master: a function of what it has on its disk. No I/O.
+"""Answers of a voter to a candidate (vote) and to a master (lease): functions of its durable state. No I/O.
 
-The caller saves the new state durably, with all streams of an older epoch ended, before the answer leaves. Whoever has promised
+The caller ends all streams of older epochs and saves the new state durably before the answer leaves. A member that has promised
 an epoch serves, follows and acknowledges none that is older.
+
+Safety does not rely on the lease: acknowledged messages are safe by the votes. The lease makes a master that is cut off refuse
+producers soon. Its clock is monotonic, seconds; the watchdog's thread may give it up while the event loop is blocked, so each
+change is one assignment.
 """
 
 import math
@@ -15,14 +19,13 @@ from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId
 from twinlog.store.role_file import GroupRecord, RoleState
 
-EPOCH_STEP_MAX = (
-    1 << 32
-)  # A number farther ahead is an accident; the greatest that a file takes would be the last for ever.
+# A number farther ahead is an accident: after the greatest that the file takes there could be no other epoch.
+EPOCH_STEP_MAX = 1 << 32
 
 
 @frozen(kw_only=True)
 class VoteRequest:
-    """A candidate wants to become master of an epoch. `expects_end`: a master is to resign with its log's end there."""
+    """A candidate asks for the vote in an epoch. `expects_end`: the master is to resign, with its log ending there."""
 
     epoch: int
     candidate: str
@@ -37,7 +40,7 @@ class VoteRequest:
 
 @frozen(kw_only=True)
 class VoteReply:
-    """`promised` is what holds after the answer; `is_master` what it was before."""
+    """`promised`: after the answer; `is_master`: before it."""
 
     granted: bool
     why: str
@@ -52,13 +55,13 @@ class VoteReply:
 
     @property
     def last(self) -> EpochEntry:
-        """The epoch that its log ends in."""
+        """The epoch in which its log ends."""
         return last_of(self.entries, self.max_offset)
 
 
 @frozen(kw_only=True)
 class LeaseRequest:
-    """The master of an epoch says that it is there, and asks who follows it."""
+    """The master of an epoch asks a voter to renew its lease."""
 
     id: EpochId
     address: str
@@ -73,7 +76,7 @@ class LeaseRequest:
 
 @frozen(kw_only=True)
 class LeaseReply:
-    """`promised` and `group_version` are what holds after the answer."""
+    """`promised` and `group_version`: after the answer."""
 
     accepted: bool
     why: str
@@ -86,21 +89,21 @@ class LeaseReply:
 
 
 def is_master(state: RoleState, entries: Sequence[EpochEntry]) -> bool:
-    """Whether this member may be master: of the epoch that it has promised last, and has taken."""
+    """True if this member may be master: of the epoch that it promised last, and won."""
     return state.role is not BrokerRole.SLAVE and entries[-1].id == state.promised
 
 
-def promise(
+def decide_vote(
     state: RoleState,
     entries: Sequence[EpochEntry],
     min_offset: int,
     max_offset: int,
-    holding_end: int | None,
+    paused_end: int | None,
     ask: VoteRequest,
     address: str,
 ) -> tuple[RoleState | None, VoteReply]:
-    """What to save before answering, None: nothing; and the answer. `holding_end`: where a master's log ends that holds sends."""
-    why = _objection(state, max_offset, holding_end, ask)
+    """The state to save before answering (None: unchanged), and the answer. `paused_end`: end of the log in a write pause."""
+    why = _objection(state, max_offset, paused_end, ask)
     promised_now = not why and ask.id != state.promised and not ask.dry_run
     after = _promised(state, ask.id, address) if promised_now else None
     answer = VoteReply(
@@ -118,9 +121,11 @@ def promise(
     return after, answer
 
 
-def _objection(state: RoleState, max_offset: int, holding_end: int | None, ask: VoteRequest) -> str:
-    """Why not; "" when the promise can be given, or was given."""
-    if ask.id == state.promised:  # Asked again. A master that resigned for it holds no more, and writes no more.
+def _objection(state: RoleState, max_offset: int, paused_end: int | None, ask: VoteRequest) -> str:
+    """Why the vote is refused; "" when it can be, or was, given."""
+    if (
+        ask.id == state.promised
+    ):  # Asked again. A master that resigned for it is not paused any more, and writes no more.
         if ask.expects_end not in (None, max_offset):
             return f"its log ends at {max_offset}, not at {ask.expects_end}"
         return ""
@@ -128,10 +133,10 @@ def _objection(state: RoleState, max_offset: int, holding_end: int | None, ask: 
         return f"it has promised epoch {state.promised.epoch} to {state.promised.winner or 'nobody'}"
     if ask.epoch > state.promised.epoch + EPOCH_STEP_MAX:
         return _too_far(ask.epoch, state)
-    if ask.expects_end is not None and holding_end is None:
-        return "it does not hold sends back any more"
-    if ask.expects_end not in (None, holding_end):
-        return f"its log ends at {holding_end}, not at {ask.expects_end}"
+    if ask.expects_end is not None and paused_end is None:
+        return "it does not pause writes any more"
+    if ask.expects_end not in (None, paused_end):
+        return f"its log ends at {paused_end}, not at {ask.expects_end}"
     return ""
 
 
@@ -140,7 +145,7 @@ def _too_far(epoch: int, state: RoleState) -> str:
 
 
 def _promised(state: RoleState, promised: EpochId, address: str) -> RoleState:
-    """Nobody's master from now on, without a master's plans: the role comes back with an entry of its own."""
+    """The state after a vote: not master any more, without a master's plans. Mastership comes back with an entry of its own."""
     return evolve(
         state,
         promised=promised,
@@ -151,7 +156,7 @@ def _promised(state: RoleState, promised: EpochId, address: str) -> RoleState:
     )
 
 
-def lease(
+def decide_lease(
     state: RoleState,
     ask: LeaseRequest,
     entries: Sequence[EpochEntry],
@@ -159,7 +164,7 @@ def lease(
     flushed_offset: int,
     address: str,
 ) -> tuple[RoleState | None, LeaseReply]:
-    """What to save before answering, None: nothing; and the answer. `address` is this member's own."""
+    """The state to save before answering (None: unchanged), and the answer. `address` is this member's own."""
     why = _lease_objection(state, ask, address)
     after = None if why else followed(state, ask.id, ask.group, address)
     now = after or state
@@ -187,7 +192,7 @@ def _lease_objection(state: RoleState, ask: LeaseRequest, address: str) -> str:
 
 
 def followed(state: RoleState, master: EpochId, group: GroupRecord | None, address: str) -> RoleState:
-    """The state of who follows this master, whose epoch is the promised one or newer, with its record of the group."""
+    """The state of a follower of this master, whose epoch is the promised one or newer, with its record of the group."""
     assert master == state.promised or master.epoch > state.promised.epoch, (master, state.promised)
     record = group if group is not None and is_newer(group, state.group) else state.group
     return evolve(
@@ -200,32 +205,32 @@ def followed(state: RoleState, master: EpochId, group: GroupRecord | None, addre
     )
 
 
-ALWAYS = math.inf  # Asked then, it is held for ever: a group that has nobody to ask.
+ALWAYS = math.inf  # As the time of asking: the lease is held for ever, as a group has no other voters.
 _NEVER = -math.inf
 
 
 @define(eq=False)
 class Lease:
-    """Held for `seconds` from when enough of the group were asked that said yes."""
+    """Held for `seconds` from when enough voters were asked that said yes."""
 
     seconds: float
-    why: str = field(default="nobody was asked yet", init=False)  # It is not held, if so.
+    why: str = field(default="no voter was asked yet", init=False)  # The reason while it is not held.
     _until: float = field(default=_NEVER, init=False)
 
     def grant(self, asked_at: float) -> None:
-        """Enough members said yes to what they were asked then, not earlier."""
+        """Renew it: enough members said yes that were asked then or later."""
         self._until = max(self._until, asked_at + self.seconds)
         self.why = "too few of the group's members answer"
 
     def give_up(self, why: str) -> None:
-        """From now on it is not held, until it is granted again."""
+        """End it, until it is granted again."""
         self.why = why
         self._until = _NEVER
 
     def held(self, now: float) -> bool:
-        """Whether it is."""
+        """True while it is held."""
         return now < self._until
 
     def remaining(self, now: float) -> float:
-        """Seconds, 0 when it is not held."""
+        """Seconds that are left; 0 when it is not held."""
         return max(self._until - now, 0.0)

@@ -1,8 +1,8 @@
-"""Who may become master, and what it would cost. No I/O.
+"""Judges candidates: whether one may become master, and what would be lost. No I/O.
 
-A set of `needed` promises meets every set of members that can acknowledge a message. So of those that promised, and still
-have all that they ever acknowledged, the one with the greatest key has everything: it takes over without loss. With too few of
-them, or with another's key, what may be lost is named, and a person says whether it may be.
+A set of `needed` votes intersects every set of members that can acknowledge a message. So of those that voted, and still have all
+that they ever acknowledged, the one with the greatest key has everything: it becomes master without loss. With too few votes, or
+another's key, the possible loss is named, and an operator decides on it.
 """
 
 from collections.abc import Mapping
@@ -25,12 +25,12 @@ class LostRange:
 
     first: int
     end: int | None
-    holders: tuple[str, ...]  # Who has them, or may have them.
+    holders: tuple[str, ...]  # Members that have them, or may have them.
 
 
 @frozen
 class Judgement:
-    """Whether a member may become master, and by which rule not; one line for people."""
+    """Result for one candidate: it may become master, or the rule that forbids it."""
 
     candidate: str
     may: bool
@@ -44,26 +44,26 @@ class Judgement:
 
 @frozen(kw_only=True)
 class SwitchoverFacts:
-    """What is known of a candidate and of the master it would take over from."""
+    """Facts about a candidate of a switchover and its master."""
 
     master: str
     master_answers: bool
     following: bool  # The candidate has a stream from this master.
     lag_bytes: int
-    lag_max: int  # Within this it is level before clients notice.
+    lag_max: int  # Within this it catches up before clients notice.
     differs_at: int | None = None  # The first byte in which the two logs differ.
     no_room: str = ""  # Why it could not store messages.
 
 
 def group_of(group: GroupRecord | None, answers: Mapping[str, VoteReply]) -> GroupRecord | None:
-    """The newest record that anybody who answered knows."""
+    """The newest record of all answers."""
     return newest(group, *(answer.group for answer in answers.values()))
 
 
 def judge_failover(
     group: GroupRecord | None, candidate: str, answers: Mapping[str, VoteReply], accept: Accepted
 ) -> Judgement:
-    """`answers`, the candidate's own too, by address: to a dry run, or to the promises that were asked for.
+    """`answers`, the candidate's own too, by address: to a dry run, or to requests for votes.
 
     A master that may have lost bytes itself does not count, but may win: what others kept says whether it lost any.
     """
@@ -71,11 +71,11 @@ def judge_failover(
     if (refusal := _not_eligible(group, candidate, answers)) is not None:
         return refusal
     assert group is not None
-    own, promisers = answers[candidate], _promisers(group, answers)
-    better = [answer for answer in promisers if _key(answer) > _key(own)]
-    refusal = _too_few(group, candidate, answers, promisers) or _outdone(candidate, own, better)
-    lost = _lost(group, own, answers, enough=len(promisers) >= needed(group))
-    if (unsure := _unsure(group, own, promisers)) is not None:
+    own, votes = answers[candidate], _counting_votes(group, answers)
+    better = [answer for answer in votes if _key(answer) > _key(own)]
+    refusal = _too_few(group, candidate, answers, votes) or _outdone(candidate, own, better)
+    lost = _lost(group, own, answers, enough=len(votes) >= needed(group))
+    if (unsure := _unsure(group, own, votes)) is not None:
         refusal, lost = refusal or unsure, _lost_besides(group, own, lost)
     if refusal is None:
         return Judgement(candidate, may=True)
@@ -87,14 +87,14 @@ def judge_failover(
 def judge_switchover(
     group: GroupRecord | None, candidate: str, answers: Mapping[str, VoteReply], facts: SwitchoverFacts
 ) -> Judgement:
-    """Nothing may be lost here: who may not be chosen cannot be forced, either."""
+    """Judge a candidate where nothing may be lost: a refused one cannot be forced, either."""
     group = group_of(group, answers)
     if (refusal := _not_eligible(group, candidate, answers)) is not None:
         return refusal
     assert group is not None
-    own, promisers = answers[candidate], _promisers(group, answers)
-    enough = None if group.acks_needed <= 1 else _too_few(group, candidate, answers, promisers)
-    better = [answer for answer in promisers if answer.address != facts.master and _key(answer) > _key(own)]
+    own, votes = answers[candidate], _counting_votes(group, answers)
+    enough = None if group.acks_needed <= 1 else _too_few(group, candidate, answers, votes)
+    better = [answer for answer in votes if answer.address != facts.master and _key(answer) > _key(own)]
     refusal = (
         _switchover_rules(candidate, own, facts)
         or enough
@@ -110,16 +110,16 @@ def may_take(
     resigned: str | None,
     accept: Accepted = None,
 ) -> Judgement:
-    """The same of promises that were given. `resigned`: the master that gave its own with its log's end where it was expected.
+    """Judge by given votes. `resigned`: the master that gave its own with the end of its log where it was expected.
 
     Where a master alone acknowledges (one of `acks_needed`), its resignation is enough, when nobody knows of a newer epoch.
     """
     known, own = group_of(group, answers), answers.get(candidate)
     master = answers.get(resigned) if resigned is not None else None
     if known is not None and known.acks_needed <= 1 and own is not None and master is not None:
-        level = (own.last.id, own.max_offset) == (master.last.id, master.max_offset)
+        caught_up = (own.last.id, own.max_offset) == (master.last.id, master.max_offset)
         newest_of = max(answer.entries[-1].epoch for answer in answers.values())
-        if own.granted and master.granted and level and newest_of == own.last.epoch:
+        if own.granted and master.granted and caught_up and newest_of == own.last.epoch:
             return Judgement(candidate, may=True)
     return judge_failover(group, candidate, answers, accept)
 
@@ -128,14 +128,14 @@ def _key(answer: VoteReply) -> tuple[int, bool, str, int]:
     return key_of(answer.entries, answer.max_offset)
 
 
-def _promisers(group: GroupRecord, answers: Mapping[str, VoteReply]) -> list[VoteReply]:
-    """Whose promise stands for all that it ever acknowledged."""
+def _counting_votes(group: GroupRecord, answers: Mapping[str, VoteReply]) -> list[VoteReply]:
+    """Votes of members that have all that they ever acknowledged."""
     voters = group.voters
     return [answer for address, answer in answers.items() if address in voters and answer.granted and answer.whole]
 
 
 def _not_eligible(group: GroupRecord | None, candidate: str, answers: Mapping[str, VoteReply]) -> Judgement | None:
-    """Rules that nobody can accept a loss for."""
+    """Rules that cannot be overridden by accepting a loss."""
     member = group.member(candidate) if group is not None else None
     if group is None:
         why = ("knows the group's members", "a record of the group", "none", "start a member that has one")
@@ -154,31 +154,31 @@ def _not_eligible(group: GroupRecord | None, candidate: str, answers: Mapping[st
             "wait until the master has counted it in",
         )
     elif not member.votes:
-        why = ("votes", "a member that can promise", "a RocketMQ slave", "choose another member")
+        why = ("votes", "a member that can vote", "a RocketMQ slave", "choose another member")
     elif candidate not in answers:
         why = ("answers", "an answer", "none", f"start {candidate}")
     elif not answers[candidate].granted:
         actual = answers[candidate].why
-        why = ("may still promise itself", "its own promise", actual, "run the command again")
+        why = ("may still vote for itself", "its own vote", actual, "run the command again")
     else:
         return None
     return Judgement(candidate, False, *why)
 
 
 def _too_few(
-    group: GroupRecord, candidate: str, answers: Mapping[str, VoteReply], promisers: list[VoteReply]
+    group: GroupRecord, candidate: str, answers: Mapping[str, VoteReply], votes: list[VoteReply]
 ) -> Judgement | None:
-    if len(promisers) >= needed(group):
+    if len(votes) >= needed(group):
         return None
     silent = sorted(group.voters - set(answers))
-    refused = sorted(a.address for a in answers.values() if a.address in group.voters and a not in promisers)
+    refused = sorted(a.address for a in answers.values() if a.address in group.voters and a not in votes)
     parts = [f"{', '.join(silent)} silent"] * bool(silent) + [f"{', '.join(refused)} cannot"] * bool(refused)
     return Judgement(
         candidate,
         False,
-        "enough promises",
+        "enough votes",
         f"{needed(group)} of {len(group.members)} members",
-        f"{len(promisers)}" + (f" ({', '.join(parts)})" if parts else ""),
+        f"{len(votes)}" + (f" ({', '.join(parts)})" if parts else ""),
         f"start {silent[0]}, or accept the loss" if silent else "accept the loss",
     )
 
@@ -197,20 +197,20 @@ def _outdone(candidate: str, own: VoteReply, better: list[VoteReply]) -> Judgeme
     )
 
 
-def _unsure(group: GroupRecord, own: VoteReply, promisers: list[VoteReply]) -> Judgement | None:
-    """Why its log may lack what was acknowledged, however many promised."""
+def _unsure(group: GroupRecord, own: VoteReply, votes: list[VoteReply]) -> Judgement | None:
+    """Reason why its log may lack acknowledged bytes, however many voted."""
     master, base = _master_of(group), group.loss_free_from
-    if not own.whole and own.address != master:  # It may be no beginning of what the master wrote.
+    if not own.whole and own.address != master:  # It may be no prefix of what the master wrote.
         why = (
             "has all that it acknowledged",
             "a log that lost nothing",
-            "it may have lost some, and was not level since",
+            "it may have lost some, and has not caught up since",
             "choose a member that is whole, or accept the loss",
         )
-    elif base is None and master not in {answer.address for answer in promisers}:
+    elif base is None and master not in {answer.address for answer in votes}:
         why = (
             "has what others than members acknowledged",
-            f"the promise of {master}: the record does not say yet from where on only members' acknowledgements count",
+            f"the vote of {master}: the record does not say yet from where on only members' acknowledgements count",
             f"epoch {own.last.epoch} up to {own.max_offset}, without {master}",
             f"start {master}, or accept the loss",
         )
@@ -227,12 +227,12 @@ def _unsure(group: GroupRecord, own: VoteReply, promisers: list[VoteReply]) -> J
 
 
 def _master_of(group: GroupRecord) -> str:
-    """Who wrote this record."""
+    """The master that wrote this record."""
     return next((member.address for member in group.members if member.broker_id == 0), "nobody")
 
 
 def _lost_besides(group: GroupRecord, own: VoteReply, lost: LostRange) -> LostRange:
-    """What somebody may have of whom the record does not tell, too."""
+    """The loss, with what slaves may have that the record does not name."""
     base, holders = group.loss_free_from, tuple(sorted({*lost.holders, _master_of(group)} - {own.address}))
     if lost.end is None or base is None or not own.whole:
         return LostRange(lost.first, None, holders)
@@ -240,7 +240,7 @@ def _lost_besides(group: GroupRecord, own: VoteReply, lost: LostRange) -> LostRa
 
 
 def _lost(group: GroupRecord, own: VoteReply, answers: Mapping[str, VoteReply], *, enough: bool) -> LostRange:
-    """What others have and the candidate has not; an open end when some who may have more do not say."""
+    """Bytes that others have and the candidate lacks; an open end when members that may have more do not answer."""
     theirs = {
         answer.address: common_end(own.entries, own.max_offset, answer.entries, answer.max_offset)
         for answer in answers.values()
@@ -271,7 +271,12 @@ def _switchover_rules(candidate: str, own: VoteReply, facts: SwitchoverFacts) ->
             f"twinlog failover --candidate {candidate}",
         )
     elif not own.whole:
-        why = ("has all that it acknowledged", "a log that lost nothing", "it is not level yet", "wait until it is")
+        why = (
+            "has all that it acknowledged",
+            "a log that lost nothing",
+            "it has not caught up yet",
+            "wait until it is",
+        )
     elif not facts.following:
         why = ("follows the master", f"a stream from {facts.master}", "none", "see twinlog explain")
     elif facts.differs_at is not None:
@@ -282,7 +287,7 @@ def _switchover_rules(candidate: str, own: VoteReply, facts: SwitchoverFacts) ->
             "see twinlog log diff --live",
         )
     elif facts.lag_bytes > facts.lag_max:
-        why = ("is level", f"at most {facts.lag_max} bytes behind", f"{facts.lag_bytes} bytes", "wait until it is")
+        why = ("has caught up", f"at most {facts.lag_max} bytes behind", f"{facts.lag_bytes} bytes", "wait until it is")
     elif facts.no_room:
         why = ("can store messages", "room on its disk", facts.no_room, "make room")
     else:

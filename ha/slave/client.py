@@ -26,8 +26,8 @@ from twinlog.store.util.wakeup import Wakeup
 
 log = structlog.get_logger()
 
-SLOW_SECONDS = 5.0  # Between attempts where haste cannot help: a person has to look first.
-WAIT_SECONDS = 0.5  # Between questions to a master that cannot be followed yet.
+SLOW_SECONDS = 5.0  # Between attempts where retrying at once cannot help: an operator has to act first.
+WAIT_SECONDS = 0.5  # Between attempts with a master that cannot be followed yet.
 PAUSE_SECONDS = 1.0  # While our own disk takes no bytes.
 REFUSALS = 2  # So many in a row are no accident.
 STICKY: tuple[ClientState, ...] = ("stalled", "ahead", "diverged", "below min")  # Until it is known to be over.
@@ -56,9 +56,7 @@ async def connect_socket(address: str) -> Transport:
 
 
 def _reconnects(wait_max: float, state_of: Callable[[], ClientState]) -> tenacity.AsyncRetrying:
-    """Try once more at once, then wait longer and longer, never equally long; where haste cannot help, with long
-    pauses from the first.
-    """
+    """Retry policy: once immediately, then exponential backoff with jitter; fixed pauses where an immediate retry cannot help."""
     slow: tuple[ClientState, ...] = (*STICKY, "failed")
     fixed: dict[ClientState, float] = {
         **dict.fromkeys(slow, SLOW_SECONDS),
@@ -77,13 +75,13 @@ def _reconnects(wait_max: float, state_of: Callable[[], ClientState]) -> tenacit
 
 
 def no_peer(_address: str) -> Peer | None:
-    """When nobody can be asked."""
+    """Default `peer_of`: no member can be asked."""
     return None
 
 
 @define(eq=False)
 class HAClient:
-    """Follows the master that it was told last. `peer_of` gives whom to ask about the log of the master at an HA address."""
+    """Follows the master that was set last. `peer_of`: the member, to be asked about its log, at an HA address."""
 
     store: ComparableStore
     config: HAConfig
@@ -94,12 +92,14 @@ class HAClient:
     _state: ClientState = field(default="idle", init=False)
     last_error: str | None = field(default=None, init=False)
     _finding: Finding | None = field(default=None, init=False)  # Why it does not follow.
-    _told: object = field(default=None, init=False)  # What the last line in the log was about.
+    _logged: object = field(default=None, init=False)  # The subject of the last log line.
     _address_changed: Wakeup = field(factory=Wakeup, init=False)
     _scope: trio.CancelScope | None = field(default=None, init=False)  # While it follows.
     _left: trio.Event = field(factory=trio.Event, init=False)  # Set when that has ended.
     _memory: MasterMemory = field(init=False)
-    _handed_over: PeerHistory | None = field(default=None, init=False)  # To the master that is followed next.
+    _handed_over: PeerHistory | None = field(
+        default=None, init=False
+    )  # The switchover's handover to the master that is followed next.
     _following: Following | None = field(default=None, init=False)  # The present attempt, or the last one.
     _replica: Replica | None = field(default=None, init=False)  # The present connection, or the last one.
     # One for all connections: why one ended refers to what it arrived in until a full garbage collection.
@@ -109,7 +109,7 @@ class HAClient:
     _refused_at: list[int] = field(factory=list, init=False)  # The log's end at each refusal in a row.
     _bytes_per_second: float = field(default=0.0, init=False)
     _rated_bytes: int = field(default=0, init=False)
-    ends: Counter[ClientState] = field(factory=Counter, init=False)  # Connections, by what came of them.
+    ends: Counter[ClientState] = field(factory=Counter, init=False)  # Ended connections, by the state after them.
     divergences: int = field(default=0, init=False)  # How often the log was found to differ, since the start.
 
     def __attrs_post_init__(self) -> None:
@@ -121,7 +121,7 @@ class HAClient:
         self._finding = self._following = None
 
     def set_master(self, address: str | None) -> None:
-        """Follow HOST:PORT from now on, None: nobody. Another address ends the present connection."""
+        """Follow HOST:PORT from now on; None: no master. Another address ends the present connection."""
         address = address or None
         if address == self.master_address:
             return
@@ -132,13 +132,13 @@ class HAClient:
             self._scope.cancel()
 
     def hand_over(self, master: PeerHistory) -> None:
-        """Follow this one next, without comparing the logs: it is master since this member resigned for it, and that is where
-        both its epoch begins and this log ends. Holds for one attempt; call it before set_master().
+        """Follow this master next without comparing the logs: it became master when this member resigned for it, and its epoch
+        begins exactly where this log ends. Valid for one attempt; call it before set_master().
         """
         self._handed_over = master
 
     async def leave(self) -> None:
-        """Follow nobody, and wait until the present connection is closed and nothing is done to the log for it any more."""
+        """Stop following, and wait until the connection is closed and nothing is appended for it any more."""
         self._handed_over = None
         self.set_master(None)
         if self._scope is not None:
@@ -167,10 +167,10 @@ class HAClient:
                     await self._follow(address)
 
     async def _follow(self, address: str) -> None:
-        """Follow over one connection; returns at its end if haste helps, raises HAError if not."""
+        """Follow over one connection. Returns at its end if an immediate retry helps; raises HAError otherwise."""
         before = self.store.max_offset
         peer, memory = self.peer_of(address), self._memory
-        told, self._handed_over = self._handed_over, None
+        handover, self._handed_over = self._handed_over, None
         self._buffer = self._buffer or bytearray(self.config.receive_buffer_size)
         following = Following(
             address,
@@ -181,19 +181,19 @@ class HAClient:
             memory,
             lambda state: self._entered(following, state),
             self.role,
-            told if told is not None and told.ha_address == address else None,
+            handover if handover is not None and handover.ha_address == address else None,
             self._buffer,
         )
         try:
             await following.run()
         except HAError as error:
             self._note_end(address, following, error)
-            got_on = self.store.max_offset != before or following.asks_for_less
-            if not got_on or isinstance(error, HAUnfitError):
+            progressed = self.store.max_offset != before or following.asks_for_less
+            if not progressed or isinstance(error, HAUnfitError):
                 raise
 
     def _entered(self, following: Following, state: ClientState) -> None:
-        """What an attempt is about now; what was wrong before is so until it is known to be over."""
+        """Note the state of an attempt. An earlier problem remains the state until it is known to be over."""
         self._following = following
         if following.replica is not None and following.replica is not self._replica:
             self._connections += 1
@@ -202,14 +202,14 @@ class HAClient:
             if state != "resyncing" and not following.has_got_over(self._state):
                 return
             if state == "streaming":
-                log.info("replication goes on", peer=following.address, max_offset=self.store.max_offset)
-                self._told = None
+                log.info("replication resumed", peer=following.address, max_offset=self.store.max_offset)
+                self._logged = None
         if state == "streaming":
             self._finding = None
         self._state = state
 
     def _note_end(self, address: str, following: Following, error: HAError) -> None:
-        """Say once why it ended, and what it means."""
+        """Log once why it ended, and set the state that follows from it."""
         max_offset = self.store.max_offset
         self._following, text, about = following, str(error), object()
         if following.looks_refused(error):
@@ -227,27 +227,27 @@ class HAClient:
             passes = self.store.flags.is_passing and self.store.flags.why_not_appendable
             self._state = "retrying" if not isinstance(error, HALogError) else "paused" if passes else "failed"
         self.ends[self._state] += 1
-        if about != self._told:
+        if about != self._logged:
             self.divergences += self._state in ("ahead", "diverged")
             log.warning("replication interrupted", peer=address, max_offset=max_offset, why=text, state=self._state)
-        self.last_error, self._told = text, about
+        self.last_error, self._logged = text, about
 
     @property
     def state(self) -> ClientState:
-        """What it is about, in a word; see HAClientStatistics."""
+        """See HAClientStatistics."""
         following = self._following
         is_over = self._state in STICKY and following is not None and following.has_got_over(self._state)
         return "streaming" if is_over else self._state
 
     @property
     def fresh_address(self) -> str | None:
-        """Our end of a connection to the master that stands, and on which nothing was said yet."""
+        """Our end of a new connection to the master on which nothing was sent yet."""
         transport = self._following.fresh_transport if self._following is not None else None
         return transport.local_address if transport is not None else None
 
     @property
     def finding(self) -> Finding | None:
-        """What is to be said of how this log fits its master's."""
+        """The finding on how this log fits its master's."""
         if self.state == "streaming" and self._following is not None:
             return self._following.finding
         return self._finding
@@ -262,7 +262,7 @@ class HAClient:
         self._rated_bytes = self._received_bytes
 
     def statistics(self) -> HAClientStatistics:
-        """Everything as it is now."""
+        """Snapshot of this side."""
         peer_log, proven = self._memory.peer_log, self._memory.proven
         return HAClientStatistics(
             master_address=self.master_address,
@@ -283,10 +283,10 @@ class HAClient:
 
 
 def _subject(found: Finding) -> object:
-    """What a line in the log is about: another one follows when this changes. A master that grows is no news."""
+    """Subject of a log line; a new line is written when it changes. A master's growth does not change it."""
     return found.kind if found.kind == "ahead" else (found.kind, found.offset)
 
 
 def _wall_ms(monotonic: float) -> int:
-    """A monotonic time as the wall clock would have shown it."""
+    """A monotonic time as wall clock time."""
     return int((time.time() - (trio.current_time() - monotonic)) * 1000) if monotonic else 0

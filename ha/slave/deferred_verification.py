@@ -1,7 +1,7 @@
-"""A slave far behind: bytes go straight into the log file, behind the log's end, and verification follows from there.
+"""Deferred verification of a slave far behind: bytes go straight into the log file, behind the log's end, and are verified later.
 
-What is not verified is no part of the log (store/log/unverified_tail.py): it is neither acknowledged nor read. When to do what
-is for ha/policy/deferred_plan.py to say.
+Bytes that are not verified are not part of the log (store/log/unverified_tail.py): they are neither acknowledged nor read.
+ha/policy/deferred_plan.py decides on each step.
 """
 
 import importlib
@@ -48,7 +48,7 @@ class ScanRecords(Protocol):
 
 @define(eq=False)
 class DeferredVerification:
-    """From the moment at which a slave turns out to be far behind until it is level. `appended` is told of each stretch."""
+    """Runs while a slave is far behind, until it has caught up. `appended` is called with the size of each stretch."""
 
     transport: Transport
     reader: BatchReader
@@ -56,8 +56,8 @@ class DeferredVerification:
     size_max: int
     scan: ScanRecords
     appended: Callable[[int], Awaitable[None]]
-    read_at: Callable[[], None]  # Told when something came.
-    is_far: Callable[[], bool]  # Whether the master is known to have much more than came so far.
+    read_at: Callable[[], None]  # Called when something arrived.
+    is_far: Callable[[], bool]  # True if the master is known to have much more.
     _tail: LogTail = field(init=False)
     _plan: DeferredPlan = field(factory=DeferredPlan, init=False)
     _needed: int = field(
@@ -65,13 +65,13 @@ class DeferredVerification:
     )  # Bytes that must lie behind the log's end before there is a whole record.
     _buffer: memoryview = field(init=False)
     _stretch: bytearray = field(factory=bytearray, init=False)
-    _is_sound: bool = field(default=True, init=False)  # All that is left is the beginning of a record.
+    _is_sound: bool = field(default=True, init=False)  # Only the beginning of a record is left.
     _lost: HAError | None = field(default=None, init=False)
 
     async def run(self) -> None:
-        """Return when nothing but the beginning of a record is left, which is staged in the reader then.
+        """Return when only the beginning of a record is left, which is staged in the reader then.
 
-        Raises what the stream ends with, once all that came before is verified: HAConnectionLostError, HAProtocolError;
+        Raises the error that ends the stream, once all that came before is verified: HAConnectionLostError, HAProtocolError;
         HABadRecordError, HALogError.
         """
         await load_columns()
@@ -85,7 +85,7 @@ class DeferredVerification:
         self._is_sound = False
         try:
             self._write(memoryview(self.reader.begin_passing()))
-            await self._take_turns()
+            await self._run_steps()
             self._is_sound = True
             rest = self._rest()
         finally:
@@ -94,7 +94,7 @@ class DeferredVerification:
         if self._lost is not None:
             raise self._lost
 
-    async def _take_turns(self) -> None:
+    async def _run_steps(self) -> None:
         while True:
             self._check_wanted()
             match self._plan.next(room=self._tail.room(self.size_max), verifiable=self._tail.size >= self._needed):
@@ -109,7 +109,7 @@ class DeferredVerification:
         if self.store.flags.why_not_appendable:
             raise HALogError(f"this log takes no bytes: {self.store.flags.why_not_appendable}")
         if self._tail.is_unwanted:
-            raise HALogError("this log is to be changed by others")
+            raise HALogError("another operation is about to change this log")
 
     async def _receive(self, step: Receive) -> None:
         frames, end, begin = self.reader.frames, self._tail.end, trio.current_time()
@@ -120,7 +120,7 @@ class DeferredVerification:
                 self._lost = HAConnectionLostError("the master closed the connection")
         except (HAProtocolError, HAConnectionLostError) as error:
             self._lost = error
-        except OSError as error:  # What of the stream was not written is lost: it is asked for again.
+        except OSError as error:  # Bytes that were not written are lost, and requested again.
             self._lost = HALogError(f"writing at offset {self._tail.end} failed: {error}")
         if self._tail.end > end or self.reader.frames > frames:
             self.read_at()

@@ -1,16 +1,15 @@
-"""May this slave follow its master, by the histories of both logs? Asked before bytes are compared, and before they are taken.
+"""Checks by the histories of both logs whether a slave may follow its master, before bytes are compared and received.
 
-    ask       the master's history: is it as new as our promise, does its record name us?
-    compare   the bytes, by digests (ha/compare/preflight.py): what is equal needs no cut, whatever the histories say
+    ask       the master's history: it must be as new as the promised epoch, and its record must name this slave
+    compare   the bytes, by digests (ha/compare/preflight.py): equal bytes need no cut, whatever the histories say
     cut       what the master's history proves to be given up, if all below it is equal; kept in twinlog/divergent/
     adopt     its history instead of ours, durably
-    connect   and ask once more: it is the master that was compared with
+    connect   and ask once more: it is still the master that was compared
 
-A master that resigned where the next one begins has nothing to compare, and was told the history: it adopts and connects.
+A master that resigned where the next epoch begins has nothing to compare, and knows the history: it adopts and connects.
 
-Only then is anything acknowledged, so an acknowledgement in an epoch always comes from a log that says so in elections. A slave
-that has no record of a group has no history that could prove anything, and is repaired by the rules of
-ha/policy/auto_resync.py only.
+Nothing is acknowledged before that, so an acknowledgement in an epoch always comes from a log that reports it in elections.
+A slave without a group record has no history that proves anything; only ha/policy/auto_resync.py repairs it.
 """
 
 from datetime import UTC, datetime
@@ -36,19 +35,19 @@ log = structlog.get_logger()
 
 
 def tells_history(role: OwnRole) -> bool:
-    """Whether this member may follow only masters that report a history."""
+    """True if this member may follow only masters that report a history."""
     return role.promised() != FIRST.id or role.group is not None
 
 
 def is_older(epoch: EpochId, promised: EpochId) -> bool:
-    """Whether a member that made this promise serves no master of this epoch; of one number it serves one winner."""
+    """True if a member with this promised epoch follows no master of `epoch`: of one number it follows one winner."""
     return epoch != promised and epoch.epoch <= promised.epoch
 
 
 def why_not_followed(
     address: str, master: PeerHistory, promised: EpochId, me: GroupMember | None, comparison: Comparison, own_max: int
 ) -> Finding | None:
-    """What speaks against following, before a byte is compared. A slave that serves slaves has no record to name them in."""
+    """Finding against following, before a byte is compared. A slave that serves slaves has no record to name them in."""
     if is_older(master.id, promised) or comparison.kind == "newer":
         return finding.older_epoch(address, master.id, promised, own_max)
     is_slave = master.role.value == "SLAVE"
@@ -58,7 +57,7 @@ def why_not_followed(
 
 
 def given_up_cut(comparison: Comparison, verdict: Verdict, why: str) -> Cut | BeginAnew | None:
-    """What the histories prove to be given up, as a cut; None: there is nothing to cut, or more differs than that."""
+    """The cut of what the histories prove to be given up; None: there is nothing to cut, or more differs than that."""
     cut, own = comparison.cut_offset, verdict.own
     if comparison.kind != "given up" or cut is None or verdict.kind == "file size":
         return None
@@ -71,7 +70,7 @@ def given_up_cut(comparison: Comparison, verdict: Verdict, why: str) -> Cut | Be
 
 
 def why_given_up(comparison: Comparison) -> str:
-    """For people: in the log, and beside the bytes that are kept."""
+    """Reason of a cut as text: for the log line, and for the file of the bytes that are kept."""
     entry = comparison.given_up_by
     if entry is None:
         return "given up by the master's history"
@@ -81,48 +80,50 @@ def why_given_up(comparison: Comparison) -> str:
 
 @define(eq=False)
 class HistoryCheck:
-    """The histories, over one attempt to follow."""
+    """Checks the histories over one attempt to follow."""
 
     address: str
     role: OwnRole
     store: ComparableStore
     config: HAConfig
     peer: Peer | None
-    told: PeerHistory | None = field(default=None, init=False)  # What the master said; None: nothing that counts.
+    reported: PeerHistory | None = field(default=None, init=False)  # By the master; None: nothing that counts.
     _failure: HAPeerError | None = field(default=None, init=False)
 
     def take_over(self, master: PeerHistory) -> bool:
-        """Believe what the master said when it took over from this member; False when that is not how things are any more."""
-        as_told = self.store.max_offset == master.entries[-1].start_offset
-        if self.peer is None or not as_told or is_older(master.id, self.role.promised()):
+        """Accept the history of the master that took over from this member; False when it no longer applies."""
+        applies = self.store.max_offset == master.entries[-1].start_offset
+        if self.peer is None or not applies or is_older(master.id, self.role.promised()):
             return False
-        self.told, self._failure = master, None
+        self.reported, self._failure = master, None
         return True
 
     async def ask(self) -> None:
         """Learn the master's history. Raises HAUnfitError where it may not be followed now, HAConnectionLostError."""
-        role, self.told, self._failure = self.role, None, None
+        role, self.reported, self._failure = self.role, None, None
         if self.peer is None:
             if tells_history(role):
                 raise HAConnectionLostError(
-                    "the master's remoting port is not known: who tells no history is not followed"
+                    "the master's remoting port is not known: a master without a history is not followed"
                 )
             return
         if not tells_history(role) and role.me() is None:
             return
         try:
-            self.told = await answer_of(self.peer.history(role.me()))
+            self.reported = await answer_of(self.peer.history(role.me()))
         except HAPeerError as error:
             if tells_history(role):
-                raise HAConnectionLostError(f"the master does not tell its history: {error}") from error
+                raise HAConnectionLostError(f"the master does not report its history: {error}") from error
             self._failure = error
             return
         own_max = self.store.max_offset
-        if self.told is None:
+        if self.reported is None:
             if tells_history(role):
                 raise HAUnfitError(finding.no_epochs(self.address, role.promised(), own_max))
             return
-        found = why_not_followed(self.address, self.told, role.promised(), role.me(), self._compare(self.told), own_max)
+        found = why_not_followed(
+            self.address, self.reported, role.promised(), role.me(), self._compare(self.reported), own_max
+        )
         if found is not None:
             raise HAUnfitError(found)
 
@@ -130,47 +131,51 @@ class HistoryCheck:
         return compare_histories(self.role.epochs(), self.store.max_offset, master.entries, master.max_offset)
 
     def to_cut(self, verdict: Verdict) -> Cut | BeginAnew | None:
-        """What has to go before this log is followed. Raises HAUnfitError where that must not be done by itself."""
-        if self.told is None or self.role.group is None:
+        """The cut that is needed before following. Raises HAUnfitError where it must not be made automatically."""
+        if self.reported is None or self.role.group is None:
             return None
-        comparison = self._compare(self.told)
+        comparison = self._compare(self.reported)
         repair = given_up_cut(comparison, verdict, why_given_up(comparison))
         if repair is None:
             return None
-        held_back = self._why_not_by_itself()
+        held_back = self._why_not_automatic()
         if held_back:
             offset = repair.offset if isinstance(repair, Cut) else verdict.own.min_offset
             raise HAUnfitError(finding.given_up(offset, verdict.own.max_offset, repair.why, held_back))
         return repair
 
-    def _why_not_by_itself(self) -> str:
-        assert self.told is not None
+    def _why_not_automatic(self) -> str:
+        assert self.reported is not None
         if not self.config.auto_rewind:
             return "haAutoRewind is false"
-        pause = remaining_pause(self.told.group, self.store.now_ms() - self.role.clock_ahead_ms)
+        pause = remaining_pause(self.reported.group, self.store.now_ms() - self.role.clock_ahead_ms)
         return f"the group is paused: {pause.reason or 'no reason was given'}" if pause is not None else ""
 
     async def confirm(self) -> None:
-        """Ask again. Raises HAConnectionLostError unless the master is what it was, and we may follow it still."""
+        """Ask again. Raises HAConnectionLostError unless the master's history is the same, and may still be followed."""
         if self._failure is not None:
-            raise HAConnectionLostError(f"the master does not tell its history: {self._failure}")
-        if self.told is None or self.peer is None:
+            raise HAConnectionLostError(f"the master does not report its history: {self._failure}")
+        if self.reported is None or self.peer is None:
             return
         try:
             now = await answer_of(self.peer.history(self.role.me()))
         except HAPeerError as error:
-            raise HAConnectionLostError(f"the master does not tell its history: {error}") from error
-        if now is None or (now.id, now.entries, now.boot_ms) != (self.told.id, self.told.entries, self.told.boot_ms):
+            raise HAConnectionLostError(f"the master does not report its history: {error}") from error
+        if now is None or (now.id, now.entries, now.boot_ms) != (
+            self.reported.id,
+            self.reported.entries,
+            self.reported.boot_ms,
+        ):
             raise HAConnectionLostError("the master's history changed while the logs were compared")
         if is_older(now.id, self.role.promised()):
             raise HAConnectionLostError("a newer epoch was promised while the logs were compared")
-        if now.max_offset < min(self.told.max_offset, self.store.max_offset):
+        if now.max_offset < min(self.reported.max_offset, self.store.max_offset):
             raise HAConnectionLostError("the master's log got shorter while the logs were compared")
 
     async def adopt(self) -> None:
-        """Take the master's history over. Raises HAUnfitError, other kinds of HAError: it may not be followed yet."""
-        if self.told is not None:
+        """Adopt the master's history. Raises HAUnfitError or another HAError: it may not be followed yet."""
+        if self.reported is not None:
             try:
-                await self.role.adopt(self.told)
+                await self.role.adopt(self.reported)
             except HAPeerError as error:
                 raise HAUnfitError(finding.not_yet(self.store.max_offset, str(error))) from error

@@ -149,7 +149,7 @@ class Following:
 
     async def _ask_verdict(self, peer: Peer) -> Verdict | None:
         """Compare the bytes; None: the master does not answer, and is followed nevertheless. Raises HAUnfitError."""
-        memory, told = self.memory, self._history.told
+        memory, told = self.memory, self._history.reported
         if told is not None and told.entries != memory.history:
             memory.history, memory.proven = told.entries, None  # It may have been cut since, by a master of its own.
         comparison = Comparison(self._own, peer)
@@ -245,7 +245,7 @@ class Following:
         """Check, once connected, that the master is still the process that was compared: then it stays so for this connection."""
         if self._verdict is None or self.peer is None:
             return
-        if self._history.told is not None:
+        if self._history.reported is not None:
             await self._history.confirm()  # It says all that the rest of this asks for.
             return
         try:

@@ -1,6 +1,6 @@
-"""Fetches what is damaged in this log from members that have it, record by record; whether it is believed the store decides.
+"""Repair of damaged bytes of this log with those of other members, record by record; the store decides whether to accept them.
 
-A slave asks its master, a master its slaves. A member is asked again for the same bytes only after a while.
+A slave asks its master, a master its slaves. The same bytes are requested again only after TRY_AGAIN_SECONDS.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ from twinlog.store.record.message import MAGIC_BLANK, SIZE_AND_MAGIC
 
 log = structlog.get_logger()
 
-LOOK_SECONDS = 30.0
+CHECK_SECONDS = 30.0
 TRY_AGAIN_SECONDS = 600.0
 
 
@@ -34,7 +34,7 @@ class RepairableStore(Protocol):
 
     @property
     def repairs(self) -> LogRepair:
-        """What knows its damage, and puts it right."""
+        """The store, as it knows its damage and repairs it."""
 
 
 @define(eq=False)
@@ -43,25 +43,27 @@ class RepairService:
 
     store: RepairableStore
     peers: Callable[[], Sequence[Peer]]
-    _not_before: dict[RepairSpan, float] = field(factory=dict, init=False)  # Where it did not work.
-    _said: dict[RepairSpan, str] = field(factory=dict, init=False)
+    _not_before: dict[RepairSpan, float] = field(
+        factory=dict, init=False
+    )  # Next attempt for spans whose repair failed.
+    _logged: dict[RepairSpan, str] = field(factory=dict, init=False)
 
     async def run(self) -> None:
-        """Look for damage until cancelled."""
+        """Repair damage every CHECK_SECONDS, until cancelled."""
         while True:
-            await trio.sleep(LOOK_SECONDS)
-            await self.look()
+            await trio.sleep(CHECK_SECONDS)
+            await self.check()
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """One round."""
         try:
             spans = await self.store.repairs.spans()
         except OSError as error:
-            log.warning("it cannot be told what is damaged", error=str(error))
+            log.warning("listing damaged bytes failed; retrying in 30 s", error=str(error))
             return
         now = trio.current_time()
         self._not_before = {span: time for span, time in self._not_before.items() if span in spans}
-        self._said = {span: text for span, text in self._said.items() if span in spans}
+        self._logged = {span: text for span, text in self._logged.items() if span in spans}
         for span in spans:
             if self._not_before.get(span, now) <= now:
                 await self._repair(span)
@@ -77,10 +79,13 @@ class RepairService:
                 return
         self._not_before[span] = trio.current_time() + TRY_AGAIN_SECONDS
         text = "; ".join(reasons)
-        if reasons and self._said.get(span) != text:
-            self._said[span] = text
+        if reasons and self._logged.get(span) != text:
+            self._logged[span] = text
             log.warning(
-                "damaged bytes of the log cannot be put right", offset=span.start, bytes=span.end - span.start, why=text
+                "repairing damaged bytes failed; retrying in 600 s",
+                offset=span.start,
+                bytes=span.end - span.start,
+                why=text,
             )
 
     async def _repair_from(self, peer: Peer, span: RepairSpan) -> None:
@@ -98,7 +103,7 @@ class RepairService:
         return b"".join(pieces)
 
     async def _blank(self, at: int) -> bytes:
-        """The rest of a file behind its last record is no record: our own, where it begins as it should."""
+        """Our own filler behind the last record of a file, which no record covers; empty where it is damaged, too."""
         file_size = self.store.commit_log.file_size
         room = file_size - at % file_size
         with LogRange.open(self.store.commit_log, at, at + room) as bytes_:
@@ -109,7 +114,7 @@ class RepairService:
             return await trio.to_thread.run_sync(bytes_.read, at, room)
 
     async def _digests(self, peer: Peer, span: RepairSpan) -> dict[tuple[int, int], bytes]:
-        """Those of the blocks that the span touches, as far as they lie in our log; none of a RocketMQ broker."""
+        """Digests of the blocks that the span touches, as far as they lie in our log; none of a RocketMQ broker."""
         own = self.store.commit_log
         low, high = max(floor_block(span.start), own.min_offset), min(ceil_block(span.end), own.max_offset)
         try:

@@ -1,7 +1,6 @@
-"""Slave side of one connection: asks for what the log lacks, verifies what comes, appends it, and only then
-acknowledges.
+"""Slave side of one connection: requests what the log lacks, verifies what arrives, appends it, and then acknowledges it.
 
-Source: HAService.HAClient (RocketMQ 4.9.8), which appends and acknowledges without looking. Here an ack means an
+Source: HAService.HAClient (RocketMQ 4.9.8), which appends and acknowledges without verifying. Here an ack means an
 intact copy: whole records, each with its own place in the log and a body that matches its CRC. Bytes of an unfinished
 record stay in the reader, so the log always ends at the end of a record. With haAckMode=flushed an ack waits for the
 disk, too: one fdatasync is under way at a time, and each answers for all that was appended before it began.
@@ -46,7 +45,7 @@ class Replica:
     config: HAConfig
     overlap: Overlap | None = None
     begin_at: int = 0
-    master_end: Callable[[], int] = lambda: 0  # Where the master's log ended when it was asked last; 0: it was not.
+    master_end: Callable[[], int] = lambda: 0  # End of the master's log when it was asked last; 0: it was not.
     buffer: bytearray | None = None
     received_bytes: int = field(default=0, init=False)  # Of log, appended.
     reported_at: float = field(default=0.0, init=False)  # Monotonic seconds of the last report.
@@ -71,7 +70,7 @@ class Replica:
 
     @property
     def frames(self) -> int:
-        """How many frames have come, heartbeats included."""
+        """Number of frames that arrived, heartbeats included."""
         return self._reader.frames
 
     @property
@@ -81,7 +80,7 @@ class Replica:
 
     @property
     def is_comparing(self) -> bool:
-        """Whether what arrives is compared still."""
+        """True while arriving bytes are compared with those that are here."""
         return self.overlap is not None and not self.overlap.is_done
 
     async def run(self) -> None:
@@ -114,16 +113,16 @@ class Replica:
             if self.received_bytes > before or was_comparing:
                 await self._acknowledge()
             if self._is_far_behind(at_once):
-                await self._trail()
+                await self._defer_verification()
 
     def _is_far_behind(self, at_once: int) -> bool:
         # Behind a record of this connection: an empty log has no file yet.
-        may_trail = self.config.verify_trail_max > 0 and self.received_bytes > 0
-        return may_trail and self._onset.took(at_once, is_far=self._is_far())
+        may_defer = self.config.verify_trail_max > 0 and self.received_bytes > 0
+        return may_defer and self._onset.took(at_once, is_far=self._is_master_far_ahead())
 
-    async def _trail(self) -> None:
-        """Receive first and verify later, until this slave is level. Raises what the stream ends with."""
-        trailing = DeferredVerification(
+    async def _defer_verification(self) -> None:
+        """Receive first and verify later, until this slave has caught up. Raises the error that ends the stream."""
+        deferred = DeferredVerification(
             self.transport,
             self._reader,
             self.store,
@@ -131,12 +130,12 @@ class Replica:
             _scan,
             self._appended,
             self._heard,
-            self._is_far,
+            self._is_master_far_ahead,
         )
-        await trailing.run()
+        await deferred.run()
         self._needed = 0
 
-    def _is_far(self) -> bool:
+    def _is_master_far_ahead(self) -> bool:
         return self.master_end() - self.position > FAR_BYTES
 
     async def _appended(self, size: int) -> None:
@@ -156,7 +155,7 @@ class Replica:
         self._reader.received(size)
 
     async def _gather(self) -> None:
-        """Where much arrives let more of it come, for a while: each stretch to verify has its price, however long it is."""
+        """Wait for more while much arrives: each stretch to verify has a fixed cost."""
         if self._reader.staged_size >= BULK_SIZE:
             await load_columns()
         if self._is_gathering:
@@ -171,7 +170,7 @@ class Replica:
         return BULK_SIZE <= self._reader.staged_size < enough and not self.is_comparing
 
     async def _acknowledge(self) -> None:
-        """Tell the master of what is in the log now, or have it brought to the disk first."""
+        """Report the end of the log, once it is flushed where haAckMode asks for that."""
         if self._acks_flushed and self.store.flusher.flushed_offset < self.store.max_offset:
             self.store.flusher.request()
         else:
@@ -207,7 +206,7 @@ class Replica:
         return self.config.ack_mode is AckMode.flushed
 
     async def _request(self) -> None:
-        """Ask for what follows the log's end. A request is an acknowledgement, too, so what it says must be on the disk.
+        """Request what follows the log's end. A request is an acknowledgement, too, so its bytes must be flushed.
 
         Raises HALogError when it is not.
         """
@@ -220,7 +219,7 @@ class Replica:
         await self._report()
 
     async def _flushed_task(self) -> None:
-        """Report what has got to the disk."""
+        """Report after each flush."""
         flushed, listeners = Wakeup(), self.store.flusher.on_flushed
         listeners.append(flushed.set)
         try:
@@ -239,7 +238,7 @@ class Replica:
         return self.store.flusher.flushed_offset if self._acks_flushed else self.store.max_offset
 
     async def _report(self) -> None:
-        """Tell the master what is here; a call while another one is stuck in a full socket is remembered."""
+        """Report what is held; a call while another one waits for a full socket is repeated after it."""
         self._report_due = True
         if self._reporting:
             return
@@ -251,21 +250,21 @@ class Replica:
         self._reporting = False
 
     async def _watch_task(self) -> None:
-        """Repeat the report when there was nothing to acknowledge, and leave a master that is silent."""
+        """Repeat the report as a heartbeat, and leave a master that is silent."""
         interval = self.config.send_heartbeat_interval_ms / 1000
         silence = self.config.housekeeping_interval_ms / 1000
         while True:
             if self.store.flags.why_not_appendable:
                 raise HALogError(f"this log takes no bytes: {self.store.flags.why_not_appendable}")
             now = trio.current_time()
-            # One that is stuck in a full socket is not repeated.
+            # A report that waits for a full socket is not repeated.
             silent_at, report_at = self.last_read + silence, (now if self._reporting else self.reported_at) + interval
             if now >= silent_at:
                 raise HAConnectionLostError(f"the master was silent for {silence:g} s")
             if self._requested and now >= report_at:
                 await self._report()
                 continue
-            # The request alone says where to begin, and it may wait for the disk.
+            # Nothing is reported before the request, which may wait for the disk.
             await trio.sleep_until(min(silent_at, max(report_at, now + (0 if self._requested else interval))))
 
 

@@ -20,7 +20,7 @@ def eager_scrub() -> Iterator[None]:
     """No fault: what it does a minute after a start it does at once, so that a row need not wait for it."""
     with (
         patch.object(twinlog.store.integrity.scrub, "_FIRST_SECONDS", 1.5),
-        patch.object(twinlog.ha.slave.repair, "LOOK_SECONDS", 0.5),
+        patch.object(twinlog.ha.slave.repair, "CHECK_SECONDS", 0.5),
         patch.object(twinlog.ha.slave.repair, "TRY_AGAIN_SECONDS", 2.0),
     ):
         yield

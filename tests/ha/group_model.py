@@ -22,7 +22,15 @@ from twinlog.ha.election.group_record import (
     with_member,
     won_at,
 )
-from twinlog.ha.election.voter import LeaseRequest, VoteReply, VoteRequest, followed, is_master, lease, promise
+from twinlog.ha.election.voter import (
+    LeaseRequest,
+    VoteReply,
+    VoteRequest,
+    decide_lease,
+    decide_vote,
+    followed,
+    is_master,
+)
 from twinlog.ha.election.votes import group_of, judge_failover, may_take
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId
@@ -239,7 +247,7 @@ def _follow(now: World, one: str, other: str, crash: str = "") -> World | None:
         group=master.state.group,
         boot_ms=0,
     )
-    state, answer = lease(node.state, ask, node.entries, len(node.log), 0, other)
+    state, answer = decide_lease(node.state, ask, node.entries, len(node.log), 0, other)
     if not answer.accepted or master.state.group.member(other) is None:
         return None
     if crash == "lease":
@@ -291,7 +299,7 @@ def _ask(now: World, one: str, how: str) -> World:
 
 def _granted(now: World, address: str, ask: VoteRequest) -> tuple[Node, VoteReply] | None:
     node = now.nodes[address]
-    state, answer = promise(node.state, node.entries, 0, len(node.log), None, ask, address)
+    state, answer = decide_vote(node.state, node.entries, 0, len(node.log), None, ask, address)
     if not answer.granted:
         assert state is None
         return None

@@ -24,7 +24,7 @@ async def test_a_synchronous_master_that_asks_no_slave_says_so_at_the_start(tmp_
     with capture_logs() as lines:
         async with master_at(tmp_path, in_sync_replicas=replicas):
             pass
-    told = [line["why"] for line in lines if line["event"] == "SEND_OK may mean less here than producers expect"]
+    told = [line["why"] for line in lines if line["event"] == "SEND_OK may promise less than producers expect"]
     assert sum("without asking any slave" in why for why in told) == warned
 
 

@@ -2,7 +2,7 @@
 
 from attrs import evolve
 
-from twinlog.ha.election.voter import VoteRequest, promise
+from twinlog.ha.election.voter import VoteRequest, decide_vote
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import FIRST, EpochEntry
 from twinlog.store.role_file import GroupMember, GroupRecord, RoleState
@@ -15,5 +15,5 @@ MASTER = RoleState(role=BrokerRole.SYNC_MASTER, broker_id=0, promised=OWN.id, gr
 SLAVE = evolve(MASTER, role=BrokerRole.SLAVE, broker_id=1)
 
 
-def asked(state: RoleState, ask: VoteRequest, *, holding_end: int | None = None, address: str = "b"):
-    return promise(state, HISTORY, 10, 90, holding_end, ask, address)
+def asked(state: RoleState, ask: VoteRequest, *, paused_end: int | None = None, address: str = "b"):
+    return decide_vote(state, HISTORY, 10, 90, paused_end, ask, address)

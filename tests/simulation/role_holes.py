@@ -51,10 +51,10 @@ def number_used_again() -> Iterator[None]:
     """A promise is given twice for one number, and a candidate asks for the highest that it knows."""
     objection, next_epoch = twinlog.ha.election.voter._objection, twinlog.ha.election.role_change.next_epoch
 
-    def lenient(state: RoleState, max_offset: int, holding_end: int | None, ask: Any) -> str:
+    def lenient(state: RoleState, max_offset: int, paused_end: int | None, ask: Any) -> str:
         if ask.epoch == state.promised.epoch and ask.epoch > 0:
             return ""
-        return objection(state, max_offset, holding_end, ask)
+        return objection(state, max_offset, paused_end, ask)
 
     def same(*arguments: Any) -> int:
         return max(next_epoch(*arguments) - 1, 1)
@@ -106,7 +106,7 @@ def adopted_before_cut() -> Iterator[None]:
 
     async def ask_and_adopt(self: HistoryCheck) -> None:
         await ask(self)
-        if self.told is not None and self.role.group is not None:
+        if self.reported is not None and self.role.group is not None:
             await self.adopt()
 
     with patch.object(HistoryCheck, "ask", ask_and_adopt):

@@ -121,7 +121,7 @@ class RoleChange:
             max_offset=member.store.max_offset,
             dispatched_offset=member.store.dispatched_offset,
             held_end=self.pause.held.end_offset if self.pause.held is not None else None,
-            level=self.pause.has_caught_up,
+            caught_up=self.pause.has_caught_up,
             answers=self.survey.answers,
             elected=self._elected,
             serving=self._served,

@@ -9,7 +9,7 @@ from attrs import define, evolve, field
 
 from twinlog.cluster.broker.roles.member import Member
 from twinlog.cluster.broker.roles.write_pause import WritePause
-from twinlog.ha.election.voter import LeaseReply, LeaseRequest, VoteReply, VoteRequest, lease, promise
+from twinlog.ha.election.voter import LeaseReply, LeaseRequest, VoteReply, VoteRequest, decide_lease, decide_vote
 from twinlog.ha.peer import PeerHistory
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import EpochId
@@ -92,7 +92,7 @@ class Voter:
         member, durable, store = self.member, self.member.durable, self.member.store
         state, entries = member.state_or_first(), durable.entries
         min_offset, end = store.commit_log.min_offset, store.max_offset
-        after, answer = promise(state, entries, min_offset, end, paused_end, ask, member.address)
+        after, answer = decide_vote(state, entries, min_offset, end, paused_end, ask, member.address)
         why = durable.failure
         if not why and durable.state is None:
             why = "it has never belonged to a group with a record"
@@ -119,7 +119,9 @@ class Voter:
         member, durable, store = self.member, self.member.durable, self.member.store
         async with member.lock:
             before, end = member.state_or_first(), store.max_offset
-            state, answer = lease(before, ask, durable.entries, end, store.flusher.flushed_offset, member.address)
+            state, answer = decide_lease(
+                before, ask, durable.entries, end, store.flusher.flushed_offset, member.address
+            )
             if answer.accepted and (why := member.must_hear_others(ask.group) or self._why_unproven(ask)):
                 if member.wiped_record is not None and store.config.broker_role is not BrokerRole.SLAVE:
                     await member.fence(why)  # Master by broker.conf, and another one may have been elected.

@@ -167,27 +167,27 @@ async def test_without_a_candidate_the_first_that_may(members, autojump_clock):
     members.statuses[B] = status_of(1, epoch={"epoch": 2})
     prepared = await prepare(api(members), RoleOrder(verb="switchover"))
     assert prepared.candidate.name == "broker-a-2"
-    members.answers[C, "check"] = [refused("is level", C)]
+    members.answers[C, "check"] = [refused("has caught up", C)]
     assert (await prepare(api(members), RoleOrder(verb="switchover"))).candidate.name == "broker-a-1"
 
 
 async def test_each_candidate_that_may_not_be_chosen_has_its_line(members, autojump_clock):
-    members.answers[B, "check"] = [refused("enough promises", lost=LostRange(100, 900, (C,)))]
-    members.answers[C, "check"] = [refused("is level", C)]
+    members.answers[B, "check"] = [refused("enough votes", lost=LostRange(100, 900, (C,)))]
+    members.answers[C, "check"] = [refused("has caught up", C)]
     with pytest.raises(RoleRefusedError) as raised:
         await prepare(api(members), RoleOrder(verb="switchover"))
     why = "needed 2 of 3 members; actual 1; fix: start broker-a-2"
     assert raised.value.lines == (
-        f"broker-a-1: may not be chosen: enough promises; {why}",
+        f"broker-a-1: may not be chosen: enough votes; {why}",
         "bytes 100 to 900 on broker-a-2 would be given up; they are kept in twinlog/divergent on each of them",
         "to go on all the same, and give them up: --accept-data-loss 800",
-        f"broker-a-2: may not be chosen: is level; {why}",
+        f"broker-a-2: may not be chosen: has caught up; {why}",
     )
     assert not [op for _, op in members.ops() if op != "check"]
 
 
 async def test_what_may_be_lost_can_be_unknown(members, autojump_clock):
-    members.answers[B, "check"] = [refused("enough promises", lost=LostRange(100, None, (A,)))]
+    members.answers[B, "check"] = [refused("enough votes", lost=LostRange(100, None, (A,)))]
     with pytest.raises(RoleRefusedError, match="bytes from 100 on, nobody knows how many, on broker-a-0") as raised:
         await prepare(api(members), RoleOrder(verb="failover", member=B))
     assert raised.value.lines[-1].endswith("--accept-data-loss unknown")
@@ -196,9 +196,9 @@ async def test_what_may_be_lost_can_be_unknown(members, autojump_clock):
 async def test_refused_after_the_promises(members, autojump_clock):
     """The check was fine, what was really answered was not."""
     members.answers[B, "start"] = [evolve(READY, running=True)]
-    members.answers[B, "state"] = [refused("enough promises")]
+    members.answers[B, "state"] = [refused("enough votes")]
     prepared = await prepare(api(members), RoleOrder(verb="failover", member=B))
-    with pytest.raises(RoleRefusedError, match="enough promises"):
+    with pytest.raises(RoleRefusedError, match="enough votes"):
         await carry_out(api(members), prepared, lambda _: None)
 
 
@@ -208,10 +208,10 @@ async def test_a_refusal_that_no_judgement_explains(members, autojump_clock):
     with pytest.raises(RoleRefusedError) as raised:
         await prepare(api(members), RoleOrder(verb="switchover", member=B))
     assert raised.value.lines == ("broker-a-1: role changes are paused (fire)",)
-    judged = refused("is level")
-    line = "broker-a-1: may not be chosen: is level; needed 2 of 3 members; actual 1; fix: start broker-a-2"
+    judged = refused("has caught up")
+    line = "broker-a-1: may not be chosen: has caught up; needed 2 of 3 members; actual 1; fix: start broker-a-2"
     promised = f"{B} has promised epoch 5: run this again"
-    raw = f"{B}: may not be chosen: is level; needed 2 of 3 members; actual 1; fix: start {C}"
+    raw = f"{B}: may not be chosen: has caught up; needed 2 of 3 members; actual 1; fix: start {C}"
     members.answers[B, "check"] = [evolve(judged, error=f"{raw}; {promised}")]
     with pytest.raises(RoleRefusedError) as raised:
         await prepare(api(members), RoleOrder(verb="switchover", member=B))

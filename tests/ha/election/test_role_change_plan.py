@@ -6,7 +6,7 @@ from attrs import define, evolve, field
 from twinlog.ha.election.epochs import with_entry
 from twinlog.ha.election.group_record import with_ids_swapped
 from twinlog.ha.election.role_change import Snapshot, StepName, Verb, check_invariants, next_epoch, next_step, plan
-from twinlog.ha.election.voter import VoteReply, VoteRequest, promise
+from twinlog.ha.election.voter import VoteReply, VoteRequest, decide_vote
 from twinlog.ha.election.votes import may_take
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId
@@ -73,7 +73,8 @@ class Candidate:
             dispatched_offset=END,
             held_end=self.held_end,
             answers=self.answers,
-            **{name: self.flags.get(name, False) for name in ("level", "elected", "serving", "registered", "reported")},
+            caught_up=self.flags.get("level", False),
+            **{name: self.flags.get(name, False) for name in ("elected", "serving", "registered", "reported")},
         )
 
     def run(self) -> None:
@@ -85,7 +86,7 @@ class Candidate:
     def ask(self, address: str, *, dry_run: bool = False, expects_end: int | None = None) -> VoteReply:
         disk = self.disks[address]
         asked = VoteRequest(epoch=self.epoch or 1 << 30, candidate=self.own, dry_run=dry_run, expects_end=expects_end)
-        state, answer = promise(disk.state, disk.entries, 0, END, self.held_end, asked, address)
+        state, answer = decide_vote(disk.state, disk.entries, 0, END, self.held_end, asked, address)
         if state is not None:
             self.save(address, state=state)
         return answer
@@ -181,7 +182,7 @@ def test_an_epoch_that_has_begun_is_gone_on_with():
         run("failover", "b", disks, 4)
     assert disks["b"].entries[-1].id == EpochId(2, "b")
     answers = {
-        address: promise(
+        address: decide_vote(
             disk.state, disk.entries, 0, END, None, VoteRequest(epoch=9, candidate="c", dry_run=True), address
         )[1]
         for address, disk in disks.items()
@@ -212,7 +213,7 @@ def test_an_epoch_that_begins_behind_the_logs_end_is_not_gone_on_with():
     [
         ({"entries": (FIRST, OWN)}, "a master's role without its own entry"),
         ({"max_offset": END - 1}, "begins behind the log's end"),
-        ({"state": evolve(Disk.of("b").state, promised=EpochId(1, "a"))}, "an entry without its promise"),
+        ({"state": evolve(Disk.of("b").state, promised=EpochId(1, "a"))}, "an entry without its vote"),
         ({"state": evolve(Disk.of("b").state, promised=EpochId(2, "b"))}, "serves without its role"),
         ({"serving": False}, "registered without serving"),
     ],
@@ -226,6 +227,6 @@ def test_what_must_never_be_is_found(what, why):
 def test_a_promiser_that_holds_more_is_found():
     now = snapshot()
     more = evolve(now.answers["c"], max_offset=END + 1)
-    with pytest.raises(AssertionError, match="somebody who promised holds more"):
+    with pytest.raises(AssertionError, match="a voter holds more"):
         check_invariants(evolve(now, answers={**now.answers, "c": more}))
     check_invariants(evolve(now, answers={**now.answers, "c": evolve(more, whole=False)}))

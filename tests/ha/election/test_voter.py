@@ -12,9 +12,9 @@ from twinlog.ha.election.voter import (
     Lease,
     LeaseRequest,
     VoteRequest,
+    decide_lease,
     followed,
     is_master,
-    lease,
 )
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import EpochEntry, EpochId
@@ -59,16 +59,16 @@ def test_a_master_that_promises_itself_waits_for_its_own_entry():
     assert is_master(took, (*HISTORY, EpochEntry(epoch=3, winner="a", start_offset=90)))
 
 
-@pytest.mark.parametrize(("holding_end", "granted"), [(90, True), (80, False), (None, False)])
-def test_a_master_resigns_only_while_it_holds_there(holding_end, granted):
+@pytest.mark.parametrize(("paused_end", "granted"), [(90, True), (80, False), (None, False)])
+def test_a_master_resigns_only_while_it_holds_there(paused_end, granted):
     ask = VoteRequest(epoch=3, candidate="b", expects_end=90)
-    state, answer = asked(MASTER, ask, holding_end=holding_end, address="a")
+    state, answer = asked(MASTER, ask, paused_end=paused_end, address="a")
     assert (state is not None, answer.granted) == (granted, granted)
 
 
 def test_a_resignation_can_be_asked_for_again():
     """The answer may have been lost, and who resigned holds nothing back any more."""
-    state, _ = asked(MASTER, VoteRequest(epoch=3, candidate="b", expects_end=90), holding_end=90, address="a")
+    state, _ = asked(MASTER, VoteRequest(epoch=3, candidate="b", expects_end=90), paused_end=90, address="a")
     assert asked(state, VoteRequest(epoch=3, candidate="b", expects_end=90))[1].granted
     assert not asked(state, VoteRequest(epoch=3, candidate="b", expects_end=91))[1].granted
 
@@ -84,7 +84,7 @@ def leased(state: RoleState, epoch: int, winner: str, group: GroupRecord = GROUP
         group=group,
         boot_ms=1,
     )
-    return lease(state, ask, HISTORY, 90, 80, address)
+    return decide_lease(state, ask, HISTORY, 90, 80, address)
 
 
 def test_the_promised_master_is_followed():
@@ -118,7 +118,7 @@ def test_nobody_speaks_for_another():
         group=GROUP,
         boot_ms=0,
     )
-    assert not lease(SLAVE, ask, HISTORY, 90, 80, "b")[1].accepted
+    assert not decide_lease(SLAVE, ask, HISTORY, 90, 80, "b")[1].accepted
     assert not leased(SLAVE, 9, "b", address="b")[1].accepted
 
 
@@ -160,12 +160,12 @@ asks = st.one_of(
 
 
 @given(st.lists(asks, max_size=12), st.sampled_from([None, 90]))
-def test_a_promise_is_kept(asks, holding_end):
+def test_a_promise_is_kept(asks, paused_end):
     """Whatever comes: the number never falls, one number goes to one winner, and only a change is saved."""
     state, given = SLAVE, {SLAVE.promised.epoch: SLAVE.promised.winner}
     for ask in asks:
         if isinstance(ask, VoteRequest):
-            after, answer = asked(state, ask, holding_end=holding_end)
+            after, answer = asked(state, ask, paused_end=paused_end)
             said_yes, who = answer.granted and not ask.dry_run, ask.id
         else:
             after, answer = leased(state, *ask)
@@ -191,7 +191,7 @@ def _lease(**changes):
         group=GROUP,
         boot_ms=1,
     )
-    return lease(SLAVE, evolve(ask, **changes), HISTORY, 90, 90, "b")
+    return decide_lease(SLAVE, evolve(ask, **changes), HISTORY, 90, 90, "b")
 
 
 def test_numbers_do_not_jump_to_where_nothing_comes_after():
@@ -211,7 +211,7 @@ def test_only_the_first_epoch_has_no_winner():
 def test_it_runs_from_the_question():
     lease = Lease(3.0)
     assert not lease.held(0)
-    assert lease.why == "nobody was asked yet"
+    assert lease.why == "no voter was asked yet"
     lease.grant(10)
     assert (lease.held(12.9), lease.held(13), lease.remaining(12)) == (True, False, 1)
 

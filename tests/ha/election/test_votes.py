@@ -51,7 +51,7 @@ def test_the_slave_of_two_is_enough_when_both_hold_each_message():
 
 def test_one_of_three_is_not():
     found = judge_failover(group(3, 2), "b", said(answer("b", 150)), None)
-    assert (found.may, found.rule, found.needed) == (False, "enough promises", "2 of 3 members")
+    assert (found.may, found.rule, found.needed) == (False, "enough votes", "2 of 3 members")
     assert found.actual == "1 (a, c silent)"
     assert found.lost == LostRange(150, None, ("a", "c"))
 
@@ -107,7 +107,7 @@ def test_who_lost_bytes_does_not_count_but_may_win():
     [
         ("x", said(answer("x", 150)), "is a member"),
         ("b", said(answer("a", 150)), "answers"),
-        ("b", said(answer("b", 150, granted=False, why="it has promised epoch 9 to c")), "may still promise itself"),
+        ("b", said(answer("b", 150, granted=False, why="it has promised epoch 9 to c")), "may still vote for itself"),
     ],
 )
 def test_what_nobody_can_accept(candidate, answers, rule):
@@ -146,7 +146,7 @@ def test_before_the_record_says_where_members_alone_count_only_the_master_is_sur
     found = judge_failover(BEGINS, "b", said(answer("b", 150)), None)
     assert (found.may, found.rule) == (False, "has what others than members acknowledged")
     assert (found.actual, found.fix) == ("epoch 2 up to 150, without a", "start a, or accept the loss")
-    assert found.needed.startswith("the promise of a: ")
+    assert found.needed.startswith("the vote of a: ")
     assert found.lost == LostRange(150, None, ("a",))
     assert not judge_failover(BEGINS, "b", said(answer("b", 150)), 1 << 60).may
     assert judge_failover(BEGINS, "b", said(answer("b", 150)), "unknown").forced
@@ -184,7 +184,7 @@ FACTS = SwitchoverFacts(master="a", master_answers=True, following=True, lag_byt
         ({"master": "b"}, "is not master"),
         ({"master_answers": False}, "the master lives"),
         ({"following": False}, "follows the master"),
-        ({"lag_bytes": 1001}, "is level"),
+        ({"lag_bytes": 1001}, "has caught up"),
         ({"differs_at": 70}, "holds the same bytes"),
         ({"no_room": "the disk is full"}, "can store messages"),
     ],
@@ -279,7 +279,7 @@ def _nobody_is_outdone(*_):
     ("module", "name", "wrong"),
     [
         (votes, "needed", _one_too_few),
-        (votes, "_promisers", _everybody_counts),
+        (votes, "_counting_votes", _everybody_counts),
         (votes, "_outdone", _nobody_is_outdone),
         (epochs, "_common", _by_start),
     ],

@@ -232,7 +232,7 @@ async def test_who_promised_follows_nobody_who_does_not_answer(autojump_clock, n
     client = slave.follow(nursery, master)
     await trio.sleep(60)
     assert (client.state, master.connections) == ("retrying", 0)
-    assert "does not tell its history" in client.last_error
+    assert "does not report its history" in client.last_error
     slave.promised, slave.record = FIRST.id, None
     await trio.sleep(10)
     assert client.state == "streaming"

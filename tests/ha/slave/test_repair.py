@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from tests.helpers import log_bytes, open_store, put
 from twinlog.ha.errors import HAPeerError
-from twinlog.ha.slave.repair import LOOK_SECONDS, TRY_AGAIN_SECONDS, RepairService
+from twinlog.ha.slave.repair import CHECK_SECONDS, TRY_AGAIN_SECONDS, RepairService
 from twinlog.store.integrity.digest import RangeDigests, digest, group_bounds
 from twinlog.store.integrity.repair import RepairError, RepairSpan
 
@@ -56,13 +56,13 @@ async def test_what_is_damaged_is_fetched(damaged, autojump_clock, nursery):
     peer = FakePeer(log)
     service = RepairService(store, lambda: [peer])
     nursery.start_soon(service.run)
-    await trio.sleep(LOOK_SECONDS - 1)
+    await trio.sleep(CHECK_SECONDS - 1)
     assert peer.asked == []
     while store.damaged:
         await trio.sleep(1)
     assert peer.asked == [span.start]
     assert log_bytes(store) == log
-    await trio.sleep(10 * LOOK_SECONDS)
+    await trio.sleep(10 * CHECK_SECONDS)
     assert peer.asked == [span.start]
     await store.close()
 
@@ -73,11 +73,11 @@ async def test_members_that_cannot_help_are_told_once_and_asked_again_later(dama
     peers = [FakePeer(log, fails=True), FakePeer(log, has_digests=False), FakePeer(b"\0" * len(log))]
     service = RepairService(store, lambda: peers)
     with capture_logs() as lines:
-        await service.look()
-        await service.look()
+        await service.check()
+        await service.check()
         assert [len(peer.asked) for peer in peers] == [1, 1, 1]
         await trio.sleep(TRY_AGAIN_SECONDS + 1)
-        await service.look()
+        await service.check()
         assert [len(peer.asked) for peer in peers] == [2, 2, 2]
     (line,) = lines
     assert (line["offset"], line["bytes"]) == (span.start, span.end - span.start)
@@ -85,7 +85,7 @@ async def test_members_that_cannot_help_are_told_once_and_asked_again_later(dama
     assert store.damaged.overlaps(span.start, span.end)
     peers.append(FakePeer(log))
     await trio.sleep(TRY_AGAIN_SECONDS + 1)
-    await service.look()
+    await service.check()
     assert not store.damaged
     assert log_bytes(store) == log
     await store.close()
@@ -100,7 +100,7 @@ async def test_a_member_with_another_record_there_infects_nobody(damaged, autoju
     peer = FakePeer(bytes(foreign))
     with pytest.raises(RepairError, match="no sound record begins"):
         await store.repairs.repair(span.start, bytes(foreign[span.start : span.end]), {})
-    await RepairService(store, lambda: [peer]).look()
+    await RepairService(store, lambda: [peer]).check()
     assert store.damaged.overlaps(span.start, span.end)
     assert log_bytes(store) != log
     await store.close()
@@ -115,7 +115,7 @@ async def test_behind_the_last_record_of_a_file_there_is_no_record(damaged, auto
     store.commit_log.files.files[0].write_at(0, log[:last])
     store.commit_log.files.files[0].write_at(last + 100, b"broken")
     store.damaged.add(last, FILE_SIZE)
-    await RepairService(store, lambda: [FakePeer(log)]).look()
+    await RepairService(store, lambda: [FakePeer(log)]).check()
     assert not store.damaged
     assert log_bytes(store) == log
     await store.close()
