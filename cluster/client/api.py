@@ -14,7 +14,7 @@ from attrs import frozen
 from twinlog.cluster.client.messages import ReceivedMessage
 from twinlog.cluster.client.subscription import TAG, Subscription
 from twinlog.cluster.remoting import fastjson, headers
-from twinlog.cluster.remoting.calls import SUCCESS, Caller, Response, call, response
+from twinlog.cluster.remoting.calls import SUCCESS, Caller, Response, response
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingError, RequestError
@@ -133,8 +133,8 @@ class ClientApi:
         timeout_ms: int | None = None,
     ) -> Response:
         """Send any request and wait for its response, whose code is one of those expected."""
-        timeout = timeout_ms or self.timeout_ms
-        return await call(self.client, address, header, body, expected=expected, timeout_ms=timeout)
+        command = header.command(body)
+        return response(await self.client.request(address, command, timeout_ms=timeout_ms or self.timeout_ms), expected)
 
     async def oneway(
         self, address: str, header: RequestHeader, body: bytes = b"", *, remark: str | None = None

@@ -6,7 +6,7 @@ The header classes know code, wire names and types; client and server share them
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Protocol, TypeVar
 
-from attrs import frozen
+from attrs import define
 
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.codes import ResponseCode
@@ -32,7 +32,7 @@ class Caller(Protocol):
     ) -> Callable[[], Awaitable[RemotingCommand]]: ...
 
 
-@frozen
+@define
 class Response:
     """The response to a call. Its readers raise RemotingProtocolError for what RocketMQ would not have sent."""
 

@@ -150,17 +150,23 @@ def _builder(cls: type, fields: list[_Field]) -> Callable[[Mapping[str, str]], A
 
 
 def _encoder(fields: list[_Field]) -> Callable[[Any], dict[str, str]]:
-    """Compile a function that sets one field after the other: a loop takes twice the time."""
-    lines = ["def encode(header):", "    ext = {}"]
-    for field in fields:
-        kind = (field.convert or "text").removeprefix("optional_")
-        text = {"text": "value", "boolean": '"true" if value else "false"'}.get(kind, "str(value)")
-        is_always_there = field.required or field.default is not None
-        lines.append(f"    value = header.{field.attribute}")
-        lines.append(f"    {'' if is_always_there else 'if value is not None: '}ext[{field.wire!r}] = {text}")
+    """Compile a function that makes a dict of the first fields and adds the others: a loop takes three times as long."""
+    always = [field.required or field.default is not None for field in fields]
+    count = always.index(False) if False in always else len(fields)
+    lines = [f"ext = {{{', '.join(f'{field.wire!r}: {_text_of(field)}' for field in fields[:count])}}}"]
+    for field, is_always_there in zip(fields[count:], always[count:], strict=True):
+        condition = "" if is_always_there else f"if header.{field.attribute} is not None: "
+        lines.append(f"{condition}ext[{field.wire!r}] = {_text_of(field)}")
     names: dict[str, Callable[[Any], dict[str, str]]] = {}
-    exec("\n".join([*lines, "    return ext"]), names)
+    exec("\n    ".join(["def encode(header):", *lines, "return ext"]), names)
     return names["encode"]
+
+
+def _text_of(field: _Field) -> str:
+    """The expression of a field's value as text."""
+    value = f"header.{field.attribute}"
+    kind = (field.convert or "text").removeprefix("optional_")
+    return {"text": value, "boolean": f'("true" if {value} else "false")'}.get(kind, f"str({value})")
 
 
 def _camel_case(name: str) -> str:
@@ -195,6 +201,8 @@ def _int32(text: str) -> int:
 def _int64(text: str) -> int:
     value = _SMALL.get(text)
     if value is None:
+        if len(text) < 19 and text.isascii() and text.isdecimal():  # Nearly all: offsets, times.
+            return int(text)
         value = _plain_int(text)
         if not -0x8000000000000000 <= value <= 0x7FFFFFFFFFFFFFFF:
             raise ValueError
