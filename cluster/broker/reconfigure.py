@@ -14,9 +14,9 @@ from twinlog.cluster.broker.config import BrokerConfig
 from twinlog.cluster.broker.config_changes import Changes
 from twinlog.cluster.broker.consume.long_polling import SCAN_SECONDS, SCAN_SECONDS_SHORT_POLLING
 from twinlog.cluster.broker.tables.tables import built_in
-from twinlog.cluster.broker.tables.topics import PERM_INHERIT
 from twinlog.cluster.config.properties_file import with_values
 from twinlog.cluster.remoting.names import AUTO_CREATE_TOPIC
+from twinlog.cluster.remoting.route import PERM_INHERIT
 from twinlog.store.util.sync import write_durably
 
 if TYPE_CHECKING:

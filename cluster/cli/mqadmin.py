@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig
-from twinlog.cluster.broker.tables.topics import UNIT, UNIT_SUBSCRIPTION, TopicConfig
+from twinlog.cluster.broker.tables.topics import TopicConfig
 from twinlog.cluster.cli.common.errors import USAGE, CliError
 from twinlog.cluster.cli.common.group import InOrder, examples
 from twinlog.cluster.cli.common.logging_setup import ERROR, set_up_log
@@ -16,6 +16,7 @@ from twinlog.cluster.cli.common.options import namesrv_option
 from twinlog.cluster.cli.common.running import run_admin
 from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.mqadmin import brokers, groups, messages, text, topics
+from twinlog.cluster.remoting.route import UNIT, UNIT_SUBSCRIPTION
 
 _BOOLEAN = click.Choice(["true", "false"])
 

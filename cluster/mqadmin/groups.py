@@ -9,7 +9,6 @@ from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.mqadmin import text
 from twinlog.cluster.mqadmin.requests import (
-    RETRY_PREFIX,
     ConsumeStats,
     QueueProgress,
     consume_stats,
@@ -23,6 +22,7 @@ from twinlog.cluster.observe.requests import Consumers
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.cluster.remoting.headers.broker_admin import InvokeBrokerToResetOffset
+from twinlog.cluster.remoting.names import RETRY_PREFIX
 from twinlog.cluster.remoting.route import MessageQueue, queue_of_key
 
 RESET_MS = 6_000

@@ -6,10 +6,11 @@ from functools import partial
 from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.mqadmin import text
-from twinlog.cluster.mqadmin.requests import RETRY_PREFIX, consume_stats, one_address_each, route_of
+from twinlog.cluster.mqadmin.requests import consume_stats, one_address_each, route_of
 from twinlog.cluster.observe import requests as admin_requests
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RemotingError, RequestError
+from twinlog.cluster.remoting.names import RETRY_PREFIX
 from twinlog.store.record.message import Message, decode_message, host_text
 
 KEY_COUNT_MAX = 64

@@ -10,10 +10,10 @@ from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.headers import broker_admin, namesrv
 from twinlog.cluster.remoting.headers.responses import GetKVConfigResponse
+from twinlog.cluster.remoting.names import RETRY_PREFIX
 from twinlog.cluster.remoting.route import BrokerAddresses, MessageQueue, TopicRoute, queue_of_key
 
 STATS_MS = 15_000
-RETRY_PREFIX = "%RETRY%"
 
 
 @frozen

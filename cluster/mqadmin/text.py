@@ -7,7 +7,8 @@ from typing import Any
 import orjson
 
 from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig
-from twinlog.cluster.broker.tables.topics import PERM_INHERIT, PERM_READ, PERM_WRITE, TopicConfig
+from twinlog.cluster.broker.tables.topics import TopicConfig
+from twinlog.cluster.remoting.route import PERM_INHERIT, PERM_READ, PERM_WRITE
 
 
 def lines(found: Iterable[str]) -> str:

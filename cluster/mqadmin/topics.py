@@ -20,6 +20,7 @@ from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RemotingError, RequestError
 from twinlog.cluster.remoting.headers.namesrv import DeleteTopicInNamesrv, GetRouteInfoByTopic
+from twinlog.cluster.remoting.names import DLQ_PREFIX, RETRY_PREFIX
 
 _WIDE = "{:<20}  {:<64}  {:<64}"
 _STATUS = "{:<32}  {:<4}  {:<20}  {:<20}    {}"
@@ -32,7 +33,7 @@ async def topic_list(api: ClientApi, *, with_groups: bool) -> str:
     if not with_groups:
         return text.lines(names)
     clusters = {group.broker_name: group.cluster for group in await api.cluster()}
-    own = [name for name in names if not name.startswith(("%RETRY%", "%DLQ%"))]
+    own = [name for name in names if not name.startswith((RETRY_PREFIX, DLQ_PREFIX))]
     rows = await in_parallel(partial(_with_groups, api, name, clusters) for name in own)
     head = f"{'#Cluster Name':<20}  {'#Topic':<48}  {'#Consumer Group':<48}"
     return text.lines([head, *(line for lines in rows for line in lines)])

@@ -18,9 +18,9 @@ from attrs import define, evolve, field, frozen
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.names import DataVersion
-from twinlog.cluster.remoting.route import MASTER_ID, BrokerAddresses, QueueData
+from twinlog.cluster.remoting.route import MASTER_ID, PERM_READ, PERM_WRITE, BrokerAddresses, QueueData
 
-PERM_WRITE, PERM_READ_WRITE = 2, 6
+PERM_READ_WRITE = PERM_READ | PERM_WRITE
 
 
 @frozen

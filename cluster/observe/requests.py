@@ -16,6 +16,7 @@ from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RemotingError, RequestError
 from twinlog.cluster.remoting.headers import broker_admin, clients, messages, namesrv
+from twinlog.cluster.remoting.names import AUTO_CREATE_TOPIC
 from twinlog.cluster.remoting.route import MessageQueue, queue_of_key
 
 CHANGE_MS = 6_000  # A broker that changes a topic tells the name servers before it answers.
@@ -47,7 +48,7 @@ async def update_topic(api: ClientApi, address: str, config: TopicConfig) -> Non
     """Request 17: make the topic, or change it."""
     header = broker_admin.UpdateAndCreateTopic(
         topic=config.name,
-        default_topic="TBW102",
+        default_topic=AUTO_CREATE_TOPIC,
         read_queue_nums=config.read_queues,
         write_queue_nums=config.write_queues,
         perm=config.perm,

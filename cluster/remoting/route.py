@@ -11,7 +11,7 @@ import orjson
 from attrs import field, frozen
 
 MASTER_ID = 0
-READABLE, WRITEABLE = 4, 2  # Bits of perm.
+PERM_PRIORITY, PERM_READ, PERM_WRITE, PERM_INHERIT = 8, 4, 2, 1  # Bits of perm (PermName).
 UNIT, UNIT_SUBSCRIPTION = 1, 2  # Bits of topic_sys_flag.
 
 
@@ -95,7 +95,7 @@ class QueueData:
     @property
     def perm_text(self) -> str:
         """RW, R-, -W or --."""
-        return ("R" if self.perm & READABLE else "-") + ("W" if self.perm & WRITEABLE else "-")
+        return ("R" if self.perm & PERM_READ else "-") + ("W" if self.perm & PERM_WRITE else "-")
 
 
 @frozen
@@ -114,7 +114,7 @@ class TopicRoute:
         queues = []
         for data in self.queue_data:
             broker = self.brokers.get(data.broker_name)
-            if data.perm & WRITEABLE and broker is not None and broker.master is not None:
+            if data.perm & PERM_WRITE and broker is not None and broker.master is not None:
                 count = data.write_queues if queues_max is None else min(queues_max, data.read_queues)
                 queues += [MessageQueue(topic or self.topic, data.broker_name, each) for each in range(count)]
         return queues
@@ -124,7 +124,7 @@ class TopicRoute:
         return [
             MessageQueue(self.topic, data.broker_name, each)
             for data in self.queue_data
-            if data.perm & READABLE and data.broker_name in self.brokers
+            if data.perm & PERM_READ and data.broker_name in self.brokers
             for each in range(data.read_queues)
         ]
 

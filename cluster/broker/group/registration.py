@@ -21,7 +21,7 @@ import trio
 from attrs import define, evolve, field, frozen
 
 from twinlog.cluster.broker.config import BrokerConfig
-from twinlog.cluster.broker.tables.topics import PERM_READ, PERM_WRITE, TopicConfigManager
+from twinlog.cluster.broker.tables.topics import TopicConfigManager
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.codes import ResponseCode
@@ -30,9 +30,9 @@ from twinlog.cluster.remoting.errors import RemotingError, RequestError
 from twinlog.cluster.remoting.header_fields import RequestHeader, decode_header
 from twinlog.cluster.remoting.headers.namesrv import GetBrokerClusterInfo, RegisterBroker, UnregisterBroker
 from twinlog.cluster.remoting.headers.responses import RegisterBrokerResponse
+from twinlog.cluster.remoting.route import MASTER_ID, PERM_READ, PERM_WRITE
 from twinlog.store.util.wakeup import Wakeup
 
-MASTER_ID = 0
 RETRY_SECONDS_FIRST, RETRY_SECONDS_MAX = 0.1, 1.0
 EARLY_REPEATS_SECONDS = (1.0, 11.0)  # After the first success.
 

@@ -13,7 +13,6 @@ from twinlog.cluster.broker.processors import body
 from twinlog.cluster.broker.processors.pull import not_supported
 from twinlog.cluster.broker.roles.gate import gated
 from twinlog.cluster.broker.tables.clients import ClientInfo
-from twinlog.cluster.broker.tables.topics import UNIT_SUBSCRIPTION
 from twinlog.cluster.broker.wiring import BrokerParts
 from twinlog.cluster.remoting import fastjson, names
 from twinlog.cluster.remoting.codes import ResponseCode
@@ -29,7 +28,7 @@ from twinlog.cluster.remoting.headers.clients import (
     UnregisterClient,
 )
 from twinlog.cluster.remoting.request import Reply, Request
-from twinlog.cluster.remoting.route import MessageQueue, queue_to_json
+from twinlog.cluster.remoting.route import UNIT_SUBSCRIPTION, MessageQueue, queue_to_json
 
 CLIENT_ID_LENGTH_MAX = 1024
 

@@ -14,7 +14,6 @@ from twinlog.cluster.broker.filter.expression import SelectorError
 from twinlog.cluster.broker.filter.tags import SubscriptionData, SubscriptionError, build_subscription
 from twinlog.cluster.broker.processors.offset import update_consumer_offset
 from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig
-from twinlog.cluster.broker.tables.topics import PERM_READ
 from twinlog.cluster.broker.wiring import BrokerParts
 from twinlog.cluster.remoting import names
 from twinlog.cluster.remoting.codes import ResponseCode
@@ -25,12 +24,13 @@ from twinlog.cluster.remoting.headers.messages import LitePullMessage, PullMessa
 from twinlog.cluster.remoting.headers.offsets import UpdateConsumerOffset
 from twinlog.cluster.remoting.request import AnyReply, Reply, Request
 from twinlog.cluster.remoting.response_template import ResponseTemplate, TemplateReply
+from twinlog.cluster.remoting.route import MASTER_ID, PERM_READ
 from twinlog.store.read.get_message import GetResult, GetStatus, PropertyFilter
 from twinlog.store.record.message import host_bytes
 
 COMMIT_OFFSET, SUSPEND, SUBSCRIPTION = 1, 2, 4  # Bits of sys_flag.
 SUSPEND_MS_MAX = 10 * 60_000  # Ours: nobody is held longer, whatever the request says.
-MASTER_ID = 0
+
 _WHERE = ("suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset")
 _FOUND = ResponseTemplate(ResponseCode.SUCCESS, GetStatus.FOUND.value, _WHERE)
 

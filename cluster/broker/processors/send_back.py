@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from twinlog.cluster.broker.delay.records import delayed
 from twinlog.cluster.broker.roles.gate import gated
 from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig
-from twinlog.cluster.broker.tables.topics import PERM_WRITE, UNIT_SUBSCRIPTION
 from twinlog.cluster.broker.wiring import BrokerParts
 from twinlog.cluster.remoting import names
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.headers.messages import ConsumerSendMsgBack
 from twinlog.cluster.remoting.request import Reply, Request
+from twinlog.cluster.remoting.route import PERM_WRITE, UNIT_SUBSCRIPTION
 from twinlog.store.errors import MessageFormatError
 from twinlog.store.log.commit_log import PutMessage
 from twinlog.store.log.offset_waiters import PutStatus

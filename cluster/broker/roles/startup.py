@@ -21,6 +21,7 @@ from twinlog.cluster.broker.roles.joining import JoinRequests
 from twinlog.cluster.broker.roles.lease import LeaseRounds
 from twinlog.cluster.broker.roles.member import Member
 from twinlog.cluster.broker.roles.voter import Voter
+from twinlog.cluster.remoting.route import MASTER_ID
 from twinlog.ha.election.epochs import with_entry
 from twinlog.ha.election.group_record import with_ids_swapped, won_at
 from twinlog.ha.election.voter import followed
@@ -33,7 +34,6 @@ from twinlog.store.errors import StoreError
 log = structlog.get_logger(__name__)
 
 CHECK_SECONDS, SEEK_SECONDS = 0.25, 1.0
-MASTER_ID = 0
 
 
 @define(eq=False)

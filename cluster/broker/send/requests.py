@@ -19,7 +19,7 @@ from twinlog.cluster.broker.config import BrokerConfig
 from twinlog.cluster.broker.delay.records import delayed
 from twinlog.cluster.broker.roles.forward import FROM
 from twinlog.cluster.broker.send.properties import SendProperties
-from twinlog.cluster.broker.tables.topics import PERM_WRITE, TopicConfig
+from twinlog.cluster.broker.tables.topics import TopicConfig
 from twinlog.cluster.broker.transactions.records import HALF_QUEUE_ID, half_properties, is_transaction
 from twinlog.cluster.remoting import names
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
@@ -28,6 +28,7 @@ from twinlog.cluster.remoting.connection import Connection
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.header_fields import decode_header
 from twinlog.cluster.remoting.headers.messages import SendBatchMessage, SendMessage, SendMessageV2
+from twinlog.cluster.remoting.route import PERM_WRITE
 from twinlog.store.log.commit_log import PutMessage
 from twinlog.store.record.message import TRANSACTION_MASK, host_bytes
 from twinlog.store.record.properties import (

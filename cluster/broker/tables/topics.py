@@ -12,11 +12,10 @@ from attrs import define, field, frozen
 
 from twinlog.cluster.remoting import names
 from twinlog.cluster.remoting.names import DataVersion
+from twinlog.cluster.remoting.route import PERM_INHERIT, PERM_READ, PERM_WRITE, UNIT, UNIT_SUBSCRIPTION
 
 log = structlog.get_logger(__name__)
 
-PERM_PRIORITY, PERM_READ, PERM_WRITE, PERM_INHERIT = 8, 4, 2, 1
-UNIT, UNIT_SUBSCRIPTION = 1, 2  # Bits of sys_flag.
 SCHEDULE_QUEUES = 18  # Fixed, also with other delay level tables.
 QUEUES_MAX = 65536  # Ours: bounds what one request can make the broker remember.
 

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from twinlog.cluster.broker.tables.topics import PERM_INHERIT, TopicConfig, TopicConfigManager, built_in_topics
+from twinlog.cluster.broker.tables.topics import TopicConfig, TopicConfigManager, built_in_topics
+from twinlog.cluster.remoting.route import PERM_INHERIT
 
 
 def manager(**options):
