@@ -18,7 +18,7 @@ from twinlog.store.util.checked_file import decode_checked, encode_checked, load
 from twinlog.store.util.plain import from_plain, to_plain
 
 NAME, VERSION = "epochs", 1
-ENTRIES_MAX = 1000  # Whoever was away for longer begins anew.
+ENTRIES_MAX = 1000  # A member that was away for longer begins anew.
 
 EpochKind = Literal["first", "switchover", "failover", "forced", "restart"]
 
@@ -41,7 +41,7 @@ class EpochEntry:
     kind: EpochKind = "first"
     reason: str = ""
     old: str = ""  # The master before.
-    lost_bytes: int | None = 0  # Of what was acknowledged, as far as it is known; None: unknown.
+    lost_bytes: int | None = 0  # Known lost bytes of acknowledged messages; None: unknown.
 
     @property
     def id(self) -> EpochId:

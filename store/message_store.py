@@ -146,7 +146,7 @@ class MessageStore:
         self._parts.points.offset = recovered.start_offset
         self.flusher.last_store_timestamp = recovered.last.store_timestamp
         self._parts.queue_flusher.last_dispatched_timestamp = recovered.last.store_timestamp
-        # After a crash what was read may still be in memory only.
+        # After a crash, bytes that were read may be in the page cache only.
         self.flusher.flushed_offset = self.commit_log.min_offset if after_crash else recovered.end_offset
         if after_crash:
             for files in (self.commit_log.files, *(queue.files for queue in self._queues)):
@@ -333,7 +333,7 @@ class MessageStore:
         Raises StoreError: the log is still a slave's. Write buffers are used if they were at the start.
         """
         assert role is not BrokerRole.SLAVE
-        async with self.repairs.turn:  # No cut is under way, and no byte is being put right.
+        async with self.repairs.turn:  # No cut and no repair is under way.
             if self.flags.why_not_appendable:
                 raise StoreError(f"this log cannot be a master's: {self.flags.why_not_appendable}")
             self.dispatch_pending()
@@ -363,7 +363,7 @@ class MessageStore:
             self.config = evolve(self.config, broker_role=BrokerRole.SLAVE)
             self._putter.become_slave(self.config)
 
-    # Hooks, and what follows the log
+    # Hooks and frontiers
 
     @property
     def now_ms(self) -> Callable[[], int]:

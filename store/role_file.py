@@ -44,12 +44,12 @@ class GroupRecord:
 
     version: int
     members: tuple[GroupMember, ...]
-    acks_needed: int  # How many members, the master included, hold a message that is answered SEND_OK.
+    acks_needed: int  # Members, the master included, that must hold a message before SEND_OK.
     master_role: BrokerRole
     paused: Pause | None = None
     epoch: int = 0  # Of the master that wrote this version.
     before: "GroupRecord | None" = None  # The version that it changed, and that may be in force still; so on backwards.
-    # All that was acknowledged before only the members counted lies below this byte. None: others count still, or did.
+    # Acknowledgements of others than these members are all below this byte. None: others count, or did.
     loss_free_from: int | None = None
 
     def member(self, address: str) -> GroupMember | None:
@@ -88,11 +88,13 @@ class Scheduled:
 class RoleState:
     """Everything about its role that a member must know after a crash."""
 
-    role: BrokerRole  # A master's only while the last entry of its history is what it promised.
+    role: BrokerRole  # A master's only while the last entry of its history is its promised epoch.
     broker_id: int
     promised: EpochId
     group: GroupRecord | None
-    whole: bool = True  # False: it may lack bytes that it once acknowledged, until it was level with its master again.
+    whole: bool = (
+        True  # False: it may lack bytes that it once acknowledged, until it has caught up with its master again.
+    )
     clean: bool = False  # The last stop was one, not a crash.
     boot_id: str = ""  # Of the machine, at the last save.
     change: Change | None = None
@@ -101,7 +103,9 @@ class RoleState:
         None  # The record that `group` takes the place of, until enough voters have the new one.
     )
     told_confirmed: int = 0  # Consumers were shown everything below; kept at a clean stop and with each save.
-    address: str = ""  # Whose it is: in a copy of its directory, made to begin another member with, it says nothing.
+    address: str = (
+        ""  # Of this member. In a copy of the directory, used to start another member, the file does not count.
+    )
 
 
 def encode_role(state: RoleState) -> bytes:

@@ -24,6 +24,6 @@ class StoreStatistics:
     damaged_bytes: int
     lost_bytes: int  # Of the log's end, which were on the disk.
     lost_start_bytes: int  # Of its start, of which the files are gone.
-    in_doubt_bytes: int  # Differ from their digest, where no CRC covers them.
+    in_doubt_bytes: int  # Bytes that differ from their digest, where no CRC covers them.
     wrong_units: int
-    divergent: tuple[Divergent, ...]  # What was cut, and is kept.
+    divergent: tuple[Divergent, ...]  # Kept cuts.

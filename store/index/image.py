@@ -40,11 +40,11 @@ class IndexImage:
     # Number of the first item that is here, and the items. Never changed but replaced, and only ever added to: a query reads it
     # from another thread.
     tail: tuple[int, bytearray] = field(factory=lambda: (1, bytearray()), init=False)
-    changed_pages: bytearray = field(init=False)  # A byte for each page of slots: whether it has to be written.
+    changed_pages: bytearray = field(init=False)  # A byte for each page of slots: 1 if it has to be written.
     _is_changed: bool = field(default=True, init=False)
 
     def __attrs_post_init__(self) -> None:
-        # Zeros that nobody wrote to take no memory.
+        # Zeros that were never written to take no memory.
         self.slots = self.slots or bytearray(self.layout.slots * SLOT.size)
         self.tail = (self.next_item, bytearray())
         self.changed_pages = bytearray(-(-len(self.slots) // PAGE))

@@ -30,7 +30,7 @@ class IndexFile:
     path: Path
     layout: IndexLayout
     image: IndexImage | None = None
-    is_durable: bool = False  # Whether all of it was on the disk, when last asked for.
+    is_durable: bool = False  # True when all of it was on the disk at the last check.
     _header: IndexHeader = field(factory=IndexHeader)
     _fd: int = field(default=_NO_FILE, init=False)
 

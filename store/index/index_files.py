@@ -203,7 +203,7 @@ class IndexFiles:
             await trio.to_thread.run_sync(file.sync)
             await trio.to_thread.run_sync(sync_directory, self.directory)
             file.is_durable = True
-        except SyncError as error:  # Never again: a second one may claim what is not so.
+        except SyncError as error:  # No second sync: it may claim success for lost pages.
             if not self._sync_failed:
                 log.error("an index file may not be on the disk; it is looked through after a crash", error=str(error))
             self._sync_failed = True

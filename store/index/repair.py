@@ -26,7 +26,7 @@ _BULK_WINDOW = 2 << 20  # The same in columns: 2 ms.
 _RECORD_WINDOW = 4 << 10
 _READ_ITEMS, _SLICE_ITEMS = 50_000, 2_000
 _READ_SLOTS = 16 << 10
-_SECTOR_ITEMS = 512 // ITEM.size + 1  # A disk writes 512 bytes as a whole, as far as anybody promises.
+_SECTOR_ITEMS = 512 // ITEM.size + 1  # A disk writes 512 bytes atomically, and promises no more.
 
 
 @frozen
@@ -135,7 +135,7 @@ async def _is_hole(log: CommitLog, end: int, begin: int) -> bool:
         for entry in entries:
             if entry.phy_offset != end and keys_of([entry]).hashes:
                 return True
-        if error is not None:  # Nobody can tell.
+        if error is not None:  # Unknown.
             return False
     return False
 
@@ -200,7 +200,7 @@ async def load_image(file: IndexFile) -> IndexImage | None:
         count = min(_READ_SLOTS, layout.slots - first)
         raw = await trio.to_thread.run_sync(file.read_slots, first, count)
         if not raw.strip(b"\0"):
-            continue  # Memory that nobody writes to is not taken.
+            continue  # Memory that is never written to is not allocated.
         if not _within(raw, header.next_item):
             return None
         slots[first * SLOT.size : (first + count) * SLOT.size] = raw
@@ -305,7 +305,7 @@ async def _open_newest(index: IndexFiles, commit_log: CommitLog) -> None:
     if not index.files:
         return
     newest = index.files[-1]
-    if newest.header.is_empty:  # What a crash left in it does not count.
+    if newest.header.is_empty:  # A crash may have left slots in it; they do not count.
         newest.image = IndexImage.after(index.layout, index.files[-2].header if len(index.files) > 1 else None)
         newest.image.change_all()
     elif newest.image is None and not newest.is_full:

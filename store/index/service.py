@@ -30,16 +30,16 @@ from twinlog.store.util.wakeup import Wakeup
 
 log = structlog.get_logger()
 
-_SLICE = 256  # Records that are indexed before others have their turn: 1 ms or so.
-# Keys cost half when they come in numbers, and a look each 10 ms cost a lone producer more than its keys. Queries do not wait.
+_SLICE = 256  # Records that are indexed without a pause: 1 ms or so.
+# Keys cost half in batches, and a check every 10 ms cost a lone producer more than its keys. Queries do not wait.
 _GATHER_SECONDS, _GATHER_MAX = 0.1, 1_000
-_WRITE_SECONDS = 5.0  # Keys touch slots all over the file: what is written once serves many of them.
+_WRITE_SECONDS = 5.0  # Keys touch slots all over the file: one write serves many of them.
 _TRY_AGAIN_SECONDS = 1.0
-CHECK_SECONDS = 5.0  # How often the files are looked at, whether somebody removed or cut one: a system call for each.
-# Records that wait for their turn: whoever is busy with new ones has to wait for these now and then.
+CHECK_SECONDS = 5.0  # How often files are checked for removal, cuts and replacement: a system call for each.
+# Pending records. When more arrive, the appender has to wait for them.
 _PENDING_MAX = 2_000
 _UNWRITTEN_MAX = 8 << 20
-# Bytes that are indexed in one go: else an index never gets level with a log that goes on growing.
+# Bytes that are indexed without a pause: else an index never catches up with a log that goes on growing.
 _LAST_STRETCH = 512 << 10
 _BULK_STRETCH = 4 << 20  # So much is read in columns.
 
@@ -71,7 +71,7 @@ class IndexService:
         default=_UNWRITTEN_MAX, kw_only=True
     )  # Bytes of items in memory; then the log keeps the rest.
     phy_offset: int = field(default=0, init=False)  # The keys of all messages below are in the index.
-    is_caught_up: bool = field(default=False, init=False)  # Whether records are taken from dispatch.
+    is_caught_up: bool = field(default=False, init=False)  # True while records are taken from dispatch.
     failure: str = field(default="", init=False)  # Why nothing is indexed now.
     _files: IndexFiles = field(init=False)
     _is_off: bool = field(default=True, init=False)
@@ -79,13 +79,13 @@ class IndexService:
     _has_note: bool = field(default=False, init=False)
     _is_sound: bool = field(default=False, init=False)
     _cut_at: int | None = field(default=None, init=False)
-    _fault: tuple[int, str] | None = field(default=None, init=False)  # The first file that is not what was written.
+    _fault: tuple[int, str] | None = field(default=None, init=False)  # The first file that was changed by others.
     _note_lock: trio.Lock = field(factory=trio.Lock, init=False)
     _pending: list[DispatchEntry] = field(factory=list, init=False)
     _wakeup: Wakeup = field(factory=Wakeup, init=False)
     _enough: Wakeup = field(factory=Wakeup, init=False)  # Set when nothing more is to be waited for.
     _changed: Wakeup = field(factory=Wakeup, init=False)
-    _much: Wakeup = field(factory=Wakeup, init=False)  # Set when half of what memory may hold is there.
+    _much: Wakeup = field(factory=Wakeup, init=False)  # Set when half of the memory limit is used.
 
     def __attrs_post_init__(self) -> None:
         layout = IndexLayout(self.config.max_hash_slot_num, self.config.max_index_num)
@@ -165,7 +165,7 @@ class IndexService:
         async with self._note_lock:
             self._has_note = True
             await trio.to_thread.run_sync(lower_note, self.note_path, phy_offset)
-            self.truncate(phy_offset)  # Once more: only who becomes level now removes the note.
+            self.truncate(phy_offset)  # Once more: only a catch-up after this removes the note.
 
     @property
     def _is_cut(self) -> bool:
@@ -232,7 +232,7 @@ class IndexService:
         started = trio.current_time()
         self._index(entries)
         self.phy_offset = offset
-        # Whoever sends meanwhile has most of the time.
+        # Producers get most of the time meanwhile.
         await trio.sleep(2 * (trio.current_time() - started) if end < self.commit_log.dispatched_offset else 0)
 
     async def _read_next(self, offset: int, end: int) -> tuple[Entries, int]:
@@ -271,7 +271,7 @@ class IndexService:
                     return
                 await trio.to_thread.run_sync(partial(self.note_path.unlink, missing_ok=True))
                 self._has_note = False
-        # Now, not before: records may have come meanwhile.
+        # Checked now, not before: records may have come meanwhile.
         self.is_caught_up = not self._is_cut and self.phy_offset >= self.commit_log.dispatched_offset
 
     def _index_pending(self, count: int | None = None) -> None:
@@ -356,7 +356,7 @@ class IndexService:
 
         Some may have another key with the same hash. Raises OSError. Source: IndexService.queryOffset.
         """
-        self._index_pending()  # What was sent just now.
+        self._index_pending()  # Messages sent just now.
         count_max = min(count_max, self.config.max_msgs_num_batch)
         return await self._files.find(index_hash(topic, key), count_max, begin_ms, end_ms)
 
@@ -373,7 +373,7 @@ class IndexService:
 
     def delete_before(self, min_offset: int) -> None:
         """The log was shortened: delete the files with no message at or behind an offset, but never the newest."""
-        if not self._is_sound and self.config.message_index_enable:  # The files are being looked at.
+        if not self._is_sound and self.config.message_index_enable:  # The files are being repaired.
             return
         try:
             self._files.delete_before(min_offset)

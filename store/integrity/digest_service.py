@@ -32,7 +32,7 @@ from twinlog.store.log.range import LogRange
 
 log = structlog.get_logger()
 
-_DEAD_MAX = 8  # The file is written anew when one in so many of its digests is of a deleted file.
+_DEAD_MAX = 8  # The file is rewritten when one in so many of its digests is of a deleted file.
 
 
 @define(eq=False)
@@ -43,7 +43,7 @@ class DigestFile:
     digests: BlockDigests
     cuts: int = field(
         default=0, init=False
-    )  # How often something was taken away: what a thread brings may be outdated.
+    )  # A counter of cuts: results that a thread computed before may be outdated.
     _saved_end: int = field(default=0, init=False)  # Blocks below are in the file.
     _fd: int = field(default=-1, init=False)
 
@@ -139,7 +139,7 @@ class DigestFile:
     async def stop(self, now_ms: int) -> None:
         """Mark the file as valid for the log as it ends now. Raises OSError."""
         await self.save()
-        await trio.to_thread.run_sync(os.fdatasync, self._fd)  # The digests, before the header that vouches for them.
+        await trio.to_thread.run_sync(os.fdatasync, self._fd)  # The digests, before the header that makes them valid.
         await trio.to_thread.run_sync(os.pwrite, self._fd, self.digests.encode_header(now_ms), 0)
         await trio.to_thread.run_sync(os.fdatasync, self._fd)
 
@@ -179,10 +179,10 @@ def _write_new(path: Path, content: bytes) -> int:
     return fd
 
 
-DIGEST_BYTES_PER_SECOND = 32 << 20  # Where nobody says otherwise.
+DIGEST_BYTES_PER_SECOND = 32 << 20  # Unless configured.
 _BATCH = 16 << 20  # Bytes of log for one trip to a thread.
 _LOOK_SECONDS = 1.0
-_CLOSE_MAX = 256 << 20  # What a stop still digests; the rest is left to the next start.
+_CLOSE_MAX = 256 << 20  # The most that a stop still digests; the rest is left to the next start.
 
 
 @define(eq=False)
@@ -192,13 +192,13 @@ class DigestService:
     log: CommitLog
     path: Path
     hooks: StoreHooks
-    old_bytes_per_second: int  # For what was in the log before this start: it may have to come from the disk.
+    old_bytes_per_second: int  # For bytes from before this start: they may have to come from the disk.
     digests: BlockDigests = field(factory=BlockDigests, init=False)
     doubtful_from: int = field(default=0, init=False)  # Digests from here on may be of bytes that a crash took away.
     doubtful_end: int = field(default=0, init=False)
     suspects: list[DigestBlock] = field(
         factory=list, init=False
-    )  # Did not fit at start, although nobody wrote meanwhile.
+    )  # Blocks that differed at the start, although nothing was written meanwhile.
     _old_end: int = field(default=0, init=False)
     _file: DigestFile = field(init=False)
 
@@ -229,7 +229,7 @@ class DigestService:
             else:
                 digests.cut(self.log.max_offset)
                 self._walk_back()
-        except OSError as error:  # The scrub will tell where.
+        except OSError as error:  # The scrub will report it.
             log.warning("the log cannot be read everywhere", error=str(error))
         digests.cut(digests.whole_end)
         if after_crash:
@@ -306,7 +306,7 @@ class DigestService:
         while True:
             try:
                 await self.advance()
-            except OSError as error:  # A bad sector is the scrub's to tell; the side file only matters to us.
+            except OSError as error:  # The scrub reports bad sectors; only an error of the side file matters here.
                 log.warning("the log's digests do not get on; next try in 60 s", error=str(error))
                 await trio.sleep(60)
                 continue
@@ -325,7 +325,7 @@ class DigestService:
             if self._file.is_open and self._file.has_many_dead:
                 await self._file.write_anew()
         elif self.log.min_offset < digests.start == digests.end and self.log.files.files:
-            digests.begin_at(self.log.min_offset)  # A log that began anew.
+            digests.begin_at(self.log.min_offset)  # The log began anew.
         start = digests.whole_end
         end = self.log.max_offset if thorough else max(start, floor_block(self.log.max_offset))
         end = min(end, floor_block(start) + _BATCH)
@@ -334,7 +334,7 @@ class DigestService:
         pause = _BATCH / self.old_bytes_per_second if end <= self._old_end and not thorough else 0
         with LogRange.open(self.log, start, end) as bytes_:
             found = await trio.to_thread.run_sync(digests_of_range, ThrottledReader(bytes_).read, start, end)
-        # What was cut while the thread was at it, or lost its first file, is not taken.
+        # Digests of a range that was cut or deleted meanwhile are dropped.
         if cuts == self.cuts and digests.whole_end == start and self.log.min_offset <= start:
             digests.extend(found, end)
             if not thorough:

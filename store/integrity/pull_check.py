@@ -88,7 +88,9 @@ class CheckAhead:
     """Checks the records that follow a pull, a few at a time, so that other requests run in between."""
 
     check: ReadCheck
-    _pulled: dict[ConsumeQueue, int] = field(factory=dict, init=False)  # Queues that are gone through, and up to where.
+    _pulled: dict[ConsumeQueue, int] = field(
+        factory=dict, init=False
+    )  # Queues being read by consumers, and up to where.
     _wakeup: Wakeup = field(factory=Wakeup, init=False)
 
     def pulled(self, queue: ConsumeQueue, next_offset: int) -> None:
@@ -114,4 +116,4 @@ class CheckAhead:
             return False
         for _ in sound_units(self.check, queue, begin, queue.read(begin, _AT_ONCE)):
             pass
-        return self.check.checked_end(queue, next_offset) > begin  # Not behind damage: a pull will look again.
+        return self.check.checked_end(queue, next_offset) > begin  # False behind damage: a pull will check again.

@@ -44,7 +44,7 @@ class RangeDigester:
     log: CommitLog
     service: DigestService
     bytes_per_second: int = READ_BYTES_PER_SECOND
-    _turn: trio.Lock = field(factory=trio.Lock, init=False)  # One reads at a time, the others wait in order.
+    _turn: trio.Lock = field(factory=trio.Lock, init=False)  # One request reads at a time, the others wait in order.
     _free_at: float = field(default=0.0, init=False)
 
     @property
@@ -68,7 +68,7 @@ class RangeDigester:
         end = min(end, start - start % size + digests_max * size, floor_block(start) + _KNOWN_MAX)
         reached, found = await self._collect(start, end, read_max=READ_MAX)
         whole = reached - reached % size
-        if whole > start and reached < end:  # A part of a group is worth nothing to who asks on from there.
+        if whole > start and reached < end:  # A part of a group is useless to a caller that continues from there.
             found, reached = found[: DIGEST_SIZE * (whole // BLOCK_SIZE - start // BLOCK_SIZE)], whole
         return grouped(found, start, reached, blocks_per_digest)
 
@@ -88,7 +88,7 @@ class RangeDigester:
                     pieces.append(await self._read(at, stop))
                     left = left and max(0, floor_block(left - (stop - at)))
                 at = stop
-            # What was told before a cut may be of bytes that are others now.
+            # Digests from before a cut may be of bytes that have changed.
             if cuts == self.service.cuts and at <= self.log.max_offset:
                 return at, b"".join(pieces)
         raise LogRangeError(f"the log was cut while bytes {start} to {end} were looked at")

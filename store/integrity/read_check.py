@@ -98,7 +98,7 @@ class ReadCheck:
             return size, code
         damaged = self.known.damaged
         if damaged and damaged.overlaps(phy_offset, phy_offset + max(size, 1)):
-            return None  # Told before.
+            return None  # Reported before.
         record = self._record_bytes(phy_offset, size)
         if record is not None:
             topic = self.stored_topic(queue.topic)
@@ -141,7 +141,7 @@ class ReadCheck:
         found = self.record(phy_offset)
         if isinstance(found, str):
             end = self._end_of(phy_offset, queue_id, queue_offset)
-            if end is None:  # Nothing here that looks like a record: which of the two is wrong the scrub will tell.
+            if end is None:  # Nothing here looks like a record: the scrub will find out which of the two is wrong.
                 self.known.unit(topic, queue_id, queue_offset, f"no record begins at {phy_offset}, where it leads")
             else:
                 self.known.record(phy_offset, end, found)
@@ -254,4 +254,4 @@ def _stands_for(queue: ConsumeQueue, code: int, own_code: int) -> bool:
         return True
     if queue.ext is None or not is_ext_address(code):
         return False
-    return queue.ext.tags_code(code) in (own_code, None)  # None: it cannot be read there, so nobody knows better.
+    return queue.ext.tags_code(code) in (own_code, None)  # None: unreadable there, so there is nothing better.

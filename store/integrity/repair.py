@@ -29,7 +29,7 @@ from twinlog.store.util.sync import sync_data
 
 log_lines = structlog.get_logger()
 
-SPAN_MAX = 8 << 20  # Bytes. Who lost more copies files, or begins anew.
+SPAN_MAX = 8 << 20  # Bytes. A member that lost more copies files, or begins anew.
 
 
 class RepairError(StoreError):
@@ -56,9 +56,9 @@ class LogRepair:
     repaired_bytes: int = field(default=0, init=False)
     turn: trio.Lock = field(
         factory=trio.Lock, init=False
-    )  # Held while bytes are written: nobody cuts the log meanwhile.
+    )  # Held while bytes are written: the log is not cut meanwhile.
 
-    # What there is to do
+    # Finding damage
 
     async def spans(self) -> list[RepairSpan]:
         """The damaged ranges, each extended to whole records and blocks. Those larger than SPAN_MAX are left out."""

@@ -41,7 +41,7 @@ from twinlog.store.record.resync import next_record
 from twinlog.store.record.scan import DispatchEntry, scan_records
 
 _ENTRIES_AT_A_TIME, _WRITES_AT_A_TIME = 500, 50  # Without a pause.
-_WRONG_MAX = 10_000  # Units of one file; with more of them wrong a queue is to be made anew.
+_WRONG_MAX = 10_000  # Units of one file; a queue with more wrong ones has to be rebuilt.
 
 
 @define(eq=False)
@@ -119,7 +119,7 @@ class UnitScrub:
             if self.check.known.damaged or not proves(unit.phy_offset, unit.phy_offset + unit.size):
                 continue
             if _fits(queue, queue_offset, unit):
-                with suppress(OSError):  # It was told, and stays wrong.
+                with suppress(OSError):  # It was reported, and stays wrong.
                     if queue.repair_unit(queue_offset, unit):
                         self.check.known.unit_repaired(queue.topic, queue.queue_id, queue_offset)
 
@@ -159,9 +159,9 @@ def _units(queue: ConsumeQueue, first: int, count: int) -> bytes:
 
 log = structlog.get_logger()
 
-_FIRST_SECONDS = 60.0  # After a start: consumers catch up, and others have more to do then, too.
+_FIRST_SECONDS = 60.0  # After a start: consumers and replicas catch up first.
 _PIECE = 1 << 20  # Bytes for one trip to a thread.
-_SEARCHES_MAX = 16  # Blocks of one round in which a flipped bit is looked for: up to a second or two of CPU each.
+_SEARCHES_MAX = 16  # Blocks of one round that are searched for a flipped bit: up to two seconds of CPU each.
 _LOOK_UP_MAX = 20  # Damaged ranges of one round that are looked up in the queues ..
 _LOOK_UPS_MAX = 2_000  # .. as long as there are few queues: each takes up to 60 us of the loop's time.
 _HOUR = 3600.0
@@ -220,7 +220,7 @@ class ScrubService:
             return
         await trio.sleep(_FIRST_SECONDS)
         while True:
-            try:  # At first what was there at the start: the rest was looked at when it was appended.
+            try:  # At first what was in the log at the start: the rest was checked when it was appended.
                 await self.scrub(None if self.rounds else self.scrubbed_from)
             except OSError as error:
                 log.error("scrub: this round is given up", error=str(error), scrubbed_from=self.scrubbed_from)
@@ -297,7 +297,7 @@ class ScrubService:
             self.check.distrust_damaged(queues, start, end)
         elif not self._distrusts_all:
             self._distrusts_all = True
-            self.check.distrust(queues)  # All of them: to look up each range in each queue would hold up the loop.
+            self.check.distrust(queues)  # All of them: looking up each range in each queue would block the event loop.
 
     def _is_proven(self, start: int, end: int) -> bool:
         """True when each block of a range, compared a moment ago, has a digest and none differs."""
@@ -361,7 +361,7 @@ class ScrubService:
         """Find and report the damage in a differing block."""
         known, cuts = self.known, self.digest.cuts
         if known.damaged.overlaps(block.start, block.end):
-            return  # A broken record in it was told.
+            return  # A broken record in it was reported.
         current = next(self.digest.digests.blocks(block.start, block.start + 1), None)
         with LogRange.open(self.log, block.start, block.end) as bytes_:
             if (bytes_.start, bytes_.end) != (block.start, block.end):
@@ -371,7 +371,7 @@ class ScrubService:
         if cuts != self.digest.cuts or digest(data) == block.digest:
             return
         if current == block and self.digest.doubtful_from <= block.start and block.end <= self.digest.doubtful_end:
-            # Its records are sound: the digest is of bytes that a crash took and that were written anew.
+            # Its records are sound: the digest is of bytes that were lost in a crash and written again.
             self.digest.replace(DigestBlock(block.start, block.end, digest(data)))
             return
         records = await self._records_in(block.start, block.end)

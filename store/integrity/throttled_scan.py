@@ -92,7 +92,7 @@ def walk(
         error = scan.error
         if error is None and scan.consumed == 0:
             if _is_blank(data, offset, file_size):
-                offset = bytes_.end  # The rest is looked at with its blocks.
+                offset = bytes_.end  # The rest is checked with its blocks.
             elif len(data) < window:
                 error = "a record that does not end"
             else:
@@ -107,7 +107,7 @@ def walk(
             offset = behind
         pace.rest()
     if not is_cached:
-        bytes_.forget_cached(start, upto - start)  # It must not drive out what consumers read.
+        bytes_.forget_cached(start, upto - start)  # It must not evict what consumers read.
     return WalkedPiece(offset, entries, broken)
 
 
@@ -138,7 +138,7 @@ def without_bodies(entries: list[DispatchEntry], start: int, end: int) -> Iterat
     for entry in entries:
         behind = entry.phy_offset + entry.size
         body_end = behind - len(entry.properties) - len(entry.topic.encode()) - _AROUND_TOPIC_MAX
-        body_start = entry.phy_offset + _HEAD_SIZE_MAX  # Some bytes too many are looked at; that is no matter.
+        body_start = entry.phy_offset + _HEAD_SIZE_MAX  # Includes some bytes of the body, which does no harm.
         if body_start < body_end:
             yield from range(at, min(body_start, end))
             at = max(at, body_end)

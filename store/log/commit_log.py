@@ -92,12 +92,12 @@ class CommitLog:
     next_queue_offsets: dict[tuple[str, int], int] = field(factory=dict, init=False)
     spare: MappedFile | None = field(default=None, init=False)  # A file made ahead; lies outside the log's directory.
     dispatched_offset: int = field(default=0, init=False)  # All records below are in the queues.
-    takes_spares: bool = field(default=True, init=False)  # Whether such a file can be moved in.
+    takes_spares: bool = field(default=True, init=False)  # True while such a file can be moved in.
     tail: LogTail | None = field(default=None, init=False)  # A slave's: received, and not verified yet.
     ahead: list[MappedFile] = field(
         factory=list, init=False
     )  # The tail's files; they lie outside the log's directory, too.
-    pending: UncommittedEnd | None = field(default=None, init=False)  # Takes what is appended, where buffers are used.
+    pending: UncommittedEnd | None = field(default=None, init=False)  # Takes appended bytes, when buffers are used.
     _topics: dict[str, bytes] = field(factory=dict, init=False)
 
     @property
@@ -128,7 +128,7 @@ class CommitLog:
         entries: list[DispatchEntry] = []
         offsets: dict[tuple[str, int], int] = {}
         pieces: list[bytes | memoryview] = []
-        parts: list[bytes | memoryview] = []  # What goes into one file each.
+        parts: list[bytes | memoryview] = []  # The bytes for each file.
         topics, new, pack_record, pack_size = self._topics, tuple.__new__, RECORD_V4.pack, _I16.pack
         file_size, pending = self.files.file_size, self.pending
         begin = self.files.max_offset if pending is None else pending.end
@@ -215,7 +215,7 @@ class CommitLog:
                 except OSError as error:
                     if error.errno != errno.EXDEV:
                         raise
-                    self.takes_spares = False  # commitlog/ is another disk than what is beside it.
+                    self.takes_spares = False  # commitlog/ is on another disk than the directory beside it.
                     self.spare.delete()
                 else:
                     file, self.spare = self.spare, None
@@ -241,7 +241,7 @@ class CommitLog:
         file = None
         try:
             for part in parts:
-                if file is not None:  # What is left of it is a blank, of which only the head is written.
+                if file is not None:  # The rest of it is a blank, of which only the head is written.
                     file.torn_end, file.wrote = file.wrote, file.size
                 file = self._file_to_append()
                 file.append(part)
@@ -267,7 +267,7 @@ class CommitLog:
         if self.files.files and self.files.files[-1].wrote < self.file_size and self.tail is None:
             file = self.files.files[-1]
             file.clear_torn_end()
-            file.write_at(file.wrote, b"\0")  # To see whether it takes anything; there is a zero already.
+            file.write_at(file.wrote, b"\0")  # A test of the disk: this byte is zero already.
             file.torn_end = 0
 
     def append_raw(self, data: bytes | memoryview) -> None:

@@ -11,8 +11,8 @@ from attrs import define, field
 from twinlog.store.util.sync import sync_directory as sync_directory
 from twinlog.store.util.sync import sync_file
 
-_LOOK_BYTES = 1 << 20  # At a time, where a file is searched for data.
-# One call takes no more: ext4 looks for so much memory in one piece, and what takes 0.3 s a GB takes 3 s then (Linux 6.18).
+_LOOK_BYTES = 1 << 20  # Read at a time, in a search for data.
+# Limit of one call: ext4 allocates it in one piece, and then takes 3 s a GB instead of 0.3 s (Linux 6.18).
 WRITE_SIZE_MAX = 512 * 1024
 _ZEROS = bytes(_LOOK_BYTES)  # To compare with takes a fortieth of the time that counting takes.
 
@@ -55,7 +55,7 @@ class MappedFile:
     fd: int
     wrote: int = 0
     flushed: int = 0
-    torn_end: int = 0  # Where bytes end that a refused write left behind `wrote`.
+    torn_end: int = 0  # End of the bytes that a refused write left behind `wrote`.
     _view: memoryview | None = field(default=None, init=False)
     _late: tuple[int, bytearray] | None = field(default=None, init=False)  # From which position on, and the bytes.
 
@@ -165,7 +165,7 @@ class MappedFile:
     def view(self, position: int, size: int) -> memoryview:
         """The bytes from a position on, without a copy; they stay readable while the view lives."""
         if self._view is None:
-            # By a descriptor for reading: where ext4 turned read-only after an error, it refuses to map any other one.
+            # By a read-only descriptor: ext4 refuses to map another one after it turned read-only because of an error.
             fd = os.open(f"/proc/self/fd/{self.fd}", os.O_RDONLY | os.O_CLOEXEC)
             try:
                 self._view = memoryview(mmap.mmap(fd, self.size, prot=mmap.PROT_READ))

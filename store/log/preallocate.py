@@ -29,7 +29,7 @@ class AllocateMappedFileService:
 
     log: CommitLog
     path: Path
-    make_room: Callable[[], None]  # Told when there was no space.
+    make_room: Callable[[], None]  # Called when there was no space.
     _roll: Wakeup = field(factory=Wakeup, init=False)
     _lock: trio.Lock = field(factory=trio.Lock, init=False)
 
@@ -73,7 +73,7 @@ def _make_file(path: Path, size: int) -> MappedFile:
 
 
 AHEAD_BYTES, LOW_BYTES = 16 << 20, 12 << 20  # So much is made ready, once there is less than that.
-_STEP = 128 << 10  # The kernel cuts a longer request to what its read-ahead allows.
+_STEP = 128 << 10  # The kernel cuts a longer request to its read-ahead limit.
 
 
 def next_range(end: int, ready: int, size: int) -> tuple[int, int] | None:
@@ -111,7 +111,9 @@ class PageAheadService:
                 self._file, self._ready = file, 0
             if (found := next_range(file.wrote, self._ready, file.size)) is not None:
                 self._ready = found[1]
-                with suppress(OSError):  # Too many open files, say: writes wait as they would without this.
+                with suppress(
+                    OSError
+                ):  # Too many open files, for example: writes wait as they would without this service.
                     await _make_ready(file.fd, *found)
 
 

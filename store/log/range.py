@@ -72,7 +72,11 @@ class LogRange:
         self.close()
 
 
-_LOOKS = (64 << 10, 1 << 20, 8 << 20)  # So far before the byte a sound record is looked for; none is larger.
+_LOOKS = (
+    64 << 10,
+    1 << 20,
+    8 << 20,
+)  # Distances before the byte in which a sound record is searched; no record is larger.
 LOOK_MAX = _LOOKS[-1]
 _READ = 1 << 20
 BLANK = "the unused rest of a file"
@@ -163,7 +167,7 @@ def record_before(bytes_: LogRange, offset: int, file_size: int, known: int | No
     if known is not None and bytes_.start <= known < file_start:
         earlier = entry_at(bytes_.read, known, file_size, check_crc=False)
     last = None
-    for start in (max(known or 0, file_start), file_start):  # What the queue says may be wrong.
+    for start in (max(known or 0, file_start), file_start):  # The queue may be wrong.
         last, end = _walk(bytes_, start, offset, file_size)
         if end == offset:
             return last or earlier

@@ -23,14 +23,14 @@ from twinlog.store.util.wakeup import Wakeup
 class StoreCondition(Enum):
     """Conditions, worst first."""
 
-    FAILED = "failed"  # The disk lost something, or may have: only a restart, which looks at all of it, ends this.
+    FAILED = "failed"  # The disk lost bytes, or may have: only a restart, which checks everything, ends this.
     CLOSED = "closed"
     NOT_OPEN = "not open"
     DISK_REFUSES = (
         "disk refuses"  # A write was refused whole: no space, quota, read-only. Tried again until it is taken.
     )
-    CUTTING = "cutting"  # A slave's log is being cut, or is about to begin anew.
-    DISK_FULL = "disk full"  # Above diskSpaceWarningLevelRatio: producers are refused early, replication goes on.
+    CUTTING = "cutting"  # A slave's log is being cut or emptied.
+    DISK_FULL = "disk full"  # Above diskSpaceWarningLevelRatio: producers are refused, replication goes on.
 
 
 _WORST_FIRST = tuple(StoreCondition)

@@ -21,7 +21,7 @@ from twinlog.store.log.running_flags import RunningFlags
 from twinlog.store.util.wakeup import Wakeup
 
 _PAGE = 4096
-_GIVE_BACK_BYTES = 1 << 20  # Committed, before the kernel is told that they are not needed.
+_GIVE_BACK_BYTES = 1 << 20  # Committed bytes, before their memory is freed.
 
 
 @define(eq=False)
@@ -64,7 +64,7 @@ class UncommittedEnd:
     log: _WritableLog
     pool: TransientStorePool
     fast_fail: bool  # Refuse rather than write without a buffer.
-    end: int = field(init=False)  # Of the log, buffered bytes included: where the next byte goes.
+    end: int = field(init=False)  # End of the log, buffered bytes included: the next byte goes here.
     _buffer: mmap.mmap | None = field(default=None, init=False)  # Its positions are those of the last file.
     _given_back: int = field(default=0, init=False)  # The position up to which its memory is given back.
     _in_thread: mmap.mmap | None = field(default=None, init=False)  # The buffer that a thread writes from.
@@ -142,7 +142,7 @@ class UncommittedEnd:
 
     def _committed(self, file: MappedFile, position: int) -> None:
         assert position <= file.size
-        file.wrote = max(file.wrote, position)  # Whoever committed all of it may have been quicker.
+        file.wrote = max(file.wrote, position)  # commit() may have been quicker.
         if self._buffer is None or self._in_thread is not None or file is not self.log.files.files[-1]:
             return
         whole_pages = file.wrote // _PAGE * _PAGE

@@ -30,7 +30,7 @@ class LogTail:
     log: "CommitLog"
     directory: Path  # For files ahead of the log's last one.
     end: int = field(init=False)  # Behind the last byte that was received.
-    is_unwanted: bool = field(default=False, init=False)  # Somebody waits for the end of it.
+    is_unwanted: bool = field(default=False, init=False)  # A waiter wants the tail to end.
     ended: trio.Event = field(factory=trio.Event, init=False)
 
     def __attrs_post_init__(self) -> None:

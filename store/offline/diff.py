@@ -159,7 +159,7 @@ class _LogComparison:
     digest_bytes: int = 0
     first: int | None = None
     blocks: int = 0
-    _last: tuple[int, bytes, bytes] | None = None  # The last block that differs: where it begins, and both sides of it.
+    _last: tuple[int, bytes, bytes] | None = None  # The last differing block: its start, and both sides of it.
 
     def run(self) -> None:
         for start, end in self._ranges_to_read():

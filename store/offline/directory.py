@@ -83,7 +83,7 @@ class StoreDirectory:
     writer: Writer
     findings: tuple[Finding, ...]
     reader: FileReader
-    divergent: tuple[Divergent, ...] = ()  # What was cut from the log, and is kept.
+    divergent: tuple[Divergent, ...] = ()  # Kept cuts of the log.
     _prefix: str = field(init=False)
 
     def __attrs_post_init__(self) -> None:

@@ -197,7 +197,7 @@ def check_series(series: FileSeries, strays: Iterable[Path], size_key: str) -> I
                 actual=file.start,
             )
         if file.size != series.file_size:
-            is_unfinished = file.size == 0 and file is series.files[-1]  # What a crash leaves while a file is made.
+            is_unfinished = file.size == 0 and file is series.files[-1]  # A crash while the file was made.
             yield Finding(
                 kind=FindingKind.WRONG_FILE_SIZE,
                 severity=Severity.WARNING if is_unfinished else Severity.ERROR,

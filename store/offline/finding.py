@@ -18,8 +18,8 @@ def doc(text: str) -> Any:
 class Severity(StrEnum):
     """The severity of a finding."""
 
-    ERROR = "error"  # Messages are lost, damaged or cannot be found where they should be; or a start will end because of it.
-    WARNING = "warning"  # Worth a look; no message is harmed.
+    ERROR = "error"  # Messages are lost, damaged or cannot be found where they should be; or a start will fail.
+    WARNING = "warning"  # To be examined; no message is harmed.
 
 
 class FindingKind(StrEnum):

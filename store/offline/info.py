@@ -296,7 +296,7 @@ def _problems(directory: StoreDirectory, end: LogEnd, views: dict[tuple[str, int
     """Findings that need no walk."""
     if not directory.log.files:
         yield Finding(kind=FindingKind.MISSING_FILE, severity=Severity.WARNING, message="the log has no file")
-    if not end.is_clear and not directory.is_running:  # Else somebody is writing there.
+    if not end.is_clear and not directory.is_running:  # Else a broker is writing there.
         yield Finding(
             kind=FindingKind.LOG_TAIL,
             severity=Severity.WARNING,

@@ -28,7 +28,7 @@ class ConsumeQueue:
     files: MappedFileQueue
     min_offset: int = field(default=0, init=False)
     max_phy_offset: int = field(default=-1, init=False)
-    ext: ConsumeQueueExt | None = field(default=None, init=False)  # Where RocketMQ kept tags codes apart.
+    ext: ConsumeQueueExt | None = field(default=None, init=False)  # For tags codes that RocketMQ kept apart.
     put_bytes: int = field(default=0, init=False)  # Of the messages that stage() took since the start.
     _staged: list[bytes] = field(factory=list, init=False)
     _next: int | None = field(default=None, init=False)  # The offset behind the staged units.
@@ -141,7 +141,7 @@ class ConsumeQueue:
 
     def write_late(self) -> None:
         """Write late units. Raises OSError."""
-        for file in self.files.files[-2:]:  # Where the disk refused the end of a file, the next one has begun.
+        for file in self.files.files[-2:]:  # When the disk refuses the end of a file, the next one has begun.
             file.write_late()
 
     def read(self, queue_offset: int, count: int) -> bytes:

@@ -32,7 +32,7 @@ class ConsumeQueueTable:
 
     directory: Path
     file_size: int
-    writes_late: bool = field(default=False, init=False)  # Whether put() leaves a few units to write_late().
+    writes_late: bool = field(default=False, init=False)  # True when put() leaves a few units to write_late().
     _queues: dict[tuple[str, int], ConsumeQueue] = field(factory=dict, init=False)
     _light_count: int = field(default=0, init=False)  # Those that only multi dispatch fills.
     _is_reported: bool = field(default=False, init=False)  # That there are too many of them.

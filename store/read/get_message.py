@@ -58,7 +58,7 @@ def stored_properties(log: CommitLog, phy_offset: int, size: int) -> bytes:
 
 _SCAN_UNITS_MAX = 800  # RocketMQ's 16,000 bytes of units.
 _NOTHING = -(1 << 63)
-_LOOK_SECONDS_MAX = 0.05  # So long an answer may look for messages that a filter of properties accepts.
+_LOOK_SECONDS_MAX = 0.05  # Time limit of a search for messages that a property filter accepts.
 _ANY_SECONDS_MAX = 0.005
 
 PropertyFilter = Callable[[bytes], bool]
@@ -150,7 +150,7 @@ def get_message(
     passed = result.next_offset - offset
     are_all = passed * CONSUME_QUEUE_UNIT == len(units)
     if are_all and result.message_count < min(passed, count_max) and count_max < _SCAN_UNITS_MAX and not filtered:
-        more = queue.read(offset, _SCAN_UNITS_MAX)  # Some were left out: look farther, as RocketMQ does at once.
+        more = queue.read(offset, _SCAN_UNITS_MAX)  # Some were left out: read more, as RocketMQ does at once.
         if len(more) > len(units):
             return _collect(pull, more)
     return result

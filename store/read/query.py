@@ -105,7 +105,7 @@ def store_timestamp(queue: ConsumeQueue, log: CommitLog, queue_offset: int) -> i
     file = log.files.file_at(unit.phy_offset) if unit is not None else None
     if unit is None or file is None or unit.size < RECORD_V4.size or unit.phy_offset + unit.size > file.end:
         return -1
-    try:  # By a system call: the map would end the process where the disk does not read a sector.
+    try:  # By a system call: the map would end the process at an unreadable sector.
         record = file.read(unit.phy_offset - file.start, RECORD_V4.size)
     except OSError:
         return -1

@@ -14,7 +14,7 @@ COMPRESSED, COMPRESSION_TYPE = 0x1, 0x700
 LZ4, ZSTD, ZLIB = 0x100, 0x200, 0x300
 UNNAMED = 0x000  # Clients before 4.9.4 wrote zlib without saying so.
 _NAMES = {UNNAMED: "zlib", LZ4: "lz4", ZSTD: "zstd", ZLIB: "zlib"}
-_PIECE = 1 << 20  # Decompressed at once, bytes: so that a bound is noticed before much memory is taken.
+_PIECE = 1 << 20  # Bytes decompressed at once, so that a bound is noticed before much memory is taken.
 
 
 class CompressionError(ValueError):
@@ -50,7 +50,7 @@ def decompress(body: bytes, sys_flag: int, *, size_max: int) -> bytes:
 
 
 def _zlib(body: bytes, size_max: int) -> bytes:
-    # What follows the end is not looked at: Java's InflaterInputStream does not either.
+    # Bytes behind the end are ignored, as by Java's InflaterInputStream.
     reader = zlib.decompressobj()
     found = reader.decompress(body, size_max + 1)
     if len(found) > size_max:

@@ -16,7 +16,7 @@ _MASK = 0xFFFFFFFF
 _KEYS_MAX = 128  # At once.
 _WIDTHS = (32, 64)  # Bytes of padded keys; longer ones are rare.
 _WIDTH_MAX = _WIDTHS[-1]
-UNIQUE_PART = 16  # Characters at the end of a UNIQ_KEY: what differs among the messages of one client, and more.
+UNIQUE_PART = 16  # Characters at the end of a UNIQ_KEY that differ among the messages of one client.
 
 
 def power_of_31(exponent: int) -> int:

@@ -20,10 +20,10 @@ from twinlog.store.record.properties import KEYS, UNIQ_KEY, java_hash, parse_pro
 from twinlog.store.record.scan import DispatchEntry
 
 _UNIQ_KEY, _KEYS = b"UNIQ_KEY\x01", b"KEYS\x01"
-_ANY_KEY = b"KEY"  # What both names have in common.
+_ANY_KEY = b"KEY"  # Common to both names.
 _USUAL_SIZE = 32  # Characters of a UNIQ_KEY.
 _TOGETHER_MIN = 4  # So few are quicker one by one.
-_ENDS = {b"\x02", b""}  # What follows a value.
+_ENDS = {b"\x02", b""}  # The bytes behind a value.
 _WORD, _SIGN = 1 << 32, 1 << 31
 _prefixes: dict[str, tuple[int, int]] = {}
 
@@ -121,7 +121,7 @@ def _keys_one_by_one(entries: Iterable[DispatchEntry]) -> Keyed:
         if sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
             continue
         prefix, usual = _prefixes[topic] if topic in _prefixes else _prefix(topic)
-        # Nearly all messages have one unique key and nothing else; Java's HashMap says where among the properties.
+        # Nearly all messages have one unique key and no other; Java's HashMap decides on its place among the properties.
         if properties.count(_ANY_KEY) == 1:
             key = _value(properties, _UNIQ_KEY)
             if key is not None and len(key) == _USUAL_SIZE and key.isascii():

@@ -36,9 +36,7 @@ _STORE_TIME = Struct(">q")
 _TO_BODY = Struct(">iqi")
 _I16 = Struct(">h")
 _HOST_V4_SIZE, _HOST_V6_SIZE = 8, 20
-STORED_MS_END = (
-    _TO_BORN_HOST.size + _HOST_V6_SIZE + _STORE_TIME.size
-)  # Of a record: where its store time ends at the latest.
+STORED_MS_END = _TO_BORN_HOST.size + _HOST_V6_SIZE + _STORE_TIME.size  # The latest end of a record's store time.
 
 
 @frozen

@@ -18,7 +18,7 @@ from twinlog.store.record.multi_dispatch import MULTI_DISPATCHED
 from twinlog.store.record.properties import KEYS, TAGS, UNIQ_KEY, java_hash
 from twinlog.store.record.scan import properties_tags_code
 
-_SHAPES_MAX = 24  # That are looked for in one stretch.
+_SHAPES_MAX = 24  # Limit of shapes in one stretch.
 _ROWS_MIN = 24  # Fewer records are read one by one as quickly.
 _SIZE_MAX = 1024  # Bytes of properties.
 _READ = {name.encode(): name for name in (TAGS, UNIQ_KEY, KEYS)}
@@ -86,7 +86,7 @@ def _shape(properties: bytes) -> _Shape | None:
     for part in _parts(properties, spans.get(KEYS, _Span(0, 0))):
         _fill(single, part, 0xFF)
         keys.append(part)
-    if KEYS in spans:  # Spaces stay where they are.
+    if KEYS in spans:  # The positions of spaces are fixed.
         begin, end = spans[KEYS]
         fixed[begin:end] = bytes(byte ^ 0xFF for byte in single[begin:end])
     for span in spans.values():
@@ -135,7 +135,7 @@ class PropertyReader:
     prefixes: Words
     indexed: NDArray[np.bool_]
     tags_codes: Ints = field(init=False)
-    has_more_queues: bool = field(default=False, init=False)  # Whether one of the messages may lie in further queues.
+    has_more_queues: bool = field(default=False, init=False)  # True when one of the messages may be in further queues.
     _hashes: list[Words] = field(factory=list, init=False)
     _records: list[Ints] = field(factory=list, init=False)
 

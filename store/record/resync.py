@@ -11,10 +11,12 @@ from struct import Struct
 from twinlog.store.record.message import MAGIC_V1, MAGIC_V2, RECORD_SIZE_MIN, SIZE_AND_MAGIC
 from twinlog.store.record.scan import DispatchEntry, scan_records
 
-Read = Callable[[int, int], bytes]  # (log offset, size): these bytes; fewer where the log ends, never beyond one file.
+Read = Callable[
+    [int, int], bytes
+]  # (log offset, size) -> these bytes; fewer at the end of the log, never beyond one file.
 
 _MAGICS = (MAGIC_V1, MAGIC_V2)
-_MAGIC_PREFIX = b"\xda\xa3\x20"  # What version 1 and 2 have in common.
+_MAGIC_PREFIX = b"\xda\xa3\x20"  # Common to versions 1 and 2.
 _PHY_OFFSET, _PHY_OFFSET_AT = Struct(">q"), 28
 _HEAD_SIZE = _PHY_OFFSET_AT + _PHY_OFFSET.size
 _WINDOW = 4 << 20

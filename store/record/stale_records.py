@@ -12,7 +12,7 @@ from twinlog.store.record.message import QUEUELESS, TRANSACTION_MASK
 from twinlog.store.record.resync import Read, entry_at
 from twinlog.store.record.scan import DispatchEntry
 
-_SECTOR = 512  # The most that a disk writes as a whole, as far as anybody promises.
+_SECTOR = 512  # A disk writes 512 bytes atomically, and promises no more.
 
 Key = tuple[str, int]
 

@@ -16,7 +16,7 @@ from twinlog.store.queue.layout import QueueEnds
 from twinlog.store.recovery.point import PointRecord, RecoveryPoint
 from twinlog.store.recovery.side_files import SideFiles
 
-_SLICE = 50  # Queues whose files are looked at before other threads get their turn.
+_SLICE = 50  # Queues whose files are read before other threads get their turn.
 _PAUSE = 0.0005  # Seconds.
 
 

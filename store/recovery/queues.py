@@ -79,7 +79,7 @@ log_lines = structlog.get_logger()
 
 _MULTI_DISPATCH = b"INNER_MULTI_DISPATCH\x01"  # A message that RocketMQ puts into more queues than its own.
 _DROPPED_MAX = 1000  # Units at the end of a queue.
-_REMEMBERED_MAX = 4096  # Units at the end of a queue that are put anew; without a checkpoint those are all there are.
+_REMEMBERED_MAX = 4096  # Units at the end of a queue that are put again; without a checkpoint those are all units.
 
 
 @define(eq=False)
@@ -94,8 +94,8 @@ class QueueRecovery:
     after_crash: bool
     check_crc: bool
     delays_ms: tuple[int, ...]
-    faults: dict[Key, str] = field(factory=dict, init=False)  # Queues to make anew, and why.
-    # Units that are put anew: the number of the first, and they.
+    faults: dict[Key, str] = field(factory=dict, init=False)  # Queues to rebuild, and why.
+    # Units that are put again: the number of the first, and the units.
     rewound: dict[Key, tuple[int, bytes]] = field(factory=dict, init=False)
 
     def open(self) -> None:
@@ -180,7 +180,7 @@ class QueueRecovery:
             if entries and entries[0].size == unit.size:
                 return _wrong_owner(queue, entries[0])
             if self.after_crash:
-                return None  # What the walk finds is put anew in any case.
+                return None  # The walk puts its records again in any case.
             if dropped == _DROPPED_MAX:
                 return f"its last {dropped} units lead to no message"
             queue.rewind(unit.phy_offset)

@@ -54,7 +54,7 @@ def fits(point: RecoveryPoint, log: CommitLog, flushed_ms: int) -> bool:
     last = point.last
     if flushed_ms > last.store_timestamp and not any(read_log(log, point.offset, SIZE_AND_MAGIC.size)):
         return False
-    if last.phy_offset < log.min_offset:  # Nothing is left to recognise the log by.
+    if last.phy_offset < log.min_offset:  # No record is left to identify the log.
         return point.offset == log.min_offset
     raw = read_log(log, last.phy_offset, last.size)
     return xxh3_64_intdigest(raw) == last.digest and is_record(raw, last.phy_offset, log.file_size)
@@ -96,11 +96,11 @@ def _file_start(log: CommitLog, offset: int) -> int:
 
 log_lines = structlog.get_logger()
 
-# Zeros that are read behind the end, where they are no hole, before the rest is taken for zeros, too. What an earlier cut of
-# RocketMQ's left behind begins right at the end; after a crash, bytes in between may be missing.
+# Zeros that are read behind the end, where they are no hole, before the rest counts as zero, too. Stale records of a cut by
+# RocketMQ begin right at the end; after a crash, bytes in between may be missing.
 _LOOK_AFTER_CLEAN_STOP = 8 << 20
 _LOOK_AFTER_CRASH = 64 << 20
-_SECTOR = 512  # The most that a disk writes as a whole, as far as anybody promises.
+_SECTOR = 512  # A disk writes 512 bytes atomically, and promises no more.
 _DISPATCH_BATCH = 32_768
 
 
@@ -115,7 +115,7 @@ class Recovered:
     cut: CutTail
     last: PointRecord
     damaged: tuple[tuple[int, int], ...] = ()
-    rebuilt: dict[Key, str] = field(factory=dict)  # Queues that were made anew, and why.
+    rebuilt: dict[Key, str] = field(factory=dict)  # Rebuilt queues, and why.
     from_point: bool = False
 
 
@@ -167,12 +167,14 @@ class _Recovery:
     damaged: DamagedRanges
     of_queues: QueueRecovery
     after_crash: bool
-    others_have_it: bool  # What was acknowledged: by a slave, or by a master whose group acknowledges together.
+    others_have_it: (
+        bool  # Other members have all acknowledged bytes: on a slave, or a master whose group acknowledges together.
+    )
     check_crc: bool
     delays_ms: tuple[int, ...]
     durable_end: DurableEnd
     durable_start: DurableStart
-    noted: RecoveryPoint | None  # The recovery point as it lies there, whether it fits or not.
+    noted: RecoveryPoint | None  # The recovery point as saved, even when it does not fit.
     start: int = 0
     end: int = 0
     records: int = 0
@@ -248,7 +250,7 @@ class _Recovery:
         """Walk from `start` to the end of the log, which becomes `end`."""
         self.end, self.error = self.start, None
         numbers = self.queues.next_offsets()
-        damage: int | None = None  # Where the bytes begin that are no record, until it is known what follows.
+        damage: int | None = None  # Start of bytes that are no record, until the bytes behind them decide.
         gaps: dict[Key, str] = {}
         for offset, scan in walk_in_bulk(
             self.log, self.start, check_crc=self.check_crc, delays_ms=self.delays_ms, zeros_max=self._zeros_max
@@ -381,7 +383,7 @@ class _Recovery:
     def _compare_ends(self) -> None:
         """Note bytes missing at either end of the log."""
         noted, known = self.noted, self.noted.offset if self.noted is not None else 0
-        if not self.log.files.files and self.checkpoint.physic_msg_timestamp > 0:  # It vouches for messages.
+        if not self.log.files.files and self.checkpoint.physic_msg_timestamp > 0:  # The checkpoint covers messages.
             known = max(known, self.queues.max_phy_offset, 1)
         self.durable_end.compare(self.end, known)
         begin = self.log.min_offset

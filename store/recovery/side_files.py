@@ -31,7 +31,7 @@ class SideFiles:
         """The recovery point; None, with a line in the log, when it cannot be read."""
         try:
             return self._load("recovery-point")
-        except OSError as error:  # A bad sector, say. The next one is another file.
+        except OSError as error:  # A bad sector, for example. The next point is another file.
             log_lines.warning("a side file is not used", path=str(self.directory / "recovery-point"), reason=str(error))
             return None
 

@@ -25,7 +25,7 @@ from twinlog.store.services.flush import FlushConsumeQueueService
 from twinlog.store.util.wakeup import Wakeup
 
 _BATCH = 4096
-_LATE_SECONDS = 0.02  # Units wait so long for others before they are written.
+_LATE_SECONDS = 0.02  # The time that units wait for others before they are written.
 _SLICE = 256  # Queues that are written to in one turn of the loop.
 
 ArrivalListener = Callable[[str, int, int, list[int]], None]
@@ -40,7 +40,7 @@ class ReputMessageService:
     queue_flusher: FlushConsumeQueueService
     points: RecoveryPoints
     index: IndexService
-    refused: Callable[[str, OSError], object]  # Told when the disk does not take a unit.
+    refused: Callable[[str, OSError], object]  # Called when the disk refuses a unit.
     on_arrival: list[ArrivalListener] = field(factory=list, init=False)
     on_dispatched: list[Callable[[], None]] = field(factory=list, init=False)
     # Written, not yet in the queues. In columns: many records at once, from a slave that catches up.

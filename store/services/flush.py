@@ -37,7 +37,7 @@ class FlushService:
     log: CommitLog
     config: StoreConfig
     checkpoint: Checkpoint
-    fail: Callable[[str], None]  # Told once, with the reason, when the disk refuses.
+    fail: Callable[[str], None]  # Called once, with the reason, when the disk refuses.
     flushed_offset: int = 0
     last_store_timestamp: int = 0  # Of the newest message in the log, ms.
     on_flushed: list[Callable[[], None]] = field(factory=list, init=False)  # Called when flushed_offset rose.
@@ -48,7 +48,7 @@ class FlushService:
     _expiry: Wakeup = field(factory=Wakeup, init=False)
     lock: trio.Lock = field(factory=trio.Lock, init=False)  # Held while a sync is under way.
     failure: str | None = field(default=None, init=False)  # Why nothing is flushed any more.
-    times: Histogram = field(factory=Histogram, init=False)  # How long syncs of the log took.
+    times: Histogram = field(factory=Histogram, init=False)  # Durations of syncs of the log.
     sync_errors: int = field(default=0, init=False)  # Of the log.
     busy_since: float | None = field(
         default=None, init=False
@@ -225,9 +225,9 @@ class FlushConsumeQueueService:
             return False
         try:
             self.queues.write_late()
-        except OSError:  # ReputMessageService tells of it, and tries again.
+        except OSError:  # ReputMessageService reports it, and tries again.
             return False
-        # Before it is looked at what is dirty: all that the point tells of is on the disk once that is.
+        # Taken before the dirty files are listed: everything in the point is on the disk once these are synced.
         point = self.points.take(self.log.dispatched_offset) if thorough else None
         timestamp = self.last_dispatched_timestamp
         least = 1 if thorough else _CONSUME_QUEUE_LEAST_PAGES * _PAGE
@@ -249,7 +249,7 @@ class FlushConsumeQueueService:
                     await self.points.save(point)
         except OSError as error:
             self.sync_errors += 1
-            if is_passing(error):  # No room for the checkpoint, say. The next round tries again.
+            if is_passing(error):  # No room for the checkpoint, for example. The next round tries again.
                 log.warning(
                     "the checkpoint cannot be written; a start after a crash would take longer", error=str(error)
                 )

@@ -56,7 +56,7 @@ class RetentionService:
     fail: Callable[[str], None]
     hooks: StoreHooks
     clock_path: Path
-    shortened: list[Callable[[int], object]] = field(factory=list, init=False)  # Told the log's new first byte.
+    shortened: list[Callable[[int], object]] = field(factory=list, init=False)  # Called with the log's new first byte.
     deleted_files: int = field(default=0, init=False)
     lock: trio.Lock = field(factory=trio.Lock, init=False)  # Held while files of the log go.
     disk: DiskState = field(default=DiskState(0.0, False, False, False), init=False)
@@ -149,7 +149,7 @@ class RetentionService:
         now = self._read_clock()
         hour = time.localtime(self._now_s()).tm_hour
         manual = self._manual_rounds > 0
-        if self._closing:  # Their room is not free yet: nothing more goes for want of room.
+        if self._closing:  # Their space is not free yet: no more files are deleted for space.
             forced, for_room = False, False
         else:
             for_room = disk.must_clean or needs_room
@@ -191,7 +191,7 @@ class RetentionService:
                     break
                 if not self._delete(self.log.files, file, soon=forced):
                     break
-                await self._sync(file.path.parent)  # Before the next one goes, which may lie in another directory.
+                await self._sync(file.path.parent)  # Before the next deletion, which may be in another directory.
                 self._tell()
                 age = (self._now_s() - ages.pop(0).modified_s) / 3600
                 log.info(

@@ -95,7 +95,7 @@ class UnfinishedCut:
         """Discard queues without messages, and remove the intent. Raises OSError."""
         for queue in queues:
             if queue.max_phy_offset < 0 < queue.max_offset:
-                queue.discard()  # Nothing but blanks: its messages may come back with other numbers.
+                queue.discard()  # Only blanks: its messages may come back with other numbers.
         remove_intent(self.side)
 
 

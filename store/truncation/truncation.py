@@ -70,7 +70,7 @@ class CutFiles:
         had_messages, end = queue.max_phy_offset >= 0, queue.max_offset
         queue.rewind(phy_offset)
         if had_messages and queue.max_phy_offset < 0:
-            self.empty_queue(queue)  # Nothing but blanks is left: its messages may come back with other numbers.
+            self.empty_queue(queue)  # Only blanks are left: its messages may come back with other numbers.
         elif queue.max_offset < end:
             self.directories.add(queue.files.directory)
             if queue.files.files:
@@ -97,7 +97,7 @@ def cut_on_disk(cut: CutFiles, log: MappedFileQueue) -> None:
         sync_directory(directory)
     for file in reversed(cut.removed):
         file.path.unlink(missing_ok=True)
-        if log.others:  # Each disk goes back to a moment of its own.
+        if log.others:  # After a power loss each disk is at a moment of its own.
             sync_directory(file.path.parent)
     log.sync()
     if cut.log_tail is not None:
@@ -106,7 +106,7 @@ def cut_on_disk(cut: CutFiles, log: MappedFileQueue) -> None:
 
 log_lines = structlog.get_logger()
 
-_READERS_SECONDS = 2.0  # For those who send what is cut now. Whoever takes longer sends zeros, which no CRC fits.
+_READERS_SECONDS = 2.0  # Time for senders of cut bytes. A slower one sends zeros, which match no CRC.
 _LOOK_SECONDS = 0.02
 
 
@@ -129,9 +129,7 @@ class TruncationService:
     checkpoint: Checkpoint
     hooks: StoreHooks
     fail: Callable[[str], None]
-    repairing: (
-        trio.Lock
-    )  # Held while a thread puts damaged bytes right: what it writes late would come back behind the cut.
+    repairing: trio.Lock  # Held while a thread repairs damaged bytes: a late write would come back behind the cut.
     divergent: DivergentDirectory = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -245,7 +243,7 @@ class TruncationService:
         try:
             await trio.to_thread.run_sync(write_durably, path, encode_intent(intent))
         except OSError as error:
-            if path.exists():  # Who knows for how long.
+            if path.exists():  # The intent may or may not survive a crash.
                 reason = f"it is not known whether the log is to be cut at {intent.offset} ({error}): the next start finds out"
                 self.fail(reason)
                 raise StoreError(reason) from error
@@ -306,5 +304,5 @@ async def _readers_left(file: MappedFile) -> None:
             try:
                 taken.close()
                 return
-            except BufferError:  # Somebody has a view of it.
+            except BufferError:  # A view is in use.
                 await trio.sleep(_LOOK_SECONDS)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from attrs import define, field, frozen
 
-# Upper bounds in seconds: what a replica's memory, a disk and a time limit of a few seconds differ by. The last one is infinite.
+# Upper bounds in seconds, from a replica's memory over disks to time limits of seconds. The last one is infinite.
 SECONDS = (
     0.0001,
     0.00025,
@@ -33,7 +33,7 @@ SECONDS = (
     10.0,
 )
 BOUNDS = (*SECONDS, math.inf)
-LOOK_SECONDS, LOOKS = 10.0, 7  # A minute: the newest look is up to ten seconds old.
+LOOK_SECONDS, LOOKS = 10.0, 7  # A minute: the newest sample is up to ten seconds old.
 
 
 @frozen

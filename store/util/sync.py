@@ -13,7 +13,7 @@ from pathlib import Path
 
 from twinlog.store.errors import StoreLockedError
 
-# Errors that say: nothing was written, nothing is lost, ask again later.
+# Errors that mean: nothing was written, nothing is lost, try again later.
 _PASSING = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR}
 )
@@ -55,7 +55,7 @@ def write_durably(path: Path, data: bytes, *, new_mode: int = 0o666) -> None:
     It keeps the mode of the old one, and the owner where possible; `new_mode`, less the umask: the mode of a new one.
     """
     scratch = path.with_name(f"{path.name}.tmp")
-    scratch.unlink(missing_ok=True)  # Never into what somebody else put there, or a link leads to.
+    scratch.unlink(missing_ok=True)  # Never into a foreign file, or through a link.
     try:
         old = path.stat()
     except FileNotFoundError:

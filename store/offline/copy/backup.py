@@ -35,7 +35,7 @@ from twinlog.store.offline.walk import Gap, walk_log
 from twinlog.store.util.progress import Progress, no_progress
 from twinlog.store.util.sync import sync_directory
 
-# What a backup holds or a restore makes anew; of all else in a store's root it says that it is left out.
+# Entries that a backup holds or a restore rebuilds; all others are listed as left out.
 _TAIL = 1 << 20  # Bytes before the end that are compared once more after copying.
 _COVERED = {
     *("commitlog", "consumequeue", "consumequeue_ext", "index", "config", "checkpoint"),

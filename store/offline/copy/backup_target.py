@@ -28,7 +28,7 @@ class BackupTarget:
 
     directory: Path
     finished: Manifest | None = None
-    _whole: dict[str, BackedUpFile] = field(factory=dict)  # By path: what an earlier run copied.
+    _whole: dict[str, BackedUpFile] = field(factory=dict)  # By path: files copied by an earlier run.
     _journal: int = -1
 
     def copied(self, path: str, size: int, mtime_ns: int) -> BackedUpFile | None:

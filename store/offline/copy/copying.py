@@ -16,7 +16,7 @@ _ZEROS = bytes(_PIECE)
 _SECTORS = 4096  # The least that is read of a broken disk.
 _TRIES, _PAUSE_SECONDS = 50, 0.02
 
-OnBytes = Callable[[int], None]  # Told how many more bytes are done.
+OnBytes = Callable[[int], None]  # Called with the number of bytes done since the last call.
 
 
 def read_what_can_be_read(fd: int, size: int, position: int) -> bytes:

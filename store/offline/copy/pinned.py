@@ -62,7 +62,7 @@ def pin_series(directories: tuple[Path, ...], file_size: int, reader: PinnedRead
             for file in files:
                 reader.pin(file.path)
         except FileNotFoundError:
-            continue  # Deleted since it was listed: what is there now?
+            continue  # Deleted since it was listed: list again.
         return FileSeries(directories[0], file_size, tuple(files), reader, first)
 
 

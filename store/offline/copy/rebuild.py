@@ -98,7 +98,7 @@ class Plan:
     index: Path | None
     shape: Shape
     kept: tuple[KeptQueue, ...] = ()
-    after_crash: bool = False  # Nobody has started the broker since.
+    after_crash: bool = False  # The broker was not started since.
 
 
 def build(log: FileSeries, plan: Plan, progress: Progress) -> Rebuilt:
@@ -182,7 +182,7 @@ def rebuild(
             rebuilt = build(directory.log, plan, progress)
         if not rebuilt.records:
             raise NothingToRebuildError(f"{root}: no sound message was found in the commit log")
-        SideFiles(root / "twinlog").drop_point()  # What it says of queues is of the old ones.
+        SideFiles(root / "twinlog").drop_point()  # Its queue states are of the old queues.
         for name in [name for name, is_wanted in ((QUEUES, queues), (INDEX, index)) if is_wanted]:
             swap(root, work, name)
         shutil.rmtree(work)

@@ -28,7 +28,7 @@ from twinlog.store.util.sync import sync_directory, take_lock
 
 WORK, WHOLE = "restoring", "restoring.json"
 _NOT_OURS = {"lock", "lost+found"}  # May lie in a directory that counts as empty.
-_PLACES = ("config", "commitlog", QUEUES)  # Where the files of a backup lie.
+_PLACES = ("config", "commitlog", QUEUES)  # The directories of a backup's files.
 
 
 @frozen(kw_only=True)
@@ -75,7 +75,7 @@ def _move_up(root: Path) -> None:
             entry.rename(root / entry.name)
         work.rmdir()
         sync_directory(root)
-    (root / WHOLE).unlink()  # Should that come back after a crash, it does no harm.
+    (root / WHOLE).unlink()  # It may come back after a crash, which does no harm.
 
 
 @define

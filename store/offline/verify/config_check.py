@@ -13,7 +13,7 @@ from twinlog.store.offline.directory import StoreDirectory, Writer
 from twinlog.store.offline.finding import Finding, FindingKind, Severity
 from twinlog.store.recovery.point import RecoveryPoint, decode_point
 
-_NUMBER_AS_KEY = re.compile(rb'("(?:[^"\\]|\\.)*")|([{,]\s*)(\d+)(\s*:)')  # A string, or what is none.
+_NUMBER_AS_KEY = re.compile(rb'("(?:[^"\\]|\\.)*")|([{,]\s*)(\d+)(\s*:)')  # A string, or a number used as a key.
 _DELAY_TOPIC = "SCHEDULE_TOPIC_XXXX"
 
 

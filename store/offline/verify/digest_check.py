@@ -16,7 +16,7 @@ class DigestCheck:
     directory: StoreDirectory
     digests: BlockDigests | None = None
     error: str | None = None
-    end_is_sure: bool = False  # A clean stop left the file, and nobody was here since.
+    end_is_sure: bool = False  # A clean stop left the file, and no broker ran since.
     differing: list[DigestBlock] = field(factory=list)
     checked_bytes: int = 0
 

@@ -16,7 +16,7 @@ from twinlog.store.offline.walk import Gap, Window
 from twinlog.store.record.keys import Keyed, keys_of
 
 _ITEMS_AT_ONCE = 4096
-_LOOK_AROUND = 4  # Items beside a boundary that are looked at, in case that one of them is damaged.
+_LOOK_AROUND = 4  # Items beside a boundary that are read, in case one of them is damaged.
 
 
 class Stray(NamedTuple):
@@ -40,7 +40,9 @@ class IndexCursor:
     _file: int
     _number: int
     _stop: tuple[int, int]
-    _wrong_times: dict[int, tuple[Finding, int]] = field(factory=dict, init=False)  # By file: the first one, how many.
+    _wrong_times: dict[int, tuple[Finding, int]] = field(
+        factory=dict, init=False
+    )  # By file: the first one, and their number.
     _missing: list[int] = field(factory=list, init=False)  # Count, first and last offset of records without an item.
 
     @classmethod

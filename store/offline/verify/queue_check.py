@@ -251,7 +251,7 @@ class QueueCheck:
         """True when nothing follows in the queue."""
         return not read_units(self.directory, key, number + 1, _UNITS_AT_ONCE * UNIT.size).strip(b"\0")
 
-    # Units of others
+    # Units without a record
 
     def _check_rest(
         self,
@@ -336,7 +336,7 @@ class QueueCheck:
                 self._unit_without_record(key, number, phy_offset, lost)
             else:
                 behind += 1
-        if behind and not self.directory.is_running:  # Else they came after the log's end was looked for.
+        if behind and not self.directory.is_running:  # Else they came after the end of the log was found.
             self.findings.add(self._behind_the_end(key, start, behind))
 
     def _behind_the_end(self, key: QueueKey, start: int, count: int) -> Finding:

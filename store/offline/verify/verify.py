@@ -32,14 +32,14 @@ from twinlog.store.util.progress import Progress, no_progress
 
 _PARALLEL_FROM = 256 << 20  # Bytes of log from which more processes pay.
 _TAIL_LOOK = 1 << 20
-_SETTLE_SECONDS = 0.5  # How long a running broker gets to bring its queues level with the log.
+_SETTLE_SECONDS = 0.5  # Time for a running broker to bring its queues up to the end of the log.
 
 
 class VerifyVerdict(StrEnum):
     """The overall result."""
 
     SOUND = "sound"
-    WARNINGS = "warnings"  # Worth a look; no message is harmed.
+    WARNINGS = "warnings"  # To be examined; no message is harmed.
     DAMAGED = "damaged"
 
 
