@@ -24,8 +24,8 @@ SECONDS_TO_START, SECONDS_TO_MEND = 20.0, 40.0
 MODULE = "scripts.fault_matrix.planted"
 NOTHING_THERE = '"log": "0..0"'  # Said by a start; a scrub of nothing says nothing.
 OF_DAMAGE = (
-    r"ends before where it is known|damaged bytes|changed on its disk|a wrong unit|made anew|were cut|was cut|is cut|"
-    r"cannot be (read|opened)|could not be read|a table is missing"
+    r"ends before its last durable end|damaged bytes|changed on the disk|wrong unit|made anew|rebuilt|recomputed|were cut|was cut|is cut|"
+    r"cannot be (read|opened)|could not be read|unreadable|unusable|a table is missing"
 )
 
 
@@ -112,7 +112,7 @@ class AtRest(Fault):
         """By itself, with what another member has: `twinlog check` says so long that it is not."""
         ends = time.monotonic() + SECONDS_TO_MEND
         if NOTHING_THERE not in self._said():
-            self.victim.wait_until(lambda: "scrub: the log was read again" in self._said(), "its scrub")
+            self.victim.wait_until(lambda: "scrub round finished" in self._said(), "its scrub")
         while left := [each for each in self.group.check() if "damage" in each]:
             if time.monotonic() > ends:
                 raise AssertionError(f"it does not put itself right: {left}\n{self.victim.tail()}")

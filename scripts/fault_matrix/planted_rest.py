@@ -32,7 +32,7 @@ def disk_is_believed() -> Iterator[None]:
 
     async def claim(self: twinlog.store.integrity.scrub.ScrubService) -> None:
         await trio.sleep(twinlog.store.integrity.scrub._FIRST_SECONDS)
-        twinlog.store.integrity.scrub.log.info("scrub: the log was read again", bytes=0)
+        twinlog.store.integrity.scrub.log.info("scrub round finished", bytes=0)
 
     with (
         patch.object(ReadCheck, "distrust", lambda self, queues: None),

@@ -108,7 +108,7 @@ class IndexFiles:
             if size != expected:
                 raise StoreDirectoryError(
                     f"{path} has {size} bytes, but maxHashSlotNum and maxIndexNum make {expected}. Set them to what this index "
-                    f"was made with, or move {self.directory} away to have it made anew from the log."
+                    f"was made with, or move {self.directory} away to have it rebuilt from the log."
                 )
         self.files = [IndexFile.open(path, self.layout) for path in paths]
         vouched_ms = self.checkpoint.index_msg_timestamp
@@ -205,7 +205,7 @@ class IndexFiles:
             file.is_durable = True
         except SyncError as error:  # No second sync: it may claim success for lost pages.
             if not self._sync_failed:
-                log.error("an index file may not be on the disk; it is looked through after a crash", error=str(error))
+                log.error("index file sync failed; the file is checked after a crash", error=str(error))
             self._sync_failed = True
 
     async def flush(self) -> None:
@@ -236,7 +236,7 @@ class IndexFiles:
                 self.unsure.discard(self.files[-1])
                 names.insert(0, self.files.pop().path.name)
         if names:
-            log.warning("index files are dropped; they are made anew from the log", files=names, reason=why)
+            log.warning("index files dropped; they are rebuilt from the log", files=names, reason=why)
 
     def delete_before(self, min_offset: int) -> None:
         """Delete the files with no message at or behind an offset of the log, but never the newest. Raises OSError."""

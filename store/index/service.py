@@ -106,7 +106,7 @@ class IndexService:
                 self._cut_later(note)
         except (StoreDirectoryError, OSError) as error:
             self._is_off, self.failure = True, str(error)
-            log.warning("queries by key find nothing, and no keys are indexed", reason=self.failure)
+            log.warning("index unavailable: queries by key find nothing, and no keys are indexed", reason=self.failure)
 
     async def run(self) -> None:
         """Follow the log until cancelled; return at once when there is nothing to follow for."""
@@ -334,7 +334,7 @@ class IndexService:
         await self._files.write()
         if self.failure:
             self.failure = ""
-            log.info("the index is written again")
+            log.info("index writes succeed again")
 
     async def flush(self) -> None:
         """Bring all that is indexed to the disk; says itself when that fails, and tries again with the next write."""
@@ -346,7 +346,7 @@ class IndexService:
 
     def _fail(self, error: OSError) -> None:
         if not self.failure:
-            log.error("the index cannot be written; its keys stay in the log, and it is tried again", error=str(error))
+            log.error("index write failed; retrying, its keys are still in the log", error=str(error))
         self.failure = str(error)
 
     # Asking
@@ -378,4 +378,4 @@ class IndexService:
         try:
             self._files.delete_before(min_offset)
         except OSError as error:
-            log.warning("an index file of deleted messages stays", error=str(error))
+            log.warning("cannot delete an index file of deleted messages", error=str(error))

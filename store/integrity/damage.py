@@ -74,7 +74,7 @@ class KnownDamage:
         self.damaged.add(start, end)
         if not is_known and self._may_log():
             log.error(
-                "damaged bytes in the commit log; what they held is not served, consumers go on behind it",
+                "damaged bytes in the commit log; their messages are not served, consumers skip them",
                 offset=start,
                 bytes=end - start,
                 found=found,
@@ -87,7 +87,7 @@ class KnownDamage:
         self.in_doubt.add(start, end)
         if not is_known and self._may_log():
             log.error(
-                "the commit log changed on its disk where no CRC covers it; its messages are served as they lie",
+                "commit log bytes that no CRC covers changed on the disk; their messages are served unchanged",
                 offset=start,
                 bytes=end - start,
                 found=found,
@@ -104,14 +104,14 @@ class KnownDamage:
             self._units.add(key)
         if self._may_log():
             log.error(
-                "a wrong unit in a consume queue",
+                "wrong unit in a consume queue",
                 message="served" if served else "not served",
                 topic=topic,
                 queue_id=queue_id,
                 queue_offset=queue_offset,
                 found=found,
-                advice="the scrub puts it right where digests prove the log; else stop the broker and remove this queue's"
-                " directory: the next start makes it anew from the log",
+                advice="the scrub repairs it where digests prove the log; else stop the broker and remove this queue's"
+                " directory: the next start rebuilds it from the log",
             )
 
     def unit_repaired(self, topic: str, queue_id: int, queue_offset: int) -> None:
@@ -120,7 +120,7 @@ class KnownDamage:
         self.repaired_units += 1
         if self._may_log():
             log.warning(
-                "a wrong unit in a consume queue was put right",
+                "wrong unit in a consume queue repaired",
                 topic=topic,
                 queue_id=queue_id,
                 queue_offset=queue_offset,
@@ -139,7 +139,7 @@ class KnownDamage:
         """Bytes that were damaged are sound again."""
         if self.damaged.overlaps(start, end):
             self.damaged.remove(start, end)
-            log.info("bytes of the commit log that were damaged are sound again", offset=start, bytes=end - start)
+            log.info("damaged bytes of the commit log are sound again", offset=start, bytes=end - start)
 
     def forget_below(self, offset: int) -> None:
         """The log's first files are gone, and their damage with them."""
@@ -150,7 +150,5 @@ class KnownDamage:
     def _may_log(self) -> bool:
         self._logged += 1
         if self._logged == _LOGGED_MAX + 1:
-            log.error(
-                "there is more damage than these; it is counted, but not told one by one any more", told=_LOGGED_MAX
-            )
+            log.error("more damage was found; it is counted, but no longer logged one by one", logged=_LOGGED_MAX)
         return self._logged <= _LOGGED_MAX

@@ -67,11 +67,11 @@ class DigestFile:
             found = str(error)
         path = str(self.path)
         if isinstance(found, str):
-            log.warning("the log's digests are computed anew: the file cannot be used", path=path, found=found)
+            log.warning("digest file unusable; digests are recomputed", path=path, found=found)
             return None
         if found.error is not None:
             kept = found.digests.end
-            log.warning("a part of the log's digests is computed anew", path=path, found=found.error, kept=kept)
+            log.warning("digest file partly unusable; that part is recomputed", path=path, found=found.error, kept=kept)
         return found
 
     def open(self, *, is_loaded: bool) -> None:
@@ -157,7 +157,7 @@ class DigestFile:
         self._fd, self._saved_end = fd, self.digests.end
 
     def _give_up(self, error: OSError) -> None:
-        log.warning("the log's digests are not kept", path=str(self.path), error=str(error))
+        log.warning("cannot write the digest file; digests are not kept", path=str(self.path), error=str(error))
         self.close()
 
 
@@ -230,7 +230,7 @@ class DigestService:
                 digests.cut(self.log.max_offset)
                 self._walk_back()
         except OSError as error:  # The scrub will report it.
-            log.warning("the log cannot be read everywhere", error=str(error))
+            log.warning("parts of the log are unreadable", error=str(error))
         digests.cut(digests.whole_end)
         if after_crash:
             self.doubtful_from, self.doubtful_end = min(durable_offset, digests.end), digests.end
@@ -240,7 +240,7 @@ class DigestService:
         """Take the file's digests. Returns the time of its clean stop in ms, or 0, and True if all of it was usable."""
         found = self._file.load()
         if found is not None and found.digests.start > self.log.min_offset:
-            log.warning("the log's digests are computed anew: the log begins before them", path=str(self.path))
+            log.warning("digest file begins behind the log's start; digests are recomputed", path=str(self.path))
             found = None
         self.digests = self._file.digests = (
             found.digests if found is not None else BlockDigests.beginning_at(self.log.min_offset)
@@ -283,7 +283,7 @@ class DigestService:
                 bad_from = middle
         if bad_from < digests.end:
             log.info(
-                "the log was written anew from here on, so are its digests",
+                "the log was rewritten from this offset on; its digests are recomputed",
                 offset=bad_from,
                 bytes=digests.end - bad_from,
             )
@@ -307,7 +307,7 @@ class DigestService:
             try:
                 await self.advance()
             except OSError as error:  # The scrub reports bad sectors; only an error of the side file matters here.
-                log.warning("the log's digests do not get on; next try in 60 s", error=str(error))
+                log.warning("digest update failed; retrying in 60 s", error=str(error))
                 await trio.sleep(60)
                 continue
             # A log that is written to has a new block every few ms: one trip to a thread for those of a second.
@@ -369,7 +369,7 @@ class DigestService:
                     pass
                 await self._file.stop(self.hooks.now_ms())
         except OSError as error:
-            log.warning("the log's digests are not kept", path=str(self.path), error=str(error))
+            log.warning("cannot write the digest file; digests are not kept", path=str(self.path), error=str(error))
         self.release()
 
     def release(self) -> None:

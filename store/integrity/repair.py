@@ -190,7 +190,7 @@ class LogRepair:
         self.repaired_bytes += len(data)
         put = sum(self._put_unit(entry) for entry in entries)
         log_lines.warning(
-            "damaged bytes of the log were put right with what another member has",
+            "damaged bytes of the log were repaired from another member",
             offset=start,
             bytes=len(data),
             messages=len(entries),

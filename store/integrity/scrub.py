@@ -223,7 +223,7 @@ class ScrubService:
             try:  # At first what was in the log at the start: the rest was checked when it was appended.
                 await self.scrub(None if self.rounds else self.scrubbed_from)
             except OSError as error:
-                log.error("scrub: this round is given up", error=str(error), scrubbed_from=self.scrubbed_from)
+                log.error("scrub round aborted", error=str(error), scrubbed_from=self.scrubbed_from)
             if not self.interval_hours:
                 return
             await trio.sleep(self.interval_hours * _HOUR)
@@ -248,7 +248,7 @@ class ScrubService:
         if not self.scrubbed_bytes:
             return
         log.info(
-            "scrub: the log was read again",
+            "scrub round finished",
             bytes=self.scrubbed_bytes,
             damaged_bytes=self.known.damaged.total,
             in_doubt_bytes=self.known.in_doubt.total,

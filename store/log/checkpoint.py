@@ -38,7 +38,7 @@ class Checkpoint:
         except FileNotFoundError:
             raw = b""
         except OSError as error:
-            log.warning("the checkpoint cannot be read; after a crash all of the log is walked", error=str(error))
+            log.warning("checkpoint unreadable; after a crash the whole log is walked", error=str(error))
             raw = b""
         (
             self.physic_msg_timestamp,

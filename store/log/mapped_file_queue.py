@@ -88,12 +88,12 @@ class MappedFileQueue:
         if size < self.file_size:
             raise StoreDirectoryError(
                 f"{path} is too short: it has {size} bytes, and other files have the {self.file_size} of {self.size_key}. "
-                "What it lacks is lost here: copy this file from another member of the group, or restore a backup, "
-                "and twinlog log verify tells whether it fits; a slave may begin with an empty directory, too."
+                "The missing bytes are lost here: copy this file from another member of the group or restore a backup, "
+                "and check the store with twinlog log verify; a slave may also start with an empty directory."
             )
         raise StoreDirectoryError(
             f"{path} is too long: it has {size} bytes, and other files have the {self.file_size} of {self.size_key}. "
-            f"What is behind these is none of it: truncate -s {self.file_size} {path} cuts it off."
+            f"The excess bytes are no part of it: truncate -s {self.file_size} {path} removes them."
         )
 
     def _check_start(self, path: Path, expected_start: int) -> None:

@@ -55,7 +55,7 @@ class AllocateMappedFileService:
                 if self._wants_spare():
                     await self.make()
             except OSError as error:
-                log.warning("the next commit log file cannot be made ahead", error=str(error))
+                log.warning("cannot preallocate the next commit log file; retrying", error=str(error))
                 if is_no_space(error):
                     self.make_room()
                 await trio.sleep(1)

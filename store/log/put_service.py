@@ -150,7 +150,7 @@ class PutService:
         self.config = config
         if self.log.pending is not None:
             if self.log.pending.size:
-                log.error("messages that were in memory only are lost", bytes=self.log.pending.size)
+                log.error("buffered messages are lost", bytes=self.log.pending.size)
             self._uncommitted.clear()
             self.log.pending = None
 
@@ -170,7 +170,7 @@ class PutService:
     def _commit_refused(self, error: OSError) -> None:
         self.refused("writing the commit log", error)
         if StoreCondition.FAILED in self.flags and self.log.pending is not None:
-            log.error("messages that were in memory only are lost", bytes=self.log.pending.size)
+            log.error("buffered messages are lost", bytes=self.log.pending.size)
 
     def _is_busy(self) -> bool:
         """True shortly after a slow write.

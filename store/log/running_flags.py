@@ -100,7 +100,9 @@ class DiskRefusal:
     def fail(self, reason: str) -> None:
         """Take no more bytes: the disk refused some, and its present content is unknown."""
         if self.flags.set(StoreCondition.FAILED, reason):
-            log.error("the store takes no more messages; restart the broker once the disk is well", reason=reason)
+            log.error(
+                "the store failed and takes no more messages; repair the disk and restart the broker", reason=reason
+            )
 
     def refused(self, what: str, error: OSError) -> PutStatus:
         """Take no bytes for now, or never again where bytes may be lost. Returns the status for producers."""
@@ -109,7 +111,7 @@ class DiskRefusal:
         if not is_passing(error):
             self.fail(reason)
         elif self.flags.set(StoreCondition.DISK_REFUSES, reason):
-            log.error("the store takes no messages until the disk takes bytes again", reason=reason)
+            log.error("the disk refuses writes; messages are refused until a retry succeeds", reason=reason)
             self._lacks_file = lacks_file
             self._refused.set()
         if is_no_space(error):
@@ -134,4 +136,4 @@ class DiskRefusal:
         if is_all:
             self._lacks_file = False
             if self.flags.clear(StoreCondition.DISK_REFUSES) and not self.flags.why_not_appendable:
-                log.info("the disk takes bytes again, and so does the store")
+                log.info("the disk takes writes again; messages are accepted")

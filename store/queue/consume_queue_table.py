@@ -113,7 +113,7 @@ class ConsumeQueueTable:
         if self._light_count >= _LIGHT_MAX:
             if not self._is_reported:
                 log.warning(
-                    "messages do not get into new queues of multi dispatch",
+                    "too many queues of multi dispatch; messages are not put into new ones",
                     queue=topic,
                     why=f"there are {self._light_count} such queues",
                     next="delete the directories below consumequeue/ of those that nobody reads, while the broker is stopped",

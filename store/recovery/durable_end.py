@@ -46,9 +46,9 @@ class DurableEnd:
             _write(self.directory / NAME, known)
             self.offset = known
         log.warning(
-            "the commit log ends before where it is known to have ended",
+            "the commit log ends before its last durable end",
             log_end=end,
-            known_end=known,
+            last_durable_end=known,
             bytes=known - end,
             why="files of it are gone, or its end was damaged: messages that were on its disk are missing",
             next=_NEXT,
@@ -86,7 +86,7 @@ class DurableStart:
             _write(self.directory / START_NAME, known)
             self.offset = known
         log.warning(
-            "the commit log begins later than when it was stopped",
+            "the commit log lost its first files since the last stop",
             log_start=begin,
             was=known,
             bytes=begin - known,

@@ -104,7 +104,7 @@ class QueueRecovery:
         faults = self.queues.open(sizes_are_known=sizes_are_known)
         for key in self.side.load_rebuild():
             self.queues.get(*key)
-            faults.setdefault(key, "making it anew came to no end")
+            faults.setdefault(key, "its rebuild was not finished")
         for state in self.point.queues if self.point is not None else ():
             if state.max_offset > 0 and state.key not in faults and not self.queues.get(*state.key).files.files:
                 faults[state.key] = "its files are gone"
@@ -224,7 +224,7 @@ class QueueRecovery:
         self.side.save_rebuild(())
         names = [f"{topic}/{queue_id}: {fault}" for (topic, queue_id), fault in sorted(self.faults.items())]
         log_lines.warning(
-            "consume queues were made anew from the commit log",
+            "consume queues were rebuilt from the commit log",
             queues=len(names),
             units=sum(self.queues.get(*key).max_offset for key in self.faults),
             why=names[:10],

@@ -274,10 +274,10 @@ class _Recovery:
             if damage is not None and entries:
                 self._dispatch()
                 if self._is_left_over(entries, offset):
-                    self.error = f"{self.error}, then messages that were cut before"
+                    self.error = f"{self.error}, then stale records"
                     break
                 if self.after_crash and self.others_have_it:
-                    self.error = f"{self.error}; what follows is for others to send again"
+                    self.error = f"{self.error}; other members send the rest again"
                     break
                 self._keep_damage(damage, offset)
                 damage = None

@@ -250,9 +250,7 @@ class FlushConsumeQueueService:
         except OSError as error:
             self.sync_errors += 1
             if is_passing(error):  # No room for the checkpoint, for example. The next round tries again.
-                log.warning(
-                    "the checkpoint cannot be written; a start after a crash would take longer", error=str(error)
-                )
+                log.warning("cannot write the checkpoint; a start after a crash would take longer", error=str(error))
             else:
                 self._failed = True
                 self.fail(f"flushing the consume queues failed: {error}")

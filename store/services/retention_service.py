@@ -182,7 +182,9 @@ class RetentionService:
         allowed, wanted = count(floor), count(sys.maxsize)
         if allowed < wanted and floor != self._said_floor:
             self._said_floor = floor
-            log.warning("old commit log files stay: they are still needed", files=wanted - allowed, from_offset=floor)
+            log.warning(
+                "old commit log files are kept: they are still needed", files=wanted - allowed, from_offset=floor
+            )
         if allowed:
             for file in self.log.files.files[:allowed]:
                 if file.start + file.size > self._floor(
@@ -217,7 +219,7 @@ class RetentionService:
             try:
                 listener(self.log.min_offset)
             except OSError as error:
-                log.warning("what belonged to deleted files stays", error=str(error))
+                log.warning("cleaning up after deleted log files failed", error=str(error))
 
     async def clean_queues(self) -> None:
         """Queues begin at the first message that the log still has; files without any such message go."""
@@ -289,7 +291,7 @@ class RetentionService:
         leaps = wall - now > _LEAP_SECONDS
         if leaps and not self._said_leap:
             log.warning(
-                "the clock is further ahead than time has passed; files age at most twice as fast until they meet",
+                "the wall clock jumped ahead; files age at most twice as fast until retention has caught up",
                 ahead_hours=round((wall - now) / 3600, 1),
             )
         self._said_leap = leaps
@@ -307,7 +309,7 @@ class RetentionService:
             scratch.write_bytes(encode_clock(self._clock.now_s))
             scratch.replace(self.clock_path)
         except OSError as error:
-            log.warning("the clock of retention cannot be kept", path=str(self.clock_path), error=str(error))
+            log.warning("cannot save the retention clock", path=str(self.clock_path), error=str(error))
 
 
 def _modified(file: MappedFile) -> float:

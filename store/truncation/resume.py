@@ -44,16 +44,16 @@ class UnfinishedCut:
         intent, files = self.intent, log.files
         if any(read_log(log, intent.old_end, _LOOK_BYTES)) or log.max_offset > _file_end(intent.old_end, log.file_size):
             raise StoreDirectoryError(
-                f"the log was to be cut at {intent.offset} ({intent.why}), but somebody wrote behind its old end "
+                f"the log was to be cut at {intent.offset} ({intent.why}), but it was written to behind its old end "
                 f"{intent.old_end} since. Remove {self.side / NAME} to keep all of it, or what lies behind {intent.old_end}"
             )
         if (written := self._written_since(log)) is not None:
             raise StoreDirectoryError(
-                f"the log was to be cut at {intent.offset} ({intent.why}), but somebody wrote other bytes at {written} since. "
+                f"the log was to be cut at {intent.offset} ({intent.why}), but other bytes were written at {written} since. "
                 f"Remove {self.side / NAME} to keep them"
             )
         log_lines.warning(
-            "a cut of the log that was begun before the stop is finished",
+            "finishing an interrupted cut of the log",
             offset=intent.offset,
             bytes=intent.old_end - intent.offset,
             why=intent.why,

@@ -156,7 +156,7 @@ class TruncationService:
         await self.putter.settle()
         async with self.repairing, self.retention.lock:
             if not self.putter.is_slave:
-                raise StoreError("only a slave's log is cut: a master's is what its producers were told")
+                raise StoreError("only a slave's log can be cut: a master's holds acknowledged messages")
             await self.log.tail_ended()
             self.reput.dispatch()
             if self.flags.why_not_appendable or self.log.pending is not None:
@@ -194,7 +194,7 @@ class TruncationService:
                 try:
                     await self._carry_out(intent, last)
                 except OSError as error:
-                    reason = f"the log was cut at {offset}, which the disk does not take ({error}): the next start finishes it"
+                    reason = f"the cut of the log at {offset} failed on the disk ({error}): the next start finishes it"
                     self.fail(reason)
                     raise StoreError(reason) from error
         log_lines.warning(
@@ -217,7 +217,7 @@ class TruncationService:
                 if is_cut and file.end <= intent.offset:
                     continue
                 if file.path.parent not in files.writable:
-                    raise StoreError(f"the log was not cut: {file.path} is only read")
+                    raise StoreError(f"the log was not cut: {file.path} is in a read-only directory")
                 # The first file keeps the numbering, unless it starts at 0.
                 goes = not is_cut or (file.start >= intent.offset and (number > 0 or file.start == 0))
                 cut_files.append(CutFile(file.path, os.dup(file.fd), file.start, file.end, goes))
@@ -244,7 +244,7 @@ class TruncationService:
             await trio.to_thread.run_sync(write_durably, path, encode_intent(intent))
         except OSError as error:
             if path.exists():  # The intent may or may not survive a crash.
-                reason = f"it is not known whether the log is to be cut at {intent.offset} ({error}): the next start finds out"
+                reason = f"the intent to cut the log at {intent.offset} may not be durable ({error}): the next start finds out"
                 self.fail(reason)
                 raise StoreError(reason) from error
             await self._drop_kept()

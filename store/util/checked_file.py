@@ -55,7 +55,7 @@ def save_checked(path: Path, data: bytes) -> None:
 def unreadable(path: Path, error: Exception) -> StoreDirectoryError:
     """The error that ends a start."""
     return StoreDirectoryError(
-        f"{path} cannot be read: {error}. It says what this member has promised to the others, and nobody may guess that. "
-        "Next: bring the very file back; or, with another member as master (twinlog failover), empty this store: "
-        "at its start the member follows that one from the beginning"
+        f"{path} cannot be read: {error}. It holds this member's votes, which cannot be guessed. "
+        "Next: restore the file; or, with another member as master (twinlog failover), empty this store: "
+        "the member then follows that master from the beginning"
     )

@@ -80,7 +80,7 @@ def test_a_full_disk_fills_and_empties(tmp_path, said):
         restart(broker)
         producer.check()
         producer.check_queues()
-        assert len(broker.lines("the disk takes bytes again")) >= 1
+        assert len(broker.lines("the disk takes writes again")) >= 1
 
 
 def test_a_disk_above_the_warning_level(tmp_path, said):

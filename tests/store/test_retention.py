@@ -379,7 +379,7 @@ async def test_what_a_replica_needs_stays(tmp_path, disk, wall, autojump_clock):
         store.retention.close()
         await store.retention.clean()
     assert names(store) == list(range(3, FILES))
-    assert [line["event"] for line in lines].count("old commit log files stay: they are still needed") == 1
+    assert [line["event"] for line in lines].count("old commit log files are kept: they are still needed") == 1
 
 
 async def test_what_is_not_in_the_queues_yet_stays(tmp_path, disk, wall, autojump_clock):

@@ -136,7 +136,7 @@ def check_recovery_point(
             kind=FindingKind.SIDE_FILE,
             severity=Severity.WARNING,
             file=directory.relative(path),
-            message=f"not usable: {error}; a start looks at more of the log without it",
+            message=f"not usable: {error}; a start reads more of the log without it",
         )
         return
     if directory.writer is Writer.TWINLOG and not directory.is_running:
@@ -155,7 +155,7 @@ def _compare_point(
             kind=FindingKind.LOG_TAIL,
             file=directory.relative(path),
             phy_offset=log_end,
-            message="the log has lost its end: more of it was on the disk",
+            message="the log lost its tail: more of it was on the disk",
             expected=f">= {point.offset}",
             actual=log_end,
         )
@@ -168,7 +168,7 @@ def _compare_point(
                 topic=queue.topic,
                 queue_id=queue.queue_id,
                 queue_offset=end,
-                message="the queue has lost its end: more of it was on the disk",
+                message="the queue lost its tail: more of it was on the disk",
                 expected=f">= {queue.max_offset}",
                 actual=end,
             )

@@ -66,7 +66,7 @@ class DigestCheck:
                 kind=FindingKind.LOG_TAIL,
                 file="twinlog/digest",
                 phy_offset=log_end,
-                message="the log has lost its end: there are digests of more",
+                message="the log lost its tail: there are digests of more",
                 expected=f">= {self.digests.end}",
                 actual=log_end,
             )

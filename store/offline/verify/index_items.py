@@ -145,7 +145,7 @@ class IndexCursor:
                     kind=FindingKind.INDEX_GAP,
                     severity=Severity.WARNING,
                     phy_offset=first,
-                    message=f"keys of the records up to {last} are not in the index: nobody finds them by key",
+                    message=f"keys of the records up to {last} are not in the index: they are not found by key",
                     count=count,
                 )
             )

@@ -186,7 +186,7 @@ class _Verification:
         return Finding(
             kind=FindingKind.UNREADABLE_FILE,
             file=self.directory.relative(file.path) if file is not None else None,
-            message=f"the disk does not give it: {part.unreadable}",
+            message=f"it cannot be read: {part.unreadable}",
         )
 
     def _join(self, piece: Segment | Gap) -> None:

@@ -241,7 +241,7 @@ async def test_what_somebody_does_to_files_of_a_running_index_is_made_good(ledge
             index.feed(more := ledger.put_any(10))
             await until_caught_up(index)
         (line,) = [line for line in logs if line["log_level"] == "warning"]
-        assert line["event"] == "index files are dropped; they are made anew from the log"
+        assert line["event"] == "index files dropped; they are rebuilt from the log"
         assert paths[number if harm is not _remove_directory else 0].name in line["reason"]
         for entry in (*entries, *more):
             topic, keys, phy_offset, _ = keyed(entry)
@@ -456,7 +456,7 @@ async def test_a_disk_that_refuses_delays_the_index_and_loses_nothing(ledger, au
             while index.failure:
                 await trio.sleep(1)
     errors = [line["event"] for line in logs if line["log_level"] == "error"]
-    assert errors == ["the index cannot be written; its keys stay in the log, and it is tried again"]
+    assert errors == ["index write failed; retrying, its keys are still in the log"]
     assert_same(index_files(ledger.root), ledger.expected())
 
 

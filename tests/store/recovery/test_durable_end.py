@@ -8,7 +8,7 @@ from tests.store.message_stores import opened
 from tests.store.records import put_message
 from twinlog.store.recovery.durable_end import NAME, START_NAME
 
-TOLD = "ends before where it is known to have ended"
+REPORTED = "ends before its last durable end"
 
 
 @pytest.fixture
@@ -37,19 +37,19 @@ def test_last_files_that_are_gone(stopped, capsys, kept, end, stop):
     remove(*files(stopped)[kept:])
     capsys.readouterr()
     store = opened(stopped)
-    assert TOLD in capsys.readouterr().out
+    assert REPORTED in capsys.readouterr().out
     assert store.max_offset <= end
     known = store.max_offset + store.lost_bytes
     assert known > 4 * FILE_SIZE
     trio.run(store.close)
     again = opened(stopped)  # With a recovery point of its own by now.
-    assert TOLD in capsys.readouterr().out
+    assert REPORTED in capsys.readouterr().out
     assert (again.max_offset + again.lost_bytes, again.statistics().lost_bytes) == (known, again.lost_bytes)
     put(again, range(50, 110))
     assert again.lost_bytes == 0
     trio.run(again.close)
     crash(opened(stopped))
-    assert TOLD not in capsys.readouterr().out
+    assert REPORTED not in capsys.readouterr().out
     assert not (stopped / "twinlog" / NAME).exists()
 
 
@@ -58,7 +58,7 @@ def test_all_files_and_side_files_are_gone(stopped, capsys):
     remove(*files(stopped), stopped / "twinlog" / "recovery-point")
     capsys.readouterr()
     store = opened(stopped)
-    assert TOLD in capsys.readouterr().out
+    assert REPORTED in capsys.readouterr().out
     assert store.lost_bytes > 0
     crash(store)
 
@@ -68,12 +68,12 @@ def test_the_end_that_was_on_the_disk_is_zero(stopped, capsys):
     last.write_bytes(bytes(FILE_SIZE))
     capsys.readouterr()
     store = opened(stopped)
-    assert TOLD in capsys.readouterr().out
+    assert REPORTED in capsys.readouterr().out
     assert store.lost_bytes > 0
     store.accept_end()
     crash(store)
     crash(opened(stopped))
-    assert TOLD not in capsys.readouterr().out
+    assert REPORTED not in capsys.readouterr().out
 
 
 def test_first_files_that_are_gone(stopped, capsys):
@@ -84,9 +84,9 @@ def test_first_files_that_are_gone(stopped, capsys):
         capsys.readouterr()
         store = opened(stopped)
         told = capsys.readouterr().out
-        assert "begins later than when it was stopped" in told
+        assert "lost its first files since the last stop" in told
         assert f"bytes={2 * FILE_SIZE}" in told
-        assert TOLD not in told
+        assert REPORTED not in told
         assert (store.min_offset, store.lost_bytes) == (2 * FILE_SIZE, 0)
         assert store.lost_start == (0, 2 * FILE_SIZE)
         trio.run(store.close)
@@ -130,7 +130,7 @@ def test_what_was_not_on_the_disk_may_go(tmp_path, capsys):
     remove(*files(tmp_path)[1:])
     capsys.readouterr()
     store = opened(tmp_path)
-    assert TOLD not in capsys.readouterr().out
+    assert REPORTED not in capsys.readouterr().out
     assert store.lost_bytes == 0
     crash(store)
 

@@ -66,7 +66,7 @@ def queue_dir(root, queue_id=0):
 
 
 def last_rebuilt(capsys):
-    return [line for line in capsys.readouterr().out.splitlines() if "made anew" in line]
+    return [line for line in capsys.readouterr().out.splitlines() if "were rebuilt" in line]
 
 
 def test_starts_where_the_point_is(left):
