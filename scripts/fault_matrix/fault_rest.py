@@ -24,7 +24,8 @@ SECONDS_TO_START, SECONDS_TO_MEND = 20.0, 40.0
 MODULE = "scripts.fault_matrix.planted"
 NOTHING_THERE = '"log": "0..0"'  # Said by a start; a scrub of nothing says nothing.
 OF_DAMAGE = (
-    r"ends before its last durable end|damaged bytes|changed on the disk|wrong unit|made anew|rebuilt|recomputed|were cut|was cut|is cut|"
+    r"ends before its last durable end|damaged bytes|changed on the disk|wrong unit|made anew|rebuilt|recomputed|"
+    r"were cut|was cut|is cut|"
     r"cannot be (read|opened)|could not be read|unreadable|unusable|a table is missing"
 )
 
