@@ -11,7 +11,7 @@ from typing import Any
 
 import structlog
 import trio
-from attrs import define, evolve, field
+from attrs import define, evolve, field, frozen
 
 from twinlog.store.config import BrokerRole, StoreConfig
 from twinlog.store.errors import StoreError, StoreNotWritableError
@@ -24,8 +24,7 @@ from twinlog.store.integrity.read_check import ReadCheck
 from twinlog.store.integrity.repair import LogRepair
 from twinlog.store.integrity.scrub import ScrubService
 from twinlog.store.log.commit_log import CommitLog, PutMessage, PutResult
-from twinlog.store.log.put_service import PutService
-from twinlog.store.log.put_times import PutTimes
+from twinlog.store.log.put_service import PutService, PutTimes
 from twinlog.store.log.running_flags import RunningFlags, StoreCondition
 from twinlog.store.log.unverified_tail import LogTail, remove_left_over
 from twinlog.store.queue.consume_queue import ConsumeQueue
@@ -38,10 +37,35 @@ from twinlog.store.recovery.recovery import recover
 from twinlog.store.services.dispatch import ArrivalListener, ReputMessageService
 from twinlog.store.services.flush import FlushService
 from twinlog.store.services.retention_service import RetentionService
-from twinlog.store.statistics import StoreStatistics
+from twinlog.store.truncation.divergent import Divergent
 from twinlog.store.truncation.resume import UnfinishedCut
 from twinlog.store.util.sync import make_directory, sync_directory, take_lock
 from twinlog.store.wiring import StoreParts
+
+
+@frozen
+class StoreStatistics:
+    """A snapshot for people and metrics. Offsets and sizes in bytes."""
+
+    min_offset: int
+    max_offset: int
+    flushed_offset: int
+    dispatched_offset: int
+    put_messages: int
+    put_bytes: int
+    put_failed: int
+    get_messages: int
+    writable: bool
+    why_not_writable: str
+    scrubbed_offset: int  # From here on all bytes were read, or written, since the start.
+    unscrubbed_bytes: int
+    damaged_bytes: int
+    lost_bytes: int  # Of the log's end, which were on the disk.
+    lost_start_bytes: int  # Of its start, of which the files are gone.
+    in_doubt_bytes: int  # Bytes that differ from their digest, where no CRC covers them.
+    wrong_units: int
+    divergent: tuple[Divergent, ...]  # Kept cuts.
+
 
 log = structlog.get_logger()
 

@@ -9,9 +9,8 @@ from attrs import define, frozen
 
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.record.message import MAGIC_BLANK, SIZE_AND_MAGIC
-from twinlog.store.record.resync import entry_at, next_record
+from twinlog.store.record.resync import begins_with_record, entry_at, next_record
 from twinlog.store.record.scan import DispatchEntry, scan_records
-from twinlog.store.record.stale_records import begins_with_record
 
 
 @define(eq=False)

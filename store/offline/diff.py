@@ -13,9 +13,8 @@ from twinlog.store.integrity.digest import BLOCK_SIZE, BlockDigests, ceil_block,
 from twinlog.store.offline.dump import DumpedMessage, described
 from twinlog.store.offline.file_series import FileSeries
 from twinlog.store.offline.finding import doc
-from twinlog.store.offline.log_view import LogEnd, find_log_end
 from twinlog.store.offline.queue_view import view_queue
-from twinlog.store.offline.walk import Gap, walk
+from twinlog.store.offline.walk import Gap, LogEnd, find_log_end, walk
 from twinlog.store.queue.layout import UNIT
 from twinlog.store.record.message import SIZE_AND_MAGIC, decode_message
 from twinlog.store.util.progress import Progress, no_progress

@@ -7,8 +7,7 @@ from attrs import frozen
 
 from twinlog.store.offline.file_series import FileSeries
 from twinlog.store.offline.finding import doc
-from twinlog.store.offline.log_view import stored_ms
-from twinlog.store.offline.walk import Gap, walk_log
+from twinlog.store.offline.walk import Gap, stored_ms, walk_log
 from twinlog.store.record.compression import CompressionError, compression_of, decompress
 from twinlog.store.record.keys import message_keys
 from twinlog.store.record.message import (

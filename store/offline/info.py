@@ -16,9 +16,9 @@ from twinlog.store.offline.directory import StoreDirectory, Writer
 from twinlog.store.offline.file_series import FileSeries, StoreFile
 from twinlog.store.offline.finding import Finding, FindingKind, Severity, doc
 from twinlog.store.offline.index_view import read_header
-from twinlog.store.offline.log_view import LogEnd, find_log_end, stored_ms
 from twinlog.store.offline.queue_view import QueueView, view_queue
 from twinlog.store.offline.role_info import HistoryInfo, RoleInfo, check_role_files, history_info, role_info
+from twinlog.store.offline.walk import LogEnd, find_log_end, stored_ms
 from twinlog.store.recovery.point import decode_point
 from twinlog.store.truncation.divergent import Divergent
 

@@ -6,15 +6,24 @@ not older than those before the gap, and no queue begins to number its messages 
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from attrs import evolve
+from attrs import evolve, frozen
 
 from twinlog.store.offline.file_series import FileSeries
-from twinlog.store.record.message import QUEUELESS, TRANSACTION_MASK
+from twinlog.store.offline.queue_view import QueueView
+from twinlog.store.record.message import (
+    MAGIC_V1,
+    MAGIC_V2,
+    QUEUELESS,
+    RECORD_V4,
+    SIZE_AND_MAGIC,
+    TRANSACTION_MASK,
+    record_stored_ms,
+)
+from twinlog.store.record.resync import Head, Key, begins_with_record, goes_on, head_of, is_torn
 from twinlog.store.record.scan import DispatchEntry, Scan, scan_records
-from twinlog.store.record.stale_records import Head, Key, begins_with_record, goes_on, head_of, is_torn
 from twinlog.store.record.walk import WINDOW, Bytes
 from twinlog.store.record.walk import Gap as Gap
 from twinlog.store.record.walk import walk as walk_records
@@ -129,3 +138,47 @@ def walk_log(
             if entry.sys_flag & TRANSACTION_MASK not in QUEUELESS:
                 next_offsets[entry.topic, entry.queue_id] = entry.queue_offset + 1
             last_timestamp = entry.store_timestamp
+
+
+_LOOK_BYTES = 4096  # Behind the end.
+
+
+@frozen
+class LogEnd:
+    """The log ends behind its last sound record, at `offset`. `is_clear`: zeros follow, as where nothing was ever written."""
+
+    offset: int
+    is_clear: bool
+    last_stored_ms: int | None
+
+
+def find_log_end(
+    log: FileSeries, views: Iterable[QueueView] = (), *, may_grow: bool = False, after_crash: bool = False
+) -> LogEnd:
+    """Walk from the last record in a queue, else from the start of the last file that begins with a record.
+
+    `may_grow`, `after_crash`: as walk(). Raises OSError.
+    """
+    start = log.min_offset
+    for file in reversed(log.files):
+        if stored_ms(log, file.start) is not None:
+            start = file.start
+            break
+    known = max((view.last.phy_offset for view in views if view.last is not None), default=-1)
+    if known > start and stored_ms(log, known) is not None:
+        start = known
+    end, newest = start, None
+    for piece in walk_log(log, start=start, may_grow=may_grow, after_crash=after_crash):
+        end = piece.end
+        if not isinstance(piece, Gap) and piece.entries:
+            newest = piece.entries[-1].store_timestamp
+    return LogEnd(end, not log.read(end, _LOOK_BYTES).strip(b"\0"), newest)
+
+
+def stored_ms(log: FileSeries, offset: int) -> int | None:
+    """The store time of the record at an offset; None when none begins there. Reads only its head. Raises OSError."""
+    head = log.read(offset, RECORD_V4.size)
+    if len(head) < RECORD_V4.size:
+        return None
+    _, magic = SIZE_AND_MAGIC.unpack_from(head)
+    return record_stored_ms(head, offset) if magic in (MAGIC_V1, MAGIC_V2) else None

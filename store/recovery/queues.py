@@ -16,8 +16,8 @@ from twinlog.store.queue.consume_queue import ConsumeQueue
 from twinlog.store.queue.consume_queue_table import ConsumeQueueTable
 from twinlog.store.queue.layout import BLANK_SIZE, UNIT
 from twinlog.store.record.multi_dispatch import with_more_queues
+from twinlog.store.record.resync import Key
 from twinlog.store.record.scan import DispatchEntry, EntryColumns, scan_records
-from twinlog.store.record.stale_records import Key
 from twinlog.store.recovery.point import RecoveryPoint
 from twinlog.store.recovery.side_files import SideFiles
 from twinlog.store.util.sync import sync_data, sync_directory

@@ -30,9 +30,8 @@ from twinlog.store.log.walk import read_log, walk_in_bulk
 from twinlog.store.queue.consume_queue_table import ConsumeQueueTable
 from twinlog.store.record.message import MAGIC_V1, MAGIC_V2, QUEUELESS, RECORD_V4, SIZE_AND_MAGIC, TRANSACTION_MASK
 from twinlog.store.record.multi_dispatch import more_queues
-from twinlog.store.record.resync import is_record
+from twinlog.store.record.resync import Key, begins_with_record, goes_on, head_of, is_record, is_torn
 from twinlog.store.record.scan import DispatchEntry, EntryColumns, scan_records
-from twinlog.store.record.stale_records import Key, begins_with_record, goes_on, head_of, is_torn
 from twinlog.store.recovery.durable_end import DurableEnd, DurableStart
 from twinlog.store.recovery.point import PointRecord, RecoveryPoint
 from twinlog.store.recovery.queues import QueueRecovery

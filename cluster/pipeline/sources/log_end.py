@@ -8,12 +8,11 @@ from attrs import define, field, frozen
 
 from twinlog.cluster.pipeline.sources.places import Bytes, StoreUri, UnreadableError, open_file
 from twinlog.store.offline.file_series import FileReader, FileSeries, StoreFile
-from twinlog.store.offline.log_view import stored_ms
 from twinlog.store.offline.queue_view import BLANK_SIZE, unit_at, units_end
-from twinlog.store.offline.walk import walk_log
+from twinlog.store.offline.walk import stored_ms, walk_log
 from twinlog.store.queue.layout import UNIT, Unit
 from twinlog.store.record.heads import read_heads
-from twinlog.store.record.stale_records import begins_with_record
+from twinlog.store.record.resync import begins_with_record
 
 _LOCAL_QUEUES, _REMOTE_QUEUES = 1024, 64  # Number of queues inspected: each costs a few small reads.
 _OPEN_FILES = 16

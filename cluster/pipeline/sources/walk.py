@@ -22,8 +22,7 @@ from twinlog.cluster.pipeline.sources.places import UnreadableError
 from twinlog.store.record.column_scan import scan_columns
 from twinlog.store.record.columns import Columns
 from twinlog.store.record.heads import HEAD_SIZE, read_heads
-from twinlog.store.record.resync import candidates, next_record
-from twinlog.store.record.stale_records import begins_with_record
+from twinlog.store.record.resync import begins_with_record, candidates, next_record
 from twinlog.store.record.walk import FILE_ENDS, WINDOW, Gap, walk
 
 LOOK_BACK = 8 << 20  # Twice the largest record, unless maxMessageSize is raised.

@@ -30,8 +30,7 @@ from twinlog.store.offline.copy.pinned import PinnedReader, log_directories, pin
 from twinlog.store.offline.copy.rebuild import Shape
 from twinlog.store.offline.directory import StoreDirectory
 from twinlog.store.offline.file_series import FileReader, FileSeries, list_files
-from twinlog.store.offline.log_view import find_log_end
-from twinlog.store.offline.walk import Gap, walk_log
+from twinlog.store.offline.walk import Gap, find_log_end, walk_log
 from twinlog.store.util.progress import Progress, no_progress
 from twinlog.store.util.sync import sync_directory
 

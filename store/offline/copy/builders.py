@@ -12,8 +12,8 @@ from twinlog.store.index.index_file import IndexFile
 from twinlog.store.index.layout import IndexHeader, IndexLayout, next_name
 from twinlog.store.log.mapped_file import MappedFile
 from twinlog.store.offline.file_series import FileSeries
-from twinlog.store.offline.log_view import stored_ms
 from twinlog.store.offline.queue_view import view_queue
+from twinlog.store.offline.walk import stored_ms
 from twinlog.store.queue.consume_queue_table import ConsumeQueueTable
 from twinlog.store.queue.layout import UNIT
 from twinlog.store.record.keys import Keyed, keys_of

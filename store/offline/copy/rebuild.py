@@ -19,8 +19,7 @@ from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
 from twinlog.store.offline.file_series import FileSeries
 from twinlog.store.offline.finding import doc
 from twinlog.store.offline.index_view import find_layout
-from twinlog.store.offline.log_view import find_log_end
-from twinlog.store.offline.walk import Gap, walk_log
+from twinlog.store.offline.walk import Gap, find_log_end, walk_log
 from twinlog.store.recovery.side_files import SideFiles
 from twinlog.store.util.progress import Progress, no_progress
 from twinlog.store.util.sync import sync_directory, take_lock

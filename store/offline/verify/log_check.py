@@ -25,8 +25,8 @@ from twinlog.store.offline.walk import Gap, Window, walk
 from twinlog.store.queue.layout import UNIT
 from twinlog.store.record.message import FIXED_SIZE, QUEUELESS, TRANSACTION_MASK
 from twinlog.store.record.multi_dispatch import MULTI_DISPATCHED, dispatched_queues
+from twinlog.store.record.resync import Head, head_of
 from twinlog.store.record.scan import DispatchEntry
-from twinlog.store.record.stale_records import Head, head_of
 
 _SUSPECT_BYTES_MAX = 16 << 20
 _BODY_CRC_AT = 8

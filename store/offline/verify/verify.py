@@ -26,8 +26,7 @@ from twinlog.store.offline.verify.log_check import CheckedPart, Segment, check_i
 from twinlog.store.offline.verify.queue_check import QueueCheck, queue_ends
 from twinlog.store.offline.walk import Gap, goes_on_behind
 from twinlog.store.queue.layout import UNIT
-from twinlog.store.record.resync import entry_at
-from twinlog.store.record.stale_records import Head
+from twinlog.store.record.resync import Head, entry_at
 from twinlog.store.util.progress import Progress, no_progress
 
 _PARALLEL_FROM = 256 << 20  # Bytes of log from which more processes pay.

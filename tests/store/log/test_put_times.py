@@ -2,7 +2,7 @@
 
 import pytest
 
-from twinlog.store.log.put_times import PutTimes
+from twinlog.store.log.put_service import PutTimes
 
 
 def after_a_minute(times: PutTimes) -> PutTimes:

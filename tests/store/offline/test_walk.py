@@ -8,7 +8,7 @@ import pytest
 from tests.store import golden
 from twinlog.store.offline.directory import StoreDirectory
 from twinlog.store.offline.walk import Gap, Window, goes_on_behind, walk, walk_log
-from twinlog.store.record.stale_records import head_of
+from twinlog.store.record.resync import head_of
 
 
 def entries_of(pieces):

@@ -24,7 +24,7 @@ from twinlog.cluster.pipeline.sources.places import (
     read_all,
 )
 from twinlog.store.offline.directory import StoreDirectory
-from twinlog.store.offline.log_view import find_log_end
+from twinlog.store.offline.walk import find_log_end
 
 FILE_SIZE = 16 << 10
 
