@@ -26,7 +26,7 @@ from twinlog.store.integrity.scrub import ScrubService
 from twinlog.store.log.commit_log import CommitLog, PutMessage, PutResult
 from twinlog.store.log.put_service import PutService, PutTimes
 from twinlog.store.log.running_flags import RunningFlags, StoreCondition
-from twinlog.store.log.unverified_tail import LogTail, remove_left_over
+from twinlog.store.log.unverified_tail import LogTail, remove_ahead_files
 from twinlog.store.queue.consume_queue import ConsumeQueue
 from twinlog.store.queue.consume_queue_table import ConsumeQueueTable
 from twinlog.store.read.get_message import GetResult, PropertyFilter, any_accepted, get_message
@@ -135,7 +135,7 @@ class MessageStore:
         if unfinished is not None:
             unfinished.cut_log(self.commit_log, self._parts.checkpoint, self._queues.directory)
         self._parts.allocator.path.unlink(missing_ok=True)
-        remove_left_over(self._parts.ahead)
+        remove_ahead_files(self._parts.ahead)
         self._parts.durable_end.load()
         self._parts.durable_start.load()
         started = time.monotonic()
@@ -246,7 +246,7 @@ class MessageStore:
 
     @property
     def lost_start(self) -> tuple[int, int] | None:
-        """The range of missing first bytes of the log, whose files were removed by somebody else; None for none."""
+        """The range of missing first bytes of the log, whose files were removed by others; None for none."""
         began = self._parts.durable_start.offset
         return (began, self.min_offset) if began is not None and began < self.min_offset else None
 

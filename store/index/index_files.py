@@ -111,9 +111,9 @@ class IndexFiles:
                     f"was made with, or move {self.directory} away to have it rebuilt from the log."
                 )
         self.files = [IndexFile.open(path, self.layout) for path in paths]
-        vouched_ms = self.checkpoint.index_msg_timestamp
+        durable_ms = self.checkpoint.index_msg_timestamp
         for file in self.files:
-            file.is_durable = not after_crash or file.header.end_timestamp <= vouched_ms
+            file.is_durable = not after_crash or file.header.end_timestamp <= durable_ms
         self.unsure = {file for file in self.files if not file.is_durable}
 
     def _is_unfinished(self, path: Path) -> bool:
@@ -156,7 +156,7 @@ class IndexFiles:
             name = next_name(self.now(), newest.path.name if newest is not None else None)
             newest = IndexFile(self.directory / name, self.layout, image)
             self.files.append(newest)
-        assert newest.image is not None, "whoever loads files gives the newest its image before it is put to"
+        assert newest.image is not None, "the newest file has its image before anything is put"
         return newest.image
 
     @property
@@ -215,7 +215,7 @@ class IndexFiles:
             for file in [file for file in self.files if not file.is_durable and file.is_on_disk]:
                 await self._sync(file)
 
-    async def give_up_image(self, file: IndexFile) -> None:
+    async def drop_image(self, file: IndexFile) -> None:
         """Drop the image of a file; all of it is written."""
         async with self._disk:
             file.settle()

@@ -245,13 +245,13 @@ async def make_sound(index: IndexFiles, commit_log: CommitLog, limit: int) -> in
     misfit = await first_misfit(index.files, commit_log, index.unsure)
     if misfit is not None:
         await index.drop(misfit.index, misfit.why)
-    await _go_through_unsure(index, commit_log)
+    await _rebuild_unsure(index, commit_log)
     await _cut(index, commit_log, limit)
     await _open_newest(index, commit_log)
     return await _position(index, commit_log)
 
 
-async def _go_through_unsure(index: IndexFiles, commit_log: CommitLog) -> None:
+async def _rebuild_unsure(index: IndexFiles, commit_log: CommitLog) -> None:
     """Rebuild the slots of files that a crash may have torn, from their items."""
     for number, file in enumerate(index):
         expected = file.header.next_item
@@ -281,7 +281,7 @@ async def _rebuild(index: IndexFiles, number: int, next_item: int, commit_log: C
     """Rebuild a file's slots from its items below a number; drop the file when none of these fit."""
     file = index.files[number]
     had = file.header.next_item
-    await index.give_up_image(file)
+    await index.drop_image(file)
     image = await rebuild_image(file, next_item)
     if image.next_item <= 1:
         await index.drop(number, why)

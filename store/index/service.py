@@ -144,7 +144,7 @@ class IndexService:
         if not isinstance(entries, list):  # In numbers: to put them costs little, to keep them much.
             self._index_pending()
             self._index(entries)
-            self._give_way()
+            self._limit_memory()
             return
         self._pending += entries
         if len(self._pending) > _PENDING_MAX:
@@ -278,9 +278,9 @@ class IndexService:
         entries = self._pending[:count]
         del self._pending[:count]
         self._index(entries)
-        self._give_way()
+        self._limit_memory()
 
-    def _give_way(self) -> None:
+    def _limit_memory(self) -> None:
         """Limit the memory of unwritten items: wake the writer, or fall behind and leave the rest in the log."""
         unwritten = self._files.unwritten_bytes
         if unwritten > self.unwritten_max:

@@ -81,7 +81,7 @@ class KnownDamage:
                 advice="copy the message from another replica, or this store's files from a backup",
             )
 
-    def doubt(self, start: int, end: int, found: str) -> None:
+    def suspect(self, start: int, end: int, found: str) -> None:
         """A byte in this range differs from what was written, and it is unknown which one."""
         is_known = self.in_doubt.overlaps(start, end)
         self.in_doubt.add(start, end)

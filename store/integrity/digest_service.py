@@ -181,7 +181,7 @@ def _write_new(path: Path, content: bytes) -> int:
 
 DIGEST_BYTES_PER_SECOND = 32 << 20  # Unless configured.
 _BATCH = 16 << 20  # Bytes of log for one trip to a thread.
-_LOOK_SECONDS = 1.0
+_INTERVAL_SECONDS = 1.0
 _CLOSE_MAX = 256 << 20  # The most that a stop still digests; the rest is left to the next start.
 
 
@@ -312,7 +312,7 @@ class DigestService:
                 continue
             # A log that is written to has a new block every few ms: one trip to a thread for those of a second.
             is_behind = self.log.max_offset - self.digests.whole_end >= _BATCH
-            await trio.sleep(0 if is_behind else _LOOK_SECONDS)
+            await trio.sleep(0 if is_behind else _INTERVAL_SECONDS)
 
     async def advance(self, *, thorough: bool = False) -> bool:
         """Digest up to a batch of whole blocks behind the coverage; False when there is none. Raises OSError.

@@ -32,7 +32,7 @@ _ANY_V6 = BORN_HOST_V6 | STORE_HOST_V6
 _BODY_AT = RECORD_V4.size
 _BLANK_SIZE = 0x7FFFFFFF
 _AHEAD_KEPT = 64
-_LOOK_MAX, _WINDOW = 8 << 20, 64 << 10  # Bytes behind a broken record that are searched for the next one.
+_SEARCH_MAX, _WINDOW = 8 << 20, 64 << 10  # Bytes behind a broken record that are searched for the next one.
 
 
 @define(eq=False)
@@ -198,7 +198,7 @@ class ReadCheck:
             return None
         file = log.files.file_at(phy_offset)
         assert file is not None
-        end = min(file.end, phy_offset + _LOOK_MAX)
+        end = min(file.end, phy_offset + _SEARCH_MAX)
         try:
             behind = next_record(self._read, phy_offset + 1, end, log.file_size, window=_WINDOW)
         except OSError:  # An unreadable sector.

@@ -162,10 +162,10 @@ log = structlog.get_logger()
 _FIRST_SECONDS = 60.0  # After a start: consumers and replicas catch up first.
 _PIECE = 1 << 20  # Bytes for one trip to a thread.
 _SEARCHES_MAX = 16  # Blocks of one round that are searched for a flipped bit: up to two seconds of CPU each.
-_LOOK_UP_MAX = 20  # Damaged ranges of one round that are looked up in the queues ..
-_LOOK_UPS_MAX = 2_000  # .. as long as there are few queues: each takes up to 60 us of the loop's time.
+_SEARCHED_RANGES_MAX = 20  # Damaged ranges of one round that are looked up in the queues ..
+_QUEUE_SEARCHES_MAX = 2_000  # .. as long as there are few queues: each takes up to 60 us of the loop's time.
 _HOUR = 3600.0
-_LOOK_BACK = 8 << 20
+_SEARCH_BACK = 8 << 20
 
 
 @define(eq=False)
@@ -201,10 +201,10 @@ class ScrubService:
         """After loading: mark all messages for checks, and check again what is known to be damaged."""
         self.scrubbed_from = self.log.max_offset
         self.known.forget_below(self.log.min_offset)
-        looked_at = 0
+        checked_bytes = 0
         for start, end in self.known.damaged:
-            looked_at += end - start
-            if looked_at <= _LOOK_BACK and self._is_sound(start, end):
+            checked_bytes += end - start
+            if checked_bytes <= _SEARCH_BACK and self._is_sound(start, end):
                 self.known.healed(start, end)
         self.check.distrust(self.queues)
 
@@ -293,7 +293,9 @@ class ScrubService:
         """Check the messages of a damaged range when they are read."""
         queues = list(self.queues)
         self._broken_ranges += 1
-        if not self._distrusts_all and self._broken_ranges < min(_LOOK_UP_MAX, _LOOK_UPS_MAX // max(1, len(queues))):
+        if not self._distrusts_all and self._broken_ranges < min(
+            _SEARCHED_RANGES_MAX, _QUEUE_SEARCHES_MAX // max(1, len(queues))
+        ):
             self.check.distrust_damaged(queues, start, end)
         elif not self._distrusts_all:
             self._distrusts_all = True
@@ -383,14 +385,14 @@ class ScrubService:
                 find_flipped_bit, data, block.digest, unprotected, abandon_on_cancel=True
             )
         if flipped is None:
-            known.doubt(
+            known.suspect(
                 block.start, block.end, "bytes outside of the bodies differ from the digest, all CRCs are right"
             )
             return
         at, bit = block.start + flipped[0], flipped[1]
         entry = next((entry for entry in records if entry.phy_offset <= at < entry.phy_offset + entry.size), None)
         if entry is None:
-            known.doubt(at, at + 1, f"bit {bit} of byte {at} is flipped, behind the last record of a file")
+            known.suspect(at, at + 1, f"bit {bit} of byte {at} is flipped, behind the last record of a file")
             return
         start, end = entry.phy_offset, entry.phy_offset + entry.size
         known.record(start, end, f"bit {bit} of byte {at} is flipped, outside of the body; all else is right")
@@ -404,7 +406,7 @@ class ScrubService:
             file_start = at - at % file_size
             file_end = min(file_start + file_size, end)
             # No record is as long as this.
-            offset = max(file_start, at - _LOOK_BACK)
+            offset = max(file_start, at - _SEARCH_BACK)
             if offset > file_start:
                 with LogRange.open(self.log, offset, file_end) as bytes_:
                     reader = ThrottledReader(bytes_)

@@ -196,7 +196,7 @@ class CommitLog:
         part = self._topics.get(topic)
         if part is None:
             raw = topic.encode()
-            assert len(raw) <= TOPIC_SIZE_MAX, "whoever lets a topic in checks its name"
+            assert len(raw) <= TOPIC_SIZE_MAX, "the name was checked before"
             part = self._topics[topic] = bytes([len(raw)]) + raw
         return part
 

@@ -16,7 +16,7 @@ from twinlog.store.log.mapped_file import MappedFile, sync_directory
 
 log = structlog.get_logger()
 
-_LOOK_BYTES = 1 << 20
+_PIECE = 1 << 20
 
 
 @define(eq=False)
@@ -71,7 +71,7 @@ class MappedFileQueue:
         if path.stat().st_size >= self.file_size:
             return False
         with path.open("rb") as file:
-            while piece := file.read(_LOOK_BYTES):
+            while piece := file.read(_PIECE):
                 if piece.strip(b"\0"):
                     return False
         return True

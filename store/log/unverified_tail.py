@@ -104,7 +104,7 @@ class LogTail:
         self.ended.set()
 
 
-def remove_left_over(directory: Path) -> None:
+def remove_ahead_files(directory: Path) -> None:
     """Files that a crash left behind: they are received again. Raises OSError."""
     for path in list(directory.iterdir()) if directory.is_dir() else ():
         path.unlink()

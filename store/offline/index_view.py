@@ -70,11 +70,11 @@ def read_header(reader: FileReader, file: StoreFile) -> IndexHeader:
 def find_layout(directory: StoreDirectory) -> IndexLayout:
     """The numbers of slots and items: configured, else four items to a slot as by default, else what fits the first items."""
     room = directory.index_file_size - HEADER.size
-    told = directory.options.index_slots
-    guess = _with_slots(room, told or max(1, room // (SLOT.size + 4 * ITEM.size)))
+    slots_configured = directory.options.index_slots
+    guess = _with_slots(room, slots_configured or max(1, room // (SLOT.size + 4 * ITEM.size)))
     file = directory.index_files[0]
     is_default = guess.items == 4 * guess.slots and guess.file_size == directory.index_file_size
-    if told is not None or is_default or _agrees(directory.reader, file, guess):
+    if slots_configured is not None or is_default or _agrees(directory.reader, file, guess):
         return guess
     for slots in range(1, min(room // SLOT.size, _SEARCHED_SLOTS_MAX)):
         layout = _with_slots(room, slots)

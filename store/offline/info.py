@@ -137,7 +137,7 @@ class StoreInfo:
     """A store directory. Times are ms since 1970, sizes bytes."""
 
     root: str
-    writer: Writer = doc("whose broker wrote to it last, as far as the files tell")
+    writer: Writer = doc("the last broker that wrote to it, as far as the files show")
     state: State = doc("crashed: not stopped cleanly")
     process_id: int | None = doc("of the broker that has it open now")
     log: LogInfo

@@ -25,7 +25,7 @@ class EpochInfo:
     kind: str = doc("first, switchover, failover, forced or restart")
     reason: str
     old_master: str
-    lost_bytes: int | None = doc("acknowledged ones that were given up for it; null: nobody knows how many")
+    lost_bytes: int | None = doc("acknowledged bytes given up for it; null: unknown")
 
 
 @frozen(kw_only=True)
@@ -114,7 +114,7 @@ def _behind_the_end(directory: StoreDirectory, epochs: tuple[EpochEntry, ...], l
             file=directory.relative(directory.root / "twinlog" / EPOCHS),
             phy_offset=entry.start_offset,
             message=f"epoch {entry.epoch} begins behind the end of the log: a cut was not finished, or the log lost its end. "
-            "As a slave it is put right by its next start; a master does not go on before it has asked the others",
+            "A slave repairs this at its next start; a master asks the others before it continues",
             expected=f"<= {log_end}",
             actual=entry.start_offset,
         )

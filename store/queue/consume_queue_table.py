@@ -116,7 +116,7 @@ class ConsumeQueueTable:
                     "too many queues of multi dispatch; messages are not put into new ones",
                     queue=topic,
                     why=f"there are {self._light_count} such queues",
-                    next="delete the directories below consumequeue/ of those that nobody reads, while the broker is stopped",
+                    next="stop the broker and delete unread ones below consumequeue/",
                 )
             self._is_reported = True
             return False

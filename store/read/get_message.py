@@ -58,7 +58,7 @@ def stored_properties(log: CommitLog, phy_offset: int, size: int) -> bytes:
 
 _SCAN_UNITS_MAX = 800  # RocketMQ's 16,000 bytes of units.
 _NOTHING = -(1 << 63)
-_LOOK_SECONDS_MAX = 0.05  # Time limit of a search for messages that a property filter accepts.
+_SEARCH_SECONDS_MAX = 0.05  # Time limit of a search for messages that a property filter accepts.
 _ANY_SECONDS_MAX = 0.005
 
 PropertyFilter = Callable[[bytes], bool]
@@ -218,7 +218,7 @@ def _collect(pull: _Pull, units: bytes) -> GetResult:
     shown_end = log_end if limit is None else min(limit, log_end)
     memory_start = log_end - memory_bytes_max(config.access_message_in_memory_max_ratio)
     in_memory, on_disk = _limits(config, count_max)
-    deadline = monotonic() + _LOOK_SECONDS_MAX if accepts is not None else 0.0
+    deadline = monotonic() + _SEARCH_SECONDS_MAX if accepts is not None else 0.0
     for phy_offset, size, code in (
         UNIT.iter_unpack(units) if check is None else sound_units(check, queue, offset, units)
     ):

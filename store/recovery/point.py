@@ -9,7 +9,7 @@
 
 Big endian; offsets in the log and sizes count bytes, times are ms. All records below `offset` are in the log and the
 queues, durably; the queues are as the manifest says once what belongs to records at or behind `offset` is left out. The
-last record ties the point to its log: whoever cut the log below it, or put another log there, made the point worthless.
+last record ties the point to its log: a cut below it, or another log in its place, invalidates the point.
 """
 
 from struct import Struct

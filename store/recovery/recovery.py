@@ -79,13 +79,13 @@ def start_after_crash(log: CommitLog, behind: int, recover_from_ms: int) -> int:
 
     Not behind the queues' end: they may have been deleted to be rebuilt.
     """
-    vouched_for = log.min_offset
+    durable_start_offset = log.min_offset
     for file in reversed(log.files.files):
         fields = RECORD_V4.unpack(file.read(0, RECORD_V4.size))
         if fields[1] in (MAGIC_V1, MAGIC_V2) and 0 < fields[10] <= recover_from_ms:
-            vouched_for = file.start
+            durable_start_offset = file.start
             break
-    return min(vouched_for, _file_start(log, behind))
+    return min(durable_start_offset, _file_start(log, behind))
 
 
 def _file_start(log: CommitLog, offset: int) -> int:
@@ -97,8 +97,8 @@ log_lines = structlog.get_logger()
 
 # Zeros that are read behind the end, where they are no hole, before the rest counts as zero, too. Stale records of a cut by
 # RocketMQ begin right at the end; after a crash, bytes in between may be missing.
-_LOOK_AFTER_CLEAN_STOP = 8 << 20
-_LOOK_AFTER_CRASH = 64 << 20
+_ZEROS_AFTER_CLEAN_STOP = 8 << 20
+_ZEROS_AFTER_CRASH = 64 << 20
 _SECTOR = 512  # A disk writes 512 bytes atomically, and promises no more.
 _DISPATCH_BATCH = 32_768
 
@@ -272,7 +272,7 @@ class _Recovery:
                 end, entries = entries[-1].phy_offset, entries[:-1]
             if damage is not None and entries:
                 self._dispatch()
-                if self._is_left_over(entries, offset):
+                if self._is_stale(entries, offset):
                     self.error = f"{self.error}, then stale records"
                     break
                 if self.after_crash and self.others_have_it:
@@ -344,7 +344,7 @@ class _Recovery:
             self.of_queues.discard(gaps)
             self.of_queues.rebuild(gaps, self.end)
 
-    def _is_left_over(self, entries: list[DispatchEntry], offset: int) -> bool:
+    def _is_stale(self, entries: list[DispatchEntry], offset: int) -> bool:
         """True for stale records behind damage: older than the last one, or their number is taken."""
         if any(file.start > offset and self._begins_with_record(file.start) for file in self.log.files.files):
             return False
@@ -391,7 +391,7 @@ class _Recovery:
 
     @property
     def _zeros_max(self) -> int:
-        return _LOOK_AFTER_CRASH if self.after_crash else _LOOK_AFTER_CLEAN_STOP
+        return _ZEROS_AFTER_CRASH if self.after_crash else _ZEROS_AFTER_CLEAN_STOP
 
     def _cut(self, point: RecoveryPoint | None) -> CutTail:
         """Cut the log at `end`, durably, and keep a copy of what lies behind."""

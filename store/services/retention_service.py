@@ -37,7 +37,7 @@ from twinlog.store.util.wakeup import Wakeup
 
 log = structlog.get_logger()
 
-_FIRST_CLEAN_SECONDS, _FIRST_LOOK_SECONDS, _LOOK_SECONDS = 60.0, 1.0, 10.0
+_FIRST_CLEAN_SECONDS, _FIRST_CHECK_SECONDS, _CHECK_SECONDS = 60.0, 1.0, 10.0
 _CLOSE_SECONDS = 10.0  # After a file was deleted.
 _MANUAL_ROUNDS = 20  # As RocketMQ: a request deletes so many times deleteFileBatchMax.
 _SAVE_CLOCK_SECONDS = 600.0
@@ -67,8 +67,8 @@ class RetentionService:
     _manual_rounds: int = field(default=0, init=False)
     _not_before: float = field(default=0.0, init=False)
     _needs_room: bool = field(default=False, init=False)
-    _said_floor: int = field(default=-1, init=False)
-    _said_leap: bool = field(default=False, init=False)
+    _logged_floor: int = field(default=-1, init=False)
+    _logged_leap: bool = field(default=False, init=False)
     _now: Wakeup = field(factory=Wakeup, init=False)
 
     def has_room(self, directory: Path) -> bool:
@@ -117,10 +117,10 @@ class RetentionService:
     # The disk
 
     async def _watch_disk(self) -> None:
-        await trio.sleep(_FIRST_LOOK_SECONDS)
+        await trio.sleep(_FIRST_CHECK_SECONDS)
         while True:
             self.check_disk()
-            await trio.sleep(_LOOK_SECONDS)
+            await trio.sleep(_CHECK_SECONDS)
 
     def check_disk(self) -> DiskState:
         """Refuse producers while the disk is too full."""
@@ -180,8 +180,8 @@ class RetentionService:
             )
 
         allowed, wanted = count(floor), count(sys.maxsize)
-        if allowed < wanted and floor != self._said_floor:
-            self._said_floor = floor
+        if allowed < wanted and floor != self._logged_floor:
+            self._logged_floor = floor
             log.warning(
                 "old commit log files are kept: they are still needed", files=wanted - allowed, from_offset=floor
             )
@@ -194,7 +194,7 @@ class RetentionService:
                 if not self._delete(self.log.files, file, soon=forced):
                     break
                 await self._sync(file.path.parent)  # Before the next deletion, which may be in another directory.
-                self._tell()
+                self._notify()
                 age = (self._now_s() - ages.pop(0).modified_s) / 3600
                 log.info(
                     "commit log file deleted",
@@ -214,7 +214,7 @@ class RetentionService:
     def _now_s(self) -> float:
         return self.hooks.now_ms() / 1000
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for listener in self.shortened:
             try:
                 listener(self.log.min_offset)
@@ -289,12 +289,12 @@ class RetentionService:
         assert self._clock is not None
         now = self._clock.read(wall_s=wall, monotonic=monotonic)
         leaps = wall - now > _LEAP_SECONDS
-        if leaps and not self._said_leap:
+        if leaps and not self._logged_leap:
             log.warning(
                 "the wall clock jumped ahead; files age at most twice as fast until retention has caught up",
                 ahead_hours=round((wall - now) / 3600, 1),
             )
-        self._said_leap = leaps
+        self._logged_leap = leaps
         if monotonic - self._clock_saved >= _SAVE_CLOCK_SECONDS:
             self._clock_saved = monotonic
             self._save_clock()

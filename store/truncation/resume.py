@@ -21,7 +21,7 @@ from twinlog.store.util.sync import sync_directory
 
 log_lines = structlog.get_logger()
 
-_LOOK_BYTES = 4096
+_COMPARED_BYTES = 4096
 
 
 @define(eq=False)
@@ -42,7 +42,9 @@ class UnfinishedCut:
     def cut_log(self, log: CommitLog, checkpoint: Checkpoint, queue_directory: Path) -> None:
         """Cut the log. Raises StoreDirectoryError when the log was written to since the crash, OSError."""
         intent, files = self.intent, log.files
-        if any(read_log(log, intent.old_end, _LOOK_BYTES)) or log.max_offset > _file_end(intent.old_end, log.file_size):
+        if any(read_log(log, intent.old_end, _COMPARED_BYTES)) or log.max_offset > _file_end(
+            intent.old_end, log.file_size
+        ):
             raise StoreDirectoryError(
                 f"the log was to be cut at {intent.offset} ({intent.why}), but it was written to behind its old end "
                 f"{intent.old_end} since. Remove {self.side / NAME} to keep all of it, or what lies behind {intent.old_end}"
@@ -83,10 +85,10 @@ class UnfinishedCut:
         begin = intent.offset if intent.kind is CutKind.CUT else 0
         for file in log.files.files:
             at = max(begin, file.start)
-            kept = divergent.read(intent.kept_in, file.start, at - file.start, _LOOK_BYTES)
+            kept = divergent.read(intent.kept_in, file.start, at - file.start, _COMPARED_BYTES)
             if at >= file.start + log.file_size or kept is None:
                 continue
-            found = os.pread(file.fd, _LOOK_BYTES, at - file.start)
+            found = os.pread(file.fd, _COMPARED_BYTES, at - file.start)
             if any(byte not in (0, old) for byte, old in zip(found, kept, strict=False)):
                 return at
         return None

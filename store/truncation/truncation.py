@@ -107,7 +107,7 @@ def cut_on_disk(cut: CutFiles, log: MappedFileQueue) -> None:
 log_lines = structlog.get_logger()
 
 _READERS_SECONDS = 2.0  # Time for senders of cut bytes. A slower one sends zeros, which match no CRC.
-_LOOK_SECONDS = 0.02
+_POLL_SECONDS = 0.02
 
 
 @define(eq=False, kw_only=True)
@@ -305,4 +305,4 @@ async def _readers_left(file: MappedFile) -> None:
                 taken.close()
                 return
             except BufferError:  # A view is in use.
-                await trio.sleep(_LOOK_SECONDS)
+                await trio.sleep(_POLL_SECONDS)

@@ -48,7 +48,7 @@ class BackupSource:
 
     root: str
     host: str
-    writer: str = field(metadata={"doc": "who wrote the store last, as far as its files tell"})
+    writer: str = field(metadata={"doc": "the last broker that wrote to the store, as far as its files show"})
     was_running: bool | None = field(metadata={"doc": "whether a broker had it open; null: not known"})
 
 

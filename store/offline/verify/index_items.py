@@ -16,7 +16,7 @@ from twinlog.store.offline.walk import Gap, Window
 from twinlog.store.record.keys import Keyed, keys_of
 
 _ITEMS_AT_ONCE = 4096
-_LOOK_AROUND = 4  # Items beside a boundary that are read, in case one of them is damaged.
+_BOUNDARY_ITEMS = 4  # Items beside a boundary that are read, in case one of them is damaged.
 
 
 class Stray(NamedTuple):
@@ -176,11 +176,11 @@ class IndexCursor:
         items: list[Stray] = []
         at = 0
         while True:
-            if len(items) - at < _LOOK_AROUND:
+            if len(items) - at < _BOUNDARY_ITEMS:
                 items, at = items[at:] + self._read_on(), 0
             if at == len(items) or (
                 items[at].phy_offset >= end
-                and all(item.phy_offset >= end for item in items[at + 1 : at + _LOOK_AROUND])
+                and all(item.phy_offset >= end for item in items[at + 1 : at + _BOUNDARY_ITEMS])
             ):
                 break
             taken.append(items[at])
@@ -192,7 +192,7 @@ class IndexCursor:
     def _read_on(self) -> list[Stray]:
         """The next items, of one file or of more where it has few; none at the end."""
         items: list[Stray] = []
-        while len(items) < _LOOK_AROUND and (self._file, self._number) < self._stop:
+        while len(items) < _BOUNDARY_ITEMS and (self._file, self._number) < self._stop:
             view, file, number = self.views[self._file], self._file, self._number
             stop = min(self._stop[1], view.end) if file == self._stop[0] else view.end
             raw = view.items_at(number, min(_ITEMS_AT_ONCE, stop - number))

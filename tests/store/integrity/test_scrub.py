@@ -586,7 +586,7 @@ async def test_a_queue_that_cannot_be_read_does_not_end_the_broker(store, autoju
 
 @pytest.mark.parametrize("look_ups", [2_000, 1])
 async def test_many_queues_are_not_searched_one_by_one(store, monkeypatch, look_ups):
-    monkeypatch.setattr("twinlog.store.integrity.scrub._LOOK_UPS_MAX", look_ups)
+    monkeypatch.setattr("twinlog.store.integrity.scrub._QUEUE_SEARCHES_MAX", look_ups)
     await follow(store)
     _, (start, end), *_ = records(store)
     with Bytes(store) as log:

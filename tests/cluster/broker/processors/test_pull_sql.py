@@ -71,7 +71,7 @@ async def test_when_nothing_matches_the_consumer_goes_on_behind_it(tmp_path):
 
 async def test_a_filter_that_takes_its_time_does_not_hold_up_the_others(tmp_path, monkeypatch):
     """An answer looks at messages for so long and no longer; at one at least."""
-    monkeypatch.setattr("twinlog.store.read.get_message._LOOK_SECONDS_MAX", -1.0)
+    monkeypatch.setattr("twinlog.store.read.get_message._SEARCH_SECONDS_MAX", -1.0)
     async with opened(sql_broker(tmp_path)) as client:
         filtering(client, "a = 5")
         for _ in range(3):
