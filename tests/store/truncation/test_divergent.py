@@ -128,7 +128,7 @@ async def test_the_tools_tell_of_a_cut_that_is_unfinished(tmp_path, old, slave, 
     with monkeypatch.context() as patched:
         patched.setattr("twinlog.store.truncation.truncation.cut_on_disk", broken)
         with pytest.raises(
-            StoreError, match=rf"cut at {offset}, which the disk does not take .* the next start finishes it"
+            StoreError, match=rf"cut of the log at {offset} failed on the disk .* the next start finishes it"
         ):
             await slave.truncate(offset, "a test")
     assert "the next start finishes it" in slave.flags.why_not_appendable

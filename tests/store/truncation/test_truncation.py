@@ -52,7 +52,7 @@ def made(root: Path, what: History) -> Path:
         async with trio.open_nursery() as nursery:
             await nursery.start(store.run)
             feed(store, what)
-            await settled(lambda: store.index.is_level and store.index.phy_offset == what.end)
+            await settled(lambda: store.index.is_caught_up and store.index.phy_offset == what.end)
             nursery.cancel_scope.cancel()
         await store.close()
 
@@ -107,7 +107,9 @@ async def test_queues_and_index_are_those_of_a_slave_that_never_had_more(tmp_pat
         async with trio.open_nursery() as nursery:
             await nursery.start(store.run)
             await store.truncate(offset, "a test")
-            await settled(lambda store=store, offset=offset: store.index.is_level and store.index.phy_offset == offset)
+            await settled(
+                lambda store=store, offset=offset: store.index.is_caught_up and store.index.phy_offset == offset
+            )
             assert not (root / "twinlog/index-behind").exists()
             for entry in old.entries[::7]:
                 key = entry.properties.split(b"\x02")[0].split(b"\x01")[1].decode()
@@ -180,7 +182,7 @@ async def test_the_other_history_takes_its_place(tmp_path, old, other, slave_dir
         assert bytes(held.buffers[0]) == first  # Its file is gone, not made zero.
         feed(store, other)
         check_is(store, other)
-        await settled(lambda: store.index.is_level and store.index.phy_offset == other.end)
+        await settled(lambda: store.index.is_caught_up and store.index.phy_offset == other.end)
         await store.flush()
         nursery.cancel_scope.cancel()
     crashed = shutil.copytree(root, tmp_path / "crashed")
@@ -377,7 +379,9 @@ async def test_a_log_that_begins_anew_is_another_masters(tmp_path, old, other, s
             what = later(other, start)
             feed(store, what)
             assert (store.min_offset, store.max_offset) == (start, what.end)
-            await settled(lambda store=store, what=what: store.index.is_level and store.index.phy_offset == what.end)
+            await settled(
+                lambda store=store, what=what: store.index.is_caught_up and store.index.phy_offset == what.end
+            )
             while await store.digest.advance():
                 pass
             assert (store.digest.digests.start, store.digest.digests.end) == (start, what.end // 65536 * 65536 or start)
@@ -438,7 +442,7 @@ async def test_all_who_follow_the_log_follow_its_cuts(tmp_path, nursery):
     await store.scrub.scrub()
     while await store.digest.advance():
         pass
-    await settled(lambda: store.index.is_level and store.index.phy_offset == what.end)
+    await settled(lambda: store.index.is_caught_up and store.index.phy_offset == what.end)
     blocks = list(store.digest.digests.blocks(0, what.end))
     assert len(blocks) > 3
     assert [block.digest for block in blocks] == [digest(what.data[block.start : block.end]) for block in blocks]
@@ -466,7 +470,9 @@ async def test_a_slave_of_the_real_broker_is_cut(tmp_path, version):
             await nursery.start(store.run)
             await store.truncate(offset, "a test")
             assert store.max_offset == offset
-            await settled(lambda store=store, offset=offset: store.index.is_level and store.index.phy_offset == offset)
+            await settled(
+                lambda store=store, offset=offset: store.index.is_caught_up and store.index.phy_offset == offset
+            )
             nursery.cancel_scope.cancel()
         await store.close()
         queues, index = content(root / "consumequeue"), list(content(root / "index").values())
