@@ -18,11 +18,12 @@ import trio
 from attrs import define, field
 
 from twinlog.cluster.broker.group.lost_tables import GROUPS, TOPICS
-from twinlog.cluster.broker.group.registration import MASTER_ID, Master
+from twinlog.cluster.broker.group.registration import Master
 from twinlog.cluster.broker.group.slave_sync import all_consumer_offsets
 from twinlog.cluster.broker.peers.role_messages import PausedMaster
 from twinlog.cluster.broker.tables.offsets import read_offsets
 from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.cluster.remoting.route import MASTER_ID
 from twinlog.ha.peer import PeerHistory
 from twinlog.store.config import BrokerRole
 from twinlog.store.role_file import RoleState

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 import structlog
 from attrs import define, field
 
-from twinlog.cluster.broker.group.registration import MASTER_ID
 from twinlog.cluster.broker.peers.ha_peer import HA_PORT_DISTANCE
 from twinlog.cluster.broker.roles.member import Member
 from twinlog.cluster.remoting.names import split_address
+from twinlog.cluster.remoting.route import MASTER_ID
 from twinlog.ha.errors import HAPeerError
 from twinlog.store.role_file import GroupMember
 from twinlog.store.util.wakeup import Wakeup
