@@ -20,7 +20,7 @@ import trio
 from attrs import field, frozen
 
 from tests.store import golden
-from tests.store.indexes import until_level
+from tests.store.indexes import until_caught_up
 from tests.store.records import put_message
 from twinlog.cluster.pipeline.audit.completeness import CUT_AT_END, CUT_BEHIND_END, CUT_BEHIND_RECORDS, CUT_WITH_RECORDS
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, FindingClass
@@ -123,7 +123,7 @@ async def _index_and_close(store: MessageStore) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(store.index.run)
         with trio.fail_after(20):
-            await until_level(store.index)
+            await until_caught_up(store.index)
         nursery.cancel_scope.cancel()
     await store.close()
 
