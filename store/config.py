@@ -235,6 +235,11 @@ class StoreConfig:
     )
 
     @property
+    def is_slave(self) -> bool:
+        """Whether the log is a copy of a master's."""
+        return self.broker_role is BrokerRole.SLAVE
+
+    @property
     def disk_limits(self) -> DiskLimits:
         """The three limits of the disk, kept within bounds as RocketMQ does."""
         return DiskLimits(

@@ -12,24 +12,44 @@ because stopping needs them. Source: BrokerController.java (RocketMQ 4.9.8), whe
 import contextlib
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Mapping
 
 import structlog
 import trio
 from attrs import define, field
 
-from twinlog.cluster.broker import status
-from twinlog.cluster.broker.dispatch import fast_port_table, main_port_table
+from twinlog.cluster.broker.config import BrokerConfig
+from twinlog.cluster.broker.consume.long_polling import PullRequestHoldService
+from twinlog.cluster.broker.consume.queues import Queues
+from twinlog.cluster.broker.delay.service import ScheduleMessageService
 from twinlog.cluster.broker.filter.sql import prepare as prepare_sql
+from twinlog.cluster.broker.group.group_view import GroupView
+from twinlog.cluster.broker.group.lost_tables import LostTables
+from twinlog.cluster.broker.group.registration import RegistrationService
+from twinlog.cluster.broker.group.slave_sync import SlaveSynchronize
+from twinlog.cluster.broker.peers.ha_peer import Peers
+from twinlog.cluster.broker.peers.slave_peers import SlaveKinds, SlavePeers
 from twinlog.cluster.broker.processors.send import SEND_CODES, SendProcessor
-from twinlog.cluster.broker.wiring import BrokerParts
-from twinlog.cluster.config.json_file import JsonFile, is_empty
+from twinlog.cluster.broker.roles.effects import BrokerRoleEffects
+from twinlog.cluster.broker.roles.gate import Gate
+from twinlog.cluster.broker.roles.service import RoleService
+from twinlog.cluster.broker.security.service import AclService
+from twinlog.cluster.broker.settings import Settings
+from twinlog.cluster.broker.stats.rates import Throughput
+from twinlog.cluster.broker.stats.stats import BrokerStatsManager
+from twinlog.cluster.broker.status import BrokerStatus
+from twinlog.cluster.broker.tables.tables import BrokerTables, SavedTable
+from twinlog.cluster.broker.transactions.service import TransactionCheckService
+from twinlog.cluster.broker.watchdog import Watchdog
+from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.dispatch import Dispatcher
 from twinlog.cluster.remoting.limits import Budget
-from twinlog.cluster.remoting.names import RETRY_PREFIX
+from twinlog.cluster.remoting.request import Handler
 from twinlog.cluster.remoting.server import RemotingServer, open_listener
-from twinlog.store.errors import StoreDirectoryError
+from twinlog.cluster.remoting.tls.contexts import ServerTls
+from twinlog.ha.service import HAService
+from twinlog.ha.slave.repair import RepairService
+from twinlog.store.message_store import MessageStore
 
 log = structlog.get_logger(__name__)
 
@@ -42,12 +62,58 @@ HEAR_SECONDS_MAX = 1.0  # A name server that is silent keeps nobody from serving
 FINISH_SECONDS_MAX, PART_SECONDS_MAX, LOOK_SECONDS = 6.0, 0.25, 0.01  # syncFlushTimeout is 5 s, slaveTimeout 3 s.
 
 
-@define(eq=False)
-class Broker(BrokerParts):
-    """A broker that can be run."""
+@define(eq=False, kw_only=True, repr=False)
+class Broker:
+    """All parts of one broker, made by wiring.py, and their lifecycle.
 
-    send: SendProcessor = field(init=False)
+    Nothing is given a Broker to reach its parts, but for those outside that show all of it: metrics and HTTP.
+    """
+
+    settings: Settings
+    store: MessageStore
+    tables: BrokerTables
+    queues: Queues
+    acl: AclService | None  # None: everything is allowed.
+    tls: ServerTls
+    remoting: RemotingClient  # For requests to other members, name servers and clients.
+    watchdog: Watchdog
+    stats: BrokerStatsManager
+    throughput: Throughput
+    held_pulls: PullRequestHoldService
+    gate: Gate
+    group: GroupView
+    registration: RegistrationService
+    peers: Peers
+    slave_peers: SlavePeers
+    slave_kinds: SlaveKinds
+    ha: HAService
+    repair: RepairService
+    schedule: ScheduleMessageService
+    transactions: TransactionCheckService
+    slave_sync: SlaveSynchronize
+    lost_tables: LostTables
+    roles: RoleService
+    role_services: BrokerRoleEffects
+    status: BrokerStatus
+    send: SendProcessor
+    main_port: Mapping[int, Handler]
+    fast_port: Mapping[int, Handler]
     servers: list[RemotingServer] = field(factory=list, init=False)  # Of the main port and the fast one.
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The configuration as it is now."""
+        return self.settings.config
+
+    @property
+    def address(self) -> str:
+        """The address for clients; final once the ports are bound."""
+        return self.settings.address
+
+    @property
+    def is_slave(self) -> bool:
+        """Whether its role is a slave's now."""
+        return self.store.config.is_slave
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled, then stop cleanly; started() once the ports are bound.
@@ -61,7 +127,7 @@ class Broker(BrokerParts):
             self.acl.load()
         await trio.to_thread.run_sync(self.store.load)
         try:
-            await trio.to_thread.run_sync(self._note_tables)  # The store is locked now.
+            await trio.to_thread.run_sync(self.tables.note, self._delays)  # The store is locked now.
             self._load_role()
             async with self._background(), self._services():
                 task_status.started()
@@ -69,7 +135,7 @@ class Broker(BrokerParts):
         finally:
             with trio.CancelScope(shield=True):
                 await self.store.close()
-            if not (self.store_config.root.expanduser() / "abort").exists():
+            if not (self.store.config.root.expanduser() / "abort").exists():
                 with contextlib.suppress(OSError):  # The next start takes it for a crash.
                     self.roles.member.durable.note_clean_stop()
 
@@ -77,64 +143,17 @@ class Broker(BrokerParts):
         """Raises StoreDirectoryError."""
         state = self.roles.member.load()
         self.slave_sync.master_offsets.epoch = self.roles.member.epochs()[-1].epoch
-        if state is not None and self.visibility is not None:
-            self.visibility.shown = min(state.told_confirmed, self.store.max_offset)
+        if state is not None and self.queues.visibility is not None:
+            self.queues.visibility.shown = min(state.told_confirmed, self.store.max_offset)
+
+    @property
+    def _delays(self) -> SavedTable:
+        return SavedTable(self.schedule.file, self.schedule.merge, self.schedule.plain)
 
     def load_tables(self) -> None:
-        """Read what was saved. Raises StoreDirectoryError: starting with empty tables would lose consumers' offsets."""
-        tables: tuple[tuple[JsonFile, Callable[[Mapping[str, Any]], None]], ...] = (
-            (self.topics_writer.file, self.topics.merge),
-            (self.groups_writer.file, self.groups.merge),
-            (self.offsets_writer.file, self.offsets.merge),
-            (self.filters_writer.file, self.filters.merge),
-            (self.schedule.file, self.schedule.merge),
-        )
-        self.known_tables.load()
-        for file, merge in tables:
-            try:
-                is_there = file.load_into(merge)
-            except ValueError as error:
-                raise StoreDirectoryError(
-                    f"{file.path} cannot be read, and without it the broker does not start: {error}. "
-                    f"Mend it, put one from a backup or a slave there, or delete it and its .bak: it is taken from a slave or "
-                    f"the master then, and without any it begins empty."
-                ) from error
-            if not is_there and file.path.name in self.known_tables.names:
-                self.lost_tables.lost(file.path.name)
-        self.offsets.dirty = False
-        self._tell_missing()
-
-    def _note_tables(self) -> None:
-        """Those that are there were there before this note was kept."""
-        tables: tuple[tuple[JsonFile, Mapping[str, Any]], ...] = (
-            (self.topics_writer.file, self.topics.plain()),
-            (self.groups_writer.file, self.groups.plain()),
-            (self.offsets_writer.file, self.offsets.plain()),
-            (self.schedule.file, self.schedule.plain()),
-        )
-        self.known_tables.note(
-            *(file.path.name for file, table in tables if not file.is_missing and not is_empty(table))
-        )
-
-    def _tell_missing(self) -> None:
-        """Tables that this store had, as far as its other files show: of a store of RocketMQ nothing else is known. Groups have
-        a retry topic each.
-        """
-        queues = self.store_config.root.expanduser() / "consumequeue"
-        has_messages = queues.is_dir() and any(queues.iterdir())
-        had_groups = any(topic.startswith(RETRY_PREFIX) for topic in self.topics.table)
-        for file, was_there in (
-            (self.topics_writer.file, has_messages),
-            (self.groups_writer.file, had_groups),
-            (self.offsets_writer.file, had_groups),
-        ):
-            if was_there and file.is_missing and file.path.name not in self.known_tables.names:
-                log.warning(
-                    "a table is missing, and so is the one before its last change: it begins empty",
-                    file=str(file.path),
-                    why="the store is not new: somebody removed them",
-                    next="stop this broker, and copy it from a backup or another member; a slave gets its master's by itself",
-                )
+        """Read what was saved. Raises StoreDirectoryError."""
+        for name in self.tables.load(self._delays):
+            self.lost_tables.lost(name)
 
     @contextlib.asynccontextmanager
     async def _background(self) -> AsyncIterator[None]:
@@ -203,7 +222,7 @@ class Broker(BrokerParts):
         deadline = trio.current_time() + FINISH_SECONDS_MAX - PART_SECONDS_MAX * len(self.servers)
         with trio.move_on_at(deadline) as scope:
             while True:
-                safe = self.ha.group_transfer.waiting or self.store.flusher.waiting or self.topics_writer.waiting
+                safe = self.ha.group_transfer.waiting or self.store.flusher.waiting or self.tables.topics_writer.waiting
                 if not (safe or self.gate.forwarder.waiting):
                     break
                 await trio.sleep(LOOK_SECONDS)
@@ -225,14 +244,12 @@ class Broker(BrokerParts):
             main.close()
             fast.close()
             raise
-        self.set_addresses(main.getsockname()[1], ha_port)
-        self.make_registration()
+        self.settings.set_ports(main.getsockname()[1], ha_port)
         if not self.is_slave and not self.config.name_servers:
             log.info(
                 "no name server knows this broker's slaves: only those that haAllowedSlaves names may follow",
-                haAllowedSlaves=self.ha_config.allowed_slaves or "nobody",
+                haAllowedSlaves=self.settings.ha_config.allowed_slaves or "nobody",
             )
-        self.send = SendProcessor(self)
         await nursery.start(self.role_services.tasks.run)
         await self.roles.rules.hear_group(self._registered_master)
         await self.lost_tables.take_at_start()
@@ -244,17 +261,17 @@ class Broker(BrokerParts):
         nursery.start_soon(self.registration.run)
         nursery.start_soon(self.roles.joining.run)
         nursery.start_soon(self._watch_record)
-        if self.visibility is not None:
-            nursery.start_soon(self.visibility.run)
+        if self.queues.visibility is not None:
+            nursery.start_soon(self.queues.visibility.run)
         if self.acl is not None:
             nursery.start_soon(self.acl.run)
-        if self.ha_config.repair_enable:
+        if self.settings.ha_config.repair_enable:
             nursery.start_soon(self.repair.run)
         nursery.start_soon(self._flush_offsets)
         nursery.start_soon(self.lost_tables.run)
-        nursery.start_soon(self.topics_writer.run)
-        nursery.start_soon(self.groups_writer.run)
-        nursery.start_soon(self.filters_writer.run)
+        nursery.start_soon(self.tables.topics_writer.run)
+        nursery.start_soon(self.tables.groups_writer.run)
+        nursery.start_soon(self.tables.filters_writer.run)
         if self.config.enable_property_filter:
             nursery.start_soon(trio.to_thread.run_sync, prepare_sql)
         nursery.start_soon(self._watch_clients)
@@ -267,7 +284,7 @@ class Broker(BrokerParts):
 
     def _open_listeners(self) -> tuple[socket.socket, socket.socket]:
         """The main port and the fast one; with listenPort 0 any two. Raises OSError that names the port."""
-        host, port = self.server_config.bind_address, self.config.listen_port
+        host, port = self.settings.server_config.bind_address, self.config.listen_port
         main = _listen(host, port)
         try:
             return main, _listen(host, port - FAST_PORT_DISTANCE if port else 0)
@@ -276,11 +293,11 @@ class Broker(BrokerParts):
             raise
 
     async def _serve(self, nursery: trio.Nursery, main: socket.socket, fast: socket.socket) -> None:
-        budget = Budget(self.server_config.bytes_max)
-        for table, listener in ((main_port_table(self), main), (fast_port_table(self), fast)):
+        budget = Budget(self.settings.server_config.bytes_max)
+        for table, listener in ((self.main_port, main), (self.fast_port, fast)):
             check = self.acl.check if self.acl is not None else None
-            dispatcher = Dispatcher(table, self.server_config, self.send.process, SEND_CODES, check)
-            server = RemotingServer(dispatcher, self.server_config, self.tls, budget)
+            dispatcher = Dispatcher(table, self.settings.server_config, self.send.process, SEND_CODES, check)
+            server = RemotingServer(dispatcher, self.settings.server_config, self.tls, budget)
             self.servers.append(server)
             await nursery.start(server.serve, listener)
 
@@ -291,8 +308,9 @@ class Broker(BrokerParts):
             await self.store.flush()  # The file may say only what is on disk.
             self.schedule.confirm()
             await self.schedule.flush()
-        self._note_offsets()
-        for writer in (self.topics_writer, self.groups_writer, self.offsets_writer, self.filters_writer):
+        tables = self.tables
+        tables.note_offsets()
+        for writer in (tables.topics_writer, tables.groups_writer, tables.offsets_writer, tables.filters_writer):
             with contextlib.suppress(OSError):  # It was logged.
                 await writer.save()
 
@@ -301,25 +319,21 @@ class Broker(BrokerParts):
     async def _flush_offsets(self) -> None:
         await trio.sleep(FIRST_OFFSET_FLUSH_SECONDS)
         while True:
-            self._note_offsets()
+            self.tables.note_offsets()
             with contextlib.suppress(OSError):  # It was logged, and the next save tries again.
-                await self.offsets_writer.save()
+                await self.tables.offsets_writer.save()
             await trio.sleep(self.config.flush_consumer_offset_interval_ms / 1000)
-
-    def _note_offsets(self) -> None:
-        if self.offsets.dirty:
-            self.offsets.dirty = False
-            self.offsets_writer.changed()
 
     async def _watch_clients(self) -> None:
         """Drop clients without heartbeats; their connections go once nothing is left on them."""
         while True:
             await trio.sleep(CLIENT_SCAN_SECONDS)
-            for connection in self.consumers.expire() | self.producers.expire():
-                if not self.consumers.has(connection) and not self.producers.has(connection):
+            consumers, producers = self.tables.consumers, self.tables.producers
+            for connection in consumers.expire() | producers.expire():
+                if not consumers.has(connection) and not producers.has(connection):
                     connection.close()
-            self.locks.expire()
-            self.filters.clean(self.config.filter_data_clean_time_span_ms)
+            self.tables.locks.expire()
+            self.tables.filters.clean(self.config.filter_data_clean_time_span_ms)
 
     async def _watch_record(self) -> None:
         """Who is new in the group's record counts once it holds."""
@@ -332,14 +346,11 @@ class Broker(BrokerParts):
 
     async def _sample(self) -> None:
         while True:
-            counters = status.counters(self)
-            self.rates.sample(trio.current_time(), *counters)
+            day = time.localtime(self.store.now_ms() / 1000).tm_yday
+            self.throughput.sample(trio.current_time(), day, self.store.put_counts)
             self.stats.look(trio.current_time())
             self.store.put_times.rotate(trio.current_time())
             self.ha.group_transfer.waits.look(trio.current_time())
-            day = time.localtime(self.now_ms() / 1000).tm_yday
-            self.puts_by_day.look(day, counters[status.PUTS])
-            self.gets_by_day.look(day, counters[status.GET_MESSAGES])
             await trio.sleep(SAMPLE_SECONDS)
 
 

@@ -4,14 +4,25 @@ import math
 import os
 import shutil
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import attrs
 import trio
-from attrs import evolve
+from attrs import define, evolve
 
-from twinlog.cluster.broker.peers.slave_peers import SlaveKind
-from twinlog.cluster.broker.security.facts import security_facts
+from twinlog.cluster.broker.delay.service import ScheduleMessageService
+from twinlog.cluster.broker.group.group_view import GroupView
+from twinlog.cluster.broker.group.lost_tables import LostTables
+from twinlog.cluster.broker.peers.slave_peers import SlaveKind, SlaveKinds
+from twinlog.cluster.broker.roles.gate import Gate
+from twinlog.cluster.broker.roles.service import RoleService
+from twinlog.cluster.broker.security.service import AclService
+from twinlog.cluster.broker.settings import Settings
+from twinlog.cluster.broker.stats.rates import GET_MESSAGES, GETS_FOUND, GETS_MISSED, PUT_BYTES, PUTS, Throughput
+from twinlog.cluster.broker.stats.stats import BrokerStatsManager
+from twinlog.cluster.broker.watchdog import Watchdog
+from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.command import VERSION
 from twinlog.cluster.remoting.member_status import (
     DivergentStatus,
@@ -23,6 +34,7 @@ from twinlog.cluster.remoting.member_status import (
     MemberStatus,
     PolicyStatus,
     RefusedStatus,
+    SecurityStatus,
     SlaveStatus,
 )
 from twinlog.cluster.remoting.names import SCHEDULE_TOPIC, member_name
@@ -30,24 +42,15 @@ from twinlog.ha.compare.finding import NO_ERRORS
 from twinlog.ha.policy.ack_policy import AckPolicy, MasterSide, SlaveSide, effective_policy
 from twinlog.ha.policy.admission import Refusal
 from twinlog.ha.policy.disconnected import KnownSlave
+from twinlog.ha.service import HAService
 from twinlog.ha.statistics import HAClientStatistics, HAConnectionStatistics, HAStatistics
 from twinlog.store.config import BrokerRole
+from twinlog.store.message_store import MessageStore
+from twinlog.store.record.message import decode_message
 from twinlog.store.util.histogram import percentile
 from twinlog.store.util.plain import to_plain
 
-if TYPE_CHECKING:
-    from twinlog.cluster.broker.wiring import BrokerParts
-
 VERSION_TEXT = "V4_9_8"
-# Order of the counters that broker.rates samples.
-PUTS, PUT_BYTES, GETS_FOUND, GETS_MISSED, GET_MESSAGES = range(5)
-
-
-def counters(broker: "BrokerParts") -> tuple[int, ...]:
-    """Asked for every second: no statistics(), which looks into a directory."""
-    (messages, size), pulls = broker.store.put_counts, broker.pulls
-    return messages, size, pulls.found, pulls.missed, pulls.messages
-
 
 # Keys of RocketMQ that exports of mqadmin read, and without which they fail; here they cannot be anything else.
 FIXED_OPTIONS = {
@@ -56,104 +59,259 @@ FIXED_OPTIONS = {
 }
 
 
-def rocketmq_options(broker: "BrokerParts") -> dict[str, Any]:
-    """The keys that RocketMQ's brokers tell besides, which exportConfigs of mqadmin cannot do without.
+@define(eq=False, kw_only=True, repr=False)
+class BrokerStatus:
+    """What a broker reports about itself, computed anew each time."""
 
-    `useTLS`: whether this broker's own requests use TLS; which connections it takes says `tls.server.mode`.
-    Sources: BrokerStartup, NettyClientConfig, ExportConfigsCommand (RocketMQ 4.9.7, 5.3.3).
-    """
-    return {**FIXED_OPTIONS, "useTLS": broker.tls_config.is_client}
+    settings: Settings
+    store: MessageStore
+    ha: HAService
+    roles: RoleService
+    group: GroupView
+    gate: Gate
+    lost_tables: LostTables
+    schedule: ScheduleMessageService
+    slave_kinds: SlaveKinds
+    stats: BrokerStatsManager
+    throughput: Throughput
+    watchdog: Watchdog
+    acl: AclService | None
+    client: RemotingClient
 
-
-def options(broker: "BrokerParts") -> dict[str, Any]:
-    """Every option by its key in broker.conf, as it is in force."""
-    return {
-        field.metadata["key"]: getattr(config, field.name)
-        for config in (
-            broker.store.config,
-            broker.ha.config,
-            broker.server_config,
-            broker.tls_config,
-            broker.config,
-            broker.acl_config,
+    def member(self) -> MemberStatus:
+        """Answer to 20001."""
+        store, ha = self.store.statistics(), self.ha.statistics()
+        client, policy = ha.client, self._effective_policy(ha)
+        waits = self.ha.group_transfer.waits.recent()
+        rate = client.transferred_bytes_per_second if client else self.throughput.rates.recent(PUT_BYTES, 3)
+        config = self.store.config
+        status = MemberStatus(
+            now_ms=self.store.now_ms(),
+            boot_ms=self.settings.boot_ms,
+            name=config.root.expanduser().name,
+            cluster=self.settings.config.broker_cluster_name,
+            group=self.settings.config.broker_name,
+            broker_id=self.settings.config.broker_id,
+            role=config.broker_role.value,
+            address=self.settings.address,
+            ha_address=self.settings.ha_address,
+            state=self.state_word(client.state if client else "idle"),
+            why_not_writable=store.why_not_writable or None,
+            file_size=config.mapped_file_size_commit_log,
+            min_offset=store.min_offset,
+            max_offset=store.max_offset,
+            flushed_offset=store.flushed_offset,
+            confirmed_offset=self.group.confirmed_offset(),
+            dispatched_offset=store.dispatched_offset,
+            damaged_bytes=store.damaged_bytes,
+            lost_bytes=store.lost_bytes,
+            lost_start_bytes=store.lost_start_bytes,
+            missing_tables=tuple(self.lost_tables.names),
+            in_doubt_bytes=store.in_doubt_bytes,
+            commit_log_disk_ratio=max(self.store.retention.disk.ratio, 0.0),
+            rate_bytes_per_second=round(rate),
+            waiting_messages=ha.waiting_messages,
+            ack_wait_p50_seconds=percentile(waits, 0.5),
+            ack_wait_p99_seconds=percentile(waits, 0.99),
+            divergent=tuple(
+                DivergentStatus(path=str(cut.path), first=cut.first, size=cut.size, why=cut.why, when_ms=cut.when_ms)
+                for cut in store.divergent
+            ),
+            ack_policy=policy.words if policy is not None else "takes no messages",
+            policy=self._policy(policy) if policy is not None else None,
+            ack_mode=self.settings.ha_config.ack_mode.value if self.store.config.is_slave else None,
+            slaves=tuple(_slave(slave, self.slave_kinds.kinds) for slave in ha.connections),
+            retention_held_by=_known_slave(ha.retention_holder) if ha.retention_holder is not None else None,
+            away=tuple(_known_slave(slave) for slave in ha.away),
+            refused={str(cause): count for cause, count in ha.refused.items()},
+            refused_last=tuple(_refused(each) for each in ha.refusals),
+            master=_master_link(self.group.master.address, client) if self.store.config.is_slave else None,
+            security=security_facts(self.settings, self.acl, signs=self.client.sign is not None),
+            visibility=self.settings.config.visibility.value,
         )
-        for field in attrs.fields(type(config))
-        if "key" in field.metadata
-    }
+        return self._with_role(status)
 
+    def state_word(self, client_state: str) -> str:
+        """What it does. `client_state`: of replication, where it is a slave."""
+        flags = self.store.flags
+        if self.store.config.is_slave and client_state == "resyncing":  # It takes no bytes while it is cut.
+            return client_state
+        if flags.why_not_writable and not flags.is_passing:
+            return "failed"
+        if flags.why_not_appendable if self.store.config.is_slave else flags.why_not_writable:
+            return "paused"
+        return client_state if self.store.config.is_slave else "serving"
 
-def runtime_table(broker: "BrokerParts") -> dict[str, str]:
-    """All values are texts. Three numbers are rates over 10 s, 1 min and 10 min."""
-    store, rates, pulls = broker.store.statistics(), broker.rates, broker.pulls
-    disk = shutil.disk_usage(broker.store.config.root.expanduser())
-    times = broker.store.put_times
-    watchdog = broker.watchdog.statistics()
-    pending = broker.store.commit_log.pending
-    gets = rates.text(GET_MESSAGES)
-    average = store.put_bytes / store.put_messages if store.put_messages else 0.0
-    table: dict[str, object] = {
-        "brokerVersion": VERSION,
-        "brokerVersionDesc": VERSION_TEXT,
-        "brokerActive": "true",
-        "bootTimestamp": broker.started_ms,
-        "runtime": duration_text(broker.now_ms() - broker.started_ms),
-        "putTps": rates.text(PUTS),
-        "getTransferedTps": gets,
-        "getTransferredTps": gets,
-        "getFoundTps": rates.text(GETS_FOUND),
-        "getMissTps": rates.text(GETS_MISSED),
-        "getTotalTps": _sum_text(rates.text(GETS_FOUND), rates.text(GETS_MISSED)),
-        "putMessageTimesTotal": store.put_messages,
-        "putMessageSizeTotal": store.put_bytes,
-        "putMessageAverageSize": average,
-        "putMessageFailedTimes": store.put_failed,
-        "putMessageEntireTimeMax": times.longest_ms,
-        "getMessageEntireTimeMax": broker.stats.longest_get_ms,
-        "putMessageDistributeTime": times.distribution(),
-        "putLatency99": f"{times.percentile_ms(0.99):.2f}",
-        "putLatency999": f"{times.percentile_ms(0.999):.2f}",
-        "pageCacheLockTimeMills": 0,
-        "earliestMessageTimeStamp": broker.earliest_message_ms(),
-        "startAcceptSendRequestTimeStamp": broker.config.start_accept_send_request_timestamp,
-        "commitLogMinOffset": store.min_offset,
-        "commitLogMaxOffset": store.max_offset,
-        "dispatchBehindBytes": store.max_offset - store.dispatched_offset,
-        "unverifiedBytes": broker.store.unverified_bytes,
-        "dispatchMaxBuffer": 0,
-        "commitLogDiskRatio": broker.store.hooks.disk_usage(broker.store.commit_log.files.directory),
-        "consumeQueueDiskRatio": broker.store.hooks.disk_usage(broker.store.config.root.expanduser()),
-        "commitLogDirCapacity": f"Total : {size_text(disk.total)}, Free : {size_text(disk.free)}.",
-        "remainHowManyDataToFlush": size_text(store.max_offset - store.flushed_offset),
-        "remainTransientStoreBufferNumbs": pending.pool.available if pending is not None else 2**31 - 1,
-        "msgPutTotalYesterdayMorning": broker.puts_by_day.yesterday_morning,
-        "msgPutTotalTodayMorning": broker.puts_by_day.today_morning,
-        "msgPutTotalTodayNow": store.put_messages,
-        "msgGetTotalYesterdayMorning": broker.gets_by_day.yesterday_morning,
-        "msgGetTotalTodayMorning": broker.gets_by_day.today_morning,
-        "msgGetTotalTodayNow": pulls.messages,
-        "eventLoopStalls": watchdog.stalls,
-        "eventLoopLongestStallMills": watchdog.longest_ms,
-        "eventLoopCpuWaits": watchdog.cpu_waits,
-        "unscrubbedBytes": store.unscrubbed_bytes,
-        "damagedBytes": store.damaged_bytes,
-        "lostBytes": store.lost_bytes,
-        "lostStartBytes": store.lost_start_bytes,
-        "inDoubtBytes": store.in_doubt_bytes,
-        "wrongUnits": store.wrong_units,
-        "deletedFiles": broker.store.retention.deleted_files,
-        "EndTransactionQueueSize": 0,
-        "EndTransactionThreadPoolQueueCapacity": 100000,
-    }
-    for directory in broker.store.config.commit_log_paths:
-        table[f"commitLogDiskRatio_{directory}"] = broker.store.hooks.disk_usage(directory)
-    for kind, capacity in (("send", 10000), ("pull", 100000), ("query", 20000)):  # There are no such queues here.
-        table[f"{kind}ThreadPoolQueueSize"] = 0
-        table[f"{kind}ThreadPoolQueueCapacity"] = capacity
-        table[f"{kind}ThreadPoolQueueHeadWaitTimeMills"] = 0
-    for level, offset in broker.schedule.table.items():
-        end = broker.store.queue(SCHEDULE_TOPIC, level - 1).max_offset
-        table[f"scheduleMessageOffset_{level}"] = f"{offset},{end}"
-    return {key: str(value) for key, value in table.items()}
+    def runtime_table(self) -> dict[str, str]:
+        """All values are texts. Three numbers are rates over 10 s, 1 min and 10 min."""
+        store, rates, pulls = self.store.statistics(), self.throughput.rates, self.throughput.pulls
+        disk = shutil.disk_usage(self.store.config.root.expanduser())
+        times = self.store.put_times
+        watchdog = self.watchdog.statistics()
+        pending = self.store.commit_log.pending
+        gets = rates.text(GET_MESSAGES)
+        average = store.put_bytes / store.put_messages if store.put_messages else 0.0
+        table: dict[str, object] = {
+            "brokerVersion": VERSION,
+            "brokerVersionDesc": VERSION_TEXT,
+            "brokerActive": "true",
+            "bootTimestamp": self.settings.boot_ms,
+            "runtime": duration_text(self.store.now_ms() - self.settings.boot_ms),
+            "putTps": rates.text(PUTS),
+            "getTransferedTps": gets,
+            "getTransferredTps": gets,
+            "getFoundTps": rates.text(GETS_FOUND),
+            "getMissTps": rates.text(GETS_MISSED),
+            "getTotalTps": _sum_text(rates.text(GETS_FOUND), rates.text(GETS_MISSED)),
+            "putMessageTimesTotal": store.put_messages,
+            "putMessageSizeTotal": store.put_bytes,
+            "putMessageAverageSize": average,
+            "putMessageFailedTimes": store.put_failed,
+            "putMessageEntireTimeMax": times.longest_ms,
+            "getMessageEntireTimeMax": self.stats.longest_get_ms,
+            "putMessageDistributeTime": times.distribution(),
+            "putLatency99": f"{times.percentile_ms(0.99):.2f}",
+            "putLatency999": f"{times.percentile_ms(0.999):.2f}",
+            "pageCacheLockTimeMills": 0,
+            "earliestMessageTimeStamp": _earliest_message_ms(self.store),
+            "startAcceptSendRequestTimeStamp": self.settings.config.start_accept_send_request_timestamp,
+            "commitLogMinOffset": store.min_offset,
+            "commitLogMaxOffset": store.max_offset,
+            "dispatchBehindBytes": store.max_offset - store.dispatched_offset,
+            "unverifiedBytes": self.store.unverified_bytes,
+            "dispatchMaxBuffer": 0,
+            "commitLogDiskRatio": self.store.hooks.disk_usage(self.store.commit_log.files.directory),
+            "consumeQueueDiskRatio": self.store.hooks.disk_usage(self.store.config.root.expanduser()),
+            "commitLogDirCapacity": f"Total : {size_text(disk.total)}, Free : {size_text(disk.free)}.",
+            "remainHowManyDataToFlush": size_text(store.max_offset - store.flushed_offset),
+            "remainTransientStoreBufferNumbs": pending.pool.available if pending is not None else 2**31 - 1,
+            "msgPutTotalYesterdayMorning": self.throughput.puts_by_day.yesterday_morning,
+            "msgPutTotalTodayMorning": self.throughput.puts_by_day.today_morning,
+            "msgPutTotalTodayNow": store.put_messages,
+            "msgGetTotalYesterdayMorning": self.throughput.gets_by_day.yesterday_morning,
+            "msgGetTotalTodayMorning": self.throughput.gets_by_day.today_morning,
+            "msgGetTotalTodayNow": pulls.messages,
+            "eventLoopStalls": watchdog.stalls,
+            "eventLoopLongestStallMills": watchdog.longest_ms,
+            "eventLoopCpuWaits": watchdog.cpu_waits,
+            "unscrubbedBytes": store.unscrubbed_bytes,
+            "damagedBytes": store.damaged_bytes,
+            "lostBytes": store.lost_bytes,
+            "lostStartBytes": store.lost_start_bytes,
+            "inDoubtBytes": store.in_doubt_bytes,
+            "wrongUnits": store.wrong_units,
+            "deletedFiles": self.store.retention.deleted_files,
+            "EndTransactionQueueSize": 0,
+            "EndTransactionThreadPoolQueueCapacity": 100000,
+        }
+        for directory in self.store.config.commit_log_paths:
+            table[f"commitLogDiskRatio_{directory}"] = self.store.hooks.disk_usage(directory)
+        for kind, capacity in (("send", 10000), ("pull", 100000), ("query", 20000)):  # There are no such queues here.
+            table[f"{kind}ThreadPoolQueueSize"] = 0
+            table[f"{kind}ThreadPoolQueueCapacity"] = capacity
+            table[f"{kind}ThreadPoolQueueHeadWaitTimeMills"] = 0
+        for level, offset in self.schedule.table.items():
+            end = self.store.queue(SCHEDULE_TOPIC, level - 1).max_offset
+            table[f"scheduleMessageOffset_{level}"] = f"{offset},{end}"
+        return {key: str(value) for key, value in table.items()}
+
+    def options(self) -> dict[str, Any]:
+        """Every option by its key in broker.conf, as it is in force."""
+        return {
+            field.metadata["key"]: getattr(config, field.name)
+            for config in (
+                self.store.config,
+                self.ha.config,
+                self.settings.server_config,
+                self.settings.tls_config,
+                self.settings.config,
+                self.settings.acl_config,
+            )
+            for field in attrs.fields(type(config))
+            if "key" in field.metadata
+        }
+
+    def rocketmq_options(self) -> dict[str, Any]:
+        """The keys that RocketMQ's brokers tell besides, which exportConfigs of mqadmin cannot do without.
+
+        `useTLS`: whether this broker's own requests use TLS; which connections it takes says `tls.server.mode`.
+        Sources: BrokerStartup, NettyClientConfig, ExportConfigsCommand (RocketMQ 4.9.7, 5.3.3).
+        """
+        return {**FIXED_OPTIONS, "useTLS": self.settings.tls_config.is_client}
+
+    def log_fields(self) -> dict[str, Any]:
+        """Fields of every line of the log: member, role, epoch of the last master that it followed, or was. Thread-safe."""
+        group, directory = self.settings.config.broker_name, self.store.config.root.name
+        return {
+            "member": member_name(group, self.settings.config.broker_id, directory),
+            "role": "slave" if self.store.config.is_slave else "master",
+            "epoch": self.roles.member.durable.entries[-1].epoch,
+        }
+
+    def _effective_policy(self, ha: HAStatistics) -> AckPolicy | None:
+        """When a producer receives SEND_OK now; None on a slave, which takes no messages."""
+        if self.store.config.is_slave:
+            return None
+        master = MasterSide(
+            synchronous=self.store.config.broker_role is BrokerRole.SYNC_MASTER,
+            sync_flush=self.store.flusher.is_synchronous,
+            write_buffers=self.store.config.transient_store_pool_enable,
+        )
+        kinds = self.slave_kinds.kinds
+        slaves = [
+            SlaveSide(
+                in_sync=slave.in_sync,
+                verified=slave.address in kinds,
+                flushed=slave.address in kinds and kinds[slave.address].flushes,
+            )
+            for slave in ha.connections
+            if slave.counted
+        ]
+        return effective_policy(
+            master, self.settings.ha_config.ack_rule, ha.decision, slaves, registered=len(ha.registered)
+        )
+
+    def _policy(self, policy: AckPolicy) -> PolicyStatus:
+        return PolicyStatus(
+            words=policy.words,
+            level=policy.level,
+            in_sync_replicas=self.settings.ha_config.in_sync_replicas,
+            min_in_sync_replicas=self.settings.ha_config.min_in_sync_replicas,
+            needed=policy.need,
+            in_sync=policy.in_sync,
+            members=policy.members,
+            warnings=policy.warnings,
+        )
+
+    def _with_role(self, status: MemberStatus) -> MemberStatus:
+        """Add the role; a member whose role never changes has nothing to add."""
+        roles, state = self.roles, self.roles.member.role_state()
+        if state is None and roles.member.wiped_record is None:
+            return status
+        phase, why = roles.member.status()
+        last, change = roles.member.epochs()[-1], roles.state()
+        silent = roles.leases.silence.silent(trio.current_time())
+        return evolve(
+            status,
+            epoch=EpochStatus(epoch=last.epoch, winner=last.winner, start_offset=last.start_offset),
+            promised=roles.member.promised(),
+            role_state="forwarding" if self.gate.state == "forwarding" and phase == "following" else phase,
+            role_why=why or None,
+            lease=self._lease() if roles.member.is_serving else None,
+            silent={address: round(seconds, 1) for address, seconds in silent.items()},
+            group_record=state.group if state is not None else None,
+            whole=state is None or state.whole,
+            role_change=to_plain(change) if change.steps or change.error else None,
+            last_pause_ms=roles.last_pause_ms,
+            scheduled=state.scheduled if state is not None else None,
+            paused=roles.member.paused() or None,
+        )
+
+    def _lease(self) -> LeaseStatus:
+        lease, now = self.ha.lease, trio.current_time()
+        left, held = lease.remaining(now), lease.held(now)
+        remaining_ms = round(left * 1000) if left < math.inf else None
+        return LeaseStatus(held=held, remaining_ms=remaining_ms, why=None if held else lease.why)
 
 
 def _sum_text(first: str, second: str) -> str:
@@ -176,60 +334,6 @@ def size_text(size: int) -> str:
             return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1024
     return f"{value:.1f} TiB"
-
-
-def member_status(broker: "BrokerParts") -> MemberStatus:
-    """Answer to 20001."""
-    store, ha = broker.store.statistics(), broker.ha.statistics()
-    client, policy = ha.client, effective_policy_of(broker, ha)
-    waits = broker.ha.group_transfer.waits.recent()
-    rate = client.transferred_bytes_per_second if client else broker.rates.recent(PUT_BYTES, 3)
-    config = broker.store.config
-    status = MemberStatus(
-        now_ms=broker.now_ms(),
-        boot_ms=broker.started_ms,
-        name=config.root.expanduser().name,
-        cluster=broker.config.broker_cluster_name,
-        group=broker.config.broker_name,
-        broker_id=broker.config.broker_id,
-        role=config.broker_role.value,
-        address=broker.address,
-        ha_address=broker.ha_address,
-        state=state_word(broker, client.state if client else "idle"),
-        why_not_writable=store.why_not_writable or None,
-        file_size=config.mapped_file_size_commit_log,
-        min_offset=store.min_offset,
-        max_offset=store.max_offset,
-        flushed_offset=store.flushed_offset,
-        confirmed_offset=broker.confirmed_offset(),
-        dispatched_offset=store.dispatched_offset,
-        damaged_bytes=store.damaged_bytes,
-        lost_bytes=store.lost_bytes,
-        lost_start_bytes=store.lost_start_bytes,
-        missing_tables=tuple(broker.lost_tables.names),
-        in_doubt_bytes=store.in_doubt_bytes,
-        commit_log_disk_ratio=max(broker.store.retention.disk.ratio, 0.0),
-        rate_bytes_per_second=round(rate),
-        waiting_messages=ha.waiting_messages,
-        ack_wait_p50_seconds=percentile(waits, 0.5),
-        ack_wait_p99_seconds=percentile(waits, 0.99),
-        divergent=tuple(
-            DivergentStatus(path=str(cut.path), first=cut.first, size=cut.size, why=cut.why, when_ms=cut.when_ms)
-            for cut in store.divergent
-        ),
-        ack_policy=policy.words if policy is not None else "takes no messages",
-        policy=_policy(broker, policy) if policy is not None else None,
-        ack_mode=broker.ha_config.ack_mode.value if broker.is_slave else None,
-        slaves=tuple(_slave(slave, broker.slave_kinds.kinds) for slave in ha.connections),
-        retention_held_by=_known_slave(ha.retention_holder) if ha.retention_holder is not None else None,
-        away=tuple(_known_slave(slave) for slave in ha.away),
-        refused={str(cause): count for cause, count in ha.refused.items()},
-        refused_last=tuple(_refused(each) for each in ha.refusals),
-        master=_master_link(broker.master.address, client) if broker.is_slave else None,
-        security=security_facts(broker),
-        visibility=broker.config.visibility.value,
-    )
-    return _with_role(broker, status)
 
 
 def _master_link(address: str | None, client: HAClientStatistics | None) -> MasterLinkStatus:
@@ -283,92 +387,52 @@ def _refused(each: Refusal) -> RefusedStatus:
     return RefusedStatus(ip=each.ip, cause=each.cause, why=each.why, count=each.count, seconds_ago=seconds_ago)
 
 
-def effective_policy_of(broker: "BrokerParts", ha: HAStatistics) -> AckPolicy | None:
-    """When a producer receives SEND_OK now; None on a slave, which takes no messages."""
-    if broker.is_slave:
-        return None
-    master = MasterSide(
-        synchronous=broker.store.config.broker_role is BrokerRole.SYNC_MASTER,
-        sync_flush=broker.store.flusher.is_synchronous,
-        write_buffers=broker.store.config.transient_store_pool_enable,
+def _earliest_message_ms(store: MessageStore) -> int:
+    """When the first message of the log was stored; -1 for none."""
+    record = store.message_at(store.min_offset)
+    return decode_message(record, check_crc=False).store_timestamp if record is not None else -1
+
+
+_FOR_OTHERS = 0o077
+
+
+def security_facts(settings: Settings, acl: AclService | None, *, signs: bool) -> SecurityStatus:
+    """`acl_enable` is what is in force; counts of rules only where there are some."""
+    status = SecurityStatus(
+        acl_enable=acl is not None,
+        signs=signs,
+        readable_by_others=tuple(str(path) for path in secret_files(settings, acl) if readable_by_others(path)),
     )
-    kinds = broker.slave_kinds.kinds
-    slaves = [
-        SlaveSide(
-            in_sync=slave.in_sync,
-            verified=slave.address in kinds,
-            flushed=slave.address in kinds and kinds[slave.address].flushes,
-        )
-        for slave in ha.connections
-        if slave.counted
-    ]
-    return effective_policy(master, broker.ha_config.ack_rule, ha.decision, slaves, registered=len(ha.registered))
+    return status if acl is None else _with_rules(status, acl)
 
 
-def _policy(broker: "BrokerParts", policy: AckPolicy) -> PolicyStatus:
-    return PolicyStatus(
-        words=policy.words,
-        level=policy.level,
-        in_sync_replicas=broker.ha_config.in_sync_replicas,
-        min_in_sync_replicas=broker.ha_config.min_in_sync_replicas,
-        needed=policy.need,
-        in_sync=policy.in_sync,
-        members=policy.members,
-        warnings=policy.warnings,
-    )
+def secret_files(settings: Settings, acl: AclService | None) -> list[Path]:
+    """The files of this broker that have secrets in clear."""
+    tls = settings.tls_config
+    files = [path for path in (tls.server_key, tls.client_key) if path is not None]
+    if acl is not None:
+        files += [file.path for file in acl.rules.files]
+    in_configuration = settings.acl_config.credentials or tls.server_key_password or tls.client_key_password
+    if in_configuration and settings.config_file is not None:
+        files.append(settings.config_file)
+    return files
 
 
-def _with_role(broker: "BrokerParts", status: MemberStatus) -> MemberStatus:
-    """Add the role; a member whose role never changes has nothing to add."""
-    roles, state = broker.roles, broker.roles.member.role_state()
-    if state is None and roles.member.wiped_record is None:
-        return status
-    phase, why = roles.member.status()
-    last, change = roles.member.epochs()[-1], roles.state()
-    silent = roles.leases.silence.silent(trio.current_time())
+def _with_rules(status: SecurityStatus, acl: AclService) -> SecurityStatus:
+    accounts = acl.rules.accounts.values()
     return evolve(
         status,
-        epoch=EpochStatus(epoch=last.epoch, winner=last.winner, start_offset=last.start_offset),
-        promised=roles.member.promised(),
-        role_state="forwarding" if broker.gate.state == "forwarding" and phase == "following" else phase,
-        role_why=why or None,
-        lease=_lease(broker) if roles.member.is_serving else None,
-        silent={address: round(seconds, 1) for address, seconds in silent.items()},
-        group_record=state.group if state is not None else None,
-        whole=state is None or state.whole,
-        role_change=to_plain(change) if change.steps or change.error else None,
-        last_pause_ms=roles.last_pause_ms,
-        scheduled=state.scheduled if state is not None else None,
-        paused=roles.member.paused() or None,
+        accounts=len(accounts),
+        admins=sum(account.admin for account in accounts),
+        admins_without_signature=sum(a.admin and a.white.everybody for a in accounts),
+        white_for_all=any(pattern.everybody for pattern in acl.rules.white),
+        refused_requests=sum(acl.refused.values()),
     )
 
 
-def _lease(broker: "BrokerParts") -> LeaseStatus:
-    lease, now = broker.ha.lease, trio.current_time()
-    left, held = lease.remaining(now), lease.held(now)
-    remaining_ms = round(left * 1000) if left < math.inf else None
-    return LeaseStatus(held=held, remaining_ms=remaining_ms, why=None if held else lease.why)
-
-
-def log_fields(broker: "BrokerParts") -> dict[str, Any]:
-    """Fields of every line of the broker's log: member, role, epoch of the last master that it followed, or was. Cheap; safe on
-    any thread.
-    """
-    group, directory = broker.config.broker_name, broker.store.config.root.name
-    return {
-        "member": member_name(group, broker.config.broker_id, directory),
-        "role": "slave" if broker.is_slave else "master",
-        "epoch": broker.roles.member.durable.entries[-1].epoch,
-    }
-
-
-def state_word(broker: "BrokerParts", client_state: str) -> str:
-    """What it does. `client_state`: of replication, where it is a slave."""
-    flags = broker.store.flags
-    if broker.is_slave and client_state == "resyncing":  # It takes no bytes while it is cut.
-        return client_state
-    if flags.why_not_writable and not flags.is_passing:
-        return "failed"
-    if flags.why_not_appendable if broker.is_slave else flags.why_not_writable:
-        return "paused"
-    return client_state if broker.is_slave else "serving"
+def readable_by_others(path: Path) -> bool:
+    """Whether somebody else on this machine may read it; False for what is not there."""
+    try:
+        return bool(os.stat(path).st_mode & _FOR_OTHERS)
+    except OSError:
+        return False

@@ -6,7 +6,6 @@ While the service's loop is stalled, its last answer is returned, with its age.
 import contextlib
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import trio
@@ -164,7 +163,6 @@ LOOPBACK = "127.0.0.1"
 
 def source_of_broker(broker: "Broker") -> Source:
     """Made in the broker's loop."""
-    from twinlog.cluster.broker.status import member_status
 
     def snapshot() -> Any:
         from twinlog.cluster.metrics import broker_snapshot
@@ -173,7 +171,7 @@ def source_of_broker(broker: "Broker") -> Source:
 
     return Source(
         kind="broker",
-        read_node=partial(member_status, broker),
+        read_node=broker.status.member,
         read_snapshot=snapshot,
         namesrv=lambda: broker.config.name_servers,
         guards_bodies=broker.acl is not None or has_credentials(),

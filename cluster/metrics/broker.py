@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from weakref import WeakKeyDictionary
 
 from twinlog.cluster.broker.broker import Broker
-from twinlog.cluster.broker.status import state_word
 from twinlog.cluster.metrics.replicas import replicas
 from twinlog.cluster.metrics.snapshot import (
     BrokerSnapshot,
@@ -44,8 +43,8 @@ def broker_snapshot(broker: Broker) -> BrokerSnapshot:
         group=config.broker_name,
         member=member_name(config.broker_name, config.broker_id, broker.store.config.root.expanduser().name),
         permission=config.broker_permission,
-        topics=len(broker.topics.table),
-        groups=len(broker.groups.table),
+        topics=len(broker.tables.topics.table),
+        groups=len(broker.tables.groups.table),
         puts=puts(broker),
         gets=gets(broker),
         dead=dead(broker),
@@ -60,7 +59,7 @@ def broker_snapshot(broker: Broker) -> BrokerSnapshot:
         longest_stall=watchdog.longest_ms / 1000,
         cpu_waits=watchdog.cpu_waits,
         cpu_wait_seconds=watchdog.cpu_wait_seconds,
-        now_ms=broker.now_ms(),
+        now_ms=broker.store.now_ms(),
         audit_file=config.audit_metrics_file or None,
         seconds=time.perf_counter() - began,
     )
@@ -75,7 +74,7 @@ def _store(broker: Broker) -> StoreNumbers:
         max_offset=store.max_offset,
         flushed_offset=store.flushed_offset,
         dispatched_offset=store.dispatched_offset,
-        reserve_ms=None if oldest is None else max(broker.now_ms() - oldest, 0),
+        reserve_ms=None if oldest is None else max(broker.store.now_ms() - oldest, 0),
         fsync=store.flusher.times.taken(),
         sync_errors=store.sync_errors,
         readonly=bool(store.flags.why_not_appendable if broker.is_slave else store.flags.why_not_writable),
@@ -101,9 +100,9 @@ def _ha(broker: Broker, ha: HAStatistics) -> HANumbers:
         state=state,
         epoch=broker.roles.member.epochs()[-1].epoch,
         paused=bool(broker.roles.member.paused()),
-        confirmed_offset=broker.confirmed_offset(),
+        confirmed_offset=broker.group.confirmed_offset(),
         synchronous=synchronous,
-        acks_configured=broker.ha_config.in_sync_replicas if synchronous else 1,
+        acks_configured=broker.settings.ha_config.in_sync_replicas if synchronous else 1,
         acks_needed=ha.decision.need if synchronous else 1,
         in_sync=ha.decision.alive,
         waiting=ha.waiting_messages + broker.store.flusher.waiting,
@@ -130,7 +129,7 @@ def _ack_waits(broker: Broker, need: int) -> tuple[tuple[int, str, HistogramCoun
 def _state(broker: Broker) -> str:
     """The word of `twinlog list`."""
     role_state, _ = broker.roles.member.status()
-    return state_in_words(state_word(broker, broker.ha.client.state), role_state)
+    return state_in_words(broker.status.state_word(broker.ha.client.state), role_state)
 
 
 def _role(broker: Broker, state: str) -> str:
@@ -153,7 +152,7 @@ def puts(broker: Broker) -> tuple[tuple[str, bool, int, int], ...]:
         sums = found.setdefault(topic, [0, 0])
         sums[0] += counter.nums
         sums[1] += counter.size
-    return tuple((topic, broker.topics.is_system(topic), nums, size) for topic, (nums, size) in found.items())
+    return tuple((topic, broker.tables.topics.is_system(topic), nums, size) for topic, (nums, size) in found.items())
 
 
 def gets(broker: Broker) -> tuple[tuple[str, str, bool, int, int], ...]:
@@ -172,20 +171,22 @@ def dead(broker: Broker) -> tuple[tuple[str, str, bool, int], ...]:
 
 
 def _is_system(broker: Broker, topic: str, group: str) -> bool:
-    return broker.topics.is_system(topic) or group.startswith(names.SYSTEM_GROUP_PREFIX)
+    return broker.tables.topics.is_system(topic) or group.startswith(names.SYSTEM_GROUP_PREFIX)
 
 
 def lags(broker: Broker) -> Iterator[GroupLag]:
     """Each group in each topic for which it has offsets here."""
     ages = _ages.setdefault(broker, {})
-    now_ms, looks, kept = broker.now_ms(), 0, {}
-    for key, queues in broker.offsets.table.items():
+    now_ms, looks, kept = broker.store.now_ms(), 0, {}
+    for key, queues in broker.tables.offsets.table.items():
         topic, _, group = key.rpartition("@")
         lag = inflight = 0
         oldest: int | None = now_ms  # None: somebody waits, and it is not known for how long.
         for queue_id, offset in queues.items():
             queue = broker.store.find_queue(topic, queue_id)
-            behind = broker.shown_end(topic, queue_id) - max(offset, queue.min_offset) if queue is not None else 0
+            behind = (
+                broker.queues.shown_end(topic, queue_id) - max(offset, queue.min_offset) if queue is not None else 0
+            )
             if queue is None or behind <= 0:
                 continue
             lag += behind
@@ -214,7 +215,7 @@ def lags(broker: Broker) -> Iterator[GroupLag]:
 
 def producers(broker: Broker) -> tuple[tuple[str, str, int], ...]:
     """Language, version, connections."""
-    clients = (client for group in broker.producers.groups.values() for client in group.values())
+    clients = (client for group in broker.tables.producers.groups.values() for client in group.values())
     counted = Counter((client.language, client.version) for client in clients)
     return tuple((language.lower(), _version(version), count) for (language, version), count in counted.items())
 
@@ -223,7 +224,7 @@ def consumers(broker: Broker) -> tuple[tuple[str, str, str, str, int], ...]:
     """Group, language, version, push or pull, connections."""
     counted = Counter(
         (info.group, client.language, client.version, "pull" if info.consume_type == "CONSUME_ACTIVELY" else "push")
-        for info in broker.consumers.groups.values()
+        for info in broker.tables.consumers.groups.values()
         for client in info.clients.values()
     )
     return tuple(

@@ -99,6 +99,19 @@ def dispatch_table(owner: object, *handlers: Sequence[Callable[..., Any]]) -> di
     return table
 
 
+def handlers_of(*processors: object) -> dict[int, Handler]:
+    """Request code to handler: the public methods `(self, header, request)` of these objects, by the annotation of `header`."""
+    table: dict[int, Handler] = {}
+    for processor in processors:
+        for name, function in inspect.getmembers(type(processor), inspect.isfunction):
+            if name.startswith("_") or list(inspect.signature(function).parameters)[1:2] != ["header"]:
+                continue
+            header = get_type_hints(function)["header"]
+            assert header.code not in table, f"two handlers for {header.code!r}"
+            table[header.code] = Handler(function, header, processor)
+    return table
+
+
 def explain(error: Exception, request: Request) -> Reply:
     """The reply for a handler that raised: the code of a RequestError; any other error is logged, and is code 1."""
     if isinstance(error, RequestError):

@@ -14,8 +14,7 @@ from attrs import define, field
 
 from tests.cluster.broker.helpers import FakeConnection, make_broker
 from twinlog.cluster.broker.broker import Broker
-from twinlog.cluster.broker.dispatch import main_port_table
-from twinlog.cluster.broker.processors.send import SEND_CODES, SendProcessor
+from twinlog.cluster.broker.processors.send import SEND_CODES
 from twinlog.cluster.broker.tables.groups import read_groups
 from twinlog.cluster.broker.tables.offsets import read_offsets
 from twinlog.cluster.broker.tables.topics import TopicConfig, read_topics
@@ -109,12 +108,11 @@ async def fuzzed_broker(root: Path) -> AsyncIterator[tuple[Broker, Server]]:
     broker.load_tables()
     broker.store.load()
     broker._load_role()
-    broker.send = SendProcessor(broker)
     try:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(broker.topics_writer.run)
-            nursery.start_soon(broker.groups_writer.run)
-            yield broker, Server(Dispatcher(main_port_table(broker), batch=broker.send.process, batch_codes=SEND_CODES))
+            nursery.start_soon(broker.tables.topics_writer.run)
+            nursery.start_soon(broker.tables.groups_writer.run)
+            yield broker, Server(Dispatcher(broker.main_port, batch=broker.send.process, batch_codes=SEND_CODES))
             nursery.cancel_scope.cancel()
     finally:
         await broker.store.close()
@@ -149,13 +147,13 @@ def check_answers(pairs: Iterable[tuple[RemotingCommand, RemotingCommand | None]
 
 def check_tables(broker: Broker) -> None:
     """Names are names, and what is saved can be loaded."""
-    assert [topic for topic in broker.topics.table if names.topic_fault(topic)] == []
-    for groups in (broker.groups.table, broker.consumers.groups, broker.producers.groups):
+    assert [topic for topic in broker.tables.topics.table if names.topic_fault(topic)] == []
+    for groups in (broker.tables.groups.table, broker.tables.consumers.groups, broker.tables.producers.groups):
         assert [group for group in groups if names.group_fault(group)] == []
     for read, plain in (
-        (read_topics, broker.topics.plain()),
-        (read_groups, broker.groups.plain()),
-        (read_offsets, broker.offsets.plain()),
+        (read_topics, broker.tables.topics.plain()),
+        (read_groups, broker.tables.groups.plain()),
+        (read_offsets, broker.tables.offsets.plain()),
     ):
         text = fastjson.dumps(plain)
         assert len(read(fastjson.loads(text))) == len(next(v for k, v in plain.items() if k != "dataVersion"))
@@ -181,7 +179,7 @@ def check_files(root: Path, allowed: set[str]) -> None:
 
 async def check_serves(broker: Broker, server: Server) -> None:
     """A message can still be sent and fetched."""
-    broker.topics.update(TopicConfig("FuzzCheck", 1, 1))
+    broker.tables.topics.update(TopicConfig("FuzzCheck", 1, 1))
     ext = {
         "a": "P",
         "b": "FuzzCheck",

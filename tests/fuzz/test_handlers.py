@@ -22,7 +22,6 @@ from tests.fuzz.harness import (
     no_unexpected_errors,
 )
 from tests.fuzz.requests import EVIL_NAMES, commands, heartbeats, kinds, to_json
-from twinlog.cluster.broker.dispatch import main_port_table
 from twinlog.cluster.broker.send.requests import HEADERS as SEND_HEADERS
 from twinlog.cluster.namesrv.processors import HANDLERS
 from twinlog.cluster.remoting.command import RemotingCommand
@@ -33,7 +32,7 @@ thorough = settings(max_examples=EXAMPLES, suppress_health_check=list(HealthChec
 
 pytestmark = pytest.mark.timeout(90 + 3 * EXAMPLES)
 
-BROKER_HEADERS = [handler.header for handler in main_port_table(None).values()] + list(SEND_HEADERS.values())
+BROKER_HEADERS = [handler.header for handler in None.main_port.values()] + list(SEND_HEADERS.values())
 NAMESRV_HEADERS = [handler.header for handler in dispatch_table(None, HANDLERS).values()]
 BEATS = heartbeats.map(lambda beat: RemotingCommand(34, body=to_json(beat)))
 

@@ -1,19 +1,25 @@
 """What a broker knows of its group, out of the record where there is one, and else from name servers."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Protocol
 
 import attrs
 import structlog
-from attrs import define
+import trio
+from attrs import define, field
 
 from twinlog.cluster.broker.config import BrokerConfig
+from twinlog.cluster.broker.group.registration import Master, RegistrationService
+from twinlog.cluster.broker.group.slave_sync import SlaveSynchronize
+from twinlog.cluster.broker.settings import Settings
 from twinlog.cluster.remoting.names import ip_of
 from twinlog.ha.config import HAConfig
-from twinlog.store.config import StoreConfig
-from twinlog.store.role_file import GroupMember, RoleState, load_role
-
-if TYPE_CHECKING:
-    from twinlog.cluster.broker.wiring import BrokerParts
+from twinlog.ha.election.epochs import confirmed_in
+from twinlog.ha.peer import PeerHistory
+from twinlog.ha.service import HAService
+from twinlog.store.config import BrokerRole, StoreConfig
+from twinlog.store.message_store import MessageStore
+from twinlog.store.role_file import GroupMember, GroupRecord, RoleState, load_role
 
 log = structlog.get_logger(__name__)
 
@@ -54,64 +60,144 @@ def is_replicated(state: RoleState | None) -> bool:
     return bool(records) and all(record.acks_needed > 1 and len(record.voters) > 1 for record in records)
 
 
-@define(eq=False)
-class GroupView:
-    """Answers for replication and for a slave's services; everything is looked up anew each time."""
+class _Member(Protocol):
+    @property
+    def group(self) -> GroupRecord | None: ...
+    def role_state(self) -> RoleState | None: ...
+    def heard(self, history: PeerHistory) -> None: ...
 
-    broker: "BrokerParts"
+
+class _Voter(Protocol):
+    @property
+    def confirmed_offset(self) -> int: ...
+
+
+class _JoinRequests(Protocol):
+    def registered(self, addresses: Mapping[int, str]) -> None: ...
+
+
+class _Roles(Protocol):
+    """RoleService."""
+
+    @property
+    def member(self) -> _Member: ...
+    @property
+    def voter(self) -> _Voter: ...
+    @property
+    def joining(self) -> _JoinRequests: ...
+    def counted_members(self) -> frozenset[str] | None: ...
+
+
+class _Effects(Protocol):
+    """BrokerRoleEffects. `master`: who is followed by this member's role; None: name servers say it."""
+
+    @property
+    def master(self) -> Master | None: ...
+
+
+@define(eq=False, repr=False)
+class GroupView:
+    """Read-only answers for replication and a slave's services, computed anew each time; and the listener of registrations.
+
+    The parts that know each other in a circle are set by wiring.py.
+    """
+
+    settings: Settings
+    store: MessageStore
+    ha: HAService = field(init=False)
+    roles: _Roles = field(init=False)
+    effects: _Effects = field(init=False)
+    registration: RegistrationService = field(init=False)
+    slave_sync: SlaveSynchronize = field(init=False)
 
     def me(self) -> GroupMember:
         """This member, as it is known in its group."""
-        broker = self.broker
         return GroupMember(
-            address=broker.address,
-            ha_address=broker.ha_address,
-            broker_id=broker.config.broker_id,
-            name=broker.store_config.root.expanduser().name,
+            address=self.settings.address,
+            ha_address=self.settings.ha_address,
+            broker_id=self.settings.config.broker_id,
+            name=self.store.config.root.expanduser().name,
         )
+
+    @property
+    def master(self) -> Master:
+        """The master that is followed: where roles are recorded these say it, elsewhere name servers."""
+        return self.effects.master or self.registration.master
 
     def slave_addresses(self) -> set[str]:
         """The remoting addresses of the slaves that are registered, and of the others in the group's record."""
-        broker, group = self.broker, self.broker.roles.member.group
+        group = self.roles.member.group
         others = {each.address for each in group.members} if group is not None else set()
-        return (broker.registration.slave_addresses | others) - {broker.address, broker.master.address}
+        return (self.registration.slave_addresses | others) - {self.settings.address, self.master.address}
 
     def behind_ha_ip(self, ip: str) -> set[str]:
         """The remoting addresses of other members whose HA address has this IP: it may be of another network."""
-        group = self.broker.roles.member.group
+        group = self.roles.member.group
         members = group.members if group is not None else ()
-        return {each.address for each in members if ip_of(each.ha_address) == ip} - {self.broker.address}
+        return {each.address for each in members if ip_of(each.ha_address) == ip} - {self.settings.address}
 
     def counted_slaves(self) -> list[str]:
         """The IPs of the slaves whose acknowledgements count: those in the group's record, or else the registered ones."""
-        broker = self.broker
-        counted, group = broker.roles.counted_members(), broker.roles.member.group
-        if counted is None or group is None or broker.is_slave:
-            return broker.registration.members
-        return sorted(ip_of(each.ha_address) for each in group.members if each.address in counted - {broker.address})
+        counted, group = self.roles.counted_members(), self.roles.member.group
+        if counted is None or group is None or self.store.config.is_slave:
+            return self.registration.members
+        others = counted - {self.settings.address}
+        return sorted(ip_of(each.ha_address) for each in group.members if each.address in others)
 
     def welcome_slaves(self) -> list[str]:
-        """The IPs of the registered slaves, whatever the record says: who follows joins. Only whom haMembers names."""
-        named = {ip_of(address) for address in self.broker.ha_config.named_members}
-        return [ip for ip in self.broker.registration.members if not named or ip in named]
+        """The IPs of the registered slaves, whatever the record says: a slave that follows joins. Only those in haMembers."""
+        named = {ip_of(address) for address in self.settings.ha_config.named_members}
+        return [ip for ip in self.registration.members if not named or ip in named]
 
     def epoch_followed(self) -> int | None:
         """The number of the epoch whose master is followed; None without a record."""
-        state = self.broker.roles.member.role_state()
+        state = self.roles.member.role_state()
         return state.promised.epoch if state is not None else None
 
+    def confirmed_offset(self) -> int:
+        """End of what producers were promised: in a SYNC_MASTER's log what enough slaves hold."""
+        end = self.store.max_offset
+        if self.store.config.broker_role is not BrokerRole.SYNC_MASTER:
+            return end
+        confirmed = confirmed_in(self.ha.role.epochs(), self.ha.group_transfer.confirmed_offset, end)
+        assert confirmed <= end, (confirmed, end)
+        return confirmed
+
     def confirmed_for_consumers(self) -> int:
-        """How far the log is as safe as promised. On a slave: as its master said last; without a record nobody says it."""
-        broker = self.broker
-        if not broker.is_slave:
-            return broker.confirmed_offset()
+        """End of what is as safe as promised. On a slave: as its master reported last; without a record all counts."""
+        if not self.store.config.is_slave:
+            return self.confirmed_offset()
         return (
-            broker.roles.voter.confirmed_offset
-            if broker.roles.member.role_state() is not None
-            else broker.store.max_offset
+            self.roles.voter.confirmed_offset if self.roles.member.role_state() is not None else self.store.max_offset
         )
 
     def stalled(self, why: str) -> None:
-        """On the watchdog's thread. A master that nobody can replace needs no lease."""
-        if self.broker.roles.member.group is not None:
-            self.broker.ha.lease.give_up(why)
+        """Give up the lease, on the watchdog's thread. A master that nobody can replace needs none."""
+        if self.roles.member.group is not None:
+            self.ha.lease.give_up(why)
+
+    # RegistrationListener
+
+    def master_changed(self, master: Master) -> None:
+        """Follow the master that name servers name, unless this member's role says whom."""
+        if self.effects.master is not None:
+            return
+        if master.ha_address and not self.settings.ha_config.master_address:
+            self.ha.set_master(master.ha_address)
+        self.slave_sync.set_master(master.address if master.address != self.settings.address else None)
+
+    def members_changed(self) -> None:
+        """Count other slaves from now on."""
+        self.ha.members_changed(self.counted_slaves())
+
+    def has_unregistered_peers(self) -> bool:
+        """Whether a slave that no name server has named yet asks for the log."""
+        return self.ha.connection_admission.has_unregistered
+
+    def found_members(self, addresses: Mapping[int, str]) -> None:
+        """Let RocketMQ's slaves into the record."""
+        self.roles.joining.registered(addresses)
+
+    def may_be_replaced(self) -> bool:
+        """Whether this master's lease is over: another one may have been elected."""
+        return not self.ha.lease.held(trio.current_time())

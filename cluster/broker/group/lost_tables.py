@@ -8,17 +8,22 @@ there says known_tables.py.
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 import trio
 from attrs import define, field
 
-from twinlog.cluster.broker.delay.service import read_delay_offsets
+from twinlog.cluster.broker.consume.queues import Queues
+from twinlog.cluster.broker.delay.service import ScheduleMessageService, read_delay_offsets
+from twinlog.cluster.broker.group.group_view import GroupView
 from twinlog.cluster.broker.group.slave_sync import IS_LOST, ask_object, fast_address
+from twinlog.cluster.broker.roles.gate import Gate
 from twinlog.cluster.broker.tables.groups import BUILT_IN_GROUPS, SubscriptionGroupConfig, read_groups
 from twinlog.cluster.broker.tables.offsets import read_offsets
+from twinlog.cluster.broker.tables.tables import DELAYS, GROUPS, OFFSETS, TOPICS, BrokerTables
 from twinlog.cluster.broker.tables.topics import TopicConfig, read_topics
+from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.cluster.remoting.header_fields import RequestHeader
 from twinlog.cluster.remoting.headers.broker_admin import (
@@ -28,13 +33,10 @@ from twinlog.cluster.remoting.headers.broker_admin import (
     GetAllTopicConfig,
 )
 from twinlog.cluster.remoting.names import DataVersion
-
-if TYPE_CHECKING:
-    from twinlog.cluster.broker.wiring import BrokerParts
+from twinlog.store.message_store import MessageStore
 
 log = structlog.get_logger(__name__)
 
-TOPICS, GROUPS, OFFSETS, DELAYS = "topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json"
 START_SECONDS_MAX, AGAIN_SECONDS, LATER_SECONDS = 5.0, 0.5, 5.0
 TIMEOUT_MS = 2_000
 
@@ -58,7 +60,13 @@ _MEANING: Mapping[str, str] = {
 class LostTables:
     """`wanted`: the names of those that are asked for; `empty`: of those that began empty."""
 
-    broker: "BrokerParts"
+    tables: BrokerTables
+    store: MessageStore
+    schedule: ScheduleMessageService
+    queues: Queues
+    group: GroupView
+    gate: Gate
+    client: RemotingClient
     wanted: set[str] = field(factory=set, init=False)
     empty: set[str] = field(factory=set, init=False)
     _topics: dict[str, TopicConfig] = field(factory=dict, init=False)  # What the tables began with.
@@ -76,21 +84,21 @@ class LostTables:
     def lost(self, name: str) -> None:
         """A table was there, and its file and the one before its last change are gone."""
         self.wanted.add(name)
-        self._topics, self._groups = dict(self.broker.topics.table), dict(self.broker.groups.table)
+        self._topics, self._groups = dict(self.tables.topics.table), dict(self.tables.groups.table)
         log.warning(
             "a table is missing, and so is the one before its last change: another member is asked for it",
-            file=str(self.broker.config_directory / name),
+            file=str(self.tables.directory / name),
             why="it was there before: somebody removed both, or the disk lost them",
             means=_MEANING[name],
-            asked="the master" if self.broker.is_slave else "slaves",
+            asked="the master" if self.store.config.is_slave else "slaves",
         )
 
     async def take_at_start(self) -> None:
         """Ask a master's slaves before anything is served; without an answer in time the tables begin empty."""
-        if self.broker.is_slave or not self.wanted:
+        if self.store.config.is_slave or not self.wanted:
             return
         with trio.move_on_after(START_SECONDS_MAX):
-            await self.broker.registration.look()
+            await self.group.registration.look()
             while True:
                 if await self._ask():
                     break
@@ -103,23 +111,23 @@ class LostTables:
         """Go on asking until everything is here."""
         while self.wanted:
             await trio.sleep(LATER_SECONDS)
-            if self.broker.is_slave:
-                gone = {name for name in self.wanted | self.empty if self.broker.known_file(name).is_missing}
+            if self.store.config.is_slave:
+                gone = {name for name in self.wanted | self.empty if self.tables.known_file(name).is_missing}
                 self.wanted, self.empty = self.wanted & gone, self.empty & gone
-            elif self.broker.gate.state == "open":
+            elif self.gate.state == "open":
                 self.wanted.discard(DELAYS)
                 await self._ask()
 
     async def _ask(self) -> bool:
         """Ask all slaves once, and take what they have; whether there is nobody else to be asked."""
-        addresses, told = sorted(self.broker.group.slave_addresses()), dict[str, Told]()
+        addresses, told = sorted(self.group.slave_addresses()), dict[str, Told]()
         silent: set[str] = set()
 
         async def ask(address: str) -> None:
             try:
                 for name in sorted(self.wanted):
                     asked = fast_address(address) if name == TOPICS else address
-                    value = await ask_object(self.broker.remoting, asked, _REQUESTS[name](), timeout_ms=TIMEOUT_MS)
+                    value = await ask_object(self.client, asked, _REQUESTS[name](), timeout_ms=TIMEOUT_MS)
                     if self._has_content(name, value):
                         told.setdefault(name, {})[address] = value
             except (RemotingError, ValueError, TypeError, AttributeError, OverflowError) as error:
@@ -140,7 +148,7 @@ class LostTables:
     def _has_content(self, name: str, value: Mapping[str, Any]) -> bool:
         """Whether there is more in it than every broker has. Raises ValueError, TypeError, AttributeError."""
         if name == TOPICS:
-            return bool(read_topics(value).keys() - self.broker.topics.system)
+            return bool(read_topics(value).keys() - self.tables.topics.system)
         if name == GROUPS:
             return bool(read_groups(value).keys() - set(BUILT_IN_GROUPS))
         return bool(read_offsets(value) if name == OFFSETS else read_delay_offsets(value))
@@ -149,43 +157,44 @@ class LostTables:
         newest = max(sorted(told), key=lambda address: _version(told[address]))
         with contextlib.suppress(OSError):  # It was logged, and the next change is another try.
             if name == TOPICS:
-                self.broker.topics.fill(told[newest], self._topics)
-                self.broker.topic_changed("")
-                await self.broker.topics_writer.save()
+                self.tables.topics.fill(told[newest], self._topics)
+                self.tables.topics_writer.changed()
+                self.group.registration.topics_changed()
+                await self.tables.topics_writer.save()
             elif name == GROUPS:
-                self.broker.groups.fill(told[newest], self._groups)
-                self.broker.groups_writer.changed()
-                await self.broker.groups_writer.save()
+                self.tables.groups.fill(told[newest], self._groups)
+                self.tables.groups_writer.changed()
+                await self.tables.groups_writer.save()
             elif name == OFFSETS:
                 await self._take_offsets(told)
             else:
                 levels = _greatest({"": read_delay_offsets(value)} for value in told.values())[""]
-                schedule = self.broker.schedule
+                schedule = self.schedule
                 schedule.merge({"offsetTable": levels})
                 await trio.to_thread.run_sync(schedule.file.save_table, schedule.file_table)
         self.wanted.discard(name)
         self.empty.discard(name)
         log.warning(
             "a table that was missing is taken from slaves",
-            file=str(self.broker.config_directory / name),
+            file=str(self.tables.directory / name),
             peers=sorted(told) if name in (OFFSETS, DELAYS) else [newest],
             why="their copy may lack what was changed in the last seconds before the stop",
         )
 
     async def _take_offsets(self, told: Told) -> None:
         """Of several slaves the greatest offset, as each may be some seconds behind; none behind the end of its queue."""
-        broker = self.broker
-        broker.offsets.fill(_greatest(read_offsets(value) for value in told.values()))
-        broker.store.dispatch_pending()
-        broker.offsets.lower(broker.queue_end)
-        broker.offsets_writer.changed()
-        await broker.offsets_writer.save()
+        tables = self.tables
+        tables.offsets.fill(_greatest(read_offsets(value) for value in told.values()))
+        self.store.dispatch_pending()
+        tables.offsets.lower(self.queues.end)
+        tables.offsets_writer.changed()
+        await tables.offsets_writer.save()
 
     def _begins_empty(self, name: str, why: str) -> None:
         if name not in self.empty:
             log.warning(
                 "a table that was there begins empty",
-                file=str(self.broker.config_directory / name),
+                file=str(self.tables.directory / name),
                 why=why,
                 means=_MEANING[name],
                 next="copy it from a backup or another member while this broker is stopped; a slave that appears is asked for it",

@@ -13,14 +13,14 @@ BrokerOuterAPI.java, RegisterBrokerBody.java (RocketMQ 4.9.8).
 """
 
 import zlib
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Protocol
 
 import structlog
 import trio
-from attrs import define, evolve, field, frozen
+from attrs import define, field, frozen
 
-from twinlog.cluster.broker.config import BrokerConfig
+from twinlog.cluster.broker.settings import Settings
 from twinlog.cluster.broker.tables.topics import TopicConfigManager
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.client import RemotingClient
@@ -116,26 +116,34 @@ LATE_SECONDS_MAX = 5.0  # A new master registers twice within the first second.
 LEAVE_SECONDS_MAX = 0.3
 
 
-__all__ = ["MASTER_ID", "Master", "RegistrationService", "next_pause", "registration_body", "slaves_of"]
+class RegistrationListener(Protocol):
+    """Told of what name servers answer, and asked what a registration needs to know."""
+
+    def master_changed(self, master: Master) -> None:
+        """Name servers name another master to this slave."""
+
+    def members_changed(self) -> None:
+        """Other slaves are registered."""
+
+    def found_members(self, addresses: Mapping[int, str]) -> None:
+        """Name servers have answered: remoting addresses by broker id."""
+
+    def has_unregistered_peers(self) -> bool:
+        """Whether a slave that no name server has named yet asks for the log."""
+
+    def may_be_replaced(self) -> bool:
+        """Whether this master cannot find out if it still is one."""
 
 
 @define(kw_only=True, eq=False)
 class RegistrationService:
-    """`address` and `ha_address` are what others are told to connect to."""
+    """Registers under the addresses and the id of `settings`."""
 
-    config: BrokerConfig
+    settings: Settings
     client: RemotingClient
     topics: TopicConfigManager
-    address: str
-    ha_address: str
     is_slave: bool
-    master_changed: Callable[[Master], None] = lambda _master: None
-    members_changed: Callable[[list[str]], None] = lambda _ips: None
-    has_unregistered: Callable[[], bool] = lambda: False
-    found_members: Callable[[Mapping[int, str]], None] = lambda _addresses: (
-        None
-    )  # Each time name servers have answered.
-    may_be_none: Callable[[], bool] = lambda: False  # A master that cannot find out whether it still is one.
+    listener: RegistrationListener
     registered: trio.Event = field(factory=trio.Event, init=False)  # With at least one name server.
     master: Master = field(default=Master(None, None), init=False)
     members: list[str] = field(factory=list, init=False)
@@ -153,7 +161,7 @@ class RegistrationService:
 
     @_changes.default
     def _one_each(self) -> dict[str, trio.Event]:
-        return {address: trio.Event() for address in self.config.name_servers}
+        return {address: trio.Event() for address in self.settings.config.name_servers}
 
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
@@ -173,8 +181,8 @@ class RegistrationService:
 
     def set_role(self, broker_id: int, *, is_slave: bool) -> None:
         """Register as this from now on, held or not."""
-        if self._held or (broker_id, is_slave) != (self.config.broker_id, self.is_slave):
-            self.config = evolve(self.config, broker_id=broker_id)
+        if self._held or (broker_id, is_slave) != (self.settings.config.broker_id, self.is_slave):
+            self.settings.set_broker_id(broker_id)
             self.is_slave = is_slave
             self._masters.clear()
             self.master = Master(None, None)
@@ -227,10 +235,10 @@ class RegistrationService:
 
     async def _unregister_all(self) -> None:
         header = UnregisterBroker(
-            broker_name=self.config.broker_name,
-            broker_addr=self.address,
-            cluster_name=self.config.broker_cluster_name,
-            broker_id=self.config.broker_id,
+            broker_name=self.settings.config.broker_name,
+            broker_addr=self.settings.address,
+            cluster_name=self.settings.config.broker_cluster_name,
+            broker_id=self.settings.config.broker_id,
         )
 
         async def unregister(name_server: str) -> None:
@@ -255,7 +263,7 @@ class RegistrationService:
             if not failures:
                 self._first.setdefault(name_server, now)
             since_first = now - self._first.get(name_server, now)
-            pause = next_pause(since_first, failures, self.config.register_period_seconds)
+            pause = next_pause(since_first, failures, self.settings.config.register_period_seconds)
             searches = searches + 1 if self.is_slave and self.master.address is None else 0
             if searches:  # Who starts together with the master asks often at first.
                 pause = min(pause, next_pause(since_first, searches, pause))
@@ -290,7 +298,7 @@ class RegistrationService:
     def _leaves_it_to_another(self, name_server: str) -> bool:
         """Who was cut off would take the id of the one that was elected meanwhile, again and again, and its clients with it."""
         leader = self._leaders.get(name_server)
-        return not self.is_slave and leader not in (None, self.address) and self.may_be_none()
+        return not self.is_slave and leader not in (None, self.settings.address) and self.listener.may_be_replaced()
 
     async def _is_late_master(self, name_server: str) -> bool:
         """Whether a name server takes us for the master once more, after the new one: a registration came late.
@@ -303,33 +311,35 @@ class RegistrationService:
             return False
         try:
             answer = await self._call(name_server, GetBrokerClusterInfo())
-            leader = member_addresses(self.config.broker_name, fastjson.loads(answer.body)).get(MASTER_ID)
+            leader = member_addresses(self.settings.config.broker_name, fastjson.loads(answer.body)).get(MASTER_ID)
         except (RemotingError, ValueError, TypeError, AttributeError):
             leader = None  # Registering finds out what is wrong.
-        if leader == self.address and trio.current_time() < until:
+        if leader == self.settings.address and trio.current_time() < until:
             return True
         self._late.pop(name_server, None)
         return False
 
     async def _register_as_we_are(self, name_server: str) -> bool:
-        body = registration_body(self.topics, self.config.broker_permission)
+        body = registration_body(self.topics, self.settings.config.broker_permission)
         header = RegisterBroker(
-            broker_name=self.config.broker_name,
-            broker_addr=self.address,
-            cluster_name=self.config.broker_cluster_name,
-            ha_server_addr=self.ha_address,
-            broker_id=self.config.broker_id,
+            broker_name=self.settings.config.broker_name,
+            broker_addr=self.settings.address,
+            cluster_name=self.settings.config.broker_cluster_name,
+            ha_server_addr=self.settings.ha_address,
+            broker_id=self.settings.config.broker_id,
             body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
         )
         try:
-            answer = await self._call(name_server, header, body, timeout_ms=self.config.register_broker_timeout_ms)
+            answer = await self._call(
+                name_server, header, body, timeout_ms=self.settings.config.register_broker_timeout_ms
+            )
             self._take(name_server, answer)
         except (RemotingError, ValueError, AttributeError) as error:
             self._failed(name_server, "registration failed", error)
             return False
         self._failing.discard(name_server)
         if not self.registered.is_set():
-            log.info("registered", peer=name_server, address=self.address, ha_address=self.ha_address)
+            log.info("registered", peer=name_server, address=self.settings.address, ha_address=self.settings.ha_address)
         self.registered.set()
         return True
 
@@ -350,7 +360,7 @@ class RegistrationService:
         if master != self.master:
             log.info("the master is another one", peer=master.address, ha_address=master.ha_address)
             self.master = master
-            self.master_changed(master)
+            self.listener.master_changed(master)
 
     async def _watch_members(self) -> None:
         if not self._held:
@@ -359,7 +369,7 @@ class RegistrationService:
             answers = await self._ask_all()
             if answers:
                 self._set_members(answers)
-            soon = self._held or self.has_unregistered()
+            soon = self._held or self.listener.has_unregistered_peers()
             pause = MEMBERS_SECONDS_WITH_STRANGERS if soon else MEMBERS_SECONDS
             with trio.move_on_after(pause):
                 await self._ask.wait()
@@ -376,13 +386,13 @@ class RegistrationService:
             try:
                 answer = await self._call(name_server, GetBrokerClusterInfo())
                 found = fastjson.loads(answer.body)
-                answers.append(slaves_of(self.config.broker_name, found, but=self.config.broker_id))
-                known = member_addresses(self.config.broker_name, found)
+                answers.append(slaves_of(self.settings.config.broker_name, found, but=self.settings.config.broker_id))
+                known = member_addresses(self.settings.config.broker_name, found)
                 self._leaders[name_server] = known.get(MASTER_ID)
                 if MASTER_ID not in known and not self.is_slave and not self._held:
                     self._changes[name_server].set()  # Who had it took it along when it registered under another.
                 for broker_id, address in known.items():
-                    if address != self.address or broker_id not in addresses:  # Another one is news.
+                    if address != self.settings.address or broker_id not in addresses:  # Another one is news.
                         addresses[broker_id] = address
                     if broker_id != MASTER_ID:
                         slaves.add(address)
@@ -394,7 +404,7 @@ class RegistrationService:
                 nursery.start_soon(ask, name_server)
         if answers:
             self.slave_addresses = slaves
-            self.found_members(addresses)
+            self.listener.found_members(addresses)
         return answers
 
     def _set_members(self, answers: Collection[Iterable[tuple[int, str]]]) -> None:
@@ -402,7 +412,7 @@ class RegistrationService:
         if members != self.members:
             log.info("the registered slaves are others", before=self.members, now=members)
             self.members = members
-            self.members_changed(members)
+            self.listener.members_changed()
 
     async def _call(
         self, name_server: str, header: RequestHeader, body: bytes = b"", *, timeout_ms: float = 3_000

@@ -9,12 +9,14 @@ from functools import partial
 from typing import Any, TypeVar
 
 import structlog
+from attrs import define
 
+from twinlog.cluster.broker.processors import shared
 from twinlog.cluster.broker.security.accounts import ACCOUNTS, GLOBAL_WHITE, plain_account
 from twinlog.cluster.broker.security.errors import AclError
 from twinlog.cluster.broker.security.files import AclFiles, delete_account, update_account, update_global_white
 from twinlog.cluster.broker.security.service import AclService
-from twinlog.cluster.broker.wiring import BrokerParts
+from twinlog.cluster.broker.settings import Settings
 from twinlog.cluster.config.redaction import redact
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.codes import ResponseCode
@@ -37,79 +39,79 @@ _DELETE_FAILED = ResponseCode.DELETE_ACL_CONFIG_FAILED
 _WHITE_FAILED = ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED
 
 
-async def update_and_create_access_config(broker: BrokerParts, header: CreateAccessConfig, request: Request) -> Reply:
-    """In force when it is answered."""
-    acl = _service(broker, _UPDATE_FAILED)
-    plain = {
-        **plain_account({"accessKey": header.access_key, "secretKey": header.secret_key, "admin": header.admin}),
-        "whiteRemoteAddress": header.white_remote_address,
-        "defaultTopicPerm": header.default_topic_perm,
-        "defaultGroupPerm": header.default_group_perm,
-        "topicPerms": _split(header.topic_perms),
-        "groupPerms": _split(header.group_perms),
-    }
-    await _change(acl, partial(update_account, plain=plain), _UPDATE_FAILED)
-    log.warning("an account was set", accessKey=header.access_key, admin=header.admin, by=_who(request))
-    return Reply(ext=None)
+@define(eq=False)
+class AclProcessor:
+    """Accounts and addresses of access control."""
 
+    settings: Settings
+    acl: AclService | None  # None: access control is off.
 
-async def delete_access_config(broker: BrokerParts, header: DeleteAccessConfig, request: Request) -> Reply:
-    """Refused when there is no such account."""
-    acl = _service(broker, _DELETE_FAILED)
-    if not await _change(acl, partial(delete_account, access_key=header.access_key), _DELETE_FAILED):
-        remark = f"The accesskey[{header.access_key}] corresponding to accessConfig has been deleted failed."
-        raise RequestError(_DELETE_FAILED, remark)
-    log.warning("an account was deleted", accessKey=header.access_key, by=_who(request))
-    return Reply(ext=None)
+    async def update_and_create_access_config(self, header: CreateAccessConfig, request: Request) -> Reply:
+        """In force when it is answered."""
+        acl = self._service(_UPDATE_FAILED)
+        plain = {
+            **plain_account({"accessKey": header.access_key, "secretKey": header.secret_key, "admin": header.admin}),
+            "whiteRemoteAddress": header.white_remote_address,
+            "defaultTopicPerm": header.default_topic_perm,
+            "defaultGroupPerm": header.default_group_perm,
+            "topicPerms": _split(header.topic_perms),
+            "groupPerms": _split(header.group_perms),
+        }
+        await _change(acl, partial(update_account, plain=plain), _UPDATE_FAILED)
+        log.warning("an account was set", accessKey=header.access_key, admin=header.admin, by=_who(request))
+        return Reply(ext=None)
 
+    async def delete_access_config(self, header: DeleteAccessConfig, request: Request) -> Reply:
+        """Refused when there is no such account."""
+        acl = self._service(_DELETE_FAILED)
+        if not await _change(acl, partial(delete_account, access_key=header.access_key), _DELETE_FAILED):
+            remark = f"The accesskey[{header.access_key}] corresponding to accessConfig has been deleted failed."
+            raise RequestError(_DELETE_FAILED, remark)
+        log.warning("an account was deleted", accessKey=header.access_key, by=_who(request))
+        return Reply(ext=None)
 
-async def update_global_white_addrs_config(
-    broker: BrokerParts, header: UpdateGlobalWhiteAddrsConfig, request: Request
-) -> Reply:
-    """The path names one of the files that are in force; others are refused."""
-    acl = _service(broker, _WHITE_FAILED)
-    patterns = _split(header.global_white_addrs) or []
-    how = partial(update_global_white, patterns=patterns, path_text=header.acl_file_full_path)
-    if not await _change(acl, how, _WHITE_FAILED):
-        remark = f"The globalWhiteAddresses[{header.global_white_addrs}] has been updated failed."
-        raise RequestError(_WHITE_FAILED, remark)
-    log.warning("addresses that need no signature were set", addresses=header.global_white_addrs, by=_who(request))
-    return Reply(ext=None)
+    async def update_global_white_addrs_config(self, header: UpdateGlobalWhiteAddrsConfig, request: Request) -> Reply:
+        """The path names one of the files that are in force; others are refused."""
+        acl = self._service(_WHITE_FAILED)
+        patterns = _split(header.global_white_addrs) or []
+        how = partial(update_global_white, patterns=patterns, path_text=header.acl_file_full_path)
+        if not await _change(acl, how, _WHITE_FAILED):
+            remark = f"The globalWhiteAddresses[{header.global_white_addrs}] has been updated failed."
+            raise RequestError(_WHITE_FAILED, remark)
+        log.warning("addresses that need no signature were set", addresses=header.global_white_addrs, by=_who(request))
+        return Reply(ext=None)
 
+    def get_broker_acl_config_version(self, header: GetBrokerAclConfigVersion, request: Request) -> Reply:
+        """The version of each file, and that of the default one."""
+        files = self._service(ResponseCode.SYSTEM_ERROR).files
+        versions = {str(file.path): file.version.to_json() for file in files.rules.files}
+        default = versions.get(str(files.default)) or {"counter": 0, "timestamp": self.settings.boot_ms}
+        return Reply.success(
+            version=fastjson.dumps(default).decode(),
+            allAclFileVersion=fastjson.dumps(versions).decode(),
+            brokerName=self.settings.config.broker_name,
+            brokerAddr=self.settings.address,
+            clusterName=self.settings.config.broker_cluster_name,
+        )
 
-def get_broker_acl_config_version(broker: BrokerParts, header: GetBrokerAclConfigVersion, request: Request) -> Reply:
-    """The version of each file, and that of the default one."""
-    files = _service(broker, ResponseCode.SYSTEM_ERROR).files
-    versions = {str(file.path): file.version.to_json() for file in files.rules.files}
-    default = versions.get(str(files.default)) or {"counter": 0, "timestamp": broker.started_ms}
-    return Reply.success(
-        version=fastjson.dumps(default).decode(),
-        allAclFileVersion=fastjson.dumps(versions).decode(),
-        brokerName=broker.config.broker_name,
-        brokerAddr=broker.address,
-        clusterName=broker.config.broker_cluster_name,
-    )
+    def get_broker_cluster_acl_config(self, header: GetBrokerClusterAclConfig, request: Request) -> Reply:
+        """All accounts but for their secrets, and the global addresses."""
+        rules = self._service(ResponseCode.SYSTEM_ERROR).rules
+        accounts: dict[str, dict[str, Any]] = {}
+        for file in rules.files:
+            for entry in file.document.get(ACCOUNTS) or ():
+                plain = plain_account(entry)
+                accounts.setdefault(
+                    plain["accessKey"], {name: plain[name] for name in sorted(plain) if plain[name] is not None}
+                )
+        white = [str(each) for file in rules.files for each in file.document.get(GLOBAL_WHITE) or ()]
+        body = {"globalWhiteAddrs": white, "plainAccessConfigs": redact(list(accounts.values()))}
+        return shared.json_reply(body)
 
-
-def get_broker_cluster_acl_config(broker: BrokerParts, header: GetBrokerClusterAclConfig, request: Request) -> Reply:
-    """All accounts but for their secrets, and the global addresses."""
-    rules = _service(broker, ResponseCode.SYSTEM_ERROR).rules
-    accounts: dict[str, dict[str, Any]] = {}
-    for file in rules.files:
-        for entry in file.document.get(ACCOUNTS) or ():
-            plain = plain_account(entry)
-            accounts.setdefault(
-                plain["accessKey"], {name: plain[name] for name in sorted(plain) if plain[name] is not None}
-            )
-    white = [str(each) for file in rules.files for each in file.document.get(GLOBAL_WHITE) or ()]
-    body = {"globalWhiteAddrs": white, "plainAccessConfigs": redact(list(accounts.values()))}
-    return Reply(ext=None, body=fastjson.dumps(body))
-
-
-def _service(broker: BrokerParts, code: ResponseCode) -> AclService:
-    if broker.acl is None:
-        raise RequestError(code, "aclEnable=false on this broker: it has no accounts")
-    return broker.acl
+    def _service(self, code: ResponseCode) -> AclService:
+        if self.acl is None:
+            raise RequestError(code, "aclEnable=false on this broker: it has no accounts")
+        return self.acl
 
 
 async def _change(acl: AclService, how: Callable[[AclFiles], T], code: ResponseCode) -> T:
@@ -132,12 +134,3 @@ def _split(text: str | None) -> list[str] | None:
 def _who(request: Request) -> str:
     account = (request.command.ext or {}).get("AccessKey", "a white address")
     return f"{account} at {request.connection.remote_address}"
-
-
-HANDLERS = (
-    update_and_create_access_config,
-    delete_access_config,
-    update_global_white_addrs_config,
-    get_broker_acl_config_version,
-    get_broker_cluster_acl_config,
-)

@@ -7,10 +7,13 @@ from typing import Any
 
 import structlog
 import trio
+from attrs import define
 
+from twinlog.cluster.broker.peers.client_calls import ClientCalls
+from twinlog.cluster.broker.processors import shared
 from twinlog.cluster.broker.processors.reset_offset import refuse_old_client
-from twinlog.cluster.broker.tables.clients import ClientInfo
-from twinlog.cluster.broker.wiring import BrokerParts
+from twinlog.cluster.broker.settings import Settings
+from twinlog.cluster.broker.tables.clients import ClientInfo, ConsumerManager
 from twinlog.cluster.remoting import fastjson, names
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand
@@ -24,6 +27,7 @@ from twinlog.cluster.remoting.headers.clients import (
 )
 from twinlog.cluster.remoting.request import Reply, Request
 from twinlog.store.errors import MessageFormatError
+from twinlog.store.message_store import MessageStore
 from twinlog.store.record.message import decode_message
 
 log = structlog.get_logger(__name__)
@@ -35,89 +39,95 @@ CLIENT_ID_SHOWN_MAX = 255
 _ID_LENGTHS = (32, 56)  # Store host with an IPv4 or an IPv6 address, and the log's offset: hex digits.
 
 
-async def get_consumer_running_info(broker: BrokerParts, header: GetConsumerRunningInfo, request: Request) -> Reply:
-    """What a consumer has in its queues, and its threads' stacks where asked for."""
-    ext = dict(request.command.ext or {})
-    return await _ask(broker, header.consumer_group, header.client_id, RemotingCommand(header.code, ext=ext))
+@define(eq=False)
+class ClientForwardProcessor:
+    """Forwards an administrator's question to a consumer, and its answer back."""
 
+    settings: Settings
+    store: MessageStore
+    consumers: ConsumerManager[Connection]
+    client_calls: ClientCalls
 
-async def consume_message_directly(broker: BrokerParts, header: ConsumeMessageDirectly, request: Request) -> Reply:
-    """One consumer gets one message of this log, and tells what it made of it."""
-    ext = dict(request.command.ext or {}) | {"brokerName": broker.config.broker_name}
-    body = _record(broker, header.msg_id)
-    return await _ask(broker, header.consumer_group, header.client_id, RemotingCommand(header.code, ext=ext, body=body))
+    async def get_consumer_running_info(self, header: GetConsumerRunningInfo, request: Request) -> Reply:
+        """What a consumer has in its queues, and its threads' stacks where asked for."""
+        ext = dict(request.command.ext or {})
+        return await self._ask(header.consumer_group, header.client_id, RemotingCommand(header.code, ext=ext))
 
-
-def _record(broker: BrokerParts, msg_id: str | None) -> bytes:
-    try:
-        if msg_id is None or len(msg_id) not in _ID_LENGTHS:
-            raise ValueError
-        record = broker.store.message_at(int(msg_id[-16:], 16))
-        if record is None:
-            raise ValueError
-        decode_message(record, check_crc=False)
-    except (ValueError, MessageFormatError):
-        raise RequestError(
-            ResponseCode.SYSTEM_ERROR, f"there is no message {(msg_id or '')[:56]} in this log"
-        ) from None
-    return bytes(record)
-
-
-async def _ask(broker: BrokerParts, group: str, client_id: str | None, command: RemotingCommand) -> Reply:
-    """Its answer as it came."""
-    info = broker.consumers.find(group)
-    client = info.find_client(client_id) if info is not None and client_id else None
-    shown = f"{group[: names.GROUP_LENGTH_MAX]}> <{(client_id or 'null')[:CLIENT_ID_SHOWN_MAX]}"
-    if client is None:
-        raise RequestError(ResponseCode.SYSTEM_ERROR, f"The Consumer <{shown}> not online")
-    if client.version < ASKABLE_SINCE_VERSION:
-        remark = (
-            f"The Consumer <{client.client_id}> Version <{client.version}> too low to finish, "
-            "please upgrade it to V3_1_8_SNAPSHOT"
+    async def consume_message_directly(self, header: ConsumeMessageDirectly, request: Request) -> Reply:
+        """One consumer gets one message of this log, and tells what it made of it."""
+        ext = dict(request.command.ext or {}) | {"brokerName": self.settings.config.broker_name}
+        body = self._record(header.msg_id)
+        return await self._ask(
+            header.consumer_group, header.client_id, RemotingCommand(header.code, ext=ext, body=body)
         )
-        raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
-    try:
-        answer = await broker.client_calls.call(client.connection, command)
-    except RequestError:
-        raise
-    except RemotingTimeoutError as error:
-        remark = f"consumer <{shown}> Timeout: {error}"
-        raise RequestError(ResponseCode.CONSUME_MSG_TIMEOUT, remark) from None
-    except RemotingError as error:
-        raise RequestError(ResponseCode.SYSTEM_ERROR, f"invoke consumer <{shown}> Exception: {error}") from None
-    return Reply(answer.code, answer.remark, answer.ext, bytes(answer.body))
 
+    def _record(self, msg_id: str | None) -> bytes:
+        try:
+            if msg_id is None or len(msg_id) not in _ID_LENGTHS:
+                raise ValueError
+            record = self.store.message_at(int(msg_id[-16:], 16))
+            if record is None:
+                raise ValueError
+            decode_message(record, check_crc=False)
+        except (ValueError, MessageFormatError):
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"there is no message {(msg_id or '')[:56]} in this log"
+            ) from None
+        return bytes(record)
 
-async def get_consumer_status(broker: BrokerParts, header: InvokeBrokerToGetConsumerStatus, request: Request) -> Reply:
-    """How far each member has consumed, by its own word; those that do not answer in time are left out."""
-    info = broker.consumers.find(header.group)
-    if info is None:
-        group = header.group[: names.GROUP_LENGTH_MAX]
-        raise RequestError(ResponseCode.SYSTEM_ERROR, f"No Any Consumer online in the consumer group: [{group}]")
-    asked = [each for each in info.clients.values() if header.client_addr in (None, "", each.client_id)]
-    for client in asked:
-        refuse_old_client(client.version)
-    told: dict[str, Any] = {}
-    async with trio.open_nursery() as nursery:
+    async def _ask(self, group: str, client_id: str | None, command: RemotingCommand) -> Reply:
+        """Its answer as it came."""
+        info = self.consumers.find(group)
+        client = info.find_client(client_id) if info is not None and client_id else None
+        shown = f"{group[: names.GROUP_LENGTH_MAX]}> <{(client_id or 'null')[:CLIENT_ID_SHOWN_MAX]}"
+        if client is None:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"The Consumer <{shown}> not online")
+        if client.version < ASKABLE_SINCE_VERSION:
+            remark = (
+                f"The Consumer <{client.client_id}> Version <{client.version}> too low to finish, "
+                "please upgrade it to V3_1_8_SNAPSHOT"
+            )
+            raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
+        try:
+            answer = await self.client_calls.call(client.connection, command)
+        except RequestError:
+            raise
+        except RemotingTimeoutError as error:
+            remark = f"consumer <{shown}> Timeout: {error}"
+            raise RequestError(ResponseCode.CONSUME_MSG_TIMEOUT, remark) from None
+        except RemotingError as error:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"invoke consumer <{shown}> Exception: {error}") from None
+        return Reply(answer.code, answer.remark, answer.ext, bytes(answer.body))
+
+    async def get_consumer_status(self, header: InvokeBrokerToGetConsumerStatus, request: Request) -> Reply:
+        """How far each member has consumed, by its own word; those that do not answer in time are left out."""
+        info = self.consumers.find(header.group)
+        if info is None:
+            group = header.group[: names.GROUP_LENGTH_MAX]
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"No Any Consumer online in the consumer group: [{group}]")
+        asked = [each for each in info.clients.values() if header.client_addr in (None, "", each.client_id)]
         for client in asked:
-            nursery.start_soon(_ask_status, broker, header, client, told)
-    return Reply(ext=None, body=fastjson.dumps({"consumerTable": told, "messageQueueTable": {}}))
+            refuse_old_client(client.version)
+        told: dict[str, Any] = {}
+        async with trio.open_nursery() as nursery:
+            for client in asked:
+                nursery.start_soon(self._ask_status, header, client, told)
+        return shared.json_reply({"consumerTable": told, "messageQueueTable": {}})
 
-
-async def _ask_status(
-    broker: BrokerParts,
-    header: InvokeBrokerToGetConsumerStatus,
-    client: ClientInfo[Connection],
-    told: dict[str, Any],
-) -> None:
-    question = GetConsumerStatusFromClient(header.topic, header.group)
-    command = question.command()
-    try:
-        answer = await broker.client_calls.call(client.connection, command, timeout_ms=STATUS_MS_MAX)
-        if answer.code == ResponseCode.SUCCESS and 0 < len(answer.body) <= STATUS_BYTES_MAX:
-            told[client.client_id] = _queues(fastjson.loads(bytes(answer.body)))
-    except (RemotingError, ValueError) as error:
-        log.warning("a consumer did not tell how far it is", client=client.client_id, why=str(error)[:200])
+    async def _ask_status(
+        self,
+        header: InvokeBrokerToGetConsumerStatus,
+        client: ClientInfo[Connection],
+        told: dict[str, Any],
+    ) -> None:
+        question = GetConsumerStatusFromClient(header.topic, header.group)
+        command = question.command()
+        try:
+            answer = await self.client_calls.call(client.connection, command, timeout_ms=STATUS_MS_MAX)
+            if answer.code == ResponseCode.SUCCESS and 0 < len(answer.body) <= STATUS_BYTES_MAX:
+                told[client.client_id] = _queues(fastjson.loads(bytes(answer.body)))
+        except (RemotingError, ValueError) as error:
+            log.warning("a consumer did not tell how far it is", client=client.client_id, why=str(error)[:200])
 
 
 def _queues(value: Any) -> dict[str, int]:
@@ -136,6 +146,3 @@ def _bare(key: str) -> str:
     if not isinstance(fields, dict):
         raise ValueError("a key is no queue")
     return fastjson.ObjectKey.of(fields)
-
-
-HANDLERS = (get_consumer_running_info, consume_message_directly, get_consumer_status)

@@ -6,14 +6,23 @@ Sources: ClientManageProcessor.java, ConsumerManageProcessor.java, AdminBrokerPr
 
 from typing import Any
 
-from twinlog.cluster.broker.filter.consumer_filters import HEARTBEAT_CHARACTERS_MAX, compile_expression
+from attrs import define
+
+from twinlog.cluster.broker.filter.consumer_filters import (
+    HEARTBEAT_CHARACTERS_MAX,
+    ConsumerFilterManager,
+    compile_expression,
+)
 from twinlog.cluster.broker.filter.expression import SelectorError
 from twinlog.cluster.broker.filter.tags import TAG, SubscriptionData
-from twinlog.cluster.broker.processors import body
+from twinlog.cluster.broker.processors import shared
 from twinlog.cluster.broker.processors.pull import not_supported
-from twinlog.cluster.broker.roles.gate import gated
-from twinlog.cluster.broker.tables.clients import ClientInfo
-from twinlog.cluster.broker.wiring import BrokerParts
+from twinlog.cluster.broker.roles.gate import Gate, gated
+from twinlog.cluster.broker.settings import Settings
+from twinlog.cluster.broker.tables.clients import ClientConnections, ClientInfo, ConsumerManager, ProducerManager
+from twinlog.cluster.broker.tables.groups import SubscriptionGroupManager
+from twinlog.cluster.broker.tables.locks import RebalanceLockManager
+from twinlog.cluster.broker.tables.topics import TopicConfigManager
 from twinlog.cluster.remoting import fastjson, names
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.connection import Connection
@@ -29,39 +38,142 @@ from twinlog.cluster.remoting.headers.clients import (
 )
 from twinlog.cluster.remoting.request import Reply, Request
 from twinlog.cluster.remoting.route import UNIT_SUBSCRIPTION, MessageQueue, queue_to_json
+from twinlog.store.message_store import MessageStore
 
 CLIENT_ID_LENGTH_MAX = 1024
 
 
-def heart_beat(broker: BrokerParts, header: HeartBeat, request: Request) -> Reply:
-    """Refreshes the client in each of its groups; consumers get their retry topic."""
-    if len(request.body) > names.HEARTBEAT_BYTES_MAX:
-        remark = f"a heartbeat of {len(request.body)} bytes, at most {names.HEARTBEAT_BYTES_MAX} are taken"
-        raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
-    beat = body.json_object(request)
-    command = request.command
-    client = ClientInfo(
-        request.connection,
-        body.text(beat, "clientID")[:CLIENT_ID_LENGTH_MAX],
-        command.language,
-        command.version,
-        broker.consumers.now(),
-    )
-    consumers = [(_group(data), data, _subscriptions(data)) for data in body.objects(beat, "consumerDataSet")]
-    producers = [_group(data) for data in body.objects(beat, "producerDataSet")]
-    characters_left = HEARTBEAT_CHARACTERS_MAX
-    for group, data, subscriptions in consumers:
-        _register_consumer(broker, group, data, subscriptions, client)
-        if broker.config.enable_property_filter:
-            characters_left = broker.filters.register(group, subscriptions, characters_left)
-    for group in producers:
-        broker.producers.register(group, client)
-    broker.watch(request.connection)
-    return Reply(ext=None)
+@define(eq=False)
+class ClientProcessor:
+    """Heartbeats, group members and queue locks."""
+
+    settings: Settings
+    store: MessageStore
+    topics: TopicConfigManager
+    groups: SubscriptionGroupManager
+    consumers: ConsumerManager[Connection]
+    producers: ProducerManager[Connection]
+    filters: ConsumerFilterManager
+    locks: RebalanceLockManager
+    connections: ClientConnections
+    gate: Gate
+
+    def heart_beat(self, header: HeartBeat, request: Request) -> Reply:
+        """Refreshes the client in each of its groups; consumers get their retry topic."""
+        if len(request.body) > names.HEARTBEAT_BYTES_MAX:
+            remark = f"a heartbeat of {len(request.body)} bytes, at most {names.HEARTBEAT_BYTES_MAX} are taken"
+            raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
+        beat = shared.json_object(request)
+        command = request.command
+        client = ClientInfo(
+            request.connection,
+            shared.text(beat, "clientID")[:CLIENT_ID_LENGTH_MAX],
+            command.language,
+            command.version,
+            self.consumers.now(),
+        )
+        consumers = [(_group(data), data, _subscriptions(data)) for data in shared.objects(beat, "consumerDataSet")]
+        producers = [_group(data) for data in shared.objects(beat, "producerDataSet")]
+        characters_left = HEARTBEAT_CHARACTERS_MAX
+        for group, data, subscriptions in consumers:
+            self._register_consumer(group, data, subscriptions, client)
+            if self.settings.config.enable_property_filter:
+                characters_left = self.filters.register(group, subscriptions, characters_left)
+        for group in producers:
+            self.producers.register(group, client)
+        self.connections.watch(request.connection)
+        return Reply(ext=None)
+
+    def _register_consumer(
+        self,
+        group: str,
+        data: dict[str, Any],
+        subscriptions: list[SubscriptionData],
+        client: ClientInfo[Connection],
+    ) -> None:
+        config = self.groups.find(group)
+        if config is not None and not self.store.config.is_slave:  # A slave's topics are its master's.
+            sys_flag = UNIT_SUBSCRIPTION if data.get("unitMode") is True else 0
+            self.topics.create_in_send_back(names.retry_topic(group), config.retry_queues, sys_flag=sys_flag)
+        self.consumers.register(
+            group,
+            client,
+            subscriptions,
+            consume_type=str(data.get("consumeType") or "CONSUME_PASSIVELY"),
+            message_model=str(data.get("messageModel") or "CLUSTERING"),
+            consume_from_where=str(data.get("consumeFromWhere") or "CONSUME_FROM_LAST_OFFSET"),
+            notify=config is None or config.notify_consumer_ids_changed_enable,
+        )
+
+    def unregister_client(self, header: UnregisterClient, request: Request) -> Reply:
+        """The client leaves a group; the others of a consumer group are told."""
+        if header.producer_group:
+            self.producers.unregister(header.producer_group, request.connection)
+        if header.consumer_group:
+            config = self.groups.table.get(header.consumer_group)
+            self.consumers.unregister(
+                header.consumer_group,
+                request.connection,
+                notify=config is None or config.notify_consumer_ids_changed_enable,
+            )
+        return Reply.success()
+
+    def get_consumer_list_by_group(self, header: GetConsumerListByGroup, request: Request) -> Reply:
+        """The client ids of a group, among which its members share the queues."""
+        info = self.consumers.find(header.consumer_group)
+        if info is None:
+            group = header.consumer_group[: names.GROUP_LENGTH_MAX]
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {group}")
+        return Reply.success(fastjson.dumps({"consumerIdList": info.client_ids}))
+
+    def check_client_config(self, header: CheckClientConfig, request: Request) -> Reply:
+        """Consumers ask before they start whether their filter is understood; code 23 says why it is not."""
+        subscription = shared.json_object(request).get("subscriptionData")
+        kind = subscription.get("expressionType") if isinstance(subscription, dict) else None
+        if not isinstance(subscription, dict) or not kind or kind == TAG:
+            return Reply(ext=None)
+        if not self.settings.config.enable_property_filter:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, not_supported(str(kind)))
+        try:
+            compile_expression(str(subscription.get("subString") or ""), str(kind))
+        except SelectorError as error:
+            raise RequestError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"Invalid MessageSelector. {error}") from None
+        return Reply(ext=None)
+
+    def get_all_producer_info(self, header: GetAllProducerInfo, request: Request) -> Reply:
+        """By group: who is connected, and when they were heard of last, ms."""
+        now, now_ms = self.producers.now(), self.store.now_ms()
+        groups = {
+            group: [
+                {
+                    "clientId": client.client_id,
+                    "language": client.language,
+                    "lastUpdateTimestamp": now_ms - round((now - client.last_seen) * 1000),
+                    "remoteIP": f"/{client.connection.remote_address}",  # As Java writes a socket's address.
+                    "version": client.version,
+                }
+                for client in clients.values()
+            ]
+            for group, clients in self.producers.groups.items()
+        }
+        return shared.json_reply({"data": groups})
+
+    @gated
+    def lock_batch_mq(self, header: LockBatchMq, request: Request) -> Reply:
+        """The answer lists those queues that the client now owns."""
+        group, client_id, queues = _read(request)
+        granted = self.locks.lock(group, client_id, queues)
+        return shared.json_reply({"lockOKMQSet": [queue_to_json(queue) for queue in granted]})
+
+    @gated
+    def unlock_batch_mq(self, header: UnlockBatchMq, request: Request) -> Reply:
+        """Gives back what the client owns."""
+        self.locks.unlock(*_read(request))
+        return Reply(ext=None)
 
 
 def _group(data: dict[str, Any]) -> str:
-    group = body.text(data, "groupName")
+    group = shared.text(data, "groupName")
     if fault := names.group_fault(group):
         raise RequestError(ResponseCode.SYSTEM_ERROR, fault)
     return group
@@ -69,7 +181,7 @@ def _group(data: dict[str, Any]) -> str:
 
 def _subscriptions(data: dict[str, Any]) -> list[SubscriptionData]:
     try:
-        subscriptions = [SubscriptionData.read(item) for item in body.objects(data, "subscriptionDataSet")]
+        subscriptions = [SubscriptionData.read(item) for item in shared.objects(data, "subscriptionDataSet")]
     except (KeyError, TypeError, ValueError) as error:
         raise RequestError(ResponseCode.SYSTEM_ERROR, f"a subscription cannot be understood: {error!r}") from None
     for subscription in subscriptions:
@@ -78,123 +190,18 @@ def _subscriptions(data: dict[str, Any]) -> list[SubscriptionData]:
     return subscriptions
 
 
-def _register_consumer(
-    broker: BrokerParts,
-    group: str,
-    data: dict[str, Any],
-    subscriptions: list[SubscriptionData],
-    client: ClientInfo[Connection],
-) -> None:
-    config = broker.groups.find(group)
-    if config is not None and not broker.is_slave:  # A slave's topics are its master's.
-        sys_flag = UNIT_SUBSCRIPTION if data.get("unitMode") is True else 0
-        broker.topics.create_in_send_back(names.retry_topic(group), config.retry_queues, sys_flag=sys_flag)
-    broker.consumers.register(
-        group,
-        client,
-        subscriptions,
-        consume_type=str(data.get("consumeType") or "CONSUME_PASSIVELY"),
-        message_model=str(data.get("messageModel") or "CLUSTERING"),
-        consume_from_where=str(data.get("consumeFromWhere") or "CONSUME_FROM_LAST_OFFSET"),
-        notify=config is None or config.notify_consumer_ids_changed_enable,
-    )
-
-
-def unregister_client(broker: BrokerParts, header: UnregisterClient, request: Request) -> Reply:
-    """The client leaves a group; the others of a consumer group are told."""
-    if header.producer_group:
-        broker.producers.unregister(header.producer_group, request.connection)
-    if header.consumer_group:
-        config = broker.groups.table.get(header.consumer_group)
-        broker.consumers.unregister(
-            header.consumer_group,
-            request.connection,
-            notify=config is None or config.notify_consumer_ids_changed_enable,
-        )
-    return Reply.success()
-
-
-def get_consumer_list_by_group(broker: BrokerParts, header: GetConsumerListByGroup, request: Request) -> Reply:
-    """The client ids of a group, among which its members share the queues."""
-    info = broker.consumers.find(header.consumer_group)
-    if info is None:
-        group = header.consumer_group[: names.GROUP_LENGTH_MAX]
-        raise RequestError(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {group}")
-    return Reply.success(fastjson.dumps({"consumerIdList": info.client_ids}))
-
-
-def check_client_config(broker: BrokerParts, header: CheckClientConfig, request: Request) -> Reply:
-    """Consumers ask before they start whether their filter is understood; code 23 says why it is not."""
-    subscription = body.json_object(request).get("subscriptionData")
-    kind = subscription.get("expressionType") if isinstance(subscription, dict) else None
-    if not isinstance(subscription, dict) or not kind or kind == TAG:
-        return Reply(ext=None)
-    if not broker.config.enable_property_filter:
-        raise RequestError(ResponseCode.SYSTEM_ERROR, not_supported(str(kind)))
-    try:
-        compile_expression(str(subscription.get("subString") or ""), str(kind))
-    except SelectorError as error:
-        raise RequestError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"Invalid MessageSelector. {error}") from None
-    return Reply(ext=None)
-
-
-def get_all_producer_info(broker: BrokerParts, header: GetAllProducerInfo, request: Request) -> Reply:
-    """By group: who is connected, and when they were heard of last, ms."""
-    now, now_ms = broker.producers.now(), broker.now_ms()
-    groups = {
-        group: [
-            {
-                "clientId": client.client_id,
-                "language": client.language,
-                "lastUpdateTimestamp": now_ms - round((now - client.last_seen) * 1000),
-                "remoteIP": f"/{client.connection.remote_address}",  # As Java writes a socket's address.
-                "version": client.version,
-            }
-            for client in clients.values()
-        ]
-        for group, clients in broker.producers.groups.items()
-    }
-    return Reply(ext=None, body=fastjson.dumps({"data": groups}))
-
-
-@gated
-def lock_batch_mq(broker: BrokerParts, header: LockBatchMq, request: Request) -> Reply:
-    """The answer lists those queues that the client now owns."""
-    group, client_id, queues = _read(request)
-    granted = broker.locks.lock(group, client_id, queues)
-    return Reply(ext=None, body=fastjson.dumps({"lockOKMQSet": [queue_to_json(queue) for queue in granted]}))
-
-
-@gated
-def unlock_batch_mq(broker: BrokerParts, header: UnlockBatchMq, request: Request) -> Reply:
-    """Gives back what the client owns."""
-    broker.locks.unlock(*_read(request))
-    return Reply(ext=None)
-
-
 def _read(request: Request) -> tuple[str, str, list[MessageQueue]]:
-    value = body.json_object(request)
-    group, client_id = body.text(value, "consumerGroup"), body.text(value, "clientId")
+    value = shared.json_object(request)
+    group, client_id = shared.text(value, "consumerGroup"), shared.text(value, "clientId")
     if fault := names.group_fault(group):
         raise RequestError(ResponseCode.SYSTEM_ERROR, fault)
-    return group, client_id, [_queue(item) for item in body.objects(value, "mqSet")]
+    return group, client_id, [_queue(item) for item in shared.objects(value, "mqSet")]
 
 
 def _queue(item: dict[str, Any]) -> MessageQueue:
-    topic, queue_id = body.text(item, "topic"), item.get("queueId")
+    topic, queue_id = shared.text(item, "topic"), item.get("queueId")
     if fault := names.topic_fault(topic):
         raise RequestError(ResponseCode.SYSTEM_ERROR, fault)
     if not isinstance(queue_id, int):
         raise RequestError(ResponseCode.SYSTEM_ERROR, "queueId is no number")
-    return MessageQueue(topic, body.text(item, "brokerName"), queue_id)
-
-
-HANDLERS = (
-    heart_beat,
-    unregister_client,
-    get_consumer_list_by_group,
-    check_client_config,
-    get_all_producer_info,
-    lock_batch_mq,
-    unlock_batch_mq,
-)
+    return MessageQueue(topic, shared.text(item, "brokerName"), queue_id)

@@ -3,9 +3,14 @@
 Sources: AdminBrokerProcessor.java, Configuration.java (RocketMQ 4.9.8).
 """
 
-from twinlog.cluster.broker import reconfigure, status
+from attrs import define
+
 from twinlog.cluster.broker.config_changes import read_changes
-from twinlog.cluster.broker.wiring import BrokerParts
+from twinlog.cluster.broker.reconfigure import Reconfiguration, save_changes
+from twinlog.cluster.broker.settings import Settings
+from twinlog.cluster.broker.stats.stats import BrokerStatsManager
+from twinlog.cluster.broker.status import BrokerStatus
+from twinlog.cluster.broker.tables.topics import TopicConfigManager
 from twinlog.cluster.config.config_file import format_value
 from twinlog.cluster.config.redaction import shown
 from twinlog.cluster.remoting import fastjson
@@ -19,65 +24,64 @@ from twinlog.cluster.remoting.headers.broker_admin import (
     UpdateBrokerConfig,
 )
 from twinlog.cluster.remoting.request import Reply, Request
+from twinlog.store.message_store import MessageStore
 
 
-async def update_broker_config(broker: BrokerParts, header: UpdateBrokerConfig, request: Request) -> Reply:
-    """`key=value` lines: all of them hold from now on, and are in the configuration file, or none is."""
-    if not request.body:
+@define(eq=False)
+class ConfigProcessor:
+    """Configuration and cleaning."""
+
+    settings: Settings
+    store: MessageStore
+    topics: TopicConfigManager
+    stats: BrokerStatsManager
+    status: BrokerStatus
+    reconfiguration: Reconfiguration
+
+    async def update_broker_config(self, header: UpdateBrokerConfig, request: Request) -> Reply:
+        """`key=value` lines: all of them hold from now on, and are in the configuration file, or none is."""
+        if not request.body:
+            return Reply(ext=None)
+        async with self.settings.lock:
+            known = self.status.options()
+            changes = read_changes(request.body, self.settings.config, self.store.config, known)
+            if self.settings.config_file is not None and changes.texts:
+                try:
+                    await save_changes(self.settings.config_file, changes)
+                except OSError as error:
+                    remark = f"nothing was changed: the configuration file cannot be written: {error.strerror}"
+                    raise RequestError(ResponseCode.SYSTEM_ERROR, remark) from error
+            self.reconfiguration.apply(changes)
         return Reply(ext=None)
-    async with broker.config_lock:
-        known = status.options(broker)
-        changes = read_changes(request.body, broker.config, broker.store_config, known)
-        if broker.config_file is not None and changes.texts:
-            try:
-                await reconfigure.keep(broker.config_file, changes)
-            except OSError as error:
-                remark = f"nothing was changed: the configuration file cannot be written: {error.strerror}"
-                raise RequestError(ResponseCode.SYSTEM_ERROR, remark) from error
-        reconfigure.apply(broker, changes)
-    return Reply(ext=None)
 
+    def get_broker_config(self, header: GetBrokerConfig, request: Request) -> Reply:
+        """All options as `key=value` lines, but for secrets."""
+        options = self.status.rocketmq_options() | self.status.options()
+        lines = sorted(f"{key}={shown(key, format_value(value))}\n" for key, value in options.items())
+        return Reply.success("".join(lines).encode(), version=fastjson.dumps(self.settings.version.to_json()).decode())
 
-def get_broker_config(broker: BrokerParts, header: GetBrokerConfig, request: Request) -> Reply:
-    """All options as `key=value` lines, but for secrets."""
-    options = status.rocketmq_options(broker) | status.options(broker)
-    lines = sorted(f"{key}={shown(key, format_value(value))}\n" for key, value in options.items())
-    return Reply.success("".join(lines).encode(), version=fastjson.dumps(broker.config_version.to_json()).decode())
+    def delete_expired_commit_log(self, header: DeleteExpiredCommitLog, request: Request) -> Reply:
+        """mqadmin deleteExpiredCommitLog: what is old enough goes now, and in the next rounds, whatever the hour."""
+        self.store.retention.request()
+        return Reply(ext=None)
 
+    async def clean_expired_consume_queue(self, header: CleanExpiredConsumeQueue, request: Request) -> Reply:
+        """mqadmin cleanExpiredCQ: queue files whose messages are all gone from the log.
 
-def delete_expired_commit_log(broker: BrokerParts, header: DeleteExpiredCommitLog, request: Request) -> Reply:
-    """mqadmin deleteExpiredCommitLog: what is old enough goes now, and in the next rounds, whatever the hour."""
-    broker.store.retention.request()
-    return Reply(ext=None)
+        RocketMQ removes queues without any message as a whole, and gives their offsets a second time, which consumers who were
+        further pass over. Here the last file of a queue stays.
+        """
+        await self.store.retention.clean_queues()
+        return Reply(ext=None)
 
+    async def clean_unused_topic(self, header: CleanUnusedTopic, request: Request) -> Reply:
+        """mqadmin cleanUnusedTopic: what topics that were deleted left behind.
 
-async def clean_expired_consume_queue(broker: BrokerParts, header: CleanExpiredConsumeQueue, request: Request) -> Reply:
-    """mqadmin cleanExpiredCQ: queue files whose messages are all gone from the log.
-
-    RocketMQ removes queues without any message as a whole, and gives their offsets a second time, which consumers who were
-    further pass over. Here the last file of a queue stays.
-    """
-    await broker.store.retention.clean_queues()
-    return Reply(ext=None)
-
-
-async def clean_unused_topic(broker: BrokerParts, header: CleanUnusedTopic, request: Request) -> Reply:
-    """mqadmin cleanUnusedTopic: what topics that were deleted left behind.
-
-    Their statistics go at once. Their queues go file by file as their messages leave the log: RocketMQ deletes queues whose
-    messages are still there, a start after a crash makes some of them anew, and their offsets are given a second time.
-    """
-    for topic in broker.stats.topics():
-        if topic not in broker.topics.table and not broker.topics.is_system(topic):
-            broker.stats.topic_deleted(topic)
-    await broker.store.retention.clean_queues()
-    return Reply(ext=None)
-
-
-HANDLERS = (
-    update_broker_config,
-    get_broker_config,
-    delete_expired_commit_log,
-    clean_expired_consume_queue,
-    clean_unused_topic,
-)
+        Their statistics go at once. Their queues go file by file as their messages leave the log: RocketMQ deletes queues whose
+        messages are still there, a start after a crash makes some of them anew, and their offsets are given a second time.
+        """
+        for topic in self.stats.topics():
+            if topic not in self.topics.table and not self.topics.is_system(topic):
+                self.stats.topic_deleted(topic)
+        await self.store.retention.clean_queues()
+        return Reply(ext=None)

@@ -15,8 +15,8 @@ how fast they are computed, is said in store/integrity/range_digests.py.
 """
 
 import trio
+from attrs import define
 
-from twinlog.cluster.broker.wiring import BrokerParts
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.header_fields import encode_header_fields
@@ -25,55 +25,58 @@ from twinlog.cluster.remoting.headers.responses import BlockDigestsResponse, Rec
 from twinlog.cluster.remoting.request import Reply, Request
 from twinlog.store.integrity.range_digests import LogRangeError
 from twinlog.store.log.range import LOOK_MAX, LogRange, RecordAt, bounds_around, record_at
+from twinlog.store.message_store import MessageStore
 
 DIGESTS_MAX = 4096  # In an answer: 64 KiB.
 WAITING_MAX = 64
 BODY_MAX = LOOK_MAX  # Bytes; RocketMQ's messages have no more than 4 MiB unless somebody set maxMessageSize.
 
 
-async def block_digests(broker: BrokerParts, header: BlockDigests, request: Request) -> Reply:
-    """Tell them for at least a block; waits while others are served."""
-    if not 0 <= header.start < header.end or header.blocks_per_digest < 1:
-        range_text = f"bytes {header.start} to {header.end} in groups of {header.blocks_per_digest} blocks"
-        raise RequestError(ResponseCode.INVALID_PARAMETER, f"no digests of {range_text}")
-    digester = broker.store.range_digester
-    if digester.waiting >= WAITING_MAX:
-        raise RequestError(ResponseCode.SYSTEM_BUSY, f"{digester.waiting} requests wait for digests")
-    try:
-        found = await digester.answer(
-            header.start, header.end, blocks_per_digest=header.blocks_per_digest, digests_max=DIGESTS_MAX
-        )
-    except LogRangeError as error:
-        raise RequestError(ResponseCode.QUERY_NOT_FOUND, str(error)) from error
-    except OSError as error:
-        raise RequestError(ResponseCode.SYSTEM_ERROR, f"the log cannot be read: {error}") from error
-    ext = encode_header_fields(BlockDigestsResponse(found.start, found.end, found.blocks_per_digest))
-    return Reply(ext=ext, body=b"".join(found.digests))
+@define(eq=False)
+class DigestProcessor:
+    """Digests and records of the log."""
 
+    store: MessageStore
 
-async def record_at_offset(broker: BrokerParts, header: RecordAtOffset, request: Request) -> Reply:
-    """Whatever lies there, damaged or not; what is not in the log is code 22."""
-    log, digester = broker.store.commit_log, broker.store.range_digester
-    offset = header.offset
-    low, high = bounds_around(offset, log.file_size)
-    if digester.waiting >= WAITING_MAX:
-        raise RequestError(ResponseCode.SYSTEM_BUSY, f"{digester.waiting} requests wait for digests")
-    async with digester.reading(1 << 20):  # As a rule: a damaged log makes it look further.
-        if not log.min_offset <= offset < log.max_offset:
-            held = f"which holds {log.min_offset} to {log.max_offset}"
-            raise RequestError(ResponseCode.QUERY_NOT_FOUND, f"byte {offset} is not in this log, {held}")
+    async def block_digests(self, header: BlockDigests, request: Request) -> Reply:
+        """Tell them for at least a block; waits while others are served."""
+        if not 0 <= header.start < header.end or header.blocks_per_digest < 1:
+            range_text = f"bytes {header.start} to {header.end} in groups of {header.blocks_per_digest} blocks"
+            raise RequestError(ResponseCode.INVALID_PARAMETER, f"no digests of {range_text}")
+        digester = self.store.range_digester
+        if digester.waiting >= WAITING_MAX:
+            raise RequestError(ResponseCode.SYSTEM_BUSY, f"{digester.waiting} requests wait for digests")
         try:
-            with LogRange.open(log, low, high) as bytes_:
-                found, data = await trio.to_thread.run_sync(_read_record, bytes_, offset, log.file_size)
+            found = await digester.answer(
+                header.start, header.end, blocks_per_digest=header.blocks_per_digest, digests_max=DIGESTS_MAX
+            )
+        except LogRangeError as error:
+            raise RequestError(ResponseCode.QUERY_NOT_FOUND, str(error)) from error
         except OSError as error:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"the log cannot be read: {error}") from error
-    ext = encode_header_fields(RecordAtOffsetResponse(found.start, found.end, found.problem))
-    return Reply(ext=ext, body=data)
+        ext = encode_header_fields(BlockDigestsResponse(found.start, found.end, found.blocks_per_digest))
+        return Reply(ext=ext, body=b"".join(found.digests))
+
+    async def record_at_offset(self, header: RecordAtOffset, request: Request) -> Reply:
+        """Whatever lies there, damaged or not; what is not in the log is code 22."""
+        log, digester = self.store.commit_log, self.store.range_digester
+        offset = header.offset
+        low, high = bounds_around(offset, log.file_size)
+        if digester.waiting >= WAITING_MAX:
+            raise RequestError(ResponseCode.SYSTEM_BUSY, f"{digester.waiting} requests wait for digests")
+        async with digester.reading(1 << 20):  # As a rule: a damaged log makes it look further.
+            if not log.min_offset <= offset < log.max_offset:
+                held = f"which holds {log.min_offset} to {log.max_offset}"
+                raise RequestError(ResponseCode.QUERY_NOT_FOUND, f"byte {offset} is not in this log, {held}")
+            try:
+                with LogRange.open(log, low, high) as bytes_:
+                    found, data = await trio.to_thread.run_sync(_read_record, bytes_, offset, log.file_size)
+            except OSError as error:
+                raise RequestError(ResponseCode.SYSTEM_ERROR, f"the log cannot be read: {error}") from error
+        ext = encode_header_fields(RecordAtOffsetResponse(found.start, found.end, found.problem))
+        return Reply(ext=ext, body=data)
 
 
 def _read_record(log: LogRange, offset: int, file_size: int) -> tuple[RecordAt, bytes]:
     found = record_at(log, offset, file_size)
     return found, log.read(found.start, min(found.end - found.start, BODY_MAX))
-
-
-HANDLERS = (block_digests, record_at_offset)

@@ -6,10 +6,13 @@ Sources: ConsumerManageProcessor.java, AdminBrokerProcessor.java (RocketMQ 4.9.8
 import contextlib
 from functools import partial
 
-from twinlog.cluster.broker.roles.gate import gated
-from twinlog.cluster.broker.tables.offsets import NOT_STORED
-from twinlog.cluster.broker.wiring import BrokerParts
-from twinlog.cluster.remoting import fastjson, names
+from attrs import define
+
+from twinlog.cluster.broker.consume.queues import Queues
+from twinlog.cluster.broker.processors import shared
+from twinlog.cluster.broker.roles.gate import Gate, gated
+from twinlog.cluster.broker.tables.offsets import NOT_STORED, ConsumerOffsetManager
+from twinlog.cluster.remoting import names
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.headers.broker_admin import QueryCorrectionOffset
@@ -22,116 +25,110 @@ from twinlog.cluster.remoting.headers.offsets import (
     UpdateConsumerOffset,
 )
 from twinlog.cluster.remoting.request import Reply, Request
+from twinlog.store.message_store import MessageStore
 from twinlog.store.read.get_message import memory_bytes_max
 
 OFFSET_MAX = (1 << 63) - 1
 
 
-def query_consumer_offset(broker: BrokerParts, header: QueryConsumerOffset, request: Request) -> Reply:
-    """A group that never committed starts at 0 while the queue is young, and chooses for itself otherwise (22)."""
-    offset = broker.offsets.query(header.consumer_group, header.topic, header.queue_id)
-    if offset != NOT_STORED:
-        return Reply.success(offset=offset)
-    if header.set_zero_if_not_found is not False and _is_young(broker, header.topic, header.queue_id):
-        return Reply.success(offset=0)
-    raise RequestError(ResponseCode.QUERY_NOT_FOUND, "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first")
+@define(eq=False)
+class OffsetProcessor:
+    """Offsets of queues and of consumer groups."""
 
+    store: MessageStore
+    offsets: ConsumerOffsetManager
+    queues: Queues
+    gate: Gate
 
-def _is_young(broker: BrokerParts, topic: str, queue_id: int) -> bool:
-    """Whether the queue's first message is still there, and so new that it is in memory."""
-    queue = broker.find_queue(topic, queue_id)
-    if queue is None or queue.max_offset == 0:
-        return True
-    first = queue.unit(0) if queue.min_offset <= 0 else None
-    in_memory = memory_bytes_max(broker.store.config.access_message_in_memory_max_ratio)
-    return first is not None and broker.store.max_offset - first.phy_offset <= in_memory
+    def query_consumer_offset(self, header: QueryConsumerOffset, request: Request) -> Reply:
+        """A group that never committed starts at 0 while the queue is young, and chooses for itself otherwise (22)."""
+        offset = self.offsets.query(header.consumer_group, header.topic, header.queue_id)
+        if offset != NOT_STORED:
+            return Reply.success(offset=offset)
+        if header.set_zero_if_not_found is not False and self._is_young(header.topic, header.queue_id):
+            return Reply.success(offset=0)
+        raise RequestError(
+            ResponseCode.QUERY_NOT_FOUND, "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
+        )
 
+    def _is_young(self, topic: str, queue_id: int) -> bool:
+        """Whether the queue's first message is still there, and so new that it is in memory."""
+        queue = self.queues.find(topic, queue_id)
+        if queue is None or queue.max_offset == 0:
+            return True
+        first = queue.unit(0) if queue.min_offset <= 0 else None
+        in_memory = memory_bytes_max(self.store.config.access_message_in_memory_max_ratio)
+        return first is not None and self.store.max_offset - first.phy_offset <= in_memory
 
-def update_consumer_offset(broker: BrokerParts, header: UpdateConsumerOffset, request: Request) -> Reply | None:
-    """Any value is stored, smaller ones too.
+    def update_consumer_offset(self, header: UpdateConsumerOffset, request: Request) -> Reply | None:
+        """Any value is stored, smaller ones too.
 
-    Where another member is master, it is stored here once that one has it, and if it is greater: who read it here earlier
-    could be told less there.
-    """
-    fault = names.topic_fault(header.topic) or names.group_fault(header.consumer_group)
-    if fault or header.queue_id < 0 or header.commit_offset < 0:
-        raise RequestError(ResponseCode.SYSTEM_ERROR, fault or "queueId and commitOffset must not be negative")
-    return _commit(broker, header, request)
+        Where another member is master, it is stored here once that one has it, and if it is greater: who read it here earlier
+        could be told less there.
+        """
+        fault = names.topic_fault(header.topic) or names.group_fault(header.consumer_group)
+        if fault or header.queue_id < 0 or header.commit_offset < 0:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, fault or "queueId and commitOffset must not be negative")
+        return self._commit(header, request)
 
+    def _note(self, header: UpdateConsumerOffset) -> None:
+        """Keep what the master has."""
+        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+        with contextlib.suppress(RequestError):
+            self.offsets.commit_if_greater(group, topic, queue_id, header.commit_offset)
 
-def _note(broker: BrokerParts, header: UpdateConsumerOffset) -> None:
-    """Keep what the master has."""
-    group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
-    with contextlib.suppress(RequestError):
-        broker.offsets.commit_if_greater(group, topic, queue_id, header.commit_offset)
+    @partial(gated, taken=_note)
+    def _commit(self, header: UpdateConsumerOffset, request: Request) -> Reply:
+        group, topic, queue_id, offset = header.consumer_group, header.topic, header.queue_id, header.commit_offset
+        if (
+            self.gate.believes(request.connection, request.command) is not None
+        ):  # Its client may have said more here since.
+            offset = max(offset, self.offsets.query(group, topic, queue_id))
+        self.offsets.commit(group, topic, queue_id, offset)
+        return Reply.success()
 
+    def search_offset_by_timestamp(self, header: SearchOffsetByTimestamp, request: Request) -> Reply:
+        """The message stored nearest to that time, as 4.9 says it, of those that consumers are shown."""
+        queue = self.queues.find(header.topic, header.queue_id)
+        if queue is None:
+            return Reply.success(offset=0)
+        last = max(self.queues.shown_end(header.topic, header.queue_id) - 1, queue.min_offset)
+        return Reply.success(
+            offset=min(self.store.offset_by_time(header.topic, header.queue_id, header.timestamp), last)
+        )
 
-@partial(gated, taken=_note)
-def _commit(broker: BrokerParts, header: UpdateConsumerOffset, request: Request) -> Reply:
-    group, topic, queue_id, offset = header.consumer_group, header.topic, header.queue_id, header.commit_offset
-    if (
-        broker.gate.believes(request.connection, request.command) is not None
-    ):  # Its client may have said more here since.
-        offset = max(offset, broker.offsets.query(group, topic, queue_id))
-    broker.offsets.commit(group, topic, queue_id, offset)
-    return Reply.success()
+    def get_max_offset(self, header: GetMaxOffset, request: Request) -> Reply:
+        """The offset of the queue's next message, as far as consumers are shown; 0 for a queue that nobody knows."""
+        queue = self.queues.find(header.topic, header.queue_id)
+        return Reply.success(offset=self.queues.shown_end(header.topic, header.queue_id) if queue else 0)
 
+    def get_min_offset(self, header: GetMinOffset, request: Request) -> Reply:
+        """The offset of the oldest message that is still there; 0 for a queue that nobody knows."""
+        queue = self.queues.find(header.topic, header.queue_id)
+        return Reply.success(offset=queue.min_offset if queue else 0)
 
-def search_offset_by_timestamp(broker: BrokerParts, header: SearchOffsetByTimestamp, request: Request) -> Reply:
-    """The message stored nearest to that time, as 4.9 says it, of those that consumers are shown."""
-    queue = broker.find_queue(header.topic, header.queue_id)
-    if queue is None:
-        return Reply.success(offset=0)
-    last = max(broker.shown_end(header.topic, header.queue_id) - 1, queue.min_offset)
-    return Reply.success(offset=min(broker.store.offset_by_time(header.topic, header.queue_id, header.timestamp), last))
+    def get_earliest_msg_storetime(self, header: GetEarliestMsgStoretime, request: Request) -> Reply:
+        """When the oldest message was stored, ms; -1 for none."""
+        queue = self.queues.find(header.topic, header.queue_id)
+        if queue is None:
+            return Reply.success(timestamp=-1)
+        return Reply.success(timestamp=self.store.store_timestamp(header.topic, header.queue_id, queue.min_offset))
 
+    def query_correction_offset(self, header: QueryCorrectionOffset, request: Request) -> Reply:
+        """How far the slowest group is in each queue of a topic, but for those that are named; the greatest number where one
+        group is farther back than that.
 
-def get_max_offset(broker: BrokerParts, header: GetMaxOffset, request: Request) -> Reply:
-    """The offset of the queue's next message, as far as consumers are shown; 0 for a queue that nobody knows."""
-    queue = broker.find_queue(header.topic, header.queue_id)
-    return Reply.success(offset=broker.shown_end(header.topic, header.queue_id) if queue else 0)
-
-
-def get_min_offset(broker: BrokerParts, header: GetMinOffset, request: Request) -> Reply:
-    """The offset of the oldest message that is still there; 0 for a queue that nobody knows."""
-    queue = broker.find_queue(header.topic, header.queue_id)
-    return Reply.success(offset=queue.min_offset if queue else 0)
-
-
-def get_earliest_msg_storetime(broker: BrokerParts, header: GetEarliestMsgStoretime, request: Request) -> Reply:
-    """When the oldest message was stored, ms; -1 for none."""
-    queue = broker.find_queue(header.topic, header.queue_id)
-    if queue is None:
-        return Reply.success(timestamp=-1)
-    return Reply.success(timestamp=broker.store.store_timestamp(header.topic, header.queue_id, queue.min_offset))
-
-
-def query_correction_offset(broker: BrokerParts, header: QueryCorrectionOffset, request: Request) -> Reply:
-    """How far the slowest group is in each queue of a topic, but for those that are named; the greatest number where one
-    group is farther back than that.
-
-    RocketMQ forgets the offsets of the groups that are named, and never finds the group that it compares with.
-    """
-    left_out = set((header.filter_groups or "").split(","))
-    slowest: dict[int, int] = {}
-    for group in broker.offsets.groups_of(header.topic):
-        if group in left_out:
-            continue
-        for queue_id, offset in broker.offsets.table[f"{header.topic}@{group}"].items():
-            if offset >= broker.store.queue(header.topic, queue_id).min_offset:
-                slowest[queue_id] = min(offset, slowest.get(queue_id, offset))
-    for queue_id, offset in broker.offsets.table.get(f"{header.topic}@{header.compare_group}", {}).items():
-        if queue_id in slowest and slowest[queue_id] > offset:
-            slowest[queue_id] = OFFSET_MAX
-    return Reply(ext=None, body=fastjson.dumps({"correctionOffsets": slowest}))
-
-
-HANDLERS = (
-    query_consumer_offset,
-    update_consumer_offset,
-    search_offset_by_timestamp,
-    get_max_offset,
-    get_min_offset,
-    get_earliest_msg_storetime,
-    query_correction_offset,
-)
+        RocketMQ forgets the offsets of the groups that are named, and never finds the group that it compares with.
+        """
+        left_out = set((header.filter_groups or "").split(","))
+        slowest: dict[int, int] = {}
+        for group in self.offsets.groups_of(header.topic):
+            if group in left_out:
+                continue
+            for queue_id, offset in self.offsets.table[f"{header.topic}@{group}"].items():
+                if offset >= self.store.queue(header.topic, queue_id).min_offset:
+                    slowest[queue_id] = min(offset, slowest.get(queue_id, offset))
+        for queue_id, offset in self.offsets.table.get(f"{header.topic}@{header.compare_group}", {}).items():
+            if queue_id in slowest and slowest[queue_id] > offset:
+                slowest[queue_id] = OFFSET_MAX
+        return shared.json_reply({"correctionOffsets": slowest})

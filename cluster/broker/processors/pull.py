@@ -6,18 +6,27 @@ Source: PullMessageProcessor.java (RocketMQ 4.9.8). Records leave as views of th
 import time
 
 import trio
+from attrs import define, field
 
-from twinlog.cluster.broker.consume.long_polling import HeldPull
-from twinlog.cluster.broker.consume.offset_moved import OffsetMoved
-from twinlog.cluster.broker.filter.consumer_filters import compile_expression
+from twinlog.cluster.broker.consume.long_polling import HeldPull, PullRequestHoldService
+from twinlog.cluster.broker.consume.offset_moved import OffsetMoved, OffsetMovedEvents
+from twinlog.cluster.broker.consume.queues import Queues
+from twinlog.cluster.broker.filter.consumer_filters import ConsumerFilterManager, compile_expression
 from twinlog.cluster.broker.filter.expression import SelectorError
 from twinlog.cluster.broker.filter.tags import SubscriptionData, SubscriptionError, build_subscription
-from twinlog.cluster.broker.processors.offset import update_consumer_offset
-from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig
-from twinlog.cluster.broker.wiring import BrokerParts
+from twinlog.cluster.broker.processors.offset import OffsetProcessor
+from twinlog.cluster.broker.roles.gate import Gate
+from twinlog.cluster.broker.settings import Settings
+from twinlog.cluster.broker.stats.rates import PullCounters
+from twinlog.cluster.broker.stats.stats import BrokerStatsManager
+from twinlog.cluster.broker.tables.clients import ClientConnections, ConsumerManager
+from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig, SubscriptionGroupManager
+from twinlog.cluster.broker.tables.offsets import ConsumerOffsetManager
+from twinlog.cluster.broker.tables.topics import TopicConfigManager
 from twinlog.cluster.remoting import names
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.command import ONEWAY
+from twinlog.cluster.remoting.connection import Connection
 from twinlog.cluster.remoting.dispatch import OVERLOAD
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.headers.messages import LitePullMessage, PullMessage
@@ -25,6 +34,7 @@ from twinlog.cluster.remoting.headers.offsets import UpdateConsumerOffset
 from twinlog.cluster.remoting.request import AnyReply, Reply, Request
 from twinlog.cluster.remoting.response_template import ResponseTemplate, TemplateReply
 from twinlog.cluster.remoting.route import MASTER_ID, PERM_READ
+from twinlog.store.message_store import MessageStore
 from twinlog.store.read.get_message import GetResult, GetStatus, PropertyFilter
 from twinlog.store.record.message import host_bytes
 
@@ -45,71 +55,206 @@ _CODES = {
 }
 
 
-def pull_message(broker: BrokerParts, header: PullMessage, request: Request) -> AnyReply | None:
-    """None: nothing new; the request is held until a message comes or its time is up."""
-    return _pull(broker, header, request, may_hold=True)
+@define(eq=False)
+class PullProcessor:
+    """Pulls, answered at once or held."""
 
+    settings: Settings
+    store: MessageStore
+    topics: TopicConfigManager
+    groups: SubscriptionGroupManager
+    offsets: ConsumerOffsetManager
+    consumers: ConsumerManager[Connection]
+    filters: ConsumerFilterManager
+    queues: Queues
+    held_pulls: PullRequestHoldService
+    pulls: PullCounters
+    stats: BrokerStatsManager
+    connections: ClientConnections
+    gate: Gate
+    commits: OffsetProcessor
+    _moved: OffsetMovedEvents = field(factory=OffsetMovedEvents, init=False)
 
-def lite_pull_message(broker: BrokerParts, header: LitePullMessage, request: Request) -> AnyReply | None:
-    """The same under another code."""
-    return _pull(broker, header, request, may_hold=True)
+    def pull_message(self, header: PullMessage, request: Request) -> AnyReply | None:
+        """None: nothing new; the request is held until a message comes or its time is up."""
+        return self._pull(header, request, may_hold=True)
 
+    def lite_pull_message(self, header: LitePullMessage, request: Request) -> AnyReply | None:
+        """The same under another code."""
+        return self._pull(header, request, may_hold=True)
 
-def _pull(broker: BrokerParts, header: PullMessage, request: Request, *, may_hold: bool) -> AnyReply | None:
-    began = time.perf_counter()
-    group, subscription, accepts = _check(broker, header)
-    # A queue is read as far ahead as is asked for, so what an answer cannot hold is not asked for.
-    count = max(1, min(header.max_msg_nums, broker.store.config.max_transfer_count_on_message_in_memory))
-    wanted = subscription.wanted
-    broker.store.dispatch_pending()  # What this turn of the loop has appended before is found, too: one turn less to wait.
-    result = broker.store.get_message(header.topic, header.queue_id, header.queue_offset, count, wanted, accepts)
-    if may_hold and header.sys_flag & COMMIT_OFFSET and header.commit_offset >= 0:
-        _commit(broker, header, request)
-    code = code_of(result.status, header.queue_offset)
-    if code == ResponseCode.PULL_NOT_FOUND and may_hold and header.sys_flag & SUSPEND:
-        _hold(broker, header, request, wanted, accepts)
+    def _pull(self, header: PullMessage, request: Request, *, may_hold: bool) -> AnyReply | None:
+        began = time.perf_counter()
+        group, subscription, accepts = self._check(header)
+        # A queue is read as far ahead as is asked for, so what an answer cannot hold is not asked for.
+        count = max(1, min(header.max_msg_nums, self.store.config.max_transfer_count_on_message_in_memory))
+        wanted = subscription.wanted
+        self.store.dispatch_pending()  # What this turn of the loop has appended before is found, too: one turn less to wait.
+        result = self.store.get_message(header.topic, header.queue_id, header.queue_offset, count, wanted, accepts)
+        if may_hold and header.sys_flag & COMMIT_OFFSET and header.commit_offset >= 0:
+            self._commit(header, request)
+        code = code_of(result.status, header.queue_offset)
+        if code == ResponseCode.PULL_NOT_FOUND and may_hold and header.sys_flag & SUSPEND:
+            self._hold(header, request, wanted, accepts)
+            return None
+        if self.queues.visibility is not None:
+            result = as_shown(result, self.queues.shown_end(header.topic, header.queue_id))
+        suggested = suggested_broker(result, group, slave_read_enable=self.settings.config.slave_read_enable)
+        if code == ResponseCode.PULL_OFFSET_MOVED:
+            if not self.store.config.is_slave:
+                self._report_moved(header, result.next_offset)
+            elif not self.store.config.offset_check_in_slave:
+                # A consumer that is ahead of this slave goes back to the master instead of being reset.
+                code, suggested = ResponseCode.PULL_RETRY_IMMEDIATELY, group.broker_id
+        self.pulls.count(result.message_count)
+        where = (suggested, result.next_offset, result.min_offset, result.max_offset)
+        if result.status is not GetStatus.FOUND:
+            return Reply(code, result.status.value, _FOUND.ext(where))
+        group_name, latency_ms = header.consumer_group, int((time.perf_counter() - began) * 1000)
+        count, size = result.message_count, result.size
+        self.stats.group_get(group_name, header.topic, header.queue_id, count, size, latency_ms, result.next_offset)
+        return TemplateReply(_FOUND, where, result.buffers, size)
+
+    def _commit(self, header: PullMessage, request: Request) -> None:
+        """What a consumer tells a slave is not for it, unless that was the master a moment ago: then the master is told."""
+        if self.gate.state == "open":
+            if not self.store.config.is_slave:
+                self.offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+            return
+        told = UpdateConsumerOffset(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        command = told.command(flag=ONEWAY)
+        self.commits.update_consumer_offset(told, Request(request.connection, command))
+
+    def _report_moved(self, header: PullMessage, new_offset: int) -> None:
+        event = OffsetMoved(
+            header.consumer_group,
+            self.settings.config.broker_name,
+            header.topic,
+            header.queue_id,
+            header.queue_offset,
+            new_offset,
+        )
+        if self.gate.state == "open" and self._moved.is_due(event, trio.current_time()):
+            self.store.put([event.message(host_bytes(self.settings.address), self.store.now_ms())])
+
+    def _check(self, header: PullMessage) -> tuple[SubscriptionGroupConfig, SubscriptionData, PropertyFilter | None]:
+        """Check a pull in RocketMQ's order; its group, and what it wants by tags and by properties. Raises RequestError."""
+        if not self.settings.config.broker_permission & PERM_READ:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{self.settings.config.broker_ip1}] pulling message is forbidden",
+            )
+        group = self.groups.find(header.consumer_group)
+        if group is None:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group [{header.consumer_group[: names.GROUP_LENGTH_MAX]}] does not exist",
+            )
+        if not group.consume_enable:
+            raise RequestError(ResponseCode.NO_PERMISSION, f"subscription group no permission, {header.consumer_group}")
+        topic = self.topics.select(header.topic)
+        if topic is None:
+            name = header.topic[: names.TOPIC_LENGTH_MAX]
+            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!")
+        if not topic.perm & PERM_READ:
+            raise RequestError(ResponseCode.NO_PERMISSION, f"the topic[{header.topic}] pulling message is forbidden")
+        if not 0 <= header.queue_id < topic.read_queues:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] topicConfig.readQueueNums:"
+                f"[{topic.read_queues}] consumer:[{header.consumer_group}]",
+            )
+        if header.sys_flag & SUBSCRIPTION:
+            return group, *self._brought(header)
+        return group, *self._registered(header, group)
+
+    def _brought(self, header: PullMessage) -> tuple[SubscriptionData, PropertyFilter | None]:
+        """The subscription in the request. An invalid expression is refused; RocketMQ then filters nothing."""
+        try:
+            subscription = build_subscription(header.topic, header.subscription, header.expression_type)
+            if subscription.is_tag:
+                return subscription, self._retry_filter(header.topic)
+            self._check_enabled(subscription)
+            return subscription, compile_expression(subscription.sub_string, subscription.expression_type).accepts
+        except (SubscriptionError, SelectorError):
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed"
+            ) from None
+
+    def _registered(
+        self, header: PullMessage, group: SubscriptionGroupConfig
+    ) -> tuple[SubscriptionData, PropertyFilter | None]:
+        """What the group's heartbeats say."""
+        info = self.consumers.find(header.consumer_group)
+        if info is None:
+            raise RequestError(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist")
+        if info.is_broadcasting and not group.consume_broadcast_enable:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                f"the consumer group[{header.consumer_group}] can not consume by broadcast way",
+            )
+        subscription = info.subscriptions.get(header.topic)
+        if subscription is None:
+            raise RequestError(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's subscription not exist")
+        if subscription.sub_version < header.sub_version:
+            raise RequestError(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
+        if subscription.is_tag:
+            return subscription, self._retry_filter(header.topic)
+        self._check_enabled(subscription)  # RocketMQ asks this last; filters that nobody may use are not compiled here.
+        data = self.filters.get(header.topic, header.consumer_group)
+        if data is None:
+            raise RequestError(
+                ResponseCode.FILTER_DATA_NOT_EXIST,
+                "The broker's consumer filter data is not exist!Your expression may be wrong!",
+            )
+        if data.client_version < header.sub_version:
+            raise RequestError(ResponseCode.FILTER_DATA_NOT_LATEST, "the consumer's consumer filter data not latest")
+        return subscription, data.filter.accepts
+
+    def _check_enabled(self, subscription: SubscriptionData) -> None:
+        if not self.settings.config.enable_property_filter:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, not_supported(subscription.expression_type))
+
+    def _retry_filter(self, topic: str) -> PropertyFilter | None:
+        """Consumers subscribe to retry topics by tag, whatever they said of the topics that these messages come from."""
+        is_wanted = self.settings.config.filter_support_retry and self.settings.config.enable_property_filter
+        if is_wanted and topic.startswith(names.RETRY_PREFIX):
+            return self.filters.retry_filter(topic)
         return None
-    if broker.visibility is not None:
-        result = as_shown(result, broker.shown_end(header.topic, header.queue_id))
-    suggested = suggested_broker(result, group, slave_read_enable=broker.config.slave_read_enable)
-    if code == ResponseCode.PULL_OFFSET_MOVED:
-        if not broker.is_slave:
-            _report_moved(broker, header, result.next_offset)
-        elif not broker.store.config.offset_check_in_slave:
-            # A consumer that is ahead of this slave goes back to the master instead of being reset.
-            code, suggested = ResponseCode.PULL_RETRY_IMMEDIATELY, group.broker_id
-    broker.pulls.count(result.message_count)
-    where = (suggested, result.next_offset, result.min_offset, result.max_offset)
-    if result.status is not GetStatus.FOUND:
-        return Reply(code, result.status.value, _FOUND.ext(where))
-    group_name, latency_ms = header.consumer_group, int((time.perf_counter() - began) * 1000)
-    count, size = result.message_count, result.size
-    broker.stats.group_get(group_name, header.topic, header.queue_id, count, size, latency_ms, result.next_offset)
-    return TemplateReply(_FOUND, where, result.buffers, size)
 
+    def _hold(
+        self,
+        header: PullMessage,
+        request: Request,
+        wanted: frozenset[int] | None,
+        accepts: PropertyFilter | None,
+    ) -> None:
+        def run_again() -> None:
+            try:
+                reply = self._pull(header, request, may_hold=False)
+            except RequestError as error:  # The topic or the group changed meanwhile.
+                reply = Reply(code=error.code, remark=error.remark)
+            assert reply is not None
+            request.reply(reply)
 
-def _commit(broker: BrokerParts, header: PullMessage, request: Request) -> None:
-    """What a consumer tells a slave is not for it, unless that was the master a moment ago: then the master is told."""
-    if broker.gate.state == "open":
-        if not broker.is_slave:
-            broker.offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
-        return
-    told = UpdateConsumerOffset(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
-    command = told.command(flag=ONEWAY)
-    update_consumer_offset(broker, told, Request(request.connection, command))
-
-
-def _report_moved(broker: BrokerParts, header: PullMessage, new_offset: int) -> None:
-    event = OffsetMoved(
-        header.consumer_group,
-        broker.config.broker_name,
-        header.topic,
-        header.queue_id,
-        header.queue_offset,
-        new_offset,
-    )
-    if broker.gate.state == "open" and broker.offset_moved.is_due(event, trio.current_time()):
-        broker.store.put([event.message(host_bytes(broker.address), broker.now_ms())])
+        config = self.settings.config
+        wait_ms = header.suspend_timeout_millis if config.long_polling_enable else config.short_polling_time_ms
+        connection = request.connection
+        pull = HeldPull(
+            topic=header.topic,
+            queue_id=header.queue_id,
+            offset=header.queue_offset,
+            wanted=wanted,
+            deadline=self.held_pulls.now() + max(0, min(wait_ms, SUSPEND_MS_MAX)) / 1000,
+            connection=connection,
+            run_again=run_again,
+            accepts=accepts,
+            text_size=len(header.subscription or ""),
+        )
+        if not self.held_pulls.hold(pull):
+            raise RequestError(ResponseCode.SYSTEM_BUSY, OVERLOAD)
+        request.command.body, request.command.ext = b"", None  # They may be long, and are not needed any more.
+        self.connections.watch(connection)
 
 
 def as_shown(result: GetResult, end: int) -> GetResult:
@@ -133,133 +278,6 @@ def suggested_broker(result: GetResult, group: SubscriptionGroupConfig, *, slave
     return group.which_broker_when_consume_slowly if result.suggest_slave else group.broker_id
 
 
-def _check(
-    broker: BrokerParts, header: PullMessage
-) -> tuple[SubscriptionGroupConfig, SubscriptionData, PropertyFilter | None]:
-    """All that can be wrong with a pull, in RocketMQ's order; what is wanted, by tags and by properties. Raises RequestError."""
-    if not broker.config.broker_permission & PERM_READ:
-        raise RequestError(
-            ResponseCode.NO_PERMISSION, f"the broker[{broker.config.broker_ip1}] pulling message is forbidden"
-        )
-    group = broker.groups.find(header.consumer_group)
-    if group is None:
-        raise RequestError(
-            ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-            f"subscription group [{header.consumer_group[: names.GROUP_LENGTH_MAX]}] does not exist",
-        )
-    if not group.consume_enable:
-        raise RequestError(ResponseCode.NO_PERMISSION, f"subscription group no permission, {header.consumer_group}")
-    topic = broker.topics.select(header.topic)
-    if topic is None:
-        name = header.topic[: names.TOPIC_LENGTH_MAX]
-        raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!")
-    if not topic.perm & PERM_READ:
-        raise RequestError(ResponseCode.NO_PERMISSION, f"the topic[{header.topic}] pulling message is forbidden")
-    if not 0 <= header.queue_id < topic.read_queues:
-        raise RequestError(
-            ResponseCode.SYSTEM_ERROR,
-            f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] topicConfig.readQueueNums:"
-            f"[{topic.read_queues}] consumer:[{header.consumer_group}]",
-        )
-    if header.sys_flag & SUBSCRIPTION:
-        return group, *_brought(broker, header)
-    return group, *_registered(broker, header, group)
-
-
-def _brought(broker: BrokerParts, header: PullMessage) -> tuple[SubscriptionData, PropertyFilter | None]:
-    """What the request itself says. Other than RocketMQ, which then filters nothing, an expression that is none is refused."""
-    try:
-        subscription = build_subscription(header.topic, header.subscription, header.expression_type)
-        if subscription.is_tag:
-            return subscription, _retry_filter(broker, header.topic)
-        _check_enabled(broker, subscription)
-        return subscription, compile_expression(subscription.sub_string, subscription.expression_type).accepts
-    except (SubscriptionError, SelectorError):
-        raise RequestError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed") from None
-
-
-def _registered(
-    broker: BrokerParts, header: PullMessage, group: SubscriptionGroupConfig
-) -> tuple[SubscriptionData, PropertyFilter | None]:
-    """What the group's heartbeats say."""
-    info = broker.consumers.find(header.consumer_group)
-    if info is None:
-        raise RequestError(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist")
-    if info.is_broadcasting and not group.consume_broadcast_enable:
-        raise RequestError(
-            ResponseCode.NO_PERMISSION,
-            f"the consumer group[{header.consumer_group}] can not consume by broadcast way",
-        )
-    subscription = info.subscriptions.get(header.topic)
-    if subscription is None:
-        raise RequestError(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's subscription not exist")
-    if subscription.sub_version < header.sub_version:
-        raise RequestError(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
-    if subscription.is_tag:
-        return subscription, _retry_filter(broker, header.topic)
-    _check_enabled(broker, subscription)  # RocketMQ asks this last; filters that nobody may use are not compiled here.
-    data = broker.filters.get(header.topic, header.consumer_group)
-    if data is None:
-        raise RequestError(
-            ResponseCode.FILTER_DATA_NOT_EXIST,
-            "The broker's consumer filter data is not exist!Your expression may be wrong!",
-        )
-    if data.client_version < header.sub_version:
-        raise RequestError(ResponseCode.FILTER_DATA_NOT_LATEST, "the consumer's consumer filter data not latest")
-    return subscription, data.filter.accepts
-
-
-def _check_enabled(broker: BrokerParts, subscription: SubscriptionData) -> None:
-    if not broker.config.enable_property_filter:
-        raise RequestError(ResponseCode.SYSTEM_ERROR, not_supported(subscription.expression_type))
-
-
 def not_supported(expression_type: str) -> str:
     """RocketMQ's words for a broker without enablePropertyFilter."""
     return f"The broker does not support consumer to filter message by {expression_type[:40]}"
-
-
-def _retry_filter(broker: BrokerParts, topic: str) -> PropertyFilter | None:
-    """Consumers subscribe to retry topics by tag, whatever they said of the topics that these messages come from."""
-    is_wanted = broker.config.filter_support_retry and broker.config.enable_property_filter
-    if is_wanted and topic.startswith(names.RETRY_PREFIX):
-        return broker.filters.retry_filter(topic)
-    return None
-
-
-def _hold(
-    broker: BrokerParts,
-    header: PullMessage,
-    request: Request,
-    wanted: frozenset[int] | None,
-    accepts: PropertyFilter | None,
-) -> None:
-    def run_again() -> None:
-        try:
-            reply = _pull(broker, header, request, may_hold=False)
-        except RequestError as error:  # The topic or the group changed meanwhile.
-            reply = Reply(code=error.code, remark=error.remark)
-        assert reply is not None
-        request.reply(reply)
-
-    config = broker.config
-    wait_ms = header.suspend_timeout_millis if config.long_polling_enable else config.short_polling_time_ms
-    connection = request.connection
-    pull = HeldPull(
-        topic=header.topic,
-        queue_id=header.queue_id,
-        offset=header.queue_offset,
-        wanted=wanted,
-        deadline=broker.held_pulls.now() + max(0, min(wait_ms, SUSPEND_MS_MAX)) / 1000,
-        connection=connection,
-        run_again=run_again,
-        accepts=accepts,
-        text_size=len(header.subscription or ""),
-    )
-    if not broker.held_pulls.hold(pull):
-        raise RequestError(ResponseCode.SYSTEM_BUSY, OVERLOAD)
-    request.command.body, request.command.ext = b"", None  # They may be long, and are not needed any more.
-    broker.watch(connection)
-
-
-HANDLERS = (pull_message, lite_pull_message)

@@ -2,77 +2,91 @@
 
 from typing import Any
 
+from attrs import define
+
+from twinlog.cluster.broker.consume.queues import Queues
+from twinlog.cluster.broker.filter.consumer_filters import ConsumerFilterManager
 from twinlog.cluster.broker.filter.tags import SubscriptionData
-from twinlog.cluster.broker.wiring import BrokerParts
+from twinlog.cluster.broker.tables.clients import ConsumerManager
 from twinlog.cluster.remoting import fastjson, names
 from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.connection import Connection
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.header_fields import encode_header_fields
 from twinlog.cluster.remoting.headers.broker_admin import QueryConsumeQueue
 from twinlog.cluster.remoting.headers.messages import QueryMessage, ViewMessageById
 from twinlog.cluster.remoting.headers.responses import QueryMessageResponse
 from twinlog.cluster.remoting.request import Reply, Request
+from twinlog.store.message_store import MessageStore
 from twinlog.store.queue.consume_queue import ConsumeQueue
 from twinlog.store.queue.consume_queue_ext import is_ext_address
 from twinlog.store.queue.layout import Unit
 from twinlog.store.read.get_message import as_i32
 
 
-async def query_message(broker: BrokerParts, header: QueryMessage, request: Request) -> Reply:
-    """The newest messages of a topic with a key, as they are stored; the client sorts out keys that only share a hash."""
-    count_max = broker.store_config.default_query_max_num if header.unique_key_query else header.max_num
-    found = await broker.store.query(header.topic, header.key, count_max, header.begin_timestamp, header.end_timestamp)
-    ext = encode_header_fields(QueryMessageResponse(found.index_timestamp, found.index_phy_offset))
-    if not found.records:
-        remark = "can not find message, maybe time range not correct"
-        return Reply(ResponseCode.QUERY_NOT_FOUND, remark, ext)
-    return Reply(ext=ext, body=found.records)
+@define(eq=False)
+class QueryProcessor:
+    """Messages by key or offset, and units of a queue."""
 
+    store: MessageStore
+    consumers: ConsumerManager[Connection]
+    filters: ConsumerFilterManager
+    queues: Queues
 
-def view_message_by_id(broker: BrokerParts, header: ViewMessageById, request: Request) -> Reply:
-    """The record that starts at a commit log offset, as the message id names it."""
-    record = broker.store.message_at(header.offset)
-    if record is None:
-        raise RequestError(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {header.offset}")
-    return Reply(ext=None, body=[record])
+    async def query_message(self, header: QueryMessage, request: Request) -> Reply:
+        """The newest messages of a topic with a key, as they are stored; the client sorts out keys that only share a hash."""
+        count_max = self.store.config.default_query_max_num if header.unique_key_query else header.max_num
+        found = await self.store.query(
+            header.topic, header.key, count_max, header.begin_timestamp, header.end_timestamp
+        )
+        ext = encode_header_fields(QueryMessageResponse(found.index_timestamp, found.index_phy_offset))
+        if not found.records:
+            remark = "can not find message, maybe time range not correct"
+            return Reply(ResponseCode.QUERY_NOT_FOUND, remark, ext)
+        return Reply(ext=ext, body=found.records)
+
+    def view_message_by_id(self, header: ViewMessageById, request: Request) -> Reply:
+        """The record that starts at a commit log offset, as the message id names it."""
+        record = self.store.message_at(header.offset)
+        if record is None:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {header.offset}")
+        return Reply(ext=None, body=[record])
+
+    def query_consume_queue(self, header: QueryConsumeQueue, request: Request) -> Reply:
+        """`count` units from `index` on, with what a group is subscribed to.
+
+        An index outside is told in the remark of a success, which then has no units; RocketMQ leaves out the whole body there,
+        and its mqadmin stumbles over that.
+        """
+        topic = (header.topic or "")[: names.TOPIC_LENGTH_MAX]
+        queue = self.queues.find(topic, header.queue_id)
+        if queue is None or not queue.files.files:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"{header.queue_id}@{topic} is not exist!")
+        end = self.queues.shown_end(topic, header.queue_id)
+        body: dict[str, Any] = {"maxQueueIndex": end, "minQueueIndex": queue.min_offset}
+        subscription = None
+        if header.consumer_group is not None:
+            subscription = self.consumers.find_subscription(header.consumer_group, topic)
+            body |= self._filter(header.consumer_group, topic, subscription)
+        remark = None
+        if queue.min_offset <= header.index < end:
+            last = min(end, header.index + min(max(header.count, 0), COUNT_MAX))
+            units = ((offset, queue.unit(offset)) for offset in range(header.index, last))
+            body["queueData"] = [_unit(queue, unit, subscription) for _, unit in units if unit is not None]
+        else:
+            remark = f"Index {header.index} of {header.queue_id}@{topic} is not exist!"
+        return Reply(remark=remark, ext=None, body=fastjson.dumps(dict(sorted(body.items()))))
+
+    def _filter(self, group: str, topic: str, subscription: SubscriptionData | None) -> dict[str, Any]:
+        """What a group is subscribed to; filterData is a text for people."""
+        if subscription is None:
+            return {"filterData": f"{group[: names.GROUP_LENGTH_MAX]}@{topic} is not online!"}
+        data = self.filters.get(topic, group)
+        text = fastjson.pretty(data.plain()) if data is not None else "null"
+        return {"filterData": text, "subscriptionData": subscription.plain()}
 
 
 COUNT_MAX = 1024  # Ours: an answer of some 100 KB.
-
-
-def query_consume_queue(broker: BrokerParts, header: QueryConsumeQueue, request: Request) -> Reply:
-    """`count` units from `index` on, with what a group is subscribed to.
-
-    An index outside is told in the remark of a success, which then has no units; RocketMQ leaves out the whole body there,
-    and its mqadmin stumbles over that.
-    """
-    topic = (header.topic or "")[: names.TOPIC_LENGTH_MAX]
-    queue = broker.find_queue(topic, header.queue_id)
-    if queue is None or not queue.files.files:
-        raise RequestError(ResponseCode.SYSTEM_ERROR, f"{header.queue_id}@{topic} is not exist!")
-    end = broker.shown_end(topic, header.queue_id)
-    body: dict[str, Any] = {"maxQueueIndex": end, "minQueueIndex": queue.min_offset}
-    subscription = None
-    if header.consumer_group is not None:
-        subscription = broker.consumers.find_subscription(header.consumer_group, topic)
-        body |= _filter(broker, header.consumer_group, topic, subscription)
-    remark = None
-    if queue.min_offset <= header.index < end:
-        last = min(end, header.index + min(max(header.count, 0), COUNT_MAX))
-        units = ((offset, queue.unit(offset)) for offset in range(header.index, last))
-        body["queueData"] = [_unit(queue, unit, subscription) for _, unit in units if unit is not None]
-    else:
-        remark = f"Index {header.index} of {header.queue_id}@{topic} is not exist!"
-    return Reply(remark=remark, ext=None, body=fastjson.dumps(dict(sorted(body.items()))))
-
-
-def _filter(broker: BrokerParts, group: str, topic: str, subscription: SubscriptionData | None) -> dict[str, Any]:
-    """What a group is subscribed to; filterData is a text for people."""
-    if subscription is None:
-        return {"filterData": f"{group[: names.GROUP_LENGTH_MAX]}@{topic} is not online!"}
-    data = broker.filters.get(topic, group)
-    text = fastjson.pretty(data.plain()) if data is not None else "null"
-    return {"filterData": text, "subscriptionData": subscription.plain()}
 
 
 def _unit(queue: ConsumeQueue, unit: Unit, subscription: SubscriptionData | None) -> dict[str, Any]:
@@ -96,10 +110,3 @@ def _unit(queue: ConsumeQueue, unit: Unit, subscription: SubscriptionData | None
 
 def _wants(subscription: SubscriptionData, tags_code: int) -> bool:
     return subscription.wanted is None or as_i32(tags_code) in subscription.wanted
-
-
-HANDLERS = (
-    query_message,
-    view_message_by_id,
-    query_consume_queue,
-)

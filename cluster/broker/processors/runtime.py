@@ -7,11 +7,18 @@ import time
 from typing import Any
 
 import trio
+from attrs import define
 
-from twinlog.cluster.broker import status
-from twinlog.cluster.broker.processors.consume_stats import consume_stats, consumed_topics, lag
-from twinlog.cluster.broker.wiring import BrokerParts
-from twinlog.cluster.remoting import fastjson, names
+from twinlog.cluster.broker.consume.queues import Queues
+from twinlog.cluster.broker.processors import shared
+from twinlog.cluster.broker.processors.consume_stats import ConsumeStats, lag
+from twinlog.cluster.broker.settings import Settings
+from twinlog.cluster.broker.stats.stats import BrokerStatsManager
+from twinlog.cluster.broker.status import BrokerStatus
+from twinlog.cluster.broker.tables.groups import SubscriptionGroupManager
+from twinlog.cluster.broker.tables.offsets import ConsumerOffsetManager
+from twinlog.cluster.broker.tables.topics import TopicConfigManager
+from twinlog.cluster.remoting import names
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.headers.broker_admin import (
@@ -23,111 +30,123 @@ from twinlog.cluster.remoting.headers.broker_admin import (
 )
 from twinlog.cluster.remoting.headers.members import GetMemberStatus
 from twinlog.cluster.remoting.request import Reply, Request
+from twinlog.ha.service import HAService
 from twinlog.ha.statistics import HAClientStatistics
+from twinlog.store.message_store import MessageStore
 
 _SHOWN_MAX = 80  # Characters of a name that we do not know.
 
 
-def view_broker_stats_data(broker: BrokerParts, header: ViewBrokerStatsData, request: Request) -> Reply:
-    """One statistic over the last minute, hour and day; code 1 until something is counted."""
-    found = broker.stats.view(header.stats_name, header.stats_key)
-    if found is None:
-        name, key = header.stats_name[:_SHOWN_MAX], header.stats_key[: 2 * names.GROUP_LENGTH_MAX]
-        raise RequestError(ResponseCode.SYSTEM_ERROR, f"The stats <{name}> <{key}> not exist")
-    minute, hour, day = (snapshot.plain() for snapshot in found)
-    return _json({"statsDay": day, "statsHour": hour, "statsMinute": minute})
+@define(eq=False)
+class RuntimeProcessor:
+    """Status and statistics."""
 
+    settings: Settings
+    store: MessageStore
+    topics: TopicConfigManager
+    groups: SubscriptionGroupManager
+    offsets: ConsumerOffsetManager
+    stats: BrokerStatsManager
+    queues: Queues
+    ha: HAService
+    status: BrokerStatus
+    consume_stats: ConsumeStats
 
-async def get_broker_consume_stats(broker: BrokerParts, header: GetBrokerConsumeStats, request: Request) -> Reply:
-    """All groups' progress, topic by topic; with isOrder only in ordered topics."""
-    groups, total = [], 0
-    for group in list(broker.groups.table):
-        topics = consumed_topics(broker, group, broker.offsets.topics_of(group))
-        stats = [
-            consume_stats(broker, group, [topic], written=True)
-            for topic in topics
-            if topic.order or not header.is_order
-        ]
-        total += sum(map(lag, stats))
-        groups.append({group: stats})
-        await trio.lowlevel.checkpoint()  # There may be thousands.
-    return _json({"brokerAddr": broker.address, "consumeStatsList": groups, "totalDiff": total})
+    def view_broker_stats_data(self, header: ViewBrokerStatsData, request: Request) -> Reply:
+        """One statistic over the last minute, hour and day; code 1 until something is counted."""
+        found = self.stats.view(header.stats_name, header.stats_key)
+        if found is None:
+            name, key = header.stats_name[:_SHOWN_MAX], header.stats_key[: 2 * names.GROUP_LENGTH_MAX]
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"The stats <{name}> <{key}> not exist")
+        minute, hour, day = (snapshot.plain() for snapshot in found)
+        return shared.json_reply({"statsDay": day, "statsHour": hour, "statsMinute": minute})
 
+    async def get_broker_consume_stats(self, header: GetBrokerConsumeStats, request: Request) -> Reply:
+        """All groups' progress, topic by topic; with isOrder only in ordered topics."""
+        groups, total = [], 0
+        for group in list(self.groups.table):
+            topics = self.consume_stats.topics_of(group, self.offsets.topics_of(group))
+            stats = [
+                self.consume_stats.of(group, [topic], written=True)
+                for topic in topics
+                if topic.order or not header.is_order
+            ]
+            total += sum(map(lag, stats))
+            groups.append({group: stats})
+            await trio.lowlevel.checkpoint()  # There may be thousands.
+        return shared.json_reply({"brokerAddr": self.settings.address, "consumeStatsList": groups, "totalDiff": total})
 
-def query_consume_time_span(broker: BrokerParts, header: QueryConsumeTimeSpan, request: Request) -> Reply:
-    """From when to when each queue has messages, and of which time those are that the group consumed last."""
-    topic = broker.topics.select(header.topic)
-    if topic is None:
-        remark = f"topic[{header.topic[: names.TOPIC_LENGTH_MAX]}] not exist"
-        raise RequestError(ResponseCode.TOPIC_NOT_EXIST, remark)
-    spans = [_span(broker, topic.name, header.group, queue_id) for queue_id in range(topic.write_queues)]
-    return _json({"consumeTimeSpanSet": spans})
+    def query_consume_time_span(self, header: QueryConsumeTimeSpan, request: Request) -> Reply:
+        """From when to when each queue has messages, and of which time those are that the group consumed last."""
+        topic = self.topics.select(header.topic)
+        if topic is None:
+            remark = f"topic[{header.topic[: names.TOPIC_LENGTH_MAX]}] not exist"
+            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, remark)
+        spans = [self._span(topic.name, header.group, queue_id) for queue_id in range(topic.write_queues)]
+        return shared.json_reply({"consumeTimeSpanSet": spans})
 
+    def _span(self, topic: str, group: str, queue_id: int) -> dict[str, Any]:
+        """QueueTimeSpan. Times are ms, -1 for none.
 
-def _span(broker: BrokerParts, topic: str, group: str, queue_id: int) -> dict[str, Any]:
-    """QueueTimeSpan. Times are ms, -1 for none.
+        RocketMQ answers a delay of more than fifty years where nothing is consumed yet; here it is that of the first message.
+        """
+        begin, end = self.store.queue(topic, queue_id).min_offset, self.queues.shown_end(topic, queue_id)
+        consumed = self.offsets.query(group, topic, queue_id)
 
-    RocketMQ answers a delay of more than fifty years where nothing is consumed yet; here it is that of the first message.
-    """
-    begin, end = broker.store.queue(topic, queue_id).min_offset, broker.shown_end(topic, queue_id)
-    consumed = broker.offsets.query(group, topic, queue_id)
+        def stored(offset: int) -> int:
+            return self.store.store_timestamp(topic, queue_id, offset)
 
-    def stored(offset: int) -> int:
-        return broker.store.store_timestamp(topic, queue_id, offset)
+        first = stored(begin) if end > begin else -1
+        last = stored(consumed - 1) if consumed > 0 else first
+        waiting = stored(max(consumed, begin)) if consumed < end else -1
+        times = {
+            "consumeTimeStamp": last,
+            "maxTimeStamp": stored(end - 1) if end > begin else -1,
+            "minTimeStamp": first,
+        }
+        span: dict[str, Any] = {
+            "delayTime": self.store.now_ms() - waiting if waiting >= 0 else 0,
+            "messageQueue": {"brokerName": self.settings.config.broker_name, "queueId": queue_id, "topic": topic},
+            **times,
+            **{f"{name}Str": time_text(ms) for name, ms in times.items()},
+        }
+        return dict(sorted(span.items()))
 
-    first = stored(begin) if end > begin else -1
-    last = stored(consumed - 1) if consumed > 0 else first
-    waiting = stored(max(consumed, begin)) if consumed < end else -1
-    times = {
-        "consumeTimeStamp": last,
-        "maxTimeStamp": stored(end - 1) if end > begin else -1,
-        "minTimeStamp": first,
-    }
-    span: dict[str, Any] = {
-        "delayTime": broker.now_ms() - waiting if waiting >= 0 else 0,
-        "messageQueue": {"brokerName": broker.config.broker_name, "queueId": queue_id, "topic": topic},
-        **times,
-        **{f"{name}Str": time_text(ms) for name, ms in times.items()},
-    }
-    return dict(sorted(span.items()))
+    def get_broker_runtime_info(self, header: GetBrokerRuntimeInfo, request: Request) -> Reply:
+        """A table of texts for mqadmin brokerStatus and clusterList."""
+        return shared.json_reply({"table": self.status.runtime_table()})
+
+    def get_broker_ha_status(self, header: GetBrokerHaStatus, request: Request) -> Reply:
+        """For mqadmin haStatus of 5.x: a master tells of its slaves, a slave of its link. What is not told is there, empty."""
+        ha = self.ha.statistics()
+        slaves = () if self.store.config.is_slave else ha.connections
+        ha_status = {
+            "haClientRuntimeInfo": _link(ha.client if self.store.config.is_slave else None),
+            "haConnectionInfo": [
+                {
+                    "addr": slave.address,
+                    "diff": self.store.max_offset - slave.ack_offset,
+                    "inSync": slave.in_sync,
+                    "slaveAckOffset": slave.ack_offset,
+                    "transferFromWhere": slave.sent_offset,
+                    "transferredByteInSecond": round(slave.transferred_bytes_per_second),
+                }
+                for slave in slaves
+            ],
+            "inSyncSlaveNums": sum(slave.in_sync for slave in slaves),
+            "master": not self.store.config.is_slave,
+            "masterCommitLogMaxOffset": 0 if self.store.config.is_slave else self.store.max_offset,
+        }
+        return shared.json_reply(ha_status)
+
+    def member_status(self, header: GetMemberStatus, request: Request) -> Reply:
+        """What `twinlog list` shows of a member."""
+        return shared.json_reply(self.status.member().to_json())
 
 
 def time_text(ms: int) -> str:
     """In this machine's time zone, as mqadmin shows it."""
     return f"{time.strftime('%Y-%m-%d#%H:%M:%S', time.localtime(ms // 1000))}:{ms % 1000:03}"
-
-
-def _json(value: object) -> Reply:
-    return Reply(ext=None, body=fastjson.dumps(value))
-
-
-def get_broker_runtime_info(broker: BrokerParts, header: GetBrokerRuntimeInfo, request: Request) -> Reply:
-    """A table of texts for mqadmin brokerStatus and clusterList."""
-    return Reply(ext=None, body=fastjson.dumps({"table": status.runtime_table(broker)}))
-
-
-def get_broker_ha_status(broker: BrokerParts, header: GetBrokerHaStatus, request: Request) -> Reply:
-    """For mqadmin haStatus of 5.x: a master tells of its slaves, a slave of its link. What is not told is there, empty."""
-    ha = broker.ha.statistics()
-    slaves = () if broker.is_slave else ha.connections
-    ha_status = {
-        "haClientRuntimeInfo": _link(ha.client if broker.is_slave else None),
-        "haConnectionInfo": [
-            {
-                "addr": slave.address,
-                "diff": broker.store.max_offset - slave.ack_offset,
-                "inSync": slave.in_sync,
-                "slaveAckOffset": slave.ack_offset,
-                "transferFromWhere": slave.sent_offset,
-                "transferredByteInSecond": round(slave.transferred_bytes_per_second),
-            }
-            for slave in slaves
-        ],
-        "inSyncSlaveNums": sum(slave.in_sync for slave in slaves),
-        "master": not broker.is_slave,
-        "masterCommitLogMaxOffset": 0 if broker.is_slave else broker.store.max_offset,
-    }
-    return Reply(ext=None, body=fastjson.dumps(ha_status))
 
 
 def _link(client: HAClientStatistics | None) -> dict[str, Any]:
@@ -142,18 +161,3 @@ def _link(client: HAClientStatistics | None) -> dict[str, Any]:
     if client is not None and client.master_address is not None:
         link["masterAddr"] = client.master_address
     return link
-
-
-def member_status(broker: BrokerParts, header: GetMemberStatus, request: Request) -> Reply:
-    """What `twinlog list` shows of a member."""
-    return Reply(ext=None, body=fastjson.dumps(status.member_status(broker).to_json()))
-
-
-HANDLERS = (
-    view_broker_stats_data,
-    get_broker_consume_stats,
-    query_consume_time_span,
-    get_broker_runtime_info,
-    get_broker_ha_status,
-    member_status,
-)

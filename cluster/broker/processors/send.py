@@ -6,29 +6,24 @@ AbstractSendMessageProcessor; RocketMQ 4.9.8. What becomes a message of a reques
 
 import random
 from collections.abc import Collection
-from typing import TYPE_CHECKING
 
 from attrs import define, field
 
+from twinlog.cluster.broker.roles.gate import Gate
 from twinlog.cluster.broker.send.acks import (
     CODES,
     AcksOnceSaved,
     ProducerAcks,
+    TransferService,
     is_crowded,
     refusal,
     wait_until_safe,
     waits,
 )
-from twinlog.cluster.broker.send.requests import (
-    HEADERS,
-    MULTI_TAG,
-    Send,
-    SendRequests,
-    admit,
-    answer_fields,
-    check_broker,
-    split_batch,
-)
+from twinlog.cluster.broker.send.requests import HEADERS, MULTI_TAG, Send, SendRequests, answer_fields, split_batch
+from twinlog.cluster.broker.settings import Settings
+from twinlog.cluster.broker.stats.stats import BrokerStatsManager
+from twinlog.cluster.broker.tables.writer import TableWriter
 from twinlog.cluster.remoting import names
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.cluster.remoting.command import ONEWAY, RemotingCommand
@@ -37,9 +32,9 @@ from twinlog.cluster.remoting.dispatch import OVERLOAD
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.header_fields import decode_header
 from twinlog.cluster.remoting.response_template import ResponseTemplate
-from twinlog.store.config import BrokerRole
 from twinlog.store.log.commit_log import PutMessage
 from twinlog.store.log.offset_waiters import AckSink, PutStatus
+from twinlog.store.message_store import MessageStore
 from twinlog.store.record.message import TRANSACTION_MASK, host_bytes, message_id
 from twinlog.store.record.properties import (
     CLUSTER,
@@ -51,9 +46,6 @@ from twinlog.store.record.properties import (
     without_dispatch,
 )
 from twinlog.store.record.scan import properties_tags_code
-
-if TYPE_CHECKING:
-    from twinlog.cluster.broker.broker import Broker
 
 SEND_CODES = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
 
@@ -69,33 +61,36 @@ _REMARKS = {
 
 @define(eq=False)
 class SendProcessor:
-    """Takes messages for one broker."""
+    """Takes the messages of producers."""
 
-    broker: "Broker"
-    _requests: SendRequests = field(init=False)
+    settings: Settings
+    store: MessageStore
+    requests: SendRequests
+    transfer: TransferService
+    topics_writer: TableWriter
+    stats: BrokerStatsManager
+    gate: Gate
     _store_host: bytes = field(init=False)
     _id_prefix: str = field(init=False)  # Of offsetMsgIds.
     _ok: ResponseTemplate = field(init=False)
     _answer_fields: dict[str, str] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._requests = SendRequests(self.broker)
-        self._take_config()
-        self.broker.on_config_change.append(self._take_config)
+        self._read_settings()
+        self.settings.on_change.append(self._read_settings)
 
-    def _take_config(self) -> None:
-        config = self.broker.config
-        self._store_host = host_bytes(self.broker.address)
+    def _read_settings(self) -> None:
+        self._store_host = host_bytes(self.settings.address)
         self._id_prefix = message_id(self._store_host, 0)[:-16]
-        self._answer_fields = answer_fields(config)
+        self._answer_fields = answer_fields(self.settings.config)
         self._ok = ResponseTemplate(ResponseCode.SUCCESS, None, _PLACE, self._answer_fields)
 
     def process(self, connection: Connection, commands: list[RemotingCommand]) -> None:
         """Append, and see to the answers. Never waits."""
-        if self.broker.gate.state != "open":
+        if self.gate.state != "open":
             commands = [command for command in commands if not self._stopped(connection, command)]
         sends: list[Send] = []
-        read_plain, read = self._requests.read_plain, self._requests.read
+        read_plain, read = self.requests.read_plain, self.requests.read
         for command in commands:
             try:
                 send = read_plain(connection, command) or read(connection, command)
@@ -113,7 +108,7 @@ class SendProcessor:
 
     def _stopped(self, connection: Connection, command: RemotingCommand) -> bool:
         """Whether the gate has it."""
-        return self.broker.gate.takes(connection, command, lambda: self.process(connection, [command]))
+        return self.gate.takes(connection, command, lambda: self.process(connection, [command]))
 
     def _finish(self, connection: Connection, sends: list[Send]) -> None:
         if sends and (refused := self._why_not_now()) is not None:
@@ -124,9 +119,9 @@ class SendProcessor:
         if not sends:
             return
         acks: AckSink = ProducerAcks(connection)
-        if not self.broker.topics_writer.is_level:
+        if not self.topics_writer.is_level:
             acks = self._once_saved(acks, {topic for send in sends for topic in _topics_of(send)})
-        results = self.broker.store.put([send.message for send in sends])
+        results = self.store.put([send.message for send in sends])
         at_once: list[bytes] = []
         prefix, head, waits = self._id_prefix, self._ok.head, self._waits
         for (command, _, queue_id, wait), (status, phy_offset, size, queue_offset, _) in zip(
@@ -145,23 +140,22 @@ class SendProcessor:
 
     def _why_not_now(self) -> tuple[ResponseCode, str] | None:
         """Why messages that ask to wait are refused before they are stored; None: they are not."""
-        store, transfer = self.broker.store, self.broker.ha.group_transfer
-        if (why := refusal(store, transfer)) is not None:
+        if (why := refusal(self.store, self.transfer)) is not None:
             return ResponseCode.SYSTEM_ERROR, why
-        return (ResponseCode.SYSTEM_BUSY, OVERLOAD) if is_crowded(store, transfer) else None
+        return (ResponseCode.SYSTEM_BUSY, OVERLOAD) if is_crowded(self.store, self.transfer) else None
 
     def _process_batch(self, connection: Connection, command: RemotingCommand) -> None:
         """A batch request: one record for each of its messages, one answer. Raises RequestError."""
         header = decode_header(HEADERS[command.code], command.ext)
-        topic = admit(self.broker, connection, header)
+        topic = self.requests.admit(connection, header)
         if topic.name.startswith(names.RETRY_PREFIX):
             remark = f"batch request does not support retry group {topic.name}"
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
-        check_broker(self.broker, topic)
+        self.requests.check_broker(topic)
         properties = parse_properties(without_dispatch((header.properties or "").encode()).decode())
         if header.sys_flag & TRANSACTION_MASK or properties.get(DELAY, "0") != "0":
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "a batch can neither be delayed nor be a transaction")
-        if len(command.body) > self.broker.store.config.max_message_size:
+        if len(command.body) > self.store.config.max_message_size:
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, _REMARKS[PutStatus.MESSAGE_ILLEGAL])
         try:
             inner = split_batch(command.body)
@@ -173,9 +167,9 @@ class SendProcessor:
         if wait and (refused := self._why_not_now()) is not None:
             raise RequestError(*refused)
         queue_id = header.queue_id if header.queue_id >= 0 else random.randrange(max(1, topic.write_queues))
-        properties[CLUSTER] = self.broker.config.broker_cluster_name
+        properties[CLUSTER] = self.settings.config.broker_cluster_name
         shared = format_properties(properties).encode()
-        messages, born_host = [], self._requests.born_host(connection, command)
+        messages, born_host = [], self.requests.born_host(connection, command)
         for item in inner:
             own = without_dispatch(item.properties)
             separator = PROPERTY_SEPARATOR.encode() if own and not own.endswith(b"\x02") else b""
@@ -196,11 +190,11 @@ class SendProcessor:
                     properties_tags_code(raw),
                 )
             )
-        results = self.broker.store.put(messages, together=True)
+        results = self.store.put(messages, together=True)
         if results[0].status is not PutStatus.PUT_OK:
             self._refuse_put(connection, command, results[0].status)
             return
-        self.broker.stats.batch_put(topic.name, queue_id, len(results))
+        self.stats.batch_put(topic.name, queue_id, len(results))
         if not command.is_oneway:
             ids = ",".join(f"{self._id_prefix}{result.phy_offset:016X}" for result in results)
             frame = self._ok.head(command, (ids, queue_id, results[0].queue_offset))
@@ -212,16 +206,16 @@ class SendProcessor:
 
     def _once_saved(self, acks: AckSink, topics: Collection[str]) -> AckSink:
         """An answer that may wait for a topic's way to the disk."""
-        writer = self.broker.topics_writer
+        writer = self.topics_writer
         return acks if writer.holds(topics) else AcksOnceSaved(acks, writer)
 
     @property
     def _waits(self) -> bool:
-        return waits(self.broker.store)
+        return waits(self.store)
 
     def _answer_later(self, acks: AckSink, end_offset: int, frame: bytes) -> None:
         """Send the answer when disk and replicas are as far as this broker promises."""
-        wait_until_safe(self.broker.store, self.broker.ha.group_transfer, end_offset, acks, frame)
+        wait_until_safe(self.store, self.transfer, end_offset, acks, frame)
 
     def _refuse_put(self, connection: Connection, command: RemotingCommand, status: PutStatus) -> None:
         remark = _REMARKS.get(status, status.name)
@@ -231,10 +225,9 @@ class SendProcessor:
         self._refuse(connection, command, code, remark)
 
     def _why_not_available(self) -> str:
-        store = self.broker.store
-        if store.config.broker_role is BrokerRole.SLAVE:
+        if self.store.config.is_slave:
             return "this broker is a slave; producers write to the master"
-        return store.why_not_writable or "the store takes no messages"
+        return self.store.why_not_writable or "the store takes no messages"
 
     def _refuse(self, connection: Connection, command: RemotingCommand, code: int, remark: str) -> None:
         if not command.is_oneway:

@@ -6,10 +6,14 @@ Source: SendMessageProcessor.asyncConsumerSendMsgBack, AbstractSendMessageProces
 import random
 from collections.abc import Mapping
 
+from attrs import define
+
 from twinlog.cluster.broker.delay.records import delayed
-from twinlog.cluster.broker.roles.gate import gated
-from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig
-from twinlog.cluster.broker.wiring import BrokerParts
+from twinlog.cluster.broker.roles.gate import Gate, gated
+from twinlog.cluster.broker.settings import Settings
+from twinlog.cluster.broker.stats.stats import BrokerStatsManager
+from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig, SubscriptionGroupManager
+from twinlog.cluster.broker.tables.topics import TopicConfigManager
 from twinlog.cluster.remoting import names
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
@@ -19,6 +23,7 @@ from twinlog.cluster.remoting.route import PERM_WRITE, UNIT_SUBSCRIPTION
 from twinlog.store.errors import MessageFormatError
 from twinlog.store.log.commit_log import PutMessage
 from twinlog.store.log.offset_waiters import PutStatus
+from twinlog.store.message_store import MessageStore
 from twinlog.store.record.message import Message, decode_message
 from twinlog.store.record.properties import DELAY, DISPATCH, WAIT, format_properties, tags_code
 
@@ -27,56 +32,66 @@ FIRST_RETRY_LEVEL = 3  # 10 s; each further time one level more.
 VERSION_WITH_MAX = 121  # V3_4_9: older clients' maxReconsumeTimes is not looked at.
 
 
-@gated
-def consumer_send_msg_back(broker: BrokerParts, header: ConsumerSendMsgBack, request: Request) -> Reply:
-    """Answered when the new record is stored; replicas are not waited for."""
-    group = _check_group(broker, header)
-    if group.retry_queues <= 0:
-        return Reply(ext=None)  # The group wants no retries: the message is gone.
-    message = _look_up(broker, header.offset)
-    if is_dead(message, header, group, request.command.version):
-        topic, queues, level = names.dlq_topic(header.group), 1, 0
-    else:
-        topic, queues = names.retry_topic(header.group), group.retry_queues
-        level = header.delay_level or FIRST_RETRY_LEVEL + message.reconsume_times
-    _create(broker, topic, queues, UNIT_SUBSCRIPTION if header.unit_mode else 0)
-    copy = sent_back(message, topic, random.randrange(queues), level, broker.store.delays_ms, broker.now_ms())
-    status = broker.store.put([copy])[0].status
-    if status is not PutStatus.PUT_OK:
-        raise RequestError(ResponseCode.SYSTEM_ERROR, status.value)
-    origin = message.properties.get(RETRY_TOPIC) or message.topic
-    broker.stats.send_back(header.group, origin, 1)
-    if topic == names.dlq_topic(header.group):
-        broker.stats.dead_letter(header.group, origin)
-    return Reply(ext=None)
+@define(eq=False)
+class SendBackProcessor:
+    """Messages that consumers send back."""
 
+    settings: Settings
+    store: MessageStore
+    topics: TopicConfigManager
+    groups: SubscriptionGroupManager
+    stats: BrokerStatsManager
+    gate: Gate
 
-def _check_group(broker: BrokerParts, header: ConsumerSendMsgBack) -> SubscriptionGroupConfig:
-    group = broker.groups.find(header.group)
-    if group is None:
-        name = header.group[: names.GROUP_LENGTH_MAX]
-        raise RequestError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {name}")
-    if not broker.config.broker_permission & PERM_WRITE:
-        raise RequestError(ResponseCode.NO_PERMISSION, f"the broker[{broker.address}] sending message is forbidden")
-    return group
+    @gated
+    def consumer_send_msg_back(self, header: ConsumerSendMsgBack, request: Request) -> Reply:
+        """Answered when the new record is stored; replicas are not waited for."""
+        group = self._check_group(header)
+        if group.retry_queues <= 0:
+            return Reply(ext=None)  # The group wants no retries: the message is gone.
+        message = self._look_up(header.offset)
+        if is_dead(message, header, group, request.command.version):
+            topic, queues, level = names.dlq_topic(header.group), 1, 0
+        else:
+            topic, queues = names.retry_topic(header.group), group.retry_queues
+            level = header.delay_level or FIRST_RETRY_LEVEL + message.reconsume_times
+        self._create(topic, queues, UNIT_SUBSCRIPTION if header.unit_mode else 0)
+        copy = sent_back(message, topic, random.randrange(queues), level, self.store.delays_ms, self.store.now_ms())
+        status = self.store.put([copy])[0].status
+        if status is not PutStatus.PUT_OK:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, status.value)
+        origin = message.properties.get(RETRY_TOPIC) or message.topic
+        self.stats.send_back(header.group, origin, 1)
+        if topic == names.dlq_topic(header.group):
+            self.stats.dead_letter(header.group, origin)
+        return Reply(ext=None)
 
+    def _check_group(self, header: ConsumerSendMsgBack) -> SubscriptionGroupConfig:
+        group = self.groups.find(header.group)
+        if group is None:
+            name = header.group[: names.GROUP_LENGTH_MAX]
+            raise RequestError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {name}")
+        if not self.settings.config.broker_permission & PERM_WRITE:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION, f"the broker[{self.settings.address}] sending message is forbidden"
+            )
+        return group
 
-def _create(broker: BrokerParts, topic: str, queues: int, sys_flag: int) -> None:
-    config = broker.topics.create_in_send_back(topic, queues, sys_flag=sys_flag)
-    if config is None:
-        raise RequestError(ResponseCode.SYSTEM_ERROR, f"topic[{topic[:40]}...] not exist")
-    if not config.perm & PERM_WRITE:
-        raise RequestError(ResponseCode.NO_PERMISSION, f"the topic[{topic}] sending message is forbidden")
+    def _create(self, topic: str, queues: int, sys_flag: int) -> None:
+        config = self.topics.create_in_send_back(topic, queues, sys_flag=sys_flag)
+        if config is None:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"topic[{topic[:40]}...] not exist")
+        if not config.perm & PERM_WRITE:
+            raise RequestError(ResponseCode.NO_PERMISSION, f"the topic[{topic}] sending message is forbidden")
 
-
-def _look_up(broker: BrokerParts, phy_offset: int) -> Message:
-    record = broker.store.message_at(phy_offset)
-    try:
-        if record is not None:
-            return decode_message(record, check_crc=False)
-    except MessageFormatError:
-        pass
-    raise RequestError(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {phy_offset}")
+    def _look_up(self, phy_offset: int) -> Message:
+        record = self.store.message_at(phy_offset)
+        try:
+            if record is not None:
+                return decode_message(record, check_crc=False)
+        except MessageFormatError:
+            pass
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {phy_offset}")
 
 
 def is_dead(message: Message, header: ConsumerSendMsgBack, group: SubscriptionGroupConfig, version: int) -> bool:
@@ -115,6 +130,3 @@ def sent_back(
         reconsume_times=message.reconsume_times + 1,
         tags_code=code,
     )
-
-
-HANDLERS = (consumer_send_msg_back,)

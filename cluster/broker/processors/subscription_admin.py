@@ -2,12 +2,16 @@
 
 from typing import Any
 
-from twinlog.cluster.broker.group.lost_tables import GROUPS
-from twinlog.cluster.broker.processors import body
-from twinlog.cluster.broker.processors.topic_admin import save
-from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig
-from twinlog.cluster.broker.wiring import BrokerParts
-from twinlog.cluster.remoting import fastjson
+from attrs import define
+
+from twinlog.cluster.broker.delay.service import ScheduleMessageService
+from twinlog.cluster.broker.group.lost_tables import LostTables
+from twinlog.cluster.broker.processors import shared
+from twinlog.cluster.broker.roles.gate import Gate
+from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig, SubscriptionGroupManager
+from twinlog.cluster.broker.tables.offsets import ConsumerOffsetManager
+from twinlog.cluster.broker.tables.tables import GROUPS
+from twinlog.cluster.broker.tables.writer import TableWriter
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.headers.broker_admin import (
@@ -18,61 +22,57 @@ from twinlog.cluster.remoting.headers.broker_admin import (
     UpdateAndCreateSubscriptionGroupList,
 )
 from twinlog.cluster.remoting.request import Reply, Request
+from twinlog.store.message_store import MessageStore
 
 GROUPS_MAX = 10_000  # Of one request.
 
 
-async def update_and_create_subscription_group(
-    broker: BrokerParts, header: UpdateAndCreateSubscriptionGroup, request: Request
-) -> Reply:
-    """Answered when the group is saved."""
-    return await _update(broker, [body.json_object(request)])
+@define(eq=False)
+class SubscriptionAdminProcessor:
+    """Tables of groups and offsets."""
 
+    store: MessageStore
+    groups: SubscriptionGroupManager
+    groups_writer: TableWriter
+    offsets: ConsumerOffsetManager
+    schedule: ScheduleMessageService
+    lost_tables: LostTables
+    gate: Gate
 
-async def update_and_create_subscription_group_list(
-    broker: BrokerParts, header: UpdateAndCreateSubscriptionGroupList, request: Request
-) -> Reply:
-    """The same for many groups, for mqadmin of 5.x: all of them, or none."""
-    items = body.objects(body.json_object(request), "groupConfigList")
-    if len(items) > GROUPS_MAX:
-        raise RequestError(ResponseCode.SYSTEM_ERROR, f"{len(items)} groups; {GROUPS_MAX} at most in one request")
-    return await _update(broker, items)
+    async def update_and_create_subscription_group(
+        self, header: UpdateAndCreateSubscriptionGroup, request: Request
+    ) -> Reply:
+        """Answered when the group is saved."""
+        return await self._update([shared.json_object(request)])
 
+    async def update_and_create_subscription_group_list(
+        self, header: UpdateAndCreateSubscriptionGroupList, request: Request
+    ) -> Reply:
+        """The same for many groups, for mqadmin of 5.x: all of them, or none."""
+        items = shared.objects(shared.json_object(request), "groupConfigList")
+        if len(items) > GROUPS_MAX:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"{len(items)} groups; {GROUPS_MAX} at most in one request")
+        return await self._update(items)
 
-async def _update(broker: BrokerParts, items: list[dict[str, Any]]) -> Reply:
-    if why := broker.why_tables_stay:
-        raise RequestError(ResponseCode.SYSTEM_ERROR, why)
-    try:
-        configs = [SubscriptionGroupConfig.read(item) for item in items]
-    except (TypeError, ValueError) as error:
-        raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from None
-    for config in configs:
-        broker.groups.update(config)
-    await save(broker.groups_writer)
-    return Reply(ext=None)
+    async def _update(self, items: list[dict[str, Any]]) -> Reply:
+        shared.require_changeable(self.store.config, self.gate)
+        try:
+            configs = [SubscriptionGroupConfig.read(item) for item in items]
+        except (TypeError, ValueError) as error:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        for config in configs:
+            self.groups.update(config)
+        await shared.save(self.groups_writer)
+        return Reply(ext=None)
 
+    def get_all_subscription_group_config(self, header: GetAllSubscriptionGroupConfig, request: Request) -> Reply:
+        """The whole table; slaves ask for it."""
+        return shared.json_reply(self.lost_tables.marked(GROUPS, self.groups.plain()))
 
-def get_all_subscription_group_config(
-    broker: BrokerParts, header: GetAllSubscriptionGroupConfig, request: Request
-) -> Reply:
-    """The whole table; slaves ask for it."""
-    return Reply(ext=None, body=fastjson.dumps(broker.lost_tables.marked(GROUPS, broker.groups.plain())))
+    def get_all_consumer_offset(self, header: GetAllConsumerOffset, request: Request) -> Reply:
+        """The whole table; slaves ask for it."""
+        return shared.json_reply(self.offsets.plain())
 
-
-def get_all_consumer_offset(broker: BrokerParts, header: GetAllConsumerOffset, request: Request) -> Reply:
-    """The whole table; slaves ask for it."""
-    return Reply(ext=None, body=fastjson.dumps(broker.offsets.plain()))
-
-
-def get_all_delay_offset(broker: BrokerParts, header: GetAllDelayOffset, request: Request) -> Reply:
-    """How far delayed messages are delivered, by level; slaves ask for it."""
-    return Reply(ext=None, body=fastjson.dumps(broker.schedule.plain()))
-
-
-HANDLERS = (
-    update_and_create_subscription_group,
-    update_and_create_subscription_group_list,
-    get_all_subscription_group_config,
-    get_all_consumer_offset,
-    get_all_delay_offset,
-)
+    def get_all_delay_offset(self, header: GetAllDelayOffset, request: Request) -> Reply:
+        """How far delayed messages are delivered, by level; slaves ask for it."""
+        return shared.json_reply(self.schedule.plain())

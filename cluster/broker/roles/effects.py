@@ -11,25 +11,32 @@ A member that was master when it stopped starts fenced: another one may have bee
 
 import math
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import structlog
 import trio
 from attrs import define, field
 
-from twinlog.cluster.broker.group.lost_tables import GROUPS, TOPICS
-from twinlog.cluster.broker.group.registration import Master
-from twinlog.cluster.broker.group.slave_sync import all_consumer_offsets
+from twinlog.cluster.broker.consume.queues import Queues
+from twinlog.cluster.broker.delay.service import ScheduleMessageService
+from twinlog.cluster.broker.group.group_view import GroupView
+from twinlog.cluster.broker.group.lost_tables import LostTables
+from twinlog.cluster.broker.group.registration import Master, RegistrationService
+from twinlog.cluster.broker.group.slave_sync import SlaveSynchronize, all_consumer_offsets
 from twinlog.cluster.broker.peers.role_messages import PausedMaster
+from twinlog.cluster.broker.peers.slave_peers import SlaveKinds
+from twinlog.cluster.broker.roles.gate import Gate
 from twinlog.cluster.broker.tables.offsets import read_offsets
+from twinlog.cluster.broker.tables.tables import GROUPS, TOPICS, BrokerTables
+from twinlog.cluster.broker.transactions.service import TransactionCheckService
+from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.cluster.remoting.route import MASTER_ID
 from twinlog.ha.peer import PeerHistory
+from twinlog.ha.service import HAService
 from twinlog.store.config import BrokerRole
+from twinlog.store.message_store import MessageStore
 from twinlog.store.role_file import RoleState
-
-if TYPE_CHECKING:
-    from twinlog.cluster.broker.wiring import BrokerParts
 
 log = structlog.get_logger(__name__)
 
@@ -94,44 +101,54 @@ class RoleTasks:
             ended.set()
 
 
-@define(eq=False)
+@define(eq=False, kw_only=True, repr=False)
 class BrokerRoleEffects:
     """`tasks` has to be run by the broker."""
 
-    broker: "BrokerParts"
+    store: MessageStore
+    tables: BrokerTables
+    queues: Queues
+    schedule: ScheduleMessageService
+    transactions: TransactionCheckService
+    ha: HAService
+    group: GroupView
+    registration: RegistrationService
+    slave_sync: SlaveSynchronize
+    slave_kinds: SlaveKinds
+    lost_tables: LostTables
+    gate: Gate
+    client: RemotingClient
     tasks: RoleTasks = field(init=False)
     master: Master | None = field(default=None, init=False)  # Who is followed by the role; None: name servers say it.
     phase: Phase = field(default="slave", init=False)
     _handed_over: Mapping[int, int] = field(factory=dict, init=False)  # How far the master before delivered, by level.
 
     def __attrs_post_init__(self) -> None:
-        broker = self.broker
         self.tasks = RoleTasks(
             {
-                "master": (broker.schedule.run, broker.transactions.run, broker.slave_kinds.run),
-                "slave": (broker.slave_sync.run, self._pass_on_what_is_held),
+                "master": (self.schedule.run, self.transactions.run, self.slave_kinds.run),
+                "slave": (self.slave_sync.run, self._pass_on_what_is_held),
             }
         )
 
     async def begin(self, state: RoleState | None) -> None:
         """At the start. None: the role is the configured one, until there is a state."""
-        broker = self.broker
         if state is not None:
             self._follow(Master(None, None))  # The one in broker.conf may be another one by now.
         if state is not None and (state.role is not BrokerRole.SLAVE or state.broker_id == MASTER_ID):
             await self.fence(STARTS)
-        elif broker.is_slave:
+        elif self.store.config.is_slave:
             await self.tasks.begin("slave")
         else:
             self.phase = "master"
-            broker.schedule.correct()
+            self.schedule.correct()
             await self.tasks.begin("master")
 
     # RoleEffects
 
     async def hold(self, deadline: float) -> PausedMaster:
         """Hold back what writes, end the master's own tasks, wait until no producer waits for slaves."""
-        self.broker.gate.close_for(deadline)
+        self.gate.close_for(deadline)
         self.phase = "holding"
         with trio.move_on_at(deadline):
             await self.tasks.end()
@@ -142,27 +159,27 @@ class BrokerRoleEffects:
         raise TimeoutError("slaves did not confirm in time what producers wait for")
 
     def _held(self) -> PausedMaster:
-        broker, store = self.broker, self.broker.store
+        store = self.store
         return PausedMaster(
             end_offset=store.max_offset,
             min_offset=store.min_offset,
-            offsets=broker.offsets.plain(),
-            delay_offsets=dict(broker.schedule.positions),
-            topics=broker.lost_tables.marked(TOPICS, broker.topics.plain()),
-            groups=broker.lost_tables.marked(GROUPS, broker.groups.plain()),
+            offsets=self.tables.offsets.plain(),
+            delay_offsets=dict(self.schedule.positions),
+            topics=self.lost_tables.marked(TOPICS, self.tables.topics.plain()),
+            groups=self.lost_tables.marked(GROUPS, self.tables.groups.plain()),
         )
 
     def _is_settled(self) -> bool:
         """All that was put is in the log and its queues, as safe as producers are promised, and nobody waits."""
-        broker, store = self.broker, self.broker.store
+        store = self.store
         store.commit_pending()
         store.dispatch_pending()
         end, pending = store.max_offset, store.commit_log.pending
         return (
             (pending is None or not pending.size)
             and (not store.flusher.is_synchronous or store.flushed_offset >= end)
-            and broker.confirmed_offset() >= end
-            and not broker.ha.group_transfer.waiting
+            and self.group.confirmed_offset() >= end
+            and not self.ha.group_transfer.waiting
         )
 
     def release(self) -> None:
@@ -172,94 +189,90 @@ class BrokerRoleEffects:
         self.phase = "master"
         if self.tasks.role is None:
             self.tasks.begin_now("master")
-        self.broker.gate.open()
+        self.gate.open()
 
     async def take_tables(self, held: PausedMaster | None) -> None:
         """Save what the old master handed over."""
         if held is not None:
-            await self.broker.slave_sync.take(held.offsets, held.topics, held.groups)
+            await self.slave_sync.take(held.offsets, held.topics, held.groups)
             self._handed_over = dict(held.delay_offsets)
 
     async def fence(self, why: str) -> None:
         """Nothing is served in a role any more. What the gate holds stays held: somebody else is about to be master."""
-        broker = self.broker
         held, self.phase = self.phase == "holding", "fenced"
-        if not held and not broker.is_slave:
-            broker.gate.shut(why)
-        broker.ha.fence(why)
+        if not held and not self.store.config.is_slave:
+            self.gate.shut(why)
+        self.ha.fence(why)
         self.master = Master(None, None)
-        broker.slave_sync.set_master(None)
-        await broker.ha.leave_master()
+        self.slave_sync.set_master(None)
+        await self.ha.leave_master()
         if self.tasks.role == "master":
             await self.tasks.end()
-        if broker.registration.config.broker_id == MASTER_ID:
-            await broker.registration.hold()
-        broker.store.become_slave()
+        if self.registration.settings.config.broker_id == MASTER_ID:
+            await self.registration.hold()
+        self.store.become_slave()
 
     async def serve_as_master(self, state: RoleState) -> None:
         """Take messages, run a master's tasks, register as id 0."""
-        broker = self.broker
         role = state.group.master_role if state.group is not None else state.role
-        await broker.ha.leave_master()
-        await broker.store.become_master(role)
+        await self.ha.leave_master()
+        await self.store.become_master(role)
         if self.phase != "master":
             await self.tasks.end()
             self._take_over()
             self._watch_topics(wanted=False)
         self.phase, self.master = "master", None
         await self.tasks.begin("master")
-        broker.ha.members_changed(broker.group.counted_slaves())
-        broker.ha.unfence(synchronous=role is BrokerRole.SYNC_MASTER)
-        broker.gate.open()
+        self.ha.members_changed(self.group.counted_slaves())
+        self.ha.unfence(synchronous=role is BrokerRole.SYNC_MASTER)
+        self.gate.open()
         self._register(MASTER_ID, is_slave=False)
 
     def _take_over(self) -> None:
         """Go on where the master before stopped, as far as that is known."""
-        broker, handed_over = self.broker, self._handed_over
-        table = dict(broker.schedule.table)
+        handed_over = self._handed_over
+        table = dict(self.schedule.table)
         for level, position in handed_over.items():
             table[level] = max(position, table.get(level, 0))
-        broker.schedule.take_over(table)
-        broker.schedule.correct()
-        broker.transactions.begin_anew()
-        broker.topics.renew_version()
+        self.schedule.take_over(table)
+        self.schedule.correct()
+        self.transactions.begin_anew()
+        self.tables.topics.renew_version()
         self._handed_over = {}
 
     async def serve_as_slave(self, state: RoleState, master: PeerHistory | None) -> None:
         """Take no messages, follow `master`, None: nobody yet; register under the state's id."""
-        broker = self.broker
         if self.tasks.role == "master":
             await self.tasks.end()
-        broker.store.become_slave()
+        self.store.become_slave()
         self.phase = "slave"
         self._watch_topics(wanted=True)
         await self.tasks.begin("slave")
-        broker.ha.members_changed(broker.group.counted_slaves())
-        broker.ha.unfence(synchronous=False)
+        self.ha.members_changed(self.group.counted_slaves())
+        self.ha.unfence(synchronous=False)
         self._follow(Master(master.address, master.ha_address) if master is not None else Master(None, None))
         self._register(state.broker_id, is_slave=True)
 
     def _watch_topics(self, *, wanted: bool) -> None:
         """Let messages of unknown topics be noticed by a slave, which does not make topics of its own."""
-        listeners, listener = self.broker.store.on_arrival, self.broker.slave_sync.on_arrival
+        listeners, listener = self.store.on_arrival, self.slave_sync.on_arrival
         if listener in listeners:
             listeners.remove(listener)
         if wanted:
             listeners.append(listener)
 
     def _follow(self, master: Master) -> None:
-        broker = self.broker
         if master.address is not None and master != self.master:
             log.info("the master is another one", peer=master.address, ha_address=master.ha_address)
         self.master = master
-        broker.slave_sync.set_master(master.address)
-        broker.ha.set_master(master.ha_address)
-        if master.address is not None and broker.gate.state in ("closed", "forwarding"):  # Clients still send here.
-            broker.gate.forward_to(master.address, FORWARD_SECONDS)
+        self.slave_sync.set_master(master.address)
+        self.ha.set_master(master.ha_address)
+        if master.address is not None and self.gate.state in ("closed", "forwarding"):  # Clients still send here.
+            self.gate.forward_to(master.address, FORWARD_SECONDS)
 
     async def _pass_on_what_is_held(self) -> None:
         """Once this log follows the new master: before that it may confirm nothing, and requests would only be in the way."""
-        gate, client, known_at = self.broker.gate, self.broker.ha.client, math.inf
+        gate, client, known_at = self.gate, self.ha.client, math.inf
         while gate.state == "holding":
             address, now = self.master.address if self.master is not None else None, trio.current_time()
             known_at = min(known_at, now) if address is not None else math.inf
@@ -271,25 +284,23 @@ class BrokerRoleEffects:
     def _register(self, broker_id: int, *, is_slave: bool) -> None:
         if is_slave and broker_id == MASTER_ID:
             return  # It was master, and nobody has said yet what it is now.
-        self.broker.set_broker_id(broker_id)
-        self.broker.registration.set_role(broker_id, is_slave=is_slave)
+        self.registration.set_role(broker_id, is_slave=is_slave)
 
     async def pull_offsets(self, addresses: tuple[str, ...]) -> None:
         """Take consumers' offsets of other members by max; those that do not answer are left out."""
-        broker = self.broker
 
         async def pull(address: str) -> None:
             try:
-                told = read_offsets(await all_consumer_offsets(broker.remoting, address, timeout_ms=PULL_OFFSETS_MS))
+                told = read_offsets(await all_consumer_offsets(self.client, address, timeout_ms=PULL_OFFSETS_MS))
             except (RemotingError, ValueError, TypeError, AttributeError) as error:
                 log.warning("consumer offsets could not be taken from a member", peer=address, error=str(error))
             else:
-                broker.offsets.raise_to(told)
+                self.tables.offsets.raise_to(told)
 
         async with trio.open_nursery() as nursery:
             for address in addresses:
                 nursery.start_soon(pull, address)
-        broker.store.dispatch_pending()
-        broker.offsets.lower(broker.queue_end)
-        broker.offsets_writer.changed()
-        await broker.offsets_writer.save()
+        self.store.dispatch_pending()
+        self.tables.offsets.lower(self.queues.end)
+        self.tables.offsets_writer.changed()
+        await self.tables.offsets_writer.save()

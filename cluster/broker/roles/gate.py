@@ -13,7 +13,7 @@ import functools
 import math
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 import structlog
 import trio
@@ -25,9 +25,6 @@ from twinlog.cluster.remoting.connection import Connection
 from twinlog.cluster.remoting.names import ip_of
 from twinlog.cluster.remoting.request import Reply, Request
 from twinlog.store.role_file import RoleState
-
-if TYPE_CHECKING:
-    from twinlog.cluster.broker.wiring import BrokerParts
 
 log = structlog.get_logger(__name__)
 
@@ -181,24 +178,32 @@ class Gate:
         return group is not None and ip_of(connection.remote_address) in {ip_of(each.address) for each in group.members}
 
 
+class _Gated(Protocol):
+    @property
+    def gate(self) -> Gate: ...
+
+
+P = TypeVar("P", bound=_Gated)
+
+
 def gated(
-    handler: "Callable[[BrokerParts, Header, Request], Reply | None]",
+    handler: Callable[[P, Header, Request], Reply | None],
     *,
-    taken: "Callable[[BrokerParts, Header], None] | None" = None,
+    taken: Callable[[P, Header], None] | None = None,
 ) -> Callable[..., Reply | None]:
-    """A handler whose requests stop at the broker's gate. `taken`: for what was passed on, once the master has done it."""
+    """Decorator of a handler whose requests go through the gate. `taken`: for what was passed on, once the master has done it."""
 
     @functools.wraps(handler)
-    def ask_gate(broker: Any, header: Header, request: Request) -> Reply | None:
-        gate: Gate = broker.gate
+    def ask_gate(processor: P, header: Header, request: Request) -> Reply | None:
+        gate = processor.gate
         if gate.state != "open" and gate.takes(
             request.connection,
             request.command,
-            lambda: request.answer_with(lambda: handler(broker, header, request)),
-            taken=functools.partial(taken, broker, header) if taken is not None else None,
+            lambda: request.answer_with(lambda: handler(processor, header, request)),
+            taken=functools.partial(taken, processor, header) if taken is not None else None,
         ):
             return None
-        return handler(broker, header, request)
+        return handler(processor, header, request)
 
     return ask_gate
 

@@ -11,15 +11,19 @@ AbstractSendMessageProcessor.msgCheck, MessageDecoder.encodeMessages (RocketMQ 4
 import random
 from struct import Struct
 from struct import error as StructError
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from attrs import define, field
 
 from twinlog.cluster.broker.config import BrokerConfig
 from twinlog.cluster.broker.delay.records import delayed
 from twinlog.cluster.broker.roles.forward import FROM
+from twinlog.cluster.broker.roles.gate import Gate
 from twinlog.cluster.broker.send.properties import SendProperties
-from twinlog.cluster.broker.tables.topics import TopicConfig
+from twinlog.cluster.broker.settings import Settings
+from twinlog.cluster.broker.stats.stats import BrokerStatsManager
+from twinlog.cluster.broker.tables.groups import SubscriptionGroupManager
+from twinlog.cluster.broker.tables.topics import TopicConfig, TopicConfigManager
 from twinlog.cluster.broker.transactions.records import HALF_QUEUE_ID, half_properties, is_transaction
 from twinlog.cluster.remoting import names
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
@@ -30,6 +34,7 @@ from twinlog.cluster.remoting.header_fields import decode_header
 from twinlog.cluster.remoting.headers.messages import SendBatchMessage, SendMessage, SendMessageV2
 from twinlog.cluster.remoting.route import PERM_WRITE
 from twinlog.store.log.commit_log import PutMessage
+from twinlog.store.message_store import MessageStore
 from twinlog.store.record.message import TRANSACTION_MASK, host_bytes
 from twinlog.store.record.properties import (
     CLUSTER,
@@ -41,50 +46,10 @@ from twinlog.store.record.properties import (
     tags_code,
 )
 
-if TYPE_CHECKING:
-    from twinlog.cluster.broker.wiring import BrokerParts
-
 
 def answer_fields(config: BrokerConfig) -> dict[str, str]:
     """In every answer to a producer, refusals too: the Java client reads them without looking."""
     return {"MSG_REGION": config.region_id, "TRACE_ON": str(config.trace_on).lower()}
-
-
-def check_broker(broker: "BrokerParts", topic: TopicConfig) -> None:
-    """Raises RequestError when this broker takes no messages now."""
-    config = broker.config
-    if config.start_accept_send_request_timestamp and broker.now_ms() < config.start_accept_send_request_timestamp:
-        remark = f"broker unable to service, until {config.start_accept_send_request_timestamp} (ms since 1970)"
-        raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
-    if topic.order and not config.broker_permission & PERM_WRITE:
-        remark = f"the broker[{broker.address}] sending message is forbidden"
-        raise RequestError(ResponseCode.NO_PERMISSION, remark)
-
-
-def admit(broker: "BrokerParts", connection: Connection, header: SendMessage | SendMessageV2) -> TopicConfig:
-    """The topic of a request; created when that is allowed. Raises RequestError."""
-    if fault := names.topic_fault(header.topic):
-        raise RequestError(ResponseCode.SYSTEM_ERROR, fault)
-    if header.topic in names.FORBIDDEN_TO_SEND:
-        remark = f"Sending message to topic[{header.topic}] is forbidden."
-        raise RequestError(ResponseCode.NO_PERMISSION, remark)
-    topic = broker.topics.create_in_send(
-        header.topic,
-        header.default_topic,
-        header.default_topic_queue_nums,
-        header.unit_mode,
-        connection.remote_address,
-    )
-    if topic is None:
-        remark = f"topic[{header.topic}] not exist, apply first please! See `twinlog topic` or mqadmin updateTopic."
-        raise RequestError(ResponseCode.TOPIC_NOT_EXIST, remark)
-    if header.queue_id >= max(topic.read_queues, topic.write_queues):
-        remark = (
-            f"request queueId[{header.queue_id}] is illegal, topic {topic.name} has {topic.write_queues} write and "
-            f"{topic.read_queues} read queues on this broker, producer: {connection.remote_address}"
-        )
-        raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
-    return topic
 
 
 HEADERS: dict[int, type[SendMessage | SendMessageV2]] = {
@@ -112,21 +77,26 @@ class Send(NamedTuple):
 
 @define(eq=False)
 class SendRequests:
-    """Reads the requests of one broker's producers."""
+    """Reads the requests of a broker's producers."""
 
-    broker: "BrokerParts"
+    settings: Settings
+    store: MessageStore
+    topics: TopicConfigManager
+    groups: SubscriptionGroupManager
+    stats: BrokerStatsManager
+    gate: Gate
     _properties: SendProperties = field(init=False)
     _store_host: bytes = field(init=False)
     _restricted: bool = field(init=False)  # This broker does not take everything.
 
     def __attrs_post_init__(self) -> None:
-        self._take_config()
-        self.broker.on_config_change.append(self._take_config)
+        self._read_settings()
+        self.settings.on_change.append(self._read_settings)
 
-    def _take_config(self) -> None:
-        config = self.broker.config
+    def _read_settings(self) -> None:
+        config = self.settings.config
         self._properties = SendProperties(config.broker_cluster_name)
-        self._store_host = host_bytes(self.broker.address)
+        self._store_host = host_bytes(self.settings.address)
         self._restricted = bool(config.start_accept_send_request_timestamp) or not config.broker_permission & PERM_WRITE
 
     def read_plain(self, connection: Connection, command: RemotingCommand) -> Send | None:
@@ -135,7 +105,7 @@ class SendRequests:
         if command.code != _SEND_V2 or ext is None or self._restricted:
             return None
         try:
-            topic = self.broker.topics.table[ext["b"]]
+            topic = self.topics.table[ext["b"]]
             name, queue_id = topic.name, _QUEUE_IDS[ext["e"]]
             stored = self._properties.rewrite(ext["i"])
             born, sys_flag, flag, reconsume_times = ext["g"], ext["f"], ext["h"], ext.get("j", "0")
@@ -182,13 +152,13 @@ class SendRequests:
         header = decode_header(HEADERS[command.code], command.ext)
         if header.batch or command.code == RequestCode.SEND_BATCH_MESSAGE:
             return None
-        topic = self.broker.topics.table.get(header.topic)
+        topic = self.topics.table.get(header.topic)
         if topic is None or header.topic in names.FORBIDDEN_TO_SEND or not 0 <= header.queue_id < topic.write_queues:
-            topic = admit(self.broker, connection, header)
+            topic = self.admit(connection, header)
         name, queue_id, reconsume_times = topic.name, header.queue_id, header.reconsume_times or 0
         if queue_id < 0:
             queue_id = random.randrange(max(1, topic.write_queues))
-        check_broker(self.broker, topic)
+        self.check_broker(topic)
         if name.startswith(names.RETRY_PREFIX):
             topic, queue_id, given_up = self._retry_target(topic, queue_id, header, command.version)
             name = topic.name
@@ -218,9 +188,45 @@ class SendRequests:
         )
         return Send(command, message, asked_queue, stored.wait)
 
+    def check_broker(self, topic: TopicConfig) -> None:
+        """Raises RequestError when this broker takes no messages now."""
+        config = self.settings.config
+        accepts_from = config.start_accept_send_request_timestamp
+        if accepts_from and self.store.now_ms() < accepts_from:
+            remark = f"broker unable to service, until {accepts_from} (ms since 1970)"
+            raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
+        if topic.order and not config.broker_permission & PERM_WRITE:
+            remark = f"the broker[{self.settings.address}] sending message is forbidden"
+            raise RequestError(ResponseCode.NO_PERMISSION, remark)
+
+    def admit(self, connection: Connection, header: SendMessage | SendMessageV2) -> TopicConfig:
+        """The topic of a request; created when that is allowed. Raises RequestError."""
+        if fault := names.topic_fault(header.topic):
+            raise RequestError(ResponseCode.SYSTEM_ERROR, fault)
+        if header.topic in names.FORBIDDEN_TO_SEND:
+            remark = f"Sending message to topic[{header.topic}] is forbidden."
+            raise RequestError(ResponseCode.NO_PERMISSION, remark)
+        topic = self.topics.create_in_send(
+            header.topic,
+            header.default_topic,
+            header.default_topic_queue_nums,
+            header.unit_mode,
+            connection.remote_address,
+        )
+        if topic is None:
+            remark = f"topic[{header.topic}] not exist, apply first please! See `twinlog topic` or mqadmin updateTopic."
+            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, remark)
+        if header.queue_id >= max(topic.read_queues, topic.write_queues):
+            remark = (
+                f"request queueId[{header.queue_id}] is illegal, topic {topic.name} has {topic.write_queues} write and "
+                f"{topic.read_queues} read queues on this broker, producer: {connection.remote_address}"
+            )
+            raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
+        return topic
+
     def born_host(self, connection: Connection, command: RemotingCommand) -> bytes:
         """Where the message was born, though another member passed it on."""
-        client = self.broker.gate.believes(connection, command)
+        client = self.gate.believes(connection, command)
         return connection.remote_host if client is None else host_bytes(client)
 
     def _retry_target(
@@ -228,7 +234,7 @@ class SendRequests:
     ) -> tuple[TopicConfig, int, bool]:
         """Where a retried message goes: its topic, or the dead letters once it was tried often enough."""
         group = topic.name.removeprefix(names.RETRY_PREFIX)
-        config = self.broker.groups.find(group)
+        config = self.groups.find(group)
         if config is None:
             remark = f"subscription group not exist, {group}"
             raise RequestError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
@@ -237,10 +243,10 @@ class SendRequests:
             times_max = header.max_reconsume_times
         if (header.reconsume_times or 0) < times_max:
             return topic, queue_id, False
-        dead = self.broker.topics.create_in_send_back(names.dlq_topic(group), 1)
+        dead = self.topics.create_in_send_back(names.dlq_topic(group), 1)
         if dead is None:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"there can be no dead letter topic for group {group}")
-        self.broker.stats.dead_letter(group, topic.name)
+        self.stats.dead_letter(group, topic.name)
         return dead, 0, True
 
     def _special(
@@ -249,10 +255,10 @@ class SendRequests:
         """Topic, queue, properties and tags code of a message with a delay or of the first half of a transaction."""
         properties = {name: value for name, value in parse_properties(text).items() if name not in DISPATCH}
         begins = is_transaction(properties) and not retried  # Clients before 4.6.1 leave the mark on what they retry.
-        if begins and self.broker.config.reject_transaction_message:
-            remark = f"the broker[{self.broker.config.broker_ip1}] sending transaction message is forbidden"
+        if begins and self.settings.config.reject_transaction_message:
+            remark = f"the broker[{self.settings.config.broker_ip1}] sending transaction message is forbidden"
             raise RequestError(ResponseCode.NO_PERMISSION, remark)
-        properties[CLUSTER] = self.broker.config.broker_cluster_name
+        properties[CLUSTER] = self.settings.config.broker_cluster_name
         puts = len(properties)
         wait = properties.pop(WAIT, None)
         code = tags_code(properties.get("TAGS", ""))
@@ -262,9 +268,8 @@ class SendRequests:
         if begins:
             half = format_properties(half_properties(topic, queue_id, with_wait))
             return names.HALF_TOPIC, HALF_QUEUE_ID, half.encode(), code
-        store = self.broker.store
         try:
-            late = delayed(topic, queue_id, with_wait, store.delays_ms, store.now_ms())
+            late = delayed(topic, queue_id, with_wait, self.store.delays_ms, self.store.now_ms())
         except ValueError as error:
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, f"DELAY is no level: {error}") from error
         if late is not None:

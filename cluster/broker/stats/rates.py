@@ -73,3 +73,24 @@ class PullCounters:
             self.found += 1
         else:
             self.missed += 1
+
+
+# Order of the counters in a sample.
+PUTS, PUT_BYTES, GETS_FOUND, GETS_MISSED, GET_MESSAGES = range(5)
+
+
+@define(eq=False)
+class Throughput:
+    """How much a broker takes and gives: counted, per second and per day."""
+
+    pulls: PullCounters = field(factory=PullCounters, init=False)
+    rates: Rates = field(factory=Rates, init=False)
+    puts_by_day: DailyTotals = field(factory=DailyTotals, init=False)
+    gets_by_day: DailyTotals = field(factory=DailyTotals, init=False)
+
+    def sample(self, now: float, day: int, put_counts: tuple[int, int]) -> None:
+        """Call once a second. `put_counts`: messages and bytes of the store; `day`: a number that is another one each day."""
+        (messages, size), pulls = put_counts, self.pulls
+        self.rates.sample(now, messages, size, pulls.found, pulls.missed, pulls.messages)
+        self.puts_by_day.look(day, messages)
+        self.gets_by_day.look(day, pulls.messages)

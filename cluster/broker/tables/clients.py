@@ -12,6 +12,7 @@ from attrs import define, field, frozen
 
 from twinlog.cluster.broker.filter.tags import SubscriptionData
 from twinlog.cluster.remoting import names
+from twinlog.cluster.remoting.connection import Connection
 
 log = structlog.get_logger(__name__)
 
@@ -225,3 +226,24 @@ def _silent(groups: Mapping[str, Mapping[C, ClientInfo[C]]], now: float) -> list
         for connection, client in clients.items()
         if now - client.last_seen > CLIENT_SILENCE_SECONDS_MAX
     ]
+
+
+@define(eq=False)
+class ClientConnections:
+    """Connections of clients: once one closes, everything that belongs to it is forgotten by these callbacks."""
+
+    closed: tuple[Callable[[Connection], None], ...]
+    _watched: set[Connection] = field(factory=set, init=False)
+
+    def watch(self, connection: Connection) -> None:
+        """Call back when this connection closes; now if it has."""
+        if connection.closed:
+            self._forget(connection)
+        elif connection not in self._watched:
+            self._watched.add(connection)
+            connection.on_close.append(self._forget)
+
+    def _forget(self, connection: Connection) -> None:
+        self._watched.discard(connection)
+        for callback in self.closed:
+            callback(connection)

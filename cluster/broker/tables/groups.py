@@ -1,16 +1,16 @@
-"""The consumer groups this broker knows, with what they may do: a pure table.
+"""Consumer groups of a broker and what they may do: a pure table.
 
 Sources: SubscriptionGroupConfig.java, SubscriptionGroupManager.java (RocketMQ 4.9.8).
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import structlog
 from attrs import define, field, fields, frozen
 
+from twinlog.cluster.broker.tables.versioned import VersionedTable, entries_of
 from twinlog.cluster.remoting import names
-from twinlog.cluster.remoting.names import DataVersion
 
 log = structlog.get_logger(__name__)
 
@@ -61,22 +61,18 @@ _FIELDS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = tuple(
 
 
 @define(eq=False)
-class SubscriptionGroupManager:
-    """`changed` is called after each change of ours with the group's name: it persists the table."""
+class SubscriptionGroupManager(VersionedTable[SubscriptionGroupConfig]):
+    """Groups by name: subscriptionGroup.json, and the body of 201."""
 
-    now_ms: Callable[[], int]
-    auto_create: bool = True
-    changed: Callable[[str], None] = lambda _group: None
-    table: dict[str, SubscriptionGroupConfig] = field(init=False)
-    version: DataVersion = field(init=False)
+    KEY: ClassVar[str] = "subscriptionGroupTable"
 
-    @table.default
-    def _built_in(self) -> dict[str, SubscriptionGroupConfig]:
-        return {name: SubscriptionGroupConfig(name=name) for name in BUILT_IN_GROUPS}
+    def __attrs_post_init__(self) -> None:
+        self.table = {name: SubscriptionGroupConfig(name=name) for name in BUILT_IN_GROUPS}
 
-    @version.default
-    def _first_version(self) -> DataVersion:
-        return DataVersion(self.now_ms())
+    @staticmethod
+    def read(value: Mapping[str, Any]) -> dict[str, SubscriptionGroupConfig]:
+        """Raises ValueError, TypeError."""
+        return read_groups(value)
 
     def find(self, group: str) -> SubscriptionGroupConfig | None:
         """The group, made on its first use where that is allowed."""
@@ -94,58 +90,11 @@ class SubscriptionGroupManager:
             names.require_group(config.name)
             names.require_room("consumer groups", len(self.table), names.GROUPS_MAX)
         self.table[config.name] = config
-        self._next_version(config.name)
+        self.renew_version(config.name)
         return config
-
-    def delete(self, group: str) -> bool:
-        """Whether there was one."""
-        if self.table.pop(group, None) is None:
-            return False
-        self._next_version(group)
-        return True
-
-    def _next_version(self, group: str) -> None:
-        self.version = self.version.next(self.now_ms())
-        self.changed(group)
-
-    def plain(self) -> dict[str, Any]:
-        """subscriptionGroup.json, and the body of 201."""
-        return {
-            "dataVersion": self.version.to_json(),
-            "subscriptionGroupTable": {name: config.plain() for name, config in self.table.items()},
-        }
-
-    def merge(self, value: Mapping[str, Any]) -> None:
-        """Put what was saved over the built-in groups. Raises ValueError, TypeError."""
-        table, version = read_groups(value), value.get("dataVersion")
-        self.version = DataVersion.read(version) if version else self.version
-        self.table.update(table)
-
-    def fill(self, value: Mapping[str, Any], built_in: Mapping[str, SubscriptionGroupConfig]) -> None:
-        """Take another member's table where this one was lost: all but what was changed here since. `built_in` is what this
-        one began with. Raises ValueError, TypeError.
-        """
-        told, version = read_groups(value), DataVersion.read(value.get("dataVersion") or {})
-        self.table.update({name: each for name, each in told.items() if self.table.get(name) == built_in.get(name)})
-        if not self.version.counter:
-            self.version = version
-        else:  # It is neither table any more.
-            newest = version if version.counter > self.version.counter else self.version
-            self.version = newest.next(self.now_ms())
-
-    def replace(self, value: Mapping[str, Any]) -> bool:
-        """Take a master's table when its version is another; whether it was. Raises ValueError, TypeError."""
-        version = DataVersion.read(value.get("dataVersion") or {})
-        if version == self.version:
-            return False
-        self.table = read_groups(value)
-        self.version = version
-        return True
 
 
 def read_groups(value: Mapping[str, Any]) -> dict[str, SubscriptionGroupConfig]:
     """Raises ValueError, TypeError."""
-    table = value.get("subscriptionGroupTable") or {}
-    if not isinstance(table, dict):
-        raise ValueError("subscriptionGroupTable is no table")
-    return {name: SubscriptionGroupConfig.read({**entry, "groupName": name}) for name, entry in table.items()}
+    entries = entries_of(value, SubscriptionGroupManager.KEY)
+    return {name: SubscriptionGroupConfig.read({**entry, "groupName": name}) for name, entry in entries.items()}

@@ -1,7 +1,10 @@
-"""A broker's tables: topics, subscription groups, consumers' offsets, who is connected; and the files of those that last."""
+"""All tables of a broker: topics, subscription groups, consumers' offsets, filters, clients; and the files of those that last."""
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
+import structlog
 import trio
 from attrs import define, field
 
@@ -14,21 +17,35 @@ from twinlog.cluster.broker.tables.locks import RebalanceLockManager
 from twinlog.cluster.broker.tables.offsets import ConsumerOffsetManager
 from twinlog.cluster.broker.tables.topics import TopicConfig, TopicConfigManager, built_in_topics
 from twinlog.cluster.broker.tables.writer import TableWriter
-from twinlog.cluster.config.json_file import JsonFile
+from twinlog.cluster.config.json_file import JsonFile, is_empty
 from twinlog.cluster.config.known_tables import KnownTables
 from twinlog.cluster.remoting.command import ONEWAY, encode
 from twinlog.cluster.remoting.connection import Connection
 from twinlog.cluster.remoting.headers.clients import NotifyConsumerIdsChanged
-from twinlog.store.config import StoreConfig
+from twinlog.cluster.remoting.names import RETRY_PREFIX
+from twinlog.store.errors import StoreDirectoryError
+
+log = structlog.get_logger(__name__)
+
+TOPICS, GROUPS, OFFSETS, DELAYS = "topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json"
+
+
+@define(eq=False)
+class SavedTable:
+    """A table with its file."""
+
+    file: JsonFile
+    merge: Callable[[Mapping[str, Any]], None]
+    plain: Callable[[], Mapping[str, Any]]
 
 
 @define(eq=False)
 class BrokerTables:
-    """Filled by make_tables(), which whoever has the final configuration calls."""
+    """`root` is the store's directory."""
 
     config: BrokerConfig
-    store_config: StoreConfig
-
+    root: Path
+    now_ms: Callable[[], int] = wall_clock_ms
     topics: TopicConfigManager = field(init=False)
     groups: SubscriptionGroupManager = field(init=False)
     offsets: ConsumerOffsetManager = field(factory=ConsumerOffsetManager, init=False)
@@ -42,50 +59,104 @@ class BrokerTables:
     offsets_writer: TableWriter = field(init=False)
     filters_writer: TableWriter = field(init=False)
 
-    @property
-    def config_directory(self) -> Path:
-        """Where RocketMQ keeps them, too."""
-        return self.store_config.root.expanduser() / "config"
-
-    @property
-    def side_directory(self) -> Path:
-        """What RocketMQ does not know of."""
-        return self.store_config.root.expanduser() / "twinlog"
-
-    def known_file(self, name: str) -> JsonFile:
-        """A table's file of which it is noted that it was there."""
-        return JsonFile(self.config_directory / name, self.known_tables)
-
-    @staticmethod
-    def now_ms() -> int:
-        """Wall clock."""
-        return wall_clock_ms()
-
-    def make_tables(self) -> None:
-        """By the configuration as it is now."""
-        config, directory = self.config, self.config_directory
-        self.topics = TopicConfigManager(
-            self.now_ms, auto_create=config.auto_create_topic_enable, changed=lambda topic: self.topic_changed(topic)
-        )
-        self.topics.add_built_in(built_in(config))
-        self.groups = SubscriptionGroupManager(
-            self.now_ms,
-            auto_create=config.auto_create_subscription_group,
-            changed=lambda group: self.groups_writer.changed(group),
-        )
+    def __attrs_post_init__(self) -> None:
+        config = self.config
         self.known_tables = KnownTables(self.side_directory)
-        self.topics_writer = TableWriter(self.known_file("topics.json"), self.topics.plain)
-        self.groups_writer = TableWriter(self.known_file("subscriptionGroup.json"), self.groups.plain)
-        self.offsets_writer = TableWriter(self.known_file("consumerOffset.json"), self.offsets.plain)
-        self.filters = ConsumerFilterManager(self.now_ms, lambda: self.filters_writer.changed(), self._is_by_tag)
-        self.filters_writer = TableWriter(JsonFile(directory / "consumerFilter.json"), self.filters.plain)
+        self.topics = TopicConfigManager(self.now_ms, config.auto_create_topic_enable)
+        self.topics.add_built_in(built_in(config))
+        self.topics_writer = TableWriter(self.known_file(TOPICS), self.topics.plain)
+        self.topics.on_change.append(self.topics_writer.changed)
+        self.groups = SubscriptionGroupManager(self.now_ms, config.auto_create_subscription_group)
+        self.groups_writer = TableWriter(self.known_file(GROUPS), self.groups.plain)
+        self.groups.on_change.append(self.groups_writer.changed)
+        self.offsets_writer = TableWriter(self.known_file(OFFSETS), self.offsets.plain)
+        self.filters = ConsumerFilterManager(self.now_ms, self._filters_changed, self._is_by_tag)
+        self.filters_writer = TableWriter(JsonFile(self.directory / "consumerFilter.json"), self.filters.plain)
         self.consumers = ConsumerManager(trio.current_time, _notify_consumers, self.filters.unregister)
         self.producers = ProducerManager(trio.current_time)
         self.locks = RebalanceLockManager(trio.current_time)
 
-    def topic_changed(self, topic: str) -> None:
-        """It goes to the file soon."""
-        self.topics_writer.changed(topic)
+    @property
+    def directory(self) -> Path:
+        """The files' directory, RocketMQ's."""
+        return self.root.expanduser() / "config"
+
+    @property
+    def side_directory(self) -> Path:
+        """The directory of files that RocketMQ does not know."""
+        return self.root.expanduser() / "twinlog"
+
+    def known_file(self, name: str) -> JsonFile:
+        """A table's file; the first save of entries is noted, so that a later start knows that there was a table."""
+        return JsonFile(self.directory / name, self.known_tables)
+
+    def load(self, delays: SavedTable) -> list[str]:
+        """Read what was saved, that of delayed messages too; the names of tables that are lost.
+
+        Raises StoreDirectoryError: to start with empty tables would lose consumers' offsets.
+        """
+        lost = []
+        self.known_tables.load()
+        filters = SavedTable(self.filters_writer.file, self.filters.merge, self.filters.plain)
+        for table in (*self._saved(delays), filters):
+            file = table.file
+            try:
+                is_there = file.load_into(table.merge)
+            except ValueError as error:
+                raise StoreDirectoryError(
+                    f"{file.path} cannot be read, and the broker does not start without it: {error}. Repair it, restore it from "
+                    f"a backup or a slave, or delete it and its .bak: then it is copied from a slave or the master, and starts "
+                    f"empty where there is none."
+                ) from error
+            if not is_there and file.path.name in self.known_tables.names:
+                lost.append(file.path.name)
+        self.offsets.dirty = False
+        self._warn_missing()
+        return lost
+
+    def note(self, delays: SavedTable) -> None:
+        """Note those that have entries: a store of an older version has no note yet. Blocks for the disk."""
+        tables = self._saved(delays)
+        self.known_tables.note(
+            *(each.file.path.name for each in tables if not each.file.is_missing and not is_empty(each.plain()))
+        )
+
+    def _saved(self, delays: SavedTable) -> tuple[SavedTable, ...]:
+        return (
+            SavedTable(self.topics_writer.file, self.topics.merge, self.topics.plain),
+            SavedTable(self.groups_writer.file, self.groups.merge, self.groups.plain),
+            SavedTable(self.offsets_writer.file, self.offsets.merge, self.offsets.plain),
+            delays,
+        )
+
+    def _warn_missing(self) -> None:
+        """Log tables that this store had, as far as its other files show: of a store of RocketMQ nothing else is known. Groups
+        have a retry topic each.
+        """
+        queues = self.root.expanduser() / "consumequeue"
+        has_messages = queues.is_dir() and any(queues.iterdir())
+        had_groups = any(topic.startswith(RETRY_PREFIX) for topic in self.topics.table)
+        for file, was_there in (
+            (self.topics_writer.file, has_messages),
+            (self.groups_writer.file, had_groups),
+            (self.offsets_writer.file, had_groups),
+        ):
+            if was_there and file.is_missing and file.path.name not in self.known_tables.names:
+                log.warning(
+                    "a table and its backup are missing: it starts empty",
+                    file=str(file.path),
+                    why="the store is not new: they were removed",
+                    next="stop this broker, and copy it from a backup or another member; a slave copies its master's by itself",
+                )
+
+    def note_offsets(self) -> None:
+        """Have the offsets written if any has changed."""
+        if self.offsets.dirty:
+            self.offsets.dirty = False
+            self.offsets_writer.changed()
+
+    def _filters_changed(self) -> None:
+        self.filters_writer.changed()
 
     def _is_by_tag(self, group: str, topic: str) -> bool:
         """Whether a group filters a topic by no expression."""
@@ -94,7 +165,7 @@ class BrokerTables:
 
 
 def built_in(config: BrokerConfig) -> list[TopicConfig]:
-    """The topics that a broker with this configuration has from the start."""
+    """The topics that a broker with this configuration always has."""
     return built_in_topics(
         cluster_name=config.broker_cluster_name,
         broker_name=config.broker_name,
@@ -107,7 +178,7 @@ def built_in(config: BrokerConfig) -> list[TopicConfig]:
 
 
 def _notify_consumers(group: str, connections: list[Connection]) -> None:
-    """Tell a group's members to share the queues anew."""
+    """Ask a group's members to rebalance."""
     header = NotifyConsumerIdsChanged(group)
     frame = encode(header.command(flag=ONEWAY))
     for connection in connections:

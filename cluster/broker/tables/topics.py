@@ -1,17 +1,17 @@
-"""The topics of this broker: a pure table, and the rules by which it grows.
+"""Topics of a broker: a pure table, and the rules by which messages and administrators add to it.
 
 Sources: TopicConfig.java, TopicConfigManager.java, PermName.java, TopicSysFlag.java (RocketMQ 4.9.8).
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Self
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Self
 
 import attrs
 import structlog
 from attrs import define, field, frozen
 
+from twinlog.cluster.broker.tables.versioned import VersionedTable, entries_of
 from twinlog.cluster.remoting import names
-from twinlog.cluster.remoting.names import DataVersion
 from twinlog.cluster.remoting.route import PERM_INHERIT, PERM_READ, PERM_WRITE, UNIT, UNIT_SUBSCRIPTION
 
 log = structlog.get_logger(__name__)
@@ -90,19 +90,17 @@ def built_in_topics(
 
 
 @define(eq=False)
-class TopicConfigManager:
-    """`changed` is called with the topic after each change of ours: it persists the table and tells name servers."""
+class TopicConfigManager(VersionedTable[TopicConfig]):
+    """Topics by name: topics.json, and the body of 21."""
 
-    now_ms: Callable[[], int]
-    auto_create: bool = True
-    changed: Callable[[str], None] = lambda _topic: None
-    table: dict[str, TopicConfig] = field(factory=dict, init=False)
-    version: DataVersion = field(init=False)
+    KEY: ClassVar[str] = "topicConfigTable"
+
     system: frozenset[str] = field(default=names.SYSTEM_TOPICS, init=False)  # Refused by 17 and 215.
 
-    @version.default
-    def _first_version(self) -> DataVersion:
-        return DataVersion(self.now_ms())
+    @staticmethod
+    def read(value: Mapping[str, Any]) -> dict[str, TopicConfig]:
+        """Raises ValueError."""
+        return read_topics(value)
 
     def add_built_in(self, topics: Iterable[TopicConfig]) -> None:
         for topic in topics:
@@ -164,15 +162,8 @@ class TopicConfigManager:
             names.require_room("topics", len(self.table), names.TOPICS_MAX)
         config = attrs.evolve(config, order=old.order if old else config.order)
         self.table[config.name] = config
-        self._next_version(config.name)
+        self.renew_version(config.name)
         return config
-
-    def delete(self, topic: str) -> bool:
-        """Whether there was one."""
-        if self.table.pop(topic, None) is None:
-            return False
-        self._next_version(topic)
-        return True
 
     def set_order(self, ordered: Iterable[str]) -> None:
         """Name servers list the ordered topics in the answer to a registration; all others are not ordered."""
@@ -181,54 +172,9 @@ class TopicConfigManager:
         for config in different:
             self.table[config.name] = attrs.evolve(config, order=not config.order)
         if different:
-            self._next_version(different[0].name)
-
-    def renew_version(self) -> None:
-        """Let name servers and slaves take the table anew: they have it from another master."""
-        self._next_version("")
-
-    def _next_version(self, topic: str) -> None:
-        self.version = self.version.next(self.now_ms())
-        self.changed(topic)
-
-    def plain(self) -> dict[str, Any]:
-        """topics.json, and the body of 21."""
-        return {
-            "dataVersion": self.version.to_json(),
-            "topicConfigTable": {name: config.plain() for name, config in self.table.items()},
-        }
-
-    def merge(self, value: Mapping[str, Any]) -> None:
-        """Put what was saved over the built-in topics. Raises ValueError."""
-        table, version = read_topics(value), value.get("dataVersion")
-        self.version = DataVersion.read(version) if version else self.version
-        self.table.update(table)
-
-    def fill(self, value: Mapping[str, Any], built_in: Mapping[str, TopicConfig]) -> None:
-        """Take another member's table where this one was lost: all but what was changed here since. `built_in` is what this
-        one began with. Raises ValueError.
-        """
-        told, version = read_topics(value), DataVersion.read(value.get("dataVersion") or {})
-        self.table.update({name: each for name, each in told.items() if self.table.get(name) == built_in.get(name)})
-        if not self.version.counter:
-            self.version = version
-        else:  # It is neither table any more.
-            newest = version if version.counter > self.version.counter else self.version
-            self.version = newest.next(self.now_ms())
-
-    def replace(self, value: Mapping[str, Any]) -> bool:
-        """Take a master's table when its version is another; whether it was. Raises ValueError."""
-        version = DataVersion.read(value.get("dataVersion") or {})
-        if version == self.version:
-            return False
-        self.table = read_topics(value)
-        self.version = version
-        return True
+            self.renew_version(different[0].name)
 
 
 def read_topics(value: Mapping[str, Any]) -> dict[str, TopicConfig]:
     """Raises ValueError."""
-    table = value.get("topicConfigTable") or {}
-    if not isinstance(table, dict):
-        raise ValueError("topicConfigTable is no table")
-    return {name: TopicConfig.read(name, entry) for name, entry in table.items()}
+    return {name: TopicConfig.read(name, each) for name, each in entries_of(value, TopicConfigManager.KEY).items()}

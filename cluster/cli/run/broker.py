@@ -5,10 +5,9 @@ from pathlib import Path
 import click
 import trio
 
-from twinlog.cluster.broker.broker import Broker
 from twinlog.cluster.broker.config import BrokerConfig
 from twinlog.cluster.broker.security.config import AclConfig
-from twinlog.cluster.broker.status import log_fields, member_status
+from twinlog.cluster.broker.wiring import make_broker
 from twinlog.cluster.cli.common.group import examples
 from twinlog.cluster.cli.common.logging_setup import set_up_log, speak_for
 from twinlog.cluster.cli.run.service import SayReady, run_service
@@ -63,7 +62,7 @@ def run_broker(
     http, http_port = configuration.of(HttpConfig), configuration.of(HttpConfig).port(config.listen_port, 3)
 
     async def serve(say_ready: SayReady) -> None:
-        broker = Broker(
+        broker = make_broker(
             config,
             configuration.of(StoreConfig),
             ha_config,
@@ -72,7 +71,7 @@ def run_broker(
             tls_config=configuration.of(TlsConfig),
             config_file=config_file,
         )
-        speak_for(lambda: log_fields(broker))
+        speak_for(broker.status.log_fields)
         source = source_of_broker(broker)
         async with http_beside(source, http, http_port), trio.open_nursery() as nursery:
             await nursery.start(broker.run)
@@ -81,7 +80,7 @@ def run_broker(
                     await broker.registration.registered.wait()
             source.serves()
             name = f"broker={config.broker_name}-{broker.config.broker_id}"
-            say_ready(f"{name} address={broker.address}", lambda: _in_a_line(member_status(broker)))
+            say_ready(f"{name} address={broker.address}", lambda: _in_a_line(broker.status.member()))
 
     port = config.listen_port
     ports = (

@@ -8,9 +8,9 @@ from pathlib import Path
 import trio
 from attrs import define, field
 
+from twinlog.cluster.broker import wiring
 from twinlog.cluster.broker.broker import Broker
 from twinlog.cluster.broker.config import BrokerConfig
-from twinlog.cluster.broker.dispatch import main_port_table
 from twinlog.cluster.broker.filter.tags import SubscriptionData
 from twinlog.cluster.config.json_file import JsonFile
 from twinlog.cluster.remoting import fastjson
@@ -18,6 +18,7 @@ from twinlog.cluster.remoting.command import RemotingCommand, decode
 from twinlog.cluster.remoting.errors import RemotingTimeoutError, RequestError
 from twinlog.cluster.remoting.header_fields import decode_header
 from twinlog.cluster.remoting.request import Reply, Request
+from twinlog.ha.config import HAConfig
 from twinlog.store.config import BrokerRole, StoreConfig
 from twinlog.store.log.commit_log import PutMessage
 from twinlog.store.record.message import host_bytes
@@ -91,7 +92,7 @@ class Client:
     table: Mapping = field(init=False)
 
     def __attrs_post_init__(self):
-        self.table = main_port_table(self.broker)
+        self.table = self.broker.main_port
 
     def ask(self, code: int, body: object = b"", **ext: object) -> Reply | None:
         """The reply, with errors made replies; None when it is to come later. Values of ext are made texts."""
@@ -118,7 +119,9 @@ class Client:
             return Reply(error.code, error.remark)
 
 
-def make_broker(root: Path, *, role: BrokerRole = BrokerRole.ASYNC_MASTER, **options: object) -> Broker:
+def make_broker(
+    root: Path, *, role: BrokerRole = BrokerRole.ASYNC_MASTER, ha_config: HAConfig | None = None, **options: object
+) -> Broker:
     """A broker with small files; `options` are BrokerConfig's."""
     settings = {"broker_name": "broker-a", "broker_ip1": "127.0.0.1", "listen_port": 10911, **options}
     if role is BrokerRole.SLAVE:
@@ -131,7 +134,7 @@ def make_broker(root: Path, *, role: BrokerRole = BrokerRole.ASYNC_MASTER, **opt
         max_hash_slot_num=100,
         max_index_num=400,
     )
-    return Broker(BrokerConfig(**settings), store)
+    return wiring.make_broker(BrokerConfig(**settings), store, ha_config)
 
 
 @contextlib.asynccontextmanager

@@ -20,6 +20,6 @@ OWN_SUBSCRIPTION, SUSPEND, COMMIT = 4, 2, 1
 
 
 def serving(broker, client, **beat):
-    broker.topics.update(TopicConfig("T1", 1, 1))
+    broker.tables.topics.update(TopicConfig("T1", 1, 1))
     assert client.ask(34, heartbeat("T1", **beat)).code == 0
     client.connection.sent.clear()  # 40: it is a member now.

@@ -1,14 +1,15 @@
-"""A broker as far as sends are concerned: a real store and real tables, no network and no services."""
+"""A SendProcessor over a real store and real tables, without a network and services."""
 
-from collections.abc import Callable
 from pathlib import Path
 from struct import pack
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from twinlog.cluster.broker.config import BrokerConfig
 from twinlog.cluster.broker.processors.send import SendProcessor
 from twinlog.cluster.broker.roles.gate import Gate
+from twinlog.cluster.broker.send.requests import SendRequests
+from twinlog.cluster.broker.settings import Settings
 from twinlog.cluster.broker.stats.stats import BrokerStatsManager
 from twinlog.cluster.broker.tables.groups import SubscriptionGroupManager
 from twinlog.cluster.broker.tables.topics import TopicConfigManager, built_in_topics
@@ -71,55 +72,53 @@ class Waits:
             sink.refuse([frame], status, reason)
 
 
-@frozen
-class FakeHA:
-    group_transfer: Waits = field(factory=Waits)
-
-
 @define(eq=False)
-class SendingBroker:
-    """What SendProcessor asks of its broker."""
+class SendingParts:
+    """What a SendProcessor is made of."""
 
-    config: BrokerConfig
+    settings: Settings
     store: MessageStore
     topics: TopicConfigManager
     groups: SubscriptionGroupManager
-    address: str = ADDRESS
-    ha: FakeHA = field(factory=FakeHA)
+    transfer: Waits = field(factory=Waits)
     gate: Gate = field(factory=Gate)
     topics_writer: TableWriter = field(init=False)
-    now_ms: Callable[[], int] = lambda: NOW_MS
-    on_config_change: list[Callable[[], None]] = field(factory=list)
     stats: BrokerStatsManager = field(factory=lambda: BrokerStatsManager("C1"))
 
     def __attrs_post_init__(self):
         self.topics_writer = TableWriter(JsonFile(self.store.config.root / "topics.json"), self.topics.plain)
 
 
-def make_broker(root: Path, *, now_ms=lambda: NOW_MS, address=ADDRESS, broker=None, **store_options) -> SendingBroker:
-    """A broker with an open store of small files; `broker` holds options of BrokerConfig, the others are StoreConfig's."""
+def make_parts(root: Path, *, now_ms=lambda: NOW_MS, address=ADDRESS, broker=None, **store_options) -> SendingParts:
+    """With an open store of small files; `broker` holds options of BrokerConfig, the others are StoreConfig's."""
     options = {"mapped_file_size_commit_log": 1 << 20, "mapped_file_size_consume_queue": 2000, **store_options}
     config = BrokerConfig(**{"broker_name": "broker-a", "broker_cluster_name": "C1", **(broker or {})})
+    settings = Settings(config=config)
+    settings.address = address
     topics = TopicConfigManager(now_ms, auto_create=config.auto_create_topic_enable)
     topics.add_built_in(
         built_in_topics(cluster_name=config.broker_cluster_name, broker_name=config.broker_name, default_queues=8)
     )
     store = MessageStore(StoreConfig(root=root, **options), StoreHooks(now_ms=now_ms))
     store.load()
-    return SendingBroker(config, store, topics, SubscriptionGroupManager(now_ms), address=address, now_ms=now_ms)
+    return SendingParts(settings, store, topics, SubscriptionGroupManager(now_ms))
 
 
 @define(eq=False)
 class Producer:
     """Sends through a SendProcessor as the server would."""
 
-    broker: SendingBroker
+    parts: SendingParts
     wire: Wire = field(factory=Wire)
     processor: SendProcessor = field(init=False)
     opaque: int = 0
 
     def __attrs_post_init__(self):
-        self.processor = SendProcessor(self.broker)
+        parts = self.parts
+        requests = SendRequests(parts.settings, parts.store, parts.topics, parts.groups, parts.stats, parts.gate)
+        self.processor = SendProcessor(
+            parts.settings, parts.store, requests, parts.transfer, parts.topics_writer, parts.stats, parts.gate
+        )
 
     def command(self, topic="T1", body=b"hello", *, properties="UNIQ_KEY\x01id", **more) -> RemotingCommand:
         """A request of code 310; `more` are letters of its header, and `code`, `flag`, `serialize_type`, `version`."""
@@ -139,7 +138,7 @@ class Producer:
 
     def stored(self) -> list[Message]:
         """Every message in the log."""
-        log, messages, at = self.broker.store.commit_log, [], 0
+        log, messages, at = self.parts.store.commit_log, [], 0
         while at < log.max_offset:
             head = log.read(at, 8)
             size = int.from_bytes(head[:4])

@@ -24,7 +24,7 @@ def configured(**settings: str) -> HAConfig:
 
 
 def sync_master(root: Path, **settings: str) -> Client:
-    broker = attrs.evolve(make_broker(root, role=BrokerRole.SYNC_MASTER), ha_config=configured(**settings))
+    broker = make_broker(root, role=BrokerRole.SYNC_MASTER, ha_config=configured(**settings))
     broker.store.load()
     return Client(broker)
 
@@ -35,7 +35,7 @@ def join(client: Client, *acks: int) -> list[HAConnection]:
     transfer.members_changed([f"10.0.0.{number}" for number in range(1, 1 + len(acks))])
     for number, ack in enumerate(acks, 1):
         stream, ip = StreamTransport(memory_stream_pair()[0]), f"10.0.0.{number}"
-        slaves.append(HAConnection(stream, f"{ip}:5000", ip, broker.store, transfer, broker.ha_config))
+        slaves.append(HAConnection(stream, f"{ip}:5000", ip, broker.store, transfer, broker.settings.ha_config))
         broker.ha._connections[slaves[-1]] = trio.CancelScope()
         transfer.join(slaves[-1], ack)
     return slaves
@@ -77,7 +77,7 @@ async def test_confirmed_is_what_enough_members_hold(tmp_path, replicas, confirm
     put(client.broker)
     end = client.broker.store.max_offset
     join(client, end * 30 // 100, end * 80 // 100)
-    assert client.broker.confirmed_offset() == end * confirmed // 100
+    assert client.broker.group.confirmed_offset() == end * confirmed // 100
     await client.broker.store.close()
 
 

@@ -33,8 +33,8 @@ async def test_a_message_is_acknowledged_once_the_slave_has_it(cluster):
     await cluster.ask(master, 15, consumerGroup="G", topic="T1", queueId=0, commitOffset=1)
     slave.slave_sync.master_address = None
     slave.slave_sync.set_master(master.address)  # Now, not in ten seconds.
-    await until(lambda: slave.offsets.query("G", "T1", 0) == 1)
-    assert slave.topics.table == master.topics.table
+    await until(lambda: slave.tables.offsets.query("G", "T1", 0) == 1)
+    assert slave.tables.topics.table == master.tables.topics.table
     pulled = await cluster.pull(slave)
     assert pulled.code == 0
     assert decode_message(pulled.body).body == b"hello"
@@ -47,7 +47,9 @@ async def test_held_pulls_on_a_slave_are_woken_by_replication(cluster):
     slave, _ = await cluster.start("broker-a-1", BrokerRole.SLAVE)
     await until(lambda: any(each.counted for each in master.ha.statistics().connections))
     await cluster.send(master)
-    await until(lambda: slave.topics.select("T1") or slave.slave_sync.set_master(None) or _sync_again(slave, master))
+    await until(
+        lambda: slave.tables.topics.select("T1") or slave.slave_sync.set_master(None) or _sync_again(slave, master)
+    )
     answers = []
 
     async def wait():
@@ -83,9 +85,9 @@ async def test_a_clean_stop_leaves_everything_for_the_next_start(cluster):
     assert fastjson.loads(info.body)["brokerAddrTable"] == {}
     assert not (cluster.root / "broker-a-0" / "abort").exists()
     again, _ = await cluster.start("broker-a-0")
-    assert again.topics.table == broker.topics.table
-    assert again.groups.table == broker.groups.table
-    assert again.offsets.query("G", "T1", 0) == 1
+    assert again.tables.topics.table == broker.tables.topics.table
+    assert again.tables.groups.table == broker.tables.groups.table
+    assert again.tables.offsets.query("G", "T1", 0) == 1
     assert decode_message((await cluster.pull(again)).body).body == b"hello"
     await until(lambda: again.store.queue("T1", 0).max_offset == 2)
 
@@ -123,7 +125,7 @@ async def test_consumers_are_told_when_others_come_and_go(cluster):
 
 async def test_a_broken_table_is_named_before_anything_is_served(tmp_path):
     broker = make_broker(tmp_path)
-    broker.offsets_writer.file.save('{"offsetTable":')
+    broker.tables.offsets_writer.file.save('{"offsetTable":')
     with pytest.raises(StoreDirectoryError, match=r"consumerOffset\.json"):
         await broker.run()
 
@@ -199,7 +201,7 @@ async def test_a_stop_tells_name_servers_before_it_closes_held_pulls(cluster):
 async def test_a_stop_waits_for_topics_that_answers_wait_for(cluster):
     """The message is stored: its producer should not have to send it again."""
     master, running = await cluster.start("broker-a-0")
-    file = master.topics_writer.file = SlowFile(cluster.root / "topics.json")
+    file = master.tables.topics_writer.file = SlowFile(cluster.root / "topics.json")
     answers = []
 
     async def send():
@@ -209,7 +211,7 @@ async def test_a_stop_waits_for_topics_that_answers_wait_for(cluster):
             answers.append(error)
 
     cluster.nursery.start_soon(send)
-    await until(lambda: master.topics_writer.waiting)
+    await until(lambda: master.tables.topics_writer.waiting)
     running.scope.cancel()
     with trio.move_on_after(0.3):
         await running.ended.wait()

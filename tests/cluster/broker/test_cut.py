@@ -14,11 +14,11 @@ async def test_consumer_offsets_do_not_outlive_their_messages(tmp_path):
     async with opened(make_broker(tmp_path, role=BrokerRole.SLAVE)) as client:
         broker = client.broker
         for group, topic, offset in (("all", "T1", 4), ("some", "T1", 1), ("none", "T2", 7)):
-            broker.offsets.commit(group, topic, 0, offset)
-        broker.offsets.dirty = False
+            broker.tables.offsets.commit(group, topic, 0, offset)
+        broker.tables.offsets.dirty = False
         await broker.store.truncate(cut, "a test")
-        assert broker.offsets.table == {"T1@all": {0: 2}, "T1@some": {0: 1}, "T2@none": {0: 0}}
-        assert broker.offsets.dirty
-        broker.offsets.dirty = False
+        assert broker.tables.offsets.table == {"T1@all": {0: 2}, "T1@some": {0: 1}, "T2@none": {0: 0}}
+        assert broker.tables.offsets.dirty
+        broker.tables.offsets.dirty = False
         await broker.store.reset("a test")
-        assert broker.offsets.table == {"T1@all": {0: 0}, "T1@some": {0: 0}, "T2@none": {0: 0}}
+        assert broker.tables.offsets.table == {"T1@all": {0: 0}, "T1@some": {0: 0}, "T2@none": {0: 0}}

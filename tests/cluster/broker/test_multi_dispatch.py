@@ -3,7 +3,7 @@
 import pytest
 from attrs import evolve
 
-from tests.cluster.broker.sending import Producer, make_broker
+from tests.cluster.broker.sending import Producer, make_parts
 from twinlog.cluster.broker.delay.records import delivered
 from twinlog.cluster.broker.processors.send_back import sent_back
 from twinlog.cluster.broker.transactions.records import asked_again, committed
@@ -16,7 +16,7 @@ LEVELS = (1_000, 5_000)
 
 @pytest.fixture
 def producer(tmp_path):
-    return Producer(make_broker(tmp_path))
+    return Producer(make_parts(tmp_path))
 
 
 def is_clean(properties: bytes) -> bool:

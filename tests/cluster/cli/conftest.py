@@ -10,6 +10,7 @@ import trio
 from attrs import define, evolve
 from click.testing import CliRunner, Result
 
+from twinlog.cluster.broker import wiring
 from twinlog.cluster.broker.broker import Broker
 from twinlog.cluster.broker.config import BrokerConfig
 from twinlog.cluster.cli.main import cli
@@ -47,7 +48,7 @@ class Cluster:
 
 
 async def start_broker(nursery: trio.Nursery, root: Path, namesrv: str, role: BrokerRole) -> Broker:
-    broker = Broker(
+    broker = wiring.make_broker(
         BrokerConfig(
             broker_name="broker-a",
             broker_id=0 if role is not BrokerRole.SLAVE else 1,

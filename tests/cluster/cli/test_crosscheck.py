@@ -42,7 +42,7 @@ async def test_a_pair_in_traffic_agrees(cluster):
     assert (found["verdict"], found["findings"], found["not_asked"]) == ("agree", [], [])
     (direction,) = found["directions"]
     assert (direction["slave"], direction["master"], direction["counted"]) == ("broker-a-1", "broker-a-0", True)
-    assert direction["slave_connects_to"] == cluster.master.ha_address
+    assert direction["slave_connects_to"] == cluster.master.settings.ha_address
     assert [report["verdict"] for report in found["logs"]] == ["equal"]
     text = (await crosscheck(cluster)).stdout
     assert "broker-a-0 and broker-a-1: equal over all that both have" in text

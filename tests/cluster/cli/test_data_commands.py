@@ -239,7 +239,7 @@ async def consuming(cluster, group: str):
         PushConsumer(client, group, {"orders": "*"}, handler=take, start=From.FIRST),
     ):
         with trio.fail_after(20):
-            while cluster.master.consumers.find(group) is None:
+            while cluster.master.tables.consumers.find(group) is None:
                 await trio.sleep(0.01)
         yield
 

@@ -10,6 +10,7 @@ import trio
 from tests.cluster.cli.conftest import HOST, SERVER
 from tests.cluster.cli.json_schema import violations
 from twinlog.cluster.admin.admin import open_admin
+from twinlog.cluster.broker import wiring
 from twinlog.cluster.broker.broker import Broker
 from twinlog.cluster.broker.config import BrokerConfig
 from twinlog.ha.config import HAConfig
@@ -22,7 +23,7 @@ async def test_explain_says_what_a_member_does(cluster):
     await cluster.twinlog("send", "orders", "hello")
     slave = (await cluster.twinlog("explain", "broker-a-1")).stdout
     assert "a twinlog slave of broker-a (brokerId 1)" in slave
-    assert f"the master at {cluster.master.ha_address}" in slave
+    assert f"the master at {cluster.master.settings.ha_address}" in slave
     master = (await cluster.twinlog("explain", cluster.master.address)).stdout
     assert "SEND_OK    a producer hears it when a message is in the master's memory" in master
     assert "streaming, 0 bytes behind, counts" in master
@@ -120,7 +121,7 @@ async def start(
     nursery, root, namesrv: str, role: BrokerRole, *, name: str = "broker-b", file_size: int = 1 << 20
 ) -> Broker:
     number = int(role is BrokerRole.SLAVE)
-    broker = Broker(
+    broker = wiring.make_broker(
         BrokerConfig(
             broker_name=name, broker_id=number, broker_ip1=HOST, broker_ip2=HOST, listen_port=0, namesrv_addr=namesrv
         ),
@@ -134,12 +135,14 @@ async def start(
 
 
 async def test_doctor_names_a_closed_ha_port(cluster):
-    cluster.master.ha_address = f"{HOST}:{closed_port()}"  # As it looks from outside when a firewall closes it.
+    cluster.master.settings.ha_address = (
+        f"{HOST}:{closed_port()}"  # As it looks from outside when a firewall closes it.
+    )
     assert "HA port closed" in await causes(cluster)
 
 
 async def test_doctor_names_a_wrong_broker_ip2(cluster):
-    cluster.master.ha_address = f"127.0.0.77:{closed_port()}"
+    cluster.master.settings.ha_address = f"127.0.0.77:{closed_port()}"
     assert "wrong brokerIP2" in await causes(cluster)
 
 

@@ -14,7 +14,7 @@ import trio
 import twinlog.client
 import twinlog.cluster.client
 from tests.support.process_group.ports import free_broker_port
-from twinlog.cluster.broker.broker import Broker
+from twinlog.cluster.broker import wiring
 from twinlog.cluster.broker.config import BrokerConfig
 from twinlog.cluster.namesrv.service import NameServer
 from twinlog.store.config import StoreConfig
@@ -32,7 +32,7 @@ async def namesrv(tmp_path, nursery):
     config = BrokerConfig(
         broker_name="broker-a", broker_ip1="127.0.0.1", listen_port=free_broker_port(), namesrv_addr=address
     )
-    broker = Broker(config, StoreConfig(root=tmp_path, mapped_file_size_commit_log=1 << 20))
+    broker = wiring.make_broker(config, StoreConfig(root=tmp_path, mapped_file_size_commit_log=1 << 20))
     await nursery.start(broker.run)
     with trio.fail_after(5):
         await broker.registration.registered.wait()

@@ -69,12 +69,12 @@ def test_every_table_of_a_real_broker_is_taken(tmp_path, version):
         backup.unlink()
     broker = make_broker(config.parent)
     broker.load_tables()
-    offsets = broker.offsets.table
+    offsets = broker.tables.offsets.table
     assert offsets["RMQ_SYS_TRANS_HALF_TOPIC@CID_RMQ_SYS_TRANS"] == {0: 12}
     assert sum(offsets["TopicB@golden_c2"].values()) == {"4.9.7": 99, "5.3.3": 105}[version]
     assert broker.schedule.positions[3] == {"4.9.7": 7, "5.3.3": 4}[version]
-    assert broker.topics.table["TopicB"].write_queues == 2
-    assert broker.groups.table["golden_c1"].retry_times_max == 16
+    assert broker.tables.topics.table["TopicB"].write_queues == 2
+    assert broker.tables.groups.table["golden_c1"].retry_times_max == 16
 
 
 async def test_filters_of_rocketmq_stay_as_they_are(tmp_path, autojump_clock):
@@ -83,7 +83,7 @@ async def test_filters_of_rocketmq_stay_as_they_are(tmp_path, autojump_clock):
     assert len(filters) == 2
     broker = make_broker(config.parent)
     broker.load_tables()
-    for writer in (broker.topics_writer, broker.groups_writer, broker.offsets_writer):
+    for writer in (broker.tables.topics_writer, broker.tables.groups_writer, broker.tables.offsets_writer):
         writer.changed()
         await writer.save()
     assert {path.name: path.read_bytes() for path in config.glob("consumerFilter*")} == filters
@@ -133,7 +133,7 @@ def test_a_missing_table_is_told(tmp_path, capsys):
 def test_broken_files_are_an_error(tmp_path, backup):
     """Starting with empty tables would lose every consumer's position."""
     broker = make_broker(tmp_path)
-    file = broker.offsets_writer.file
+    file = broker.tables.offsets_writer.file
     file.path.parent.mkdir()
     file.path.write_text('{"offsetTable":')
     if backup is not None:
@@ -147,11 +147,11 @@ def test_broken_files_are_an_error(tmp_path, backup):
 
 def test_a_table_that_makes_no_sense_is_replaced_by_the_one_before(tmp_path):
     broker = make_broker(tmp_path)
-    broker.topics_writer.file.save(pretty({"topicConfigTable": {"T1": TopicConfig("T1").plain()}}))
-    broker.topics_writer.file.save('{"dataVersion":{"counter":"x"},"topicConfigTable":{"T2":{}}}')
+    broker.tables.topics_writer.file.save(pretty({"topicConfigTable": {"T1": TopicConfig("T1").plain()}}))
+    broker.tables.topics_writer.file.save('{"dataVersion":{"counter":"x"},"topicConfigTable":{"T2":{}}}')
     broker.load_tables()
-    assert "T1" in broker.topics.table
-    assert "T2" not in broker.topics.table
+    assert "T1" in broker.tables.topics.table
+    assert "T2" not in broker.tables.topics.table
 
 
 def test_a_file_that_may_not_be_read_is_not_passed_over(tmp_path, monkeypatch):
@@ -230,7 +230,7 @@ def test_tables_that_a_store_had_are_told(tmp_path, capsys):
     assert told.count("it begins empty") == 1
     assert "topics.json" in told
     topics = {"topicConfigTable": {name: TopicConfig(name).plain() for name in ("T1", "%RETRY%g1")}}
-    broker.topics_writer.file.save(pretty(topics))
+    broker.tables.topics_writer.file.save(pretty(topics))
     make_broker(tmp_path).load_tables()
     told = capsys.readouterr().out
     assert told.count("it begins empty") == 2

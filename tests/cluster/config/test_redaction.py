@@ -4,7 +4,7 @@ import pytest
 import structlog
 
 from tests.cluster.broker.helpers import opened
-from twinlog.cluster.broker.broker import Broker
+from twinlog.cluster.broker import wiring
 from twinlog.cluster.broker.config import BrokerConfig
 from twinlog.cluster.broker.security.config import AclConfig
 from twinlog.cluster.cli.common.logging_setup import set_up_log
@@ -91,7 +91,9 @@ async def test_no_request_answers_with_it(tmp_path):
     rules = f"accounts:\n- accessKey: members\n  secretKey: {SECRET}\n  admin: true\n"
     (tmp_path / "conf" / "plain_acl.yml").write_text(rules)
     acl = AclConfig(enable=True, home=tmp_path, credentials=credentials)
-    broker = Broker(BrokerConfig(broker_ip1="127.0.0.1"), StoreConfig(root=tmp_path / "store"), acl_config=acl)
+    broker = wiring.make_broker(
+        BrokerConfig(broker_ip1="127.0.0.1"), StoreConfig(root=tmp_path / "store"), acl_config=acl
+    )
     broker.acl.load()
     async with opened(broker) as client:
         for code in (43, 45, 21, 201, 26, 28, 52, 54, 20_001, 907):

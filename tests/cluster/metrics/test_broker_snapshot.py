@@ -56,8 +56,8 @@ async def test_lag_of_a_group_is_what_it_did_not_consume(tmp_path):
         broker = client.broker
         for number in range(10):
             put(broker, "T1", queue_id=number % 2)
-        broker.offsets.commit("G1", "T1", 0, 2)
-        broker.offsets.commit("G1", "T1", 1, 5)
+        broker.tables.offsets.commit("G1", "T1", 0, 2)
+        broker.tables.offsets.commit("G1", "T1", 1, 5)
         assert of(broker, "rocketmq_consumer_lag_messages", consumer_group="G1") == [3]
         assert of(broker, "rocketmq_consumer_ready_messages", consumer_group="G1") == [3]
         broker.stats.group_get("G1", "T1", 0, 2, 200, 0, 4)
@@ -65,7 +65,7 @@ async def test_lag_of_a_group_is_what_it_did_not_consume(tmp_path):
         assert of(broker, "rocketmq_consumer_ready_messages", consumer_group="G1") == [1]
         (age,) = of(broker, "rocketmq_consumer_lag_latency_milliseconds", consumer_group="G1")
         assert 0 <= age < 60_000
-        broker.offsets.commit("G1", "T1", 0, 5)
+        broker.tables.offsets.commit("G1", "T1", 0, 5)
         assert of(broker, "rocketmq_consumer_lag_latency_milliseconds", consumer_group="G1") == [0]
         assert of(broker, "rocketmq_messages_out_total", consumer_group="G1", topic="T1", is_retry="false") == [2]
 
@@ -74,7 +74,7 @@ async def test_the_age_of_the_oldest_waiting_message_grows(tmp_path):
     async with opened(make_broker(tmp_path)) as client:
         broker = client.broker
         put(broker, "T1")
-        broker.offsets.commit("G1", "T1", 0, 0)
+        broker.tables.offsets.commit("G1", "T1", 0, 0)
         (before,) = of(broker, "rocketmq_consumer_lag_latency_milliseconds")
         await trio.sleep(0.1)
         (after,) = of(broker, "rocketmq_consumer_lag_latency_milliseconds")
@@ -86,7 +86,7 @@ async def test_dead_letters_are_counted_for_the_topic_they_came_from(tmp_path):
     async with opened(make_broker(tmp_path)) as client:
         broker = client.broker
         result = put(broker, "T1")
-        broker.groups.update(SubscriptionGroupConfig(name="G1", retry_times_max=0))
+        broker.tables.groups.update(SubscriptionGroupConfig(name="G1", retry_times_max=0))
         client.ask(36, offset=result.phy_offset, group="G1", delayLevel=0)
         assert of(broker, "rocketmq_send_to_dlq_messages_total", topic="T1", consumer_group="G1") == [1]
 
@@ -140,7 +140,7 @@ async def test_a_message_on_a_cold_page_is_not_waited_for(tmp_path, monkeypatch)
     async with opened(make_broker(tmp_path)) as client:
         broker = client.broker
         put(broker, "T1")
-        broker.offsets.commit("G1", "T1", 0, 0)
+        broker.tables.offsets.commit("G1", "T1", 0, 0)
         monkeypatch.setattr(os, "preadv", cold)
         assert of(broker, "rocketmq_consumer_lag_latency_milliseconds") == []
         assert of(broker, "rocketmq_consumer_lag_messages", consumer_group="G1") == [1]

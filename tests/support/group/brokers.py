@@ -53,8 +53,7 @@ class BrokerMember:
 
     async def _run(self, *, task_status: trio.TaskStatus[None]) -> None:
         broker = self.broker = make_broker(self.root, role=self.role, broker_ip1=self.ip, listen_port=0, **self.options)
-        broker.set_addresses(PORT, PORT + 1)
-        broker.make_registration()
+        broker.settings.set_ports(PORT, PORT + 1)
         broker.remoting.connect = self._connect
         broker.ha.client.connect = self._follow
         self._ended = trio.Event()

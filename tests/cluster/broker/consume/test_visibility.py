@@ -88,7 +88,7 @@ async def test_a_held_pull_is_answered_once_the_message_is_confirmed(tmp_path, a
     broker = make_broker(tmp_path, role=SYNC, visibility=CONFIRMED)
     async with opened(broker) as client:
         nursery.start_soon(broker.held_pulls.run)
-        nursery.start_soon(broker.visibility.run)
+        nursery.start_soon(broker.queues.visibility.run)
         serving(broker, client)
         slave = with_a_slave(broker)
         assert pull(client, sysFlag=SUSPEND) is None
@@ -111,7 +111,7 @@ async def test_what_was_shown_stays_shown(tmp_path):
         assert end_of(client) == 1
         broker.ha.group_transfer.leave(slave)
         put(broker, body=b"two")
-        assert (broker.confirmed_offset(), end_of(client), bodies(client)) == (0, 1, [b"one"])
+        assert (broker.group.confirmed_offset(), end_of(client), bodies(client)) == (0, 1, [b"one"])
 
 
 async def test_a_slave_shows_what_its_master_said(tmp_path):
@@ -122,7 +122,7 @@ async def test_a_slave_shows_what_its_master_said(tmp_path):
             put(there.broker)
         broker.roles.member.durable.state = state(SLAVE, 1)
         replicate(broker.store, log_bytes(there.broker.store))
-        broker.topics.update(TopicConfig("T1", 1, 1))
+        broker.tables.topics.update(TopicConfig("T1", 1, 1))
         assert end_of(client) == 0
         broker.roles.voter.confirmed_offset = broker.store.max_offset * 2 // 3
         assert end_of(client) == 2
@@ -134,13 +134,13 @@ async def test_the_end_of_a_long_queue_is_found(tmp_path):
     broker = make_broker(tmp_path, visibility=CONFIRMED)
     async with opened(broker) as client:
         ends = [put(broker).end_offset for _ in range(50)]
-        broker.topics.update(TopicConfig("T1", 1, 1))
+        broker.tables.topics.update(TopicConfig("T1", 1, 1))
         queue = broker.store.queue("T1", 0)
         for shown in range(51):
-            broker.visibility.confirmed = lambda shown=shown: ends[shown - 1] if shown else 0
-            broker.visibility.shown = 0
-            assert broker.visibility.queue_end(queue) == shown
-        broker.visibility.truncated(ends[9])
+            broker.queues.visibility.confirmed = lambda shown=shown: ends[shown - 1] if shown else 0
+            broker.queues.visibility.shown = 0
+            assert broker.queues.visibility.queue_end(queue) == shown
+        broker.queues.visibility.truncated(ends[9])
         assert end_of(client) == 50, "an asynchronous master promises all"
 
 
@@ -150,8 +150,8 @@ async def test_all_that_tells_consumers_an_end_tells_the_same(tmp_path):
     async with opened(broker) as client:
         ends = [put(broker).end_offset for _ in range(5)]
         serving(broker, client)
-        broker.visibility.confirmed = lambda: ends[2]
-        broker.visibility.shown = 0
+        broker.queues.visibility.confirmed = lambda: ends[2]
+        broker.queues.visibility.shown = 0
         assert end_of(client) == 3
         for offset in (0, 2):
             assert pull(client, queueOffset=offset).ext["maxOffset"] == "3"
@@ -159,9 +159,9 @@ async def test_all_that_tells_consumers_an_end_tells_the_same(tmp_path):
         assert (beyond.code, beyond.ext["maxOffset"]) == (ResponseCode.PULL_NOT_FOUND, "3")
         moved = pull(client, queueOffset=9)
         assert (moved.code, moved.ext["nextBeginOffset"]) == (ResponseCode.PULL_OFFSET_MOVED, "3")
-        by_time = client.ask(29, topic="T1", queueId=0, timestamp=broker.now_ms() + 60_000)
+        by_time = client.ask(29, topic="T1", queueId=0, timestamp=broker.store.now_ms() + 60_000)
         assert by_time.ext["offset"] == "2", "the last one that is shown"
-        broker.offsets.commit("G", "T1", 0, 3)
+        broker.tables.offsets.commit("G", "T1", 0, 3)
         consumed = fastjson.loads(client.ask(208, consumerGroup="G", topic="T1").body)["offsetTable"]
         assert [(each["brokerOffset"], each["consumerOffset"]) for each in consumed.values()] == [(3, 3)]
         topic = fastjson.loads(client.ask(202, topic="T1").body)["offsetTable"]

@@ -37,19 +37,19 @@ TOPIC = {
 
 async def test_topics(tmp_path, monkeypatch):
     async with opened(make_broker(tmp_path)) as client:
-        monkeypatch.setattr(names, "TOPICS_MAX", len(client.broker.topics.table))
+        monkeypatch.setattr(names, "TOPICS_MAX", len(client.broker.tables.topics.table))
         with pytest.raises(RequestError, match="topics, no more than"):
-            client.broker.topics.create_in_send("New", "TBW102", 4)
+            client.broker.tables.topics.create_in_send("New", "TBW102", 4)
         reply = await client.ask_async(17, topic="New", **TOPIC)
         assert "delete some" in reply.remark
         assert (await client.ask_async(17, topic="BenchmarkTest2", **TOPIC)).code == 1
-        known = client.broker.topics.table["BenchmarkTest"]
-        assert client.broker.topics.update(known) == known
+        known = client.broker.tables.topics.table["BenchmarkTest"]
+        assert client.broker.tables.topics.update(known) == known
 
 
 async def test_groups(tmp_path, monkeypatch):
     client = Client(make_broker(tmp_path))
-    monkeypatch.setattr(names, "GROUPS_MAX", len(client.broker.groups.table))
+    monkeypatch.setattr(names, "GROUPS_MAX", len(client.broker.tables.groups.table))
     reply = await client.ask_async(200, body={"groupName": "New"})
     assert "consumer groups, no more than" in reply.remark
     assert "consumer groups, no more than" in client.ask(34, heartbeat("T1", group="New")).remark
@@ -63,17 +63,17 @@ def test_offsets(tmp_path, monkeypatch):
     assert client.ask(15, **first, queueId=65_535).code == 0
     assert "numbers up to 65535" in client.ask(15, **first, queueId=65_536).remark
     assert "offsets in topics" in client.ask(15, **first | {"topic": "T2"}, queueId=0).remark
-    assert list(client.broker.offsets.table) == ["T1@G"]
+    assert list(client.broker.tables.offsets.table) == ["T1@G"]
 
 
 def test_offsets_of_a_clone(tmp_path, monkeypatch):
     client = Client(make_broker(tmp_path))
     monkeypatch.setattr(names, "OFFSETS_MAX", 2)
     for topic in ("T1", "T2"):
-        client.broker.topics.table[topic] = TopicConfig(topic, 1, 1)
-        client.broker.offsets.commit("G", topic, 0, 5)
+        client.broker.tables.topics.table[topic] = TopicConfig(topic, 1, 1)
+        client.broker.tables.offsets.commit("G", topic, 0, 5)
     assert "offsets in topics" in client.ask(314, srcGroup="G", destGroup="H").remark
-    assert list(client.broker.offsets.table) == ["T1@G", "T2@G"]
+    assert list(client.broker.tables.offsets.table) == ["T1@G", "T2@G"]
 
 
 async def test_offsets_that_are_passed_on(tmp_path, monkeypatch):
@@ -88,7 +88,7 @@ async def test_offsets_that_are_passed_on(tmp_path, monkeypatch):
     gate.forward_to("127.0.0.1:1", 5)
     for taken in forwarder.taken:
         taken()
-    assert client.broker.offsets.table == {"T1@G": {0: 5}}
+    assert client.broker.tables.offsets.table == {"T1@G": {0: 5}}
 
 
 async def test_producer_groups(tmp_path, monkeypatch):
@@ -109,18 +109,18 @@ async def test_producer_groups(tmp_path, monkeypatch):
     assert beat(other, "B").code == 0
     one.connection.close()
     assert beat(other, "D").code == 0
-    assert set(broker.producers.groups) == {"B", "D"}
+    assert set(broker.tables.producers.groups) == {"B", "D"}
 
 
 def test_filters(tmp_path, monkeypatch):
     """Consumers hear that there is no filter for them (27)."""
     monkeypatch.setattr(consumer_filters, "FILTERS_MAX", 1)
     broker = make_broker(tmp_path, enable_property_filter=True)
-    broker.filters.register("G", [sql("a = 1", 1)])
-    broker.filters.register("H", [sql("a = 1", 1)])
-    assert (broker.filters.get("T", "G") is None, broker.filters.get("T", "H") is None) == (False, True)
-    broker.filters.register("G", [sql("a = 2", 2)])
-    assert broker.filters.get("T", "G").filter.text == "a = 2"
+    broker.tables.filters.register("G", [sql("a = 1", 1)])
+    broker.tables.filters.register("H", [sql("a = 1", 1)])
+    assert (broker.tables.filters.get("T", "G") is None, broker.tables.filters.get("T", "H") is None) == (False, True)
+    broker.tables.filters.register("G", [sql("a = 2", 2)])
+    assert broker.tables.filters.get("T", "G").filter.text == "a = 2"
 
 
 @pytest.mark.parametrize(("topic", "group"), [("../x", "G"), ("T1", "../x"), ("T1", ""), ("x" * 128, "G")])
@@ -128,15 +128,15 @@ def test_tables_take_no_name_that_is_none(tmp_path, topic, group):
     """Whoever forgets to check meets the table."""
     broker = make_broker(tmp_path)
     with pytest.raises(RequestError):
-        broker.offsets.commit(group, topic, 0, 1)
-    assert not broker.offsets.table
+        broker.tables.offsets.commit(group, topic, 0, 1)
+    assert not broker.tables.offsets.table
 
 
 def test_heartbeats(tmp_path):
     client = Client(make_broker(tmp_path))
     beat = heartbeat("T1", client_id="x" * names.HEARTBEAT_BYTES_MAX)
     assert "at most 1048576" in client.ask(34, beat).remark
-    assert not client.broker.consumers.groups
+    assert not client.broker.tables.consumers.groups
 
 
 def test_expressions():

@@ -11,7 +11,6 @@ from tests.cluster.broker.slaves import FAST, MASTER
 from tests.cluster.broker.slaves import slave as slave
 from twinlog.cluster.broker.group import lost_tables
 from twinlog.cluster.broker.group.lost_tables import DELAYS, GROUPS, OFFSETS, TOPICS
-from twinlog.cluster.broker.status import member_status
 from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig, SubscriptionGroupManager
 from twinlog.cluster.broker.tables.offsets import ConsumerOffsetManager
 from twinlog.cluster.config.json_file import JsonFile
@@ -34,7 +33,12 @@ def asked_for(logs):
 
 def tables(broker):
     """All that lasts, but versions."""
-    plain = (broker.topics.plain(), broker.groups.plain(), broker.offsets.plain(), broker.schedule.plain())
+    plain = (
+        broker.tables.topics.plain(),
+        broker.tables.groups.plain(),
+        broker.tables.offsets.plain(),
+        broker.schedule.plain(),
+    )
     return [{name: table for name, table in each.items() if name != "dataVersion"} for each in plain]
 
 
@@ -87,8 +91,8 @@ async def test_without_a_slave_it_begins_empty_and_says_so(cluster):
     assert asked_for(logs) == [GROUPS]
     (told,) = [each for each in logs if each["event"] == "a table that was there begins empty"]
     assert (told["file"].rpartition("/")[2], told["why"]) == (GROUPS, "no slave could be asked")
-    assert "Unused" not in again.groups.table
-    assert member_status(again).missing_tables == (GROUPS,)
+    assert "Unused" not in again.tables.groups.table
+    assert again.status.member().missing_tables == (GROUPS,)
     await running.stop()
 
 
@@ -111,17 +115,17 @@ async def test_a_slave_that_comes_later_is_asked_and_what_is_newer_stays(cluster
     await running.stop()
     lose(cluster.root / "broker-a-0", GROUPS, OFFSETS)
     master, running = await cluster.start("broker-a-0")
-    assert "Unused" not in master.groups.table
+    assert "Unused" not in master.tables.groups.table
     await change_group(cluster, master, "Other", 7)
     await cluster.ask(master, 15, consumerGroup="G", topic="T1", queueId=0, commitOffset=1)
     follower, following = await cluster.start("broker-a-1", BrokerRole.SLAVE)
     await until(lambda: not master.lost_tables.names, 20)
-    assert {name: master.groups.table[name].retry_times_max for name in ("Unused", "Other")} == {
+    assert {name: master.tables.groups.table[name].retry_times_max for name in ("Unused", "Other")} == {
         "Unused": 3,
         "Other": 7,
     }
-    assert master.offsets.table == {"T1@G": {0: 1}, "T1@H": {0: 2}}
-    await until(lambda: follower.groups.table == master.groups.table, 20)
+    assert master.tables.offsets.table == {"T1@G": {0: 1}, "T1@H": {0: 2}}
+    await until(lambda: follower.tables.groups.table == master.tables.groups.table, 20)
     await following.stop()
     await running.stop()
 
@@ -153,7 +157,7 @@ async def test_a_store_without_the_note_starts_as_ever(cluster, pair):
     with capture_logs() as logs:
         again, running = await cluster.start("broker-a-0")
     assert asked_for(logs) == []
-    assert "Unused" not in again.groups.table
+    assert "Unused" not in again.tables.groups.table
     assert KnownTables(root / "twinlog").directory.joinpath(NAME).exists(), "what is there is noted from now on"
     await running.stop()
 
@@ -211,24 +215,24 @@ async def test_a_slave_keeps_its_copy_of_what_its_master_lost(slave):
     """Also when there is a new entry in the master's already; what the master has deleted is deleted here, too."""
     sync, client = slave.slave_sync, slave.slave_sync.client
     await sync.synchronize(MASTER)
-    groups, topics = dict(slave.groups.table), dict(slave.topics.table)
+    groups, topics = dict(slave.tables.groups.table), dict(slave.tables.topics.table)
     lost = {"dataVersion": {"counter": 1, "timestamp": 99}, "isLost": True}
     client.bodies[MASTER, 201] = fastjson.dumps({**lost, "subscriptionGroupTable": {"CG2": {}}})
     client.bodies[FAST, 21] = fastjson.dumps({**lost, "topicConfigTable": {}})
     with capture_logs() as logs:
         await sync.synchronize(MASTER)
         await sync.synchronize(MASTER)
-    assert (slave.groups.table, slave.topics.table) == (groups, topics)
+    assert (slave.tables.groups.table, slave.tables.topics.table) == (groups, topics)
     assert [each["what"] for each in logs if "is kept" in each["event"]] == ["topics", "subscription groups"]
     handed_over = ({**lost, "topicConfigTable": {}}, {**lost, "subscriptionGroupTable": {}})
     await sync.take({"offsetTable": {}}, *handed_over)
-    assert (slave.groups.table, slave.topics.table) == (groups, topics)
+    assert (slave.tables.groups.table, slave.tables.topics.table) == (groups, topics)
     client.bodies[MASTER, 201] = fastjson.dumps({**lost, "subscriptionGroupTable": {"CG1": {}, "CG2": {}}})
     await sync.synchronize(MASTER)
-    assert slave.groups.table.keys() == {"CG1", "CG2"}, "nothing is lost by taking it"
+    assert slave.tables.groups.table.keys() == {"CG1", "CG2"}, "nothing is lost by taking it"
     client.bodies[MASTER, 201] = fastjson.dumps({"dataVersion": {"counter": 2}, "subscriptionGroupTable": {}})
     await sync.synchronize(MASTER)
-    assert slave.groups.table == {}
+    assert slave.tables.groups.table == {}
 
 
 async def test_a_slave_that_does_not_answer_is_not_waited_for_long(cluster, monkeypatch):

@@ -16,6 +16,7 @@ from twinlog.cluster.broker.group.registration import (
     registration_body,
     slaves_of,
 )
+from twinlog.cluster.broker.settings import Settings
 from twinlog.cluster.broker.tables.topics import TopicConfig, TopicConfigManager
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.command import RemotingCommand
@@ -57,18 +58,43 @@ class FakeNameServers:
         return [round(time, 2) for time, to, command in self.asked if command.code == code and to == address]
 
 
-def service(fake, *, namesrv=NS1, **options):
+@define(eq=False)
+class Listener:
+    """Keeps what it is told. `masters`, `members` and `found`: each call's news."""
+
+    masters: list = field(factory=list)
+    members: list = field(factory=list)
+    found: list = field(factory=list)
+    unregistered_peers: bool = False
+    replaced: bool = False
+    registration: RegistrationService = field(init=False)
+
+    def master_changed(self, master):
+        self.masters.append(master)
+
+    def members_changed(self):
+        self.members.append(self.registration.members)
+
+    def found_members(self, addresses):
+        self.found.append(addresses)
+
+    def has_unregistered_peers(self):
+        return self.unregistered_peers
+
+    def may_be_replaced(self):
+        return self.replaced
+
+
+def service(fake, *, namesrv=NS1, broker_id=0, is_slave=False, listener=None):
     topics = TopicConfigManager(lambda: 7)
     topics.update(TopicConfig("T1", 4, 4))
-    made = RegistrationService(
-        config=BrokerConfig(broker_name="broker-a", namesrv_addr=namesrv, broker_id=options.pop("broker_id", 0)),
-        client=fake,
-        topics=topics,
-        address="192.0.2.11:10911",
-        ha_address="192.0.2.11:10912",
-        **{"is_slave": False, **options},
+    settings = Settings(config=BrokerConfig(broker_name="broker-a", namesrv_addr=namesrv, broker_id=broker_id))
+    settings.address, settings.ha_address = "192.0.2.11:10911", "192.0.2.11:10912"
+    listener = listener or Listener()
+    made = listener.registration = RegistrationService(
+        settings=settings, client=fake, topics=topics, is_slave=is_slave, listener=listener
     )
-    topics.changed = lambda _topic: made.topics_changed()
+    topics.on_change.append(lambda _topic: made.topics_changed())
     return made
 
 
@@ -164,18 +190,18 @@ async def test_changes_that_follow_each_other_go_out_at_a_pace(autojump_clock, n
 
 
 async def test_a_slave_asks_each_second_until_a_master_is_known(autojump_clock, nursery):
-    masters = []
+    listener = Listener()
     fake = FakeNameServers()
-    registration = service(fake, is_slave=True, broker_id=1, master_changed=masters.append)
+    registration = service(fake, is_slave=True, broker_id=1, listener=listener)
     nursery.start_soon(registration.run)
     await trio.sleep(30.5)
-    assert masters == []
+    assert listener.masters == []
     fake.master = {"masterAddr": "192.0.2.11:10911", "haServerAddr": "192.0.2.11:10912"}
     await trio.sleep(1)
-    assert masters == [Master("192.0.2.11:10911", "192.0.2.11:10912")]
+    assert listener.masters == [Master("192.0.2.11:10911", "192.0.2.11:10912")]
     fake.master = {}
     await trio.sleep(40)
-    assert masters[1:] == [Master(None, None)]
+    assert listener.masters[1:] == [Master(None, None)]
 
 
 async def test_ordered_topics_are_named_by_the_name_server(autojump_clock, nursery):
@@ -200,31 +226,30 @@ async def test_an_answer_that_is_none_is_a_failure(autojump_clock, nursery):
 
 
 async def test_a_master_watches_who_its_slaves_are(autojump_clock, nursery):
-    told = []
-    strangers = [False]
+    listener = Listener()
     fake = FakeNameServers()
-    registration = service(fake, members_changed=told.append, has_unregistered=lambda: strangers[0])
+    registration = service(fake, listener=listener)
     nursery.start_soon(registration.run)
     await trio.sleep(12)
     assert fake.times(106) == [0, 5, 10]
     fake.slaves[NS1] = {1: "192.0.2.12:10911", 2: "192.0.2.13:10911"}
-    strangers[0] = True
+    listener.unregistered_peers = True
     registration.ask_members()
     await trio.sleep(2)
-    assert told == [["192.0.2.12", "192.0.2.13"]]
+    assert listener.members == [["192.0.2.12", "192.0.2.13"]]
     assert fake.times(106)[3:] == [12.05, 12.55, 13.05, 13.55], "each half second while a stranger waits"
     fake.down = {NS1}
     await trio.sleep(20)
-    assert told[1:] == [], "nobody answers: the last list stays"
+    assert listener.members[1:] == [], "nobody answers: the last list stays"
 
 
 async def test_a_slave_watches_who_else_is_a_slave(autojump_clock, nursery):
     """They may follow it; itself it does not count."""
-    told = []
+    listener = Listener()
     fake = FakeNameServers(slaves={NS1: {1: "192.0.2.12:10911", 2: "192.0.2.13:10911"}})
-    nursery.start_soon(service(fake, is_slave=True, broker_id=1, members_changed=told.append).run)
+    nursery.start_soon(service(fake, is_slave=True, broker_id=1, listener=listener).run)
     await trio.sleep(1)
-    assert told == [["192.0.2.13"]]
+    assert listener.members == [["192.0.2.13"]]
 
 
 def test_two_slaves_at_one_address_are_two():
@@ -261,10 +286,10 @@ async def test_a_master_whose_id_was_taken_away_registers_again_soon(autojump_cl
 
 async def test_a_master_that_may_be_none_takes_no_id_from_another(autojump_clock, nursery):
     """Cut off from its group and not from the name server, it would lead clients to itself each 30 s."""
-    fake, doubts = FakeNameServers(), [False]
-    nursery.start_soon(service(fake, may_be_none=lambda: doubts[0]).run)
+    fake, listener = FakeNameServers(), Listener()
+    nursery.start_soon(service(fake, listener=listener).run)
     await trio.sleep(60)
-    doubts[0] = True
+    listener.replaced = True
     before = len(fake.times(103))
     await trio.sleep(60)
     assert len(fake.times(103)) == before + 2, "it is the one who is registered"
@@ -273,7 +298,7 @@ async def test_a_master_that_may_be_none_takes_no_id_from_another(autojump_clock
     before = len(fake.times(103))
     await trio.sleep(120)
     assert len(fake.times(103)) == before
-    doubts[0] = False
+    listener.replaced = False
     await trio.sleep(3)
     assert len(fake.times(103)) == before + 1
 
@@ -288,14 +313,14 @@ async def test_it_says_goodbye(autojump_clock, nursery):
 
 async def test_who_is_held_registers_nothing_and_asks_all_the_same(autojump_clock, nursery):
     """A master that starts must not say that it is one, and has to find out whether somebody else is."""
-    found = []
+    listener = Listener()
     fake = FakeNameServers(slaves={NS1: {1: "192.0.2.12:10911"}})
-    registration = service(fake, found_members=found.append)
+    registration = service(fake, listener=listener)
     await registration.hold()
     nursery.start_soon(registration.run)
     await trio.sleep(30)
     assert fake.times(103) == []
-    assert found[-1] == {0: "192.0.2.11:10911", 1: "192.0.2.12:10911"}
+    assert listener.found[-1] == {0: "192.0.2.11:10911", 1: "192.0.2.12:10911"}
     registration.set_role(0, is_slave=False)
     await trio.sleep(20)
     assert fake.times(103) == [30, 31, 41]

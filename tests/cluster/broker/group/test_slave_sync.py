@@ -27,7 +27,7 @@ async def test_a_message_of_a_new_topic_does_not_wait_for_the_next_round(slave, 
         listener("T1", 0, 1, [0])
         listener("T2", 0, 1, [0])
     await trio.sleep(1)
-    assert "T2" in slave.topics.table
+    assert "T2" in slave.tables.topics.table
     assert len(sync.client.asked) == asked + 5
     for listener in slave.store.on_arrival:
         listener("unknown to the master, too", 0, 1, [0])
@@ -49,14 +49,14 @@ def test_topics_are_asked_for_at_the_fast_port():
 async def test_all_tables_are_copied_and_saved(slave):
     await slave.slave_sync.synchronize(MASTER)
     assert [code for _, code in slave.slave_sync.client.asked] == [21, 28, 43, 45, 201]
-    assert slave.topics.table == {"T1": TopicConfig("T1", 4, 4)}, "replaced, built-in topics too"
-    assert slave.offsets.query("CG1", "T1", 1) == 5
-    assert slave.groups.table["CG1"].retry_times_max == 3
+    assert slave.tables.topics.table == {"T1": TopicConfig("T1", 4, 4)}, "replaced, built-in topics too"
+    assert slave.tables.offsets.query("CG1", "T1", 1) == 5
+    assert slave.tables.groups.table["CG1"].retry_times_max == 3
     assert slave.schedule.file.path.read_text() == '{"offsetTable":{1:2,3:2}}', "as it came"
-    again = make_broker(slave.store_config.root)
+    again = make_broker(slave.store.config.root)
     again.load_tables()
-    assert again.topics.table["T1"] == TopicConfig("T1", 4, 4)
-    assert again.groups.version == slave.groups.version
+    assert again.tables.topics.table["T1"] == TopicConfig("T1", 4, 4)
+    assert again.tables.groups.version == slave.tables.groups.version
     assert again.schedule.positions == {1: 2, 3: 2}
 
 
@@ -68,16 +68,16 @@ async def test_a_step_that_fails_does_not_keep_the_others(slave, capsys, nonsens
     bodies[MASTER, 45] = RemotingCommand(1, remark="no")
     for _ in range(3):
         await slave.slave_sync.synchronize(MASTER)
-    assert slave.groups.table["CG1"].retry_times_max == 3
+    assert slave.tables.groups.table["CG1"].retry_times_max == 3
     assert capsys.readouterr().out.count("could not copy from the master") == 2
 
 
 async def test_names_that_cannot_be_are_not_taken(slave):
     bad = {**TOPICS, "topicConfigTable": {"../../etc": {"readQueueNums": 4}}}
     slave.slave_sync.client.bodies[FAST, 21] = fastjson.dumps(bad)
-    before = dict(slave.topics.table)
+    before = dict(slave.tables.topics.table)
     await slave.slave_sync.synchronize(MASTER)
-    assert slave.topics.table == before
+    assert slave.tables.topics.table == before
 
 
 async def test_the_first_copy_comes_at_once_then_each_ten_seconds(slave, autojump_clock, nursery):
@@ -98,19 +98,19 @@ async def test_offsets_that_consumers_committed_here_are_kept(slave, capsys):
     """While the master was away, this slave served consumers. The master comes back with what it knew before."""
     bodies, synchronize = slave.slave_sync.client.bodies, slave.slave_sync.synchronize
     await synchronize(MASTER)
-    slave.offsets.commit("CG1", "T1", 0, 20)
+    slave.tables.offsets.commit("CG1", "T1", 0, 20)
     bodies[MASTER, 28] = boot(2)
     for _ in range(2):
         await synchronize(MASTER)
-        assert (slave.offsets.query("CG1", "T1", 0), slave.offsets.query("CG1", "T1", 1)) == (20, 5)
+        assert (slave.tables.offsets.query("CG1", "T1", 0), slave.tables.offsets.query("CG1", "T1", 1)) == (20, 5)
     assert capsys.readouterr().out.count("newer than the master's") == 1
     bodies[MASTER, 43] = b'{"offsetTable":{"T1@CG1":{0:9,1:7}}}'  # Consumers go on there.
     await synchronize(MASTER)
-    assert (slave.offsets.query("CG1", "T1", 0), slave.offsets.query("CG1", "T1", 1)) == (20, 7)
+    assert (slave.tables.offsets.query("CG1", "T1", 0), slave.tables.offsets.query("CG1", "T1", 1)) == (20, 7)
 
 
 async def test_a_reset_on_a_running_master_is_followed(slave):
     await slave.slave_sync.synchronize(MASTER)
     slave.slave_sync.client.bodies[MASTER, 43] = b'{"offsetTable":{"T1@CG1":{0:1,1:5}}}'
     await slave.slave_sync.synchronize(MASTER)
-    assert (slave.offsets.query("CG1", "T1", 0), slave.offsets.query("CG1", "T1", 1)) == (1, 5)
+    assert (slave.tables.offsets.query("CG1", "T1", 0), slave.tables.offsets.query("CG1", "T1", 1)) == (1, 5)

@@ -36,7 +36,12 @@ async def test_a_member_tells_its_log_its_digests_and_its_records(member, client
     peer = RemotingPeer(member.address, client)
     end = member.store.max_offset
     assert await peer.log() == PeerLog(
-        is_twinlog=True, min_offset=0, max_offset=end, boot_ms=member.started_ms, file_size=1 << 20, is_master=True
+        is_twinlog=True,
+        min_offset=0,
+        max_offset=end,
+        boot_ms=member.settings.boot_ms,
+        file_size=1 << 20,
+        is_master=True,
     )
     assert await peer.digests(3, end) == await member.store.range_digester.digests(3, end)
     grouped = await member.store.range_digester.digests(0, BLOCK_SIZE, blocks_per_digest=8)

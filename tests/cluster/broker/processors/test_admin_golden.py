@@ -7,7 +7,6 @@ import pytest
 
 from tests.cluster.broker.helpers import Client, make_broker, opened
 from tests.cluster.broker.wire import frames
-from twinlog.cluster.broker.processors.send import SendProcessor
 from twinlog.cluster.remoting import fastjson
 
 CAPTURE = "rocketmq-4.9.7", "admin"
@@ -58,7 +57,6 @@ async def answers(broker):
 async def pairs(tmp_path):
     broker = make_broker(tmp_path / "broker-a-0")
     async with opened(broker):
-        broker.send = SendProcessor(broker)
         yield [each async for each in answers(broker)]
 
 

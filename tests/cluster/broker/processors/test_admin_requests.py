@@ -14,7 +14,7 @@ from twinlog.store.record.message import decode_message
 @pytest.fixture
 async def client(tmp_path):
     broker = make_broker(tmp_path / "broker-a-0")
-    broker.topics.update(TopicConfig("T1", 2, 2))
+    broker.tables.topics.update(TopicConfig("T1", 2, 2))
     async with opened(broker) as client:
         broker.stats.look(0.0)
         yield client
@@ -90,7 +90,7 @@ async def test_a_pull_is_counted_and_shows_in_consume_stats(client):
 
 async def test_a_topic_that_is_named_twice_counts_once(client):
     put(client.broker)
-    client.broker.offsets.commit("G", "T1", 0, 1)
+    client.broker.tables.offsets.commit("G", "T1", 0, 1)
     for queue_id in range(2):
         client.broker.stats.group_get("G", "T1", queue_id, 5, 500, 1)
     client.broker.stats.look(10.0)
@@ -135,7 +135,7 @@ async def test_statistics_go_with_their_topic_and_group(client):
 async def test_the_progress_of_all_groups(client):
     for queue_id in (0, 1, 1):
         put(client.broker, queue_id=queue_id)
-    client.broker.groups.find("G")
+    client.broker.tables.groups.find("G")
     client.ask(15, consumerGroup="G", topic="T1", queueId=1, commitOffset=1)
     body = read(await client.ask_async(317, isOrder=False))
     assert body["brokerAddr"] == "127.0.0.1:10911"
@@ -150,11 +150,11 @@ async def test_the_progress_of_all_groups(client):
 
 
 async def test_only_ordered_topics_where_that_is_asked_for(client):
-    client.broker.groups.find("G")
+    client.broker.tables.groups.find("G")
     client.ask(15, consumerGroup="G", topic="T1", queueId=0, commitOffset=0)
     body = read(await client.ask_async(317, isOrder=True))
     assert {"G": []} in body["consumeStatsList"]
-    client.broker.topics.set_order(["T1"])
+    client.broker.tables.topics.set_order(["T1"])
     body = read(await client.ask_async(317, isOrder=True))
     assert {"G": []} not in body["consumeStatsList"]
 
@@ -217,7 +217,7 @@ async def test_the_slowest_group_in_each_queue(client):
     assert read(client.ask(308, compareGroup="A", topic="T1", filterGroups="C,D")) == {
         "correctionOffsets": {"0": 2, "1": 1}
     }
-    assert client.broker.offsets.query("C", "T1", 0) == 1  # RocketMQ would have forgotten it.
+    assert client.broker.tables.offsets.query("C", "T1", 0) == 1  # RocketMQ would have forgotten it.
     assert read(client.ask(308, compareGroup="C", topic="T1", filterGroups="C"))["correctionOffsets"]["0"] == 2**63 - 1
     assert read(client.ask(308, compareGroup="A", topic="none")) == {"correctionOffsets": {}}
 
@@ -308,8 +308,8 @@ def plain_topic(name, **more):
 async def test_many_topics_are_made_at_once(client):
     body = {"topicConfigList": [plain_topic("A", attributes={}), plain_topic("B", topicFilterType="MULTI_TAG")]}
     assert (await client.ask_async(18, body)).code == 0
-    assert client.broker.topics.select("A") == TopicConfig("A", 3, 4)
-    assert client.broker.topics.select("B").filter_type == "MULTI_TAG"
+    assert client.broker.tables.topics.select("A") == TopicConfig("A", 3, 4)
+    assert client.broker.tables.topics.select("B").filter_type == "MULTI_TAG"
 
 
 @pytest.mark.parametrize(
@@ -329,16 +329,16 @@ async def test_many_topics_are_made_at_once(client):
 async def test_one_bad_topic_and_none_is_made(client, bad):
     reply = await client.ask_async(18, {"topicConfigList": [plain_topic("A"), bad]})
     assert reply.code == 1
-    assert client.broker.topics.select("A") is None
+    assert client.broker.tables.topics.select("A") is None
 
 
 async def test_many_groups_are_made_at_once(client):
     body = {"groupConfigList": [{"groupName": "A", "retryMaxTimes": 3}, {"groupName": "B"}]}
     assert (await client.ask_async(225, body)).code == 0
-    assert client.broker.groups.table["A"].retry_times_max == 3
+    assert client.broker.tables.groups.table["A"].retry_times_max == 3
     reply = await client.ask_async(225, {"groupConfigList": [{"groupName": "C"}, {"groupName": "a b"}]})
     assert reply.code == 1
-    assert "C" not in client.broker.groups.table
+    assert "C" not in client.broker.tables.groups.table
 
 
 @pytest.mark.parametrize("code", [18, 225])
@@ -370,7 +370,7 @@ async def test_statistics_of_topics_that_are_gone_are_cleaned(client):
     assert "gone" in stats.topics()
     assert (await client.ask_async(316)).code == 0
     assert stats.topics() == {"T1", names.SCHEDULE_TOPIC}
-    assert client.broker.queue_end("gone", 0) == 1  # What is still in the log keeps its number.
+    assert client.broker.queues.end("gone", 0) == 1  # What is still in the log keeps its number.
 
 
 @pytest.mark.parametrize("code", [306, 316])

@@ -4,10 +4,9 @@ import attrs
 import pytest
 
 from tests.cluster.broker.helpers import make_broker, opened, put
-from twinlog.cluster.broker.broker import Broker
+from twinlog.cluster.broker import wiring
 from twinlog.cluster.broker.config import BrokerConfig
 from twinlog.cluster.broker.config_changes import BLACK_LIST, CHANGEABLE, range_text, read_changes
-from twinlog.cluster.broker.processors.send import SendProcessor
 from twinlog.cluster.config.config_file import configure, settings_of
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.tls.config import TlsConfig, TlsMode
@@ -39,7 +38,7 @@ async def client(tmp_path):
     path = tmp_path / "broker.conf"
     path.write_bytes(FILE.encode("latin-1"))
     broker = make_broker(tmp_path / "broker-a-0")
-    broker.config_file = path
+    broker.settings.config_file = path
     async with opened(broker) as client:
         yield client
 
@@ -146,7 +145,7 @@ def test_ranges_in_words():
 
 
 async def test_what_changes_holds_at_once_and_is_in_the_file(client):
-    version = client.broker.config_version
+    version = client.broker.settings.version
     reply = await client.ask_async(25, b"fileReservedTime=24\nslaveReadEnable=true\nmaxMessageSize=2048\n")
     assert (reply.code, reply.ext, reply.body) == (0, None, b"")
     broker = client.broker
@@ -154,9 +153,9 @@ async def test_what_changes_holds_at_once_and_is_in_the_file(client):
     assert broker.store.retention.config.file_reserved_time_hours == 24
     assert put(broker, body=b"x" * 3000).status.name == "MESSAGE_ILLEGAL"
     assert told(client)["maxMessageSize"] == "2048"
-    assert broker.config_version.counter == version.counter + 1
-    assert client.ask(26).ext["version"] == f'{{"counter":1,"timestamp":{broker.config_version.timestamp}}}'
-    lines = broker.config_file.read_bytes().decode("latin-1").splitlines()
+    assert broker.settings.version.counter == version.counter + 1
+    assert client.ask(26).ext["version"] == f'{{"counter":1,"timestamp":{broker.settings.version.timestamp}}}'
+    lines = broker.settings.config_file.read_bytes().decode("latin-1").splitlines()
     before = FILE.splitlines()
     assert lines[:4] == before[:4]
     assert lines[4] == "fileReservedTime=24"
@@ -183,37 +182,37 @@ async def test_every_key_that_may_change_changes(client):
 
 
 async def test_all_or_nothing(client):
-    before = client.broker.config_file.read_bytes()
+    before = client.broker.settings.config_file.read_bytes()
     for body in (b"slaveReadEnable=true\nlistenPort=1", b"slaveReadEnable=true\nfileReservedTime=0"):
         assert (await client.ask_async(25, body)).code in (1, 16)
     assert not client.broker.config.slave_read_enable
-    assert client.broker.config_file.read_bytes() == before
-    assert client.broker.config_version.counter == 0
+    assert client.broker.settings.config_file.read_bytes() == before
+    assert client.broker.settings.version.counter == 0
 
 
 async def test_nothing_asked_nothing_changed(client):
     for body in (b"", b"# only words\n"):
         assert (await client.ask_async(25, body)).code == 0
-    assert client.broker.config_file.read_bytes() == FILE.encode("latin-1")
+    assert client.broker.settings.config_file.read_bytes() == FILE.encode("latin-1")
 
 
 async def test_a_file_that_cannot_be_written_changes_nothing(client):
-    client.broker.config_file = client.broker.config_file.parent / "none" / "broker.conf"
+    client.broker.settings.config_file = client.broker.settings.config_file.parent / "none" / "broker.conf"
     reply = await client.ask_async(25, b"slaveReadEnable=true")
     assert (reply.code, "nothing was changed" in reply.remark) == (1, True)
     assert not client.broker.config.slave_read_enable
 
 
 async def test_without_a_file_it_holds_until_the_end(client):
-    client.broker.config_file = None
+    client.broker.settings.config_file = None
     assert (await client.ask_async(25, b"slaveReadEnable=true")).code == 0
     assert client.broker.config.slave_read_enable
 
 
 async def test_a_link_stays_a_link(client, tmp_path):
     link = tmp_path / "link.conf"
-    link.symlink_to(client.broker.config_file)
-    target, client.broker.config_file = client.broker.config_file, link
+    link.symlink_to(client.broker.settings.config_file)
+    target, client.broker.settings.config_file = client.broker.settings.config_file, link
     assert (await client.ask_async(25, b"slaveReadEnable=true")).code == 0
     assert link.is_symlink()
     assert "slaveReadEnable=true" in target.read_text("latin-1")
@@ -222,38 +221,38 @@ async def test_a_link_stays_a_link(client, tmp_path):
 async def test_values_are_no_way_into_the_file(client):
     """A value with a line end in it is no second line."""
     assert (await client.ask_async(25, b"deleteWhen=04\\nlistenPort\\=1")).code == 1
-    assert client.broker.config_file.read_bytes() == FILE.encode("latin-1")
+    assert client.broker.settings.config_file.read_bytes() == FILE.encode("latin-1")
 
 
 async def test_the_permission_is_told_to_name_servers_and_obeyed(client):
     broker = client.broker
-    version = broker.topics.version
+    version = broker.tables.topics.version
     assert (await client.ask_async(25, b"brokerPermission=2")).code == 0
-    assert broker.topics.version != version
-    assert broker.registration.config.broker_permission == 2
+    assert broker.tables.topics.version != version
+    assert broker.registration.settings.config.broker_permission == 2
     fields = {"consumerGroup": "G", "topic": "T1", "queueId": 0, "queueOffset": 0, "maxMsgNums": 32, "sysFlag": 0}
     assert client.ask(11, **fields, commitOffset=0, suspendTimeoutMillis=0, subVersion=0).code == 16
 
 
 async def test_other_changes_are_no_news_for_name_servers(client):
-    version = client.broker.topics.version
+    version = client.broker.tables.topics.version
     assert (await client.ask_async(25, b"slaveReadEnable=true")).code == 0
-    assert client.broker.topics.version == version
+    assert client.broker.tables.topics.version == version
 
 
 async def test_topics_may_be_made_again(client):
     broker = client.broker
     assert (await client.ask_async(25, b"autoCreateTopicEnable=false")).code == 0
-    assert broker.topics.create_in_send("new", "TBW102", 4) is None
+    assert broker.tables.topics.create_in_send("new", "TBW102", 4) is None
     assert (await client.ask_async(25, b"autoCreateTopicEnable=true")).code == 0
-    assert broker.topics.create_in_send("new", "TBW102", 4) is not None
+    assert broker.tables.topics.create_in_send("new", "TBW102", 4) is not None
 
 
 async def test_topics_may_be_made_where_they_never_might(tmp_path):
     async with opened(make_broker(tmp_path / "b", auto_create_topic_enable=False)) as client:
-        assert client.broker.topics.select("TBW102") is None
+        assert client.broker.tables.topics.select("TBW102") is None
         assert (await client.ask_async(25, b"autoCreateTopicEnable=true")).code == 0
-        assert client.broker.topics.create_in_send("new", "TBW102", 4) is not None
+        assert client.broker.tables.topics.create_in_send("new", "TBW102", 4) is not None
 
 
 async def test_services_with_a_copy_get_the_new_value(client):
@@ -267,14 +266,13 @@ async def test_services_with_a_copy_get_the_new_value(client):
     assert (broker.transactions.rules.timeout_ms, broker.transactions.rules.check_max) == (7, 3)
     assert broker.schedule.flush_interval_ms == 300
     assert broker.held_pulls.scan_seconds == 1.0
-    assert broker.groups.find("made-up") is None
+    assert broker.tables.groups.find("made-up") is None
     assert broker.store.flusher.config.flush_interval_commit_log_ms == 50
     assert broker.store.index.config.max_msgs_num_batch == 9
 
 
 async def test_producers_are_answered_by_the_new_configuration(client):
     broker = client.broker
-    broker.send = SendProcessor(broker)
     assert (await client.ask_async(25, b"traceOn=false")).code == 0
     assert broker.send._answer_fields["TRACE_ON"] == "false"
 
@@ -292,7 +290,7 @@ async def test_the_role_is_not_touched(tmp_path):
 async def test_secrets_are_not_shown(tmp_path):
     broker = make_broker(tmp_path / "b")
     tls = TlsConfig(server_key_password="hunter2")
-    async with opened(Broker(broker.config, broker.store_config, tls_config=tls)) as client:
+    async with opened(wiring.make_broker(broker.config, broker.store.config, tls_config=tls)) as client:
         shown = told(client)
         assert shown["tls.server.keyPassword"] == "******"
         assert "hunter2" not in client.ask(26).body.decode()
@@ -304,7 +302,7 @@ async def test_tls_is_shown_as_it_is_in_use(tmp_path, mode, enable):
     """RocketMQ's `useTLS` is about a broker's own requests: `tls.enable` decides, else whether it takes TLS only."""
     broker = make_broker(tmp_path / "b")
     tls = TlsConfig(mode=mode, enable=enable)
-    async with opened(Broker(broker.config, broker.store_config, tls_config=tls)) as client:
+    async with opened(wiring.make_broker(broker.config, broker.store.config, tls_config=tls)) as client:
         shown = told(client)
         assert shown["useTLS"] == ("true" if client.broker.remoting.tls is not None else "false")
         assert (shown["useTLS"] == "true") == (mode is TlsMode.enforcing if enable is None else enable)

@@ -7,7 +7,7 @@ import attrs
 import pytest
 
 from tests.cluster.broker.helpers import heartbeat, make_broker, opened, put
-from twinlog.cluster.broker.broker import Broker
+from twinlog.cluster.broker import wiring
 from twinlog.cluster.broker.tables.topics import TopicConfig
 
 PULL, DELETE_EXPIRED_COMMITLOG, CLEAN_EXPIRED_CONSUMEQUEUE = 11, 329, 306
@@ -17,9 +17,9 @@ OFFSET_MOVED = 21
 def small(broker):
     """The same broker with files for a few messages."""
     store = attrs.evolve(
-        broker.store_config, mapped_file_size_commit_log=1 << 14, file_reserved_time_hours=1, delete_when=""
+        broker.store.config, mapped_file_size_commit_log=1 << 14, file_reserved_time_hours=1, delete_when=""
     )
-    return Broker(broker.config, store)
+    return wiring.make_broker(broker.config, store)
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ async def test_a_consumer_below_the_first_message_is_told_where_to_go_on(client)
         "subVersion": 0,
         "expressionType": "TAG",
     }
-    client.broker.topics.update(TopicConfig("T1", 1, 1))
+    client.broker.tables.topics.update(TopicConfig("T1", 1, 1))
     client.ask(34, heartbeat("T1"))
     answer = client.ask(PULL, **fields, queueOffset=3)
     assert (answer.code, answer.ext["nextBeginOffset"], answer.ext["minOffset"]) == (OFFSET_MOVED, "8", "8")

@@ -34,7 +34,7 @@ async def test_a_heartbeat_makes_a_member_and_its_retry_topic(client):
     other = Client(client.broker, FakeConnection())
     reply = client.ask(34, heartbeat("T1", "%RETRY%G"))
     assert (reply.code, reply.ext, reply.body) == (0, None, b"")
-    assert client.broker.topics.select("%RETRY%G") == TopicConfig("%RETRY%G", 1, 1)
+    assert client.broker.tables.topics.select("%RETRY%G") == TopicConfig("%RETRY%G", 1, 1)
     other.ask(34, heartbeat("T1", "%RETRY%G", client_id="c2"))
     assert [command.code for command in client.connection.sent] == [40, 40]
     assert client.connection.sent[-1].is_oneway
@@ -56,9 +56,9 @@ async def test_who_leaves_or_is_cut_off_is_a_member_no_more(client):
 
 async def test_producers_are_remembered_until_they_leave(client):
     client.ask(34, {"clientID": "c1", "consumerDataSet": [], "producerDataSet": [{"groupName": "P"}]})
-    assert client.broker.producers.has(client.connection)
+    assert client.broker.tables.producers.has(client.connection)
     client.ask(35, clientID="c1", producerGroup="P")
-    assert not client.broker.producers.has(client.connection)
+    assert not client.broker.tables.producers.has(client.connection)
 
 
 @pytest.mark.parametrize(
@@ -77,12 +77,12 @@ async def test_producers_are_remembered_until_they_leave(client):
 )
 async def test_a_heartbeat_that_makes_no_sense_changes_nothing(client, body):
     assert client.ask(34, body).code == 1
-    assert client.broker.consumers.groups == {}
+    assert client.broker.tables.consumers.groups == {}
 
 
 async def test_a_slave_does_not_make_topics_of_its_own(slave):
     assert slave.ask(34, heartbeat("T1")).code == 0
-    assert slave.broker.topics.select("%RETRY%G") is None
+    assert slave.broker.tables.topics.select("%RETRY%G") is None
 
 
 @pytest.mark.parametrize(("kind", "code"), [("TAG", 0), ("SQL92", 1)])
@@ -120,12 +120,12 @@ async def test_offsets_are_kept_per_group_and_queue(client):
 async def test_offsets_that_cannot_be_are_refused(client, bad):
     fields = {"consumerGroup": "G", "topic": "T1", "queueId": 0, "commitOffset": 5, **bad}
     assert client.ask(15, **fields).code == 1
-    assert client.broker.offsets.table == {}
+    assert client.broker.tables.offsets.table == {}
 
 
 async def test_a_new_group_starts_at_the_head_of_a_young_queue(client):
     """0 while the first message is in memory; RocketMQ 5 clients may decline (setZeroIfNotFound)."""
-    client.broker.topics.update(TopicConfig("T1", 1, 1))
+    client.broker.tables.topics.update(TopicConfig("T1", 1, 1))
     where = {"consumerGroup": "G", "topic": "T1", "queueId": 0}
     put(client.broker)
     assert client.ask(14, **where).ext == {"offset": "0"}
@@ -135,7 +135,7 @@ async def test_a_new_group_starts_at_the_head_of_a_young_queue(client):
 
 
 async def test_bounds_of_a_queue(client):
-    client.broker.topics.update(TopicConfig("T1", 2, 2))
+    client.broker.tables.topics.update(TopicConfig("T1", 2, 2))
     put(client.broker)
     put(client.broker)
     where = {"topic": "T1", "queueId": 0}
@@ -172,12 +172,12 @@ TOPIC = {
 
 async def test_a_topic_is_made_shown_and_removed(client):
     assert (await client.ask_async(17, **TOPIC)).code == 0
-    assert client.broker.topics.select("T1") == TopicConfig("T1", 4, 2), "order is not set by 17"
+    assert client.broker.tables.topics.select("T1") == TopicConfig("T1", 4, 2), "order is not set by 17"
     assert fastjson.loads(client.ask(351, topic="T1").body)["writeQueueNums"] == 2
     table = fastjson.loads(client.ask(21).body)
     assert table["topicConfigTable"]["T1"]["readQueueNums"] == 4
     assert table["dataVersion"]["counter"] == 1
-    assert fastjson.loads(client.broker.topics_writer.file.path.read_bytes()) == table, "saved before the answer"
+    assert fastjson.loads(client.broker.tables.topics_writer.file.path.read_bytes()) == table, "saved before the answer"
     assert (await client.ask_async(215, topic="T1")).code == 0
     assert client.ask(351, topic="T1").code == 17
     assert (await client.ask_async(215, topic="T1")).code == 0
@@ -210,7 +210,7 @@ async def test_a_slave_changes_neither_topics_nor_groups(slave):
 
 
 async def test_topic_statistics_in_the_dialect_of_fastjson(client):
-    client.broker.topics.update(TopicConfig("T1", 1, 1))
+    client.broker.tables.topics.update(TopicConfig("T1", 1, 1))
     stored = put(client.broker).store_timestamp
     assert client.ask(202, topic="T1").body == (
         b'{"offsetTable":{{"brokerName":"broker-a","queueId":0,"topic":"T1"}:'
@@ -224,7 +224,7 @@ async def test_a_group_is_made_and_all_tables_are_shown(client):
     groups = fastjson.loads(client.ask(201).body)["subscriptionGroupTable"]
     assert groups["G"]["retryMaxTimes"] == 3
     assert (await client.ask_async(200, {"groupName": "a/b"})).code == 1
-    client.broker.offsets.commit("G", "T1", 2, 7)
+    client.broker.tables.offsets.commit("G", "T1", 2, 7)
     client.broker.schedule.table[3] = 4
     assert client.ask(43).body == b'{"offsetTable":{"T1@G":{2:7}}}'
     assert client.ask(45).body == b'{"offsetTable":{3:4}}'
@@ -246,10 +246,10 @@ async def test_members_are_shown_with_their_subscriptions(client):
 
 
 async def test_progress_of_a_group(client):
-    client.broker.topics.update(TopicConfig("T1", 1, 1))
+    client.broker.tables.topics.update(TopicConfig("T1", 1, 1))
     stored = put(client.broker).store_timestamp
     put(client.broker)
-    client.broker.offsets.commit("G", "T1", 0, 1)
+    client.broker.tables.offsets.commit("G", "T1", 0, 1)
     assert client.ask(208, consumerGroup="G").body == (
         b'{"consumeTps":0.0,"offsetTable":{{"brokerName":"broker-a","queueId":0,"topic":"T1"}:'
         b'{"brokerOffset":2,"consumerOffset":1,"lastTimestamp":%d}}}' % stored
@@ -261,13 +261,13 @@ async def test_progress_of_a_group(client):
 
 
 async def test_a_group_goes_with_its_offsets_where_that_is_asked(client, slave):
-    client.broker.offsets.commit("G", "T1", 0, 1)
+    client.broker.tables.offsets.commit("G", "T1", 0, 1)
     await client.ask_async(200, {"groupName": "G"})
     assert fastjson.loads(client.ask(352, group="G").body)["retryMaxTimes"] == 16
     assert (await client.ask_async(207, groupName="G")).code == 0
-    assert client.broker.offsets.query("G", "T1", 0) == 1
+    assert client.broker.tables.offsets.query("G", "T1", 0) == 1
     await client.ask_async(207, groupName="G", cleanOffset=True)
-    assert client.broker.offsets.query("G", "T1", 0) == -1
+    assert client.broker.tables.offsets.query("G", "T1", 0) == -1
     assert client.ask(352, group="G").code == 26
     assert (await slave.ask_async(207, groupName="G")).code == 1
 
@@ -311,7 +311,7 @@ async def test_runtime_information_has_every_key_that_mqadmin_reads(client):
     assert table["brokerVersionDesc"] == "V4_9_8"
     assert table["putMessageTimesTotal"] == table["msgPutTotalTodayNow"] == "1"
     assert table["scheduleMessageOffset_1"] == "0,0"
-    assert 0 < int(table["earliestMessageTimeStamp"]) <= client.broker.now_ms()
+    assert 0 < int(table["earliestMessageTimeStamp"]) <= client.broker.store.now_ms()
     assert 0 <= float(table["commitLogDiskRatio"]) <= 1
     float(table["putTps"].split(" ")[0])
     wanted = """getTransferedTps getTransferredTps sendThreadPoolQueueSize pullThreadPoolQueueSize
@@ -356,7 +356,12 @@ async def test_a_master_tells_how_its_slaves_are(client):
     put(broker)
     end = broker.store.max_offset
     connection = HAConnection(
-        StreamTransport(memory_stream_pair()[0]), "10.0.0.5:7", "10.0.0.5", broker.store, transfer, broker.ha_config
+        StreamTransport(memory_stream_pair()[0]),
+        "10.0.0.5:7",
+        "10.0.0.5",
+        broker.store,
+        transfer,
+        broker.settings.ha_config,
     )
     transfer.members_changed(["10.0.0.5"])
     broker.ha._connections[connection] = trio.CancelScope()

@@ -58,9 +58,9 @@ async def test_a_pull_that_cannot_be_served_is_told_why(tmp_path, change, code, 
     async with opened(make_broker(tmp_path)) as client:
         broker = client.broker
         serving(broker, client)
-        broker.topics.update(TopicConfig("OTHER", 1, 1))
-        broker.topics.update(TopicConfig("NOREAD", 1, 1, perm=2))
-        broker.groups.update(SubscriptionGroupConfig(name="DISABLED", consume_enable=False))
+        broker.tables.topics.update(TopicConfig("OTHER", 1, 1))
+        broker.tables.topics.update(TopicConfig("NOREAD", 1, 1, perm=2))
+        broker.tables.groups.update(SubscriptionGroupConfig(name="DISABLED", consume_enable=False))
         reply = client.ask(11, **{**PULL, **change})
         assert reply.code == code
         assert remark in reply.remark
@@ -74,8 +74,8 @@ async def test_a_broker_without_read_permission_serves_no_pulls(tmp_path):
 async def test_broadcasting_needs_the_groups_consent(tmp_path):
     async with opened(make_broker(tmp_path)) as client:
         broker = client.broker
-        broker.topics.update(TopicConfig("T1", 1, 1))
-        broker.groups.update(SubscriptionGroupConfig(name="G", consume_broadcast_enable=False))
+        broker.tables.topics.update(TopicConfig("T1", 1, 1))
+        broker.tables.groups.update(SubscriptionGroupConfig(name="G", consume_broadcast_enable=False))
         beat = heartbeat("T1")
         beat["consumerDataSet"][0]["messageModel"] = "BROADCASTING"
         client.ask(34, beat)
@@ -141,9 +141,9 @@ async def test_every_answer_says_where_to_pull_next(tmp_path, role, slave_read, 
     ratio = {"access_message_in_memory_max_ratio": 0} if slow else {}
     broker.store.config = attrs.evolve(broker.store.config, **ratio)
     async with opened(broker) as client:
-        broker.topics.update(TopicConfig("T1", 1, 1))
+        broker.tables.topics.update(TopicConfig("T1", 1, 1))
         group = SubscriptionGroupConfig(name="G", broker_id=3, which_broker_when_consume_slowly=5)
-        broker.groups.update(group)
+        broker.tables.groups.update(group)
         fields = {"queueOffset": offset, "sysFlag": OWN_SUBSCRIPTION, "subscription": "*"}
         reply = client.ask(11, **{**PULL, **fields})
         expected = broker_id if offset == 0 else (3 if slave_read else 0)
@@ -194,7 +194,7 @@ def test_a_consumer_out_of_its_mind_does_not_fill_the_disk():
 async def test_a_consumer_ahead_of_a_slave_goes_back_to_the_master(tmp_path):
     """21 would make it lose its place."""
     async with opened(make_broker(tmp_path, role=BrokerRole.SLAVE)) as client:
-        client.broker.topics.update(TopicConfig("T1", 1, 1))
+        client.broker.tables.topics.update(TopicConfig("T1", 1, 1))
         reply = client.ask(11, **{**PULL, "queueOffset": 9, "sysFlag": OWN_SUBSCRIPTION, "subscription": "*"})
         assert reply.code == ResponseCode.PULL_RETRY_IMMEDIATELY
         assert moved_events(client.broker) == []
@@ -207,7 +207,7 @@ async def test_a_pull_may_bring_the_offset_to_commit(tmp_path, role, stored):
     async with opened(make_broker(tmp_path, role=role)) as client:
         serving(client.broker, client)
         client.ask(11, **{**PULL, "sysFlag": COMMIT, "commitOffset": 7})
-        assert client.broker.offsets.query("G", "T1", 0) == stored
+        assert client.broker.tables.offsets.query("G", "T1", 0) == stored
 
 
 async def test_a_pull_finds_what_was_appended_just_now(tmp_path):
@@ -299,7 +299,7 @@ async def test_a_topic_that_goes_ends_the_hold_with_an_error(tmp_path, autojump_
         serving(client.broker, client)
         nursery.start_soon(client.broker.held_pulls.run)
         client.ask(11, **{**PULL, "sysFlag": SUSPEND, "suspendTimeoutMillis": 1000})
-        client.broker.topics.delete("T1")
+        client.broker.tables.topics.delete("T1")
         await trio.sleep(5.1)
         assert [answer.code for answer in client.connection.sent] == [17]
 

@@ -20,7 +20,7 @@ def sql_beat(expression="a = 1", *, version=1, kind="SQL92", topic="T1"):
 
 
 def filtering(client, expression="a = 1", **how):
-    client.broker.topics.update(TopicConfig("T1", 1, 1))
+    client.broker.tables.topics.update(TopicConfig("T1", 1, 1))
     assert client.ask(34, sql_beat(expression, **how)).code == 0
     client.connection.sent.clear()
 
@@ -109,14 +109,14 @@ async def test_the_groups_of_a_heartbeat_share_what_is_compiled_at_once(tmp_path
         ]
         for known in (4, 8, 10, 10):
             assert client.ask(34, {"clientID": "c1", "consumerDataSet": beats}).code == 0
-            assert len(client.broker.filters) == known
+            assert len(client.broker.tables.filters) == known
 
 
 async def test_a_filter_older_than_the_subscription(tmp_path):
     """The table's subscription is as new as the pull, its filter is not: as after a bad word that came between."""
     async with opened(sql_broker(tmp_path)) as client:
         filtering(client)
-        info = client.broker.consumers.find("G")
+        info = client.broker.tables.consumers.find("G")
         info.subscriptions["T1"] = attrs.evolve(info.subscriptions["T1"], sub_version=7)
         reply = client.ask(11, **{**PULL, "subVersion": 7})
         assert (reply.code, reply.remark) == (28, "the consumer's consumer filter data not latest")
@@ -158,9 +158,9 @@ async def test_a_filter_that_is_over_withholds_no_retried_messages(tmp_path, end
         assert client.ask(34, beat).code == 0
         put(broker, "%RETRY%G", properties={"a": "2", "RETRY_TOPIC": "T1"})
         if ending == "dead":
-            broker.filters.unregister("G")
+            broker.tables.filters.unregister("G")
         if ending == "switched off":
-            broker.config = attrs.evolve(broker.config, enable_property_filter=False)
+            broker.settings.config = attrs.evolve(broker.config, enable_property_filter=False)
         assert found(client.ask(11, **{**PULL, "topic": "%RETRY%G"})) == [0]
 
 
@@ -231,14 +231,14 @@ async def test_a_filter_dies_with_its_group_and_outlives_a_restart(tmp_path):
     broker = sql_broker(tmp_path)
     async with opened(broker) as client:
         filtering(client)
-        assert not broker.filters.get("T1", "G").is_dead
+        assert not broker.tables.filters.get("T1", "G").is_dead
         client.connection.close()
-        assert broker.filters.get("T1", "G").is_dead
-        await broker.filters_writer.save()
+        assert broker.tables.filters.get("T1", "G").is_dead
+        await broker.tables.filters_writer.save()
     again = sql_broker(tmp_path)
     again.load_tables()
-    assert again.filters.get("T1", "G").filter.text == "a = 1"
-    assert again.filters.get("T1", "G").is_dead
+    assert again.tables.filters.get("T1", "G").filter.text == "a = 1"
+    assert again.tables.filters.get("T1", "G").is_dead
 
 
 async def test_a_config_check_says_what_is_wrong_with_an_expression(tmp_path):

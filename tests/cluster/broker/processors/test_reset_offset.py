@@ -17,11 +17,11 @@ async def client(tmp_path):
     """A topic of two queues with three messages in the first; group G has consumed two of them."""
     async with opened(make_broker(tmp_path / "broker-a-0")) as client:
         broker = client.broker
-        broker.topics.table["T1"] = TopicConfig("T1", 2, 2)
+        broker.tables.topics.table["T1"] = TopicConfig("T1", 2, 2)
         for _ in range(3):
             put(broker)
-        broker.offsets.commit("G", "T1", 0, 2)
-        broker.offsets.commit("G", "T1", 1, 0)
+        broker.tables.offsets.commit("G", "T1", 0, 2)
+        broker.tables.offsets.commit("G", "T1", 1, 0)
         yield client
 
 
@@ -37,7 +37,7 @@ class Acting(FakeConnection):
 
 def consumer(client: Client, kind: type[FakeConnection] = FakeConnection, **options) -> FakeConnection:
     member = Client(client.broker, kind(), **options)
-    member.ask(34, heartbeat("T1", client_id=f"c{len(client.broker.consumers.groups)}"))
+    member.ask(34, heartbeat("T1", client_id=f"c{len(client.broker.tables.consumers.groups)}"))
     member.connection.sent.clear()
     return member.connection
 
@@ -64,17 +64,17 @@ async def test_every_member_is_told(client):
         (told,) = resets(member)
         assert (told.code, told.is_oneway, bytes(told.body)) == (220, True, reply.body)
         assert told.ext == {"topic": "T1", "group": "G", "timestamp": "-1", "isForce": "false"}
-    assert client.broker.offsets.query("G", "T1", 0) == 2, "members commit it themselves"
+    assert client.broker.tables.offsets.query("G", "T1", 0) == 2, "members commit it themselves"
 
 
 @pytest.mark.parametrize("fields", [{}, {"queueId": -1, "offset": -1}])
 async def test_others_go_on_while_queues_are_searched(client, nursery, fields):
     """A topic may have thousands of them."""
-    client.broker.topics.table["T1"] = TopicConfig("T1", 100, 100)
+    client.broker.tables.topics.table["T1"] = TopicConfig("T1", 100, 100)
     for queue_id in range(100):
-        client.broker.offsets.commit("G", "T1", queue_id, 0)
+        client.broker.tables.offsets.commit("G", "T1", queue_id, 0)
     consumer(client)
-    client.broker.groups.find("G")
+    client.broker.tables.groups.find("G")
     ticks, answered = 0, []
 
     async def ask():
@@ -138,21 +138,21 @@ async def test_a_client_too_old_to_be_reset(client):
 
 async def test_5x_stores_the_offsets_here(client):
     """Nobody needs to be online, but who is there is told."""
-    client.broker.groups.find("G")
+    client.broker.tables.groups.find("G")
     reply = await reset(client, queueId=-1, offset=-1)
     assert fastjson.loads(reply.body)["offsetTable"] == {queue(0): 3, queue(1): 0}
-    assert client.broker.offsets.query("G", "T1", 0) == 3
+    assert client.broker.tables.offsets.query("G", "T1", 0) == 3
     member = consumer(client)
     assert (await reset(client, timestamp=0, queueId=0, offset=1)).code == 0
-    assert client.broker.offsets.query("G", "T1", 0) == 1
+    assert client.broker.tables.offsets.query("G", "T1", 0) == 1
     assert fastjson.loads(resets(member)[0].body)["offsetTable"] == {queue(0): 1}
 
 
 async def test_5x_begins_with_what_is_not_older(client):
     """Its mqadmin sends the present time for "now": 4.9's nearest message would be the last one again."""
-    client.broker.groups.find("G")
-    client.broker.offsets.commit("G", "T1", 0, 0)
-    now = client.broker.now_ms() + 60_000
+    client.broker.tables.groups.find("G")
+    client.broker.tables.offsets.commit("G", "T1", 0, 0)
+    now = client.broker.store.now_ms() + 60_000
     assert fastjson.loads((await reset(client, timestamp=now, queueId=-1, offset=-1)).body)["offsetTable"] == {
         queue(0): 3,
         queue(1): 0,
@@ -170,32 +170,32 @@ async def test_5x_begins_with_what_is_not_older(client):
     ],
 )
 async def test_what_5x_cannot_reset(client, fields, code):
-    client.broker.groups.find("G")
+    client.broker.tables.groups.find("G")
     assert (await reset(client, **fields)).code == code
-    assert client.broker.offsets.query("G", "T1", 0) == 2
+    assert client.broker.tables.offsets.query("G", "T1", 0) == 2
 
 
 async def test_clone_of_all_topics_and_of_one(client):
     broker = client.broker
-    broker.topics.table["T2"] = TopicConfig("T2", 1, 1)
-    broker.offsets.commit("G", "T2", 0, 7)
+    broker.tables.topics.table["T2"] = TopicConfig("T2", 1, 1)
+    broker.tables.offsets.commit("G", "T2", 0, 7)
     assert client.ask(314, srcGroup="G", destGroup="H", topic="T2").code == 0
-    assert (broker.offsets.query("H", "T1", 0), broker.offsets.query("H", "T2", 0)) == (-1, 7)
+    assert (broker.tables.offsets.query("H", "T1", 0), broker.tables.offsets.query("H", "T2", 0)) == (-1, 7)
     assert client.ask(314, srcGroup="G", destGroup="H").code == 0
-    assert broker.offsets.query("H", "T1", 0) == 2
-    broker.offsets.commit("H", "T1", 0, 3)
-    assert broker.offsets.query("G", "T1", 0) == 2, "a copy, not the same table"
+    assert broker.tables.offsets.query("H", "T1", 0) == 2
+    broker.tables.offsets.commit("H", "T1", 0, 3)
+    assert broker.tables.offsets.query("G", "T1", 0) == 2, "a copy, not the same table"
 
 
 @pytest.mark.parametrize(("offline", "cloned"), [(False, -1), (True, 7)])
 async def test_topics_that_the_group_has_left_are_cloned_when_asked_for(client, offline, cloned):
     broker = client.broker
-    broker.topics.table["T2"] = TopicConfig("T2", 1, 1)
-    broker.offsets.commit("G", "T2", 0, 7)
+    broker.tables.topics.table["T2"] = TopicConfig("T2", 1, 1)
+    broker.tables.offsets.commit("G", "T2", 0, 7)
     consumer(client)
     client.ask(314, srcGroup="G", destGroup="H", offline=offline)
-    assert broker.offsets.query("H", "T1", 0) == 2
-    assert broker.offsets.query("H", "T2", 0) == cloned
+    assert broker.tables.offsets.query("H", "T1", 0) == 2
+    assert broker.tables.offsets.query("H", "T2", 0) == cloned
 
 
 async def test_clone_to_an_impossible_group(client):
@@ -207,9 +207,9 @@ async def test_a_slave_moves_no_offsets(tmp_path, code):
     """Its offsets are its master's: it would take them back at its next look there. What the gate passes on still goes."""
     async with opened(make_broker(tmp_path / "broker-a-1", role=BrokerRole.SLAVE)) as client:
         broker = client.broker
-        broker.topics.table["T1"] = TopicConfig("T1", 1, 1)
-        broker.groups.find("G")
-        broker.offsets.table["T1@G"] = {0: 5}
+        broker.tables.topics.table["T1"] = TopicConfig("T1", 1, 1)
+        broker.tables.groups.find("G")
+        broker.tables.offsets.table["T1@G"] = {0: 5}
         member = consumer(client)
 
         async def ask():
@@ -219,7 +219,7 @@ async def test_a_slave_moves_no_offsets(tmp_path, code):
 
         reply = await ask()
         assert (reply.code, "slave" in reply.remark) == (1, True)
-        assert broker.offsets.table == {"T1@G": {0: 5}}
+        assert broker.tables.offsets.table == {"T1@G": {0: 5}}
         assert resets(member) == []
         broker.gate.close_for(trio.current_time() + 5)
         assert await ask() is None, "it is held, and may be passed on"
@@ -230,18 +230,18 @@ async def test_a_slave_moves_no_offsets(tmp_path, code):
 async def test_a_member_that_leaves_while_it_is_told(client):
     """What it is told may be what closes its connection; the others are told, and the offsets are stored."""
     members = [consumer(client, Acting) for _ in range(3)]
-    client.broker.groups.find("G")
-    members[0].act = lambda: client.broker.consumers.connection_closed(members[0])
+    client.broker.tables.groups.find("G")
+    members[0].act = lambda: client.broker.tables.consumers.connection_closed(members[0])
     assert (await reset(client, queueId=-1, offset=-1)).code == 0
     assert [len(resets(member)) for member in members] == [1, 1, 1]
-    assert client.broker.offsets.query("G", "T1", 0) == 3
-    members[1].act = lambda: client.broker.consumers.connection_closed(members[1])
+    assert client.broker.tables.offsets.query("G", "T1", 0) == 3
+    members[1].act = lambda: client.broker.tables.consumers.connection_closed(members[1])
     assert (await reset(client)).code == 0
 
 
 async def test_offsets_are_stored_before_anybody_is_told(client):
     member, stored = consumer(client, Acting), []
-    client.broker.groups.find("G")
-    member.act = lambda: stored.append(client.broker.offsets.query("G", "T1", 0))
+    client.broker.tables.groups.find("G")
+    member.act = lambda: stored.append(client.broker.tables.offsets.query("G", "T1", 0))
     await reset(client, queueId=-1, offset=-1)
     assert stored == [3]

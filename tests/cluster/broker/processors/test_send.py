@@ -5,10 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.cluster.broker.sending import NOW_MS, Producer, inner_message, make_broker
+from tests.cluster.broker.sending import NOW_MS, Producer, inner_message, make_parts
 from tests.store.java_map import JavaHashMap
 from twinlog.cluster.broker.send import acks
-from twinlog.cluster.broker.send.requests import SendRequests
 from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig
 from twinlog.cluster.remoting.command import ONEWAY, ROCKETMQ
 from twinlog.store.config import BrokerRole, FlushDiskType
@@ -18,11 +17,11 @@ from twinlog.store.record.properties import parse_properties
 
 @pytest.fixture
 def producer(tmp_path):
-    return Producer(make_broker(tmp_path))
+    return Producer(make_parts(tmp_path))
 
 
 def sync_master(root, **options):
-    return Producer(make_broker(root, broker_role=BrokerRole.SYNC_MASTER, **options))
+    return Producer(make_parts(root, broker_role=BrokerRole.SYNC_MASTER, **options))
 
 
 def codes(answers):
@@ -60,7 +59,7 @@ def test_all_sends_of_one_read_are_answered_in_one_write(producer):
 @pytest.mark.parametrize("serialize_type", [0, ROCKETMQ])
 @pytest.mark.parametrize("region", ["DefaultRegion", "Zürich @id %s", ""])
 def test_answers_are_frames_of_the_right_size(tmp_path, region, serialize_type):
-    producer = Producer(make_broker(tmp_path, broker={"region_id": region}))
+    producer = Producer(make_parts(tmp_path, broker={"region_id": region}))
     answers = producer.send(*(producer.command(serialize_type=serialize_type) for _ in range(3)))
     assert codes(answers) == [(1, 0), (2, 0), (3, 0)]
     assert {answer.ext["MSG_REGION"] for answer in answers} == {region}
@@ -112,13 +111,13 @@ plain_fields = st.fixed_dictionaries(
 @given(plain_fields)
 def test_the_quick_way_does_what_the_careful_one_does(tmp_path_factory, fields):
     """Byte for byte, for every header that the quick way takes."""
-    producer = Producer(make_broker(tmp_path_factory.mktemp("s"), now_ms=lambda: NOW_MS))
+    producer = Producer(make_parts(tmp_path_factory.mktemp("s"), now_ms=lambda: NOW_MS))
     producer.send(producer.command())  # Creates the topic.
-    command, requests = producer.command(**fields), SendRequests(producer.broker)
+    command, requests = producer.command(**fields), producer.processor.requests
     quick = requests.read_plain(producer.wire, command)
     if quick is not None:
         assert quick == requests.read(producer.wire, command)
-    producer.broker.store._release()
+    producer.parts.store._release()
 
 
 @pytest.mark.parametrize(
@@ -147,7 +146,7 @@ def test_refusals(producer, fields, code, remark):
 
 
 def test_transactions_can_be_refused(tmp_path):
-    producer = Producer(make_broker(tmp_path, broker={"reject_transaction_message": True, "broker_ip1": "10.0.0.1"}))
+    producer = Producer(make_parts(tmp_path, broker={"reject_transaction_message": True, "broker_ip1": "10.0.0.1"}))
     refused, good = producer.send(producer.command(properties="TRAN_MSG\x01True", f=4), producer.command())
     assert (refused.code, good.code) == (16, 0)
     assert refused.remark == "the broker[10.0.0.1] sending transaction message is forbidden"
@@ -164,8 +163,8 @@ def test_a_half_message_lies_in_the_half_queue(producer):
     added = {"CLUSTER": "C1", "REAL_TOPIC": "T1", "REAL_QID": "3"}
     assert message.properties == {**parse_properties(properties), **added}
     assert second.ext["msgId"] == message.message_id
-    producer.broker.store.dispatch_pending()
-    assert producer.broker.store.queue("RMQ_SYS_TRANS_HALF_TOPIC", 0).unit(1).tags_code == 2598919
+    producer.parts.store.dispatch_pending()
+    assert producer.parts.store.queue("RMQ_SYS_TRANS_HALF_TOPIC", 0).unit(1).tags_code == 2598919
 
 
 def test_a_retry_of_an_old_client_begins_no_transaction(producer):
@@ -185,7 +184,7 @@ def test_a_missing_field_is_named(producer):
 
 
 def test_no_topics_without_auto_creation(tmp_path):
-    producer = Producer(make_broker(tmp_path, broker={"auto_create_topic_enable": False}))
+    producer = Producer(make_parts(tmp_path, broker={"auto_create_topic_enable": False}))
     assert codes(producer.send(producer.command())) == [(1, 17)]
 
 
@@ -208,14 +207,14 @@ def test_what_the_store_does_not_take(producer, body, properties, remark):
 
 
 def test_a_slave_sends_producers_away(tmp_path):
-    producer = Producer(make_broker(tmp_path, broker_role=BrokerRole.SLAVE))
+    producer = Producer(make_parts(tmp_path, broker_role=BrokerRole.SLAVE))
     (answer,) = producer.send(producer.command())
     assert answer.code == 14
     assert "slave" in answer.remark
 
 
 def test_a_broken_store_says_why(producer):
-    producer.broker.store.fail("fdatasync of the commit log failed: EIO")
+    producer.parts.store.fail("fdatasync of the commit log failed: EIO")
     (answer,) = producer.send(producer.command())
     assert answer.code == 14
     assert "EIO" in answer.remark
@@ -228,7 +227,7 @@ def test_a_sync_master_answers_when_replicas_have_it(tmp_path):
         producer.command(), producer.command(properties="WAIT\x01false"), producer.command(properties="WAIT\x01true")
     )
     assert codes(answers) == [(2, 0)]
-    transfer = producer.broker.ha.group_transfer
+    transfer = producer.parts.transfer
     assert [held[0] for held in transfer.held] == [
         producer.stored()[n].phy_offset + producer.stored()[n].size for n in (0, 2)
     ]
@@ -239,7 +238,7 @@ def test_a_sync_master_answers_when_replicas_have_it(tmp_path):
 def test_a_sync_master_says_what_replicas_lack(tmp_path):
     producer = sync_master(tmp_path)
     producer.send(producer.command())
-    producer.broker.ha.group_transfer.refuse(PutStatus.SLAVE_NOT_AVAILABLE, "no slave is connected")
+    producer.parts.transfer.refuse(PutStatus.SLAVE_NOT_AVAILABLE, "no slave is connected")
     (answer,) = producer.wire.answers
     assert (answer.code, answer.remark) == (11, "no slave is connected")
     assert answer.ext["msgId"] == producer.stored()[0].message_id
@@ -248,8 +247,8 @@ def test_a_sync_master_says_what_replicas_lack(tmp_path):
 @pytest.mark.parametrize(("role", "stored"), [(BrokerRole.SYNC_MASTER, 1), (BrokerRole.ASYNC_MASTER, 2)])
 def test_too_few_in_sync_are_refused_before_the_append(tmp_path, role, stored):
     """Code 1 with the reason, and not a byte in the log. Who asked not to wait is not refused, nor who asks an ASYNC_MASTER."""
-    producer = Producer(make_broker(tmp_path, broker_role=role))
-    producer.broker.ha.group_transfer.refusal = "in-sync replicas not enough: 1 of 2"
+    producer = Producer(make_parts(tmp_path, broker_role=role))
+    producer.parts.transfer.refusal = "in-sync replicas not enough: 1 of 2"
     answers = producer.send(producer.command(), producer.command(properties="WAIT\x01false"))
     if role is BrokerRole.SYNC_MASTER:
         assert (answers[0].code, answers[0].remark) == (1, "in-sync replicas not enough: 1 of 2")
@@ -259,10 +258,10 @@ def test_too_few_in_sync_are_refused_before_the_append(tmp_path, role, stored):
 
 def test_a_batch_is_refused_as_a_whole_before_the_append(tmp_path):
     producer = sync_master(tmp_path)
-    producer.broker.ha.group_transfer.refusal = "in-sync replicas not enough: 1 of 2"
+    producer.parts.transfer.refusal = "in-sync replicas not enough: 1 of 2"
     (answer,) = producer.send(producer.command(code=320, body=batch((b"1", b""), (b"2", b""))))
     assert (answer.code, answer.remark) == (1, "in-sync replicas not enough: 1 of 2")
-    assert producer.broker.store.max_offset == 0
+    assert producer.parts.store.max_offset == 0
 
 
 def test_when_too_many_wait_more_are_refused_before_the_append(tmp_path, monkeypatch):
@@ -270,35 +269,35 @@ def test_when_too_many_wait_more_are_refused_before_the_append(tmp_path, monkeyp
     monkeypatch.setattr(acks, "WAITING_MAX", 2)
     producer = sync_master(tmp_path)
     assert producer.send(producer.command(), producer.command()) == []
-    end = producer.broker.store.max_offset
+    end = producer.parts.store.max_offset
     answers = producer.send(producer.command(), producer.command(code=320, body=batch((b"1", b""))))
     remark = "[OVERLOAD]system busy, start flow control for a while"
     assert [(answer.code, answer.remark) for answer in answers] == [(2, remark)] * 2
-    assert producer.broker.store.max_offset == end
+    assert producer.parts.store.max_offset == end
     (answer,) = producer.send(producer.command(properties="WAIT\x01false"))
     assert answer.code == 0
-    producer.broker.ha.group_transfer.release()
+    producer.parts.transfer.release()
     assert producer.send(producer.command()) == []
 
 
 def test_a_disk_that_is_busy_is_answered_as_rocketmq_does(producer, monkeypatch):
     """Its net layer refuses sends in these words while the page cache is busy."""
-    putter = producer.broker.store._putter
-    monkeypatch.setattr(putter, "busy_until", putter.clock() + 60)
+    putter = producer.parts.store._putter
+    monkeypatch.setattr(putter, "busy_until", putter.hooks.clock() + 60)
     (answer,) = producer.send(producer.command())
     assert (answer.code, answer.remark) == (2, "[REJECTREQUEST]system busy, start flow control for a while")
 
 
 @pytest.mark.parametrize("role", [BrokerRole.ASYNC_MASTER, BrokerRole.SYNC_MASTER])
 async def test_synchronous_flush_holds_the_answer(tmp_path, role, mock_clock):
-    producer = Producer(make_broker(tmp_path, broker_role=role, flush_disk_type=FlushDiskType.SYNC_FLUSH))
+    producer = Producer(make_parts(tmp_path, broker_role=role, flush_disk_type=FlushDiskType.SYNC_FLUSH))
     assert producer.send(producer.command()) == []
-    await producer.broker.store.flusher.flush()
+    await producer.parts.store.flusher.flush()
     if role is BrokerRole.SYNC_MASTER:
         assert producer.wire.answers == []
-        producer.broker.ha.group_transfer.release()
+        producer.parts.transfer.release()
     assert codes(producer.wire.answers) == [(1, 0)]
-    await producer.broker.store.close()
+    await producer.parts.store.close()
 
 
 def test_delayed_messages_go_to_the_schedule_topic(producer):
@@ -321,8 +320,8 @@ def test_delayed_messages_go_to_the_schedule_topic(producer):
         java.put(name, value)
     assert message.properties_raw.decode() == "\x02".join(f"{name}\x01{value}" for name, value in java.items())
     told = []
-    producer.broker.store.on_arrival.append(lambda *arrival: told.append(arrival))
-    producer.broker.store.dispatch_pending()
+    producer.parts.store.on_arrival.append(lambda *arrival: told.append(arrival))
+    producer.parts.store.dispatch_pending()
     assert told == [("SCHEDULE_TOPIC_XXXX", 1, 1, [NOW_MS + 5000])]
 
 
@@ -335,7 +334,7 @@ def test_delay_levels(producer, delay, level):
 
 def test_multi_tag_topics_mark_their_messages(producer):
     producer.send(producer.command())
-    topics = producer.broker.topics
+    topics = producer.parts.topics
     topics.table["T1"] = attrs.evolve(topics.table["T1"], filter_type="MULTI_TAG")
     producer.send(producer.command(f=1))
     assert [message.sys_flag for message in producer.stored()] == [0, 3]
@@ -352,8 +351,8 @@ def test_multi_tag_topics_mark_their_messages(producer):
     ],
 )
 def test_retried_too_often_is_a_dead_letter(producer, fields, topic):
-    producer.broker.groups.table["g1"] = SubscriptionGroupConfig(name="g1")
-    producer.broker.topics.create_in_send_back("%RETRY%g1", 1)
+    producer.parts.groups.table["g1"] = SubscriptionGroupConfig(name="g1")
+    producer.parts.topics.create_in_send_back("%RETRY%g1", 1)
     (answer,) = producer.send(producer.command("%RETRY%g1", **fields))
     assert answer.code == 0
     assert [message.topic for message in producer.stored()] == [topic]
@@ -409,7 +408,7 @@ def test_order_is_kept_between_plain_messages_and_batches(producer):
     ],
 )
 def test_batches_that_are_refused(producer, fields, body, remark):
-    producer.broker.topics.create_in_send_back("%RETRY%g1", 1)
+    producer.parts.topics.create_in_send_back("%RETRY%g1", 1)
     (answer,) = producer.send(producer.command(code=320, body=body, **fields))
     assert answer.code == 13
     assert remark in answer.remark
@@ -420,13 +419,13 @@ def test_a_batch_waits_for_replicas_as_a_whole(tmp_path):
     producer = sync_master(tmp_path)
     body = batch((b"1", b"WAIT\x01true"), (b"2", b"WAIT\x01true"))
     assert producer.send(producer.command(code=320, body=body)) == []
-    ((end, _, _),) = producer.broker.ha.group_transfer.held
-    assert end == producer.broker.store.max_offset
+    ((end, _, _),) = producer.parts.transfer.held
+    assert end == producer.parts.store.max_offset
     assert codes(producer.send(producer.command(code=320, body=body, properties="WAIT\x01false"))) == [(2, 0)]
 
 
 def test_a_broker_may_be_told_not_to_take_anything_yet(tmp_path):
-    producer = Producer(make_broker(tmp_path, broker={"start_accept_send_request_timestamp": NOW_MS + 1}))
+    producer = Producer(make_parts(tmp_path, broker={"start_accept_send_request_timestamp": NOW_MS + 1}))
     (answer,) = producer.send(producer.command())
     assert answer.code == 1
     assert "unable to service" in answer.remark

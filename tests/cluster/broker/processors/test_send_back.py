@@ -33,7 +33,7 @@ async def test_the_first_retry_waits_at_level_3(tmp_path):
             "REAL_TOPIC": "%RETRY%G",
             "REAL_QID": "0",
         }
-        assert client.broker.topics.select("%RETRY%G") is not None
+        assert client.broker.tables.topics.select("%RETRY%G") is not None
 
 
 @pytest.mark.parametrize(("level", "times", "queue_id"), [(0, 2, 4), (5, 2, 4), (0, 40, 17)])
@@ -59,7 +59,7 @@ async def test_what_was_tried_often_enough_goes_to_the_dead_letters(tmp_path, ti
 
 async def test_a_group_may_want_no_retries(tmp_path):
     async with opened(make_broker(tmp_path)) as client:
-        client.broker.groups.update(SubscriptionGroupConfig(name="G", retry_queues=0))
+        client.broker.tables.groups.update(SubscriptionGroupConfig(name="G", retry_queues=0))
         old = put(client.broker)
         assert client.ask(36, offset=old.phy_offset, group="G", delayLevel=0).code == 0
         assert client.broker.store.max_offset == old.end_offset
@@ -69,11 +69,11 @@ async def test_what_cannot_be_sent_back_is_said(tmp_path):
     async with opened(make_broker(tmp_path, auto_create_subscription_group=False)) as client:
         broker = client.broker
         assert client.ask(36, offset=0, group="G", delayLevel=0).code == 26
-        broker.groups.update(SubscriptionGroupConfig(name="G"))
+        broker.tables.groups.update(SubscriptionGroupConfig(name="G"))
         reply = client.ask(36, offset=77, group="G", delayLevel=0)
         assert (reply.code, reply.remark) == (1, "look message by offset failed, 77")
         old = put(broker)
-        broker.topics.update(TopicConfig("%RETRY%G", 1, 1, perm=4))
+        broker.tables.topics.update(TopicConfig("%RETRY%G", 1, 1, perm=4))
         assert client.ask(36, offset=old.phy_offset, group="G", delayLevel=0).code == 16
 
 

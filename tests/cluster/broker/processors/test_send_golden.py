@@ -3,7 +3,7 @@
 import attrs
 import pytest
 
-from tests.cluster.broker.sending import Producer, make_broker
+from tests.cluster.broker.sending import Producer, make_parts
 from tests.cluster.broker.wire import directed_frames
 from tests.store import golden
 from twinlog.store.record.message import decode_message
@@ -71,7 +71,7 @@ def without_place(message):
 def replay(tmp_path):
     """A producer whose broker has the captured one's settings; its clock is set by the test."""
     clock = [0]
-    broker = make_broker(
+    broker = make_parts(
         tmp_path / "ours",
         now_ms=lambda: clock[0],
         broker={"broker_cluster_name": "GoldenCluster", "broker_name": "golden-a"},
@@ -86,7 +86,7 @@ def test_records_and_answers_are_the_real_brokers(replay, tmp_path):
     producer, clock = replay
     captured, captured_entries = captured_messages(golden.unpack("4.9.7", "master", tmp_path))
     entries = {}
-    producer.broker.store.on_arrival.append(
+    producer.parts.store.on_arrival.append(
         lambda topic, queue_id, end, codes: entries.setdefault((topic, queue_id), []).extend(codes)
     )
     compared = 0
@@ -96,12 +96,12 @@ def test_records_and_answers_are_the_real_brokers(replay, tmp_path):
         expected = expected_of(command, captured)
         clock[0] = expected[0].store_timestamp
         producer.wire.remote_host = expected[0].born_host
-        before = producer.broker.store.max_offset
+        before = producer.parts.store.max_offset
         name, queue_id = command.ext["b"], int(command.ext["e"])
         sent = producer.send(command)
         stored = [m for m in producer.stored() if m.phy_offset >= before] if before else producer.stored()
         assert list(map(without_place, stored)) == list(map(without_place, expected))
-        producer.broker.store.dispatch_pending()
+        producer.parts.store.dispatch_pending()
         where = stored[0].topic, stored[0].queue_id
         assert entries[where][-len(stored) :] == [captured_entries[m.phy_offset].tags_code for m in expected]
         compared += len(stored)

@@ -39,7 +39,7 @@ def as_master(broker, epoch=1) -> PeerHistory:
         max_offset=broker.store.max_offset,
         boot_ms=1,
         address=broker.address,
-        ha_address=broker.ha_address,
+        ha_address=broker.settings.ha_address,
     )
 
 
@@ -96,16 +96,16 @@ async def test_a_switchover_moves_what_a_master_does(autojump_clock, pair):
     assert (stored(a), stored(b)) == (PutStatus.SERVICE_NOT_AVAILABLE, PutStatus.PUT_OK)
     assert (a.role_services.tasks.role, b.role_services.tasks.role) == ("slave", "master")
     assert (a.config.broker_id, b.config.broker_id) == (1, 0)
-    assert (a.registration.config.broker_id, a.registration.is_slave) == (1, True)
-    assert (b.registration.config.broker_id, b.registration.is_slave) == (0, False)
+    assert (a.registration.settings.config.broker_id, a.registration.is_slave) == (1, True)
+    assert (b.registration.settings.config.broker_id, b.registration.is_slave) == (0, False)
     assert a.gate.state == "holding", "nobody confirms anything before the log is followed"
     await trio.sleep(0.5)
     assert a.gate.state == "forwarding", "clients do not know it yet"
     assert b.gate.state == "open"
-    assert a.master == Master(b.address, b.ha_address)
+    assert a.group.master == Master(b.address, b.settings.ha_address)
     assert a.slave_sync.master_address == b.address
-    assert a.ha.client.master_address == b.ha_address
-    assert a.topics.version != b.topics.version, "name servers and slaves take it anew"
+    assert a.ha.client.master_address == b.settings.ha_address
+    assert a.tables.topics.version != b.tables.topics.version, "name servers and slaves take it anew"
 
 
 async def test_queue_offsets_go_on_and_back_again(autojump_clock, pair):
@@ -207,7 +207,7 @@ def test_a_promoted_slave_starts_as_what_it_is(tmp_path):
 
 def delayed_for(broker, count: int) -> None:
     for _ in range(count):
-        put(broker, SCHEDULE_TOPIC, properties={"REAL_TOPIC": "T1", "REAL_QID": "0"}, tags_code=broker.now_ms())
+        put(broker, SCHEDULE_TOPIC, properties={"REAL_TOPIC": "T1", "REAL_QID": "0"}, tags_code=broker.store.now_ms())
 
 
 async def test_delayed_messages_come_once_across_a_switchover(autojump_clock, pair):
@@ -257,33 +257,33 @@ async def test_offsets_are_handed_over(autojump_clock, pair):
     a, b = pair
     for _ in range(9):
         put(a)
-    a.offsets.commit("G", "T1", 0, 7)
-    b.offsets.commit("G", "T1", 1, 2)
-    a.offsets.commit("G", "T1", 1, 1)
+    a.tables.offsets.commit("G", "T1", 0, 7)
+    b.tables.offsets.commit("G", "T1", 1, 2)
+    a.tables.offsets.commit("G", "T1", 1, 1)
     await switch_over(a, b)
-    assert (b.offsets.query("G", "T1", 0), b.offsets.query("G", "T1", 1)) == (7, 2)
-    saved = make_broker(b.store_config.root, role=SLAVE)
+    assert (b.tables.offsets.query("G", "T1", 0), b.tables.offsets.query("G", "T1", 1)) == (7, 2)
+    saved = make_broker(b.store.config.root, role=SLAVE)
     saved.load_tables()
-    assert saved.offsets.table == b.offsets.table
+    assert saved.tables.offsets.table == b.tables.offsets.table
 
 
 async def test_a_reset_just_before_the_switchover_is_not_lost(autojump_clock, pair):
     a, b = pair
-    b.offsets.update(b.slave_sync.master_offsets.merge({}, {"T1@G": {0: 9}}, "the first")[0])
-    assert b.offsets.query("G", "T1", 0) == 9
+    b.tables.offsets.update(b.slave_sync.master_offsets.merge({}, {"T1@G": {0: 9}}, "the first")[0])
+    assert b.tables.offsets.query("G", "T1", 0) == 9
     put(a)
-    a.offsets.commit("G", "T1", 0, 3)
+    a.tables.offsets.commit("G", "T1", 0, 3)
     await switch_over(a, b)
-    assert b.offsets.query("G", "T1", 0) == 3
+    assert b.tables.offsets.query("G", "T1", 0) == 3
 
 
 async def test_topics_and_groups_are_handed_over(autojump_clock, pair):
     a, b = pair
     Client(a).ask(RequestCode.HEART_BEAT, heartbeat("T1", group="CG"))
-    a.topics.create_in_send_back("T9", 3)
+    a.tables.topics.create_in_send_back("T9", 3)
     await switch_over(a, b)
-    assert b.topics.table == a.topics.table
-    assert "CG" in b.groups.table
+    assert b.tables.topics.table == a.tables.topics.table
+    assert "CG" in b.tables.groups.table
 
 
 def test_in_a_newer_epoch_the_master_is_believed():
@@ -300,15 +300,15 @@ async def test_a_returning_master_takes_what_consumers_committed_meanwhile(autoj
     a, _ = pair
     for _ in range(6):
         put(a)
-    a.offsets.commit("G", "T1", 0, 3)
-    a.offsets.commit("G2", "T1", 0, 4)
+    a.tables.offsets.commit("G", "T1", 0, 3)
+    a.tables.offsets.commit("G2", "T1", 0, 4)
     answers = {B: b'{"offsetTable":{"T1@G":{0:5},"T1@G2":{0:1},"T1@G3":{0:99}}}'}
     a.remoting = Answering(answers)
     await a.role_services.pull_offsets((B, "127.0.0.1:1"))
-    assert a.offsets.table == {"T1@G": {0: 5}, "T1@G2": {0: 4}, "T1@G3": {0: 6}}
-    saved = make_broker(a.store_config.root)
+    assert a.tables.offsets.table == {"T1@G": {0: 5}, "T1@G2": {0: 4}, "T1@G3": {0: 6}}
+    saved = make_broker(a.store.config.root)
     saved.load_tables()
-    assert saved.offsets.table == a.offsets.table
+    assert saved.tables.offsets.table == a.tables.offsets.table
 
 
 class Answering:

@@ -301,7 +301,7 @@ async def test_what_a_broker_held_back_another_one_takes(tmp_path, nursery):
     requests = [RemotingCommand(310, ext=fields, body=b"%d" % number) for number in range(20)]
     requests += [RemotingCommand(41, body=fastjson.dumps(lock)), RemotingCommand(15, ext=offset)]
     requests += [RemotingCommand(15, ext={**offset, "consumerGroup": "H"})]
-    new.offsets.commit("H", "T1", 0, 9)  # The same client, which knows the new master by now.
+    new.tables.offsets.commit("H", "T1", 0, 9)  # The same client, which knows the new master by now.
     answers = []
 
     async def ask(request):
@@ -320,8 +320,8 @@ async def test_what_a_broker_held_back_another_one_takes(tmp_path, nursery):
     assert {message.body for message in stored} == {b"%d" % number for number in range(20)}
     host, port = client.connection_of(old.address).stream.socket.getsockname()
     assert {message.born_host for message in stored} == {host_bytes(f"{host}:{port}")}
-    assert new.offsets.query("G", "T1", 0) == old.offsets.query("G", "T1", 0) == 7
-    assert new.offsets.query("H", "T1", 0) == 9, "what was said before it is no news"
+    assert new.tables.offsets.query("G", "T1", 0) == old.tables.offsets.query("G", "T1", 0) == 7
+    assert new.tables.offsets.query("H", "T1", 0) == 9, "what was said before it is no news"
 
 
 def _messages(broker):

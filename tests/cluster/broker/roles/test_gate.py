@@ -4,8 +4,7 @@ import pytest
 import trio
 
 from tests.cluster.broker.helpers import FakeConnection, FakeForwarder, heartbeat, make_broker, opened, put, settle
-from tests.cluster.broker.sending import Producer
-from tests.cluster.broker.sending import make_broker as make_sending_broker
+from tests.cluster.broker.sending import Producer, make_parts
 from twinlog.cluster.broker.roles.forward import FROM, HOPS
 from twinlog.cluster.broker.roles.gate import HELD_BYTES_MAX, Gate
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
@@ -25,8 +24,8 @@ def commit(client, offset, *, topic="T1"):
 
 
 async def test_requests_that_are_held_are_carried_out_in_order_when_the_gate_opens(tmp_path):
-    producer = Producer(make_sending_broker(tmp_path))
-    gate = producer.broker.gate
+    producer = Producer(make_parts(tmp_path))
+    gate = producer.parts.gate
     gate.close_for(trio.current_time() + 2)
     frames = [bytearray(b"%d" % number) for number in range(5)]
     for frame in frames:
@@ -41,10 +40,10 @@ async def test_requests_that_are_held_are_carried_out_in_order_when_the_gate_ope
 
 
 async def test_a_gate_that_shuts_refuses_what_it_held_so_that_producers_try_again(tmp_path):
-    producer = Producer(make_sending_broker(tmp_path))
-    producer.broker.gate.close_for(trio.current_time() + 2)
+    producer = Producer(make_parts(tmp_path))
+    producer.parts.gate.close_for(trio.current_time() + 2)
     producer.send(producer.command(), producer.command(flag=ONEWAY))
-    producer.broker.gate.shut("epoch 5 was promised to broker-b")
+    producer.parts.gate.shut("epoch 5 was promised to broker-b")
     producer.send(producer.command())
     codes = [(answer.opaque, answer.code) for answer in producer.wire.answers]
     assert codes == [(1, ResponseCode.SERVICE_NOT_AVAILABLE), (3, ResponseCode.SERVICE_NOT_AVAILABLE)]
@@ -54,8 +53,8 @@ async def test_a_gate_that_shuts_refuses_what_it_held_so_that_producers_try_agai
 
 
 async def test_a_hold_that_nobody_ends_is_over_a_little_after_its_deadline(tmp_path, autojump_clock, nursery):
-    producer = Producer(make_sending_broker(tmp_path))
-    gate = producer.broker.gate
+    producer = Producer(make_parts(tmp_path))
+    gate = producer.parts.gate
     nursery.start_soon(gate.run)
     gate.close_for(trio.current_time() + 2.5)
     producer.send(producer.command())
@@ -135,16 +134,16 @@ async def test_offsets_are_known_here_once_the_master_has_them_and_never_fall(tm
         assert commit(client, 9) is None
         assert commit(client, 3) is None
         assert [command.ext["commitOffset"] for command in forwarder.passed] == ["8", "9", "3"]
-        assert broker.offsets.query("G", "T1", 0) == 7
+        assert broker.tables.offsets.query("G", "T1", 0) == 7
         known = []
         for taken in forwarder.taken:
             taken()
-            known.append(broker.offsets.query("G", "T1", 0))
+            known.append(broker.tables.offsets.query("G", "T1", 0))
         assert known == [8, 9, 9]
         broker.gate.shut("who is master is not known")
         assert commit(client, 12) is None
         assert client.connection.sent[-1].code == ResponseCode.SERVICE_NOT_AVAILABLE
-        assert broker.offsets.query("G", "T1", 0) == 9
+        assert broker.tables.offsets.query("G", "T1", 0) == 9
 
 
 @pytest.mark.parametrize(
@@ -160,7 +159,7 @@ async def test_offsets_are_known_here_once_the_master_has_them_and_never_fall(tm
 async def test_what_pulls_commit_goes_the_way_of_other_commits(tmp_path, state, role, known):
     broker = make_broker(tmp_path / "b")
     async with opened(broker) as client:
-        broker.topics.create_in_send("T1", "TBW102", 4, False, "")
+        broker.tables.topics.create_in_send("T1", "TBW102", 4, False, "")
         client.ask(RequestCode.HEART_BEAT, heartbeat("T1"))
         put(broker)
         if role is BrokerRole.SLAVE:
@@ -174,7 +173,7 @@ async def test_what_pulls_commit_goes_the_way_of_other_commits(tmp_path, state, 
         pull = {"consumerGroup": "G", "topic": "T1", "queueId": 0, "queueOffset": 0, "maxMsgNums": 32}
         reply = client.ask(PULL, **pull, sysFlag=1, commitOffset=1, suspendTimeoutMillis=0, subVersion=1)
         assert reply.code == 0
-        assert broker.offsets.query("G", "T1", 0) == known
+        assert broker.tables.offsets.query("G", "T1", 0) == known
         assert len(broker.gate._held) == (state == "holding")
 
 
@@ -182,7 +181,7 @@ async def test_the_end_of_the_log_stays_where_it_is_while_requests_are_held(tmp_
     """Nothing at all is stored: not even the event that a consumer asked for an offset that is not there."""
     broker = make_broker(tmp_path)
     async with opened(broker) as client:
-        broker.topics.create_in_send("T1", "TBW102", 4, False, "")
+        broker.tables.topics.create_in_send("T1", "TBW102", 4, False, "")
         client.ask(RequestCode.HEART_BEAT, heartbeat("T1"))
         put(broker)
         end = broker.store.max_offset
@@ -196,11 +195,11 @@ async def test_the_end_of_the_log_stays_where_it_is_while_requests_are_held(tmp_
 @pytest.mark.parametrize(("member", "host"), [("127.0.0.1:10911", PRODUCER), ("127.0.0.2:10911", None)])
 @pytest.mark.parametrize("code", [RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE])
 async def test_a_message_is_born_at_the_client_for_whom_a_member_passed_it_on(tmp_path, member, host, code):
-    producer = Producer(make_sending_broker(tmp_path))
+    producer = Producer(make_parts(tmp_path))
     members = (GroupMember(address=member, ha_address="", broker_id=1, name="b"),)
     record = GroupRecord(version=1, members=members, acks_needed=2, master_role=BrokerRole.SYNC_MASTER)
     state = RoleState(role=BrokerRole.SYNC_MASTER, broker_id=0, promised=EpochId(1, "b"), group=record)
-    producer.broker.gate.role_state = lambda: state
+    producer.parts.gate.role_state = lambda: state
     body = (22).to_bytes(4) + bytes(18) if code == 320 else b"hello"
     more = {"m": "true"} if code == 320 else {}
     (answer,) = producer.send(producer.command(body=body, code=code, **more, **{FROM: "10.1.1.1:4000", HOPS: "1"}))
@@ -211,11 +210,11 @@ async def test_a_message_is_born_at_the_client_for_whom_a_member_passed_it_on(tm
 
 @pytest.mark.parametrize("told", ["", "nobody", "10.1.1.1", "10.1.1.1:x", "10.1.1.1:-1", "10.1.1.1:99999999999"])
 async def test_what_is_no_host_is_not_believed_and_hurts_no_other_message(tmp_path, told):
-    producer = Producer(make_sending_broker(tmp_path))
+    producer = Producer(make_parts(tmp_path))
     members = (GroupMember(address="127.0.0.1:10911", ha_address="", broker_id=1, name="b"),)
     record = GroupRecord(version=1, members=members, acks_needed=2, master_role=BrokerRole.SYNC_MASTER)
     state = RoleState(role=BrokerRole.SYNC_MASTER, broker_id=0, promised=EpochId(1, "b"), group=record)
-    producer.broker.gate.role_state = lambda: state
+    producer.parts.gate.role_state = lambda: state
     answers = producer.send(producer.command(), producer.command(**{FROM: told}), producer.command())
     assert sorted((answer.opaque, answer.code) for answer in answers) == [(1, 0), (2, 0), (3, 0)]
     assert {message.born_host for message in producer.stored()} == {producer.wire.remote_host}

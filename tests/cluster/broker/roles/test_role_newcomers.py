@@ -39,11 +39,11 @@ async def master(tmp_path, nursery):
 def register(broker, *ips: str) -> None:
     """As a name server's answer has it."""
     broker.registration.members = list(ips)
-    broker.registration.members_changed(list(ips))
+    broker.group.members_changed()
 
 
 def asked_for_the_log(broker, ip: str) -> socket.socket:
-    port = int(broker.ha_address.rpartition(":")[2])
+    port = int(broker.settings.ha_address.rpartition(":")[2])
     sock = socket.create_connection(("127.0.0.1", port), timeout=5, source_address=(ip, 0))
     sock.sendall(bytes(8))
     sock.setblocking(False)
@@ -82,27 +82,27 @@ async def test_a_new_slave_that_asks_before_its_master_has_heard_of_it_joins_the
     """It registers, asks who its master is, and follows, all within a moment; it asks once."""
     address = "192.0.2.9:10911"
     assert not await joins(master, "192.0.2.9:4711", "192.0.2.9", "192.0.2.9")
-    master.registration.found_members({1: "127.0.0.7:10911"})
+    master.group.found_members({1: "127.0.0.7:10911"})
     assert not master.roles.joining.pending
-    master.registration.found_members({1: "127.0.0.7:10911", 3: address})
+    master.group.found_members({1: "127.0.0.7:10911", 3: address})
     assert address in master.roles.joining.pending
 
 
 async def test_who_asks_early_under_the_address_of_another_does_not_join_then(master):
     assert not await joins(master, "192.0.2.66:4711", "192.0.2.9", "192.0.2.9")
-    master.registration.found_members({3: "192.0.2.9:10911"})
+    master.group.found_members({3: "192.0.2.9:10911"})
     assert not master.roles.joining.pending
 
 
 async def test_many_that_ask_early_are_not_all_remembered(master):
     for number in range(UNREGISTERED_MAX + 1):
         assert not await joins(master, f"192.0.2.{number}:4711", f"192.0.2.{number}", f"192.0.2.{number}")
-    master.registration.found_members({3: "192.0.2.0:10911", 4: "192.0.2.1:10911"})
+    master.group.found_members({3: "192.0.2.0:10911", 4: "192.0.2.1:10911"})
     assert [*master.roles.joining.pending] == ["192.0.2.1:10911"]
 
 
 async def test_who_is_not_named_is_no_member(master):
-    master.ha_config = evolve(master.ha_config, members=f"{master.address};127.0.0.7:10911")
+    master.settings.ha_config = evolve(master.settings.ha_config, members=f"{master.address};127.0.0.7:10911")
     register(master, "127.0.0.7", "192.0.2.9")
     assert not master.ha.connection_admission.rules.admits("192.0.2.9")
     assert not await joins(master, "192.0.2.9:4711", "192.0.2.9", "192.0.2.9")

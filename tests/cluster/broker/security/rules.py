@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from twinlog.cluster.broker import wiring
 from twinlog.cluster.broker.broker import Broker
 from twinlog.cluster.broker.config import BrokerConfig
 from twinlog.cluster.broker.security.config import AclConfig
@@ -47,7 +48,7 @@ def write_rules(home: Path, text: str = SAMPLE, name: str = "conf/plain_acl.yml"
 def broker_with_rules(root: Path, text: str = SAMPLE) -> Broker:
     """Its rules are read."""
     write_rules(root / "home", text)
-    broker = Broker(
+    broker = wiring.make_broker(
         BrokerConfig(broker_name="broker-a", broker_ip1="127.0.0.1"),
         StoreConfig(root=root / "store", mapped_file_size_commit_log=1 << 20),
         acl_config=AclConfig(enable=True, home=root / "home", credentials=OWN),

@@ -1,7 +1,6 @@
 """Every request that is served is free, asks for resources, or wants an administrator: a new one has to be sorted."""
 
 from tests.cluster.broker.helpers import make_broker
-from twinlog.cluster.broker.dispatch import fast_port_table, main_port_table
 from twinlog.cluster.broker.processors.send import SEND_CODES
 from twinlog.cluster.broker.security.permission import ADMIN_CODES, NEEDS
 
@@ -43,7 +42,7 @@ OPEN |= {20_001}  # Ours: how a member is. It has no secret.
 
 def test_every_code_is_of_one_kind(tmp_path):
     broker = make_broker(tmp_path)
-    served = {int(code) for code in {*main_port_table(broker), *fast_port_table(broker), *SEND_CODES}}
+    served = {int(code) for code in {*broker.main_port, *broker.fast_port, *SEND_CODES}}
     admin, named = {int(code) for code in ADMIN_CODES}, {int(code) for code in NEEDS}
     assert OPEN & admin == OPEN & named == admin & named == set()
     assert served == OPEN | admin | named

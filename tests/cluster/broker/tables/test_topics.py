@@ -70,7 +70,7 @@ def test_impossible_names_create_nothing(name):
 
 def test_each_change_is_told_once_with_a_new_version():
     told = []
-    topics = TopicConfigManager(now_ms=lambda: 5, changed=told.append)
+    topics = TopicConfigManager(now_ms=lambda: 5, on_change=[told.append])
     topics.update(TopicConfig("T1"))
     topics.create_in_send_back("%RETRY%G", 1)
     topics.create_in_send_back("%RETRY%G", 1)

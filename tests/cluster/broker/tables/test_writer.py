@@ -6,8 +6,7 @@ import pytest
 import trio
 
 from tests.cluster.broker.helpers import SlowFile, make_broker
-from tests.cluster.broker.sending import Producer
-from tests.cluster.broker.sending import make_broker as make_sending_broker
+from tests.cluster.broker.sending import Producer, make_parts
 from twinlog.cluster.broker.tables.writer import TableWriter
 
 
@@ -76,27 +75,27 @@ async def test_what_the_disk_refuses_is_tried_again(slow, nursery, autojump_cloc
 
 async def test_a_message_that_makes_its_topic_is_answered_when_the_topic_is_saved(tmp_path, nursery):
     """So that no consumer of an acknowledged message is without its topic after kill -9. Others are not kept waiting."""
-    broker = make_sending_broker(tmp_path)
-    broker.topics_writer.file = SlowFile(tmp_path / "t.json")
-    broker.topics.changed = broker.topics_writer.changed
-    producer = Producer(broker)
-    nursery.start_soon(broker.topics_writer.run)
+    parts = make_parts(tmp_path)
+    parts.topics_writer.file = SlowFile(tmp_path / "t.json")
+    parts.topics.on_change.append(parts.topics_writer.changed)
+    producer = Producer(parts)
+    nursery.start_soon(parts.topics_writer.run)
     assert producer.send(producer.command("New")) == []
     assert producer.send(producer.command("New", e=1)) == []
     assert [answer.code for answer in producer.send(producer.command("TBW102"))] == [0]
-    broker.topics_writer.file.go.release()
+    parts.topics_writer.file.go.release()
     with trio.fail_after(5):
         while len(producer.wire.answers) < 3:
             await trio.sleep(0.001)
     assert [answer.code for answer in producer.send(producer.command("New"))] == [0]
-    assert "New" in broker.topics_writer.file.saved[0]["topicConfigTable"]
+    assert "New" in parts.topics_writer.file.saved[0]["topicConfigTable"]
 
 
 async def test_an_acknowledged_topic_is_in_the_file(tmp_path, autojump_clock):
     """Of a broker that ends without another step."""
     broker = make_broker(tmp_path)
-    broker.topics.create_in_send_back("%RETRY%G", 1)
-    await broker.topics_writer.save()
+    broker.tables.topics.create_in_send_back("%RETRY%G", 1)
+    await broker.tables.topics_writer.save()
     again = make_broker(tmp_path)
     again.load_tables()
-    assert "%RETRY%G" in again.topics.table
+    assert "%RETRY%G" in again.tables.topics.table

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from tests.cluster.broker.helpers import HOST, Client, FakeConnection, heartbeat, make_broker, opened
 from tests.cluster.broker.sending import Waits, Wire
-from twinlog.cluster.broker.processors.send import SendProcessor
 from twinlog.cluster.broker.tables.topics import TopicConfig
 from twinlog.cluster.broker.transactions.check import EndedHalves, Verdict, judge
 from twinlog.cluster.broker.transactions.records import ended_halves
@@ -51,7 +50,7 @@ class Transactions:
         text = format_properties({"TRAN_MSG": "true", "PGROUP": "P", "UNIQ_KEY": "u", "TAGS": "TagA", **properties})
         ext = {"a": "P", "b": "T1", "c": "TBW102", "d": "4", "e": "1", "f": "4", "h": "7", "i": text}
         ext["g"] = str(self.now_ms if born is None else born)
-        SendProcessor(self.broker).process(self.wire, [RemotingCommand(310, 1, ext=ext, body=b"hello")])
+        self.broker.send.process(self.wire, [RemotingCommand(310, 1, ext=ext, body=b"hello")])
         self.broker.store.dispatch_pending()
 
     def end(self, half, how=COMMIT, **changed):
@@ -65,7 +64,7 @@ class Transactions:
         self.now_ms += after_ms
         before = len(self.producer.sent)
         await self.broker.transactions.check()
-        await self.broker.topics_writer.save()  # Else answers wait for the half topic's way to the disk.
+        await self.broker.tables.topics_writer.save()  # Else answers wait for the half topic's way to the disk.
         self.broker.store.dispatch_pending()
         return [int(command.ext["tranStateTableOffset"]) for command in self.producer.sent[before:]]
 
@@ -75,7 +74,7 @@ class Transactions:
         return [decode_message(store.message_at(queue.unit(n).phy_offset)) for n in range(queue.max_offset)]
 
     def offset(self, topic):
-        return self.broker.offsets.query("CID_RMQ_SYS_TRANS", topic, 0)
+        return self.broker.tables.offsets.query("CID_RMQ_SYS_TRANS", topic, 0)
 
 
 @pytest.fixture
@@ -85,8 +84,8 @@ async def here(tmp_path, autojump_clock):
         producer = FakeConnection()
         body = heartbeat() | {"producerDataSet": [{"groupName": "P"}], "consumerDataSet": []}
         Client(broker, producer).ask(34, body)
-        broker.topics.update(TopicConfig("T1", 4, 4))
-        await broker.topics_writer.save()
+        broker.tables.topics.update(TopicConfig("T1", 4, 4))
+        await broker.tables.topics_writer.save()
         transactions = Transactions(client, producer)
         broker.store.hooks.now_ms = broker.transactions.now_ms = lambda: transactions.now_ms
         yield transactions
@@ -177,7 +176,7 @@ async def test_a_sync_master_answers_when_its_slave_has_the_message(here, autoju
     """Success in every case, as it is stored; a producer that asked oneway hears nothing."""
     broker = here.broker
     broker.store.config = attrs.evolve(broker.store.config, broker_role=BrokerRole.SYNC_MASTER)
-    transfer = broker.ha.group_transfer = Waits()
+    transfer = broker.send.transfer = here.client.table[37].owner.transfer = Waits()
     half = here.begin(WAIT="false")
     assert here.end(half).code == 0, "WAIT=false: at once"
     half = _begin_waiting(here, transfer)
@@ -196,7 +195,7 @@ async def test_a_commit_is_refused_while_too_few_are_in_sync(here, autojump_cloc
     """Nothing is stored, and the half message stays: its producer will be asked."""
     broker = here.broker
     broker.store.config = attrs.evolve(broker.store.config, broker_role=BrokerRole.SYNC_MASTER)
-    transfer = broker.ha.group_transfer = Waits()
+    transfer = broker.send.transfer = here.client.table[37].owner.transfer = Waits()
     half = _begin_waiting(here, transfer)
     transfer.refusal = "in-sync replicas not enough: 1 of 2"
     end = broker.store.max_offset
@@ -272,7 +271,7 @@ async def test_after_many_checks_it_is_put_aside(here, autojump_clock):
     assert message.properties["TRANSACTION_CHECK_TIMES"] == "3"
     assert message.properties["WAIT"] == "true"
     assert (message.queue_id, message.body) == (0, b"hello")
-    assert here.broker.topics.table[CHECK_MAX].write_queues == 1
+    assert here.broker.tables.topics.table[CHECK_MAX].write_queues == 1
     assert here.offset(HALF) == 4
 
 
@@ -321,7 +320,7 @@ async def test_a_postponed_message_has_ended_when_its_first_copy_has(here, autoj
 async def test_without_a_producer_the_next_round_asks(here, autojump_clock):
     here.begin()
     here.producer.close()
-    here.broker.producers.connection_closed(here.producer)
+    here.broker.tables.producers.connection_closed(here.producer)
     assert await here.check(6_000) == []
     assert len(here.stored(HALF)) == 2, "counted all the same, as RocketMQ does"
     body = heartbeat() | {"producerDataSet": [{"groupName": "P"}], "consumerDataSet": []}
@@ -369,9 +368,9 @@ async def test_rounds_go_on_by_themselves(tmp_path, autojump_clock, nursery):
     async with opened(make_broker(tmp_path, transaction_check_interval_ms=7_000)) as client:
         nursery.start_soon(client.broker.transactions.run)
         await trio.sleep(6.9)
-        assert HALF not in client.broker.topics.table
+        assert HALF not in client.broker.tables.topics.table
         await trio.sleep(0.2)
-        assert client.broker.topics.table[HALF].write_queues == 1
+        assert client.broker.tables.topics.table[HALF].write_queues == 1
         nursery.cancel_scope.cancel()
 
 
@@ -424,8 +423,8 @@ async def test_a_half_message_may_still_lie_in_a_buffer(tmp_path, autojump_clock
     broker = make_broker(tmp_path)
     broker.store.config = attrs.evolve(broker.store.config, transient_store_pool_enable=True)
     async with opened(broker) as client:
-        broker.topics.update(TopicConfig("T1", 4, 4))
-        await broker.topics_writer.save()
+        broker.tables.topics.update(TopicConfig("T1", 4, 4))
+        await broker.tables.topics_writer.save()
         here = Transactions(client, FakeConnection())
         here.begin()
         half = here.begin()

@@ -6,7 +6,6 @@ from tests.cluster.broker.helpers import Client, FakeConnection, heartbeat, make
 from tests.cluster.broker.sending import Wire
 from tests.cluster.broker.wire import frames
 from tests.store import golden
-from twinlog.cluster.broker.processors.send import SendProcessor
 from twinlog.cluster.broker.tables.topics import TopicConfig
 from twinlog.cluster.remoting.header_fields import decode_header
 from twinlog.cluster.remoting.request import Request
@@ -48,7 +47,7 @@ class Replay:
         broker = self.client.broker
         their = self.theirs_of(HALF, command.ext["i"])
         self.clock[0], self.wire.remote_host = their.store_timestamp, their.born_host
-        SendProcessor(broker).process(self.wire, [command])
+        broker.send.process(self.wire, [command])
         answer = self.wire.answers[-1]
         self.ours_at[their.phy_offset] = int(answer.ext["msgId"][-16:], 16), int(answer.ext["queueOffset"])
         assert answer.ext["queueId"] == command.ext["e"]
@@ -81,8 +80,8 @@ async def test_records_and_check_requests_are_the_real_brokers(tmp_path, autojum
     )
     broker.store.hooks.now_ms = broker.transactions.now_ms = lambda: clock[0]
     broker.store.load()
-    broker.topics.update(TopicConfig("TopicB", 2, 2))
-    await broker.topics_writer.save()
+    broker.tables.topics.update(TopicConfig("TopicB", 2, 2))
+    await broker.tables.topics_writer.save()
     replay = Replay(Client(broker), theirs, clock)
     producer = FakeConnection()
     body = heartbeat() | {"producerDataSet": [{"groupName": "golden_tx"}], "consumerDataSet": []}
@@ -119,9 +118,9 @@ async def test_records_and_check_requests_are_the_real_brokers(tmp_path, autojum
     assert len(ours) == len(theirs) == 12 + 9 + 6
     assert broker.store.queue(OP, 0).unit(0).tags_code == 100
     await broker.transactions.check()
-    assert broker.offsets.table == {f"{HALF}@CID_RMQ_SYS_TRANS": {0: 12}, f"{OP}@CID_RMQ_SYS_TRANS": {0: 9}}
-    assert broker.topics.table[HALF].plain() == golden_topic(HALF)
-    assert OP not in broker.topics.table
+    assert broker.tables.offsets.table == {f"{HALF}@CID_RMQ_SYS_TRANS": {0: 12}, f"{OP}@CID_RMQ_SYS_TRANS": {0: 9}}
+    assert broker.tables.topics.table[HALF].plain() == golden_topic(HALF)
+    assert OP not in broker.tables.topics.table
     await broker.store.close()
 
 

@@ -1,0 +1,62 @@
+"""Shared by processors: request bodies that are JSON, answers in JSON, and changes of tables."""
+
+from typing import Any
+
+from twinlog.cluster.broker.roles.gate import Gate
+from twinlog.cluster.broker.tables.writer import TableWriter
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.errors import RequestError
+from twinlog.cluster.remoting.request import Reply, Request
+from twinlog.store.config import StoreConfig
+
+NOT_ON_A_SLAVE = "Can't modify topic or subscription group from slave broker, please execute it from master broker."
+
+
+def json_reply(value: object) -> Reply:
+    """Success with this body and no header fields."""
+    return Reply(ext=None, body=fastjson.dumps(value))
+
+
+def json_object(request: Request) -> dict[str, Any]:
+    """The body as an object. Raises RequestError."""
+    try:
+        value = fastjson.loads(request.body)
+    except ValueError as error:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"the body is no JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise RequestError(ResponseCode.SYSTEM_ERROR, "the body is no JSON object")
+    return value
+
+
+def objects(value: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    """The list of objects under `key`; empty when there is none. Raises RequestError."""
+    items = value.get(key) or []
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"{key} is no list of objects")
+    return items
+
+
+def text(value: dict[str, Any], key: str) -> str:
+    """The text under `key`. Raises RequestError."""
+    item = value.get(key)
+    if not isinstance(item, str) or not item:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"{key} is missing")
+    return item
+
+
+def require_changeable(store_config: StoreConfig, gate: Gate) -> None:
+    """Raises RequestError where topics and groups cannot be changed: they are another member's, or about to be."""
+    if store_config.is_slave:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, NOT_ON_A_SLAVE)
+    if gate.state != "open":
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"Not now, try again: {gate.why}.")
+
+
+async def save(writer: TableWriter) -> None:
+    """Write a changed table to disk. Raises RequestError: the change is in force then, but a restart may lose it."""
+    try:
+        await writer.save()
+    except OSError as error:
+        remark = f"{writer.file.path.name} could not be written, a restart would lose this change: {error}"
+        raise RequestError(ResponseCode.SYSTEM_ERROR, remark) from error
