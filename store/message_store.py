@@ -459,11 +459,11 @@ class MessageStore:
 
     @property
     def put_counts(self) -> tuple[int, int]:
-        """Messages and bytes that came into the log since the start, from producers or from a master."""
+        """Messages and bytes added to the log since the start, by producers or by replication."""
         return self._putter.messages, self._putter.bytes
 
     def queues(self) -> Iterator[tuple[str, int, ConsumeQueue]]:
-        """All queues that are known."""
+        """All known queues."""
         return ((queue.topic, queue.queue_id, queue) for queue in self._queues)
 
     def get_message(

@@ -80,7 +80,7 @@ def encode_clock(now_s: float) -> bytes:
 
 
 def decode_clock(data: bytes) -> float | None:
-    """The reverse; None for anything else."""
+    """The time in a clock file, in seconds; None for any other file."""
     if len(data) != _LAYOUT.size + _SUM.size or _SUM.unpack_from(data, _LAYOUT.size)[0] != xxh3_64_intdigest(
         data[: -_SUM.size]
     ):

@@ -79,7 +79,7 @@ class IndexImage:
         return len(self.tail[1])
 
     def put(self, hashes: Sequence[int], phy_offsets: Sequence[int], timestamps: Sequence[int]) -> None:
-        """Add the keys of messages, in the order of the log: the (absolute) hashes, where each message lies, when it was stored.
+        """Add the keys of messages, in the order of the log: (absolute) hashes, log offsets, store times.
 
         There must be room for them.
         """
@@ -113,7 +113,7 @@ class IndexImage:
         self.added(b"".join(items), fresh, phy_offsets[done], timestamps[done])
 
     def added(self, items: bytes, fresh: int, end_phy_offset: int, end_timestamp: int) -> None:
-        """Take items whose slots name them already, `fresh` of which are the first of theirs."""
+        """Take items that their slots name already; `fresh` of them are the first of their slots."""
         assert len(items) // ITEM.size <= self.room
         self.tail[1].extend(items)
         self.next_item += len(items) // ITEM.size
@@ -122,9 +122,9 @@ class IndexImage:
         self._is_changed = True
 
     def adopt(self, items: bytes) -> bool:
-        """Take items that the file has already, in their order, and make the slots for them; False at one that does not fit.
+        """Take the file's next items and make the slots for them; False at an item that does not fit.
 
-        It fits when its offset does not fall and it names the newest item of its slot as the one before it. Zeros do not.
+        It fits when its offset does not fall and it names the newest item of its slot as the previous one. Zeros do not.
         """
         slots, number, count, last = self.slots, self.next_item, self.layout.slots, self.end_phy_offset
         read, write = SLOT.unpack_from, SLOT.pack_into

@@ -66,7 +66,7 @@ class IndexFile:
         return self._fd != _NO_FILE
 
     def settle(self) -> None:
-        """Give up the image, all of which is in the file."""
+        """Drop the image; all of it is in the file."""
         if self.image is not None:
             self._header, self.image = self.image.header, None
 
@@ -167,7 +167,7 @@ class KeyLookup(NamedTuple):
         return begin_ms <= self.header.end_timestamp and end_ms >= self.header.begin_timestamp
 
     def find(self, begin_ms: int, end_ms: int, count_max: int, found: list[int]) -> None:
-        """Add where messages lie to `found`, newest first, until that has `count_max`. Raises OSError.
+        """Add log offsets of messages to `found`, newest first, up to `count_max` in all. Raises OSError.
 
         A message counts as stored a whole number of seconds after the file's first. Source: IndexFile.selectPhyOffset.
         """

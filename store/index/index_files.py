@@ -121,7 +121,7 @@ class IndexFiles:
         return size < min(self.layout.file_size, _UNFINISHED_MAX) and not path.read_bytes().strip(b"\0")
 
     def close(self) -> None:
-        """Give the files up; queries that are under way finish."""
+        """Close the files; queries under way finish."""
         self.files.clear()
         self.unsure.clear()
 
@@ -138,7 +138,7 @@ class IndexFiles:
             done = end
 
     def put_columns(self, keys: IndexKeyColumns) -> None:
-        """The same for many keys at once."""
+        """Like put(), for many keys at once."""
         from twinlog.store.index.columns import put_keys
 
         done, count = 0, len(keys)
@@ -149,7 +149,7 @@ class IndexFiles:
             done = end
 
     def open_newest(self) -> IndexImage:
-        """The image of the file that takes the next key; a new one where there is none, or none with room."""
+        """The image of the file that takes the next key; of a new one when the newest is full."""
         newest = self.files[-1] if self.files else None
         if newest is None or newest.is_full:
             image = IndexImage.after(self.layout, newest.header if newest is not None else None)

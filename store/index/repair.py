@@ -60,7 +60,7 @@ async def read_log(
 
 
 async def read_columns(log: CommitLog, offset: int, end: int) -> tuple[EntryColumns, int]:
-    """The same for a long stretch; nothing, and `offset`, where the log is not sound there. Raises OSError."""
+    """Like read_log(), for a long window, in columns; no records where the log is not sound. Raises OSError."""
     from twinlog.store.record.column_scan import scan_columns
 
     file = log.files.file_at(offset)

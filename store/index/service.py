@@ -109,7 +109,7 @@ class IndexService:
             log.warning("index unavailable: queries by key find nothing, and no keys are indexed", reason=self.failure)
 
     async def run(self) -> None:
-        """Follow the log until cancelled; return at once when there is nothing to follow for."""
+        """Follow the log until cancelled; return at once when the index is off."""
         self._has_run = True
         if self._is_off or not self.config.message_index_enable:
             return
@@ -161,7 +161,7 @@ class IndexService:
         self._enough.set()
 
     async def note_cut(self, phy_offset: int) -> None:
-        """As truncate(), and a crash does not bring it back. Raises OSError."""
+        """Like truncate(), durably. Raises OSError."""
         async with self._note_lock:
             self._has_note = True
             await trio.to_thread.run_sync(lower_note, self.note_path, phy_offset)

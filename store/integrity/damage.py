@@ -142,7 +142,7 @@ class KnownDamage:
             log.info("damaged bytes of the commit log are sound again", offset=start, bytes=end - start)
 
     def forget_below(self, offset: int) -> None:
-        """The log's first files are gone, and their damage with them."""
+        """Forget damage of deleted log files."""
         if offset > 0:
             self.damaged.remove(0, offset)
             self.in_doubt.remove(0, offset)

@@ -43,7 +43,7 @@ class DigestBlock:
 
 @define(eq=False)
 class BlockDigests:
-    """The digests of all blocks that bytes `start` to `end` of the log touch, as far as they lie in them."""
+    """The digests of all blocks, or parts of blocks, in bytes `start` to `end` of the log."""
 
     start: int = 0
     end: int = 0
@@ -52,7 +52,7 @@ class BlockDigests:
 
     @classmethod
     def beginning_at(cls, start: int) -> "BlockDigests":
-        """None yet; the first byte to be covered is `start`."""
+        """An empty coverage that will start at byte `start`."""
         return cls(start, start, start // BLOCK_SIZE)
 
     @property
@@ -103,7 +103,7 @@ class BlockDigests:
             self.entries[at : at + DIGEST_SIZE] = head
 
     def begin_at(self, start: int) -> None:
-        """Forget everything; the first byte to be covered is `start`."""
+        """Forget everything, and start the coverage at byte `start`."""
         self.start = self.end = start
         self.first_block = start // BLOCK_SIZE
         self.entries.clear()
@@ -114,7 +114,7 @@ class BlockDigests:
         self.first_block = self.start // BLOCK_SIZE
 
     def replace(self, block: DigestBlock) -> None:
-        """Take another digest for a block that is covered, with the same bounds."""
+        """Replace the digest of a covered block with the same bounds."""
         assert self.start <= block.start < block.end <= self.end
         assert len(block.digest) == DIGEST_SIZE
         at = self._index(block.start)
@@ -305,7 +305,7 @@ def group_count(start: int, end: int, blocks_per_digest: int) -> int:
 
 
 def grouped(digests: bytes, start: int, end: int, blocks_per_digest: int) -> RangeDigests:
-    """Put the digests of the blocks, or parts of blocks, of a range together."""
+    """Join the digests of the blocks, or parts of blocks, of a range into groups."""
     if blocks_per_digest == 1:
         pieces = tuple([digests[at : at + DIGEST_SIZE] for at in range(0, len(digests), DIGEST_SIZE)])
         return RangeDigests(start, end, 1, pieces)

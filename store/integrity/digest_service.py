@@ -129,7 +129,7 @@ class DigestFile:
                 os.close(fd)
 
     async def write_anew(self) -> None:
-        """Make the file without the digests of log files that are gone. Raises OSError."""
+        """Rewrite the file without the digests of deleted log files. Raises OSError."""
         cuts = self.cuts
         self.digests.compact()
         self._take(await trio.to_thread.run_sync(_write_new, self.path, self._content()))
@@ -162,7 +162,7 @@ class DigestFile:
 
 
 def _write_new(path: Path, content: bytes) -> int:
-    """Put a new file in the place of the old one, durably; its descriptor."""
+    """Replace a file, durably; returns its descriptor."""
     path.parent.mkdir(exist_ok=True)
     other = path.with_name(path.name + ".new")
     fd = os.open(other, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
@@ -355,7 +355,7 @@ class DigestService:
         await self._file.sync()
 
     def replace(self, block: DigestBlock) -> None:
-        """Take the digest of a block that was rightly another one."""
+        """Replace the digest of a block."""
         self.digests.replace(block)
         self._file.changed(block.start)
 

@@ -62,7 +62,10 @@ class RangeDigester:
         return grouped(found, start, end, blocks_per_digest)
 
     async def answer(self, start: int, end: int, *, blocks_per_digest: int, digests_max: int) -> RangeDigests:
-        """The digests of bytes `start` up to where so many digests, or reading READ_MAX bytes, gets. Raises as digests() does."""
+        """Digests of bytes from `start` on: at most `digests_max`, and so many that at most READ_MAX bytes are read.
+
+        Raises as digests() does.
+        """
         self._check(start, end)
         size = blocks_per_digest * BLOCK_SIZE
         end = min(end, start - start % size + digests_max * size, floor_block(start) + _KNOWN_MAX)

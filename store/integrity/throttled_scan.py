@@ -25,7 +25,7 @@ class ThrottledReader:
     _unreadable: list[tuple[int, OSError]] = field(factory=list, init=False)
 
     def read(self, offset: int, size: int) -> bytes:
-        """As LogRange.read(). Raises OSError unless it is the disk's I/O error."""
+        """Like LogRange.read(). Raises OSError unless it is an I/O error of the disk."""
         try:
             return self.bytes_.read(offset, size)
         except OSError as error:
@@ -54,7 +54,7 @@ class ThreadPace:
     _began: float = field(factory=time.monotonic, init=False)
 
     def rest(self) -> None:
-        """Call it after each step."""
+        """Sleep if it is time to; to be called after each step."""
         busy = time.monotonic() - self._began
         if busy >= SLICE_SECONDS:
             time.sleep(busy * (SHARE - 1))

@@ -236,7 +236,7 @@ class CommitLog:
         return self.ahead.pop(0)
 
     def write_now(self, parts: Sequence[bytes | memoryview]) -> None:
-        """Write at the log's end, each part into a file of its own: all of them or, when the disk refuses one, nothing."""
+        """Write at the log's end, each part into a file of its own: all of them or, when the disk refuses one, none."""
         end = self.files.max_offset
         file = None
         try:
@@ -292,7 +292,7 @@ class CommitLog:
         assert self.max_offset <= self.tail.end
 
     async def tail_ended(self) -> None:
-        """End verification behind the log's end, and wait until no unverified bytes lie there."""
+        """Ask the verification behind the log's end to stop, and wait until no unverified bytes are left."""
         while self.tail is not None:
             self.tail.is_unwanted = True
             await self.tail.ended.wait()

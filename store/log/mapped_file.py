@@ -240,7 +240,7 @@ class MappedFile:
         self.clear(position, self.size, durably=True)
 
     def clear(self, position: int, end: int, *, durably: bool) -> None:
-        """The same for bytes `position` to `end`. Raises OSError."""
+        """Zero bytes `position` to `end`, as clear_from() does. Raises OSError."""
         for begin, data_end in reversed(list(self.data_ranges(position))):
             at = min(data_end, end)
             while at > begin:
@@ -256,7 +256,7 @@ class MappedFile:
         return MappedFile(self.path, self.start, self.size, os.dup(self.fd), self.wrote, self.flushed, self.torn_end)
 
     def move(self, path: Path, start: int) -> None:
-        """Give the file another name and another place in the queue. Raises OSError."""
+        """Rename the file, and change its place in the sequence. Raises OSError."""
         self.path.rename(path)
         self.path, self.start = path, start
 

@@ -147,7 +147,7 @@ class MappedFileQueue:
         return file
 
     def adopt(self, file: MappedFile, start: int) -> None:
-        """Put an all-zero file that was made elsewhere at the end, as the one that starts at `start`. Raises OSError."""
+        """Append an all-zero file made elsewhere, as the one that starts at `start`. Raises OSError."""
         assert self._continues_at(start)
         file.move(self.path_of(start), start)
         self.files.append(file)
@@ -198,7 +198,7 @@ class MappedFileQueue:
             sync_directory(directory)
 
     def drop_first(self) -> MappedFile:
-        """Take the first file, which was deleted, from the list. The caller closes it."""
+        """Remove the first file, which was deleted, from the list. The caller closes it."""
         return self.files.pop(0)
 
     def clear(self) -> None:

@@ -54,21 +54,21 @@ class OffsetWaiters:
         self._queue.append(Waiter(end_offset, deadline, sink, frame))
 
     def release(self, up_to: int) -> list[Waiter]:
-        """Take those whose message ends at or below `up_to`, oldest first."""
+        """Remove and return waiters whose message ends at or below `up_to`, oldest first."""
         queue, released = self._queue, []
         while queue and queue[0].end_offset <= up_to:
             released.append(queue.popleft())
         return released
 
     def expire(self, now: float) -> list[Waiter]:
-        """Take those whose deadline is reached, oldest first. Ask for releases before."""
+        """Remove and return waiters whose deadline is reached, oldest first. Call release() before."""
         queue, expired = self._queue, []
         while queue and queue[0].deadline <= now:
             expired.append(queue.popleft())
         return expired
 
     def drain(self) -> list[Waiter]:
-        """Take all of them."""
+        """Remove and return all waiters."""
         waiters = list(self._queue)
         self._queue.clear()
         return waiters

@@ -61,7 +61,7 @@ class AllocateMappedFileService:
                 await trio.sleep(1)
 
     async def make(self) -> None:
-        """Have the log's next file ready. Raises OSError."""
+        """Make the log's next file now, unless it is there. Raises OSError."""
         async with self._lock:
             if self.log.spare is None:
                 self.log.spare = await trio.to_thread.run_sync(_make_file, self.path, self.log.file_size)
@@ -126,7 +126,7 @@ async def _make_ready(of_file: int, start: int, end: int) -> None:
 
 
 def read_ahead(fd: int, start: int, end: int) -> None:
-    """Have the kernel hold these positions of a file; the thread rests as long as it works."""
+    """Bring these positions of a file into the page cache; the thread sleeps as long as it works."""
     for position in range(start, end, _STEP):
         began = time.perf_counter()
         os.posix_fadvise(fd, position, min(_STEP, end - position), os.POSIX_FADV_WILLNEED)

@@ -54,7 +54,7 @@ class PutTimes:
     _last_slow: list[int] = field(factory=_empty, init=False)
 
     def note(self, seconds: float, messages: int) -> None:
-        """Writing so many messages took a millisecond or more."""
+        """Count messages whose write took a millisecond or more."""
         ms = int(seconds * 1000)
         self.longest_ms = max(self.longest_ms, ms)
         self._slow[bisect_left(_BOUNDS, ms)] += messages
@@ -155,7 +155,7 @@ class PutService:
         return self._append(messages, together=together)
 
     def _put_some(self, messages: Sequence[PutMessage], *, together: bool) -> list[PutResult]:
-        """As put(), when some of them may be too large."""
+        """Like put(), when some messages may be too large."""
         statuses = [self._check(message) for message in messages]
         refused = [status for status in statuses if status is not PutStatus.PUT_OK]
         if together and refused:  # All or none.
@@ -222,7 +222,7 @@ class PutService:
             self.log.pending = None
 
     def become_master(self, config: StoreConfig) -> None:
-        """Take messages for the log's present end, with buffers if there were any at the start."""
+        """Take messages at the log's present end, with buffers if there were any at the start."""
         self.config = config
         if self.committer is not None:
             self.committer.pending.begin_anew()

@@ -60,7 +60,7 @@ class LogRange:
         return fd
 
     def close(self) -> None:
-        """Give the descriptors back."""
+        """Close the descriptors."""
         while self._fds:
             os.close(self._fds.popitem()[1])
 
@@ -155,9 +155,9 @@ _WINDOW = 1 << 20
 
 
 def record_before(bytes_: LogRange, offset: int, file_size: int, known: int | None) -> DispatchEntry | str | None:
-    """The last record below an offset, None where there is none; a text when neither record, blank nor file begins there.
+    """The last record below an offset; None for none; a text when no record, blank or file begins at the offset.
 
-    `known`: where a record below it begins, according to a queue. Raises OSError.
+    `known`: the start of a record below it, according to a queue. Raises OSError.
     """
     if offset <= bytes_.start:
         return None
@@ -176,7 +176,7 @@ def record_before(bytes_: LogRange, offset: int, file_size: int, known: int | No
 
 
 def _walk(bytes_: LogRange, at: int, end: int, file_size: int) -> tuple[DispatchEntry | None, int]:
-    """The last record in a part of a file that begins with one, and how far records and blanks go."""
+    """The last record in a part of a file that begins with a record, and the end of its records and blanks."""
     last, window = None, _WINDOW
     while at < end:
         size = min(window, end - at)

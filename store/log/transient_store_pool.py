@@ -59,7 +59,7 @@ class _WritableLog(Protocol):
 
 @define(eq=False)
 class UncommittedEnd:
-    """The end of a log as far as it lies in a buffer: bytes `log.files.max_offset` to `end`, all of one file."""
+    """The end of a log in a buffer: bytes `log.files.max_offset` to `end`, all of one file."""
 
     log: _WritableLog
     pool: TransientStorePool
@@ -80,7 +80,7 @@ class UncommittedEnd:
     def write(self, parts: Sequence[bytes | memoryview]) -> None:
         """Take bytes for the log's end, each part for a file of its own.
 
-        Raises OSError as CommitLog.append, NoBufferError; nothing of them is taken then.
+        Raises OSError as CommitLog.append, NoBufferError; none of the bytes are taken then.
         """
         position = self.end % self.log.files.file_size
         if len(parts) > 1 or not position:

@@ -41,7 +41,7 @@ class LogTail:
 
     @property
     def size(self) -> int:
-        """Bytes that are to be verified."""
+        """Bytes to be verified."""
         return self.end - self.log.max_offset
 
     def room(self, size_max: int) -> int:

@@ -169,7 +169,7 @@ class _LogComparison:
                 self.progress(start - self.start, self.end - self.start)
 
     def _ranges_to_read(self) -> Iterator[tuple[int, int]]:
-        """All of it, but for the blocks that have the same digest on both sides."""
+        """The common range without blocks that have the same digest on both sides."""
         left, right = self.left.digests, self.right.digests
         at = self.start
         if left is not None and right is not None:

@@ -126,7 +126,7 @@ class StoreDirectory:
         return str(path).removeprefix(self._prefix)
 
     def close(self) -> None:
-        """Give the descriptors back."""
+        """Close the descriptors."""
         self.reader.close()
 
     def __enter__(self) -> "StoreDirectory":

@@ -62,7 +62,7 @@ class FileReader:
         return MappedFile(path, 0, os.fstat(fd).st_size, fd).is_clear_from(position)
 
     def close(self) -> None:
-        """Give all descriptors back."""
+        """Close all descriptors."""
         while self._fds:
             os.close(self._fds.popitem()[1])
 
@@ -121,7 +121,7 @@ class FileSeries:
         return next_record(self.read, start, end, self.file_size, heads_end=heads_end)
 
     def read_across(self, offset: int, size: int) -> bytes:
-        """As read(), going on in the following files as long as they are there. Raises OSError."""
+        """Like read(), across the ends of files. Raises OSError."""
         pieces = []
         while size > 0 and (piece := self.read(offset, size)):
             pieces.append(piece)
@@ -211,7 +211,7 @@ def check_series(series: FileSeries, strays: Iterable[Path], size_key: str) -> I
 
 @define(eq=False)
 class CutSeries(FileSeries):
-    """One piece of a log with files of `file_size` bytes; it begins and ends anywhere."""
+    """One piece of a log with files of `file_size` bytes; its bounds are arbitrary."""
 
     @property
     def end(self) -> int:
@@ -224,7 +224,7 @@ class CutSeries(FileSeries):
         return file if file.start <= offset < file.end else None
 
     def read(self, offset: int, size: int) -> bytes:
-        """As FileSeries.read: never across the end of a file of the log. Raises OSError."""
+        """Like FileSeries.read: never across the end of a file of the log. Raises OSError."""
         file = self.file_at(offset)
         if file is None:
             return b""
@@ -233,7 +233,7 @@ class CutSeries(FileSeries):
 
 
 def open_cut(path: Path, file_size: int) -> CutSeries:
-    """The bytes in a file, which is called after the offset where they lay. Raises StoreDirectoryError for another name."""
+    """The bytes in a file named by their offset. Raises StoreDirectoryError for another name."""
     offset = path.name.partition("-")[0]
     if not offset.isdecimal():
         raise StoreDirectoryError(

@@ -82,7 +82,7 @@ class Findings:
     _counts: Counter[tuple[FindingKind, Severity]] = field(factory=Counter, init=False)
 
     def add(self, finding: Finding) -> None:
-        """Take one."""
+        """Add one finding."""
         self.totals[finding.kind, finding.severity] += finding.count
         self._keep(finding)
 
@@ -93,7 +93,7 @@ class Findings:
             self.kept.append(finding)
 
     def merge(self, other: "Findings") -> None:
-        """Take all of another collection."""
+        """Add all findings of another collection."""
         self.totals += other.totals
         for finding in other.kept:
             self._keep(finding)

@@ -49,7 +49,7 @@ class RoleInfo:
 
 
 def history_info(side: Path) -> HistoryInfo | None:
-    """None: there is no such file. Raises OSError."""
+    """The epochs of the log; None without the file. Raises OSError."""
     if not (side / EPOCHS).exists():
         return None
     try:
@@ -59,7 +59,7 @@ def history_info(side: Path) -> HistoryInfo | None:
 
 
 def role_info(side: Path) -> RoleInfo | None:
-    """None: there is no such file."""
+    """The saved role; None without the file."""
     try:
         state = load_role(side)
     except StoreDirectoryError as error:

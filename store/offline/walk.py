@@ -90,7 +90,7 @@ def goes_on_behind(
     next_offset: Callable[[Key], int],
     place_of: Callable[[Key, int], int | None] = lambda _key, _number: None,
 ) -> bool:
-    """Whether sound records behind a gap belong to the log; see twinlog.store.recovery.side_files."""
+    """True when sound records behind a gap belong to the log; see twinlog.store.recovery.recovery."""
     if any(file.start > head.phy_offset and _begins_with_record(log, file.start) for file in log.files):
         return True
     return goes_on(head, last_timestamp, next_offset, place_of)

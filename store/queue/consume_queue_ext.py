@@ -58,7 +58,7 @@ class ConsumeQueueExt:
 
     @classmethod
     def open(cls, directory: Path) -> Self | None:
-        """None when the queue has no extension."""
+        """The extension in a directory; None when the queue has none."""
         found = sorted(directory.iterdir()) if directory.is_dir() else []
         paths = [path for path in found if len(path.name) == 20 and path.name.isdecimal() and path.is_file()]
         return cls(paths, [int(path.name) for path in paths]) if paths else None

@@ -146,7 +146,7 @@ class ConsumeQueueTable:
         return self._write()
 
     def put_columns(self, columns: EntryColumns) -> dict[ConsumeQueue, list[int]]:
-        """The same for many records at once."""
+        """Like put(), for many records at once."""
         from twinlog.store.queue.columns import queue_runs
 
         grown = self._unwritten

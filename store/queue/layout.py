@@ -75,7 +75,7 @@ assert _FIELDS.size == 36
 
 
 class QueueEnds(NamedTuple):
-    """One queue. `fingerprint` stands for its files as they were: which there are, and when each was written last."""
+    """The ends of one queue. `fingerprint` identifies its files and the times when they were last written."""
 
     topic: str
     queue_id: int

@@ -17,7 +17,7 @@ _BYTES_MAX = 12 << 20  # Clients take frames of up to 16 MiB.
 
 
 class QueryResult(NamedTuple):
-    """Records in the order of the log, and how far the index goes: store time of its newest message (ms) and log offset.
+    """Records in the order of the log, with store time (ms) and log offset of the newest message in the index.
 
     Both are 0 when the index has nothing for the key.
     """

@@ -90,7 +90,7 @@ class Columns:
 
 
 def rows(data: memoryview, width: int, positions: Ints) -> NDArray[Any]:
-    """The `width` bytes from each position on, copied: an array of such pieces. All must lie in `data`, which is no shorter."""
+    """The `width` bytes from each position on, copied into an array. All must lie in `data`."""
     return np.ndarray((len(data) - width + 1,), np.dtype(f"V{width}"), data, strides=(1,))[positions]
 
 
@@ -102,7 +102,7 @@ def word_rows(data: memoryview, count: int, ends: Ints) -> Words:
 
 @lru_cache(maxsize=32)
 def tail_masks(count: int) -> Words:
-    """For each number of bytes, up to 255: the mask that leaves so many at the end of `count` words."""
+    """For each number of bytes, up to 255: the mask that keeps so many bytes at the end of `count` words."""
     wide = [(1 << 8 * min(size, 8 * count)) - 1 for size in range(256)]
     return np.array(
         [[mask >> 64 * (count - 1 - at) & (1 << 64) - 1 for at in range(count)] for mask in wide], np.uint64

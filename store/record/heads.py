@@ -80,7 +80,7 @@ def _says(data: memoryview, at: int) -> tuple[int, int]:
 
 
 def _walk_file(data: memoryview, at: int, limit: int, file_end: int) -> tuple[Ints, int]:
-    """Where records begin before `limit`, and where that ends. The last one may go on behind it, but not behind the file."""
+    """The starts of records before `limit`, and the end of the last one, which may be behind `limit`, but not behind the file."""
     begin = at
     found, at = _walk_some(data, at, limit, _LOOK)
     if len(found) >= _LOOK:
@@ -93,7 +93,7 @@ def _walk_file(data: memoryview, at: int, limit: int, file_end: int) -> tuple[In
 
 
 def _walk_some(data: memoryview, at: int, limit: int, count_max: int) -> tuple[Ints, int]:
-    """Where records begin, from one to the next, at least `count_max` of them if there are so many; and where that ended."""
+    """The starts of at least `count_max` records in a row, if there are so many, and the end of the last one."""
     unpack, starts, pieces = SIZE_AND_MAGIC.unpack_from, list[int](), list[Ints]()
     append = starts.append
     last, same, size_before = limit - SIZE_AND_MAGIC.size, 0, 0
@@ -117,7 +117,7 @@ def _walk_some(data: memoryview, at: int, limit: int, count_max: int) -> tuple[I
 
 
 def _run(data: memoryview, at: int, size: int, end: int) -> int:
-    """How many whole records of version 1 and of this size follow each other from `at` on."""
+    """The number of whole records of version 1 and of this size in a row from `at` on."""
     count = (end - at) // size
     if count <= 0:
         return 0

@@ -29,7 +29,7 @@ _prefixes: dict[str, tuple[int, int]] = {}
 
 
 class Keyed(NamedTuple):
-    """Keys in the order in which they are put: the index's hash of each, where its message lies, when that was stored (ms)."""
+    """Keys in the order of their puts: index hash, log offset of the message, store time (ms)."""
 
     hashes: list[int]
     phy_offsets: list[int]

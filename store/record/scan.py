@@ -254,7 +254,7 @@ def properties_tags_code(properties: bytes) -> int:
 
 
 def stored_tags_code(data: bytes, start: int, end: int) -> int:
-    """The same for the properties in bytes `start` to `end`."""
+    """Like properties_tags_code(), for the properties in bytes `start` to `end`."""
     at = data.rfind(b"\x02TAGS\x01", start, end) + 6
     if at == 5:
         if not data.startswith(b"TAGS\x01", start, end):

@@ -148,5 +148,5 @@ def _incomplete(is_short: bool, record_size: int, record_max: int) -> str:
 
 
 def _is_blank(data: Bytes, at: int, room: int) -> bool:
-    """Whether a blank is next, whose end is not in the data."""
+    """True when a blank is next whose end is not in the data."""
     return len(data) - at >= SIZE_AND_MAGIC.size and SIZE_AND_MAGIC.unpack_from(data, at) == (room, MAGIC_BLANK)

@@ -29,7 +29,7 @@ assert (_HEAD.size, _FIELDS.size) == (16, 64)
 
 @frozen
 class PointRecord:
-    """The newest record below a recovery point: bytes `phy_offset` to `phy_offset + size` of the log. Size 0: there is none."""
+    """The newest record below a recovery point: bytes `phy_offset` to `phy_offset + size` of the log. Size 0: none."""
 
     phy_offset: int = -1
     size: int = 0
@@ -75,7 +75,7 @@ def encode_point(point: RecoveryPoint) -> bytes:
 
 
 def decode_point(data: bytes) -> RecoveryPoint:
-    """Raises SideFileError when the bytes are no recovery point, not whole, or of a version that is not known here."""
+    """The point in a file. Raises SideFileError when the bytes are damaged, or of an unknown version."""
     try:
         magic, version, _ = _HEAD.unpack_from(data)
         (digest,) = _SUM.unpack_from(data, len(data) - _SUM.size)

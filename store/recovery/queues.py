@@ -206,7 +206,7 @@ class QueueRecovery:
             self.damaged.add(*damaged)
 
     def finish(self, end_of_log: int) -> None:
-        """No number is given twice, though the log may no longer have its message. Then all of it goes to the disk."""
+        """Pad rebuilt queues, so that no number is used twice, and bring them to the disk."""
         for state in self.point.queues if self.point is not None else ():
             # Unless the log was cut below.
             if state.key in self.faults and state.max_phy_offset <= end_of_log:

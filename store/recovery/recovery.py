@@ -307,7 +307,7 @@ class _Recovery:
             self.newest_timestamp = max(self.newest_timestamp, *(entry.store_timestamp for entry in entries))
 
     def _take_columns(self, columns: EntryColumns, numbers: dict[Key, int]) -> bool:
-        """Dispatch many records at once; False, and nothing is done, where one may be missing before them."""
+        """Dispatch many records at once; False, with nothing done, where one may be missing before them."""
         from twinlog.store.queue.columns import queue_runs
 
         reached: dict[Key, int] = {}
@@ -326,7 +326,7 @@ class _Recovery:
         return True
 
     def _dispatch(self) -> None:
-        """Many messages at a time: with a thousand queues there is a system call for each of them."""
+        """Dispatch staged messages, many at a time: with a thousand queues there is a system call for each queue."""
         self.dispatched += sum(map(len, self.queues.put(self.undispatched).values()))
         self.undispatched = []
 
@@ -404,7 +404,7 @@ class _Recovery:
         return cut
 
     def _last_record(self) -> PointRecord:
-        """For the next recovery point."""
+        """The last record, for the next recovery point."""
         if self.last is None:
             return self.last_of_point
         raw = read_log(self.log, self.last.phy_offset, self.last.size)

@@ -104,7 +104,7 @@ class SideFiles:
 
 @frozen
 class CutTail:
-    """Bytes behind the end of the log that were none of it: `size` of them, of which the first `kept` are in `path`, too."""
+    """Bytes cut behind the end of the log: `size` of them, of which the first `kept` are also in `path`."""
 
     size: int = 0
     found: str = ""

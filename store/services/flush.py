@@ -32,7 +32,7 @@ _CONSUME_QUEUE_LEAST_PAGES = 2
 
 @define(eq=False)
 class FlushService:
-    """Flushes the commit log; `wait` is group commit: one fdatasync answers all who came before it."""
+    """Flushes the commit log. wait() is group commit: one fdatasync answers all who came before it."""
 
     log: CommitLog
     config: StoreConfig
@@ -161,7 +161,7 @@ class FlushService:
             sink.refuse(frames, PutStatus.FLUSH_DISK_TIMEOUT, reason)
 
     def refuse_all(self, why: str) -> None:
-        """Refuse all that wait, at once. Their messages are stored."""
+        """Refuse all waiters, at once. Their messages are stored."""
         for sink, frames in by_sink(self._waiters.drain()):
             sink.refuse(frames, PutStatus.FLUSH_DISK_TIMEOUT, why)
 

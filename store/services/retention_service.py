@@ -46,7 +46,7 @@ _LEAP_SECONDS = 3600.0  # A clock that is so far ahead of the time that passed i
 
 @define(eq=False, kw_only=True)
 class RetentionService:
-    """Everything runs on the loop's thread but unlink and close."""
+    """Carries out retention. Everything runs on the event loop's thread but unlink and close."""
 
     log: CommitLog
     queues: ConsumeQueueTable
@@ -100,7 +100,7 @@ class RetentionService:
                 pause = self.config.clean_resource_interval_ms / 1000
 
     def truncated(self, _offset: int) -> None:
-        """The log was cut, or is empty and may begin anywhere."""
+        """Follow a cut of the log; an empty log may begin anywhere."""
         self._cleaned_below = min(self._cleaned_below, self.log.min_offset)
 
     def close_later(self, files: list[MappedFile]) -> None:

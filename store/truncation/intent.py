@@ -59,7 +59,7 @@ def encode_intent(intent: TruncateIntent) -> bytes:
 
 
 def decode_intent(raw: bytes) -> TruncateIntent:
-    """Raises SideFileError when the bytes are no such note, not whole, or of a version that is not known here."""
+    """The intent in a file. Raises SideFileError when the bytes are damaged, or of an unknown version."""
     try:
         data, (digest,) = raw[: -_SUM.size], _SUM.unpack(raw[-_SUM.size :])
         magic, version, kind, offset, old_end, last_timestamp, when_ms = _FIELDS.unpack_from(data)

@@ -83,7 +83,7 @@ class CutFiles:
         queue.clear()
 
     def close(self) -> None:
-        """Give the descriptors back."""
+        """Close the descriptors."""
         for file in (self.log_tail, *self.queue_tails):
             if file is not None:
                 file.close()
@@ -208,7 +208,7 @@ class TruncationService:
     # 1 and 2
 
     async def _keep(self, intent: TruncateIntent) -> None:
-        """Raises StoreError; nothing is left of it then."""
+        """Copy the bytes to be cut. Raises StoreError, and leaves nothing behind then."""
         files, is_cut = self.log.files, intent.kind is CutKind.CUT
         what = Divergent(self.divergent.path, intent.offset, intent.old_end - intent.offset, intent.when_ms, intent.why)
         cut_files: list[CutFile] = []

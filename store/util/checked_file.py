@@ -37,7 +37,7 @@ def _sum(name: str, version: int, body: bytes) -> int:
 
 
 def load_checked(path: Path) -> bytes | None:
-    """The bytes of the file; None when there is none. Raises StoreDirectoryError when the disk does not give them."""
+    """The bytes of the file; None when there is none. Raises StoreDirectoryError when it cannot be read."""
     try:
         return path.read_bytes()
     except FileNotFoundError:

@@ -25,7 +25,7 @@ def usage_ratio(path: Path) -> float:
 
 
 def used_ratio(*, total: int, free: int, usable: int) -> float:
-    """The same of three sizes in any unit."""
+    """The used part, given three sizes in any unit."""
     used = total - free
     entire = used + usable
     return -(-used * 100 // entire) / 100 if entire else UNKNOWN
@@ -51,7 +51,7 @@ class DiskState:
 
 
 def judge(ratios: Sequence[float], limits: DiskLimits) -> DiskState:
-    """The fullest of the disks that a store lies on decides; one that is unknown needs room, as in RocketMQ."""
+    """The state of a store's disks. The fullest one decides; an unknown one needs cleaning, as in RocketMQ."""
     ratio = max(ratios)
     percent = round(ratio * 100)
     return DiskState(

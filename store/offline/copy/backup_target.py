@@ -49,7 +49,7 @@ class BackupTarget:
         os.fdatasync(self._journal)
 
     def write(self, path: str, data: bytes, mtime_ns: int, *, size: int | None = None) -> BackedUpFile:
-        """Put a small file here, of `size` bytes where that is more than its data. Raises OSError."""
+        """Write a small file to the backup, of `size` bytes where that is more than its data. Raises OSError."""
         place = self.directory / path
         place.parent.mkdir(parents=True, exist_ok=True)
         write_durably(place, data, size=size)

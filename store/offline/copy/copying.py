@@ -20,7 +20,7 @@ OnBytes = Callable[[int], None]  # Called with the number of bytes done since th
 
 
 def read_what_can_be_read(fd: int, size: int, position: int) -> bytes:
-    """As os.pread, with zeros for sectors that the disk does not read: the rest is worth having. Raises OSError."""
+    """Like os.pread, with zeros for unreadable sectors. Raises OSError."""
     try:
         return os.pread(fd, size, position)
     except OSError as error:
@@ -107,10 +107,10 @@ class SmallFile:
 
 
 def read_stable(path: Path) -> SmallFile | None:
-    """A small file that a running broker may be writing, as it is between two writes; None when there is none.
+    """The content of a small file between two writes of a running broker; None when there is no file.
 
     RocketMQ 4.9 deletes a configuration file before it puts the new one there, 5.x writes into it. Raises OSError when the
-    file never stays as it is.
+    file changes without a pause.
     """
     last = None
     for _ in range(_TRIES):
@@ -127,7 +127,7 @@ def read_stable(path: Path) -> SmallFile | None:
 
 
 def _read_once(path: Path) -> SmallFile | None:
-    """The content, None when the file was changed while it was read."""
+    """The content, None when the file was changed during the read."""
     try:
         before = path.stat()
         data = path.read_bytes()

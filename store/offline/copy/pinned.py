@@ -28,14 +28,14 @@ class PinnedReader(FileReader):
         return self._pinned[path] if path in self._pinned else FileReader.fd(self, path)
 
     def read(self, path: Path, position: int, size: int) -> bytes:
-        """As FileReader.read; of pinned files with zeros for sectors that the disk does not read."""
+        """Like FileReader.read; unreadable sectors of pinned files are zeros."""
         fd = self._pinned.get(path)
         if fd is None:
             return FileReader.read(self, path, position, size)
         return read_what_can_be_read(fd, size, position)
 
     def close(self) -> None:
-        """Give all descriptors back."""
+        """Close all descriptors."""
         while self._pinned:
             os.close(self._pinned.popitem()[1])
         FileReader.close(self)
@@ -67,7 +67,7 @@ def pin_series(directories: tuple[Path, ...], file_size: int, reader: PinnedRead
 
 
 def pin_growth(series: FileSeries, directories: tuple[Path, ...], reader: PinnedReader) -> FileSeries:
-    """The same files, and those that were made behind them since. Raises OSError."""
+    """The same files, and newer ones behind them. Raises OSError."""
     last = series.files[-1].start if series.files else -1
     new = [file for file in _listed(directories) if file.start > last]
     for file in new:

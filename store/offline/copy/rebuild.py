@@ -76,7 +76,7 @@ class Shape:
 
     @classmethod
     def of(cls, directory: StoreDirectory) -> "Shape":
-        """As the files of the store are, RocketMQ's defaults where there are none."""
+        """The shape of the store's files; RocketMQ's defaults where there are none."""
         default = StoreConfig()
         sizes = {series.file_size for series in directory.queues.values() if series.files}
         options = directory.options
@@ -192,7 +192,7 @@ def rebuild(
 
 
 def swap(root: Path, work: Path, name: str) -> None:
-    """Put a new directory in the place of the old one, which stays in `work`. Raises OSError."""
+    """Replace a directory by the new one; the old one stays in `work`. Raises OSError."""
     old = work / "old"
     old.mkdir(exist_ok=True)
     sync_directory(work)

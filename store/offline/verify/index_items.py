@@ -171,7 +171,7 @@ class IndexCursor:
         return self._take(1 << 63)
 
     def _take(self, end: int) -> list[Stray]:
-        """The items up to the first one whose record lies at `end` or behind; one among others that says so is no boundary."""
+        """The items up to the first one whose record lies at `end` or behind. A single such item among others is no boundary."""
         taken: list[Stray] = []
         items: list[Stray] = []
         at = 0

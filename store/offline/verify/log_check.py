@@ -126,7 +126,7 @@ def check_log(
 
 @define(eq=False)
 class _Checker:
-    """Takes a window of records into a segment."""
+    """Adds windows of records to a segment."""
 
     directory: StoreDirectory
     segment: Segment
@@ -246,7 +246,7 @@ def wrong_number(key: QueueKey, expected: int, found: int, phy_offset: int) -> F
 
 
 def time_finding(segment: Segment) -> Finding | None:
-    """That the clock went back, if it did."""
+    """The finding about a clock that went back; None if it did not."""
     if segment.first_time_back is None:
         return None
     phy_offset, before, timestamp = segment.first_time_back

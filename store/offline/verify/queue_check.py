@@ -51,7 +51,7 @@ class QueueCheck:
         return self._nexts
 
     def join(self, segment: Segment) -> None:
-        """Take the next segment of the log."""
+        """Add the next segment of the log."""
         for key, span in segment.spans.items():
             expected = self._nexts.get(key)
             if expected is None:
