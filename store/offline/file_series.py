@@ -174,7 +174,7 @@ def check_series(series: FileSeries, strays: Iterable[Path], size_key: str) -> I
             kind=FindingKind.STRAY_ENTRY,
             severity=Severity.WARNING,
             file=str(path),
-            message="does not belong here; RocketMQ 4.9 does not start over it",
+            message="foreign entry; RocketMQ 4.9 does not start with it there",
         )
     expected = series.files[0].start if series.files else 0
     for file in series.files:

@@ -301,7 +301,7 @@ def _problems(directory: StoreDirectory, end: LogEnd, views: dict[tuple[str, int
             kind=FindingKind.LOG_TAIL,
             severity=Severity.WARNING,
             phy_offset=end.offset,
-            message="behind the last sound message lies something that is none; a broker's start cuts it",
+            message="bytes that are no message follow the last sound one; a broker's start cuts them",
         )
     for (topic, queue_id), view in views.items():
         if view.last is not None and view.last.phy_offset + view.last.size > end.offset:

@@ -113,7 +113,7 @@ def _behind_the_end(directory: StoreDirectory, epochs: tuple[EpochEntry, ...], l
             severity=Severity.WARNING,
             file=directory.relative(directory.root / "twinlog" / EPOCHS),
             phy_offset=entry.start_offset,
-            message=f"epoch {entry.epoch} begins behind the end of the log: a cut was not finished, or the log lost its end. "
+            message=f"epoch {entry.epoch} begins behind the end of the log: a cut was not finished, or the log lost its tail. "
             "A slave repairs this at its next start; a master asks the others before it continues",
             expected=f"<= {log_end}",
             actual=entry.start_offset,

@@ -60,7 +60,7 @@ def _unreadable(directory: StoreDirectory, path: Path, reason: str) -> Finding:
         kind=FindingKind.CONFIG_FILE,
         severity=Severity.WARNING if is_backup or has_other else Severity.ERROR,
         file=directory.relative(path),
-        message=f"no JSON that a broker can read: {reason}"
+        message=f"not readable as JSON: {reason}"
         + ("; a broker takes the .bak instead" if has_other and not is_backup else ""),
     )
 

@@ -84,7 +84,7 @@ class DigestCheck:
                 kind=FindingKind.DIGEST,
                 severity=Severity.WARNING if is_doubtful else Severity.ERROR,
                 phy_offset=block.start,
-                message=f"bytes {block.start} to {block.end} of the log are not those that were digested"
-                + ("; they lie at its end, which may have been cut and written anew" if is_doubtful else ""),
+                message=f"bytes {block.start} to {block.end} of the log differ from their digest"
+                + ("; they are at its end, which may have been cut and rewritten" if is_doubtful else ""),
                 expected=block.digest.hex(),
             )

@@ -127,7 +127,7 @@ def _header_finding(view: IndexView, field: str, position: int, expected: int | 
         kind=FindingKind.INDEX_HEADER,
         file=f"index/{view.file.path.name}",
         position=position,
-        message=f"the header's {field} is not what the items say",
+        message=f"the header's {field} does not match the items",
         expected=expected,
         actual=actual,
     )
@@ -227,6 +227,6 @@ def _items_behind(views: Sequence[IndexView], log: LogPlaces) -> Iterator[Findin
             severity=Severity.ERROR if clean else Severity.WARNING,
             file=log.directory.relative(views[file].file.path),
             position=views[file].layout.item_position(number),
-            message="items of messages behind the end of the log" + ("; the log lost its end" if clean else ""),
+            message="items of messages behind the end of the log" + ("; the log lost its tail" if clean else ""),
             count=count,
         )

@@ -216,7 +216,7 @@ class _Checker:
                 queue_id=key[1],
                 queue_offset=queue_offset,
                 phy_offset=UNIT.unpack_from(units)[0],
-                message="among these units some are missing or wrong; with so many of them they are not listed singly",
+                message="some of these units are missing or wrong; they are too many to list",
                 count=len(units) // UNIT.size,
             )
         )
@@ -239,7 +239,7 @@ def wrong_number(key: QueueKey, expected: int, found: int, phy_offset: int) -> F
         queue_id=key[1],
         queue_offset=expected,
         phy_offset=phy_offset,
-        message="the record's own queue offset is wrong: its unit is elsewhere, where it fits in",
+        message="the record's queue offset is wrong: its unit is at the expected one",
         expected=expected,
         actual=found,
     )

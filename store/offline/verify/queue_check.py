@@ -119,7 +119,7 @@ class QueueCheck:
             self.findings.add(attrs.evolve(finding, severity=Severity.WARNING))
         if absent.count:
             first = start if absent.first is None else absent.first
-            message = "messages that nothing is left of"
+            message = "messages of which nothing is left"
             self.findings.add(self._range_finding(FindingKind.QUEUE_OFFSET, key, first, absent.count, message))
 
     def _range_finding(self, kind: FindingKind, key: QueueKey, start: int, count: int, message: str) -> Finding:
@@ -313,7 +313,7 @@ class QueueCheck:
                 start += 1
 
     def _expired_finding(self, key: QueueKey, number: int, phy_offset: int, size: int, last: int) -> Finding:
-        message = "no unit, among units of messages that are gone"
+        message = "an invalid unit among those of deleted messages"
         if size > 0 and phy_offset >= 0:
             message = f"does not lie behind the unit before it, which is at {last}"
         return Finding(
@@ -349,7 +349,7 @@ class QueueCheck:
             queue_offset=start,
             file=self._name(key, start),
             message="units of messages behind the end of the log"
-            + ("; the log lost its end" if clean else "; a broker's start removes them"),
+            + ("; the log lost its tail" if clean else "; a broker's start removes them"),
             count=count,
         )
 

@@ -253,6 +253,6 @@ class _Verification:
                     kind=FindingKind.LOG_TAIL,
                     severity=Severity.WARNING,
                     phy_offset=self.log_end,
-                    message=f"behind the end of the log lies something that is none of its records: {self._gap.reason}",
+                    message=f"behind the end of the log are bytes that are none of its records: {self._gap.reason}",
                 )
             )

@@ -331,7 +331,7 @@ def test_a_log_that_lost_its_end_is_an_error_after_a_clean_stop_only(master):
     overwrite(path, position, bytes(golden.FILE_SIZE - position))
     found = report(master)
     assert found.verdict is VerifyVerdict.DAMAGED
-    assert "the log lost its end" in " ".join(f.message for f in found.findings)
+    assert "the log lost its tail" in " ".join(f.message for f in found.findings)
     (master / "abort").touch()
     assert report(master).verdict is VerifyVerdict.WARNINGS
 
