@@ -55,7 +55,7 @@ class History:
 
 
 def history_of(data: bytes) -> History:
-    """A log of these bytes, and what dispatch would be told of it."""
+    """A log of these bytes, and the entries that dispatch would get."""
     entries: list[DispatchEntry] = []
     at = 0
     while at < len(data):

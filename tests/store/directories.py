@@ -22,7 +22,7 @@ def files(directory: Path) -> dict[str, bytes]:
 
 
 def stopped(root: Path) -> Path:
-    """A store of ours after a clean stop, with messages of one queue in files that are gone, and a small index."""
+    """A twinlog store after a clean stop, with messages of one queue in deleted files, and a small index."""
     store = open_store(root, file_size=FILE_SIZE)
     store.put([put_message("Old", bytes(100)) for _ in range(3)])
     put(store, *(bytes([i]) * 500 for i in range(100)))

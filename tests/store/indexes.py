@@ -96,7 +96,7 @@ async def until_caught_up(index: IndexService) -> None:
 
 @asynccontextmanager
 async def running(index: IndexService, *, after_crash: bool = False):
-    """The service, open, level with the log; closed in the end."""
+    """The service, open and caught up with the log; closed at the end."""
     index.load(after_crash=after_crash)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(index.run)

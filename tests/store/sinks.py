@@ -1,4 +1,4 @@
-"""Where answers go in tests."""
+"""Receivers of answers, for tests."""
 
 from attrs import define, field
 
@@ -7,7 +7,7 @@ from twinlog.store.log.offset_waiters import PutStatus
 
 @define(eq=False)
 class Sink:
-    """Keeps what it is told: each call's frames, and refusals with their status."""
+    """Keeps each call's frames, and refusals with their status."""
 
     answered: list[list[bytes]] = field(factory=list)
     refused: list[tuple[list[bytes], PutStatus, str]] = field(factory=list)

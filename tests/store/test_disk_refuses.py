@@ -1,4 +1,4 @@
-"""A disk that refuses bytes for a while: nothing torn, nothing lost, nothing twice, and on it goes by itself."""
+"""A disk that refuses bytes for a while: nothing is torn, lost or doubled, and the store goes on by itself."""
 
 import errno
 import os
@@ -163,7 +163,7 @@ async def test_queue_units_wait_for_room(tmp_path, disk, nursery, autojump_clock
 
 
 async def test_late_units_wait_for_room(tmp_path, disk, nursery, autojump_clock):
-    """The disk refuses units that were told of: producers are refused until it has them, and nothing says before that it has."""
+    """The disk refuses reported units: producers are refused until it has them, and nothing claims before that it has."""
     store = opened(tmp_path)
     await nursery.start(store.run)
     await trio.sleep(3)
@@ -244,7 +244,7 @@ async def test_a_stop_while_the_disk_refuses_is_no_clean_one(tmp_path, disk):
 
 
 async def test_what_does_not_pass(tmp_path, disk, nursery, autojump_clock):
-    """EIO: nobody knows what the disk holds now. It is not asked again."""
+    """EIO: the content of the disk is unknown. It is not asked again."""
     store = opened(tmp_path)
     await nursery.start(store.run)
     disk.room, disk.error = 100, errno.EIO

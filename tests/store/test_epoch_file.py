@@ -1,4 +1,4 @@
-"""The history of a log as a file: what is read back, and what is not believed."""
+"""The epoch history as a file: round trip, and rejected files."""
 
 import pytest
 from hypothesis import given

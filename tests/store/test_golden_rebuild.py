@@ -1,4 +1,4 @@
-"""The real RocketMQ's consume queues, made anew from its commit log alone: the same bytes, and what its producers were told."""
+"""The real RocketMQ's consume queues, rebuilt from its commit log alone: the same bytes as its own."""
 
 import shutil
 from struct import Struct

@@ -27,7 +27,7 @@ def captured(case, tmp_path):
 
 
 async def test_made_anew_from_the_log_it_is_byte_for_byte_rocketmqs(captured):
-    """Headers, slots, items, and where one file ends and the next begins. The names tell times, and are our own."""
+    """Headers, slots, items, and bounds of files. The names are times of this run."""
     expected = index_files(captured)
     assert len(expected) == 2
     shutil.rmtree(captured / "index")

@@ -1,4 +1,4 @@
-"""MessageStore: what it takes and refuses, whom it tells, and what it leaves behind."""
+"""MessageStore: accepted and refused messages, listeners, and the files that it leaves."""
 
 import os
 import resource
@@ -326,7 +326,7 @@ def test_a_log_file_that_cannot_be_made(tmp_path):
 
 
 def test_a_queue_that_cannot_be_written(tmp_path):
-    """Messages are stored, but nobody could find them: no more are taken."""
+    """Messages are stored, but could not be found: no more are taken."""
     store = opened(tmp_path)
     (tmp_path / "consumequeue" / "T1").write_text("a file where a directory should be")
     assert statuses(store.put([put_message()])) == [PutStatus.PUT_OK]

@@ -1,4 +1,4 @@
-"""Which files go, and when: the decisions with plain numbers, then a store whose files are days old."""
+"""Retention: decisions with plain numbers, then a store whose files are days old."""
 
 import os
 import time
@@ -151,7 +151,7 @@ class TestClock:
 
 
 class Disk:
-    """What the store is told of the disk."""
+    """The disk usage that the store sees."""
 
     def __init__(self):
         self.ratio = 0.5
@@ -238,7 +238,7 @@ async def test_files_that_are_old_enough_go_at_their_hour(tmp_path, disk, wall, 
 
 
 async def test_queues_begin_where_the_log_does(tmp_path, disk, wall, autojump_clock):
-    """Their files go, too, and consumers below the new beginning are told where to go on."""
+    """Their files are deleted, too, and consumers below the new start get its offset."""
     store = await filled(tmp_path, disk, wall, file_reserved_time_hours=2)
     told = []
     store.retention.shortened.append(told.append)

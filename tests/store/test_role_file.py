@@ -1,4 +1,4 @@
-"""What a member has promised, as a file: what is read back, and what is not believed."""
+"""The durable role state as a file: round trip, and rejected files."""
 
 import attrs
 import orjson
@@ -134,7 +134,7 @@ def test_a_value_of_another_kind_is_not_believed(key, value):
 
 
 def test_a_record_of_before_says_nothing_of_other_acknowledgements():
-    """Its master says it anew; until then nobody else takes over without loss."""
+    """Its master writes them again; until then no other member takes over without loss."""
     plain = to_plain(STATE)
     assert "lossFreeFrom" in plain["group"]
     del plain["group"]["lossFreeFrom"]

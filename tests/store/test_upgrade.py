@@ -132,7 +132,7 @@ async def test_each_key_finds_its_message(kept):
 
 
 def test_side_files_are_trusted_after_a_clean_stop(clean):
-    """Nothing is walked, built or computed anew, and nobody complains."""
+    """Nothing is walked, rebuilt or recomputed, and no warning is logged."""
     files = {path.name: path.read_bytes() for path in (clean.root / "twinlog").iterdir()}
     assert {"recovery-point", "digest"} <= files.keys()
     with capture_logs() as lines:

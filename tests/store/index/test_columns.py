@@ -84,7 +84,7 @@ async def test_an_index_that_is_fed_columns(tmp_path, seed):
 
 
 async def test_many_keys_are_written_before_their_time(tmp_path):
-    """What memory may hold is bounded; half of it is brought to the files at once, so that the index stays level."""
+    """Unwritten keys are bounded: half of the limit is written at once, so that the index stays caught up."""
     ledger = Ledger(tmp_path)
     async with running(make_index(tmp_path, ledger.log, slots=100, items=4000, unwritten_max=4000)) as index:
         began = datetime.now()

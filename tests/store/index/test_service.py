@@ -1,4 +1,4 @@
-"""The index beside its log: level with it, behind it, after crashes, cuts and damage; always what RocketMQ would have written."""
+"""The index beside its log: caught up, behind, after crashes, cuts and damage; always what RocketMQ would have written."""
 
 import random
 import shutil
@@ -79,7 +79,7 @@ async def test_an_index_gets_level_with_a_log_that_never_stops_growing(ledger, a
 
 
 async def test_an_index_goes_on_where_it_ended(ledger, autojump_clock):
-    """Again and again; somebody else wrote to the log in between."""
+    """Several times; another broker wrote to the log in between."""
     for _ in range(10):
         ledger.put_any(7)
         async with running(ledger.index()) as index:
@@ -149,7 +149,7 @@ async def fill(ledger, count=120):
 
 @pytest.mark.parametrize("seed", range(12))
 async def test_what_power_loss_tore_is_made_anew(tmp_path, autojump_clock, seed):
-    """Any sectors of files that the checkpoint does not vouch for may have been lost."""
+    """Any sectors of files not covered by the checkpoint may be lost."""
     slots, items = 200, 150
     ledger = Ledger(tmp_path, seed)
     ledger.put_any(250)
@@ -292,7 +292,7 @@ async def test_a_message_whose_keys_were_cut_off_gets_the_others(ledger, autojum
 
 
 async def test_a_stop_before_the_index_was_level_leaves_a_note(ledger, autojump_clock):
-    """RocketMQ puts what it gets behind the last item, and nobody would see the hole."""
+    """RocketMQ adds its messages behind the last item, and the gap would go unnoticed."""
     note = ledger.root / "twinlog" / "index-behind"
     await fill(ledger, 30)
     assert not note.exists()
@@ -345,7 +345,7 @@ async def test_files_of_another_size_are_left_alone(ledger, autojump_clock):
 
 
 async def test_an_index_that_is_switched_off_answers_what_it_has(ledger, autojump_clock):
-    """Later it takes up what it missed, whoever wrote in between."""
+    """Later it catches up, whichever broker wrote in between."""
     await fill(ledger, 40)
     before = index_files(ledger.root)
     index = ledger.index()

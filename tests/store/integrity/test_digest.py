@@ -113,7 +113,7 @@ def test_a_range_that_is_not_made_of_blocks_has_no_digest(bounds):
 
 @given(st.data())
 def test_a_flipped_byte_in_the_file_gives_no_wrong_digest(data):
-    """Pages in front of the damaged one are used; those behind it are not, as nobody knows where they belong."""
+    """Pages before the damaged one are used; those behind it are not, because their place is unknown."""
     digests = table(2 * PAGE_DIGESTS + 9, end=(2 * PAGE_DIGESTS + 9) * BLOCK_SIZE - 17)
     content = bytearray(digests.encode_header(5) + digests.encode_pages())
     at = data.draw(st.one_of(st.integers(0, 55), st.integers(PAGE_SIZE, len(content) - 1)))

@@ -1,4 +1,4 @@
-"""The digest beside a log that is written, cut, deleted from, and written by somebody else while we are stopped."""
+"""The digest beside a log that is written, cut, deleted from, and written by another broker while we are stopped."""
 
 import errno
 import os
@@ -78,7 +78,7 @@ async def stopped(root, size=500_000):
 
 
 def without_us(root, tmp_path, action):
-    """Let somebody who knows nothing of our digest do something with the store."""
+    """Let another broker, without a digest, change the store."""
     shutil.move(root / "twinlog", tmp_path / "ours")
     action()
     shutil.rmtree(root / "twinlog", ignore_errors=True)
@@ -210,7 +210,7 @@ async def test_a_file_that_is_not_right_is_made_anew(tmp_path, autojump_clock, d
 
 
 async def test_after_a_crash_what_the_file_has_is_kept(tmp_path, autojump_clock):
-    """It may be of bytes that are there no more: such digests are doubtful, not evidence of damage."""
+    """Its digests may be of lost bytes: such digests are unreliable, not evidence of damage."""
     store = opened(tmp_path / "a")
     fill(store, 500_000)
     await follow(store)
@@ -396,7 +396,7 @@ def test_whatever_happens_the_digests_are_those_of_the_bytes(tmp_path_factory, h
 
 
 async def test_what_the_disk_does_not_read_counts_as_zeros(tmp_path, autojump_clock, monkeypatch):
-    """The scrub tells of it; the blocks behind it have digests all the same."""
+    """The scrub reports it; the blocks behind it have digests all the same."""
     store = opened(tmp_path)
     fill(store, 300_000)
     real = LogRange.read

@@ -110,7 +110,7 @@ async def test_nothing_is_looked_at_ahead_once_there_is_damage(tmp_path, monkeyp
 
 
 async def test_what_was_sound_is_not_read_again(tmp_path, monkeypatch):
-    """By another group, say; until damage is found anywhere, or the scrub has its doubts."""
+    """By another group, for example; until damage is found anywhere, or the scrub finds a difference."""
     store = await filled(tmp_path, others=0)
     check = store.scrub.check
     for offset in (0, 32):

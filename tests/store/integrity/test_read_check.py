@@ -1,4 +1,4 @@
-"""What was not scrubbed is looked at before it is served: nothing broken goes out, and nothing sound stays behind."""
+"""Messages that were not scrubbed are checked before they are served: no broken one is served, and no sound one is withheld."""
 
 import errno
 import os
@@ -68,7 +68,7 @@ def unchecked(tmp_path_factory):
 
 
 class Flipped:
-    """Changes one byte of a file for a while; as after a start, nothing is known of it, unless that is told otherwise."""
+    """Changes one byte of a file for a while, unnoticed as after a start unless the test says otherwise."""
 
     def __init__(self, store, file, at, mask, *, after_start=True):
         self.store, self.fd, self.at, self.mask, self.after_start = store, file.fd, at, mask, after_start
@@ -206,7 +206,7 @@ def test_what_was_written_since_the_start_is_not_looked_at(store):
 
 
 def test_a_pull_of_broken_messages_only_goes_on_behind_them(store):
-    """The consumer is told to ask again at once, behind what is broken."""
+    """The consumer is asked to pull again at once, behind the broken messages."""
     records = pull_all(store, "T0", 0)
     store.scrub.begin()
     for record in records:

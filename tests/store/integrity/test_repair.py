@@ -1,4 +1,4 @@
-"""Damaged bytes are put right with what another member has, and nothing but what was written here is ever taken."""
+"""Damaged bytes are repaired from another member, and only with bytes that were written here."""
 
 import random
 import shutil

@@ -192,7 +192,7 @@ def store(tmp_path):
 
 
 async def test_several_bytes_of_a_header_are_in_doubt(store):
-    """A digest tells that they changed, not which ones; the CRCs are right, so the messages are served."""
+    """A digest shows that they changed, not which ones; the CRCs are right, so the messages are served."""
     await follow(store)
     start, _ = records(store)[40]
     with Bytes(store) as log:
@@ -494,7 +494,7 @@ def test_statistics_show_it(store):
 
 
 def put_right(root, at, value):
-    """Somebody puts bytes of a stopped store right."""
+    """Restore bytes of a stopped store."""
     path = root / "commitlog" / f"{at - at % FILE_SIZE:020d}"
     content = bytearray(path.read_bytes())
     content[at % FILE_SIZE : at % FILE_SIZE + len(value)] = value
@@ -557,7 +557,7 @@ def test_a_cut_takes_damage_with_it(store):
 
 
 async def test_a_blank_in_place_of_a_message_makes_way_for_its_unit(store):
-    """As a start leaves it whose log was damaged there; meanwhile somebody put the log right."""
+    """As left by a start with a damaged log; the log was repaired meanwhile."""
     queue = store.queue("T1", 1)
     unit = queue.unit(7)
     os.pwrite(queue.files.files[0].fd, UNIT.pack(0, 0x7FFFFFFF, 0), 20 * 7)

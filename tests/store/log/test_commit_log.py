@@ -133,7 +133,7 @@ def test_a_batch_that_fills_a_file_starts_in_an_empty_one(tmp_path):
 
 
 def test_schedule_topic_entries_carry_the_time_of_delivery(tmp_path):
-    """By the time that is stored, not the one when somebody looked at a clock before."""
+    """It follows from the store time of the record, not from an earlier reading of the clock."""
     log = open_log(tmp_path)
     late = put_message("SCHEDULE_TOPIC_XXXX", queue_id=1, properties=b"DELAY\x012", tags_code=77)
     _, entries = log.append([late], 10_000)

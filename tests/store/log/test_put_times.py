@@ -1,4 +1,4 @@
-"""How long messages took to write: counted by the minute, shown as RocketMQ does."""
+"""Durations of writes: counted by the minute, shown as RocketMQ does."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Why a store takes no bytes, and for whom."""
+"""Conditions under which a store refuses bytes, for producers and for replication."""
 
 import pytest
 

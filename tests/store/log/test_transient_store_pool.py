@@ -50,7 +50,7 @@ step = st.one_of(batch, st.just("commit"), st.just("dispatch"), st.just("thread"
 @settings(max_examples=60, deadline=None)
 @given(st.lists(step, max_size=25))
 def test_the_bytes_on_disk_are_those_of_a_log_without_buffers(tmp_path_factory, steps):
-    """Batches of any size, over ends of files, committed whenever; and every producer is told the same place."""
+    """Batches of any size, over ends of files, committed at any time; every producer gets the same place."""
     root = tmp_path_factory.mktemp("s")
 
     async def play():
@@ -195,7 +195,7 @@ async def test_without_a_free_buffer(tmp_path, autojump_clock, fast_fail):
 
 
 async def test_a_full_disk_keeps_what_is_pending(tmp_path, monkeypatch, autojump_clock):
-    """Producers were told that these are stored: they are written once there is room."""
+    """Producers were answered for these messages: they are written once there is room."""
     store = open_store(tmp_path)
     store.put([put_message("T1", b"zero")])
     store.put([put_message("T1", b"one")])

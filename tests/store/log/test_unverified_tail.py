@@ -1,4 +1,4 @@
-"""Bytes behind the log's end that nobody has verified: where they lie, and that nothing is left of them."""
+"""Unverified bytes behind the log's end: their place, and that none of them is left afterwards."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""Seeded damage to a store directory, and which of its bits something else in the store vouches for."""
+"""Seeded damage to a store directory, and the bits that other data in the store covers."""
 
 import random
 from pathlib import Path
@@ -32,7 +32,7 @@ class Mutation:
         self.path.write_bytes(self.before)
 
     def touches(self, covered: bytes) -> bool:
-        """Whether a bit changed that something vouches for; the length of a file is always known."""
+        """True when a covered bit changed; the length of a file is always covered."""
         if len(self.after) != len(self.before):
             return True
         changed = int.from_bytes(self.before) ^ int.from_bytes(self.after)

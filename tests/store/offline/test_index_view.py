@@ -1,4 +1,4 @@
-"""How many slots an index file has is found out from its items, where nobody says it."""
+"""The number of slots of an index file is found from its items, where it is not configured."""
 
 import random
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What shows of a store at a glance, where it was written by ours."""
+"""The summary of a store that twinlog wrote."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A thousand kinds of damage: the checker reports each one that something in the store vouches for."""
+"""A thousand kinds of damage: the checker reports each one that other data in the store covers."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What `log info` says of epochs and of a promise."""
+"""Epochs and the promised epoch in `log info`."""
 
 import pytest
 

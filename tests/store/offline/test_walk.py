@@ -39,7 +39,7 @@ def test_windows_may_be_cut_anywhere(captured, window):
 
 
 def test_windows_hold_the_bytes_of_their_records(captured):
-    """Somebody may want to look at them."""
+    """Callers may read them."""
     for piece in walk(captured.log, 0, captured.log.end, window=5000):
         for entry in piece.entries if isinstance(piece, Window) else ():
             at = entry.phy_offset - piece.start

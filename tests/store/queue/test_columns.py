@@ -39,7 +39,7 @@ def batches(draw):
 @settings(deadline=None)
 @given(batches(), st.data())
 def test_units_are_the_same(tmp_path_factory, batches, data):
-    """In the files, and for those who are told; however plain and bulk ways take turns, and when batches come again."""
+    """In files and for listeners, in any mix of single and bulk puts, and when batches come again."""
     root = tmp_path_factory.mktemp("queues")
     plain, bulk = (ConsumeQueueTable(root / name / "consumequeue", FILE_SIZE) for name in ("plain", "bulk"))
     again = data.draw(st.integers(0, 4))
@@ -71,7 +71,7 @@ def test_a_record_that_takes_the_place_of_the_one_before_it_in_a_batch(tmp_path)
 
 
 def test_what_the_disk_refused_is_written_by_the_next_call(tmp_path, monkeypatch):
-    """With all that listeners are told, once."""
+    """Listeners are called once."""
     table = ConsumeQueueTable(tmp_path, FILE_SIZE)
     entries = [DispatchEntry("T1", number % 3, number // 3, 100 * number, 100, number, 99, 0) for number in range(30)]
     real, writes = os.pwrite, []

@@ -138,7 +138,7 @@ async def test_a_flush_has_them_all(store, autojump_clock):
 
 
 async def test_a_crash_takes_none(store, autojump_clock):
-    """What the queues had told of is there again, in the same places."""
+    """Units that were reported are there again, in the same places."""
     queues = put(store, 9)
     before = [queue.read(0, 9) for queue in queues]
     assert late_sizes(queues) == [60, 60, 60]

@@ -1,4 +1,4 @@
-"""Which units can be true, however many there are."""
+"""Valid and invalid units, in any number."""
 
 import pytest
 from hypothesis import given

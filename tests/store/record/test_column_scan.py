@@ -178,7 +178,7 @@ def test_each_byte_of_a_field_in_the_middle_of_a_run(field):
 
 
 def test_every_cut():
-    """The size of the record that has begun is told as soon as it is known."""
+    """The size of the unfinished record is returned as soon as it is known."""
     raw = log_of([usual(number, b"x" * (number % 5)) for number in range(8)])
     for end in range(len(raw)):
         same(raw[:end])
@@ -204,7 +204,7 @@ def test_version_2_and_ipv6_among_others():
 
 
 def test_topics_that_are_mixed_to_one_number(monkeypatch):
-    """They are told apart all the same."""
+    """They are distinguished all the same."""
     monkeypatch.setattr(column_scan, "_MIX", np.uint64(0))
     raw = log_of([usual(number, topic=("T1", "T2", "T22", "x" * 100)[number % 4]) for number in range(50)])
     assert len(same(raw).entries.topics) == 4

@@ -81,7 +81,7 @@ def test_random_bytes_are_no_record(data):
 
 
 def test_sizes_that_end_where_the_record_does():
-    """Each length field is believed only as far as there are bytes."""
+    """A length field never makes the decoder read beyond the bytes that are there."""
     raw = encode_message(Message("T", 0, b"b" * 20, b"k\x01v"))
     for at in (84, 88 + 20, 88 + 20 + 2):  # Body, topic, properties.
         for value in (0xFF, 0x7F, 0x15):

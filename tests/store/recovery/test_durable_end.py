@@ -1,4 +1,4 @@
-"""A start over a log that lost files, or the end that was on its disk: it is told, and not forgotten."""
+"""A start over a log that lost files, or its tail: the loss is reported, and remembered."""
 
 import pytest
 import trio
@@ -54,7 +54,7 @@ def test_last_files_that_are_gone(stopped, capsys, kept, end, stop):
 
 
 def test_all_files_and_side_files_are_gone(stopped, capsys):
-    """The checkpoint vouches for messages, and there is none."""
+    """The checkpoint covers messages, and there is none."""
     remove(*files(stopped), stopped / "twinlog" / "recovery-point")
     capsys.readouterr()
     store = opened(stopped)
@@ -77,7 +77,7 @@ def test_the_end_that_was_on_the_disk_is_zero(stopped, capsys):
 
 
 def test_first_files_that_are_gone(stopped, capsys):
-    """Told at each start, and known between them, until they are back."""
+    """Reported at each start, and known between them, until they are back."""
     kept = {path: path.read_bytes() for path in files(stopped)[:2]}
     remove(*kept)
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""The recovery point as bytes: what is read back, and what is not believed."""
+"""The recovery point as bytes: round trip, and rejected files."""
 
 import os
 

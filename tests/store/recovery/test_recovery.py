@@ -1,4 +1,4 @@
-"""Where a start begins to look at the log, and what it cuts. Crashes at random: tests/faults/test_crash_recovery.py."""
+"""The start of the walk, and the cut, of a recovery. Crashes at random: tests/faults/test_crash_recovery.py."""
 
 import shutil
 
@@ -31,7 +31,7 @@ def stopped(tmp_path):
 
 @pytest.fixture
 def left(stopped):
-    """The same without side files of ours, as RocketMQ leaves it."""
+    """The same without twinlog's side files, as RocketMQ leaves it."""
     shutil.rmtree(stopped / "twinlog")
     return stopped
 
@@ -135,7 +135,7 @@ def test_garbage_behind_the_end_is_cut(left):
 
 
 def test_a_log_that_lost_its_end(left):
-    """Somebody put an older last file there: the queues follow the log."""
+    """An older last file was put there: the queues follow the log."""
     damage(left, END - 2 * SIZE, bytes(2 * SIZE))
     store, outcome = recovered(left)
     assert (outcome.end_offset, outcome.cut.size) == (END - 2 * SIZE, 0)

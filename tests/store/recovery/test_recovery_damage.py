@@ -1,4 +1,4 @@
-"""Damage in the log itself: no sound message is lost over it, no broken one is served, and old left-overs do not come back."""
+"""Damage in the log itself: no sound message is lost, no broken one is served, and stale records do not come back."""
 
 import random
 import shutil
@@ -210,7 +210,7 @@ def test_left_overs_whose_numbers_are_taken_do_not_come_back_though_the_clock_we
 
 
 def test_older_messages_behind_damage_stay_when_the_log_goes_on_behind_them(tmp_path):
-    """The clock went back: such messages are no left-overs, for a cut leaves no later files."""
+    """The clock went back: such messages are not stale, because a cut leaves no later files."""
     clock = Clock()
     store = small(tmp_path, clock)
     fill(store, range(20))
@@ -260,8 +260,9 @@ def test_what_rocketmq_wrote_where_it_cut_the_log_at_damage_is_served(tmp_path, 
 
 @pytest.mark.parametrize("role", [BrokerRole.SLAVE, BrokerRole.SYNC_MASTER])
 def test_who_has_others_takes_from_them_again_what_a_crash_damaged(crashed, role):
-    """A slave's log must be its master's, byte for byte. A master that acknowledges nothing alone would go on with a record that
-    nobody else ever had, and that no slave can take.
+    """A slave's log must equal its master's, byte for byte.
+
+    A master whose group acknowledges together would go on with a record that no other member has, and that no slave can take.
     """
     write(crashed, place(17) + 300, b"damage")
     store = make(crashed, mapped_file_size_commit_log=FILE_SIZE, broker_role=role)

@@ -1,4 +1,4 @@
-"""Group commit: producers are answered when their bytes are on disk, and told the truth when the disk refuses."""
+"""Group commit: producers are answered when their bytes are on disk, and refused when the disk refuses."""
 
 import errno
 import os
@@ -65,7 +65,7 @@ async def test_an_answer_means_on_disk(tmp_path):
 
 
 async def test_requests_share_a_flush_and_listeners_are_told(tmp_path, monkeypatch):
-    """No producer waits here: the log goes to the disk because somebody asks, once for all who asked meanwhile."""
+    """No producer waits here: the log is synced on request, once for all requests that came meanwhile."""
     calls, told = [], []
     may_go_on = threading.Event()
     fdatasync = os.fdatasync
@@ -194,7 +194,7 @@ async def test_a_disk_that_refuses_ends_it(tmp_path):
 
 
 async def test_no_second_sync_while_one_is_under_way(tmp_path, monkeypatch):
-    """The kernel tells one of the two that bytes were lost; the other one would answer producers for them."""
+    """The kernel reports lost bytes to one of two; the other one would answer producers for them."""
     store = MessageStore(StoreConfig(root=tmp_path, **SYNC))
     store.load()
     sink, calls, told = Sink(), [], threading.Event()

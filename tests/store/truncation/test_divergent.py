@@ -1,4 +1,4 @@
-"""What was cut is there for people to look at: as a store of its own, in the list, and in what is said of the store."""
+"""Cut bytes are kept for people: as a store of their own, in the list, and in the store's statistics."""
 
 import errno
 import os

@@ -195,7 +195,7 @@ async def test_the_other_history_takes_its_place(tmp_path, old, other, slave_dir
 
 @pytest.mark.parametrize("is_done", [True, False])
 async def test_who_reads_what_is_cut_is_given_time(tmp_path, old, slave_directory, mock_clock, nursery, is_done):
-    """Bytes that somebody holds a view of become zero after two seconds, or as soon as he is done."""
+    """Bytes in a view in use become zero after two seconds, or as soon as the view is released."""
     store = open_slave(shutil.copytree(slave_directory, tmp_path / "store"))
     entry, cut = old.entries[-1], old.entries[-3].phy_offset
     view = store.message_at(entry.phy_offset)

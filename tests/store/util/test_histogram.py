@@ -1,4 +1,4 @@
-"""How long something took: nothing is lost between buckets, and the last minute is told from all that was before."""
+"""Durations: none is lost between buckets, and the last minute is distinguished from all before."""
 
 import pytest
 

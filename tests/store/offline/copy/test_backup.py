@@ -1,4 +1,4 @@
-"""A backup is whole, says what it holds, and disturbs nobody."""
+"""A backup is complete, describes itself, and does not disturb a running broker."""
 
 import errno
 import os

@@ -126,7 +126,7 @@ def test_a_damaged_record_is_named_and_what_was_lost_with_it(master):
     ids=["queueOffset", "queueId", "storeTimestamp"],
 )
 def test_fields_that_no_checksum_covers(master, position, data, expected):
-    """Another copy of them tells; of the store time only its order does."""
+    """Another copy of them reveals damage; of the store time only its order does."""
     overwrite(*log_place(master, unit(master, 7)[0] + position), data)
     found = report(master)
     if expected is None:
@@ -182,7 +182,7 @@ def renumbered(record: bytes, phy_offset: int, queue_offset: int, store_timestam
 
 @pytest.fixture
 def log_of_five(tmp_path):
-    """A store of ours without side files: five messages of queue T1-0; its root and the first record."""
+    """A twinlog store without side files: five messages of queue T1-0; its root and the first record."""
     root = tmp_path / "five"
     store = open_store(root)
     store.hooks.now_ms = lambda: 1_000_000
@@ -244,7 +244,7 @@ def test_what_lies_behind_the_end_of_the_log_is_no_error(log_of_five):
 
 
 def test_a_record_that_a_crash_tore_is_none(tmp_path):
-    """As recovery has it: nothing in a record but this tells that its last sector is zero."""
+    """As in recovery: only its zero last sector shows it."""
     store = open_store(tmp_path)
     store.put([put_message(properties=b"a\x01" + b"b" * 2000)] * 2)
     store.dispatch_pending()
@@ -257,7 +257,7 @@ def test_a_record_that_a_crash_tore_is_none(tmp_path):
 
 
 def test_one_message_in_several_queues(tmp_path):
-    """Property INNER_MULTI_DISPATCH names the others, where the broker was told to feed them."""
+    """Property INNER_MULTI_DISPATCH names the others, where the broker is configured to fill them."""
     names = b"INNER_MULTI_DISPATCH\x01%LMQ%a,other\x02INNER_MULTI_QUEUE_OFFSET\x010,1\x02"
     store = open_store(tmp_path)
     store.put([put_message(queue_id=2), put_message(queue_id=2, properties=names)])
@@ -324,7 +324,7 @@ async def test_a_store_that_is_written_to_gives_no_false_alarm(tmp_path):
 
 
 def test_a_log_that_lost_its_end_is_an_error_after_a_clean_stop_only(master):
-    """After a crash queues may be ahead of the log; the next start brings them level."""
+    """After a crash queues may be ahead of the log; the next start repairs that."""
     with StoreDirectory.open(master) as directory:
         entries = [entry for window in walk_log(directory.log) for entry in window.entries]
     path, position = log_place(master, entries[-5].phy_offset)
@@ -368,7 +368,7 @@ def test_another_table_of_delays_is_learnt_or_told(master):
 
 @pytest.mark.parametrize(("slots", "items"), [(100, 400), (37, 90), (500, 100)])
 async def test_index_with_any_counts_is_read(tmp_path, slots, items, autojump_clock):
-    """They are in no file: they follow from the items, or are told."""
+    """No file has them: they follow from the items, or are configured."""
     store = MessageStore(golden.config(tmp_path, max_hash_slot_num=slots, max_index_num=items))
     store.load()
     async with trio.open_nursery() as nursery:
