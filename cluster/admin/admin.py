@@ -136,15 +136,15 @@ class Admin:
         """Return once the condition holds; `on_change` is called with what is missing whenever that changes."""
         from twinlog.cluster.observe.gather import gather
 
-        told: list[str] | None = None
+        reported: list[str] | None = None
         while True:
             try:
                 missing = condition.missing(await gather(self.api, thorough=False))
             except RemotingError as error:
                 missing = [f"no name server answers: {error}"]
-            if missing != told:
+            if missing != reported:
                 on_change(missing)
-                told = missing
+                reported = missing
             if not missing:
                 return
             await trio.sleep(poll_seconds)

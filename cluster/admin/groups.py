@@ -289,7 +289,7 @@ class GroupAdmin:
         Raises SilentBrokersError when a broker does not answer that.
         """
         targets, present = await self._present(name, (), None)
-        views = await consumption.survey_of_all(self.api, [name])
+        views = await consumption.ask_all_brokers(self.api, [name])
         if clients := consumption.clients_of(views, name):
             ids = tuple(each.client_id for each in clients)
             raise GroupOnlineError(name, ids, "its consumers are connected, and would create it again")

@@ -162,10 +162,10 @@ class MessageAdmin:
             group = groups.get(message.queue.broker_name)
             address = group.find(0) if group is not None else None
             try:
-                told = await self._readers(address, message) if address is not None else None
+                reported = await self._readers(address, message) if address is not None else None
             except RemotingError:
-                told = None
-            peeked.append(PeekedMessage(message=view_of(message), consumed_by=told))
+                reported = None
+            peeked.append(PeekedMessage(message=view_of(message), consumed_by=reported))
         return tuple(peeked)
 
     async def _readers(self, address: str, message: ReceivedMessage) -> tuple[ReaderOf, ...]:

@@ -118,7 +118,7 @@ class OffsetAdmin:
 
         Raises NothingToMoveError, NoMasterError, NoQueueResetError, SilentBrokersError.
         """
-        views = await consumption.survey_of_all(self.api, [group])
+        views = await consumption.ask_all_brokers(self.api, [group])
         clients = tuple(each.client_id for each in consumption.clients_of(views, group))
         targets = await self._masters_of(topic, broker)
         rows = [row for row in await self._rows(targets, group, topic) if queue_id in (None, row.queue_id)]
@@ -182,7 +182,7 @@ class OffsetAdmin:
 
         Raises GroupOnlineError, NothingToMoveError, NoMasterError, SilentBrokersError.
         """
-        views = await consumption.survey_of_all(self.api, [source, group])
+        views = await consumption.ask_all_brokers(self.api, [source, group])
         if clients := consumption.clients_of(views, group):
             ids = tuple(each.client_id for each in clients)
             raise GroupOnlineError(group, ids, "its consumers are connected, and would write their own place over it")
@@ -214,12 +214,12 @@ class OffsetAdmin:
         return {each.broker: each.address for each in await masters(self.api, brokers=names)}
 
     async def _reset_all(self, plan: OffsetPlan, addresses: dict[str, str], timestamp: int) -> OffsetPlan:
-        told: dict[MessageQueue, int] = {}
+        reported: dict[MessageQueue, int] = {}
 
         async def reset(broker: str, topic: str) -> None:
             moved = await admin_requests.reset_online(self.api, addresses[broker], topic, plan.group, timestamp)
             if moved is not None:
-                told.update(moved)
+                reported.update(moved)
                 return
             for move in plan.moves:  # Its consumers are connected to other brokers only, or have just left.
                 if (move.broker, move.topic) == (broker, topic):
@@ -229,7 +229,7 @@ class OffsetAdmin:
         unknown = [_step(move, self._store, plan.group, addresses) for move in plan.moves if move.before is None]
         places = sorted({(move.broker, move.topic) for move in plan.moves})
         await carry_out([*unknown, *((f"{topic} {broker}", partial(reset, broker, topic)) for broker, topic in places)])
-        moves = tuple(evolve(move, after=told.get(move.queue, move.after)) for move in plan.moves)
+        moves = tuple(evolve(move, after=reported.get(move.queue, move.after)) for move in plan.moves)
         return evolve(plan, done=True, moves=moves)
 
     async def _store(self, group: str, move: OffsetMove, address: str) -> None:

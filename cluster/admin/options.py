@@ -129,7 +129,7 @@ def _default(attribute: "attrs.Attribute[Any]") -> str | None:
     return shown(attribute.name, format_value(value)) if value not in (None, "") else ""
 
 
-def default_in_words(option: OptionExplained) -> str:
+def default_text(option: OptionExplained) -> str:
     """For people: what differs from machine to machine is described."""
     if option.default is None:
         return "computed"

@@ -169,7 +169,7 @@ async def repair(
         written = status.max_offset or 0
         if total is not None:
             progress(min(written, total), total)
-        if _is_level(status, total):
+        if _has_caught_up(status, total):
             new = [cut for cut in status.divergent if cut.path not in before]
             kept = tuple(_kept(cut, prepared.group) for cut in new)
             return RepairResult(member=member.name, written_offset=written, kept=kept)
@@ -188,7 +188,7 @@ async def _master_offset(api: ClientApi, status: MemberStatus) -> int | None:
     return None if master is None else master.max_offset
 
 
-def _is_level(status: MemberStatus, total: int | None) -> bool:
+def _has_caught_up(status: MemberStatus, total: int | None) -> bool:
     """True if it follows, lacks nothing that it acknowledged, and is within NEAR_BYTES: under load no lag stays 0."""
     return (
         status.state == "streaming"

@@ -210,13 +210,13 @@ def refusal_lines(group: RoleGroup, member: Member, state: ChangeState) -> list[
             rest = rest.removeprefix(line).removeprefix("; ")
             lines.append(group.in_names(line))
             if each.lost is not None:
-                lines += [lost_words(each.lost, group), how_to_accept(each.lost)]
+                lines += [lost_text(each.lost, group), how_to_accept(each.lost)]
     if rest:
         lines.append(group.in_names(rest if rest.startswith(member.address) else f"{member.name}: {rest}"))
     return lines
 
 
-def lost_words(lost: LostRange, group: RoleGroup) -> str:
+def lost_text(lost: LostRange, group: RoleGroup) -> str:
     """Bytes that would be given up, and the place where they are kept."""
     holders = group.named(lost.holders)
     kept = "they are kept in twinlog/divergent on each of them"
@@ -383,11 +383,11 @@ async def history(api: ClientApi, group: str | None) -> History:
     """Ask every member. Raises RoleError when none of them answers."""
     found = await choose_group(api, group)
     ours = [each.member for each in found.members if each.is_twinlog]
-    told = await in_parallel(partial(log_history, api, member.address) for member in ours)
+    reported = await in_parallel(partial(log_history, api, member.address) for member in ours)
     # The longest log of the newest epoch: whoever lags may not have heard of the last master yet.
     known = [
         (log.entries[-1].epoch, log.max_offset, member.name, log.entries)
-        for member, log in zip(ours, told, strict=True)
+        for member, log in zip(ours, reported, strict=True)
         if log is not None
     ]
     if not known:

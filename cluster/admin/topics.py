@@ -315,8 +315,8 @@ class TopicAdmin:
 
     async def _readers(self, at: tuple[Target, ...], name: str) -> "dict[str, _Readers | None]":
         """By broker; None: it does not tell."""
-        told = await in_parallel(partial(self._readers_at, each, name) for each in at)
-        return {target.broker: readers for target, readers in zip(at, told, strict=True)}
+        reported = await in_parallel(partial(self._readers_at, each, name) for each in at)
+        return {target.broker: readers for target, readers in zip(at, reported, strict=True)}
 
     async def _readers_at(self, at: Target, name: str) -> "_Readers | None":
         try:
@@ -398,7 +398,7 @@ class TopicAdmin:
             planned(name, settings),
             messages=summary_of(name, route.queue_data, tables).messages,
             consumers=_consumers(name, readers, tables),
-            silent=tuple(broker for broker, told in readers.items() if told is None),
+            silent=tuple(broker for broker, reported in readers.items() if reported is None),
         )
 
     async def delete(self, change: TopicChange) -> TopicChange:
@@ -418,20 +418,20 @@ def _consumers(
     name: str, readers: Mapping[str, _Readers | None], tables: list[Mapping[MessageQueue, QueueOffsets] | None]
 ) -> tuple[TopicConsumer, ...]:
     """Consumers of the topic over all brokers; brokers that do not answer add nothing."""
-    told = {broker: each for broker, each in readers.items() if each is not None}
+    reported = {broker: each for broker, each in readers.items() if each is not None}
     ends = {queue: offsets for table in tables for queue, offsets in (table or {}).items()}
     return tuple(
         consumer_of(
             group,
-            [found for each in told.values() if (found := each.connected.get(group)) is not None],
+            [found for each in reported.values() if (found := each.connected.get(group)) is not None],
             {
                 MessageQueue(name, broker, queue_id): offset
-                for broker, each in told.items()
+                for broker, each in reported.items()
                 for queue_id, offset in each.committed.get(group, {}).items()
             },
             ends,
         )
-        for group in sorted({group for each in told.values() for group in each.committed})
+        for group in sorted({group for each in reported.values() for group in each.committed})
     )
 
 

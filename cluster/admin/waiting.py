@@ -8,7 +8,7 @@ import trio
 from attrs import frozen
 
 from twinlog.cluster.observe.findings import Level
-from twinlog.cluster.observe.gather import words_of
+from twinlog.cluster.observe.gather import error_text
 from twinlog.cluster.observe.members import ClusterFacts, MemberFacts, is_master
 from twinlog.cluster.observe.rules import examine
 from twinlog.cluster.remoting.errors import RemotingError
@@ -100,4 +100,4 @@ async def watch(ask: Callable[[], Awaitable[T]], seconds: float, show: Callable[
         try:
             show(await ask())
         except RemotingError as error:
-            show(words_of(error))
+            show(error_text(error))

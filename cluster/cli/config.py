@@ -7,7 +7,7 @@ import click
 from attrs import evolve
 
 from twinlog.cluster.admin.config import ConfigChange, ConfigDiff, ConfigReport
-from twinlog.cluster.admin.options import NoOptionError, OptionExplained, default_in_words, explain_option
+from twinlog.cluster.admin.options import NoOptionError, OptionExplained, default_text, explain_option
 from twinlog.cluster.cli.common import complete
 from twinlog.cluster.cli.common.errors import FAILED, REFUSED, USAGE, CliError, sentence
 from twinlog.cluster.cli.common.group import InOrder, examples
@@ -196,7 +196,7 @@ def explain(key: str, fmt: str) -> None:
     lines = [
         ("is", f"{found.meaning}"),
         ("type", found.type + (f", in {found.unit}" if found.unit else "")),
-        ("default", default_in_words(found)),
+        ("default", default_text(found)),
         ("allowed", found.allowed),
         ("of", {"both": "brokers and name servers"}.get(found.of, f"{found.of}s")),
         ("variable", _variable(found)),

@@ -13,7 +13,7 @@ from twinlog.cluster.admin.roles import (
     Prepared,
     RoleGroup,
     RoleOrder,
-    lost_words,
+    lost_text,
 )
 from twinlog.cluster.broker.peers.role_messages import ChangeState
 from twinlog.cluster.cli.common.errors import PARTIAL, CliError
@@ -210,7 +210,7 @@ def show_plan(prepared: Prepared, fmt: str) -> None:
         return
     for each in state.judgements:
         if each.forced and each.lost is not None:
-            click.echo(f"accepted: {lost_words(each.lost, group)}")
+            click.echo(f"accepted: {lost_text(each.lost, group)}")
     click.echo(f"{prepared.candidate.name} would become the master of {group.name}. Nothing was changed")
 
 

@@ -22,7 +22,7 @@ from twinlog.cluster.admin.roles import RoleOrder
 from twinlog.cluster.admin.topics import NoTopicError
 from twinlog.cluster.config.contexts import Context
 from twinlog.cluster.config.credentials import has_credentials
-from twinlog.cluster.dashboard.messages import Question, QuestionError, found_messages, peek_form, problem
+from twinlog.cluster.dashboard.messages import MessageQuery, QuestionError, found_messages, peek_form, problem
 from twinlog.cluster.dashboard.model.series import SECONDS_KEPT
 from twinlog.cluster.dashboard.model.verdict import verdict_of
 from twinlog.cluster.dashboard.view.html import Markup
@@ -40,7 +40,7 @@ from twinlog.cluster.http.server.serve import Limits, serve
 from twinlog.cluster.http.server.tokens import Tokens
 from twinlog.cluster.http.v1 import v1_routes
 
-LOOK_TIMEOUT_MS = 2000  # A member that does not answer holds up every look for so long.
+LOOK_TIMEOUT_MS = 2000  # A member that does not answer delays every refresh by this time.
 PEEK_SECONDS_MAX = 5.0
 PEEKS_MAX = 4  # At a time: each may hold many large messages.
 # Nothing from elsewhere, no inline script and no inline style: what a hostile name brings along does nothing.
@@ -113,8 +113,8 @@ def opened(admin: Admin) -> OpenAdmin:
 
 
 def _tokens(config: DashboardConfig) -> Tokens:
-    """As on every member: whoever is not on this machine sees what is in messages with a token only, and nobody sees without one
-    what the dashboard itself needs credentials for.
+    """Tokens, as on every member: other machines see messages with a token only. Where the dashboard signs its requests, so does
+    this machine.
     """
     of_context = config.context is not None and config.context.credentials is not None
     asks_as_somebody = of_context or has_credentials()
@@ -144,13 +144,15 @@ def page_routes(watcher: Watcher, open_it: OpenAdmin, tokens: Tokens) -> Sequenc
 
     async def found(request: Request) -> Markup:
         try:
-            question = Question.of(request.query_params)
+            question = MessageQuery.of(request.query_params)
             if not question.topic:
                 return problem(
                     "Name a topic to see its newest messages. Nothing is consumed, and nobody's place moves."
                 )
             if tokens.guards_bodies and tokens.path is None:
-                return problem("No messages here: others can look at this address, and there is no --token-file.")
+                return problem(
+                    "Messages are not shown: this address is open to other machines, and there is no --token-file."
+                )
             tokens.check_bodies(request.headers.get("authorization"))
             async with peeks:
                 return await look_at(open_it, question)
@@ -161,11 +163,11 @@ def page_routes(watcher: Watcher, open_it: OpenAdmin, tokens: Tokens) -> Sequenc
 
     async def page(request: Request) -> Response:
         """The dashboard."""
-        state = await watcher.look()
+        state = await watcher.refresh()
         try:
-            question = Question.of(request.query_params)
+            question = MessageQuery.of(request.query_params)
         except QuestionError:
-            question = Question(topic=request.query_params.get("topic", ""))
+            question = MessageQuery(topic=request.query_params.get("topic", ""))
         return HTMLResponse(
             document(
                 state,
@@ -192,7 +194,7 @@ def page_routes(watcher: Watcher, open_it: OpenAdmin, tokens: Tokens) -> Sequenc
     ]
 
 
-async def look_at(open_it: OpenAdmin, question: Question) -> Markup:
+async def look_at(open_it: OpenAdmin, question: MessageQuery) -> Markup:
     """Messages, or why there are none."""
     try:
         async with asking(open_it, PEEK_SECONDS_MAX) as admin:
@@ -243,7 +245,7 @@ def live_route(watcher: Watcher) -> Endpoint:
         if viewers >= VIEWERS_MAX:
             raise HttpError(
                 status=503,
-                what="Too many look already.",
+                what="There are too many viewers.",
                 why=f"{VIEWERS_MAX} may.",
                 next_step="Close other tabs, or reload now and then.",
                 headers={"retry-after": "10"},
@@ -263,26 +265,26 @@ async def write_changes(watcher: Watcher, write: Write) -> None:
         parts = sections(state)
         changed = {name: text for name, text in parts.items() if sent.get(name) != text}
         sent = dict(parts)
-        await write(_event("page", _told(state, changed)))
+        await write(_event("page", _page_event(state, changed)))
         with trio.move_on_after(HEARTBEAT_SECONDS):
             await news.wait()
             continue
         await write(b": still here\n\n")
 
 
-def _told(state: PageState, changed: Mapping[str, str]) -> dict[str, Any]:
-    verdict = verdict_of(state.look)
-    recent = [each for each in state.events if state.look.at - each.at < SECONDS_KEPT][:MARKS_MAX]
+def _page_event(state: PageState, changed: Mapping[str, str]) -> dict[str, Any]:
+    verdict = verdict_of(state.snapshot)
+    recent = [each for each in state.events if state.snapshot.at - each.at < SECONDS_KEPT][:MARKS_MAX]
     return {
-        "at": state.look.at,
+        "at": state.snapshot.at,
         "title": verdict.headline,
         "mark": verdict.mark,
         "sections": changed,
-        "sample": sample_now(state.look) if state.look.problem is None else None,
+        "sample": sample_now(state.snapshot) if state.snapshot.problem is None else None,
         "marks": [[each.at, each.mark, f"{each.subject} {each.text}"] for each in recent],
         "candidates": {
             group.name: [[each.member.name, each.member.role, each.member.state] for each in group.members]
-            for group in state.look.groups
+            for group in state.snapshot.groups
         },
     }
 
@@ -316,7 +318,7 @@ def role_routes(watcher: Watcher, open_it: OpenAdmin, operations: Operations) ->
         found = operations.find(request.path_params["id"])
         if found is None:
             raise HttpError(status=404, what="There is no such change.", why="It was begun elsewhere, or long ago.")
-        names = {each.member.address: each.member.name for each in watcher.state.look.members}
+        names = {each.member.address: each.member.name for each in watcher.state.snapshot.members}
         return json_response({"state": found.state, "html": operation_section(found, names)})
 
     return [Endpoint("/plan", plan, method="POST"), Endpoint("/changes/{id}", change)]
@@ -330,8 +332,8 @@ async def _order(request: Request) -> RoleOrder:
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         raise bad
     try:
-        told = orjson.loads(await request.body())
-        texts = {name: told.get(name) or "" for name in ("verb", "group", "candidate", "reason")}
+        body = orjson.loads(await request.body())
+        texts = {name: body.get(name) or "" for name in ("verb", "group", "candidate", "reason")}
     except (ValueError, AttributeError):
         raise bad from None
     if not all(isinstance(each, str) and len(each) <= TEXT_LENGTH_MAX for each in texts.values()):

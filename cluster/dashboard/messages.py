@@ -18,7 +18,7 @@ class QuestionError(Exception):
 
 
 @frozen(kw_only=True)
-class Question:
+class MessageQuery:
     """A question for messages: the newest, those with a key, or those of a queue from an offset on."""
 
     topic: str = ""
@@ -28,7 +28,7 @@ class Question:
     count: int = 5
 
     @staticmethod
-    def of(query: Mapping[str, str]) -> "Question":
+    def of(query: Mapping[str, str]) -> "MessageQuery":
         """Out of the query of an address. Raises QuestionError."""
         queue, offset = _number(query, "queue"), _number(query, "offset")
         if (queue is None) != (offset is None):
@@ -37,7 +37,7 @@ class Question:
         if key and queue is not None:
             raise QuestionError("A key, or a queue and an offset: one of the two.")
         wanted = _number(query, "count")
-        return Question(
+        return MessageQuery(
             topic=query.get("topic", "").strip(),
             key=key,
             queue=queue,
@@ -55,7 +55,7 @@ def _number(query: Mapping[str, str], name: str) -> int | None:
     return int(text)
 
 
-def peek_form(question: Question, topics: Sequence[str], *, needs_token: bool = False) -> Markup:
+def peek_form(question: MessageQuery, topics: Sequence[str], *, needs_token: bool = False) -> Markup:
     """The question, to be asked by GET. A token has no name in the form, so that it never stands in an address."""
 
     def box(name: str, label: str, value: object, **more: object) -> Markup:
@@ -71,7 +71,7 @@ def peek_form(question: Question, topics: Sequence[str], *, needs_token: bool = 
         box("offset", "Offset", _text(question.offset), placeholder="newest", **number),
         box("count", "Count", question.count, **number),
         _token_box() if needs_token else None,
-        tag("button", "Look", type="submit"),
+        tag("button", "Show", type="submit"),
         tag("datalist", [tag("option", value=each) for each in topics], id="topics"),
         action="/#messages",
         method="get",

@@ -1,8 +1,8 @@
-"""Asks the cluster for all viewers together: once a second while anybody looks, every five seconds otherwise."""
+"""Watcher of the cluster for all viewers: refreshes every second while the page is open somewhere, otherwise every 5 seconds."""
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,14 @@ from twinlog.cluster.admin.roles import RoleError
 from twinlog.cluster.admin.topics import NoTopicError
 from twinlog.cluster.dashboard.model.events import merged, of_history
 from twinlog.cluster.dashboard.model.memory import Memory
-from twinlog.cluster.dashboard.model.snapshot import Look, Mark
+from twinlog.cluster.dashboard.model.snapshot import ClusterSnapshot, Mark
 from twinlog.cluster.dashboard.view.html import Markup, join, mark, tag
 from twinlog.cluster.dashboard.view.page import PageState
 from twinlog.cluster.dashboard.view.tables import command
 from twinlog.cluster.http.admin import OpenAdmin
 from twinlog.cluster.http.server.responses import HttpError
 from twinlog.cluster.observe.consumption import LagReport
-from twinlog.cluster.observe.gather import gather, words_of
+from twinlog.cluster.observe.gather import error_text, gather
 from twinlog.cluster.observe.rules import Limits, examine
 from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.cluster.text import day_and_clock, seconds, size
@@ -31,7 +31,7 @@ from twinlog.store.util.text import counted
 
 log = structlog.get_logger(__name__)
 
-LOOK_SECONDS, IDLE_SECONDS = 1.0, 5.0
+REFRESH_SECONDS, IDLE_SECONDS = 1.0, 5.0
 EXTRAS_SECONDS = (
     5.0  # Consumer groups cost a request for each topic, so they are asked less often, and only for viewers.
 )
@@ -40,7 +40,7 @@ TOPICS_MAX = 200
 
 @define(eq=False)
 class Watcher:
-    """run() has to run. `state` is what the page shows now; `news` is set, and made anew, with every look."""
+    """Keeps `state`, the content of the page, up to date while run() runs; `news` is set, and replaced, with every refresh."""
 
     open_admin: OpenAdmin
     namesrv: tuple[str, ...]
@@ -56,32 +56,34 @@ class Watcher:
     _topics: tuple[str, ...] = field(default=(), init=False)
     _audit: Markup = field(default=Markup(""), init=False)
     _epochs: dict[str, int] = field(factory=dict, init=False)
-    _looked: float = field(default=float("-inf"), init=False)  # On trio's clock.
-    _said: str = field(default="", init=False)  # The last error that was logged.
+    _refreshed_at: float = field(default=float("-inf"), init=False)  # On trio's clock.
+    _last_error: str = field(default="", init=False)  # The last error that was logged.
     _one_at_a_time: trio.Lock = field(factory=trio.Lock, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.state = PageState(look=Look(at=self.clock(), namesrv=self.namesrv, problem="nobody was asked yet"))
+        self.state = PageState(
+            snapshot=ClusterSnapshot(at=self.clock(), namesrv=self.namesrv, problem="nobody was asked yet")
+        )
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Refresh until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._extras)
             while True:
                 self._wanted = trio.Event()
-                await self.look(older_than=0.0)
-                with trio.move_on_at(self._looked + (LOOK_SECONDS if self._viewers else IDLE_SECONDS)):
+                await self.refresh(older_than=0.0)
+                with trio.move_on_at(self._refreshed_at + (REFRESH_SECONDS if self._viewers else IDLE_SECONDS)):
                     await self._until_somebody_comes()
 
     async def _until_somebody_comes(self) -> None:
         if self._viewers:
             await trio.sleep_forever()
         await self._wanted.wait()
-        await trio.sleep_until(self._looked + LOOK_SECONDS)
+        await trio.sleep_until(self._refreshed_at + REFRESH_SECONDS)
 
     @contextmanager
     def viewing(self) -> Iterator[None]:
-        """Somebody looks, for as long as the block lasts."""
+        """Count a viewer for as long as the block lasts."""
         self._viewers += 1
         self._wanted.set()
         try:
@@ -89,22 +91,22 @@ class Watcher:
         finally:
             self._viewers -= 1
 
-    async def look(self, *, older_than: float = LOOK_SECONDS) -> PageState:
+    async def refresh(self, *, older_than: float = REFRESH_SECONDS) -> PageState:
         """Ask the cluster now, unless somebody else has within `older_than` seconds."""
         async with self._one_at_a_time:
-            if trio.current_time() - self._looked > older_than:
-                look = await self._ask()
-                self._looked = trio.current_time()
-                self._show(look)
+            if trio.current_time() - self._refreshed_at > older_than:
+                snapshot = await self._ask()
+                self._refreshed_at = trio.current_time()
+                self._show(snapshot)
         return self.state
 
-    async def _ask(self) -> Look:
+    async def _ask(self) -> ClusterSnapshot:
         try:
             async with self.open_admin() as admin:
                 facts = await gather(admin.api, thorough=False)
             return self.memory.take(facts, examine(facts, Limits()), self.namesrv, self.clock())
         except RemotingError as error:
-            return self.memory.fail(f"no name server answers ({words_of(error)})", self.namesrv, self.clock())
+            return self.memory.fail(f"no name server answers ({error_text(error)})", self.namesrv, self.clock())
         except HttpError as error:
             return self.memory.fail(error.why or error.what, self.namesrv, self.clock())
         except Exception as error:  # A member may register and answer anything: that must not end the dashboard.
@@ -112,13 +114,13 @@ class Watcher:
             return self.memory.fail("the status of a member cannot be read", self.namesrv, self.clock())
 
     def _not_understood(self, error: Exception) -> None:
-        if self._said != (said := repr(error)):
-            self._said = said
+        if self._last_error != (said := repr(error)):
+            self._last_error = said
             log.exception("status of a member cannot be read")
 
-    def _show(self, look: Look | None = None) -> None:
+    def _show(self, snapshot: ClusterSnapshot | None = None) -> None:
         self.state = PageState(
-            look=look or self.state.look,
+            snapshot=snapshot or self.state.snapshot,
             events=self.memory.events,
             lag=self._lag,
             audit=self._audit,
@@ -134,15 +136,15 @@ class Watcher:
             if self.memory.last is not None:
                 await self._ask_extras()
                 report = await trio.to_thread.run_sync(read_report, self.audit_directory)
-                self._audit = audit_section(report, self.audit_directory, self.state.look)
+                self._audit = audit_section(report, self.audit_directory, self.state.snapshot)
                 self._show()
             await trio.sleep(EXTRAS_SECONDS if self.memory.last is not None else 0.2)
 
     async def _ask_extras(self) -> None:
-        look = self.state.look
-        epochs = {group.name: max((m.member.epoch or 0 for m in group.members), default=0) for group in look.groups}
+        snapshot = self.state.snapshot
+        epochs = {group.name: max((m.member.epoch or 0 for m in group.members), default=0) for group in snapshot.groups}
         news = {name: epoch for name, epoch in epochs.items() if self._epochs.get(name) != epoch}
-        if look.problem is not None or not (news or self._viewers):
+        if snapshot.problem is not None or not (news or self._viewers):
             return
         try:
             async with self.open_admin() as admin:
@@ -150,20 +152,16 @@ class Watcher:
                 if self._viewers:
                     await self._consumers(admin)
         except (RemotingError, HttpError, NoTopicError) as error:
-            log.debug("not told", why=str(error))
+            log.debug("consumer groups and topics cannot be read", why=str(error))
         except Exception as error:
             self._not_understood(error)
 
     async def _histories(self, admin: Admin, news: dict[str, int]) -> None:
-        """Of groups with an epoch that is new."""
+        """Read the histories of groups with a new epoch."""
         for name, epoch in news.items():
-            try:
-                told = await admin.history(name)
-            except RoleError:  # Nobody has one: RocketMQ's brokers.
-                told = None
+            with suppress(RoleError):  # RocketMQ's brokers have no history.
+                self.memory.events = merged(self.memory.events, of_history(await admin.history(name)))
             self._epochs[name] = epoch
-            if told is not None:
-                self.memory.events = merged(self.memory.events, of_history(told))
 
     async def _consumers(self, admin: Admin) -> None:
         before, self._lag = self._lag, await admin.groups.lag(None)
@@ -175,12 +173,12 @@ class Watcher:
         self._topics = tuple(each.name for each in topics[:TOPICS_MAX])
 
 
-def sample_now(look: Look) -> dict[str, object]:
+def sample_now(snapshot: ClusterSnapshot) -> dict[str, object]:
     """The newest sample, as series.columns() has them."""
     from twinlog.cluster.dashboard.model.memory import sample_of
     from twinlog.cluster.dashboard.model.series import columns
 
-    return columns([sample_of(evolve(look))])
+    return columns([sample_of(evolve(snapshot))])
 
 
 BYTES_MAX = 16 << 20
@@ -201,20 +199,22 @@ def read_report(directory: Path | None) -> dict[str, Any] | str | None:
     try:
         if path.stat().st_size > BYTES_MAX:
             return f"{path} is too large to be shown here"
-        told = orjson.loads(path.read_bytes())
+        report = orjson.loads(path.read_bytes())
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
         return f"{path} cannot be read: {error}"
-    return told if isinstance(told, dict) and "verdict" in told else f"{path} is no report of twinlog audit"
+    return report if isinstance(report, dict) and "verdict" in report else f"{path} is no report of twinlog audit"
 
 
-def audit_section(report: dict[str, Any] | str | None, directory: Path | None, look: Look) -> Markup:
+def audit_section(report: dict[str, Any] | str | None, directory: Path | None, snapshot: ClusterSnapshot) -> Markup:
     """The last audit in a few lines, or how to make one."""
     if isinstance(report, str):
-        return join(tag("p", mark("warn"), f"{report[0].upper()}{report[1:]}.", class_="quiet"), _how(directory, look))
+        return join(
+            tag("p", mark("warn"), f"{report[0].upper()}{report[1:]}.", class_="quiet"), _how(directory, snapshot)
+        )
     if report is None:
-        return join(tag("p", "No audit yet that the dashboard knows of.", class_="quiet"), _how(directory, look))
+        return join(tag("p", "No audit yet that the dashboard knows of.", class_="quiet"), _how(directory, snapshot))
     of, words = VERDICTS.get(str(report["verdict"]), ("none", str(report["verdict"])))
     at = float(report.get("started_ms") or 0) / 1000
     age = max(0.0, time.time() - at)
@@ -227,12 +227,12 @@ def audit_section(report: dict[str, Any] | str | None, directory: Path | None, l
         ("Compared", f"{size(compared)} of {names}"),
         ("Found", counted(found, "thing", "things")),
     )
-    told = tag("dl", [(tag("dt", title), tag("dd", value)) for title, value in rows], class_="facts")
-    return join(told, _how(directory, look) if age > STALE_SECONDS or of != "ok" else None)
+    shown = tag("dl", [(tag("dt", title), tag("dd", value)) for title, value in rows], class_="facts")
+    return join(shown, _how(directory, snapshot) if age > STALE_SECONDS or of != "ok" else None)
 
 
-def _how(directory: Path | None, look: Look) -> Markup:
-    group = look.groups[0] if look.groups else None
+def _how(directory: Path | None, snapshot: ClusterSnapshot) -> Markup:
+    group = snapshot.groups[0] if snapshot.groups else None
     names = " ".join(each.member.name for each in group.members) if group else "MASTER SLAVE"
     out = f" --out {directory}" if directory is not None else " --out DIR"
     hint = None if directory is not None else tag("p", "Shown here with: twinlog dashboard --audit DIR", class_="quiet")

@@ -44,7 +44,7 @@ class Feed:
     _cluster: bytes = field(default=b"", init=False)  # The last one that was sent; b"": it may be old.
     _epochs: dict[str, int] = field(factory=dict, init=False)
     _number: int = field(default=0, init=False)
-    _said: str = field(default="", init=False)  # The last error that was logged.
+    _last_error: str = field(default="", init=False)  # The last error that was logged.
 
     async def run(self) -> None:
         """Ask for the cluster's state while somebody listens."""
@@ -55,28 +55,28 @@ class Feed:
                 await self._somebody.wait()
             started = trio.current_time()
             try:
-                await self._look()
+                await self._ask()
             except HttpError as error:
-                self._tell_cluster(MemberList((), (error.what,)))
+                self._publish_cluster(MemberList((), (error.what,)))
             except Exception as error:  # A member may register and answer anything: that must not end HTTP here.
-                self._tell_cluster(MemberList((), ("the status of a member cannot be read",)))
-                if self._said != (said := repr(error)):
-                    self._said = said
+                self._publish_cluster(MemberList((), ("the status of a member cannot be read",)))
+                if self._last_error != (text := repr(error)):
+                    self._last_error = text
                     log.exception("status of a member cannot be read")
             await trio.sleep_until(started + LOOK_SECONDS)
 
-    async def _look(self) -> None:
+    async def _ask(self) -> None:
         async with self.open_admin() as admin:
             try:
                 found = await admin.list_members()
             except RemotingError as error:
                 found = MemberList((), (f"no name server answers: {error}",))
-            self._tell_cluster(found)
+            self._publish_cluster(found)
             for group in self._groups_with_news(found):
                 with trio.move_on_after(LOOK_SECONDS * 3):
-                    await self._tell_history(admin, group)
+                    await self._publish_history(admin, group)
 
-    def _tell_cluster(self, found: MemberList) -> None:
+    def _publish_cluster(self, found: MemberList) -> None:
         data = dumps(document(found))
         if data != self._cluster:
             self._cluster = data
@@ -91,7 +91,7 @@ class Feed:
         self._epochs.update(epochs)
         return news
 
-    async def _tell_history(self, admin: Any, group: str) -> None:
+    async def _publish_history(self, admin: Any, group: str) -> None:
         from twinlog.cluster.admin.roles import RoleError
 
         try:

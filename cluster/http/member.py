@@ -53,7 +53,7 @@ async def run_member(
 ) -> None:
     """Serve until cancelled; started() gives the port."""
     tokens = Tokens(config.token_file, guards_bodies=not config.is_loopback or source.guards_bodies)
-    _look_at_tokens(tokens)
+    _check_token_file(tokens)
     admin, operations = KeptAdmin(source.namesrv), Operations()
     feed = Feed(admin.open, operations.running, config.listeners_max)
     operations.tell = feed.tell
@@ -83,7 +83,7 @@ def member_routes(
     return [*found, _index_route(found)]
 
 
-def _look_at_tokens(tokens: Tokens) -> None:
+def _check_token_file(tokens: Tokens) -> None:
     if tokens.path is None:
         return
     try:

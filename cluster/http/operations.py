@@ -78,7 +78,7 @@ class Operations:
     _by_key: "OrderedDict[str, tuple[bytes, str]]" = field(factory=OrderedDict, init=False)
     _settled: dict[str, tuple[trio.Event, list[HttpError]]] = field(factory=dict, init=False)
     _turns: dict[str, trio.Lock] = field(factory=dict, init=False)
-    _told_at: float = field(default=0.0, init=False)
+    _reported_at: float = field(default=0.0, init=False)
 
     def all(self) -> OperationList:
         """All that are kept."""
@@ -215,9 +215,9 @@ class Operations:
         if name in self._settled and _got_on(changes):
             self._settled[name][0].set()
         now = time.monotonic()
-        if "done_bytes" in changes and now - self._told_at < TELL_SECONDS:
+        if "done_bytes" in changes and now - self._reported_at < TELL_SECONDS:
             return
-        self._told_at = now
+        self._reported_at = now
         self.tell("operation", dumps(document(operation)))
 
     def _keep(self, operation: Operation) -> None:

@@ -35,7 +35,7 @@ IMPORTED_FIRST = (
 
 
 @asynccontextmanager
-async def http_beside(source: Source, config: HttpConfig, port: int) -> AsyncIterator[None]:
+async def http_sidecar(source: Source, config: HttpConfig, port: int) -> AsyncIterator[None]:
     """HTTP at `port` for the service that runs in the block, to its very end. Raises OSError for a port that was asked for."""
     listener = _listen(config, port) if config.enable else None
     if listener is None:

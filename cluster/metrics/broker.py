@@ -19,7 +19,7 @@ from twinlog.cluster.metrics.snapshot import (
 )
 from twinlog.cluster.mqadmin.text import version_name
 from twinlog.cluster.namesrv.service import NameServer
-from twinlog.cluster.observe.members import NO_MASTERS, state_in_words
+from twinlog.cluster.observe.members import NO_MASTERS, state_text
 from twinlog.cluster.remoting import names
 from twinlog.cluster.remoting.names import member_name
 from twinlog.cluster.remoting.route import MASTER_ID
@@ -129,7 +129,7 @@ def _ack_waits(broker: Broker, need: int) -> tuple[tuple[int, str, HistogramCoun
 def _state(broker: Broker) -> str:
     """The word of `twinlog list`."""
     role_state, _ = broker.roles.member.status()
-    return state_in_words(broker.status.state_word(broker.ha.client.state), role_state)
+    return state_text(broker.status.state_word(broker.ha.client.state), role_state)
 
 
 def _role(broker: Broker, state: str) -> str:
@@ -138,7 +138,7 @@ def _role(broker: Broker, state: str) -> str:
     return "none" if state in NO_MASTERS else "master"
 
 
-LOOKS_MAX = 500  # Messages whose age is looked up for one snapshot; whoever waits longer is looked up in the next.
+READS_MAX = 500  # Messages whose age is looked up for one snapshot; whoever waits longer is looked up in the next.
 
 Place = tuple[str, int, int]  # Key of the offset table, queue, offset.
 _ages: "WeakKeyDictionary[Broker, dict[Place, int]]" = WeakKeyDictionary()  # When the message there was stored, ms.
@@ -177,7 +177,7 @@ def _is_system(broker: Broker, topic: str, group: str) -> bool:
 def lags(broker: Broker) -> Iterator[GroupLag]:
     """Each group in each topic for which it has offsets here."""
     ages = _ages.setdefault(broker, {})
-    now_ms, looks, kept = broker.store.now_ms(), 0, {}
+    now_ms, reads, kept = broker.store.now_ms(), 0, {}
     for key, queues in broker.tables.offsets.table.items():
         topic, _, group = key.rpartition("@")
         lag = inflight = 0
@@ -193,8 +193,8 @@ def lags(broker: Broker) -> Iterator[GroupLag]:
             inflight += min(max(broker.stats.pulled_to(group, topic, queue_id) - offset, 0), behind)
             place = key, queue_id, offset
             stored = ages.get(place)
-            if stored is None and looks < LOOKS_MAX:
-                looks += 1
+            if stored is None and reads < READS_MAX:
+                reads += 1
                 stored = stored_ms(broker.store, queue, max(offset, queue.min_offset))
             if stored is not None:
                 kept[place] = stored

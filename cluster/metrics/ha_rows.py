@@ -5,14 +5,14 @@ from typing import get_args
 
 from twinlog.cluster.metrics.row import GROUP, OWN, Metric, Sample, one
 from twinlog.cluster.metrics.snapshot import BrokerSnapshot, ReplicaNumbers
-from twinlog.cluster.observe.members import STATE_WORDS
+from twinlog.cluster.observe.members import STATE_NAMES
 from twinlog.ha.statistics import ClientState
 
 ROLES = ("master", "slave", "none")
 # Two words of the program may be one for people.
 STATES = tuple(
     dict.fromkeys(
-        ("serving", *(STATE_WORDS.get(state, state) for state in get_args(ClientState)), "starting", "holding")
+        ("serving", *(STATE_NAMES.get(state, state) for state in get_args(ClientState)), "starting", "holding")
     )
 )
 

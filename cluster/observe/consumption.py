@@ -37,8 +37,8 @@ class SilentBrokersError(UserError):
 
     def __init__(self, brokers: tuple[str, ...]) -> None:
         many = len(brokers) > 1
-        told = f"{', '.join(brokers)} {'do' if many else 'does'} not tell how far groups are and who is connected"
-        super().__init__(f"nothing was changed, because {told}")
+        reported = f"{', '.join(brokers)} {'do' if many else 'does'} not tell how far groups are and who is connected"
+        super().__init__(f"nothing was changed, because {reported}")
 
 
 @frozen
@@ -113,7 +113,7 @@ async def survey(
     return tuple(view for view in found if view is not None), silent
 
 
-async def survey_of_all(api: ClientApi, groups: Collection[str]) -> tuple[BrokerView, ...]:
+async def ask_all_brokers(api: ClientApi, groups: Collection[str]) -> tuple[BrokerView, ...]:
     """Ask every broker group about these consumer groups, before they are changed. Raises SilentBrokersError."""
     views, silent = await survey(api, groups)
     if silent:
@@ -261,8 +261,8 @@ async def with_consumers(
         except RemotingError:
             return ()
 
-    told = await in_parallel(partial(held, *each) for each in where.items())
-    holders = {queue: client_id for client_id, queues in zip(where, told, strict=True) for queue in queues}
+    reported = await in_parallel(partial(held, *each) for each in where.items())
+    holders = {queue: client_id for client_id, queues in zip(where, reported, strict=True) for queue in queues}
     return tuple(evolve(row, consumer=holders.get(MessageQueue(row.topic, row.broker, row.queue_id))) for row in rows)
 
 

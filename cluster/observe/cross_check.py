@@ -125,7 +125,7 @@ def _found(before: ClusterFacts, now: ClusterFacts) -> Iterator[Finding]:
             yield from _other_group(now, slave)
             yield from _one_direction(now, slave)
         for master in now.masters(name):
-            yield from _strangers(now, master)
+            yield from _unregistered(now, master)
     yield from _lengths(before, now)
 
 
@@ -199,7 +199,7 @@ def _one_direction(facts: ClusterFacts, slave: MemberFacts) -> Iterator[Finding]
         )
 
 
-def _strangers(facts: ClusterFacts, master: MemberFacts) -> Iterator[Finding]:
+def _unregistered(facts: ClusterFacts, master: MemberFacts) -> Iterator[Finding]:
     """A connection is served that belongs to no registered member."""
     slaves = slaves_of(facts, master.member.group)
     known = {_local_address(each) for each in slaves}
@@ -311,9 +311,9 @@ def _not_compared(report: LiveDiffReport) -> str:
 
 
 def _not_asked(facts: ClusterFacts) -> Iterator[str]:
-    for address, said in facts.name_servers.items():
-        if isinstance(said, str):
-            yield f"the name server {address} does not answer: {said}"
+    for address, answer in facts.name_servers.items():
+        if isinstance(answer, str):
+            yield f"the name server {address} does not answer: {answer}"
     for each in facts.members:
         if each.member.state in _SILENT:
             yield f"{each.member.name} at {each.member.address} does not answer: {each.member.reason}"

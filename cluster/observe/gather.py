@@ -185,7 +185,7 @@ def access_refusal(error: BaseException) -> str | None:
     return words.rpartition(",")[0] or words
 
 
-def words_of(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """The error as one line."""
     refusal = access_refusal(error)
     return str(error) if refusal is None else f"access control refuses it: {refusal}"

@@ -15,8 +15,8 @@ from attrs import define, evolve, field, frozen
 
 from twinlog.cluster.client.api import ClientApi, StoredRecord
 from twinlog.cluster.client.tasks import in_parallel
-from twinlog.cluster.observe.gather import words_of
-from twinlog.cluster.observe.log_side import LiveSide, LogMovedError, LogSide, in_words
+from twinlog.cluster.observe.gather import error_text
+from twinlog.cluster.observe.log_side import LiveSide, LogMovedError, LogSide, diff_record
 from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.ha.compare.digests import Answers, Question, answered, first_byte, first_difference
 from twinlog.ha.errors import HAPeerError
@@ -111,9 +111,9 @@ async def live_diff(
     Raises RemotingError when one cannot be asked at the start.
     """
     sides = LogSide(api, left[1], left[0]), LogSide(api, right[1], right[0])
-    looks = await in_parallel(side.look for side in sides)
+    sides_now = await in_parallel(side.look for side in sides)
     is_sampled = not all(side.is_twinlog for side in sides)
-    start, end = common_range(*looks)
+    start, end = common_range(*sides_now)
     start = start if last_bytes is None else max(start, end - last_bytes)
     run = Run(start, end, start)
     attempts = 0
@@ -123,7 +123,7 @@ async def live_diff(
             break
     if run.equal_to >= run.end:  # All that both still have.
         run.reason = None
-    return report_of(looks[0], looks[1], run, is_sampled=is_sampled)
+    return report_of(sides_now[0], sides_now[1], run, is_sampled=is_sampled)
 
 
 async def go_on(sides: tuple[LogSide, LogSide], run: Run, progress: Progress, compare: Any) -> bool:
@@ -136,7 +136,7 @@ async def go_on(sides: tuple[LogSide, LogSide], run: Run, progress: Progress, co
             run.narrow(*common_range(*await in_parallel(side.look for side in sides)))
             return False
     except (RemotingError, HAPeerError) as error:
-        run.reason = words_of(error)
+        run.reason = error_text(error)
         return True
     run.reason = None
     return True
@@ -202,7 +202,7 @@ def _with_neighbours(record: StoredRecord, count: int) -> StoredRecord:
 
 def difference_of(offset: int, left: StoredRecord, right: StoredRecord) -> LiveDifference:
     """The difference at an offset, described."""
-    ours, theirs = in_words(left), in_words(right)
+    ours, theirs = diff_record(left), diff_record(right)
     fields = fields_that_differ(ours.message, theirs.message)
     return LiveDifference(first_offset=offset, left=ours, right=theirs, fields=fields)
 
@@ -306,11 +306,11 @@ async def first_sample(left: LogSide, right: LogSide, start: int, end: int, prog
 
 async def _guided(guide: LogSide, start: int, end: int) -> AsyncGenerator[int, None]:
     """Start offsets of some records that lie wholly in the range."""
-    told: set[int] = set()
-    for offset in offsets_to_look_at(start, end):
+    reported: set[int] = set()
+    for offset in sample_offsets(start, end):
         place = await _start_of(guide, offset, start, end)
-        if place is not None and place not in told:
-            told.add(place)
+        if place is not None and place not in reported:
+            reported.add(place)
             yield place
 
 
@@ -326,7 +326,7 @@ async def _start_of(guide: LogSide, offset: int, start: int, end: int) -> int | 
     return None
 
 
-def offsets_to_look_at(start: int, end: int) -> list[int]:
+def sample_offsets(start: int, end: int) -> list[int]:
     """In order: the first and the last byte, some near the end, and some evenly between."""
     offsets = {start, end - 1}
     offsets |= {start + (end - start) * number // _EVENLY for number in range(_EVENLY)}

@@ -120,21 +120,21 @@ def side_of(name: str, address: str, status: MemberStatus | None, runtime: Mappi
     version = runtime.get("brokerVersionDesc", "").removeprefix("V").replace("_", ".")
     end = int(runtime.get("commitLogMaxOffset", 0))
     begin = int(runtime.get("commitLogMinOffset", 0))
-    told = status or NO_STATUS
+    reported = status or NO_STATUS
     damaged = int(runtime.get("damagedBytes", 0)) + int(runtime.get("inDoubtBytes", 0))
     return LiveSide(
-        name=(told.name or name) if name == address else name,
+        name=(reported.name or name) if name == address else name,
         address=address,
         software="twinlog" if status is not None else f"RocketMQ {version}".rstrip(),
-        role=("slave" if told.role == "SLAVE" else "master") if told.role else None,
-        min_offset=told.min_offset if told.min_offset is not None else begin if begin >= 0 else end,
-        end_offset=told.max_offset if told.max_offset is not None else end,
-        confirmed_offset=told.confirmed_offset,
+        role=("slave" if reported.role == "SLAVE" else "master") if reported.role else None,
+        min_offset=reported.min_offset if reported.min_offset is not None else begin if begin >= 0 else end,
+        end_offset=reported.max_offset if reported.max_offset is not None else end,
+        confirmed_offset=reported.confirmed_offset,
         damaged_bytes=damaged if status is not None else None,
     )
 
 
-def in_words(record: StoredRecord) -> DiffRecord:
+def diff_record(record: StoredRecord) -> DiffRecord:
     """The record with its message, where its fields can be decoded."""
     return DiffRecord(
         start_offset=record.start, end_offset=record.end, problem=record.problem, message=_message(record.data)

@@ -65,8 +65,8 @@ class NoMemberError(UserError):
         self.name = name
 
 
-ROLE_WORDS = {"SYNC_MASTER": "master", "ASYNC_MASTER": "master", "SLAVE": "slave"}
-STATE_WORDS = {"idle": "without master", "retrying": "connecting"}  # The rest are words already.
+ROLE_NAMES = {"SYNC_MASTER": "master", "ASYNC_MASTER": "master", "SLAVE": "slave"}
+STATE_NAMES = {"idle": "without master", "retrying": "connecting"}  # The rest are words already.
 ROLE_STATES = (
     "starting",
     "holding",
@@ -77,18 +77,18 @@ FINE_STATES = ("streaming", "serving")  # What went wrong last is over in these.
 NO_MASTERS = ("starting", "fenced", "waiting")  # In these states a member serves nobody, whatever role it had.
 
 
-def state_in_words(state: str, role_state: str | None) -> str:
+def state_text(state: str, role_state: str | None) -> str:
     """State of a member of ours: `state` of its store or replication, unless its role state is more specific."""
     if role_state in ROLE_STATES and state not in ("failed", "paused"):
         state = role_state
-    return STATE_WORDS.get(state, state)
+    return STATE_NAMES.get(state, state)
 
 
 def member_of_status(member: Member, status: MemberStatus) -> Member:
     """A twinlog member, by its answer to TWINLOG_MEMBER_STATUS."""
     role = status.role or member.role
-    role = ROLE_WORDS.get(role, role.lower())
-    state = state_in_words(status.state or "unknown", status.role_state)
+    role = ROLE_NAMES.get(role, role.lower())
+    state = state_text(status.state or "unknown", status.role_state)
     last_error = status.master.last_error if status.master is not None and state not in FINE_STATES else None
     return evolve(
         member,
@@ -193,7 +193,7 @@ def issues_of(groups: tuple[BrokerAddresses, ...], members: tuple[Member, ...]) 
 
 def issue_of(member: Member) -> str | None:
     """The issue of a member's state; None: nothing is wrong."""
-    words = STATES_TO_LOOK_AT.get(member.state)
+    words = STATE_ISSUES.get(member.state)
     if words is None:
         return None
     if not member.is_registered:
@@ -215,7 +215,7 @@ def successor_hint(member: Member, members: Sequence[Member]) -> str:
 
 
 # By state: what is wrong, why, and what to do.
-STATES_TO_LOOK_AT = {
+STATE_ISSUES = {
     "unreachable": "is registered, but does not answer{why}. Look at its log, or start it again",
     "failing": "answers with an error{why}. Look at its log",
     "refusing": "does not let you ask it{why}. Give credentials with TWINLOG_ACCESS_KEY and TWINLOG_SECRET_KEY,"

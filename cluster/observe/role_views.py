@@ -83,7 +83,7 @@ def roles(facts: ClusterFacts) -> Iterator[Finding]:
             yield from _lease(each)
             yield from _not_whole(each)
             yield from _silent(each, members)
-        yield from _promise_without_master(facts, name, members)
+        yield from _promised_epoch_without_master(facts, name, members)
         yield from _too_few_votes(name, members, record)
         if record.paused is not None:
             yield Finding(level=Level.NOTE, cause="paused", subject=name, what=next(_notes(name, list(members))))
@@ -157,7 +157,9 @@ def _not_whole(each: MemberFacts) -> Iterator[Finding]:
         )
 
 
-def _promise_without_master(facts: ClusterFacts, name: str, members: tuple[MemberFacts, ...]) -> Iterator[Finding]:
+def _promised_epoch_without_master(
+    facts: ClusterFacts, name: str, members: tuple[MemberFacts, ...]
+) -> Iterator[Finding]:
     """A failover that was not finished: members that promised its epoch follow no older master."""
     taken = max((each.member.epoch or 0 for each in members), default=0)
     if any(change is not None and change.running for change in (change_of(each.status) for each in members)):

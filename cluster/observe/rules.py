@@ -15,7 +15,7 @@ from twinlog.cluster.observe.security_rules import access, encryption, replicati
 
 
 def name_servers(facts: ClusterFacts) -> Iterator[Finding]:
-    silent = {address: said for address, said in facts.name_servers.items() if isinstance(said, str)}
+    silent = {address: answer for address, answer in facts.name_servers.items() if isinstance(answer, str)}
     for address, why in silent.items():
         yield Finding(
             level=Level.WARNING if len(silent) < len(facts.name_servers) else Level.CRITICAL,
@@ -24,7 +24,7 @@ def name_servers(facts: ClusterFacts) -> Iterator[Finding]:
             what=f"the name server {address} does not answer ({why})",
             fix="start it, or take it out of namesrvAddr",
         )
-    views = {address: _view(said) for address, said in facts.name_servers.items() if not isinstance(said, str)}
+    views = {address: _view(answer) for address, answer in facts.name_servers.items() if not isinstance(answer, str)}
     if len(set(views.values())) > 1:
         lacking = {address: set().union(*views.values()) - view for address, view in views.items()}
         for address, names in lacking.items():
@@ -232,7 +232,7 @@ def clocks(facts: ClusterFacts) -> Iterator[Finding]:
         )
 
 
-def promises(facts: ClusterFacts) -> Iterator[Finding]:
+def acknowledgements(facts: ClusterFacts) -> Iterator[Finding]:
     for each in facts.members:
         name = each.member.name
         for warning in each.status.policy.warnings if each.status.policy is not None else ():
@@ -399,7 +399,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ("slaves follow the address that their master tells", followed),
     ("commit log files have one size in a group", file_sizes),
     ("clocks agree", clocks),
-    ("what an acknowledgement promises", promises),
+    ("what an acknowledgement promises", acknowledgements),
     ("disks have room, logs are sound, nobody stands still", disks),
     ("nobody is refused", refused),
     ("one kind of broker in a group", versions),

@@ -15,7 +15,7 @@ from twinlog.cluster.cli.run.settings import load_broker, member_options, print_
 from twinlog.cluster.cli.run.up_plan import Port
 from twinlog.cluster.config.config_file import Configuration
 from twinlog.cluster.http.config import HttpConfig
-from twinlog.cluster.http.sidecar import http_beside
+from twinlog.cluster.http.sidecar import http_sidecar
 from twinlog.cluster.http.source import source_of_broker
 from twinlog.cluster.remoting.config import ServerConfig
 from twinlog.cluster.remoting.member_status import MemberStatus
@@ -73,7 +73,7 @@ def run_broker(
         )
         speak_for(broker.status.log_fields)
         source = source_of_broker(broker)
-        async with http_beside(source, http, http_port), trio.open_nursery() as nursery:
+        async with http_sidecar(source, http, http_port), trio.open_nursery() as nursery:
             await nursery.start(broker.run)
             if config.name_servers:
                 with trio.move_on_after(REGISTER_SECONDS_MAX):

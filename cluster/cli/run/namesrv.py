@@ -12,7 +12,7 @@ from twinlog.cluster.cli.run.settings import load_namesrv, member_options, print
 from twinlog.cluster.cli.run.up_plan import Port
 from twinlog.cluster.config.config_file import Configuration
 from twinlog.cluster.http.config import HttpConfig
-from twinlog.cluster.http.sidecar import http_beside
+from twinlog.cluster.http.sidecar import http_sidecar
 from twinlog.cluster.http.source import source_of_namesrv
 from twinlog.cluster.namesrv.config import NamesrvConfig
 from twinlog.cluster.namesrv.service import NameServer
@@ -51,7 +51,7 @@ def run_namesrv(
         namesrv = NameServer(config, server_config, config_file, configuration.of(TlsConfig))
         speak_for(lambda: {"member": f"namesrv-{config.listen_port}"})
         source = source_of_namesrv(namesrv)
-        async with http_beside(source, http, http_port), trio.open_nursery() as nursery:
+        async with http_sidecar(source, http, http_port), trio.open_nursery() as nursery:
             port = await nursery.start(namesrv.run)
             source.serves(port)
             say_ready(f"namesrv={server_config.bind_address}:{port}")

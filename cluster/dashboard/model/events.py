@@ -6,7 +6,7 @@ from typing import Literal
 from attrs import frozen
 
 from twinlog.cluster.admin.roles import History
-from twinlog.cluster.dashboard.model.snapshot import PARTED, SILENT, Look, Mark, MemberLook
+from twinlog.cluster.dashboard.model.snapshot import DIVERGED, SILENT, ClusterSnapshot, Mark, MemberSnapshot
 
 EVENTS_MAX = 200
 REASON_LENGTH_MAX = 120
@@ -24,7 +24,7 @@ class Event:
     text: str
 
 
-def changes(before: Look | None, now: Look) -> list[Event]:
+def changes(before: ClusterSnapshot | None, now: ClusterSnapshot) -> list[Event]:
     """Differences to the snapshot before; none for the first one."""
     if before is None:
         return []
@@ -42,12 +42,12 @@ def changes(before: Look | None, now: Look) -> list[Event]:
     return events
 
 
-def _came(at: float, each: MemberLook) -> Event:
+def _came(at: float, each: MemberSnapshot) -> Event:
     member = each.member
     return Event(at, "member", each.mark, member.name, f"is there: {member.role}, {member.state}")
 
 
-def _of_member(at: float, before: MemberLook, now: MemberLook) -> list[Event]:
+def _of_member(at: float, before: MemberSnapshot, now: MemberSnapshot) -> list[Event]:
     old, member, found = before.member, now.member, []
     is_new_epoch = member.role == "master" and (member.epoch or 0) > (old.epoch or 0)
     if old.role != member.role or is_new_epoch:
@@ -56,7 +56,7 @@ def _of_member(at: float, before: MemberLook, now: MemberLook) -> list[Event]:
         found.append(Event(at, "role", now.mark, member.name, what + epoch))
     if old.state != member.state:
         why = f" ({_short(member.reason)})" if member.reason and now.mark != "ok" else ""
-        kind: Kind = "divergence" if member.state in PARTED else "state"
+        kind: Kind = "divergence" if member.state in DIVERGED else "state"
         words = "does not answer" if member.state == SILENT[0] else f"is {member.state}"
         found.append(Event(at, kind, now.mark, member.name, f"{words}, was {old.state}{why}"))
     return found
@@ -84,7 +84,7 @@ def of_history(history: History) -> list[Event]:
 
 
 def merged(known: Sequence[Event], new: Iterable[Event]) -> tuple[Event, ...]:
-    """Newest first, the oldest forgotten. A role change that was both seen and remembered is told once."""
+    """Merge events, newest first, and drop the oldest. A role change that is in both lists is kept once."""
     kept = list(known)
     for event in new:
         if not any(_is_same(event, each) for each in kept):

@@ -10,7 +10,15 @@ from attrs import define, evolve, field, frozen
 
 from twinlog.cluster.dashboard.model.events import Event, changes, merged
 from twinlog.cluster.dashboard.model.series import SECONDS_KEPT, Sample, Series, catch_up_seconds, is_growing
-from twinlog.cluster.dashboard.model.snapshot import FOLLOWING, PARTED, SILENT, GroupLook, Look, MemberLook, Range
+from twinlog.cluster.dashboard.model.snapshot import (
+    DIVERGED,
+    FOLLOWING,
+    SILENT,
+    ClusterSnapshot,
+    GroupSnapshot,
+    MemberSnapshot,
+    Range,
+)
 from twinlog.cluster.observe.findings import Finding
 from twinlog.cluster.observe.members import ClusterFacts, Member, MemberFacts
 from twinlog.cluster.observe.role_views import change_of, newest_record, notes_of
@@ -27,7 +35,7 @@ class _Known:
     was_so: bool
     heard_at: float | None = None
     end_offset: int | None = None
-    parted: tuple[Range, ...] = ()
+    diverged: tuple[Range, ...] = ()
 
 
 @define
@@ -36,23 +44,25 @@ class Memory:
 
     series: Series = field(factory=Series)
     events: tuple[Event, ...] = ()
-    last: Look | None = None
+    last: ClusterSnapshot | None = None
     _known: dict[str, _Known] = field(factory=dict)  # By address.
     _gone: dict[str, tuple[str, ...]] = field(factory=dict)  # By group.
     _ends: dict[str, deque[tuple[float, int]]] = field(factory=dict)  # Of each group's master's log, over time.
 
-    def take(self, facts: ClusterFacts, findings: tuple[Finding, ...], namesrv: tuple[str, ...], at: float) -> Look:
+    def take(
+        self, facts: ClusterFacts, findings: tuple[Finding, ...], namesrv: tuple[str, ...], at: float
+    ) -> ClusterSnapshot:
         """Make the snapshot of the current facts, with what is remembered."""
         groups = tuple(self._group(facts, name, at) for name in facts.group_names)
         notes = notes_of(facts.members)
         gone = self._gone_now(frozenset(facts.group_names))
-        look = Look(at=at, groups=groups, findings=findings, notes=notes, namesrv=namesrv, gone=gone)
-        self.series.add(sample_of(look))
-        return self._took(evolve(look, groups=tuple(self._with_trends(group) for group in groups)))
+        snapshot = ClusterSnapshot(at=at, groups=groups, findings=findings, notes=notes, namesrv=namesrv, gone=gone)
+        self.series.add(sample_of(snapshot))
+        return self._took(evolve(snapshot, groups=tuple(self._with_trends(group) for group in groups)))
 
-    def fail(self, problem: str, namesrv: tuple[str, ...], at: float) -> Look:
+    def fail(self, problem: str, namesrv: tuple[str, ...], at: float) -> ClusterSnapshot:
         """Keep the last snapshot, with the problem why no new one could be made."""
-        last = self.last or Look(at=at)
+        last = self.last or ClusterSnapshot(at=at)
         return self._took(evolve(last, at=at, namesrv=namesrv, problem=problem))
 
     def _gone_now(self, present: frozenset[str]) -> tuple[str, ...]:
@@ -63,19 +73,19 @@ class Memory:
             self._gone.pop(name, None)
         return tuple(each for names in self._gone.values() for each in names)
 
-    def _took(self, look: Look) -> Look:
-        self.events = merged(self.events, changes(self.last, look))
-        self.last = look
-        return look
+    def _took(self, snapshot: ClusterSnapshot) -> ClusterSnapshot:
+        self.events = merged(self.events, changes(self.last, snapshot))
+        self.last = snapshot
+        return snapshot
 
-    def _group(self, facts: ClusterFacts, name: str, at: float) -> GroupLook:
+    def _group(self, facts: ClusterFacts, name: str, at: float) -> GroupSnapshot:
         found = facts.group(name)
         record = newest_record(found)
         masters = [each.member for each in facts.masters(name) if each.member.written_offset is not None]
         if masters:
             self._remember_end(name, at, masters[0].written_offset or 0)
         changing = next((each.member.name for each in found if _is_changing(each)), None)
-        return GroupLook(
+        return GroupSnapshot(
             name=name,
             members=tuple(self._member(each, name, masters[0] if masters else None, at) for each in found),
             acks_needed=record.acks_needed if record is not None else _acks_needed(found),
@@ -89,7 +99,7 @@ class Memory:
         while at - ends[0][0] > SECONDS_KEPT:
             ends.popleft()
 
-    def _member(self, each: MemberFacts, group: str, master: Member | None, at: float) -> MemberLook:
+    def _member(self, each: MemberFacts, group: str, master: Member | None, at: float) -> MemberSnapshot:
         member, known = each.member, self._known.get(each.member.address)
         is_silent = member.state in SILENT
         if known is None:
@@ -97,34 +107,36 @@ class Memory:
         elif (known.role, known.state) != (member.role, member.state):
             known = evolve(known, role=member.role, state=member.state, since=at, was_so=False)
         if not is_silent:
-            end, parted = member.written_offset, parted_ranges(member, each.status)
-            known = evolve(known, heard_at=at, end_offset=end, parted=parted)
+            end, diverged = member.written_offset, diverged_ranges(member, each.status)
+            known = evolve(known, heard_at=at, end_offset=end, diverged=diverged)
         self._known[member.address] = known
-        look = MemberLook(
+        snapshot = MemberSnapshot(
             member=member,
             since=known.since,
             was_so=known.was_so,
             heard_at=known.heard_at,
-            lag_bytes=None if member.state in PARTED else member.lag_bytes,
-            lag_seconds=None if member.state in PARTED else member.lag_seconds,
-            parted=known.parted,
+            lag_bytes=None if member.state in DIVERGED else member.lag_bytes,
+            lag_seconds=None if member.state in DIVERGED else member.lag_seconds,
+            diverged=known.diverged,
         )
         if not is_silent or known.end_offset is None:
-            return look
-        look = evolve(look, last_offset=known.end_offset)
-        return self._by_last_word(look, group, known.end_offset, master, at) if master is not None else look
+            return snapshot
+        snapshot = evolve(snapshot, last_offset=known.end_offset)
+        return self._by_last_word(snapshot, group, known.end_offset, master, at) if master is not None else snapshot
 
-    def _by_last_word(self, look: MemberLook, group: str, end: int, master: Member, at: float) -> MemberLook:
+    def _by_last_word(
+        self, snapshot: MemberSnapshot, group: str, end: int, master: Member, at: float
+    ) -> MemberSnapshot:
         lag = max(0, (master.written_offset or 0) - end)
         ends = self._ends.get(group) or deque([(at, 0)])
         later = bisect_right([offset for _, offset in ends], end)  # The first that it never spoke of.
         since = ends[later][0] if lag and later < len(ends) else at
-        return evolve(look, lag_bytes=lag, lag_seconds=at - since, is_last_word=True)
+        return evolve(snapshot, lag_bytes=lag, lag_seconds=at - since, is_last_word=True)
 
-    def _with_trends(self, group: GroupLook) -> GroupLook:
+    def _with_trends(self, group: GroupSnapshot) -> GroupSnapshot:
         return evolve(group, members=tuple(self._with_trend(each) for each in group.members))
 
-    def _with_trend(self, each: MemberLook) -> MemberLook:
+    def _with_trend(self, each: MemberSnapshot) -> MemberSnapshot:
         points = self.series.recent("lag_bytes", each.member.name)
         seconds = catch_up_seconds(points) if each.member.state in FOLLOWING else None
         return evolve(each, catch_up_seconds=seconds, is_growing=is_growing(points))
@@ -140,7 +152,7 @@ def _acks_needed(found: tuple[MemberFacts, ...]) -> int | None:
     return next((each.status.policy.needed for each in found if each.status.policy is not None), None)
 
 
-def parted_ranges(member: Member, status: MemberStatus) -> tuple[Range, ...]:
+def diverged_ranges(member: Member, status: MemberStatus) -> tuple[Range, ...]:
     """Bytes of its log that its master lacks, and those that were cut for that and are kept."""
     cuts = tuple(Range(cut.first, cut.first + cut.size, is_cut=True) for cut in status.divergent)
     finding = status.master.finding if status.master is not None else None
@@ -150,12 +162,12 @@ def parted_ranges(member: Member, status: MemberStatus) -> tuple[Range, ...]:
     return (*cuts, Range(finding.offset, max(end, finding.offset), is_cut=False))
 
 
-def sample_of(look: Look) -> Sample:
+def sample_of(snapshot: ClusterSnapshot) -> Sample:
     """The sample of a snapshot for charts."""
-    slaves = [each for group in look.groups for each in group.slaves]
-    masters = [each.member for group in look.groups for each in group.masters]
+    slaves = [each for group in snapshot.groups for each in group.slaves]
+    masters = [each.member for group in snapshot.groups for each in group.masters]
     return Sample(
-        look.at,
+        snapshot.at,
         {
             "lag_bytes": {each.member.name: each.lag_bytes for each in slaves},
             "lag_seconds": {each.member.name: each.lag_seconds for each in slaves},

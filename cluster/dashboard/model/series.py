@@ -17,7 +17,7 @@ Values = Mapping[str, float | None]  # By member.
 
 @frozen
 class Sample:
-    """One moment. Each quantity is told of the members it is known of: lag of slaves, acks and rate of masters."""
+    """One moment. Each quantity by member, where it is known: lag of slaves, acks and rate of masters."""
 
     at: float
     values: Mapping[str, Values]
@@ -56,11 +56,11 @@ class Series:
 def columns(samples: Iterable[Sample]) -> dict[str, Any]:
     """Samples by quantity and member instead of by time; null where a value is not known."""
     samples = list(samples)
-    told: dict[str, Any] = {"t": [round(each.at, 1) for each in samples]}
+    shown: dict[str, Any] = {"t": [round(each.at, 1) for each in samples]}
     for quantity in QUANTITIES:
         names = sorted({name for each in samples for name in each.values.get(quantity, {})})
-        told[quantity] = {name: [each.values.get(quantity, {}).get(name) for each in samples] for name in names}
-    return told
+        shown[quantity] = {name: [each.values.get(quantity, {}).get(name) for each in samples] for name in names}
+    return shown
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float | None:

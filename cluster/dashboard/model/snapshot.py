@@ -10,7 +10,7 @@ from attrs import field, frozen
 from twinlog.cluster.observe.findings import Finding
 from twinlog.cluster.observe.members import Member, is_master
 
-PARTED = ("diverged", "ahead", "below min")  # Its log does not fit its master's.
+DIVERGED = ("diverged", "ahead", "below min")  # Its log does not fit its master's.
 SILENT = ("unreachable", "failing", "refusing")
 FOLLOWING = ("streaming", "catching up")
 SETTLING = (
@@ -37,12 +37,12 @@ class Range:
 
 
 @frozen(kw_only=True)
-class MemberLook:
+class MemberSnapshot:
     """One member, and since when it is so."""
 
     member: Member
     since: float  # In this role and state.
-    was_so: bool = False  # It was so already when the dashboard began to look.
+    was_so: bool = False  # The state is older than the dashboard's start.
     heard_at: float | None = None
     lag_bytes: int | None = None
     lag_seconds: float | None = None
@@ -52,7 +52,7 @@ class MemberLook:
     last_offset: int | None = None  # Where its log ended by its last word, where that is all that is known.
     catch_up_seconds: float | None = None  # None: level, or no end in sight.
     is_growing: bool = False
-    parted: tuple[Range, ...] = ()
+    diverged: tuple[Range, ...] = ()
 
     @property
     def mark(self) -> Mark:
@@ -61,29 +61,29 @@ class MemberLook:
 
 
 @frozen(kw_only=True)
-class GroupLook:
+class GroupSnapshot:
     """One broker group, masters first. `acks_needed`: members that hold a message before SEND_OK, by the group's record."""
 
     name: str
-    members: tuple[MemberLook, ...]
+    members: tuple[MemberSnapshot, ...]
     acks_needed: int | None = None
     changing: str | None = None  # The role change that runs, in a sentence.
 
     @property
-    def masters(self) -> tuple[MemberLook, ...]:
+    def masters(self) -> tuple[MemberSnapshot, ...]:
         return tuple(each for each in self.members if is_master(each.member) and each.member.state not in SILENT)
 
     @property
-    def slaves(self) -> tuple[MemberLook, ...]:
+    def slaves(self) -> tuple[MemberSnapshot, ...]:
         return tuple(each for each in self.members if each.member.role == "slave")
 
 
 @frozen(kw_only=True)
-class Look:
+class ClusterSnapshot:
     """Everybody. `problem`: why nobody could be asked; the groups are then those of the last time."""
 
     at: float
-    groups: tuple[GroupLook, ...] = ()
+    groups: tuple[GroupSnapshot, ...] = ()
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
     namesrv: tuple[str, ...] = field(factory=tuple)
@@ -91,7 +91,7 @@ class Look:
     gone: tuple[str, ...] = ()  # Who was registered before, of groups of which nobody is.
 
     @property
-    def members(self) -> tuple[MemberLook, ...]:
+    def members(self) -> tuple[MemberSnapshot, ...]:
         return tuple(member for group in self.groups for member in group.members)
 
 
@@ -101,4 +101,4 @@ def mark_of(state: str) -> Mark:
         return "ok"
     if state in SETTLING or state == "catching up":
         return "warn"
-    return "bad" if state in (*PARTED, *SILENT, "failed") else "none"
+    return "bad" if state in (*DIVERGED, *SILENT, "failed") else "none"

@@ -2,7 +2,15 @@
 
 from attrs import frozen
 
-from twinlog.cluster.dashboard.model.snapshot import FOLLOWING, PARTED, SILENT, GroupLook, Look, Mark, MemberLook
+from twinlog.cluster.dashboard.model.snapshot import (
+    DIVERGED,
+    FOLLOWING,
+    SILENT,
+    ClusterSnapshot,
+    GroupSnapshot,
+    Mark,
+    MemberSnapshot,
+)
 from twinlog.cluster.observe.findings import Level
 from twinlog.cluster.text import about, count, seconds, size
 from twinlog.store.util.text import counted
@@ -21,12 +29,12 @@ class Verdict:
     details: tuple[str, ...] = ()
 
 
-def of_group(group: GroupLook, look: Look) -> Verdict:
+def of_group(group: GroupSnapshot, snapshot: ClusterSnapshot) -> Verdict:
     """The first thing that is to say."""
-    return next(filter(None, (rule(group, look) for rule in RULES)), None) or _fine(group)
+    return next(filter(None, (rule(group, snapshot) for rule in RULES)), None) or _fine(group)
 
 
-def _two_masters(group: GroupLook, _look: Look) -> Verdict | None:
+def _two_masters(group: GroupSnapshot, _look: ClusterSnapshot) -> Verdict | None:
     if len(group.masters) < 2:
         return None
     names = " and ".join(each.member.name for each in group.masters)
@@ -38,18 +46,18 @@ def _two_masters(group: GroupLook, _look: Look) -> Verdict | None:
     )
 
 
-def _changing(group: GroupLook, _look: Look) -> Verdict | None:
+def _changing(group: GroupSnapshot, _look: ClusterSnapshot) -> Verdict | None:
     if group.changing is None:
         return None
     return Verdict(mark="warn", headline=f"The master is being changed: {group.changing}")
 
 
-def _no_master(group: GroupLook, _look: Look) -> Verdict | None:
+def _no_master(group: GroupSnapshot, _look: ClusterSnapshot) -> Verdict | None:
     if group.masters:
         return None
     gone = next((each for each in group.members if each.member.role == "master"), None)
     why = f": {gone.member.name} {_state(gone)}" if gone else ""
-    kept = [each for each in group.slaves if each.member.state not in (*SILENT, *PARTED, "failed")]
+    kept = [each for each in group.slaves if each.member.state not in (*SILENT, *DIVERGED, "failed")]
     if (group.acks_needed or 1) >= 2 and kept:
         headline = f"NO MASTER: {group.name} takes no messages{why}"
         on = "" if len(group.slaves) < (group.acks_needed or 1) else "at least one of "
@@ -68,13 +76,13 @@ def _no_master(group: GroupLook, _look: Look) -> Verdict | None:
     )
 
 
-def _parted(group: GroupLook, look: Look) -> Verdict | None:
-    parted = [each for each in group.slaves if each.member.state in PARTED]
-    if not parted:
+def _diverged(group: GroupSnapshot, snapshot: ClusterSnapshot) -> Verdict | None:
+    diverged = [each for each in group.slaves if each.member.state in DIVERGED]
+    if not diverged:
         return None
-    first, good = parted[0], _good(group)
-    what = f"{first.member.name} {_how_parted(first)}"
-    more = f", and {counted(len(parted) - 1, 'more', 'more')}" if len(parted) > 1 else ""
+    first, good = diverged[0], _good(group)
+    what = f"{first.member.name} {_how_diverged(first)}"
+    more = f", and {counted(len(diverged) - 1, 'more', 'more')}" if len(diverged) > 1 else ""
     held = _held(good, group)
     return Verdict(
         mark="bad",
@@ -85,13 +93,13 @@ def _parted(group: GroupLook, look: Look) -> Verdict | None:
     )
 
 
-def _critical(group: GroupLook, look: Look) -> Verdict | None:
+def _critical(group: GroupSnapshot, snapshot: ClusterSnapshot) -> Verdict | None:
     """Other critical findings of `twinlog check`: no lease, a full disk, damage."""
     names = {group.name, *(each.member.name for each in group.members)}
     silent = {each.member.name for each in group.members if each.member.state in SILENT}
     found = [
         each
-        for each in look.findings
+        for each in snapshot.findings
         if each.level is Level.CRITICAL and each.subject in names - silent and each.cause not in OF_SLAVES_GONE
     ]
     if not found:
@@ -101,7 +109,7 @@ def _critical(group: GroupLook, look: Look) -> Verdict | None:
     return Verdict(mark="bad", headline=f"NOT SAFE: {text}", details=details)
 
 
-def _master_not_serving(group: GroupLook, _look: Look) -> Verdict | None:
+def _master_not_serving(group: GroupSnapshot, _look: ClusterSnapshot) -> Verdict | None:
     """It is there, and takes nothing: its disk is nearly full, or a role is not settled."""
     master = group.masters[0]
     if master.member.state == "serving":
@@ -118,7 +126,7 @@ def _master_not_serving(group: GroupLook, _look: Look) -> Verdict | None:
 OF_SLAVES_GONE = ("lag", "no slave registered")  # Told by rules below, with their numbers.
 
 
-def _too_few_copies(group: GroupLook, look: Look) -> Verdict | None:
+def _too_few_copies(group: GroupSnapshot, snapshot: ClusterSnapshot) -> Verdict | None:
     if not group.slaves:
         return Verdict(
             mark="warn",
@@ -137,14 +145,14 @@ def _too_few_copies(group: GroupLook, look: Look) -> Verdict | None:
     )
 
 
-def _someone_away(group: GroupLook, look: Look) -> Verdict | None:
+def _someone_away(group: GroupSnapshot, snapshot: ClusterSnapshot) -> Verdict | None:
     away = [each for each in group.slaves if each.member.state not in FOLLOWING and each.member.state != "answering"]
     if not away:
         return None
     first, good = away[0], _good(group)
     held = _held(good, group)
     lacks = f", {'at most ' * first.is_last_word}{size(first.lag_bytes)} behind" if first.lag_bytes else ""
-    behind = _behind(group, look)
+    behind = _behind(group, snapshot)
     who = "One slave is away" if len(away) == 1 else f"{len(away)} slaves are away"
     return Verdict(
         mark="warn",
@@ -155,7 +163,7 @@ def _someone_away(group: GroupLook, look: Look) -> Verdict | None:
     )
 
 
-def _behind(group: GroupLook, _look: Look) -> Verdict | None:
+def _behind(group: GroupSnapshot, _look: ClusterSnapshot) -> Verdict | None:
     behind = sorted((each for each in group.slaves if is_behind(each)), key=lambda each: -(each.lag_bytes or 0))
     if not behind:
         return None
@@ -174,7 +182,7 @@ RULES = (
     _two_masters,
     _changing,
     _no_master,
-    _parted,
+    _diverged,
     _critical,
     _master_not_serving,
     _too_few_copies,
@@ -183,71 +191,71 @@ RULES = (
 )
 
 
-def _fine(group: GroupLook) -> Verdict:
+def _fine(group: GroupSnapshot) -> Verdict:
     slaves, total = group.slaves, len(group.slaves)
     if any(each.member.state == "answering" for each in slaves):
         headline = (
-            f"{counted(total, 'slave answers', 'slaves answer')}; RocketMQ does not tell what they have confirmed"
+            f"{counted(total, 'slave answers', 'slaves answer')}; RocketMQ does not report what they have confirmed"
         )
-        return Verdict(mark="none", headline=f"As far as it is told: {headline}")
+        return Verdict(mark="none", headline=f"As far as is known: {headline}")
     if any(each.lag_bytes is None for each in slaves):
         headline = f"{counted(total, 'slave follows', 'slaves follow')}; how far behind is not known"
-        return Verdict(mark="none", headline=f"As far as it is told: {headline}", details=_promise(group))
+        return Verdict(mark="none", headline=f"As far as is known: {headline}", details=_ack_meaning(group))
     if all(each.lag_bytes == 0 for each in slaves):
         hold = "slave holds" if total == 1 else "slaves hold"
         headline = f"{total} of {total} {hold} every acknowledged message"
     elif (group.acks_needed or 1) < 2 and (alone := min((each.lag_bytes or 0) for each in slaves)):
-        why = "SEND_OK waits for no slave" if group.acks_needed else "whether SEND_OK waits for slaves is not told"
+        why = "SEND_OK waits for no slave" if group.acks_needed else "it is not known if SEND_OK waits for slaves"
         headline = f"the newest {size(alone)} are on the master only: {why}"
-        return Verdict(mark="none", headline=f"Copied within {within(slaves)}; {headline}", details=_promise(group))
+        return Verdict(mark="none", headline=f"Copied within {within(slaves)}; {headline}", details=_ack_meaning(group))
     else:
         follow = "slave follows" if total == 1 else "slaves follow"
         headline = f"{total} of {total} {follow} within {within(slaves)}"
-    return Verdict(mark="ok", headline=f"All data is safe: {headline}", details=_promise(group))
+    return Verdict(mark="ok", headline=f"All data is safe: {headline}", details=_ack_meaning(group))
 
 
-def _promise(group: GroupLook) -> tuple[str, ...]:
+def _ack_meaning(group: GroupSnapshot) -> tuple[str, ...]:
     """Meaning of an acknowledgement here."""
     policy = next((each.member.ack_policy for each in group.masters if each.member.ack_policy), None)
     return (f"A producer hears SEND_OK when its message is {policy}.",) if policy else ()
 
 
-def _good(group: GroupLook) -> list[MemberLook]:
+def _good(group: GroupSnapshot) -> list[MemberSnapshot]:
     """Slaves that hold what is acknowledged, or are about to: they follow, and are not far behind."""
     return [each for each in group.slaves if each.member.state in (*FOLLOWING, "answering")]
 
 
-def is_behind(each: MemberLook) -> bool:
+def is_behind(each: MemberSnapshot) -> bool:
     """True if a slave that follows lags by more than what is always in flight."""
     if each.member.state not in FOLLOWING:
         return False
     return (each.lag_seconds or 0) >= BEHIND_SECONDS or (each.lag_bytes or 0) >= BEHIND_BYTES
 
 
-def end_of(each: MemberLook) -> str:
+def end_of(each: MemberSnapshot) -> str:
     """Estimate of when a slave will have caught up."""
     if each.catch_up_seconds is not None:
         return f"caught up in about {about(each.catch_up_seconds)}"
     return "and it falls further behind" if each.is_growing else "it does not catch up yet"
 
 
-def within(slaves: "tuple[MemberLook, ...] | list[MemberLook]") -> str:
+def within(slaves: "tuple[MemberSnapshot, ...] | list[MemberSnapshot]") -> str:
     known = [each.lag_seconds for each in slaves if each.lag_seconds is not None]
     if known:
         return seconds(max(0.1, *known)) if len(known) > 1 else seconds(max(0.1, known[0]))
     return size(max((each.lag_bytes or 0 for each in slaves), default=0))
 
 
-def _of(number: int, group: GroupLook) -> str:
+def _of(number: int, group: GroupSnapshot) -> str:
     return f"{number} of {counted(len(group.slaves), 'slave', 'slaves')}"
 
 
-def _state(each: MemberLook) -> str:
+def _state(each: MemberSnapshot) -> str:
     return "does not answer" if each.member.state == "unreachable" else f"is {each.member.state}"
 
 
-def _how_parted(each: MemberLook) -> str:
-    start = next((part.start for part in each.parted if not part.is_cut), None)
+def _how_diverged(each: MemberSnapshot) -> str:
+    start = next((part.start for part in each.diverged if not part.is_cut), None)
     if each.member.state == "below min":
         return "was away for too long, and has to begin anew"
     where = f" from byte {count(start)} on" if start is not None else ""
@@ -255,7 +263,7 @@ def _how_parted(each: MemberLook) -> str:
     return what + where
 
 
-def _held(good: list[MemberLook], group: GroupLook) -> str:
+def _held(good: list[MemberSnapshot], group: GroupSnapshot) -> str:
     """Meaning of the slaves that follow: one that is behind may lack what another one has confirmed."""
     level = [each for each in good if each.lag_bytes == 0]
     if len(level) == len(good):
@@ -263,40 +271,40 @@ def _held(good: list[MemberLook], group: GroupLook) -> str:
     return f"{_of(len(good), group)} {'follows' if len(good) == 1 else 'follow'}, the last within {_span(good)}."
 
 
-def _span(slaves: list[MemberLook]) -> str:
+def _span(slaves: list[MemberSnapshot]) -> str:
     known = [each for each in slaves if each.lag_bytes is not None]
     return within(known) if len(known) == len(slaves) else "a time that is not known"
 
 
-def _names(members: list[MemberLook]) -> str:
+def _names(members: list[MemberSnapshot]) -> str:
     return " and ".join(each.member.name for each in members) if len(members) < 3 else f"{len(members)} slaves"
 
 
 ORDER: tuple[Mark, ...] = ("bad", "warn", "none", "ok")
 
 
-def verdict_of(look: Look) -> Verdict:
+def verdict_of(snapshot: ClusterSnapshot) -> Verdict:
     """The verdict for the whole page."""
-    if look.problem is not None:
+    if snapshot.problem is not None:
         return Verdict(
             mark="bad",
-            headline=f"Not known: {look.problem}",
-            details=("What is below is of the last time that the name server answered.",) if look.groups else (),
+            headline=f"Not known: {snapshot.problem}",
+            details=("What is below is of the last time that the name server answered.",) if snapshot.groups else (),
         )
-    if not look.groups and not look.gone:
+    if not snapshot.groups and not snapshot.gone:
         return Verdict(
             mark="warn", headline="Nobody here yet: no broker is registered", details=("Start one with: twinlog up",)
         )
-    verdicts = [_of_gone(look)] if look.gone else []
-    verdicts += sorted((of_group(each, look) for each in look.groups), key=lambda each: ORDER.index(each.mark))
+    verdicts = [_of_gone(snapshot)] if snapshot.gone else []
+    verdicts += sorted((of_group(each, snapshot) for each in snapshot.groups), key=lambda each: ORDER.index(each.mark))
     if len(verdicts) == 1:
         return verdicts[0]
-    return _of_all(verdicts, look)
+    return _of_all(verdicts, snapshot)
 
 
-def _of_gone(look: Look) -> Verdict:
-    names = ", ".join(look.gone[:5]) + (" and more" if len(look.gone) > 5 else "")
-    if not look.groups:
+def _of_gone(snapshot: ClusterSnapshot) -> Verdict:
+    names = ", ".join(snapshot.gone[:5]) + (" and more" if len(snapshot.gone) > 5 else "")
+    if not snapshot.groups:
         return Verdict(mark="bad", headline=f"NOT RUNNING: no broker is registered any more; there were {names}")
     return Verdict(
         mark="bad",
@@ -305,10 +313,10 @@ def _of_gone(look: Look) -> Verdict:
     )
 
 
-def _of_all(verdicts: list[Verdict], look: Look) -> Verdict:
+def _of_all(verdicts: list[Verdict], snapshot: ClusterSnapshot) -> Verdict:
     fine = sum(each.mark == "ok" for each in verdicts)
     if fine == len(verdicts):
-        slaves = [each for group in look.groups for each in group.slaves]
+        slaves = [each for group in snapshot.groups for each in group.slaves]
         level = all(each.lag_bytes == 0 for each in slaves)
         follow = "hold every acknowledged message" if level else f"follow within {within(slaves)}"
         headline = f"All data is safe: {len(slaves)} of {len(slaves)} slaves of {fine} groups {follow}"

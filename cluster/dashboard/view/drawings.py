@@ -7,7 +7,7 @@
 
 from attrs import frozen
 
-from twinlog.cluster.dashboard.model.snapshot import FOLLOWING, GroupLook, Look, MemberLook
+from twinlog.cluster.dashboard.model.snapshot import FOLLOWING, ClusterSnapshot, GroupSnapshot, MemberSnapshot
 from twinlog.cluster.dashboard.model.verdict import is_behind
 from twinlog.cluster.dashboard.view.html import Markup, join, tag
 from twinlog.cluster.text import count, size
@@ -17,7 +17,7 @@ WIDTH, BOX, HEIGHT, TOP, STEP = 360, 172, 70, 108, 106
 MIDDLE = WIDTH // 2
 
 
-def picture(group: GroupLook) -> Markup:
+def picture(group: GroupSnapshot) -> Markup:
     """One group. Read out as one sentence."""
     master = group.masters[0] if group.masters else next((m for m in group.members if m.member.role == "master"), None)
     others = [each for each in group.members if each is not master]
@@ -45,7 +45,7 @@ def _place(number: int, total: int) -> tuple[int, int]:
     return x, TOP + row * STEP
 
 
-def _branch(number: int, total: int, each: MemberLook, *, has_master: bool) -> Markup:
+def _branch(number: int, total: int, each: MemberSnapshot, *, has_master: bool) -> Markup:
     x, y = _place(number, total)
     if total == 1 or x == (WIDTH - BOX) // 2:
         path, cross = f"M{MIDDLE} {HEIGHT}V{y}", (MIDDLE, y - 18)
@@ -61,7 +61,7 @@ def _branch(number: int, total: int, each: MemberLook, *, has_master: bool) -> M
     return join(line, tag("path", d=mark, class_="edge-cross"))
 
 
-def _box(each: MemberLook, x: int, y: int) -> Markup:
+def _box(each: MemberSnapshot, x: int, y: int) -> Markup:
     member = each.member
     late = member.state in FOLLOWING and is_behind(each)
     mark = "warn" if late else each.mark
@@ -77,7 +77,7 @@ def _box(each: MemberLook, x: int, y: int) -> Markup:
     )
 
 
-def _right(each: MemberLook) -> str:
+def _right(each: MemberSnapshot) -> str:
     if each.member.role == "master" or each.lag_bytes is None:
         return ""
     return f"{'≤ ' if each.is_last_word else ''}{size(each.lag_bytes)}" if each.lag_bytes else "level"
@@ -96,7 +96,7 @@ def _short(text: str, length_max: int) -> str:
     return text if len(text) <= length_max else f"{text[: length_max - 1]}…"
 
 
-def _sentence(group: GroupLook, master: MemberLook | None, others: list[MemberLook]) -> str:
+def _sentence(group: GroupSnapshot, master: MemberSnapshot | None, others: list[MemberSnapshot]) -> str:
     head = f"{master.member.name} is {master.member.role}, {master.member.state}" if master else "nobody is master"
     rest = ", ".join(f"{each.member.name} {each.member.state}" for each in others)
     return f"Group {group.name}: {head}; {counted(len(others), 'other member', 'other members')}: {rest or 'none'}"
@@ -119,8 +119,8 @@ class Scale:
         return round(100 * min(1.0, max(0.0, (offset - self.start) / width)), 2)
 
 
-def scales(group: GroupLook) -> tuple[Scale, Scale] | None:
-    """Of the whole logs, and of their tails; None while nobody tells."""
+def scales(group: GroupSnapshot) -> tuple[Scale, Scale] | None:
+    """Scales of the whole logs, and of their tails; None while no member reports its log."""
     members = [each.member for each in group.members if each.member.written_offset is not None]
     if not members:
         return None
@@ -128,18 +128,18 @@ def scales(group: GroupLook) -> tuple[Scale, Scale] | None:
     start = min(each.min_offset or 0 for each in members)
     points = [p for m in members for p in (m.written_offset, m.flushed_offset, m.confirmed_offset) if p is not None]
     points += [each.last_offset for each in group.members if each.last_offset is not None]
-    points += [part.start for each in group.members for part in each.parted if not part.is_cut]
-    is_parted = any(not part.is_cut for each in group.members for part in each.parted)
-    least = TAIL_BYTES_MIN_PARTED if is_parted else TAIL_BYTES_MIN
+    points += [part.start for each in group.members for part in each.diverged if not part.is_cut]
+    is_diverged = any(not part.is_cut for each in group.members for part in each.diverged)
+    least = TAIL_BYTES_MIN_PARTED if is_diverged else TAIL_BYTES_MIN
     tail = max(least, round((end - min(points)) * TAIL_PER_SPREAD))
     return Scale(start, end), Scale(max(start, end - tail), end)
 
 
-def offset_bars(group: GroupLook) -> Markup:
+def offset_bars(group: GroupSnapshot) -> Markup:
     """A row for each member of a group."""
     found = scales(group)
     if found is None:
-        return tag("p", "Nobody tells where its log ends.", class_="quiet")
+        return tag("p", "No member reports the end of its log.", class_="quiet")
     whole, tail = found
     rows = [_row(each, whole, tail) for each in group.members]
     ends = tag(
@@ -152,7 +152,7 @@ def offset_bars(group: GroupLook) -> Markup:
     return tag("div", rows, ends, class_="bars")
 
 
-def _row(each: MemberLook, whole: Scale, tail: Scale) -> Markup:
+def _row(each: MemberSnapshot, whole: Scale, tail: Scale) -> Markup:
     member = each.member
     label = tag("span", member.name, class_="bar-name")
     if member.written_offset is None:
@@ -161,7 +161,7 @@ def _row(each: MemberLook, whole: Scale, tail: Scale) -> Markup:
     return tag("div", label, bars, tag("span", count(member.written_offset), class_="bar-end"), class_="bar-row")
 
 
-def _last_word(each: MemberLook, tail: Scale) -> Markup:
+def _last_word(each: MemberSnapshot, tail: Scale) -> Markup:
     """Last known log end of a silent member."""
     if each.last_offset is None:
         return tag("span", "its log is not known", class_="quiet bar-none")
@@ -175,7 +175,7 @@ def _last_word(each: MemberLook, tail: Scale) -> Markup:
     return join(tag("span", bar, class_="bar-both"), end)
 
 
-def _overview(each: MemberLook, whole: Scale, tail: Scale) -> Markup:
+def _overview(each: MemberSnapshot, whole: Scale, tail: Scale) -> Markup:
     member = each.member
     first, last = whole.percent(member.min_offset or 0), whole.percent(member.written_offset or 0)
     window = whole.percent(tail.start)
@@ -186,13 +186,13 @@ def _overview(each: MemberLook, whole: Scale, tail: Scale) -> Markup:
     ]
     parts += [
         tag("rect", x=f"{whole.percent(p.start)}%", y=0, width="0.6%", height=5, class_="kept")
-        for p in each.parted
+        for p in each.diverged
         if p.is_cut
     ]
     return tag("svg", parts, class_="bar overview", width="100%", height=5, aria_hidden="true")
 
 
-def _detail(each: MemberLook, tail: Scale) -> Markup:
+def _detail(each: MemberSnapshot, tail: Scale) -> Markup:
     member = each.member
     nested = (
         ("written", 0, 18, member.written_offset),
@@ -204,7 +204,7 @@ def _detail(each: MemberLook, tail: Scale) -> Markup:
     for name, y, height, offset in nested:
         if offset is not None and (width := tail.percent(offset) - begin) > 0:
             parts.append(tag("rect", x=f"{begin}%", y=y, width=f"{width:.2f}%", height=height, class_=name))
-    for part in each.parted:
+    for part in each.diverged:
         if not part.is_cut:
             left, right = tail.percent(part.start), tail.percent(max(part.end, part.start))
             parts.append(
@@ -213,7 +213,7 @@ def _detail(each: MemberLook, tail: Scale) -> Markup:
     return tag("svg", parts, class_="bar detail", width="100%", height=18, role="img", aria_label=described(each, tail))
 
 
-def described(each: MemberLook, tail: Scale) -> str:
+def described(each: MemberSnapshot, tail: Scale) -> str:
     """The bar in a sentence."""
     member = each.member
     words = [
@@ -221,16 +221,16 @@ def described(each: MemberLook, tail: Scale) -> str:
         f"flushed to {count(member.flushed_offset)}",
         f"confirmed to {count(member.confirmed_offset)}",
     ]
-    words += [f"differs from its master from {count(p.start)} on" for p in each.parted if not p.is_cut]
-    words += [f"{size(p.end - p.start)} cut at {count(p.start)} are kept" for p in each.parted if p.is_cut]
+    words += [f"differs from its master from {count(p.start)} on" for p in each.diverged if not p.is_cut]
+    words += [f"{size(p.end - p.start)} cut at {count(p.start)} are kept" for p in each.diverged if p.is_cut]
     return ", ".join(words)
 
 
-def legend(look: Look) -> Markup:
+def legend(snapshot: ClusterSnapshot) -> Markup:
     """Legend of the bars; shapes for problems only when there are some."""
-    parts = [part for each in look.members for part in each.parted]
+    parts = [part for each in snapshot.members for part in each.diverged]
     shown = {"parted": any(not part.is_cut for part in parts), "kept": any(part.is_cut for part in parts)}
-    shown["silent"] = any(each.last_offset is not None for each in look.members)
+    shown["silent"] = any(each.last_offset is not None for each in snapshot.members)
     kinds = (
         ("confirmed", "confirmed: on as many members as promised"),
         ("flushed", "flushed: on its disk"),

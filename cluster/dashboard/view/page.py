@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from attrs import field, frozen
 
 from twinlog.cluster.dashboard.model.events import Event
-from twinlog.cluster.dashboard.model.snapshot import GroupLook, Look
+from twinlog.cluster.dashboard.model.snapshot import ClusterSnapshot, GroupSnapshot
 from twinlog.cluster.dashboard.model.verdict import Verdict, verdict_of
 from twinlog.cluster.dashboard.view.drawings import legend, offset_bars, picture
 from twinlog.cluster.dashboard.view.html import Markup, definitions, join, mark, tag
@@ -28,7 +28,7 @@ CHARTS = (
 class PageState:
     """All that the page shows besides messages."""
 
-    look: Look
+    snapshot: ClusterSnapshot
     events: tuple[Event, ...] = ()
     lag: LagReport | None = None
     audit: Markup = field(default=Markup(""))
@@ -38,25 +38,25 @@ class PageState:
 
 def sections(state: PageState) -> dict[str, Markup]:
     """The inside of everything that changes, by its element's id."""
-    look = state.look
+    snapshot = state.snapshot
     return {
-        "verdict": verdict_section(verdict_of(look), look),
-        "issues": issues_list(look),
-        "picture": join([_group(each, look) for each in look.groups]),
-        "members": members_table(look),
-        "offsets": join([offset_bars(each) for each in look.groups], legend(look) if look.groups else None),
-        "events": events_list(state.events, look),
+        "verdict": verdict_section(verdict_of(snapshot), snapshot),
+        "issues": issues_list(snapshot),
+        "picture": join([_group(each, snapshot) for each in snapshot.groups]),
+        "members": members_table(snapshot),
+        "offsets": join([offset_bars(each) for each in snapshot.groups], legend(snapshot) if snapshot.groups else None),
+        "events": events_list(state.events, snapshot),
         "groups": groups_table(state.lag),
         "audit": state.audit,
     }
 
 
-def _group(group: GroupLook, look: Look) -> Markup:
-    caption = tag("figcaption", group.name) if len(look.groups) > 1 else None
-    return join(tag("figure", caption, picture(group)), promises(group))
+def _group(group: GroupSnapshot, snapshot: ClusterSnapshot) -> Markup:
+    caption = tag("figcaption", group.name) if len(snapshot.groups) > 1 else None
+    return join(tag("figure", caption, picture(group)), policy_lines(group))
 
 
-def promises(group: GroupLook) -> Markup:
+def policy_lines(group: GroupSnapshot) -> Markup:
     """The group's acknowledgement policy, in a few lines."""
     total = len(group.members)
     policy = next((each.member.ack_policy for each in group.masters if each.member.ack_policy), None)
@@ -67,24 +67,24 @@ def promises(group: GroupLook) -> Markup:
     return tag("dl", [(tag("dt", title), tag("dd", value)) for title, value in rows if value], class_="facts")
 
 
-def verdict_section(verdict: Verdict, look: Look) -> Markup:
+def verdict_section(verdict: Verdict, snapshot: ClusterSnapshot) -> Markup:
     """The one line."""
     lines = [tag("p", each) for each in verdict.details]
     if verdict.since is not None:
         before = "since before" if verdict.was_so else "since"
-        lasted = f"{before} {clock(verdict.since)}, for {seconds(max(0.0, look.at - verdict.since))}"
+        lasted = f"{before} {clock(verdict.since)}, for {seconds(max(0.0, snapshot.at - verdict.since))}"
         lines.insert(0, tag("p", lasted, class_="since"))
     return tag(
         "div",
         mark(verdict.mark),
-        tag("div", tag("p", _unbroken(verdict.headline, look), class_="headline", id="headline"), lines),
+        tag("div", tag("p", _unbroken(verdict.headline, snapshot), class_="headline", id="headline"), lines),
         class_=f"verdict {verdict.mark}",
     )
 
 
-def _unbroken(text: str, look: Look) -> Markup:
+def _unbroken(text: str, snapshot: ClusterSnapshot) -> Markup:
     """No line ends within a member's name, or between a number and its unit."""
-    names = {name for group in look.groups for name in (group.name, *(each.member.name for each in group.members))}
+    names = {name for group in snapshot.groups for name in (group.name, *(each.member.name for each in group.members))}
     words = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
     parts = re.split(rf"({words + '|' if words else ''}[0-9.]+ (?:k?B|[MGT]B|s|min|h)\b)", text)
     return join([tag("span", part, class_="whole") if i % 2 else part for i, part in enumerate(parts)])
@@ -93,7 +93,7 @@ def _unbroken(text: str, look: Look) -> Markup:
 def document(state: PageState, peek: Markup, found: Markup) -> Markup:
     """The whole page."""
     parts = sections(state)
-    title = verdict_of(state.look).headline
+    title = verdict_of(state.snapshot).headline
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -113,14 +113,14 @@ def document(state: PageState, peek: Markup, found: Markup) -> Markup:
         definitions(),
         _header(state),
         tag("main", _main(parts, state, peek, found)),
-        role_dialog(state.look, can_change=state.can_change),
+        role_dialog(state.snapshot, can_change=state.can_change),
     )
     return Markup("<!DOCTYPE html>" + tag("html", head, body, lang="en"))
 
 
 def _header(state: PageState) -> Markup:
-    where = ", ".join(state.look.namesrv) or "no name server"
-    live = tag("span", f"as of {day_and_clock(state.look.at)}", id="live", class_="live")
+    where = ", ".join(state.snapshot.namesrv) or "no name server"
+    live = tag("span", f"as of {day_and_clock(state.snapshot.at)}", id="live", class_="live")
     return tag("header", tag("h1", "twinlog"), tag("p", "name server ", tag("b", where), class_="where"), live)
 
 

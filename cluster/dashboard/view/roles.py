@@ -5,9 +5,9 @@ What is in it is fixed when the page is made; static/roles.js asks for the candi
 
 from collections.abc import Iterable, Mapping
 
-from twinlog.cluster.admin.roles import ChangeOutcome, Prepared, lost_words
+from twinlog.cluster.admin.roles import ChangeOutcome, Prepared, lost_text
 from twinlog.cluster.broker.peers.role_messages import StepState
-from twinlog.cluster.dashboard.model.snapshot import Look
+from twinlog.cluster.dashboard.model.snapshot import ClusterSnapshot
 from twinlog.cluster.dashboard.view.html import Markup, join, mark, tag
 from twinlog.cluster.dashboard.view.tables import named
 from twinlog.cluster.http.operations import Operation
@@ -15,9 +15,9 @@ from twinlog.cluster.http.server.responses import HttpError
 from twinlog.cluster.text import latency
 
 
-def role_dialog(look: Look, *, can_change: bool) -> Markup:
+def role_dialog(snapshot: ClusterSnapshot, *, can_change: bool) -> Markup:
     """Closed at first."""
-    groups = [each.name for each in look.groups]
+    groups = [each.name for each in snapshot.groups]
     how = "switchover: the master runs", "failover: the master is gone"
     verbs = [tag("option", words, value=words.partition(":")[0]) for words in how]
     form = tag(
@@ -82,7 +82,7 @@ def plan_section(prepared: Prepared) -> Markup:
     group, state = prepared.group, prepared.state
     names = {each.member.address: each.member.name for each in group.members}
     accepted = [
-        tag("p", f"accepted: {lost_words(each.lost, group)}")
+        tag("p", f"accepted: {lost_text(each.lost, group)}")
         for each in state.judgements
         if each.forced and each.lost is not None
     ]
@@ -106,8 +106,8 @@ def operation_section(operation: Operation, names: Names) -> Markup:
 
 def _outcome(operation: Operation, names: Names) -> Markup:
     if operation.failure is not None:
-        told = operation.failure
-        return refusal_section(HttpError(status=200, what=told.error, why=told.why, next_step=told.next))
+        failure = operation.failure
+        return refusal_section(HttpError(status=200, what=failure.error, why=failure.why, next_step=failure.next))
     result = operation.result
     if not isinstance(result, ChangeOutcome):
         words = f"{operation.verb} of {operation.group} runs: {operation.member} becomes the master."

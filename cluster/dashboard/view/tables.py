@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from twinlog.cluster.dashboard.model.events import Event
-from twinlog.cluster.dashboard.model.snapshot import FOLLOWING, Look, Mark, MemberLook
+from twinlog.cluster.dashboard.model.snapshot import FOLLOWING, ClusterSnapshot, Mark, MemberSnapshot
 from twinlog.cluster.dashboard.model.verdict import end_of, is_behind
 from twinlog.cluster.dashboard.view.html import Markup, join, mark, tag
 from twinlog.cluster.observe.consumption import LagReport, TopicLag
@@ -22,14 +22,14 @@ BY_CAUSE = {
 }
 
 
-def command_of(finding: Finding, look: Look) -> str:
-    """The command that mends it, or tells more about it."""
+def command_of(finding: Finding, snapshot: ClusterSnapshot) -> str:
+    """The command that repairs it, or explains more about it."""
     if finding.cause in BY_CAUSE:
         return BY_CAUSE[finding.cause].format(subject=finding.subject)
     for text in (finding.fix, finding.what):
         if found := _COMMAND.search(text):
             return found.group().rstrip(".:")
-    if finding.subject in {each.member.name for each in look.members}:
+    if finding.subject in {each.member.name for each in snapshot.members}:
         return f"twinlog explain {finding.subject}"
     return "twinlog doctor"
 
@@ -70,17 +70,17 @@ def table(caption: str, columns: Sequence[tuple[str, str]], rows: Sequence[Seque
     return tag("div", drawn, class_="scroll", tabindex=0, role="region", aria_label=caption)
 
 
-def members_table(look: Look) -> Markup:
+def members_table(snapshot: ClusterSnapshot) -> Markup:
     """The state of all members."""
     return table(
         "Members of the cluster",
         MEMBER_COLUMNS,
-        [_member_row(each, look.at) for each in look.members],
+        [_member_row(each, snapshot.at) for each in snapshot.members],
         "No broker is registered.",
     )
 
 
-def _member_row(each: MemberLook, now: float) -> list[object]:
+def _member_row(each: MemberSnapshot, now: float) -> list[object]:
     member = each.member
     since = seconds(now - each.since)
     late = is_behind(each)
@@ -102,12 +102,12 @@ def _member_row(each: MemberLook, now: float) -> list[object]:
         if each.lag_bytes is not None
         else UNKNOWN,
         most + seconds(each.lag_seconds) if each.lag_seconds is not None else UNKNOWN,
-        _level_in(each),
+        _catch_up_time(each),
         rate(member.rate_bytes_per_second),
     ]
 
 
-def _level_in(each: MemberLook) -> str:
+def _catch_up_time(each: MemberSnapshot) -> str:
     if each.member.role != "slave":
         return UNKNOWN
     if each.member.state not in FOLLOWING:
@@ -119,26 +119,26 @@ def _level_in(each: MemberLook) -> str:
     return end_of(each).removeprefix("caught up in ").removeprefix("and it ").removeprefix("it ")
 
 
-def issues_list(look: Look) -> Markup:
+def issues_list(snapshot: ClusterSnapshot) -> Markup:
     """Issues, each with the command that repairs or explains it; notes are folded."""
-    issues = [each for each in look.findings if each.level is not Level.NOTE]
-    notes = [each for each in look.findings if each.level is Level.NOTE]
-    parts = [tag("ul", [_issue(each, look) for each in issues], class_="issues")] if issues else []
+    issues = [each for each in snapshot.findings if each.level is not Level.NOTE]
+    notes = [each for each in snapshot.findings if each.level is Level.NOTE]
+    parts = [tag("ul", [_issue(each, snapshot) for each in issues], class_="issues")] if issues else []
     if not issues:
         parts.append(tag("p", mark("ok"), "Nothing to mend.", class_="quiet nothing"))
-    if look.notes:
-        parts.append(tag("ul", [tag("li", mark("none"), each) for each in look.notes], class_="notes"))
+    if snapshot.notes:
+        parts.append(tag("ul", [tag("li", mark("none"), each) for each in snapshot.notes], class_="notes"))
     if notes:
         summary = tag("summary", counted(len(notes), "note", "notes"))
-        parts.append(tag("details", summary, tag("ul", [_issue(each, look) for each in notes], class_="issues")))
+        parts.append(tag("details", summary, tag("ul", [_issue(each, snapshot) for each in notes], class_="issues")))
     return join(parts)
 
 
-def _issue(each: Finding, look: Look) -> Markup:
+def _issue(each: Finding, snapshot: ClusterSnapshot) -> Markup:
     fix = tag("span", f"{each.fix[0].upper()}{each.fix[1:]}", class_="fix") if each.fix else None
-    names = {known.member.address: known.member.name for known in look.members}
+    names = {known.member.address: known.member.name for known in snapshot.members}
     text = tag("span", tag("span", f"{named(each.what, names).rstrip('.')}."), fix, class_="issue-text")
-    return tag("li", mark(LEVEL_MARKS[each.level], label=True), text, command(command_of(each, look)))
+    return tag("li", mark(LEVEL_MARKS[each.level], label=True), text, command(command_of(each, snapshot)))
 
 
 def command(text: str) -> Markup:
@@ -154,11 +154,11 @@ def named(text: str, names: Mapping[str, str]) -> str:
     return text
 
 
-def events_list(events: Sequence[Event], look: Look) -> Markup:
+def events_list(events: Sequence[Event], snapshot: ClusterSnapshot) -> Markup:
     """The newest first."""
-    names = {each.member.address: each.member.name for each in look.members}
+    names = {each.member.address: each.member.name for each in snapshot.members}
     if not events:
-        return tag("p", "Nothing has changed since the dashboard began to look.", class_="quiet")
+        return tag("p", "Nothing has changed since the dashboard started.", class_="quiet")
     return tag(
         "ol",
         [_event(each, names) for each in events[:EVENTS_SHOWN]],
@@ -179,10 +179,14 @@ def groups_table(report: LagReport | None) -> Markup:
     """Lag of consumer groups."""
     columns = (("Group", ""), ("Topic", ""), ("Lag", "number"), ("Behind", "number"), ("State", ""))
     rows = sorted(report.topics, key=lambda each: -(each.lag_messages or 0)) if report else []
-    empty = "No consumer group has a place in any topic." if report and not report.silent else "Not told."
+    empty = (
+        "No consumer group has offsets in any topic."
+        if report and not report.silent
+        else "Not known: brokers do not answer."
+    )
     drawn = table("Consumer groups", columns, [_group_row(each) for each in rows], empty)
     silent = [
-        tag("p", f"{each} does not tell everything.", class_="quiet") for each in (report.silent if report else ())
+        tag("p", f"{each} does not report everything.", class_="quiet") for each in (report.silent if report else ())
     ]
     return join(drawn, silent)
 

@@ -190,12 +190,12 @@ async def _refuse_and_close(error: HttpError, scope: Scope, receive: Receive, se
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
     """Give the body once, then what comes from the peer: that it leaves."""
-    told = False
+    reported = False
 
     async def replay() -> Message:
-        nonlocal told
-        if not told:
-            told = True
+        nonlocal reported
+        if not reported:
+            reported = True
             return {"type": "http.request", "body": body, "more_body": False}
         return await receive()
 

@@ -18,7 +18,7 @@ from attrs import define, field, frozen
 from twinlog.cluster.admin.roles import log_history
 from twinlog.cluster.client.api import ClientApi, StoredRecord
 from twinlog.cluster.client.tasks import in_parallel
-from twinlog.cluster.observe.gather import member_address, words_of
+from twinlog.cluster.observe.gather import error_text, member_address
 from twinlog.cluster.observe.live_diff import LiveDifference, Run, by_digests, by_samples, common_range, go_on
 from twinlog.cluster.observe.log_side import LiveSide, LogMovedError, LogSide
 from twinlog.cluster.pipeline.audit.assembly import assembled
@@ -256,7 +256,7 @@ async def _inspect(asked: Asked) -> RemotingError | None:
     try:
         asked.status = await asked.side.look()
     except RemotingError as error:
-        asked.problem = words_of(error)
+        asked.problem = error_text(error)
         return error
     if asked.name == asked.address:
         asked.name = asked.side.name = asked.status.name

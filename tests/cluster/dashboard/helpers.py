@@ -2,7 +2,7 @@
 
 from attrs import evolve
 
-from twinlog.cluster.dashboard.model.snapshot import GroupLook, Look, MemberLook, Range
+from twinlog.cluster.dashboard.model.snapshot import ClusterSnapshot, GroupSnapshot, MemberSnapshot, Range
 from twinlog.cluster.observe.members import ClusterFacts, Member, MemberFacts
 from twinlog.cluster.observe.rules import examine
 from twinlog.cluster.remoting.member_status import MemberStatus
@@ -51,7 +51,7 @@ def silent(number: int) -> Member:
 
 def facts(*members: Member, status: dict | None = None) -> ClusterFacts:
     """What they say; `status` of members by name beyond what a Member holds."""
-    told = [
+    shown = [
         MemberFacts(
             member=each,
             status=MemberStatus.from_json(
@@ -60,20 +60,20 @@ def facts(*members: Member, status: dict | None = None) -> ClusterFacts:
         )
         for each in members
     ]
-    return ClusterFacts(groups=(), members=tuple(told))
+    return ClusterFacts(groups=(), members=tuple(shown))
 
 
-def look_of(*members: Member, at: float = 1000.0, acks_needed: int | None = 2, **changes) -> Look:
+def snapshot_of(*members: Member, at: float = 1000.0, acks_needed: int | None = 2, **changes) -> ClusterSnapshot:
     """A look at one group. Lags are as the members have them; `since` was a minute ago."""
-    looks = tuple(
-        MemberLook(member=each, since=at - 60, lag_bytes=each.lag_bytes, lag_seconds=each.lag_seconds)
+    snapshots = tuple(
+        MemberSnapshot(member=each, since=at - 60, lag_bytes=each.lag_bytes, lag_seconds=each.lag_seconds)
         for each in members
     )
     found = tuple(each for each in examine(facts(*members)) if each.cause != "no broker")
     return evolve(
-        Look(
+        ClusterSnapshot(
             at=at,
-            groups=(GroupLook(name="broker-a", members=looks, acks_needed=acks_needed),),
+            groups=(GroupSnapshot(name="broker-a", members=snapshots, acks_needed=acks_needed),),
             findings=found,
             namesrv=("127.0.0.1:9876",),
         ),
@@ -81,15 +81,15 @@ def look_of(*members: Member, at: float = 1000.0, acks_needed: int | None = 2, *
     )
 
 
-def with_member(look: Look, name: str, **changes) -> Look:
+def with_member(snapshot: ClusterSnapshot, name: str, **changes) -> ClusterSnapshot:
     """The look, with one member's otherwise."""
     groups = tuple(
         evolve(group, members=tuple(evolve(m, **changes) if m.member.name == name else m for m in group.members))
-        for group in look.groups
+        for group in snapshot.groups
     )
-    return evolve(look, groups=groups)
+    return evolve(snapshot, groups=groups)
 
 
-def parted(number: int, start: int) -> tuple[Member, tuple[Range, ...]]:
+def diverged(number: int, start: int) -> tuple[Member, tuple[Range, ...]]:
     """A slave whose bytes are not its master's from `start` on."""
     return member(number, state="diverged", lag_bytes=None, lag_seconds=None), (Range(start, END, is_cut=False),)

@@ -122,7 +122,7 @@ async def test_all_viewers_together_ask_once_a_second(autojump_clock, nursery, c
     before = cluster.asked
     with watcher.viewing(), watcher.viewing(), watcher.viewing():
         for _ in range(40):
-            await watcher.look()
+            await watcher.refresh()
             await trio.sleep(0.25)
     assert 8 <= cluster.asked - before <= 12
 
@@ -134,16 +134,16 @@ async def test_a_member_that_talks_nonsense_does_not_end_the_dashboard(autojump_
     nursery.start_soon(watcher.run)
     await trio.sleep(2 * IDLE_SECONDS)
     assert states_of(watcher)["a-0"] == "failing"
-    assert "MemberStatus.epoch is 5" in str([each.what for each in watcher.state.look.findings])
+    assert "MemberStatus.epoch is 5" in str([each.what for each in watcher.state.snapshot.findings])
     fake.answers.clear()
     await trio.sleep(2 * IDLE_SECONDS)
-    assert "MemberStatus" not in str([each.what for each in watcher.state.look.findings])
+    assert "MemberStatus" not in str([each.what for each in watcher.state.snapshot.findings])
     assert states_of(watcher).keys() == {"a-0", "b-0"}
 
 
 def states_of(watcher: Watcher) -> dict[str, str]:
-    assert watcher.state.look.problem is None
-    return {each.member.name: each.member.state for group in watcher.state.look.groups for each in group.members}
+    assert watcher.state.snapshot.problem is None
+    return {each.member.name: each.member.state for group in watcher.state.snapshot.groups for each in group.members}
 
 
 async def test_a_viewer_hears_of_changes_only(autojump_clock, nursery, cluster):
@@ -199,7 +199,7 @@ async def test_who_is_not_on_this_machine_sees_messages_with_a_token_only(cluste
 async def test_without_a_token_file_others_see_no_messages(cluster):
     app, _ = application(Watcher(cluster.open, ("127.0.0.1:1",)), cluster.open, Tokens(None, guards_bodies=True))
     client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1")
-    assert "No messages here" in (await client.get("/messages?topic=a")).text
+    assert "Messages are not shown" in (await client.get("/messages?topic=a")).text
     assert "peek-token" not in (await client.get("/")).text
 
 

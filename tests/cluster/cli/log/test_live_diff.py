@@ -11,7 +11,7 @@ from tests.cluster.cli.json_schema import violations
 from tests.cluster.cli.live_logs import change, level, send
 from tests.cluster.fake_rocketmq import RocketMQ, serve_rocketmq
 from twinlog.cluster.cli.common.options import schema_of
-from twinlog.cluster.observe.live_diff import LiveDiffReport, offsets_to_look_at
+from twinlog.cluster.observe.live_diff import LiveDiffReport, sample_offsets
 from twinlog.cluster.observe.log_side import LogSide
 from twinlog.cluster.remoting.errors import RemotingConnectError
 from twinlog.store.record.message import body_crc, decode_message, encode_message
@@ -282,7 +282,7 @@ async def test_a_broker_that_tells_no_record_at_all(cluster, nursery):
 
 @pytest.mark.parametrize("end", [1, 2, 100, 1 << 20, 1 << 40])
 def test_where_samples_are_looked_for(end):
-    offsets = offsets_to_look_at(5, 5 + end)
+    offsets = sample_offsets(5, 5 + end)
     assert offsets == sorted(set(offsets))
     assert (offsets[0], offsets[-1]) == (5, 5 + end - 1)
     assert len(offsets) < 90

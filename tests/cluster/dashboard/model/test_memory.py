@@ -12,8 +12,8 @@ def take(memory, *members, at, **more):
     return memory.take(facts(*members, **more), (), ("n:1",), at)
 
 
-def of(look, name):
-    return next(each for each in look.members if each.member.name == name)
+def of(snapshot, name):
+    return next(each for each in snapshot.members if each.member.name == name)
 
 
 def test_since_when():
@@ -30,8 +30,8 @@ def test_the_lag_of_who_is_silent_grows_from_its_last_word():
     memory = Memory()
     take(memory, member(), member(1), at=10.0)
     take(memory, member(written_offset=END + MB), silent(1), at=11.0)
-    look = take(memory, member(written_offset=END + 3 * MB), silent(1), at=15.0)
-    found = of(look, "broker-a-1")
+    snapshot = take(memory, member(written_offset=END + 3 * MB), silent(1), at=15.0)
+    found = of(snapshot, "broker-a-1")
     assert (found.lag_bytes, found.lag_seconds, found.is_last_word) == (3 * MB, 4.0, True)
     assert found.last_offset == END
 
@@ -46,8 +46,8 @@ def test_catching_up_is_seen_in_the_samples():
     memory = Memory()
     for t in range(6):
         slave = member(1, state="catching up", lag_bytes=10 * MB - t * MB, lag_seconds=3.0)
-        look = take(memory, member(), slave, at=float(t))
-    assert round(of(look, "broker-a-1").catch_up_seconds or 0) == 5
+        snapshot = take(memory, member(), slave, at=float(t))
+    assert round(of(snapshot, "broker-a-1").catch_up_seconds or 0) == 5
 
 
 def test_ranges_that_part_and_that_were_cut():
@@ -57,15 +57,15 @@ def test_ranges_that_part_and_that_were_cut():
         "divergent": [{"first": 100, "size": 50, "path": "p", "why": "given up", "whenMs": 1}],
     }
     slave = member(1, state="diverged", written_offset=1000)
-    look = take(Memory(), member(), slave, at=1.0, status={"broker-a-1": status})
-    assert of(look, "broker-a-1").parted == (Range(100, 150, is_cut=True), Range(700, 1000, is_cut=False))
+    snapshot = take(Memory(), member(), slave, at=1.0, status={"broker-a-1": status})
+    assert of(snapshot, "broker-a-1").diverged == (Range(100, 150, is_cut=True), Range(700, 1000, is_cut=False))
 
 
 def test_a_fault_of_asking_keeps_the_last_look():
     memory = Memory()
     take(memory, member(), member(1), at=1.0)
-    look = memory.fail("no name server answers", ("n:1",), 5.0)
-    assert (look.problem, look.at, len(look.members)) == ("no name server answers", 5.0, 2)
+    snapshot = memory.fail("no name server answers", ("n:1",), 5.0)
+    assert (snapshot.problem, snapshot.at, len(snapshot.members)) == ("no name server answers", 5.0, 2)
     assert memory.events[0].kind == "problem"
 
 
@@ -74,9 +74,9 @@ def test_events_of_a_failover():
     take(memory, member(), member(1), at=1.0)
     take(memory, silent(0), member(1), at=2.0)
     take(memory, silent(0), member(1, role="master", state="serving", epoch=4), at=3.0)
-    told = [(each.at, each.kind, each.subject) for each in memory.events]
-    assert (2.0, "state", "broker-a-0") in told
-    assert (3.0, "role", "broker-a-1") in told
+    shown = [(each.at, each.kind, each.subject) for each in memory.events]
+    assert (2.0, "state", "broker-a-0") in shown
+    assert (3.0, "role", "broker-a-1") in shown
     assert [each.at for each in memory.events] == sorted((each.at for each in memory.events), reverse=True)
 
 
@@ -85,10 +85,10 @@ def test_a_role_change_that_was_seen_is_not_told_again_from_the_history():
     take(memory, member(), member(1), at=100.0)
     take(memory, member(role="slave", state="streaming"), member(1, role="master", state="serving", epoch=4), at=103.0)
     reign = {"epoch": 4, "start_offset": 0, "old": "broker-a-0", "new": "broker-a-1", "reason": "", "lost_bytes": 0}
-    told = of_history(
+    shown = of_history(
         History(group="broker-a", told_by="broker-a-1", reigns=(Reign(kind="switchover", at_ms=102_000, **reign),))
     )
-    assert len(merged(memory.events, told)) == len(memory.events)
+    assert len(merged(memory.events, shown)) == len(memory.events)
     old = of_history(
         History(group="broker-a", told_by="broker-a-1", reigns=(Reign(kind="failover", at_ms=5_000, **reign),))
     )
@@ -105,10 +105,11 @@ def test_a_cluster_that_is_gone_is_not_a_new_one():
     memory = Memory()
     take(memory, member(), member(1), at=1.0)
     take(memory, at=2.0)
-    look = take(memory, at=3.0)
-    assert look.gone == ("broker-a-0", "broker-a-1")
+    snapshot = take(memory, at=3.0)
+    assert snapshot.gone == ("broker-a-0", "broker-a-1")
     assert (
-        verdict_of(look).headline == "NOT RUNNING: no broker is registered any more; there were broker-a-0, broker-a-1"
+        verdict_of(snapshot).headline
+        == "NOT RUNNING: no broker is registered any more; there were broker-a-0, broker-a-1"
     )
 
 
@@ -119,5 +120,10 @@ def test_a_group_whose_members_are_all_gone_is_remembered_until_it_is_back():
     ]
     both, one = facts(member(), member(1), *other), facts(member(), member(1))
     memory = Memory()
-    looks = [memory.take(found, (), (), float(at)) for at, found in enumerate((both, one, one, both))]
-    assert [look.gone for look in looks] == [(), ("broker-b-0", "broker-b-1"), ("broker-b-0", "broker-b-1"), ()]
+    snapshots = [memory.take(found, (), (), float(at)) for at, found in enumerate((both, one, one, both))]
+    assert [snapshot.gone for snapshot in snapshots] == [
+        (),
+        ("broker-b-0", "broker-b-1"),
+        ("broker-b-0", "broker-b-1"),
+        (),
+    ]

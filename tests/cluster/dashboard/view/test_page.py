@@ -7,12 +7,12 @@ import orjson
 import pytest
 from attrs import evolve
 
-from tests.cluster.dashboard.helpers import END, MB, look_of, member, parted, silent, with_member
+from tests.cluster.dashboard.helpers import END, MB, diverged, member, silent, snapshot_of, with_member
 from twinlog.cluster.admin.message_view import MessageView
 from twinlog.cluster.admin.messages import PeekedMessage
-from twinlog.cluster.dashboard.messages import Question, QuestionError, found_messages, peek_form
+from twinlog.cluster.dashboard.messages import MessageQuery, QuestionError, found_messages, peek_form
 from twinlog.cluster.dashboard.model.events import Event
-from twinlog.cluster.dashboard.model.snapshot import GroupLook, Range
+from twinlog.cluster.dashboard.model.snapshot import GroupSnapshot, Range
 from twinlog.cluster.dashboard.view.drawings import Scale, offset_bars, scales
 from twinlog.cluster.dashboard.view.html import Markup, join, tag
 from twinlog.cluster.dashboard.view.page import PageState, document, sections
@@ -36,8 +36,8 @@ class Tags(HTMLParser):
         self.attributes += [(tag, *each) for each in attrs]
 
 
-def page_of(look, found="", **more):
-    return document(PageState(look=look, **more), peek_form(Question(), ()), Markup(found))
+def page_of(snapshot, found="", **more):
+    return document(PageState(snapshot=snapshot, **more), peek_form(MessageQuery(), ()), Markup(found))
 
 
 def test_text_is_escaped_and_markup_is_not():
@@ -50,10 +50,12 @@ def test_text_is_escaped_and_markup_is_not():
 
 def test_hostile_names_stay_text():
     """Whoever can register a broker, make a topic or write into an event brings no element along."""
-    look = look_of(member(name=EVIL, reason=EVIL, state="failed", ack_policy=EVIL), member(1, address=EVIL))
-    look = evolve(look, notes=(EVIL,), namesrv=(EVIL,), groups=(evolve(look.groups[0], name=EVIL, changing=EVIL),))
+    snapshot = snapshot_of(member(name=EVIL, reason=EVIL, state="failed", ack_policy=EVIL), member(1, address=EVIL))
+    snapshot = evolve(
+        snapshot, notes=(EVIL,), namesrv=(EVIL,), groups=(evolve(snapshot.groups[0], name=EVIL, changing=EVIL),)
+    )
     events = (Event(1.0, "state", "bad", EVIL, EVIL),)
-    tags = Tags(page_of(look, events=events, topics=(EVIL,)))
+    tags = Tags(page_of(snapshot, events=events, topics=(EVIL,)))
     assert tags.names.count("script") == 2  # Ours.
     assert "img" not in tags.names
 
@@ -66,14 +68,14 @@ def test_hostile_messages_stay_text():
     )  # fmt: skip
     tags = Tags(found_messages([PeekedMessage(message=message, consumed_by=None)]))
     assert {"script", "img"}.isdisjoint(tags.names)
-    assert "script" not in Tags(peek_form(Question(topic=EVIL, key=EVIL), (EVIL,))).names
+    assert "script" not in Tags(peek_form(MessageQuery(topic=EVIL, key=EVIL), (EVIL,))).names
 
 
 def test_the_policy_has_nothing_to_forbid():
     """No inline style, no inline script, no handler in an attribute, nothing from elsewhere."""
-    slave, ranges = parted(2, END - MB)
-    look = with_member(look_of(silent(0), member(1), slave), "broker-a-2", parted=ranges)
-    page = page_of(look)
+    slave, ranges = diverged(2, END - MB)
+    snapshot = with_member(snapshot_of(silent(0), member(1), slave), "broker-a-2", diverged=ranges)
+    page = page_of(snapshot)
     tags = Tags(page)
     assert not [each for each in tags.attributes if each[1] == "style" or each[1].startswith("on")]
     links = [value for _, name, value in tags.attributes if name in ("href", "src", "action")]
@@ -82,7 +84,7 @@ def test_the_policy_has_nothing_to_forbid():
 
 
 def test_the_table_says_it_all_without_javascript():
-    page = page_of(look_of(member(), member(1), member(2, lag_bytes=34 * MB, lag_seconds=12.0)))
+    page = page_of(snapshot_of(member(), member(1), member(2, lag_bytes=34 * MB, lag_seconds=12.0)))
     assert "One slave is behind: broker-a-2 by 34.0 MB, 12 s" in page
     row = page.partition('<span class="name">broker-a-2</span>')[2].partition("</tr>")[0]
     for words in ("slave", "streaming", "34.0 MB", "12 s", count(END)):
@@ -91,15 +93,15 @@ def test_the_table_says_it_all_without_javascript():
 
 def test_no_state_is_told_by_colour_alone():
     """Beside each mark stands a word, or the mark has one for who cannot see it."""
-    look = look_of(silent(0), member(1, state="diverged"), member(2))
-    page = page_of(look, events=(Event(1.0, "state", "bad", "a", "b"),))
+    snapshot = snapshot_of(silent(0), member(1, state="diverged"), member(2))
+    page = page_of(snapshot, events=(Event(1.0, "state", "bad", "a", "b"),))
     for drawn in re.findall(r'<svg class="mark [^>]*>', page):
         assert 'aria-hidden="true"' in drawn or "aria-label=" in drawn
 
 
 def test_every_issue_has_a_command():
-    look = look_of(silent(0), member(1, state="diverged"), member(2, state="below min"))
-    commands = {each.subject: command_of(each, look) for each in look.findings}
+    snapshot = snapshot_of(silent(0), member(1, state="diverged"), member(2, state="below min"))
+    commands = {each.subject: command_of(each, snapshot) for each in snapshot.findings}
     assert commands["broker-a-1"] == "twinlog rewind broker-a-1 --dry-run"
     assert commands["broker-a-2"] == "twinlog reinit broker-a-2"
     assert commands["broker-a-0"].startswith("twinlog failover --candidate broker-a-")
@@ -108,8 +110,8 @@ def test_every_issue_has_a_command():
 
 def test_sections_are_those_of_the_page():
     """The stream of changes finds each of its sections in the document."""
-    state = PageState(look=look_of(member(), member(1)))
-    page = page_of(state.look)
+    state = PageState(snapshot=snapshot_of(member(), member(1)))
+    page = page_of(state.snapshot)
     for name, inside in sections(state).items():
         assert f'id="{name}"' in page
         assert inside in page
@@ -118,29 +120,31 @@ def test_sections_are_those_of_the_page():
 @pytest.mark.parametrize("end", [0, 1, END, 1 << 60])
 def test_bars_of_any_size(end):
     """Whatever the offsets, nothing is drawn outside."""
-    look = look_of(member(written_offset=end, min_offset=0), member(1, written_offset=end // 2, flushed_offset=None))
-    for percent in re.findall(r'="(-?[0-9.e+]+)%"', offset_bars(look.groups[0])):
+    snapshot = snapshot_of(
+        member(written_offset=end, min_offset=0), member(1, written_offset=end // 2, flushed_offset=None)
+    )
+    for percent in re.findall(r'="(-?[0-9.e+]+)%"', offset_bars(snapshot.groups[0])):
         assert 0 <= float(percent) <= 101
 
 
 def test_the_newest_part_is_enlarged_as_far_as_members_differ():
-    look = look_of(member(), member(1, written_offset=END - 100_000, flushed_offset=END - 100_000))
-    whole, tail = scales(look.groups[0]) or (Scale(0, 0), Scale(0, 0))
+    snapshot = snapshot_of(member(), member(1, written_offset=END - 100_000, flushed_offset=END - 100_000))
+    whole, tail = scales(snapshot.groups[0]) or (Scale(0, 0), Scale(0, 0))
     assert (whole.start, whole.end, tail.end) == (0, END, END)
     assert 100_000 < tail.end - tail.start < MB
 
 
 def test_ranges_that_part_are_marked():
-    slave, ranges = parted(1, END - MB)
-    look = with_member(look_of(member(), slave), "broker-a-1", parted=(*ranges, Range(0, 10, is_cut=True)))
-    bars = offset_bars(look.groups[0])
+    slave, ranges = diverged(1, END - MB)
+    snapshot = with_member(snapshot_of(member(), slave), "broker-a-1", diverged=(*ranges, Range(0, 10, is_cut=True)))
+    bars = offset_bars(snapshot.groups[0])
     assert 'class="parted"' in bars
     assert 'class="kept"' in bars
     assert "differs from its master from 39\u202f000\u202f000 on" in bars
 
 
 def test_nobody_tells_where_its_log_ends():
-    assert "Nobody tells" in offset_bars(GroupLook(name="g", members=look_of(silent(0)).members))
+    assert "No member reports" in offset_bars(GroupSnapshot(name="g", members=snapshot_of(silent(0)).members))
 
 
 @pytest.mark.parametrize(
@@ -155,21 +159,21 @@ def test_nobody_tells_where_its_log_ends():
 )
 def test_questions_that_cannot_be_understood(query, words):
     with pytest.raises(QuestionError, match=words):
-        Question.of(query)
+        MessageQuery.of(query)
 
 
 def test_a_question_asks_for_no_more_than_fits():
-    assert Question.of({"topic": " orders ", "count": "9999"}) == Question(topic="orders", count=50)
+    assert MessageQuery.of({"topic": " orders ", "count": "9999"}) == MessageQuery(topic="orders", count=50)
 
 
 def test_the_last_audit(tmp_path):
-    look = look_of(member(), member(1))
+    snapshot = snapshot_of(member(), member(1))
     assert read_report(tmp_path) is None
-    assert f"twinlog audit --live broker-a-0 broker-a-1 --out {tmp_path}" in audit_section(None, tmp_path, look)
+    assert f"twinlog audit --live broker-a-0 broker-a-1 --out {tmp_path}" in audit_section(None, tmp_path, snapshot)
     report = {"verdict": "divergent", "members": [{"name": "a", "compared_bytes": 5}], "findings": [1], "started_ms": 1}
     (tmp_path / "report.json").write_bytes(orjson.dumps(report))
-    shown = audit_section(read_report(tmp_path), tmp_path, look)
+    shown = audit_section(read_report(tmp_path), tmp_path, snapshot)
     assert "divergent" in shown
     assert "1 thing" in shown
     (tmp_path / "report.json").write_text("{")
-    assert "cannot be read" in audit_section(read_report(tmp_path), tmp_path, look)
+    assert "cannot be read" in audit_section(read_report(tmp_path), tmp_path, snapshot)
