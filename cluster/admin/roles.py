@@ -11,7 +11,7 @@ import trio
 from attrs import asdict, evolve, field, frozen
 
 from twinlog.cluster.broker.peers.role_messages import (
-    STRANGER,
+    NOT_ALLOWED,
     ChangeRequest,
     ChangeResult,
     ChangeState,
@@ -306,7 +306,7 @@ async def call(
 def refused(group: RoleGroup, address: str, error: RequestError) -> RoleError:
     """The error for an answer other than success."""
     name = group.named([address])
-    if error.code == ResponseCode.NO_PERMISSION and error.remark.endswith(STRANGER):
+    if error.code == ResponseCode.NO_PERMISSION and error.remark.endswith(NOT_ALLOWED):
         return RoleRefusedError(
             f"{name} takes no role changes from here: {error.remark}",
             "Run the command on a member's machine, or list this one in haAllowedSlaves there.",

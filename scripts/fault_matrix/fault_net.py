@@ -74,7 +74,7 @@ class OneSlaveOff(Partition):
     They miss each other earlier: within a lease, and a third of it between two questions.
     """
 
-    trace: ClassVar[str] = r"a member does not answer its master|master not heard|slave not heard"
+    trace: ClassVar[str] = r"voter does not answer|master not heard|slave not heard"
     seconds: ClassVar[tuple[float, float]] = (LEASE_S + 2, LEASE_S + 5)
 
     def sides(self) -> tuple[str, list[tuple[Place, Place]]]:

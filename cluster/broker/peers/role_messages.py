@@ -1,4 +1,4 @@
-"""What members say to each other about roles, and what role changes need of the rest of a broker, as Protocols.
+"""Messages between members about roles, their JSON, and the Protocols of what role changes use of a broker.
 
 The types of the log's histories, of promises and of leases lie in ha/ and store/; here are those of the verbs that people use.
 """
@@ -24,7 +24,7 @@ Plain = dict[str, Any]  # A JSON object.
 
 
 class RoleRefusedError(Exception):
-    """A rule speaks against it: one line for each, for people. Nothing was changed."""
+    """Rules forbid it: one line of text for each. Nothing was changed."""
 
     def __init__(self, lines: tuple[str, ...]) -> None:
         super().__init__("; ".join(lines))
@@ -33,7 +33,7 @@ class RoleRefusedError(Exception):
 
 @frozen(kw_only=True)
 class ChangeRequest:
-    """A role change that somebody wants. The candidate carries it out."""
+    """Request for a role change. The candidate carries it out."""
 
     verb: Verb
     candidate: str
@@ -45,7 +45,7 @@ class ChangeRequest:
 
 @frozen(kw_only=True)
 class StepState:
-    """One step of the plan, and how far it is."""
+    """One step of the plan, and its progress."""
 
     number: int
     name: str
@@ -55,7 +55,7 @@ class StepState:
 
 @frozen(kw_only=True)
 class ChangeResult:
-    """What became of it. `kept` names where other members keep what was given up, `not_following` who is not there yet."""
+    """Result of a role change. `kept`: the members that keep what was given up; `not_following`: those that do not follow yet."""
 
     epoch: int
     winner: str
@@ -80,7 +80,7 @@ class ChangeState:
 
 @frozen(kw_only=True)
 class WritePauseRequest:
-    """A candidate asks the master to take no writes for `ms`."""
+    """A candidate asks the master to pause writes for `ms`."""
 
     epoch: int
     candidate: str
@@ -89,7 +89,7 @@ class WritePauseRequest:
 
 @frozen(kw_only=True)
 class PausedMaster:
-    """What a master that holds has: final, because nothing can change it now. `tail_digest`: of bytes `tail_start` to the end."""
+    """State of a master in a write pause, final while that lasts. `tail_digest`: of bytes `tail_start` to the end."""
 
     end_offset: int
     min_offset: int
@@ -98,12 +98,12 @@ class PausedMaster:
     topics: Mapping[str, Any]
     groups: Mapping[str, Any]
     tail_start: int = 0
-    tail_digest: str = ""  # "": not told.
+    tail_digest: str = ""  # "": not reported.
 
 
 @frozen(kw_only=True)
 class RewindRequest:
-    """This member's log is to be cut to what its master's history has of it."""
+    """Request to cut a member's log to what its master's history has of it."""
 
     accept_data_loss: int | None = None
     dry_run: bool = False
@@ -111,14 +111,14 @@ class RewindRequest:
 
 @frozen(kw_only=True)
 class ReinitRequest:
-    """This member's log is to begin anew, with its master's."""
+    """Request to replace a member's log by its master's."""
 
     dry_run: bool = False
 
 
 @frozen(kw_only=True)
 class PauseRequest:
-    """No role change and nothing automatic for `for_ms`, or until it is resumed."""
+    """Request to pause role changes and automatic actions for `for_ms`, or until they are resumed."""
 
     for_ms: int | None = None
     reason: str = ""
@@ -126,18 +126,20 @@ class PauseRequest:
 
 @frozen(kw_only=True)
 class ScheduleRequest:
-    """A switchover at a time of the wall clock; None: not any more."""
+    """Request for a switchover at a wall clock time; None: cancel it."""
 
     at_ms: int | None
     candidate: str = ""
     reason: str = ""
 
 
-STRANGER = "is no member of this group, and haAllowedSlaves does not name it"  # Who may not ask at all hears this.
+NOT_ALLOWED = (
+    "is no member of this group, and haAllowedSlaves does not name it"  # The refusal of a peer that may not ask.
+)
 
 
 class MemberCalls(Protocol):
-    """Questions to the member at an address. Each raises HAPeerError when there is no answer that can be used."""
+    """Requests to the member at an address. Each raises HAPeerError when there is no usable answer."""
 
     async def promise(self, address: str, ask: VoteRequest) -> VoteReply:
         """20005."""
@@ -149,23 +151,23 @@ class MemberCalls(Protocol):
         """20006. RoleRefusedError when the member refuses."""
 
     async def history(self, address: str, me: GroupMember | None = None) -> PeerHistory | None:
-        """1007; None: no member of twinlog's."""
+        """1007; None: not a twinlog member."""
 
 
 class RoleEffects(Protocol):
-    """What a role means for the other parts of a broker. All of them may be called again, for a role that is there already."""
+    """Effects of a role on the other parts of a broker. Each may be repeated for a role that is in effect already."""
 
     async def hold(self, deadline: float) -> PausedMaster:
-        """Hold back what writes, end the master's own services, wait until no producer waits for slaves.
+        """Hold writes back, stop the master's own services, wait until no producer waits for slaves.
 
-        After `deadline`, a time of trio's clock, all goes on as before unless the member resigned. Raises TimeoutError.
+        After `deadline`, in trio's time, writes resume unless the member resigned. Raises TimeoutError.
         """
 
     def release(self) -> None:
-        """Let what is held back go on here."""
+        """Resume writes."""
 
     async def take_tables(self, held: PausedMaster | None) -> None:
-        """Save what the old master handed over; None: nothing was."""
+        """Save the tables that the old master handed over; None: there are none."""
 
     async def serve_as_master(self, state: RoleState) -> None:
         """Take messages, run a master's services, register as id 0."""
@@ -174,22 +176,22 @@ class RoleEffects(Protocol):
         """Take no messages, follow `master`, None: nobody yet; register under the state's id."""
 
     async def fence(self, why: str) -> None:
-        """Nothing is served in a role any more: no writes, no acknowledgement, no registration as id 0. Returns once it is so."""
+        """Return once nothing is served any more: no writes, no acknowledgement, no registration as id 0."""
 
     async def pull_offsets(self, addresses: tuple[str, ...]) -> None:
-        """Take consumers' offsets of other members by max; those that do not answer are left out."""
+        """Raise consumer offsets to those of other members; silent ones are left out."""
 
 
-VERSION = 1  # Of what is said under `twinlog`.
+VERSION = 1  # Of the object under `twinlog`.
 
 
 def encode(value: object) -> bytes:
-    """A body."""
+    """The body of a message."""
     return orjson.dumps(to_plain(value))
 
 
 def epoch_list(entries: Sequence[EpochEntry], max_offset: int) -> list[dict[str, int]]:
-    """RocketMQ's: the last epoch ends where the log does."""
+    """RocketMQ's list of epochs: the last one ends where the log does."""
     ends = [*(after.start_offset for _, after in pairwise(entries)), max_offset]
     return [
         {"epoch": entry.epoch, "startOffset": entry.start_offset, "endOffset": end}
@@ -214,7 +216,7 @@ def history_body(history: PeerHistory, *, cluster: str, name: str, broker_id: in
 
 
 def read_history(body: bytes | memoryview) -> PeerHistory | None:
-    """Out of the answer to 1007; None: it is not a twinlog member's. Raises ValueError."""
+    """Parse the answer to 1007; None: it is not a twinlog member's. Raises ValueError."""
     answer = orjson.loads(body)
     said = answer.get("twinlog") if isinstance(answer, dict) else None
     if not isinstance(said, dict):

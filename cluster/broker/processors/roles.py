@@ -13,7 +13,7 @@ import orjson
 from attrs import define
 
 from twinlog.cluster.broker.group.group_view import GroupView
-from twinlog.cluster.broker.peers.role_messages import STRANGER, Op, RoleRefusedError, encode, history_body
+from twinlog.cluster.broker.peers.role_messages import NOT_ALLOWED, Op, RoleRefusedError, encode, history_body
 from twinlog.cluster.broker.peers.slave_peers import SlavePeers
 from twinlog.cluster.broker.roles.durable_state import RoleFileError
 from twinlog.cluster.broker.roles.service import RoleService
@@ -122,7 +122,7 @@ class RoleProcessor:
         if not self._is_allowed(request):
             raise RequestError(
                 ResponseCode.NO_PERMISSION,
-                f"{request.connection.remote_address} {STRANGER}",
+                f"{request.connection.remote_address} {NOT_ALLOWED}",
             )
 
 

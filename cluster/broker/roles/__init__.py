@@ -1,5 +1,5 @@
-"""Role changes as a broker carries them out: switchover, failover, lease, rewind.
+"""Role changes of a running broker: switchover, failover, lease, rewind.
 
-Begin with service.py and change.py; the decisions are in ha/election.
+Begin with service.py, member.py and change.py; the decisions are pure, in ha/election.
 Imported by the processors and wiring.py.
 """

@@ -1,6 +1,6 @@
 """Candidate side of a role change: the candidate survey, the old master's write pause, and becoming master.
 
-The survey finds out who belongs to the group, who was master, and what all hold; before and while votes are collected.
+The survey finds the group's members, its old master, and the log of each, before and while votes are collected.
 
 The write pause is measured here and reported once: from when the old master was asked to pause until the first message of the new
 epoch is as safe as producers are promised, or could be if nobody sends. A producer waits that long for its SEND_OK, plus the way.
@@ -34,22 +34,22 @@ CATCH_UP_SECONDS = 30.0
 
 @define(eq=False)
 class CandidateSurvey:
-    """`answers` are to a dry run at first, then to what promises were asked for."""
+    """`answers`: to a dry run at first, then to requests for votes."""
 
     member: Member
     voter: Voter
     group: GroupRecord | None = field(default=None, init=False)
     answers: dict[str, VoteReply] = field(factory=dict, init=False)
-    heard: set[str] = field(factory=set, init=False)  # Who gave an answer, ever.
-    silent: frozenset[str] = field(default=frozenset(), init=False)  # Who was asked and gave none.
-    old_master: str = field(default="", init=False)  # "": nobody knows.
+    heard: set[str] = field(factory=set, init=False)  # Voters that answered at least once.
+    silent: frozenset[str] = field(default=frozenset(), init=False)  # Voters that were asked and never answered.
+    old_master: str = field(default="", init=False)  # "": unknown.
 
     async def run(self) -> int:
-        """Ask all; nothing is changed. Returns the number of the epoch to ask for."""
+        """Ask all voters; nothing changes. Returns the epoch number to ask votes for."""
         member = self.member
         self.group = member.group
         epoch = member.promised().epoch + 1
-        for _ in range(2):  # The second time with a number that nobody has promised, and with all that the first named.
+        for _ in range(2):  # Again with a number above all promised ones, and all members that the first answers named.
             ask = VoteRequest(epoch=epoch, candidate=member.address, dry_run=True)
             self.answers = await self.ask_all(ask, but=self.silent)
             epoch = next_epoch(member.state_or_first(), member.durable.entries, self.answers, member.address)
@@ -57,7 +57,7 @@ class CandidateSurvey:
         return epoch
 
     async def ask_all(self, ask: VoteRequest, *, but: frozenset[str] = frozenset()) -> dict[str, VoteReply]:
-        """Ask every voter, all at once; who gives no answer is left out."""
+        """Ask every voter, all at once; silent ones are left out."""
         answers: dict[str, VoteReply] = {}
 
         async def put(address: str) -> None:
@@ -65,7 +65,7 @@ class CandidateSurvey:
                 answers[address] = await self.ask(address, ask)
                 self.heard.add(address)
             except HAPeerError as error:
-                log.info("a member gives no answer", peer=address, why=str(error))
+                log.info("voter does not answer", peer=address, why=str(error))
 
         voters = self.group.voters if self.group is not None else frozenset()
         asked = (voters | {self.member.address}) - but
@@ -77,13 +77,13 @@ class CandidateSurvey:
         return answers
 
     async def ask(self, address: str, ask: VoteRequest) -> VoteReply:
-        """Ask one. Raises HAPeerError, RoleFileError."""
+        """Ask one voter. Raises HAPeerError, RoleFileError."""
         if address == self.member.address:
             return await self.voter.vote(ask)
         return await self.member.calls.promise(address, ask)
 
     def _find_master(self) -> str:
-        """Who is, or was, master: by the newest epoch, of all that was said."""
+        """The present or last master: that of the newest epoch in all answers."""
         living = [answer for answer in self.answers.values() if answer.is_master]
         if living:
             return max(living, key=lambda answer: answer.entries[-1].id).address
@@ -94,12 +94,12 @@ class CandidateSurvey:
 
     @property
     def has_resigned(self) -> bool:
-        """Whether the old master gave its word to somebody who has not taken it."""
+        """True if the old master has resigned for a candidate that has not become master yet."""
         answer = self.answers.get(self.old_master)
         return answer is not None and not answer.is_master and answer.promised.epoch > answer.entries[-1].epoch
 
     async def judge(self, asked: ChangeRequest) -> Judgement:
-        """Whether this member may become master, as far as anybody can tell before promises are given."""
+        """Judge whether this member may become master, before votes are given."""
         member = self.member
         if asked.verb == "switchover":
             return judge_switchover(self.group, member.address, self.answers, self._facts())
@@ -136,35 +136,35 @@ class CandidateSurvey:
 
 
 def refusal_line(judged: Judgement) -> str:
-    """Why somebody may not be chosen, for people."""
+    """Reason why a candidate may not be chosen, as text."""
     fix = f"; fix: {judged.fix}" if judged.fix else ""
     return f"{judged.candidate}: may not be chosen: {judged.rule}; needed {judged.needed}; actual {judged.actual}{fix}"
 
 
 class RoleStepError(Exception):
-    """A step came to nothing; what was done before it stays."""
+    """A step failed; the steps before it stay done."""
 
 
 @define(eq=False)
 class SwitchoverPause:
-    """Nothing happens to the old master before begin(). Failovers have none that began: their level() is about the own queues."""
+    """Write pause of the old master, which begin() starts. A failover has none: catch_up() only fills its own queues."""
 
     member: Member
     survey: CandidateSurvey
     held: PausedMaster | None = field(default=None, init=False)
     has_caught_up: bool = field(default=False, init=False)
-    resigned: bool = field(default=False, init=False)  # The old master, or maybe.
+    resigned: bool = field(default=False, init=False)  # The old master has resigned, or may have.
     pause_ms: float | None = field(default=None, init=False)  # Once it is over.
     _begun_at: float | None = field(default=None, init=False)
 
     @property
     def seconds_left(self) -> float:
-        """Until the old master goes on by itself."""
+        """Seconds until the old master resumes writes by itself."""
         assert self._begun_at is not None
         return max(self._begun_at + self.member.config.switchover_pause_max_ms / 1000 - trio.current_time(), 0.0)
 
     async def begin(self, epoch: int) -> None:
-        """Raises HAPeerError, RoleRefusedError, RoleStepError."""
+        """Ask the old master to pause writes. Raises HAPeerError, RoleRefusedError, RoleStepError."""
         ms = self.member.config.switchover_pause_max_ms
         ask = WritePauseRequest(epoch=epoch, candidate=self.member.address, ms=ms)
         self._begun_at = trio.current_time()
@@ -175,17 +175,17 @@ class SwitchoverPause:
             raise RoleStepError(f"{self.survey.old_master} gave no usable answer: {error}") from error
 
     async def release(self) -> None:
-        """The master that was asked to hold goes on, unless it has resigned."""
+        """Let the old master resume writes, unless it has resigned."""
         if self._begun_at is None or self.resigned:
             return
         try:
             ask = {"candidate": self.member.address}
             await self.member.calls.role_change(self.survey.old_master, "release", ask, timeout_ms=1_000)
         except (HAPeerError, RoleRefusedError) as error:
-            log.warning("the master could not be told to go on, and does so by itself", why=str(error))
+            log.warning("ending the write pause failed: the master resumes by itself", why=str(error))
 
     async def catch_up(self) -> None:
-        """Have all that the master has, byte for byte and in the queues, and its tables. Raises RoleStepError."""
+        """Wait until this log and its queues have all that the master has, and take its tables. Raises RoleStepError."""
         store, held = self.member.store, self.held
         end = held.end_offset if held is not None else store.max_offset
         deadline = trio.current_time() + (CATCH_UP_SECONDS if held is None else self.seconds_left)
@@ -205,7 +205,7 @@ class SwitchoverPause:
         self.has_caught_up = True
 
     async def _require_equal(self, held: PausedMaster) -> None:
-        """The last bytes, after all; see tail.py."""
+        """Compare the last bytes; see write_pause.py."""
         start, end = held.tail_start, held.end_offset
         if not held.tail_digest or not self.member.store.commit_log.min_offset <= start < end:
             return
@@ -214,7 +214,7 @@ class SwitchoverPause:
             raise RoleStepError(f"{why}. Compare them with: twinlog log diff --live")
 
     async def resign(self, epoch: int) -> None:
-        """The master's promise is the point of no return. Raises HAPeerError, RoleStepError."""
+        """Get the master's vote, the point of no return. Raises HAPeerError, RoleStepError."""
         assert self.held is not None
         assert self.has_caught_up, "asks the master to resign before it has caught up"
         if self.seconds_left <= 0:
@@ -222,7 +222,7 @@ class SwitchoverPause:
                 f"it took longer than {self.member.config.switchover_pause_max_ms} ms: run the command again"
             )
         ask = VoteRequest(epoch=epoch, candidate=self.member.address, expects_end=self.held.end_offset)
-        self.resigned = True  # It may have, whatever becomes of the answer: it goes on by itself if not.
+        self.resigned = True  # It may have, even if its answer is lost; if not, it resumes by itself.
         answer = await self.survey.ask(self.survey.old_master, ask)
         if not answer.granted:
             self.resigned = False
@@ -230,7 +230,7 @@ class SwitchoverPause:
         self.survey.answers[self.survey.old_master] = answer
 
     async def wait_for_end(self, start: int, seconds: float) -> None:
-        """Until the pause of writers is over, or it takes too long; `start`: of the new epoch. At once where none began."""
+        """Wait until the write pause is over, or `seconds`; `start`: of the new epoch. Returns at once where none began."""
         if self._begun_at is None:
             return
         deadline = trio.current_time() + seconds
@@ -247,7 +247,9 @@ class SwitchoverPause:
 
 
 async def become_master(member: Member, survey: CandidateSurvey, entry: EpochEntry) -> None:
-    """Holding `lock`, and with the promise of this very epoch. Again, after a crash in between, too. Raises RoleFileError."""
+    """Save the epoch's entry, then the role. Holding `lock`, and with this member's vote for the epoch. May be repeated after
+    a crash in between. Raises RoleFileError.
+    """
     state = member.state_or_first()
     assert state.promised == entry.id
     if member.durable.last.id != entry.id:
@@ -255,7 +257,7 @@ async def become_master(member: Member, survey: CandidateSurvey, entry: EpochEnt
     assert member.durable.last.start_offset <= member.store.max_offset, "an epoch begins behind the log's end"
     group = group_of(state.group, survey.answers)
     assert group is not None
-    member.durable.lacks_tail = False  # What it writes from now on nobody else has written.
+    member.durable.lacks_tail = False  # From now on it writes in an epoch of its own.
     record = won_at(with_ids_swapped(group, member.address, entry.epoch), member.durable.last.start_offset)
     await member.durable.save(
         evolve(state, role=group.master_role, broker_id=0, group=record, before=group, whole=True)
@@ -266,7 +268,7 @@ async def become_master(member: Member, survey: CandidateSurvey, entry: EpochEnt
 def entry_of(
     member: Member, ask: ChangeRequest, epoch: int, old_master: str, judgement: Judgement | None
 ) -> EpochEntry:
-    """What begins where the log ends now; a loss that somebody accepted is named in it."""
+    """The epoch that begins at the end of the log; an accepted loss is named in it."""
     forced = judgement is not None and judgement.forced
     lost = judgement.lost if judgement is not None and forced else None
     lost_bytes: int | None = 0

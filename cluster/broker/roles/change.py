@@ -1,7 +1,6 @@
-"""One role change, as its candidate carries it out: the steps of ha/election/role_change.py, each of which asks first
-whether it is done.
+"""One role change, carried out by its candidate: the steps of ha/election/role_change.py, each only if it is not done yet.
 
-What has been promised stays promised when this ends in the middle; whoever begins again, here or elsewhere, finds it and goes on.
+Votes stay given when it ends in the middle; a change that is started again, here or elsewhere, continues from there.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -38,10 +37,9 @@ from twinlog.store.role_file import Change
 
 log = structlog.get_logger(__name__)
 
-NUMBERS_MAX = 5  # Higher and higher, while others promise meanwhile.
-NUMBERS_FREE = (
-    10  # For a master that acknowledges alone, that nobody reaches, and whose machine dies so often meanwhile.
-)
+NUMBERS_MAX = 5  # Attempts with higher epoch numbers, while others promise meanwhile.
+# Epoch numbers that a forced change leaves free, for an unreachable master that acknowledges alone: one for each of its restarts.
+NUMBERS_FREE = 10
 FOLLOW_SECONDS = 3.0
 
 
@@ -71,7 +69,7 @@ class RoleChange:
         self.pause = SwitchoverPause(self.member, self.survey)
 
     async def run(self) -> None:
-        """All of it. Failures end up in `error`."""
+        """Run all steps. Failures are in `error`."""
         try:
             while (step := next_step(self._snapshot())) is not None:
                 self._doing = step
@@ -85,11 +83,9 @@ class RoleChange:
             )
         except RoleRefusedError as error:
             self.error, self.is_refused = str(error), True
-        except Exception as error:  # Whatever it was: what runs on its own must not take the broker along.
+        except Exception as error:  # A background task must not end the broker.
             self.error = f"{self._doing.name if self._doing else 'check'}: {error}"
-            log.warning(
-                "a role change was not finished", verb=self.ask.verb, why=self.error, exc_info=not _is_expected(error)
-            )
+            log.warning("role change failed", verb=self.ask.verb, why=self.error, exc_info=not _is_expected(error))
         finally:
             self.is_running = False
             with trio.CancelScope(shield=True), trio.move_on_after(1):
@@ -139,7 +135,7 @@ class RoleChange:
         )
 
     def state(self) -> ChangeState:
-        """For people."""
+        """Report of the change."""
         steps = plan(self.ask.verb, self.member.address, self.survey.old_master, self._members)
         return ChangeState(
             running=self.is_running,
@@ -160,13 +156,13 @@ class RoleChange:
     # Before anything is changed
 
     async def _check(self) -> None:
-        """Ask all what they hold and have promised."""
+        """Survey the members, and judge this candidate."""
         member = self.member
         epoch = await self.survey.run()
         self._require_may_change()
         if self.ask.verb == "switchover" and self.survey.has_resigned:
-            self.ask = evolve(self.ask, verb="failover")  # It was begun before; nobody is left who could hold.
-        if member.durable.last.id != (epoch, member.address):  # Else it was elected, and goes on.
+            self.ask = evolve(self.ask, verb="failover")  # It was begun before; there is no master left to pause.
+        if member.durable.last.id != (epoch, member.address):  # Else it was elected, and continues.
             self.judgement = await self.survey.judge(self.ask)
             if not self.judgement.may:
                 raise RoleRefusedError((refusal_line(self.judgement),))
@@ -175,7 +171,7 @@ class RoleChange:
         self.epoch = epoch
 
     def _may_begin_again(self) -> bool:
-        """Whether somebody who is silent may take the next numbers, without asking."""
+        """True if a silent master may begin new epochs by itself meanwhile; see StartRules."""
         group = self.survey.group
         return bool(self.survey.silent) and group is not None and group.acks_needed <= 1
 
@@ -187,10 +183,10 @@ class RoleChange:
     async def _level(self) -> None:
         await self.pause.catch_up()
 
-    # From here on nobody older is served
+    # From here on older epochs are fenced
 
     async def _promise(self) -> None:
-        """Collect so many promises that nobody can be acknowledged in an older epoch any more."""
+        """Collect so many votes that nothing can be acknowledged in an older epoch any more."""
         self._require_may_change()
         for _ in range(NUMBERS_MAX):
             highest = await self._collect()
@@ -218,7 +214,7 @@ class RoleChange:
             raise RoleRefusedError((paused,))
 
     async def _collect(self) -> int:
-        """Ask for one number. Returns the highest that refuses it; 0 without any."""
+        """Ask votes for one epoch number. Returns the highest promised number that refuses it; 0 without any."""
         own, survey = self.member.address, self.survey
         ask, survey.answers = VoteRequest(epoch=self.epoch, candidate=own), {}
         if self.ask.verb == "switchover" and not self.pause.resigned:
@@ -227,18 +223,18 @@ class RoleChange:
         if survey.answers[own].granted and not (self.pause.resigned and self._is_enough()):
             survey.answers |= await survey.ask_all(ask, but=survey.silent | survey.answers.keys())
         refused = [answer.promised.epoch for answer in survey.answers.values() if not answer.granted]
-        if not refused and survey.silent and not self._is_enough():  # Who did not answer before is waited for, too.
+        if not refused and survey.silent and not self._is_enough():  # Then ask silent voters again.
             survey.answers |= await survey.ask_all(ask, but=frozenset(survey.answers))
             refused = [answer.promised.epoch for answer in survey.answers.values() if not answer.granted]
         return max(refused, default=0)
 
     def _is_enough(self) -> bool:
-        """Whether those who promised suffice, so that others need not: they hear of it soon enough."""
+        """True if the votes suffice, so that the others need not be asked: the lease informs them."""
         resigned = self.survey.old_master if self.pause.resigned else None
         return may_take(self.survey.group, self.member.address, self.survey.answers, resigned).may
 
     def _change(self) -> Change:
-        """For people, and for whoever starts after a crash."""
+        """The change as it is saved, for reports and for a start after a crash."""
         return Change(
             verb=self.ask.verb,
             epoch=self.epoch,
@@ -250,7 +246,7 @@ class RoleChange:
         )
 
     async def _take(self) -> None:
-        """Begin the epoch, be its master: each durable before the next."""
+        """Begin the epoch, and become its master: each durable before the next."""
         async with self.member.lock:
             self._require_promise()
             await become_master(self.member, self.survey, self._entry())
@@ -264,9 +260,11 @@ class RoleChange:
         return entry_of(self.member, self.ask, self.epoch, self.survey.old_master, self.judgement)
 
     async def _serve(self) -> None:
-        """In memory; the others hear of it by the lease."""
+        """Serve, in memory; the lease informs the others."""
         member = self.member
-        if self.pause.held is None:  # Consumers went on elsewhere, and from now on only what is known here counts.
+        if (
+            self.pause.held is None
+        ):  # Consumers may have committed elsewhere, and from now on only offsets known here count.
             await member.effects.pull_offsets(tuple(sorted(set(self.survey.answers) - {member.address})))
         async with member.lock:
             self._require_promise()
@@ -277,7 +275,7 @@ class RoleChange:
         self.leases.ask_soon()
 
     async def _register(self) -> None:
-        """effects.serve_as_master has begun it; it goes on until each name server has heard."""
+        """Nothing to do: effects.serve_as_master has started the registration."""
 
     async def _report(self) -> None:
         member, entry = self.member, self.member.durable.last

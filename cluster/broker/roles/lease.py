@@ -1,10 +1,9 @@
-"""A master asks its voters, again and again, whether they still follow it; and with that it changes the group's record.
+"""Lease rounds of a master: it asks its voters to renew its lease, and distributes the group's record with that.
 
 each third of haLeaseMs, at a change, at the start of an epoch: 20004 to every voter, all at once
 enough yes      the lease is held for haLeaseMs from when they were asked; without it no producer hears SEND_OK
-newer promises  so many that somebody may have been elected, or one that follows somebody newer: this master is none any more
-record          one change at a time; who is new counts once so many voters have the new version that the old one is no
-                danger any more
+newer votes     so many that a newer master may have been elected, or a voter that follows one: this master steps down
+record          one change at a time; new members count once so many voters have the new version that the old one is harmless
 """
 
 import math
@@ -44,14 +43,14 @@ log = structlog.get_logger(__name__)
 
 
 def acks_needed(config: HAConfig, role: BrokerRole) -> int:
-    """How many members, the master included, hold a message before its producer hears SEND_OK."""
+    """Number of members, the master included, that hold a message before its producer hears SEND_OK."""
     if role is BrokerRole.ASYNC_MASTER:
         return 1
     return max(config.min_in_sync_replicas if config.auto_in_sync_replicas else config.in_sync_replicas, 1)
 
 
 def joined(record: GroupRecord | None, me: GroupMember, slave: GroupMember, need: int, role: BrokerRole) -> GroupRecord:
-    """The record with a slave in it; the very one that is there when it says that already."""
+    """The record with a slave added; the same record if it has it already."""
     if record is None:
         return first_record(evolve(me, broker_id=0), evolve(slave, broker_id=max(slave.broker_id, 1)), need, role)
     known = record.member(slave.address)
@@ -69,36 +68,36 @@ def _ip(address: str) -> str:
 
 @define(eq=False)
 class SilentVoters:
-    """Of a master. Told of each answer, and asked with every round; times in seconds, monotonic."""
+    """Reports voters that do not answer their master for `seconds`. Nothing is decided by it; times are monotonic."""
 
     seconds: float
     _heard_at: dict[str, float] = field(factory=dict, init=False)  # Or when it was asked first.
     _silent: set[str] = field(factory=set, init=False)
 
     def heard(self, address: str, now: float) -> None:
-        """It answered what it was asked, whatever it said."""
+        """Note an answer of a voter, whatever it is."""
         self._heard_at[address] = now
         if address in self._silent:
             self._silent.discard(address)
-            log.info("a member answers again", peer=address)
+            log.info("voter answers again", peer=address)
 
     def check(self, others: Iterable[str], now: float) -> None:
-        """`others`: who is asked now; nobody while this member is no master."""
+        """Log once that a voter is silent. `others`: the voters that are asked now; none while this member is no master."""
         self._heard_at = {address: self._heard_at.get(address, now) for address in others}
         self._silent &= self._heard_at.keys()
         for address, at in self._heard_at.items():
             if now - at > self.seconds and address not in self._silent:
                 self._silent.add(address)
-                log.warning("a member does not answer its master", peer=address, seconds=round(now - at, 1))
+                log.warning("voter does not answer", peer=address, seconds=round(now - at, 1))
 
     def silent(self, now: float) -> dict[str, float]:
-        """Seconds since each of them was heard."""
+        """Seconds since the last answer of each silent voter."""
         return {address: now - self._heard_at[address] for address in sorted(self._silent)}
 
 
 @define(eq=False)
 class LeaseRounds:
-    """`answers`: what each voter said last in this epoch, and when it was asked."""
+    """`answers`: each voter's last answer in this epoch, and when it was asked."""
 
     member: Member
     joining: JoinRequests
@@ -106,7 +105,7 @@ class LeaseRounds:
     silence: SilentVoters = field(init=False)
     raise_at: int | None = field(
         default=None, init=False
-    )  # More acknowledgements are promised once this byte is confirmed.
+    )  # A higher number of acknowledgements applies once this byte is confirmed.
     _epoch: EpochId | None = field(default=None, init=False)
     _asking: set[str] = field(factory=set, init=False)
     _answered: trio.Event = field(factory=trio.Event, init=False)
@@ -115,7 +114,7 @@ class LeaseRounds:
         self.silence = SilentVoters(self.member.config.lease_ms / 1000)
 
     async def run(self) -> None:
-        """Until cancelled; asks nobody while this member is not the master of its epoch."""
+        """Ask until cancelled; no voter is asked while this member is not the master of its epoch."""
         async with trio.open_nursery() as nursery:
             while True:
                 if self.leads:
@@ -125,56 +124,56 @@ class LeaseRounds:
                 self.silence.check(self.others if self.leads and self.member.is_serving else (), trio.current_time())
                 try:
                     await self._keep_record()
-                except RoleFileError:  # It was logged, and this member serves nobody any more.
+                except RoleFileError:  # It was logged, and this member serves no longer.
                     await self.member.fence_older(self.member.durable.failure)
                 self._renew()
                 with trio.move_on_after(self.member.config.lease_ms / 3000):
                     await self.joining.added.wait()
 
     def ask_soon(self) -> None:
-        """Something changed that the voters should know."""
+        """Start the next round at once: something changed for the voters."""
         self.joining.added.set()
 
     @property
     def leads(self) -> bool:
-        """Whether this member is, or was when it stopped, the master of the newest epoch that it knows."""
+        """True if this member is, or was when it stopped, the master of the newest epoch that it knows."""
         state = self.member.durable.state
         return state is not None and state.group is not None and is_master(state, self.member.durable.entries)
 
     @property
     def others(self) -> frozenset[str]:
-        """The voters but this member."""
+        """The other voters."""
         group = self.member.group
         return (group.voters if group is not None else frozenset()) - {self.member.address}
 
     @property
     def need(self) -> int:
-        """How many members must hold a message, the master included."""
+        """Number of members that must hold a message, the master included."""
         state = self.member.durable.state
         role = state.role if state is not None else self.member.store.config.broker_role
         return acks_needed(self.member.config, role)
 
     @property
     def acknowledges_alone(self) -> bool:
-        """Whether nobody else has to hold a message, nor had to by a version of the record that may be in force still."""
+        """True if no other member has to hold a message, nor had to by a version of the record that may be in force still."""
         state = self.member.durable.state
         known = (state.group, state.before) if state is not None else ()
         return max([self.need, *(record.acks_needed for record in known if record is not None)]) <= 1
 
     @property
     def followers(self) -> frozenset[str]:
-        """Who said yes to this epoch."""
+        """The voters that follow this epoch."""
         return frozenset(address for address, (_, answer) in self.answers.items() if answer.accepted)
 
     def newer_promise(self) -> str:
-        """Who has promised somebody newer; "" when nobody said so."""
+        """The voter that promised a newer epoch, as text; "" when none reported one."""
         for address, (_, answer) in sorted(self.answers.items()):
             if answer.promised.epoch > self.member.id.epoch:
                 return f"{address} has promised epoch {answer.promised.epoch} to {answer.promised.winner}"
         return ""
 
     def quorum_at(self) -> float:
-        """When so many members were asked that said yes that the lease may be held; -inf: too few did."""
+        """The time at which enough members that said yes were asked, so that the lease counts from it; -inf: too few."""
         if self.need <= 1 or not self.others:
             return ALWAYS
         yes = [asked_at for asked_at, answer in self.answers.values() if answer.accepted]
@@ -191,7 +190,7 @@ class LeaseRounds:
         return sum(min(there.count(ip), ips.count(ip)) for ip in set(ips))
 
     async def wait_for_answers(self, heard: Collection[str], seconds: float) -> None:
-        """Until each voter of these answered in this epoch, or it takes too long: who was silent before is not waited for."""
+        """Wait until each of these voters answered in this epoch, at most `seconds`; `heard`: those that answered before."""
         with trio.move_on_after(seconds):
             while not self.others & set(heard) <= set(self.answers):
                 await self._answered.wait()
@@ -199,7 +198,7 @@ class LeaseRounds:
     # One round
 
     def begin_epoch(self) -> None:
-        """Forget what was said in an older one."""
+        """Forget the answers of an older epoch."""
         if self._epoch != self.member.id:
             self._epoch = self.member.id
             self.answers.clear()
@@ -240,12 +239,12 @@ class LeaseRounds:
             await self._step_down()
             member.changed.set()
             if (
-                member.is_serving and self._holds_now()
-            ):  # Whoever does not serve keeps no record: it would ask on and on.
+                member.is_serving and self._is_in_force_now()
+            ):  # A member that does not serve keeps no record: the rounds would never end.
                 self.ask_soon()
 
     def _renew(self) -> None:
-        """Hold the lease if enough said yes, and a promise that asks for fewer members is not in force before all know."""
+        """Renew the lease if enough voters said yes. Fewer acknowledgements suffice only once the record is in force."""
         group = self.member.group
         if not self.leads or group is None or not self.member.is_serving:
             return
@@ -260,18 +259,18 @@ class LeaseRounds:
         if at == ALWAYS and known.acks_needed <= self.need:
             self.member.ha.lease.grant(ALWAYS)
         elif self.member.ha.lease.remaining(trio.current_time()) == math.inf:
-            self.member.ha.lease.give_up("the group has others now, who were not asked yet")
+            self.member.ha.lease.give_up("the group has new voters, which were not asked yet")
         if at != ALWAYS and at > -math.inf and known.acks_needed <= self.need:
             self.member.ha.lease.grant(at)
-        self.member.ha.group_transfer.gate_opened()  # Who waited for nothing else is answered now, not at the next tick.
+        self.member.ha.group_transfer.gate_opened()  # Producers that only waited for the lease are answered now.
 
     def _has_more(self, answer: LeaseReply) -> bool:
-        """Whether a follower's log ends in this epoch, behind ours. Only this member writes in it: so it has lost that."""
+        """True if a follower's log ends in this epoch, behind ours: only this member writes in it, so it has lost a tail."""
         member = self.member
         return answer.accepted and answer.last.id == member.id and answer.max_offset > member.store.max_offset
 
     async def _step_down(self) -> None:
-        """Somebody may have been elected, or was."""
+        """Step down if a newer master was, or may have been, elected."""
         member, group = self.member, self.member.group
         if not member.is_serving or group is None:
             return
@@ -287,7 +286,7 @@ class LeaseRounds:
     # The record
 
     def counted_members(self) -> frozenset[str] | None:
-        """Whose acknowledgements count, by address; None: there is no record, all that are registered do."""
+        """Addresses of members whose acknowledgements count; None: there is no record, all registered slaves count."""
         state = self.member.durable.state
         if state is None or state.group is None or self._first_is_new:
             return None
@@ -295,17 +294,17 @@ class LeaseRounds:
 
     @property
     def _first_is_new(self) -> bool:
-        """The first record is not known to its other member yet, as far as this one knows."""
+        """True until the first record is known to have reached its other member."""
         group = self.member.group
         return group is not None and is_first(group)
 
     @property
     def is_settled(self) -> bool:
-        """Whether the record is in force, so that it may be changed."""
+        """True if the record is in force, so that it may be changed."""
         return not self._first_is_new and self.member.state_or_first().before is None
 
-    def _holds_now(self) -> bool:
-        """Whether a new version may replace the old one now."""
+    def _is_in_force_now(self) -> bool:
+        """True if a new version of the record has come into force."""
         state = self.member.durable.state
         if state is None or state.group is None or not (self._first_is_new or state.before):
             return False
@@ -313,64 +312,64 @@ class LeaseRounds:
         return is_committed(state.before, {**versions, self.member.address: state.group.version}, state.group)
 
     async def _keep_record(self) -> None:
-        """One step of the record: a version comes into force, or the next one is written."""
+        """Advance the record by one step: a version comes into force, or the next one is written."""
         member = self.member
         async with member.lock:
             if not member.is_serving or (member.durable.state is not None and not self.leads):
                 return
             state = member.state_or_first()
-            holds, group = self._holds_now(), state.group
+            holds, group = self._is_in_force_now(), state.group
             if group is not None and (holds or self.is_settled):
                 if holds or group.loss_free_from is None:
                     self._count(group)
-                held = loss_free_below(in_force(group), member.store.max_offset)  # Nobody else counts any more.
+                held = loss_free_below(in_force(group), member.store.max_offset)  # From here on only members count.
                 if held != group:
                     await member.durable.save(evolve(state, before=None, group=held))
                     self.ask_soon()
                 if holds:
-                    log.info("the group's record is in force", version=held.version)
+                    log.info("group record in force", version=held.version)
             record = self._smaller_record() or (self._next_record() if self.is_settled else None)
             if record is not None:
                 await self.write_record(record)
 
     def _smaller_record(self) -> GroupRecord | None:
-        """Without somebody whom haMembers does not name, even while another version waits, maybe for that one."""
+        """The record without a member that haMembers does not name, even while another version waits, maybe for that member."""
         group = self.member.group
         if group is None or self._first_is_new or not self._listed:
             return None
         for member in group.members:
             if member.address not in self._listed:
-                log.warning("haMembers does not name a member: it belongs to the group no more", peer=member.address)
+                log.warning("member removed from the group: haMembers does not name it", peer=member.address)
                 return without(group, member.address)
         return None
 
     @property
     def _listed(self) -> frozenset[str]:
-        """Whom haMembers names; nobody: whoever follows is a member."""
+        """The members that haMembers names; none: every follower becomes a member."""
         named = self.member.config.named_members
         return named | {self.member.address} if named else named
 
     def _count(self, record: GroupRecord) -> None:
-        """Let the members of a version that holds acknowledge from now on, and nobody else."""
+        """Count the acknowledgements of a version's members, and of no other slave."""
         others = (each for each in record.members if each.address != self.member.address)
         self.member.ha.members_changed(sorted(_ip(each.ha_address) for each in others))
 
     def _next_record(self) -> GroupRecord | None:
         member, group = self.member, self.member.group
         for address, slave in list(self.joining.pending.items()):
-            if group is None and not slave.votes:  # A group begins with somebody who can promise.
+            if group is None and not slave.votes:  # A group begins with a voter.
                 continue
             del self.joining.pending[address]
             if self._listed and address not in self._listed:
                 continue
             record = joined(group, member.me(), slave, self.need, member.store.config.broker_role)
             if record is not group:
-                log.info("the group has another member", peer=address, votes=slave.votes)
+                log.info("member joins the group", peer=address, votes=slave.votes)
                 return record
         return self._with_other_need(group) if group is not None else None
 
     def _with_other_need(self, group: GroupRecord) -> GroupRecord | None:
-        """Fewer may be needed once all know; more are, once all that is in the log has them."""
+        """The record with another number of acknowledgements: a lower one at once, a higher one when all of the log has it."""
         need = self.need
         if need <= group.acks_needed:
             self.raise_at = None
@@ -379,9 +378,9 @@ class LeaseRounds:
         return with_need(group, need) if self.member.ha.group_transfer.confirmed_offset >= self.raise_at else None
 
     async def write_record(self, record: GroupRecord) -> None:
-        """Make a version this master's own, durably; the voters hear of it now. Holding `lock`. Raises RoleFileError."""
+        """Save a new version, and send it to the voters. Holding `lock`. Raises RoleFileError."""
         state = self.member.state_or_first()
         assert state.group is None or record.version > state.group.version, "a version of the record falls"
         await self.member.durable.save(evolve(state, group=record, before=state.group))
-        self.member.ha.connection_admission.recount()  # Only whom a record names counts, from the first one on.
+        self.member.ha.connection_admission.recount()  # With a record only its members count.
         self.ask_soon()

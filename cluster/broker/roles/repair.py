@@ -1,7 +1,7 @@
-"""A slave gives up what its master's log lacks, or all that it has. What is cut stays in twinlog/divergent.
+"""Rewind and reinit of a slave: it cuts what its master's log lacks, or all that it has. What is cut stays in twinlog/divergent.
 
-What the master's history proves to be given up is cut as it is, once the digests of all below it were compared; everything else
-may have been acknowledged, and the member says first, durably, that it is not whole.
+Bytes that the master's history proves to be given up are cut once the digests of all below them were compared; all others may
+have been acknowledged, so the member first saves that it is not whole.
 """
 
 from collections.abc import Awaitable, Callable
@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 @frozen
 class _Cut:
-    """Where the log is to end. `is_proven`, by history: nothing behind it is acknowledged, or somebody accepted the loss."""
+    """The new end of the log. `is_proven`, by history: nothing behind it is acknowledged, or its loss was accepted."""
 
     offset: int
     why: str
@@ -34,7 +34,7 @@ class _Cut:
 
 
 async def rewind(member: Member, rules: StartRules, ask: RewindRequest) -> None:
-    """Raises RoleRefusedError, RoleFileError, StoreError, OSError, HAPeerError."""
+    """Cut what the master lacks. Raises RoleRefusedError, RoleFileError, StoreError, OSError, HAPeerError."""
     master = await _master_of(member, "rewind")
     verdict = await _compared(member, master)
     end, cut = verdict.own.max_offset, _cut_of(member, master, verdict)
@@ -63,19 +63,21 @@ async def rewind(member: Member, rules: StartRules, ask: RewindRequest) -> None:
 
 
 async def reinit(member: Member, rules: StartRules, ask: ReinitRequest) -> None:
-    """Raises RoleRefusedError, RoleFileError, StoreError, OSError, HAPeerError."""
-    if member.wiped_record is not None and not ask.dry_run:  # What it promised is lost, and somebody says: forget it.
+    """Replace the whole log. Raises RoleRefusedError, RoleFileError, StoreError, OSError, HAPeerError."""
+    if (
+        member.wiped_record is not None and not ask.dry_run
+    ):  # Its promises are lost, and an operator says that these voters are gone.
         rules.gone |= member.wiped_record.voters
         member.changed.set()
         return
     master = await _master_of(member, "reinit")
     if ask.dry_run:
         return
-    why = f"begun anew with the log of {master.address}"
+    why = f"reinit with the log of {master.address}"
     await member.suspect_tail(why)
 
     async def begin_anew() -> None:
-        if member.durable.state is not None:  # A lease may have called it whole meanwhile: it was level still.
+        if member.durable.state is not None:  # A lease may have marked it whole meanwhile, as it had caught up.
             await member.durable.save(evolve(member.durable.state, whole=False))
         await member.store.reset(why)
 
@@ -125,14 +127,14 @@ async def _master_of(member: Member, what: str) -> PeerHistory:
 
 
 async def _alone(member: Member, rules: StartRules, master: PeerHistory, repair: Callable[[], Awaitable[None]]) -> None:
-    """Cut the log while nothing is promised or followed, then follow again: what failed left the log as it was."""
+    """Cut the log while nothing is promised or followed, then follow again; a failed cut leaves the log unchanged."""
     try:
         async with member.lock:
             if member.master is None or member.master.id != master.id or member.phase != "following":
                 raise RoleRefusedError((f"{member.address} does not follow {master.address} any more",))
             await member.ha.leave_master()
             await repair()
-            log.warning("this log was cut by a person", ends_at=member.store.max_offset, peer=master.address)
+            log.warning("log truncated on request", ends_at=member.store.max_offset, peer=master.address)
     finally:
         if member.master is not None and member.master.id == master.id:
-            await rules.follow(master)  # As a slave that knows nothing of it yet: leave_master() forgot it.
+            await rules.follow(master)  # Like a new slave: leave_master() forgot the master.

@@ -69,13 +69,13 @@ class ScheduledSwitchover:
                 try:
                     await self._begin(due)
                 except (HAError, RoleRefusedError) as error:
-                    log.warning("a switchover that was set for now did not begin", why=str(error))
+                    log.warning("scheduled switchover did not begin", why=str(error))
 
     def _next(self) -> Scheduled | None:
         return self.member.durable.state.scheduled if self.member.durable.state is not None else None
 
     async def set(self, ask: ScheduleRequest) -> None:
-        """Keep it, in the place of another. Raises RoleRefusedError, RoleFileError."""
+        """Save it, instead of an earlier one. Raises RoleRefusedError, RoleFileError."""
         member = self.member
         async with member.lock:
             if not member.is_serving or member.durable.state is None:
@@ -95,7 +95,7 @@ class ScheduledSwitchover:
         await self.member.calls.role_change(candidate, "start", to_plain(ask))
 
     def _best(self) -> str:
-        """Who holds most, and of these the lowest id. Raises RoleRefusedError."""
+        """The follower that holds most, and of these the lowest id. Raises RoleRefusedError."""
         group, found = self.member.group, list[tuple[LeaseReply, int, str]]()
         for address, (_, answer) in self.leases.answers.items():
             known = group.member(address) if group is not None else None
@@ -149,7 +149,7 @@ class RoleService:
         self.rules.is_changing = True
         await self._carry_out(self._change)
         if self._change.error and not self.member.is_serving:
-            died, gone = "its machine died, or its disk failed", "its log ends before where it is known to have ended"
+            died, gone = "its machine died, or its disk failed", "its log ends before its last durable end"
             why = gone if self.member.store.lost_bytes else died
             self.member.become("fenced", f"{why}, and it may lack bytes that others have: {self._change.error}")
 
@@ -169,22 +169,22 @@ class RoleService:
 
     @property
     def is_changing(self) -> bool:
-        """Whether this member carries a role change out now."""
+        """True while this member carries out a role change."""
         return self._change is not None and self._change.is_running
 
     @property
     def last_pause_ms(self) -> float | None:
-        """How long the last switchover to this member kept writers waiting."""
+        """Length of the write pause of the last switchover to this member."""
         return self._change.pause.pause_ms if self._change is not None else None
 
     async def check(self, ask: ChangeRequest) -> ChangeState:
-        """What would come of it. Nothing is changed, nobody is held."""
+        """Dry run of a role change: nothing changes."""
         run = RoleChange(self.member, self.voter, self.leases, evolve(ask, dry_run=True))
         await run.run()
         return run.state()
 
     async def start(self, ask: ChangeRequest) -> ChangeState:
-        """Begin it, or find it begun; it goes on by itself. Raises RoleRefusedError."""
+        """Start a role change in the background, or find it started. Raises RoleRefusedError."""
         if self._nursery is None:
             raise RoleRefusedError((f"{self.member.address} has only just started",))
         if ask.candidate != self.member.address:
@@ -217,16 +217,16 @@ class RoleService:
     # The group's pause, and a switchover for later
 
     async def pause(self, ask: PauseRequest) -> None:
-        """No role changes, and nothing automatic. Raises RoleRefusedError, RoleFileError."""
+        """Pause role changes and automatic actions of the group. Raises RoleRefusedError, RoleFileError."""
         until = self.member.now_ms() + ask.for_ms if ask.for_ms is not None else None
         await self._set_pause(Pause(until_ms=until, reason=ask.reason))
 
     async def resume(self) -> None:
-        """Take it back. Raises RoleRefusedError, RoleFileError."""
+        """Resume them. Raises RoleRefusedError, RoleFileError."""
         await self._set_pause(None)
 
     async def _set_pause(self, pause: Pause | None) -> None:
-        """Once the last change of the record is in force."""
+        """Save it in the record, once the last change of that is in force."""
         with trio.move_on_after(self.member.config.lease_ms / 1000):
             while True:
                 async with self.member.lock:
@@ -248,13 +248,13 @@ class RoleService:
         await role_repair.rewind(self.member, self.rules, ask)
 
     async def reinit(self, ask: ReinitRequest) -> None:
-        """Begin anew with the master's log. Raises RoleRefusedError, RoleFileError, StoreError."""
+        """Replace this log by the master's. Raises RoleRefusedError, RoleFileError, StoreError."""
         await role_repair.reinit(self.member, self.rules, ask)
 
     # 20006
 
     async def role_change(self, op: Op, body: Plain) -> Plain:
-        """Answer a request. Raises RoleRefusedError, ValueError for a body that is none, and what the parts raise."""
+        """Answer a request (20006). Raises RoleRefusedError, ValueError for an invalid body, and errors of the operations."""
         answer: object = {}
         match op:
             case "check":
@@ -278,5 +278,5 @@ class RoleService:
             case "schedule":
                 await self.scheduled.set(from_plain(ScheduleRequest, body))
             case _:
-                raise RoleRefusedError((f"{op} is not there",))
+                raise RoleRefusedError((f"{op} is no operation of this version",))
         return dict(to_plain(answer))

@@ -1,12 +1,12 @@
-"""What a member does by itself: a master that starts finds out whether it still is one, others find the master they follow.
+"""Start rules, which a member follows by itself: a former master finds out whether it still is one, others find their master.
 
-was master   asks its voters with its old epoch. A newer promise: it is none any more. Enough say yes: it serves. Too few
-             answer: after haLeaseMs it serves all the same, without a lease, if no other id 0 is known
-lost a tail  of an epoch that it wrote: it never writes there again, but asks to be elected anew. One that needed nobody to
-             acknowledge begins a new epoch by itself: nobody else can have been chosen. Unless it was on the disk: then it is
-             files that are gone, and slaves are not to lose the same
-slave        follows whoever serves the epoch that it promised, or a newer one
-emptied      a directory that knows nothing, of a member that the record names: hears every other voter first
+was master   asks its voters with its old epoch. A newer promised epoch: it steps down. Enough say yes: it serves. Too few
+             answer: after haLeaseMs it serves nevertheless, without a lease, if no other id 0 is known
+lost a tail  of an epoch that it wrote: it never writes there again, but asks to be elected again. A master that acknowledges
+             alone begins a new epoch by itself: no other can have been elected. Unless the tail was on the disk: then files are
+             gone, and slaves must not lose the same
+slave        follows the master of the epoch that it promised, or of a newer one
+wiped        an empty directory of a member that the record names: hears every other voter first
 """
 
 from collections.abc import Awaitable, Callable
@@ -38,7 +38,7 @@ CHECK_SECONDS, SEEK_SECONDS = 0.25, 1.0
 
 @define(eq=False)
 class StartRules:
-    """`elect_again` begins a role change of kind restart; `is_changing`: one runs here, and comes first."""
+    """`elect_again` starts a role change of kind restart; `is_changing`: a role change runs here, and goes first."""
 
     member: Member
     voter: Voter
@@ -47,19 +47,19 @@ class StartRules:
     has_name_servers: bool
     elect_again: Callable[[], Awaitable[None]] = field(default=trio.lowlevel.checkpoint, init=False)
     is_changing: bool = field(default=False, init=False)
-    gone: set[str] = field(factory=set, init=False)  # Voters of which somebody said that they are gone for good.
+    gone: set[str] = field(factory=set, init=False)  # Voters that an operator has declared gone for good.
     _starting_since: float | None = field(default=None, init=False)
-    _heard: dict[str, EpochId] = field(factory=dict, init=False)  # What others promised, for a member that was emptied.
+    _heard: dict[str, EpochId] = field(factory=dict, init=False)  # Promised epochs of the others, for a wiped member.
     _sought_at: float = field(default=float("-inf"), init=False)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Apply the rules until cancelled."""
         while True:
             if not self.is_changing:
                 try:
                     await self._step()
                 except (RoleFileError, StoreError, OSError, HAPeerError) as error:
-                    log.warning("this member could not take its role yet", why=str(error))
+                    log.warning("role not assumed yet; retrying", why=str(error))
                     await trio.sleep(SEEK_SECONDS)
             self._check_master()
             with trio.move_on_after(CHECK_SECONDS):
@@ -103,7 +103,7 @@ class StartRules:
             if member.phase != "following":
                 await self.follow(member.master)
             elif member.ha.client.state != "streaming":
-                await self._seek()  # It may be none any more, and who took over need not know of this member.
+                await self._seek()  # It may have stepped down, and its successor need not know of this member.
         elif member.durable.state is None:
             if member.wiped_record is not None:
                 await self._hear_others()
@@ -113,7 +113,7 @@ class StartRules:
             await self._seek()
 
     async def follow(self, master: PeerHistory) -> None:
-        """Be its slave, durably, then in memory. Raises RoleFileError, StoreError."""
+        """Become its slave, durably, then in memory. Raises RoleFileError, StoreError."""
         member = self.member
         async with member.lock:
             state = member.state_or_first()
@@ -131,7 +131,7 @@ class StartRules:
             member.become("following", f"{master.address} is master of epoch {master.id.epoch}")
 
     async def _seek(self) -> None:
-        """Ask the group who serves. A lease question may come first."""
+        """Ask the members of the group which of them is master. A request for a lease may arrive first."""
         member, group, now = self.member, self.member.group, trio.current_time()
         if group is None or now < self._sought_at + SEEK_SECONDS:
             return
@@ -147,8 +147,8 @@ class StartRules:
                 return
 
     async def _unless_a_master_speaks(self, address: str) -> PeerHistory | None:
-        """What a member says of its history. A machine that is gone says nothing for long: who follows a master that was elected
-        meanwhile cannot wait for that.
+        """A member's history; None as soon as a master asks for its lease: a dead machine takes long not to answer, and a newly
+        elected master cannot wait for that.
         """
         member = self.member
         found, before = None, member.master
@@ -164,7 +164,7 @@ class StartRules:
             while member.master is before:
                 await member.changed.wait()
             nursery.cancel_scope.cancel()
-        member.changed.set()  # It was heard here, and run() has to look.
+        member.changed.set()  # This waited for it, and run() has to check it.
         return found
 
     # A master that starts
@@ -182,7 +182,7 @@ class StartRules:
             return
         asked = leases.need > 1 and leases.quorum_at() > float("-inf") and leases.others
         if not asked and not (leases.others <= leases.followers or waited):
-            member.become("starting", "asks the others whether somebody else was chosen")
+            member.become("starting", "asks the others whether another master was elected")
             return
         if not asked and (why := await self._why_not_alone()):
             member.become("starting", why)
@@ -190,7 +190,7 @@ class StartRules:
         await self._serve()
 
     async def _want_election(self) -> None:
-        """It may lack what it sent: as nobody it may write there again, as the winner of a new epoch behind it it may."""
+        """It may lack what it sent: it may not write there again, but in a new epoch behind it, if it wins one."""
         if paused := self.member.paused():
             self.member.become("fenced", f"its log may lack bytes that others have, and {paused}")
         elif (self.leases.others <= self.leases.followers or self._is_over_due()) and (
@@ -204,7 +204,7 @@ class StartRules:
         return trio.current_time() >= self._starting_since + self.member.config.lease_ms / 1000
 
     async def _why_not_alone(self) -> str:
-        """Why a master that has no lease yet does not serve; "" when nobody else may be master."""
+        """Why a master without a lease does not serve yet; "" when no other member can be master."""
         if self.joining.addresses is None:
             return "no name server has said yet who is id 0" if self.has_name_servers else ""
         address = self.joining.addresses.get(MASTER_ID)
@@ -226,24 +226,24 @@ class StartRules:
             if not self.leases.leads or self.leases.newer_promise() or member.phase in ("serving", "holding"):
                 return
             state = member.state_or_first()
-            alone = self.leases.acknowledges_alone  # What it lost nobody else had to hold: its log is the group's.
-            if member.durable.lacks_tail and not alone:  # It was told so meanwhile.
+            alone = self.leases.acknowledges_alone  # No other member had to hold what it lost: its log is the group's.
+            if member.durable.lacks_tail and not alone:  # Its lease reported that meanwhile.
                 return
             if member.durable.lacks_tail and self.leases.others:
                 await _begin_epoch(member)
                 state = member.state_or_first()
             await member.durable.save(evolve(state, broker_id=MASTER_ID, whole=state.whole or alone))
-            if member.store.lost_bytes and not self.leases.others:  # Nobody can have them.
+            if member.store.lost_bytes and not self.leases.others:  # No other member can have them.
                 member.store.accept_end()
             await member.effects.serve_as_master(member.state_or_first())
             self._starting_since = None
             member.become("serving")
             self.leases.ask_soon()
 
-    # A member whose directory was emptied
+    # A member whose directory was wiped
 
     async def _hear_others(self) -> None:
-        """Its promises are gone: the greatest that anybody knows becomes its own, once all have told theirs."""
+        """Its promised epoch is lost: the greatest of all others becomes its own, once all have answered."""
         member, record = self.member, self.member.wiped_record
         assert record is not None
         now = trio.current_time()
@@ -262,7 +262,7 @@ class StartRules:
                 silent.append(address)
         if silent:
             member.become(
-                "waiting", f"its files were emptied, and {', '.join(silent)} have to be heard before it follows"
+                "waiting", f"its files were wiped, and {', '.join(silent)} have to be heard before it follows"
             )
             return
         async with member.lock:

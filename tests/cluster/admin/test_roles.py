@@ -24,7 +24,7 @@ from twinlog.cluster.admin.roles import (
     resume,
     schedule,
 )
-from twinlog.cluster.broker.peers.role_messages import STRANGER, ChangeResult, ChangeState, StepState, history_body
+from twinlog.cluster.broker.peers.role_messages import NOT_ALLOWED, ChangeResult, ChangeState, StepState, history_body
 from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.observe.members import NoMemberError
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
@@ -257,7 +257,7 @@ async def test_not_within_the_time(members, autojump_clock):
 
 
 async def test_who_may_not_ask(members, autojump_clock):
-    members.answers[B, "check"] = [(ResponseCode.NO_PERMISSION, f"10.9.9.9:1 {STRANGER}")]
+    members.answers[B, "check"] = [(ResponseCode.NO_PERMISSION, f"10.9.9.9:1 {NOT_ALLOWED}")]
     with pytest.raises(RoleRefusedError, match=r"broker-a-1 takes no role changes from here: .*\nRun the command on"):
         await prepare(api(members), RoleOrder(verb="switchover", member=B))
 

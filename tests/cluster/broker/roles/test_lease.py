@@ -64,7 +64,7 @@ async def test_a_slave_that_is_cut_off_is_missed_at_both_ends(tmp_path, autojump
     c.cut_off = True
     with capture_logs() as lines:
         await trio.sleep(4.5)
-    assert {("master not heard", a.address), ("a member does not answer its master", c.address)} == {
+    assert {("master not heard", a.address), ("voter does not answer", c.address)} == {
         (line["event"], line["peer"]) for line in lines
     }
     assert a.roles.leases.silence.silent(trio.current_time()).keys() == {c.address}

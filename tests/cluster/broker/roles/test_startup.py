@@ -191,7 +191,7 @@ async def test_a_master_whose_log_file_is_gone_does_not_serve(tmp_path, autojump
         await a.start()
         await trio.sleep(10)
         assert (a.word, a.state.whole, a.store.max_offset, a.store.lost_bytes) == ("fenced", False, 0, end)
-        assert "ends before where it is known to have ended" in a.roles.member.status()[1]
+        assert "ends before its last durable end" in a.roles.member.status()[1]
         await a.stop(cleanly=True)
     await a.start()
     accept = None if role is SYNC else 0
