@@ -1,6 +1,6 @@
-"""One Spark session for the whole suite: a JVM and its first Python workers take ten seconds.
+"""One Spark session for the whole suite: a JVM and its first Python workers take ten seconds to start.
 
-A test that needs another master, or whose JVM may die, runs `twinlog` as a process of its own.
+A test that needs another master, or whose JVM may die, runs `twinlog` in a process of its own.
 """
 
 from collections.abc import Iterator
@@ -21,12 +21,12 @@ MASTER = "local[2,2]"  # Two tasks at once, and two tries each: with local[2] on
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
-    """A session that knows all tables. Its workers see `tests`, and the credentials of the local S3 server."""
+    """A session that knows all tables. Its workers have `tests` in their path, and the credentials of the local S3 server."""
     from twinlog.cluster.pipeline.jobs.session import (
-        spark_session,  # Not where Java is missing: then these tests are skipped.
+        spark_session,  # Imported here: without Java these tests are skipped.
     )
 
-    with pytest.MonkeyPatch.context() as environment:  # Workers inherit the environment that the JVM is started with.
+    with pytest.MonkeyPatch.context() as environment:  # Workers inherit the JVM's environment.
         environment.setenv("PYTHONPATH", str(HERE.parents[1]))
         environment.setenv("SPARK_LOCAL_DIRS", str(tmp_path_factory.mktemp("spark")))
         for name, value in CREDENTIALS.items():

@@ -1,6 +1,6 @@
-"""Kills processes that open a file, before they can read it. The kernel asks us for permission: fanotify(7).
+"""Kills processes that open a file, before they can read it, by permission requests of the kernel: fanotify(7).
 
-Needs the super-user. Whoever opens the file waits meanwhile, so that nothing depends on time.
+Needs root. A process that opens the file waits for the answer, so nothing depends on time.
 """
 
 import ctypes
@@ -25,17 +25,17 @@ Victim = Callable[[psutil.Process], psutil.Process | None]
 
 
 def python_worker(opener: psutil.Process) -> psutil.Process | None:
-    """A worker of Spark's that runs a task; None for all other processes."""
+    """A Spark worker that runs a task; None for all other processes."""
     return opener if "pyspark.daemon" in opener.cmdline() else None
 
 
 def executor(opener: psutil.Process) -> psutil.Process | None:
-    """The JVM whose worker it is, where that is an executor of its own."""
+    """The JVM of a worker, if that is a separate executor."""
     return next((each for each in opener.parents() if "CoarseGrainedExecutorBackend" in " ".join(each.cmdline())), None)
 
 
 class DeadlyFile:
-    """While in the `with` block, the first `times` processes that `victim` picks among those who open `path` are killed."""
+    """In the `with` block, kills the first `times` processes selected by `victim` among those that open `path`."""
 
     _answer = _ALLOW
 
@@ -64,7 +64,7 @@ class DeadlyFile:
     ) -> None:
         os.close(self._ended)
         self._thread.join()
-        os.close(self._fd)  # Who still waits is let through.
+        os.close(self._fd)  # Processes that still wait are let through.
         os.close(self._end)
 
     def _watch(self) -> None:
@@ -91,7 +91,7 @@ class DeadlyFile:
 
 
 class ForbiddenFile(DeadlyFile):
-    """While in the `with` block nobody may open `path`, not even the super-user."""
+    """In the `with` block no process may open `path`, not even as root."""
 
     _answer = _DENY
 

@@ -1,4 +1,4 @@
-"""A topic of orders, and snapshots of consumers' offsets, as exports read them."""
+"""A topic of orders, and snapshots of consumer offsets, as input of exports."""
 
 import time
 from pathlib import Path
@@ -16,14 +16,14 @@ def order(number: int) -> dict[str, Any]:
 
 
 def put(store: MessageStore, *bodies: bytes, keys: str = "k", topic: str = "orders", sys_flag: int = 0, queue: int = 0):
-    """Messages that were made half a second ago."""
+    """Store messages that were born half a second ago."""
     properties = f"KEYS\1{keys}\2TAGS\1t\2UNIQ_KEY\1u".encode()
     born = time.time_ns() // 1_000_000 - 500
     store.put([PutMessage(topic, queue, body, properties, 0, sys_flag, born, HOST, HOST) for body in bodies])
 
 
 def snapshot(directory: Path, at_ms: int, offsets: dict[str, dict[int, int]]) -> None:
-    """As RocketMQ writes it: numbers that are keys have no quotes."""
+    """Write a snapshot as RocketMQ does: numeric keys have no quotes."""
     directory.mkdir(exist_ok=True)
     tables = ",".join(
         f'"{key}":{{{",".join(f"{queue}:{offset}" for queue, offset in queues.items())}}}'

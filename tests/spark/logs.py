@@ -1,4 +1,4 @@
-"""Logs of stores as tests see them, and damage to those that nobody has open."""
+"""Access to logs of stores, and damage to those that no process has open."""
 
 from pathlib import Path
 
@@ -6,30 +6,30 @@ from twinlog.store.record.scan import scan_records
 
 
 def log_bytes(root: Path) -> bytes:
-    """All files of a store's log, which begins at offset 0, one behind the other."""
+    """All files of a store's log, which begins at offset 0, concatenated."""
     return b"".join(file.read_bytes() for file in log_files(root))
 
 
 def log_files(root: Path) -> list[Path]:
-    """In order."""
+    """Files of the log, in order."""
     return sorted((root / "commitlog").iterdir())
 
 
 def record_offsets(root: Path) -> list[int]:
-    """Where its records begin."""
+    """Offsets of its records."""
     file_size = log_files(root)[0].stat().st_size
     return [entry.phy_offset for entry in scan_records(log_bytes(root), 0, file_size, check_crc=True).entries]
 
 
 def parting(left: Path, right: Path) -> int:
-    """Where the record begins in which two logs differ first."""
+    """Offset of the record in which two logs differ first."""
     pairs = enumerate(zip(log_bytes(left), log_bytes(right), strict=False))
     differing = next(at for at, (one, other) in pairs if one != other)
     return max(at for at in record_offsets(left) if at <= differing)
 
 
 def flip(root: Path, number: int, *, byte: int = 90) -> int:
-    """Change a bit in this byte of a record, of its body; returns where the record begins."""
+    """Change a bit in this byte of a record's body; returns the offset of the record."""
     at = record_offsets(root)[number]
     file = max(each for each in log_files(root) if int(each.name) <= at)
     with file.open("r+b") as log:

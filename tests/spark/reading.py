@@ -1,4 +1,4 @@
-"""Reads tables as Spark's planner and its tasks do, but in this process: what is in a table does not depend on a JVM."""
+"""Reads tables as Spark's planner and tasks do, but in this process: their content does not depend on a JVM."""
 
 import pickle
 from collections.abc import Callable, Iterable
@@ -21,18 +21,18 @@ _SOURCES = {source.name(): source for source in SOURCES}
 
 
 def _rows(reader: Any, parts: Iterable[InputPartition], schema: pa.Schema) -> list[Row]:
-    """Of some parts; reader and parts go to tasks through pickle."""
+    """Rows of some parts; reader and parts go to tasks by pickle."""
     found: list[Row] = []
     for part in parts:
         task_reader, task_part = pickle.loads(pickle.dumps((reader, part)))
         for batch in task_reader.read(task_part):
-            assert batch.schema.equals(schema)  # Spark demands it of the first one only, and crashes over others.
+            assert batch.schema.equals(schema)  # Spark accepts it in the first one only, and crashes otherwise.
             found += batch.to_pylist(maps_as_pydicts="strict")
     return found
 
 
 def rows(name: str, *roots: Path | str, filters: Iterable[Filter] = (), **options: str) -> list[Row]:
-    """All rows of a table; `filters` must be taken by the reader."""
+    """All rows of a table; the reader must accept all `filters`."""
     told = {"path": ",".join(map(str, roots)), "pushFilters": str(bool(filters)).lower()}
     source = _SOURCES[name](options | told)
     reader = source.reader(source.schema())
@@ -44,14 +44,14 @@ def rows(name: str, *roots: Path | str, filters: Iterable[Filter] = (), **option
 
 @define
 class Query:
-    """A query that follows stores, and what a checkpoint keeps of it: batches that were begun, and how many were done."""
+    """A query that follows stores, and its checkpoint: batches started, and the number of completed ones."""
 
     options: dict[str, str]
     begun: list[Places] = field(factory=list)
     done: int = 0
 
     def run(self, take: Callable[[list[Row], int], None], **options: str) -> None:
-        """A run with the trigger AvailableNow: all that is there now, batch by batch."""
+        """Run with trigger AvailableNow: everything present, batch by batch."""
         source = RecordsSource(self.options | options)
         reader = source.streamReader(source.schema())
         assert isinstance(reader, RecordStreamReader)
@@ -72,7 +72,7 @@ class Query:
 
 
 def noted(root: Path, confirmed: int) -> None:
-    """What a member writes at a change of roles."""
+    """Write what a member writes at a role change."""
     role = BrokerRole.SYNC_MASTER
     state = RoleState(role=role, broker_id=0, promised=EpochId(1, ""), group=None, told_confirmed=confirmed)
     save_role(root / "twinlog", state)

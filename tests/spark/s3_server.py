@@ -1,4 +1,4 @@
-"""An S3 server in memory, moto's, as a process of its own; it notes what was asked, so that tests see what is read.
+"""An in-memory S3 server (moto) in a process of its own. It records requests, so that tests see what is read.
 
     python -m tests.spark.s3_server PORT FILE
 
@@ -15,7 +15,7 @@ from tests.support.process_group.ports import HOST, free_port
 from tests.support.process_group.process import Process, answers
 
 BUCKET = "archive"
-# For the libraries that read: any will do, and nobody looks for better ones elsewhere.
+# For the reading libraries: any values work, and they search no further.
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "tests",
     "AWS_SECRET_ACCESS_KEY": "tests",
@@ -24,7 +24,7 @@ CREDENTIALS = {
 
 
 class Asked(NamedTuple):
-    """One request. `range`: first and last byte, where one was asked for."""
+    """One request. `range`: first and last byte, if given."""
 
     method: str
     path: str
@@ -32,7 +32,7 @@ class Asked(NamedTuple):
 
 
 class S3Server(Process):
-    """The server as a child, with one bucket."""
+    """The server as a child process, with one bucket."""
 
     def __init__(self, directory: Path) -> None:
         self.port = free_port()
@@ -47,7 +47,7 @@ class S3Server(Process):
         self.file_system().create_dir(BUCKET)
 
     def file_system(self) -> Any:
-        """A pyarrow file system that may also write."""
+        """A pyarrow file system that can also write."""
         from pyarrow.fs import S3FileSystem
 
         return S3FileSystem(
@@ -60,11 +60,11 @@ class S3Server(Process):
         )
 
     def uri(self, path: str) -> str:
-        """Of something in the bucket, for who has the credentials in his environment."""
+        """URI of a path in the bucket, for processes with credentials in their environment."""
         return f"s3://{BUCKET}/{path}?endpoint_override={HOST}:{self.port}&scheme=http&region=us-east-1"
 
     def upload(self, directory: Path, path: str) -> str:
-        """Put all files of a directory into the bucket; returns the URI."""
+        """Upload all files of a directory; returns the URI."""
         files = self.file_system()
         for file in sorted(each for each in directory.rglob("*") if each.is_file()):
             with files.open_output_stream(f"{BUCKET}/{path}/{file.relative_to(directory)}") as stream:
@@ -85,7 +85,7 @@ App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 def noting(app: App, file: Path) -> App:
-    """The same WSGI application, each of whose requests leaves a line."""
+    """Wrap a WSGI application: each request adds a line."""
     notes = file.open("a", buffering=1)
 
     def noted(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
@@ -96,7 +96,7 @@ def noting(app: App, file: Path) -> App:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Serve until it is ended."""
+    """Serve until terminated."""
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
     from werkzeug.serving import make_server
 

@@ -1,8 +1,8 @@
-"""What a test gives to spark-submit: jobs one after the other in one JVM, for each JVM takes ten seconds.
+"""Script for spark-submit in tests: jobs one after the other in one JVM, since each JVM takes ten seconds.
 
     spark-submit submitted_jobs.py '[["audit.py", "MASTER", "SLAVE"], ["daily.py", ..], ..]'
 
-The files lie beside this one. Prints how each of them ended.
+The files are in the same directory. Prints the exit of each job.
 """
 
 import json

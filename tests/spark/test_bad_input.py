@@ -1,4 +1,4 @@
-"""Places that hold no store, or a bad one: each is named in clear words, and the rest is audited."""
+"""Directories that are no store, or a damaged one: each is named clearly, and the rest is audited."""
 
 import json
 import os
@@ -62,7 +62,7 @@ def test_when_there_is_only_one_store_nothing_was_compared(spark, members, tmp_p
 
 
 def test_zeros_are_a_log_without_messages(spark, members):
-    """As its queues say that there was more, it was lost."""
+    """Queues mention records, so these were lost."""
     for file in log_files(members[1]):
         file.write_bytes(bytes(file.stat().st_size))
     report = audited(spark, *members)
@@ -73,7 +73,7 @@ def test_zeros_are_a_log_without_messages(spark, members):
 
 
 def test_a_log_that_was_cut_inside_of_a_record(spark, members):
-    """The end of the last whole record is where it ends."""
+    """The log ends behind its last whole record."""
     offsets = record_offsets(members[1])
     last = log_files(members[1])[-1]
     with last.open("r+b") as file:
@@ -87,7 +87,7 @@ def test_a_log_that_was_cut_inside_of_a_record(spark, members):
 
 @contextmanager
 def closed(path: Path) -> Iterator[None]:
-    """A file that cannot be opened; the super-user opens what its mode forbids."""
+    """A file that cannot be opened; root ignores its mode."""
     if os.geteuid() == 0:
         with ForbiddenFile(path):
             yield
@@ -99,7 +99,7 @@ def closed(path: Path) -> Iterator[None]:
 
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_a_log_file_that_may_not_be_read(spark, members, tmp_path: Path, number):
-    """It is named, and the others are compared where it was."""
+    """The file is named, and the other members are compared in its range."""
     shutil.copytree(members[1], tmp_path / "third")
     at = flip(tmp_path / "third", 200)
     file = log_files(members[1])[number]
@@ -115,7 +115,7 @@ def test_a_log_file_that_may_not_be_read(spark, members, tmp_path: Path, number)
 
 
 def test_a_directory_of_queues_that_may_not_be_read(spark, members):
-    """The logs are compared all the same."""
+    """The logs are still compared."""
     queue = next(path for path in (members[1] / "consumequeue" / "TopicA" / "0").iterdir())
     with closed(queue):
         report = audited(spark, *members)
@@ -139,7 +139,7 @@ def test_logs_without_a_byte_in_common_are_not_called_equal(spark, members):
     assert report.verdict is not AuditVerdict.EQUAL
 
 
-# Without Spark: what a command is told before it starts
+# Without Spark: refusals before its start
 
 
 def twinlog(*arguments: object):

@@ -1,4 +1,4 @@
-"""`twinlog audit` as a process of its own."""
+"""`twinlog audit` in a process of its own."""
 
 import json
 import os
@@ -34,7 +34,10 @@ def twinlog(cwd: Path, *arguments: object, **env: str) -> subprocess.CompletedPr
 
 
 def test_a_difference_leaves_with_1_and_files_that_tell_it(members, tmp_path: Path):
-    """And stderr stays empty: not a word of Spark's. Equal members: test_killed.py. Nobody imports from its directory."""
+    """Stderr stays empty, without output of Spark, and nothing is imported from the working directory.
+
+    Equal members: test_killed.py.
+    """
     at = flip(members[1], 7)
     out = tmp_path / "a" / "report"
     application = modules_of_an_application(tmp_path / "application", POISON)
@@ -54,7 +57,7 @@ def test_a_difference_leaves_with_1_and_files_that_tell_it(members, tmp_path: Pa
 
 
 def test_without_spark_one_line_says_how_to_install_it(members, tmp_path: Path):
-    """As where only twinlog was installed."""
+    """As with an installation of twinlog alone."""
     blocker = tmp_path / "blocker"
     blocker.mkdir()
     (blocker / "sitecustomize.py").write_text(

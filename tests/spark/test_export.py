@@ -1,4 +1,4 @@
-"""The pipeline for users: a topic of a live store into Parquet, run again and again, and a daily report over it."""
+"""Export of a live store's topic into Parquet, run repeatedly, and a daily report on it."""
 
 import json
 import shutil
@@ -79,7 +79,7 @@ def test_bodies_that_cannot_be_decoded_are_kept(spark, tmp_path):
 
 @pytest.fixture(scope="module")
 def plain(spark, tmp_path_factory: pytest.TempPathFactory) -> ExportOptions:
-    """An export without a schema, of messages and of half messages."""
+    """An export without a schema, of messages and half messages."""
     root = tmp_path_factory.mktemp("plain")
     store = open_store(root / "store")
     put(store, b"\x00\x01", b"")
@@ -98,7 +98,7 @@ def test_without_a_schema_bodies_stay_bytes_and_half_messages_are_none(spark, pl
 
 
 def test_an_output_has_one_checkpoint(spark, plain, tmp_path):
-    """With another one Spark would take new batches for old ones, and drop them."""
+    """With another checkpoint Spark would take new batches for old ones, and drop them."""
     with pytest.raises(ReadRefusedError, match=r"holds an export already, of which .*/other knows nothing"):
         export(spark, evolve(plain, checkpoint=str(tmp_path / "other")))
     shutil.copytree(plain.out, tmp_path / "out", ignore=shutil.ignore_patterns(CHECKPOINT))
@@ -107,13 +107,13 @@ def test_an_output_has_one_checkpoint(spark, plain, tmp_path):
 
 
 def nearest_rank(values: list[int], share: float) -> int:
-    """As Spark's percentile_approx of few values."""
+    """Percentile of few values, as Spark's percentile_approx has it."""
     ordered = sorted(values)
     return ordered[max(0, -(-len(ordered) * share // 100).__trunc__() - 1)]
 
 
 def test_the_report_of_a_day(spark, tmp_path):
-    """Against what plain Python makes of the same records."""
+    """Compared with a computation in plain Python."""
     store, out, offsets = open_store(tmp_path / "store"), tmp_path / "out", tmp_path / "offsets"
     times = [now_ms()]
     for round_ in range(3):
@@ -136,7 +136,7 @@ def test_the_report_of_a_day(spark, tmp_path):
     assert {topic.day: topic.messages for topic in report.topics} == days
     assert sum(topic.bytes for topic in report.topics) == sum(row["size"] for row in records)
     assert sum(topic.undecoded for topic in report.topics) == 1
-    if len(days) == 1:  # Else it is midnight.
+    if len(days) == 1:  # Otherwise it is midnight.
         (day,) = report.topics
         latencies = [row["stored_ms"] - row["born_ms"] for row in records]
         assert day.latency_max_ms == max(latencies) >= 500
@@ -159,7 +159,7 @@ def test_the_report_of_a_day(spark, tmp_path):
 
 
 def test_what_is_refused_is_said_in_a_sentence(tmp_path):
-    """Before Spark starts, or out of the trace of its worker."""
+    """Before Spark starts, or from the traceback of its worker."""
     store = open_store(tmp_path / "store")
     put(store, b"x")
     place = ["--topic", "t", "--out", str(tmp_path / "out"), "--path"]

@@ -1,4 +1,4 @@
-"""The audit of directories as a job of Spark: what it finds, however the work is cut, and what it says of how it went."""
+"""The audit of directories as a Spark job: its findings for any division of the work, and its report."""
 
 import shutil
 from pathlib import Path
@@ -28,7 +28,7 @@ def members(request, tmp_path: Path) -> list[Path]:
 
 @pytest.fixture
 def three(tmp_path: Path) -> list[Path]:
-    """A master and two slaves, all equal."""
+    """A master and two equal slaves."""
     master, slave = (golden.unpack("4.9.7", name, tmp_path) for name in golden.CLEAN)
     shutil.copytree(slave, tmp_path / "third")
     return [master, slave, tmp_path / "third"]
@@ -48,7 +48,7 @@ def test_golden_members_are_equal(spark, members):
 
 @pytest.mark.parametrize("split_size", [BLOCK_SIZE, 1 << 30])
 def test_findings_do_not_depend_on_how_the_work_is_cut(spark, three, split_size):
-    """Each part has its digests where they meet, and neighbours across parts are one."""
+    """Digests of each part are compared, and neighbours across parts are merged."""
     wanted = [flip(three[1], 5), flip(three[2], 200)]
     report = audited(spark, *three, split_size=split_size, with_tables=False)
     assert [(each.cls, each.member, each.record, each.good) for each in report.findings] == [
@@ -67,7 +67,7 @@ def test_a_good_copy_may_be_the_slaves(spark, three):
 
 
 def test_a_slave_that_is_behind_lags_and_is_equal(spark, three):
-    """Its last records are not there yet, nor what belongs to them."""
+    """Its last records are missing, with their queue units and index items."""
     end = record_offsets(three[1])[-20]
     last = log_files(three[1])[-1]
     with last.open("r+b") as file:
@@ -102,7 +102,7 @@ def test_a_file_that_is_gone_is_a_hole(spark, three):
 
 
 def test_queues_are_checked_in_tasks(spark, three):
-    """A unit that leads elsewhere."""
+    """A unit that points elsewhere."""
     queue = next(path for path in sorted((three[1] / "consumequeue" / "TopicA" / "0").iterdir()))
     with queue.open("r+b") as file:
         file.write(b"\x00\x00\x00\x00\x00\x00\x00\x07")
@@ -140,7 +140,7 @@ def test_findings_as_parquet(spark, three, tmp_path: Path):
 
 
 def test_nothing_is_changed(spark, three):
-    """Neither a byte nor a time of any file."""
+    """No byte and no time of any file."""
     before = {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in three[0].rglob("*")}
     content = log_bytes(three[0])
     audited(spark, *three)
@@ -150,7 +150,7 @@ def test_nothing_is_changed(spark, three):
 
 @pytest.mark.parametrize("fault", [*FAULTS[::7], SOUND[0]], ids=str)
 def test_a_planted_fault_is_found_by_the_job_and_nothing_else(spark, fault, tmp_path: Path):
-    """Some of those of tests/cluster/pipeline, through tasks, shuffles and the report; each has a command that mends it."""
+    """Some faults of tests/cluster/pipeline, through tasks, shuffles and the report; each has a repair command."""
     pair = make_pair(fault.store, tmp_path)
     expected = fault.plant(pair)
     report = audited(spark, pair.master, pair.slave)

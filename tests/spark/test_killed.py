@@ -1,4 +1,4 @@
-"""Python workers and executors that are killed while they work: another one does the work, or what could not be done is named."""
+"""Python workers and executors killed during the work: the task is repeated, or named in the report."""
 
 import json
 import os
@@ -18,15 +18,15 @@ from twinlog.cluster.pipeline.audit.report import AuditVerdict
 from twinlog.cluster.pipeline.jobs.audit import AuditOptions, audit
 from twinlog.cluster.pipeline.sources.files import StoreUri
 
-pytestmark = pytest.mark.root  # A file that kills whoever opens it: fanotify(7).
+pytestmark = pytest.mark.root  # A file that kills its readers: fanotify(7).
 
-CLUSTER = "local-cluster[1,2,1024]"  # One worker with two cores and so many MiB: its executor is a JVM of its own.
+CLUSTER = "local-cluster[1,2,1024]"  # One worker with two cores and so many MiB; its executor is a separate JVM.
 SETTINGS = "spark.executor.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC\n"
 
 
 @pytest.fixture
 def members(tmp_path: Path) -> list[Path]:
-    """Master, slave, and a second slave in which a bit of a record is another."""
+    """Master, slave, and a second slave with one bit of a record changed."""
     master, slave = (golden.unpack("4.9.7", name, tmp_path) for name in golden.CLEAN)
     third = tmp_path / "third"
     shutil.copytree(slave, third)
@@ -35,7 +35,7 @@ def members(tmp_path: Path) -> list[Path]:
 
 
 def test_a_worker_that_is_killed_once_costs_nothing_but_time(spark, members):
-    """Its task is tried again."""
+    """Its task is repeated."""
     expected = audit(spark, [StoreUri(str(each)) for each in members], AuditOptions())
     with DeadlyFile(log_files(members[1])[1], python_worker, times=1) as deadly:
         report = audit(spark, [StoreUri(str(each)) for each in members], AuditOptions())
@@ -45,7 +45,7 @@ def test_a_worker_that_is_killed_once_costs_nothing_but_time(spark, members):
 
 
 def test_a_worker_that_dies_of_a_file_each_time_names_it(spark, members):
-    """As one that the kernel kills for its memory. The others are compared all the same."""
+    """As when the kernel kills it for its memory. The other members are still compared."""
     with DeadlyFile(log_files(members[1])[1], python_worker) as deadly:
         report = audit(spark, [StoreUri(str(each)) for each in members], AuditOptions())
     assert len(deadly.killed) >= 4
@@ -60,7 +60,7 @@ def test_a_worker_that_dies_of_a_file_each_time_names_it(spark, members):
 
 @pytest.mark.timeout(180)
 def test_an_executor_that_is_killed_is_replaced(members, tmp_path: Path):
-    """On a cluster of processes: what it had under way is done by the next one. Equal members leave with 0."""
+    """On a cluster of processes the next executor repeats its tasks. Equal members give exit status 0."""
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "spark-defaults.conf").write_text(SETTINGS)
     places = {

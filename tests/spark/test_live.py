@@ -1,4 +1,4 @@
-"""Running clusters of twinlog: audited in traffic, and after two members have written apart from each other."""
+"""Running twinlog groups: audited in traffic, and after two members wrote divergent logs."""
 
 import json
 from pathlib import Path
@@ -18,25 +18,25 @@ pytestmark = pytest.mark.timeout(180)
 
 
 def audited(spark, group: Group) -> AuditReport:
-    """The directories of all members, as they are now."""
+    """Audit the directories of all members in their current state."""
     return audit(spark, [StoreUri(str(member.store)) for member in group.members], AuditOptions())
 
 
 def asked(group: Group, status: int = 0) -> dict:
-    """The same members by `--live`."""
+    """Audit the same members by `--live`."""
     addresses = [member.address for member in group.members if member.running]
     done = group.twinlog("audit", "--live", *addresses, "-o", "json", status=status)
     return json.loads(done.stdout)
 
 
 def knows_topic(member: RoleBroker) -> bool:
-    """Slaves ask for topics every few seconds only."""
+    """Whether the member has the topic: slaves fetch topics every few seconds only."""
     file = member.store / "config" / "topics.json"
     return file.exists() and TOPIC in file.read_text()
 
 
 async def test_members_in_traffic_are_equal_up_to_lag(spark, tmp_path: Path):
-    """Again and again, while messages come: nothing that is only late counts as a difference."""
+    """Repeatedly, while messages arrive: late bytes count as no difference."""
     with running(tmp_path, 3) as group:
         traffic = Traffic(group.namesrv.address)
         async with trio.open_nursery() as nursery:
@@ -59,7 +59,7 @@ async def test_members_in_traffic_are_equal_up_to_lag(spark, tmp_path: Path):
 
 
 async def test_where_a_master_wrote_alone_is_named_after_the_failover(spark, tmp_path: Path):
-    """The dead master has a message that nobody else has; another one was elected, and wrote on at the same offset."""
+    """The dead master has a message that no other member has; the elected one wrote at the same offset."""
     with running(tmp_path, 3, haAutoRewind="false") as group:
         first, second, third = group.members
         traffic = Traffic(group.namesrv.address)

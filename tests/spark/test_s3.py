@@ -1,4 +1,4 @@
-"""A store in object storage: the same tables and the same findings as of the same directory on the disk, by ranged reads."""
+"""A store in object storage: the same tables and findings as for the directory on disk, by ranged reads."""
 
 from pathlib import Path
 
@@ -15,13 +15,13 @@ MIB = 1 << 20
 
 
 def rows(spark, source: str, place: str, **options: str) -> list[str]:
-    """All rows of a table, in an order of their own; but for the column that names the store."""
+    """All rows of a table, sorted, without the column that names the store."""
     table = spark.read.format(source).options(**options).load(place)
     return sorted(str(row.asDict()) for row in table.drop("member").collect())
 
 
 def test_tables_are_those_of_the_disk(spark, s3: S3Server, tmp_path: Path):
-    """Of one version: tests/cluster/pipeline/sources/test_object_storage.py has both, without Spark."""
+    """Of one version; tests/cluster/pipeline/sources/test_object_storage.py has both, without Spark."""
     root = golden.unpack("4.9.7", "master", tmp_path)
     place = s3.upload(root, "tables")
     for source, options in (
@@ -36,7 +36,7 @@ def test_tables_are_those_of_the_disk(spark, s3: S3Server, tmp_path: Path):
 
 
 def test_an_audit_of_copies_in_two_places(spark, s3: S3Server, tmp_path: Path):
-    """A master on the disk, its slave in an archive, of which one bit is another; nothing else is found."""
+    """A master on disk, its slave in an archive with one changed bit; nothing else is found."""
     master, slave = (golden.unpack("4.9.7", name, tmp_path) for name in golden.CLEAN)
     at = flip(slave, 5)
     damaged = audit(spark, [StoreUri(str(master)), StoreUri(s3.upload(slave, "damaged"))], AuditOptions())
@@ -51,7 +51,7 @@ def test_the_log_is_read_in_ranges(spark, s3: S3Server, tmp_path: Path):
     store = open_store(tmp_path / "store", file_size=16 * MIB)
     for _ in range(300):
         end = put(store, *(bytes(64 * 1024 - 200) for _ in range(2)))
-        store.dispatch_pending()  # Queues tell where the log ends; else its last file is searched for that.
+        store.dispatch_pending()  # Queues show the end of the log; otherwise its last file is searched.
     place = s3.upload(store.config.root, "ranges")
     before = len(s3.asked())
     assert len(rows(spark, "rocketmq_records", place)) == 600
@@ -64,7 +64,7 @@ def test_the_log_is_read_in_ranges(spark, s3: S3Server, tmp_path: Path):
 
 
 def test_a_bucket_that_is_not_there_is_named(spark, s3: S3Server, tmp_path: Path):
-    """And the others are compared all the same."""
+    """The other members are still compared."""
     master, slave = (golden.unpack("5.3.3", name, tmp_path) for name in golden.CLEAN)
     missing = s3.uri("store").replace("//archive/", "//no-such-bucket/")
     report = audit(spark, [StoreUri(str(place)) for place in (master, slave, missing)], AuditOptions())

@@ -1,4 +1,4 @@
-"""The tables as Spark sees them: columns, filters, joins, refusals. What is in them: test_tables.py."""
+"""The tables as Spark shows them: columns, filters, joins, refusals. For their content see test_tables.py."""
 
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ def test_rows_and_columns_are_those_of_the_readers(spark, tmp_path, name):
 
 
 def comparable(row: dict[str, Any]) -> str:
-    """Maps come in any order, and Spark has bytearrays."""
+    """Rows in a form that can be compared: maps are unordered, and Spark returns bytearrays."""
     plain = {name: bytes(value) if isinstance(value, bytearray) else value for name, value in row.items()}
     return str(
         sorted((name, sorted(value.items()) if isinstance(value, dict) else value) for name, value in plain.items())
@@ -61,7 +61,7 @@ def test_filters_give_what_they_give_without(spark, tmp_path, pushed):
 
 
 def test_a_frame_may_be_used_with_several_filters(spark, tmp_path):
-    """Which is why filters are pushed down only where that is asked for: Spark 4.3 keeps those of the last query."""
+    """Filters are pushed down only on request, because Spark 4.3 keeps those of the last query."""
     found = table(spark, "rocketmq_records", golden.unpack("4.9.7", "master", tmp_path))
     both = found.where("topic = 'TopicA'").union(found.where("topic = 'TopicB'"))
     assert {row["topic"] for row in both.select("topic").distinct().collect()} == {"TopicA", "TopicB"}

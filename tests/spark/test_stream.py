@@ -1,4 +1,7 @@
-"""Following a log by Spark itself, and up to what a running broker tells. What a reader does: test_stream_reader.py."""
+"""Following a log by Spark itself, up to the confirmed offset that a running broker reports.
+
+The reader alone: test_stream_reader.py.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +24,7 @@ def stream(spark, root: Path, **options: str) -> Any:
 
 
 def follow(frame: Any, checkpoint: Path, each: Callable[[Any, int], None]) -> Any:
-    """Take all that is there now, and end."""
+    """Read everything present, and end."""
     writer = frame.writeStream.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
     query = writer.foreachBatch(each).start()
     assert query.awaitTermination(60), "the query does not end"
@@ -54,7 +57,7 @@ def test_batches_are_bounded_and_refusals_are_heard(spark, tmp_path):
 
 
 def test_a_batch_that_failed_comes_again_as_it_was(spark, tmp_path):
-    """Although the log has grown meanwhile."""
+    """Although the log has grown in the meantime."""
     store, sink = open_store(tmp_path / "store"), Sink()
     put(store, *(BODY for _ in range(10)))
     seen: list[list[int]] = []
@@ -76,7 +79,7 @@ def sent(group: Group, body: str, *, is_confirmed: bool = True) -> None:
 
 
 def test_a_running_broker_tells_what_is_confirmed(spark, tmp_path):
-    """What only the master has is not read, though it lies in its log; once a slave has it, it is."""
+    """Bytes that only the master has are not read, until a slave has them."""
     found: list[str] = []
 
     def take(batch: Any, _number: int) -> None:
@@ -103,4 +106,4 @@ def test_a_running_broker_tells_what_is_confirmed(spark, tmp_path):
         with pytest.raises(ReadRefusedError, match=f"{master.address}: the broker did not report"):
             ask_broker(master.address)
         sent_before = spark.read.format("rocketmq_records").option("topics", TOPIC).load(str(master.store))
-        assert sent_before.count() == len(found)  # Nobody has it open now.
+        assert sent_before.count() == len(found)  # No process has it open now.

@@ -1,4 +1,4 @@
-"""Following a log: every record once, across restarts; never past what is confirmed; errors that say what next."""
+"""Following a log: each record once, across restarts; never beyond the confirmed offset; errors with a next step."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ class Sink:
 
 
 def test_a_log_that_grows_is_followed_across_restarts(tmp_path):
-    """Batches of any bytes, each record in one of them, in order."""
+    """Batches end at any byte; each record is in one of them, in order."""
     store, sink = open_store(tmp_path / "store"), Sink()
     following = query(store.config.root, maxBytesPerTrigger="2000", splitSize="700")
     for _ in range(3):
@@ -44,7 +44,7 @@ def test_a_log_that_grows_is_followed_across_restarts(tmp_path):
 
 
 def test_a_batch_that_failed_comes_again_as_it_was(tmp_path):
-    """Although the log has grown meanwhile."""
+    """Although the log has grown in the meantime."""
     store, sink = open_store(tmp_path / "store"), Sink()
     put(store, *(BODY for _ in range(10)))
     following, seen = query(store.config.root), []
@@ -117,7 +117,7 @@ def test_what_is_not_confirmed_is_not_read(tmp_path):
     noted(store.config.root, store.max_offset)
     following.run(sink)
     assert len(sink.offsets) == 10
-    noted(store.config.root, 600)  # What is confirmed may fall when slaves leave.
+    noted(store.config.root, 600)  # The confirmed offset may fall when slaves leave.
     following.run(sink)
     assert len(sink.offsets) == 10
 
@@ -154,7 +154,7 @@ def test_a_file_that_goes_between_plan_and_read_is_said(tmp_path):
 
 
 def test_a_log_that_was_cut_is_said(tmp_path):
-    """What was not confirmed was read, and is no part of the log any more."""
+    """Unconfirmed bytes were read, and are no longer part of the log."""
     store, sink = open_store(tmp_path / "store"), Sink()
     put(store, *(BODY for _ in range(5)))
     following = query(store.config.root)
@@ -169,7 +169,7 @@ def test_a_log_that_was_cut_is_said(tmp_path):
 
 
 def test_a_record_that_is_being_written_is_not_passed_over(tmp_path):
-    """It is whole at the next look, and comes then."""
+    """It is complete at the next inspection, and is returned then."""
     store, sink = open_store(tmp_path / "store"), Sink()
     put(store, *(BODY for _ in range(5)))
     (file,) = sorted((store.config.root / "commitlog").iterdir())[:1]

@@ -1,4 +1,4 @@
-"""The jobs as spark-submit runs them, with nothing but the wheel in --py-files."""
+"""The jobs by spark-submit, with only the wheel in --py-files."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from tests.store import golden
 
 ROOT = HERE.parents[1]
 FOLDERS = [ROOT / "twinlog" / name for name in ("store", "ha", "cluster")]
-# What is not about the jobs, and costs time.
+# Settings that only save time.
 QUICKLY = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.timeout(180)
 
 @pytest.fixture
 def wheel(tmp_path: Path) -> Path:
-    """Some words in it are others than here."""
+    """A wheel with some texts changed, to distinguish it from this checkout."""
     path = tmp_path / "twinlog-0.1.0-py3-none-any.whl"
     words = {"summary.py": ("blocks of up to", "pieces of up to"), "shapes.py": ('Field("body"', 'Field("b-o-d-y"')}
     with ZipFile(path, "w") as archive:
@@ -43,7 +43,7 @@ def wheel(tmp_path: Path) -> Path:
 
 
 def submit(wheel: Path, *jobs: list[str]) -> list[str]:
-    """Run the jobs; returns the lines that they print."""
+    """Run the jobs; returns the lines they print."""
     scripts = wheel.parent / "jobs"
     shutil.copytree(ROOT / "cluster" / "pipeline" / "submit", scripts)
     shutil.copy(HERE / "submitted_jobs.py", scripts)
@@ -57,7 +57,7 @@ def submit(wheel: Path, *jobs: list[str]) -> list[str]:
 
 
 def test_jobs_of_the_wheel(wheel: Path, tmp_path: Path):
-    """Driver and executors run what is in the wheel. An audit, an export, and the report over it."""
+    """Driver and executors run the wheel's code: an audit, an export, and a report on it."""
     members = [golden.unpack("4.9.7", name, tmp_path) for name in golden.CLEAN]
     flip(members[1], 7)
     store, out, days = open_store(tmp_path / "store"), str(tmp_path / "out"), tmp_path / "report.json"

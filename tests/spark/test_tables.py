@@ -1,4 +1,4 @@
-"""What is in the tables of stores, what is not read, and what is refused. How Spark sees them: test_spark_tables.py."""
+"""Content of the tables, parts that are not read, and refusals. In Spark: test_spark_tables.py."""
 
 import hashlib
 import shutil
@@ -26,7 +26,7 @@ def sha1(row: Row) -> str:
 
 @pytest.mark.parametrize(("version", "name"), golden.STOPPED)
 def test_records_are_what_the_client_sent(tmp_path, version, name):
-    """Truth is what the client noted: bodies by hash, tags, keys, queue offsets."""
+    """Compared with the client's own notes: hashes of bodies, tags, keys, queue offsets."""
     root = golden.unpack(version, name, tmp_path)
     found = rows("rocketmq_records", root, inflate="true", splitSize="100000")
     by_offset = {row["offset"]: row for row in found}
@@ -63,7 +63,7 @@ def test_master_and_slave_have_the_same_rows(tmp_path, version, name):
 
 @pytest.mark.parametrize("version", golden.VERSIONS)
 def test_a_copy_of_a_running_store(tmp_path, version):
-    """Nobody has it open here: it is read to the end of what is whole."""
+    """No process has it open here: it is read to the end of its whole records."""
     root = golden.unpack(version, golden.RUNNING, tmp_path)
     assert len(rows("rocketmq_records", root)) > 300
     assert len(rows("rocketmq_consumequeue", root)) > 300
@@ -72,7 +72,7 @@ def test_a_copy_of_a_running_store(tmp_path, version):
 @pytest.mark.parametrize("size", [1, 1000, 4096, 100_000, 1 << 30])
 def test_splits_of_any_size_have_the_same_rows(tmp_path, size):
     root = golden.unpack("5.3.3", "master", tmp_path)
-    if size == 1:  # Every byte of a stretch for itself.
+    if size == 1:  # Every byte of a stretch by itself.
         filters = [LessThan(("offset",), 3000)]
         expected = [row for row in rows("rocketmq_records", root) if row["offset"] < 3000]
         assert rows("rocketmq_records", root, filters=filters, splitSize="1") == expected
@@ -89,7 +89,7 @@ def test_damaged_records_are_passed_over(tmp_path):
 
 
 def test_what_cannot_be_read_is_said(tmp_path):
-    """A file that lacks does no harm to who does not ask for it."""
+    """A missing file does not affect queries that do not need it."""
     root = golden.unpack("4.9.7", "master", tmp_path)
     log_files(root)[1].write_bytes(b"")
     assert len(rows("rocketmq_records", root, filters=[LessThan(("offset",), 131_072)])) > 50

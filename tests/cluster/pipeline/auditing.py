@@ -1,4 +1,4 @@
-"""The audit's pure part, run as the job on Spark runs it, in one process."""
+"""The pure part of an audit, run in one process as the Spark job runs it."""
 
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -26,7 +26,7 @@ SPLIT_SIZE = 1 << 17
 
 
 def audited(roots: Mapping[str, Path]) -> AuditFindings:
-    """What an audit finds; the first one is the master."""
+    """Findings of an audit; the first member is the master."""
     stores = {name: inspect_store(StoreUri(str(root))) for name, root in roots.items()}
     log = log_findings(stores)
     own = {name: own_findings(name, check_tables(files), log) for name, files in stores.items()}
@@ -39,7 +39,7 @@ def audited(roots: Mapping[str, Path]) -> AuditFindings:
 
 
 def log_findings(stores: Mapping[str, StoreFiles]) -> list[AuditFinding]:
-    """By digests, and record by record where these differ."""
+    """Findings by digests, and record by record where these differ."""
     sides = [side_of(name, files) for name, files in stores.items()]
     found: list[AuditFinding] = []
     with ExitStack() as opened:
@@ -50,7 +50,7 @@ def log_findings(stores: Mapping[str, StoreFiles]) -> list[AuditFinding]:
 
 
 def block_rows(files: StoreFiles) -> list[BlockRow]:
-    """The digests of a log, split by split."""
+    """Digests of a log, split by split."""
     return [
         BlockRow(row["start"], row["end"], row["digest"], row["records"])
         for split in splits(files.log, SPLIT_SIZE, files.first, files.end)
@@ -60,6 +60,6 @@ def block_rows(files: StoreFiles) -> list[BlockRow]:
 
 
 def tables_in_parts(name: str, files: StoreFiles) -> list[AuditFinding]:
-    """The same as own_findings() of check_tables(), each file of the log apart."""
+    """own_findings() of check_tables(), with each file of the log checked separately."""
     parts = [check_range(files, *bounds) for bounds in file_ranges(files)]
     return own_findings(name, check_tables(files, parts))

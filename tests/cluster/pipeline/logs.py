@@ -1,4 +1,4 @@
-"""Store directories made of messages, byte by byte: with small files, damage, and bodies that look like records."""
+"""Store directories built from messages, byte by byte: small files, damage, and bodies that look like records."""
 
 import random
 from collections.abc import Iterable
@@ -16,14 +16,14 @@ BODY_AT = 88  # With two IPv4 hosts.
 
 
 def message(number: int, body: bytes = b"x" * 30, topic: str = "T1", **fields: object) -> Message:
-    """One of many of a producer."""
+    """One of a producer's messages."""
     properties = b"UNIQ_KEY\x01%032X" % (number * 7919) + b"\x02TAGS\x01Tag%d" % (number % 3)
     given = {"properties_raw": properties, "store_timestamp": NOW + number, "queue_id": 0, **fields}
     return Message(topic=topic, body=body, **given)
 
 
 def records(messages: Iterable[Message], start: int, file_size: int) -> tuple[bytes, list[Message]]:
-    """The bytes of a log from `start` on, with blanks at the ends of files, and the messages as they lie there."""
+    """Bytes of the log from `start` on, with blanks at the ends of files, and the messages with their offsets."""
     data, placed = bytearray(), []
     for number, each in enumerate(messages):
         size = len(encode_message(each))
@@ -37,7 +37,7 @@ def records(messages: Iterable[Message], start: int, file_size: int) -> tuple[by
 
 
 def write_log(root: Path, data: bytes, start: int, file_size: int) -> Path:
-    """A store directory with only a log; its last file is whole, zeros behind its end."""
+    """A store directory with only a log; its last file is whole, with zeros behind its end."""
     directory = root / "commitlog"
     directory.mkdir(parents=True, exist_ok=True)
     low = start - start % file_size
@@ -48,7 +48,7 @@ def write_log(root: Path, data: bytes, start: int, file_size: int) -> Path:
 
 
 def store_files(root: Path, data: bytes, start: int, file_size: int) -> StoreFiles:
-    """What a look at such a directory should find, with its end as the data have it."""
+    """The expected inspection of such a directory, with the end of the data."""
     write_log(root, data, start, file_size)
     paths = sorted((root / "commitlog").iterdir())
     log = tuple(LogFile(StoreUri(str(path)), int(path.name), path.stat().st_size) for path in paths)
@@ -57,7 +57,7 @@ def store_files(root: Path, data: bytes, start: int, file_size: int) -> StoreFil
 
 
 def forged(number: int, at: int, count: int) -> Message:
-    """A message to lie at `at`, whose body is made of records that say that they lie where they do."""
+    """A message for offset `at`, whose body consists of records that name their actual offsets."""
     body = bytearray(b"\xda\xa3\x20\xa7 no record ")
     for each in range(count):
         inner = message(1000 + each, b"y" * 20, "Forged")
@@ -83,7 +83,7 @@ def chained(count: int) -> list[Message]:
 
 
 def traffic(count: int, seed: int = 0, size_max: int = 700) -> list[Message]:
-    """Messages of several kinds: both widths of hosts, long topics, transactions, empty bodies, text that is none."""
+    """Messages of several kinds: both widths of hosts, long topics, transactions, empty bodies, invalid text."""
     chance, found = random.Random(seed), []
     odd = [b"", b"A\x01b\x02\x02C\x01", b"\xff\xfe\x01\xc3\x28", b"K\x01v\x02K\x01w\x02", "键\x01长标签".encode()]
     for number in range(count):
@@ -110,7 +110,7 @@ def traffic(count: int, seed: int = 0, size_max: int = 700) -> list[Message]:
 
 
 def is_cover(parts: Iterable[Split], start: int, end: int) -> bool:
-    """Whether splits have every byte from `start` to `end` exactly once."""
+    """Whether splits contain every byte from `start` to `end` exactly once."""
     at = start
     for part in sorted(parts, key=lambda part: part.start):
         if part.start != at or part.end <= part.start:

@@ -1,7 +1,7 @@
-"""Pairs of store directories with one fault planted in them, and what an audit has to find.
+"""Pairs of store directories with one planted fault, and the expected findings.
 
-The pairs are captured stores of RocketMQ, a master's and its slave's, and two of our own that were stopped in order: these have
-digests, and small files. `FAULTS` is the table; `SOUND` are pairs in which nothing is wrong.
+The pairs are captured stores of RocketMQ, a master's and its slave's, and two of twinlog after a clean stop, which have digests
+and small files. `FAULTS` is the table; `SOUND` are pairs without a fault.
 """
 
 import json
@@ -56,7 +56,7 @@ class Pair:
 
 @frozen
 class Expected:
-    """What a finding has to be; what is None may be anything."""
+    """An expected finding; a field that is None may have any value."""
 
     cls: FindingClass
     member: str
@@ -64,7 +64,7 @@ class Expected:
     more: dict[str, Any] = field(factory=dict)
 
     def is_met_by(self, finding: AuditFinding) -> bool:
-        """Whether it is this one."""
+        """Whether the finding matches."""
         told = attrs.asdict(finding)
         wanted = {"cls": self.cls, "member": self.member, **self.more}
         wanted |= {"offset": self.offset} if self.offset is not None else {}
@@ -73,7 +73,7 @@ class Expected:
 
 @frozen
 class Fault:
-    """`plant` changes a pair and says what is to be found."""
+    """`plant` changes a pair and returns the expected findings."""
 
     name: str
     store: str
@@ -95,7 +95,7 @@ def make_pair(store: str, to: Path) -> Pair:
 
 @cache
 def _own() -> Path:
-    """Made once a process."""
+    """Built once for each process."""
     root = Path(mkdtemp(prefix="twinlog-planting-")) / "own"
     fill(root, 0, MESSAGES)
     return root
@@ -128,7 +128,7 @@ async def _index_and_close(store: MessageStore) -> None:
     await store.close()
 
 
-# Looking at one, and changing it
+# Reading and changing one
 
 
 def entries(root: Path) -> list[DispatchEntry]:
@@ -139,7 +139,7 @@ def entries(root: Path) -> list[DispatchEntry]:
 
 
 def record(root: Path, number: int) -> DispatchEntry:
-    """One that is in a queue, with a body, tags and keys: the next such one from `number` on."""
+    """The next record from `number` on that is in a queue and has a body, tags and keys."""
     return next(
         entry
         for entry in entries(root)[number:]
@@ -148,14 +148,14 @@ def record(root: Path, number: int) -> DispatchEntry:
 
 
 def read_log(root: Path, offset: int, size: int) -> bytes:
-    """Bytes of the log, in one file."""
+    """Bytes of the log, within one file."""
     with _log_file(root, offset).open("rb") as file:
         file.seek(offset % FILE_SIZE)
         return file.read(size)
 
 
 def write_log(root: Path, offset: int, data: bytes) -> None:
-    """Change bytes of the log, in any number of files; nothing is made longer."""
+    """Overwrite bytes of the log, across files; no file grows."""
     while data:
         room = FILE_SIZE - offset % FILE_SIZE
         overwrite(_log_file(root, offset), offset % FILE_SIZE, data[:room])
@@ -187,7 +187,7 @@ def unit_place(root: Path, entry: DispatchEntry) -> tuple[Path, int]:
 
 
 def log_end(root: Path) -> int:
-    """Behind the last record."""
+    """End of the last record."""
     last = entries(root)[-1]
     return last.phy_offset + last.size
 
@@ -212,7 +212,7 @@ def flipped(part: str, member: str = SLAVE, number: int = 40, *, cls: FindingCla
 
 
 def position_in(raw: bytes, part: str) -> int:
-    """Where a part of a record with IPv4 hosts is."""
+    """Position of a part of a record with IPv4 hosts."""
     fixed = {
         "length": 2,
         "low length": 3,
@@ -255,7 +255,7 @@ def blank_flipped(pair: Pair) -> list[Expected]:
 
 
 def last_byte_of_file_flipped(pair: Pair) -> list[Expected]:
-    """Which nobody reads, but of which there is a digest."""
+    """A byte outside all records that is covered by a digest."""
     flip(pair.slave, FILE_SIZE - 1)
     return [Expected(C.BIT_ROT, SLAVE, FILE_SIZE - 1, {"end": FILE_SIZE, "good": MASTER})]
 
@@ -328,7 +328,7 @@ def last_files_cut_with_records(pair: Pair) -> list[Expected]:
 
 
 def cut_in_unused_rest(pair: Pair) -> list[Expected]:
-    """A file in the middle ends behind its blank's head; another place is damaged, too, which explains nothing of it."""
+    """A file in the middle ends behind the head of its blank; unrelated damage elsewhere does not hide it."""
     at = _rest_of_first_file(pair) + 20
     os.truncate(_log_file(pair.slave, 0), at)
     flip(pair.slave, damaged := record(pair.slave, 200).phy_offset + 95)
@@ -410,14 +410,14 @@ def tail_cut(member: str, number: int, into: int = 0):
 
 
 def behind(pair: Pair) -> list[Expected]:
-    """No fault: the slave has not got the last messages."""
+    """No fault: the slave has not received the last messages."""
     start = log_end(pair.slave)
     fill(pair.master, MESSAGES, 7)
     return [Expected(C.LAG, SLAVE, start, {"end": log_end(pair.master), "good": MASTER})]
 
 
 def diverged(pair: Pair) -> list[Expected]:
-    """Both took messages for themselves; no epochs tell of it."""
+    """Both accepted messages separately; there are no epochs."""
     start = log_end(pair.slave)
     fill(pair.master, MESSAGES, 20)
     fill(pair.slave, MESSAGES + 7, 30, seed=1, late_ms=500)
@@ -436,7 +436,7 @@ def diverged_in_step(pair: Pair) -> list[Expected]:
 
 
 def diverged_with_epochs(pair: Pair) -> list[Expected]:
-    """The slave became the master, and the old one went on for a while."""
+    """The slave became the master, and the old one continued for a while."""
     start = log_end(pair.slave)
     old = EpochEntry(epoch=1, winner="127.0.0.1:10911", start_offset=0, at_ms=NOW, kind="failover")
     new = EpochEntry(epoch=2, winner="127.0.0.1:20911", start_offset=start, at_ms=NOW + 9, kind="failover")
@@ -641,7 +641,7 @@ FAULTS = (
 )
 
 
-# Pairs in which nothing is wrong
+# Pairs without a fault
 
 
 def untouched(_: Pair) -> list[Expected]:
@@ -649,7 +649,7 @@ def untouched(_: Pair) -> list[Expected]:
 
 
 def begins_later(pair: Pair) -> list[Expected]:
-    """Retention goes by each disk's own clock."""
+    """Retention depends on each disk."""
     _log_file(pair.slave, 0).unlink()
     return []
 

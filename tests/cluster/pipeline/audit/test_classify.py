@@ -1,4 +1,4 @@
-"""What is wrong where logs differ: cells, evidence, names. Logs are bytes in memory."""
+"""Classification of differences between logs: cells, evidence, names. Logs are bytes in memory."""
 
 import errno
 import random
@@ -201,7 +201,7 @@ def test_what_changed_is_said():
 
 
 def parted(**more) -> tuple[bytes, bytes, int]:
-    """Two logs that part behind the 50th record."""
+    """Two logs that diverge behind the 50th record."""
     ours, places = log(100)
     start = places[50]
     theirs, _ = log(40, first=900, start=start, late_ms=5, **more)
@@ -254,7 +254,7 @@ def test_logs_of_several_lengths_are_compared_as_far_as_each_goes():
 
 @pytest.mark.parametrize("bad_at", [2 << 20, 30 << 20])
 def test_what_cannot_be_read_far_behind_damage_is_no_crash(bad_at):
-    """The next sound record may be far away, and the search for it meets a bad sector."""
+    """The search for a far next sound record meets a bad sector."""
     file_size = 64 << 20
     data = DATA[: PLACES[9]] + b"\1" * (40 << 20)
     side = LogBounds("", 0, len(data), file_size=file_size)
@@ -273,7 +273,7 @@ def test_a_copy_that_cannot_be_read_is_named_and_the_others_are_compared():
 
 
 def random_damage(seeded: random.Random) -> tuple[int, bytes]:
-    """Where, and what lies there instead."""
+    """Position and content of random damage."""
     at = seeded.randrange(END - 1000)
     kind = seeded.choice(("flip", "zero", "noise", "copy"))
     size = {"flip": 1, "zero": 1 << seeded.randrange(13), "noise": 1 << seeded.randrange(11)}.get(kind, 700)

@@ -1,4 +1,4 @@
-"""Blocks held against each other by their digests."""
+"""Comparison of logs by the digests of their blocks."""
 
 from itertools import pairwise
 
@@ -131,6 +131,6 @@ def test_every_byte_that_differs_is_in_a_range(places, first, last):
     ],
 )
 def test_who_ends_early(side, expected):
-    """Lag, unless the member's own files say that it had more."""
+    """Lag, unless the member's own files mention a later end."""
     found = tail_findings([LogBounds("a", 0, 100), side])
     assert [(each.cls, each.member, each.offset, each.end) for each in found] == expected

@@ -1,4 +1,4 @@
-"""Which members lack an index, or the rest of their last log file, by what the others have."""
+"""Members without an index, or with a cut log file, by comparison with the other members."""
 
 import pytest
 from attrs import evolve

@@ -1,4 +1,4 @@
-"""Topics, groups and offsets of members held against each other."""
+"""Comparison of topics, groups and offsets between members."""
 
 import json
 from pathlib import Path

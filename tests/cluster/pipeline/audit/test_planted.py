@@ -1,4 +1,4 @@
-"""Faults planted in pairs of stores: each is found, called by its name and placed, and nothing else is."""
+"""Faults planted in pairs of stores: each is found with its class and place, and nothing else is."""
 
 import shutil
 from contextlib import ExitStack
@@ -43,7 +43,7 @@ def faults_in(found: AuditFindings) -> list[AuditFinding]:
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", [*FAULTS, *SOUND], ids=str)
 def test_a_planted_fault_is_found_and_nothing_else(fault, tmp_path):
-    """Class, member, place, and whose copy is right."""
+    """Class, member, place, and the member with the right copy."""
     pair = make_pair(fault.store, tmp_path)
     expected = fault.plant(pair)
     found = faults_in(audited({MASTER: pair.master, SLAVE: pair.slave}))
@@ -77,12 +77,12 @@ def test_one_missing_file_is_singular(tmp_path):
 
 
 def test_there_are_enough_faults():
-    """Of every class that a member can have."""
+    """At least 30."""
     assert len(FAULTS) >= 30
 
 
 def test_three_members_outvote_one(tmp_path):
-    """What neither CRC nor digest nor queue tells."""
+    """Damage that neither CRC nor digest nor queue shows."""
     pair = make_pair("4.9.7", tmp_path)
     third = shutil.copytree(pair.slave, tmp_path / "third")
     flipped("born", MASTER)(pair)
@@ -94,7 +94,7 @@ def test_three_members_outvote_one(tmp_path):
 @pytest.mark.parametrize("damaged", [MASTER, SLAVE])
 @pytest.mark.parametrize("digested", [MASTER, SLAVE])
 def test_one_digest_is_enough(damaged, digested, tmp_path):
-    """It tells that its own member's bytes are right, or that they are not."""
+    """It confirms its own member's bytes, or refutes them."""
     pair = make_pair("own", tmp_path)
     (pair[SLAVE if digested == MASTER else MASTER] / "twinlog" / "digest").unlink()
     (expected,) = flipped("born", damaged)(pair)

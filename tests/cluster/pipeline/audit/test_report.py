@@ -1,4 +1,4 @@
-"""The report of an audit: what it comes to, its page, its picture, and the command that mends each finding."""
+"""Report of an audit: verdict, page, picture, and the repair command of each finding."""
 
 import json
 import os
@@ -120,7 +120,7 @@ def test_what_cannot_be_read_is_named_once():
 
 
 class _Page(HTMLParser):
-    """What a browser would see."""
+    """The page as a browser parses it."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

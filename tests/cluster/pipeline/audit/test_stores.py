@@ -1,4 +1,4 @@
-"""What the audit of directories decides between its steps."""
+"""Division of an audit's work, and the bounds that can be compared."""
 
 import pytest
 
@@ -47,7 +47,7 @@ def test_splits_are_large_where_there_are_many():
 
 
 def test_the_ranges_that_are_looked_into_are_bounded(monkeypatch):
-    """And none is left out."""
+    """None is omitted."""
     monkeypatch.setattr(stores, "RANGES_MAX", 3)
     parts = [Differing(ByteRange(n * 10, n * 10 + 5), (0, n % 3)) for n in range(6)]
     found = bounded(parts)

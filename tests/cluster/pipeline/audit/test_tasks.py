@@ -1,4 +1,4 @@
-"""What a task of the audit says of the digests of one split: blocks that differ, and those that one member could not read."""
+"""Comparison of one split's digests: blocks that differ, and blocks that a member could not read."""
 
 import pickle
 from struct import Struct

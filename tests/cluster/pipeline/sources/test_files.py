@@ -1,4 +1,4 @@
-"""A inspect_store at stores of every kind, and reading from every kind of place."""
+"""Inspection of stores of every kind, and reading from every kind of storage."""
 
 import os
 import pickle
@@ -74,7 +74,7 @@ def test_children():
 
 @pytest.fixture(params=["local", "arrow"])
 def place(request, tmp_path, monkeypatch):
-    """A directory, as it is and through pyarrow's file systems."""
+    """A directory, local and through pyarrow's file systems."""
     for name, content in (("b/one", b"1"), ("b/two", b"0123456789"), ("b/c/deep", b"d"), ("a", b"")):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -83,7 +83,7 @@ def place(request, tmp_path, monkeypatch):
 
 
 def through_arrow(root: Path, monkeypatch) -> StoreUri:
-    """A directory of this machine as if it were a bucket."""
+    """A local directory presented as a bucket."""
     from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
     system = SubTreeFileSystem(str(root.parent), LocalFileSystem())

@@ -1,4 +1,4 @@
-"""Up to where a store may be read, and where a reader goes on that has read before."""
+"""Limits of reading a store, and the offset where a reader continues."""
 
 from pathlib import Path
 
@@ -88,7 +88,7 @@ def test_a_log_that_was_cut_and_written_anew_is_not_gone_on_with():
 def test_logs_share_a_batch():
     assert batch_ends([0, 0], [100, 1000], 400) == [100, 300]
     assert batch_ends([0, 0], [1000, 1000], 400) == [200, 200]
-    assert batch_ends([0, 500], [1000, 400], None) == [1000, 500]  # What is confirmed may fall.
+    assert batch_ends([0, 500], [1000, 400], None) == [1000, 500]  # The confirmed offset may fall.
 
 
 LOGS = st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 10_000)), min_size=1, max_size=5)

@@ -1,4 +1,4 @@
-"""Where a log is cut for tasks."""
+"""Division of a log into splits."""
 
 import pytest
 from hypothesis import given

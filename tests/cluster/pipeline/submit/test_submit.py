@@ -1,4 +1,4 @@
-"""What spark-submit is given runs what `twinlog` has."""
+"""Entry points for spark-submit run the jobs of `twinlog`."""
 
 from twinlog.cluster.cli.audit import audit as command
 from twinlog.cluster.pipeline.jobs import daily as daily_job

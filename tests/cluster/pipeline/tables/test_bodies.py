@@ -1,4 +1,4 @@
-"""Bodies that clients compressed: all three ways, and what is refused."""
+"""Inflation of compressed bodies: all three formats, and refusals."""
 
 import contextlib
 import zlib

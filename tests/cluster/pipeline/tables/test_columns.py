@@ -20,7 +20,7 @@ FILE_SIZE = 16 << 10
 
 
 def row(each: Message) -> dict[str, object]:
-    """What the table says of a message."""
+    """A message as the table shows it."""
     properties = each.properties
     return {
         "offset": each.phy_offset,

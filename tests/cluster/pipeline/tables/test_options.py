@@ -1,4 +1,4 @@
-"""Options of the tables: what may be written, and what is said about the rest."""
+"""Options of the tables: accepted values, and messages for others."""
 
 import pytest
 

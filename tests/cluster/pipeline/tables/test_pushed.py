@@ -1,4 +1,4 @@
-"""Filters that spare reading: each is applied exactly, or left to Spark."""
+"""Filters that save reading: each is applied exactly, or left to Spark."""
 
 import pytest
 from attrs import evolve

@@ -1,4 +1,4 @@
-"""Splits of a log, wherever they are cut, hold every record once and tell all that is broken: as one walk over the whole log."""
+"""Splits of a log, cut anywhere, contain every record once and report all damage, as one walk over the whole log does."""
 
 import json
 import lzma
@@ -33,7 +33,7 @@ LOOK_BACK = 4 << 10  # More than two of the largest records.
 
 
 def walked(files: StoreFiles) -> tuple[list[int], list[tuple[int, int]]]:
-    """Where records begin and what is broken, by the offline tools' walk."""
+    """Offsets of records and damage, by the offline tools' walk."""
     reader = FileReader()
     found, _ = list_files(Path(files.log[0].uri.text).parent)
     series = FileSeries(Path(), files.file_size, tuple(found), reader, files.first)
@@ -49,7 +49,7 @@ def walked(files: StoreFiles) -> tuple[list[int], list[tuple[int, int]]]:
 
 
 def in_splits(files: StoreFiles, parts: list[Split], *, window: int = 4 << 20, look_back: int = LOOK_BACK):
-    """The same by splits, in their order."""
+    """Offsets of records and damage by splits, in order."""
     starts: list[int] = []
     broken: list[Broken] = []
     for part in parts:
@@ -348,7 +348,7 @@ def table(files: StoreFiles, *, size: int = 64 << 20) -> list[dict[str, object]]
 
 
 def told_of(row) -> tuple[object, ...]:
-    """What the client knows of a message: its topic, not the one where it waited; its body, not the compressed one."""
+    """A message as its client knows it: final topic and uncompressed body."""
     properties = dict(row["properties"])
     body = zlib.decompress(row["body"]) if row["sys_flag"] & 1 else row["body"]
     return properties.get("REAL_TOPIC", row["topic"]), row["tags"], row["keys"], sha1(body).hexdigest()
