@@ -1,4 +1,4 @@
-"""A name server and a broker that only exist in memory, and messages to hand about."""
+"""A name server and a broker in memory, and helpers for messages."""
 
 from collections import defaultdict
 from contextlib import suppress
@@ -89,7 +89,7 @@ class FakeBroker:
                     self._take(stream, request)
 
     def _take(self, stream, request):
-        """In the order of arrival; answers may overtake one another."""
+        """Requests in the order of arrival; responses may be sent in another order."""
         if request.is_response:
             self.told.append(request)
             return
@@ -111,7 +111,7 @@ class FakeBroker:
                 await stream.send_all(encode(command))
 
     async def tell(self, group, client_id, request):
-        """Ask a client something."""
+        """Send a request to a client."""
         await self._send(self.members[group][client_id], request)
 
     def codes(self, *wanted):
@@ -233,7 +233,7 @@ def _encoded(record: Message) -> bytes:
 
 
 def request(code: RequestCode, body: object = None, *, opaque: int = 1, oneway: bool = False, **ext: str):
-    """What a broker asks."""
+    """A request of a broker."""
     raw = b"" if body is None else body if isinstance(body, bytes) else fastjson.dumps(body)
     return RemotingCommand(code, opaque=opaque, flag=2 if oneway else 0, ext=ext, body=raw)
 
@@ -242,7 +242,7 @@ ONE = {"T": "*"}  # What most consumers of these tests want.
 
 
 async def bodies(consumer, count):
-    """The bodies of the next so many messages, settled."""
+    """Consume `count` messages; returns their bodies."""
     found = []
     with trio.fail_after(600):
         async for batch in consumer:
@@ -253,7 +253,7 @@ async def bodies(consumer, count):
 
 
 async def idle(seconds):
-    """So much virtual time, with everything that happens meanwhile."""
+    """Let virtual time pass, with everything that happens meanwhile."""
     await trio.sleep(seconds)
 
 

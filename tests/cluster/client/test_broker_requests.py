@@ -1,4 +1,4 @@
-"""What brokers ask of a consumer: resets, how far it is, and to consume one message that a person picked."""
+"""Requests of brokers to a consumer: resets, offsets, and the consumption of one message that a person chose."""
 
 import orjson
 import pytest

@@ -1,4 +1,4 @@
-"""One client: heartbeats, groups, and that nothing stays behind it."""
+"""Client: heartbeats, groups, and a complete end."""
 
 import orjson
 import pytest
@@ -37,7 +37,7 @@ async def test_leaving_tells_the_brokers_and_closes_every_connection(broker, aut
 
 
 async def test_cancelled_from_outside_it_still_takes_leave(broker, autojump_clock):
-    """A consumer inside closes first: its offsets go over the connections of the client."""
+    """A consumer inside closes first: its offsets are sent over the connections of the client."""
     broker.tables.topics["T"] = 1
     broker.store("T", 0, b"1", b"2", b"3")
     seen = []
@@ -78,7 +78,7 @@ async def test_a_broker_that_is_dead_does_not_hold_up_the_end(broker, autojump_c
 
 
 async def test_a_new_broker_hears_of_the_client_with_the_next_refresh(broker, client, autojump_clock):
-    """And one whose connection is new hears of it again."""
+    """A broker with a new connection gets it again."""
     broker.tables.topics["T"] = 1
     await sent(client)
     await client.introduce()

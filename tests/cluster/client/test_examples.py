@@ -1,4 +1,4 @@
-"""What the documentation shows runs as it stands: the page of the client library, and the examples in docstrings."""
+"""Examples of the documentation are run unchanged: the page of the client library, and docstrings."""
 
 import ast
 import doctest
@@ -40,7 +40,7 @@ async def namesrv(tmp_path, nursery):
 
 
 async def run(example: str, namesrv: str) -> None:
-    """As if it stood in an async function."""
+    """Run it like the body of an async function."""
     source = example.replace("127.0.0.1:9876", namesrv)
     compiled = compile(source, str(PAGE), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     names = {"__name__": "example"}

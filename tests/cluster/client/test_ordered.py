@@ -1,4 +1,4 @@
-"""Queues in order: locks, and messages that hold up those behind them; on the virtual clock."""
+"""Ordered consumption: locks, and failed messages that block their queue; on the virtual clock."""
 
 from itertools import pairwise
 
@@ -20,7 +20,7 @@ async def test_ordered_queues_are_locked_renewed_and_given_back(broker, client, 
 
 
 async def test_a_queue_that_somebody_else_has_locked_is_not_read(broker, client, topic, autojump_clock):
-    """It is taken as soon as the other gives it back."""
+    """It is taken as soon as the other member releases it."""
     broker.tables.locks["T", 0] = "another"
     async with PushConsumer(client, "G", ONE, ordered=True) as consumer:
         assert {queue.queue_id for queue in mine(consumer)} == {1}
@@ -31,7 +31,7 @@ async def test_a_queue_that_somebody_else_has_locked_is_not_read(broker, client,
 
 
 async def test_a_lock_that_could_not_be_renewed_stops_work_after_30_seconds(broker, client, topic, autojump_clock):
-    """At the broker it is good for 60: nobody else can have begun."""
+    """At the broker it is valid for 60 s: no other member can have begun."""
     seen = []
 
     async def handle(batch):
@@ -86,7 +86,7 @@ async def test_an_ordered_message_that_fails_for_good_goes_to_the_retry_topic(br
 
 
 async def test_locks_are_given_back_from_under_a_handler_that_hangs(broker, client, topic, autojump_clock):
-    """Else the next member would wait for a minute."""
+    """Otherwise the next member would wait for a minute."""
     broker.store("T", 0, b"1")
 
     async def handle(batch):
@@ -141,7 +141,7 @@ async def test_a_reset_in_the_middle_of_a_batch_does_not_lose_the_lock(broker, c
 
 
 class OneAtATime:
-    """A handler that waits for `go_on`, and remembers how many batches of queue 0 it had in hand at a time."""
+    """A handler that waits for `go_on`, and records how many batches of queue 0 it handled at a time."""
 
     def __init__(self):
         self.go_on, self.seen, self.now, self.most = trio.Event(), [], 0, 0
@@ -157,7 +157,7 @@ class OneAtATime:
 
 
 async def another_member(broker, client, *, joins=True):
-    """It comes before us in the order of names, and so takes queue 0; or it leaves again."""
+    """A member whose name sorts first, and which so takes queue 0; or it leaves again."""
     if joins:
         broker.members["G"]["0"] = broker.members["G"][client.client_id]
     else:
@@ -200,7 +200,7 @@ async def test_a_queue_that_goes_and_comes_back_waits_for_its_old_batch(broker, 
 
 
 async def test_the_lock_of_a_batch_in_hand_is_renewed_when_its_queue_is_gone(broker, client, topic, autojump_clock):
-    """At the broker it is good for a minute; then another would begin beside us."""
+    """At the broker it is valid for a minute; then another member would begin as well."""
     broker.store("T", 0, b"1")
     handle = OneAtATime()
     async with PushConsumer(client, "G", ONE, ordered=True, handler=handle, start=From.FIRST):

@@ -1,4 +1,4 @@
-"""Round robin, retries elsewhere, and what a producer puts into a request; over a broker that only answers."""
+"""Producer: round robin, retries at other brokers, and the fields of its requests; over a fake broker."""
 
 import re
 
@@ -33,7 +33,7 @@ def route(*brokers: str, queues: int = 2) -> bytes:
 
 @define
 class FakeServers:
-    """Name server and brokers: routes by topic, and what each broker answers to a send."""
+    """Name server and brokers: routes by topic, and the response of each broker to a send."""
 
     routes: dict[str, bytes]
     codes: dict[str, int | Exception] = field(factory=dict)
@@ -106,7 +106,7 @@ async def test_a_broker_that_fails_is_avoided_in_the_next_try(failure):
 
 
 async def test_the_same_message_id_goes_with_every_try():
-    """So that a consumer can tell that a message came twice."""
+    """So that a consumer can detect a duplicate."""
     servers = FakeServers({"T": route("a", "b")}, {"a": RemotingConnectError("a", "lost")})
     await producer(servers).send(message())
     ids = {parse_properties((command.ext or {})["i"])["UNIQ_KEY"] for _, command in servers.sends}

@@ -1,4 +1,4 @@
-"""Filters, packed bodies, batches, retries and offsets: decisions without I/O."""
+"""Filters, compression, batches, retries and offsets: decisions without I/O."""
 
 import zlib
 
@@ -39,7 +39,7 @@ def test_a_subscription_as_a_heartbeat_of_java_has_it():
 
 
 def test_words_are_compared_not_hashes():
-    """Aa and BB have the same hash in Java: the broker lets both through."""
+    """Aa and BB have the same hash in Java: the broker delivers both."""
     subscription = Subscription.of("T", "Aa", 1)
     assert subscription.matches("Aa")
     assert not subscription.matches("BB")
@@ -198,7 +198,7 @@ def test_an_offset_only_rises_unless_it_is_reset():
 
 
 def test_where_a_new_group_begins_is_stored():
-    """Else a restart before the first message would begin at another end of the queue."""
+    """Otherwise a restart before the first message might begin at the other end of the queue."""
     table = OffsetTable()
     table.begin(QUEUE, 7, is_stored=False)
     assert table.changed() == {QUEUE: 7}

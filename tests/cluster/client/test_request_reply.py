@@ -1,4 +1,4 @@
-"""Questions and their replies."""
+"""Request messages and their replies."""
 
 import pytest
 import trio

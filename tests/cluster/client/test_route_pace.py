@@ -1,4 +1,4 @@
-"""How soon a producer learns of another master, and how often it asks for that; servers that only answer, virtual time."""
+"""Time until a producer learns of a new master, and the number of its requests; fake servers, virtual time."""
 
 from functools import partial
 
@@ -21,7 +21,7 @@ NAMESRV = "ns:9876"
 
 @define
 class FakeServers:
-    """A name server, and masters by group; None: the group has none now, its slave is all that is registered."""
+    """A name server, and masters by group; None: the group has no master, only its slave is registered."""
 
     masters: dict[str, str | None]
     dead: set[str] = field(factory=set)
@@ -59,7 +59,7 @@ def producer(servers: FakeServers) -> Producer:
 
 
 async def until_sent(sender: Producer) -> None:
-    """As an application does it: again, until it is told that the message is safe."""
+    """Send like an application: again, until the message is stored."""
     while True:
         try:
             await sender.send(OutgoingMessage(topic="T", body=b"x"))
@@ -69,7 +69,7 @@ async def until_sent(sender: Producer) -> None:
 
 
 async def test_a_new_master_is_found_within_a_second(autojump_clock):
-    """In a failover a group is without master for a while; producers stand still no longer than that, and a moment."""
+    """During a failover a group has no master; producers stop for that time and a moment."""
     servers = FakeServers({"a": "a-0:1"})
     sender = producer(servers)
     await until_sent(sender)
@@ -87,7 +87,7 @@ async def test_a_new_master_is_found_within_a_second(autojump_clock):
 
 
 async def test_the_name_server_is_not_hammered_meanwhile(autojump_clock):
-    """A hundred tasks of one client that try without a pause ask as often as one: about once in a second."""
+    """A hundred tasks of one client that try without a pause cause as many requests as one: about one a second."""
     servers = FakeServers({"a": "a-0:1"})
     sender = producer(servers)
     await until_sent(sender)
@@ -102,7 +102,7 @@ async def test_the_name_server_is_not_hammered_meanwhile(autojump_clock):
 
 
 async def test_a_dead_master_that_is_still_registered_is_asked_for_at_the_same_pace(autojump_clock):
-    """As long as the name server has not noticed; behind a partition that takes two minutes."""
+    """Until the name server notices, which takes two minutes with a partition."""
     servers = FakeServers({"a": "a-0:1"}, dead={"a-0:1"})
     with trio.move_on_after(20):
         await until_sent(producer(servers))
@@ -110,7 +110,7 @@ async def test_a_dead_master_that_is_still_registered_is_asked_for_at_the_same_p
 
 
 async def test_another_group_takes_the_messages_without_waiting(autojump_clock):
-    """One dead master of two: each message goes to the other at once, and the name server is asked now and then."""
+    """With one of two masters down, each message goes to the other at once, and the route is requested now and then."""
     servers = FakeServers({"a": "a-0:1", "b": "b-0:1"}, dead={"a-0:1"})
     sender = producer(servers)
     for _ in range(1000):
@@ -121,7 +121,7 @@ async def test_another_group_takes_the_messages_without_waiting(autojump_clock):
 
 
 async def test_whoever_waits_gets_the_same_answer(autojump_clock):
-    """No route is an answer, too: the tenth task does not wait ten times as long for it."""
+    """A missing route is a result, too: the tenth task does not wait ten times as long for it."""
     servers = FakeServers({})
     sender = producer(servers)
     with pytest.raises(NoRouteError):
@@ -152,7 +152,7 @@ async def test_without_name_server_the_old_master_is_tried_still(autojump_clock)
 
 
 async def test_what_a_consumer_learnt_is_not_enough_to_give_up(autojump_clock):
-    """Readers are content with a slave; a producer asks again before it says that nobody takes messages."""
+    """A slave is enough for readers; a producer requests the route again before it reports that no broker takes messages."""
     servers = FakeServers({"a": None})
     sender = producer(servers)
     await sender.routes.find("T")

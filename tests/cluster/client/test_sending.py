@@ -26,7 +26,7 @@ async def test_many_at_once_keep_their_order_and_use_one_task(broker, client, to
 
 
 async def test_of_many_each_has_its_own_end(broker, client, topic, autojump_clock):
-    """One is refused for good, one is tried again, one gets no answer at first."""
+    """One is refused, one is retried, one gets no response at first."""
     broker.answers[310] = [RemotingCommand(13, remark="no"), RemotingCommand(14, remark="later"), None]
     refused, retried, late = await client.producer("P").send_all([message(b"1"), message(b"2"), message(b"3")])
     assert isinstance(refused, RequestError)
@@ -36,7 +36,7 @@ async def test_of_many_each_has_its_own_end(broker, client, topic, autojump_cloc
 
 
 async def test_of_many_only_what_has_no_answer_is_sent_again(broker, client, topic, autojump_clock):
-    """The answers of nine lie there when the time of the first is up."""
+    """Nine responses have arrived when the time limit of the first expires."""
     broker.answers[310] = [None]
     results = await client.producer("P").send_all([message(b"%d" % number) for number in range(10)])
     assert all(isinstance(each, SendResult) for each in results)

@@ -72,7 +72,7 @@ def test_an_unreadable_file_is_named(tmp_path, text):
 
 
 async def test_empty_namespaces_go_when_there_is_no_room(monkeypatch):
-    """RocketMQ keeps them for ever; here they count."""
+    """RocketMQ keeps them for ever; here they count as entries."""
     monkeypatch.setattr(kv_config, "ENTRIES_MAX", 3)
     kv = KVConfigManager()
     for namespace in "abc":
@@ -84,7 +84,7 @@ async def test_empty_namespaces_go_when_there_is_no_room(monkeypatch):
 
 
 async def test_all_of_it_has_a_bound(monkeypatch):
-    """Counted as it is when the change is made: changes at the same time do not pass it together."""
+    """Counted when the change is made: concurrent changes cannot exceed the limit together."""
     monkeypatch.setattr(kv_config, "BYTES_MAX", 100)
     kv = KVConfigManager()
     await kv.put("NS", "k", "x" * 90)

@@ -1,4 +1,4 @@
-"""The name server as its users meet it: over loopback, with RemotingClient."""
+"""The name server over loopback, with RemotingClient."""
 
 import json
 import zlib
@@ -37,7 +37,7 @@ async def namesrv(nursery, config) -> tuple[NameServer, str]:
 
 @pytest.fixture
 async def ask(nursery, namesrv) -> Ask:
-    """Ask over a connection that all questions of the test share."""
+    """Send a request over the connection that a test uses for all of them."""
     client = RemotingClient()
     await nursery.start(client.run)
 
@@ -105,7 +105,7 @@ async def test_binary_headers_are_answered_in_kind(nursery, namesrv):
 
 
 async def test_an_unknown_request_is_answered(ask):
-    """RocketMQ's 4.9 name server is silent, and its clients wait for their time limit."""
+    """RocketMQ's 4.9 name server sends no response, and its clients wait for their time limit."""
     answer = await ask(31999)
     assert (answer.code, answer.remark) == (
         ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
@@ -156,7 +156,7 @@ async def test_a_broker_is_dropped_with_its_connection(nursery, namesrv, ask):
 
 
 async def test_a_silent_broker_is_dropped_and_its_connection_closed(nursery, namesrv, autojump_clock):
-    """After 120 s without registration, though it asks other things all the time."""
+    """After 120 s without registration, even if it sends other requests all the time."""
     server, address = namesrv
     client = RemotingClient()
     await nursery.start(client.run)
@@ -320,7 +320,7 @@ async def test_the_address_to_ask_for_system_topics_is_a_masters(ask):
 
 
 async def test_topics_are_registered_by_themselves(ask):
-    """217 of 5.x: mqadmin tells of a topic that no broker has registered."""
+    """217 of 5.x: mqadmin registers a topic that no broker has registered."""
     await ask(103, **registration())
     share = {"brokerName": "broker-a", "perm": 6, "readQueueNums": 2, "topicSysFlag": 0, "writeQueueNums": 2}
     body = json.dumps({"brokerDatas": [], "queueDatas": [share]}).encode()
@@ -335,7 +335,7 @@ async def test_topics_are_registered_by_themselves(ask):
 
 
 async def test_members_of_a_group(ask):
-    """901, which 5.x brokers ask."""
+    """901, a request of 5.x brokers."""
     await ask(103, **registration())
     await ask(103, **registration(1, B))
     answer = await ask(901, clusterName="DefaultCluster", brokerName="broker-a")
@@ -348,7 +348,7 @@ async def test_members_of_a_group(ask):
 
 
 async def test_heartbeats_of_5_x_keep_a_broker_that_wants_to_be_dropped_soon(namesrv, ask, autojump_clock):
-    """904 counts as a sign of life, and heartbeatTimeoutMillis is how long the silence may be."""
+    """904 counts as a heartbeat, and heartbeatTimeoutMillis is the longest time without one."""
     server = namesrv[0]
     await ask(103, heartbeatTimeoutMillis=15_000, **registration())
     name = {"clusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": 0, "maxOffset": 7}
@@ -408,7 +408,7 @@ async def test_a_changed_interval_is_not_waited_for(namesrv, ask, autojump_clock
 
 
 async def test_a_changed_configuration_is_kept_in_its_file(nursery, tmp_path):
-    """Comments, unknown keys and the order of lines stay; the next start reads what was set."""
+    """Comments, unknown keys and the order of lines stay; the next start reads the new values."""
     path = tmp_path / "namesrv.conf"
     path.write_text("# ours\nlistenPort=9876\norderMessageEnable = false\n")
     server = NameServer(NamesrvConfig(kv_config_path=None), config_file=path)
@@ -428,7 +428,7 @@ async def test_a_changed_configuration_is_kept_in_its_file(nursery, tmp_path):
 
 
 async def test_several_name_servers_know_nothing_of_one_another(nursery):
-    """mqadmin and brokers tell each of them; what only one was told the other does not know."""
+    """mqadmin and brokers send to each of them; an entry that only one received is unknown to the other."""
     client = RemotingClient()
     await nursery.start(client.run)
     ports = [await nursery.start(NameServer(NamesrvConfig(kv_config_path=None)).run, "127.0.0.1", 0) for _ in range(2)]

@@ -1,4 +1,4 @@
-"""Bodies of request 103: what is sound becomes a Registration, what is not gets a clear answer."""
+"""Bodies of request 103: valid ones become a Registration, others get an error with the reason."""
 
 import json
 import struct

@@ -1,4 +1,4 @@
-"""The name server's tables, step by step, with a clock that the test feeds."""
+"""The name server's tables, step by step, with times from the test."""
 
 import json
 
@@ -115,7 +115,7 @@ def test_a_group_goes_with_its_last_address(routes):
     "wrong", [("D", "broker-a", 0, A), ("C", "b", 0, A), ("C", "broker-a", 1, A), ("C", "broker-a", 0, B)]
 )
 def test_who_leaves_must_be_who_came(routes, wrong):
-    """A master of old that shuts down must not take its successor's address away."""
+    """A former master that shuts down must not remove its successor's address."""
     routes.register(broker(), "one", 0)
     assert not routes.unregister(*wrong)
     assert addresses(routes) == {0: A}
@@ -132,7 +132,7 @@ def test_a_closed_connection_takes_its_brokers_along(routes):
 
 
 def test_only_the_connection_of_the_last_registration_counts(routes):
-    """A broker that reconnected is not dropped when its first connection closes at last."""
+    """A broker that reconnected is not dropped when its first connection closes later."""
     first, second = object(), object()
     routes.register(broker(), first, 0)
     routes.register(broker(), second, 1)
@@ -213,7 +213,7 @@ def test_topic_lists(routes):
 
 
 class Tables(RuleBasedStateMachine):
-    """Whatever brokers do, in any order, the four tables agree with one another."""
+    """For any sequence of broker actions, the four tables are consistent with each other."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Certificates for tests: an authority, and what it vouches for."""
+"""Certificates for tests: an authority and the certificates that it signs."""
 
 import datetime
 import ssl
@@ -25,7 +25,7 @@ class Authority:
         self.certificate.write_bytes(self._certificate(self.name, self.key.public_key(), is_authority=True))
 
     def issue(self, name: str, *, password: str | None = None) -> tuple[Path, Path]:
-        """Certificate and key of somebody."""
+        """Certificate and key of one party."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
         certificate, private = self.directory / f"{name}.pem", self.directory / f"{name}.key"

@@ -64,7 +64,7 @@ class Burn(RequestHeader):
 
 
 class Owner:
-    """What handlers work on here."""
+    """Owner of the test handlers."""
 
     def __init__(self):
         self.held: list[Request] = []
@@ -103,7 +103,7 @@ def hold(owner: Owner, header: Hold, request: Request) -> None:
 
 
 def burn(owner: Owner, header: Burn, request: Request) -> Reply:
-    """Holds up everybody."""
+    """Blocks the event loop."""
     owner.seen.append(owner.look())
     until = time.monotonic() + float(header.seconds)
     while time.monotonic() < until:

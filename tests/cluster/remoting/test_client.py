@@ -1,4 +1,4 @@
-"""RemotingClient against small servers of the tests' own, over memory streams and over loopback."""
+"""RemotingClient against small test servers, over memory streams and over loopback."""
 
 import socket
 from functools import partial
@@ -25,7 +25,7 @@ class Server:
         self.waiting: list[RemotingCommand] = []
 
     async def next(self) -> RemotingCommand:
-        """Raises EOFError when the client has left."""
+        """Raises EOFError when the client has disconnected."""
         while not self.waiting:
             data = await self.stream.receive_some()
             if not data:
@@ -86,7 +86,7 @@ async def test_answers_find_their_requests_in_any_order(client, network, nursery
 
 
 async def test_the_callers_command_stays_as_it_is(client, network, nursery):
-    """One command object can be under way to several servers at once."""
+    """One command object can be in flight to several servers at once."""
     command = RemotingCommand(106, ext={"a": "b"})
     for address in ("one:1", "two:2"):
         nursery.start_soon(client.request, address, command)
@@ -99,7 +99,7 @@ async def test_the_callers_command_stays_as_it_is(client, network, nursery):
 
 
 async def test_requests_are_signed_as_they_leave(network, nursery):
-    """With their flag and number, and without touching what the caller holds."""
+    """With their flag and number, and without changing the caller's command."""
 
     def sign(command: RemotingCommand) -> None:
         assert command.ext is not None
@@ -256,7 +256,7 @@ async def test_one_connection_is_made_however_many_ask_first(nursery, network, a
 
 
 async def test_who_gives_up_connecting_does_not_stop_the_others(nursery, network, autojump_clock):
-    """The one whose task connects times out; the next in line connects in its stead."""
+    """The task that connects times out; the next one connects instead."""
 
     async def slow(address: str) -> trio.abc.Stream:
         await trio.sleep(1)
@@ -311,7 +311,7 @@ async def test_a_server_that_does_not_read_holds_its_callers_back(nursery, autoj
 
 
 async def test_a_connection_that_brings_nothing_any_more_is_given_up(client, network, nursery, autojump_clock):
-    """TCP would hold on to it for a quarter of an hour, when the host behind it is gone."""
+    """TCP would keep it for a quarter of an hour when the host is down."""
     for _ in range(4):
         with pytest.raises(RemotingTimeoutError):
             await client.request(ADDRESS, RemotingCommand(11))
@@ -324,7 +324,7 @@ async def test_a_connection_that_brings_nothing_any_more_is_given_up(client, net
 
 
 async def test_a_connection_that_brings_something_is_kept(client, network, nursery, autojump_clock):
-    """One request may well take longer than its caller waits; others are answered meanwhile."""
+    """A request may take longer than its caller waits, while others are answered."""
 
     async def serve() -> None:
         server = await network.server()

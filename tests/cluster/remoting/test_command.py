@@ -1,4 +1,4 @@
-"""The frame codec: both serializations, every cut, every lie."""
+"""The frame codec: both serializations, input cut anywhere, and false lengths."""
 
 import struct
 import tracemalloc
@@ -237,7 +237,7 @@ BAD_HEADS = [
 @pytest.mark.parametrize(("head", "reason"), BAD_HEADS)
 @pytest.mark.parametrize("piece", [1, 3, 4, 7, 8, 64])
 def test_a_bad_frame_is_refused_before_it_is_kept(head, reason, piece):
-    """As soon as the head tells, wherever it is cut, also behind a good frame."""
+    """As soon as its head is complete, wherever the input is cut, also after a valid frame."""
     stream = encode(RemotingCommand(1)) + head
     reader = FrameReader()
     pieces = [stream[at : at + piece] for at in range(0, len(stream), piece)]
@@ -272,7 +272,7 @@ def test_a_frame_under_way_does_not_depend_on_the_read_buffer():
 
 
 def test_a_promised_frame_costs_no_memory_before_it_arrives():
-    """Ten thousand connections that announce 16 MiB each and then fall silent must not hurt."""
+    """Ten thousand connections that announce 16 MiB each and then send nothing must not use that memory."""
     head = struct.pack(">ii", FRAME_SIZE_MAX - 4, 10) + b"{"
     tracemalloc.start()
     try:

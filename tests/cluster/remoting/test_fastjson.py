@@ -1,4 +1,4 @@
-"""fastjson's dialect: all that RocketMQ writes is read, and what we write RocketMQ reads."""
+"""fastjson's dialect: everything that RocketMQ writes can be read, and RocketMQ reads what twinlog writes."""
 
 import json
 import time
@@ -157,7 +157,7 @@ def test_ascii_routes_sort_their_keys():
 
 
 def test_large_tables_are_read_quickly():
-    """A slave fetches all consumer offsets every few seconds: bare keys alone must not take the slow way."""
+    """A slave fetches all consumer offsets every few seconds: unquoted keys alone must not take the slow path."""
     table = {"offsetTable": {f"topic-{n}@group": dict.fromkeys(range(16), n) for n in range(5_000)}}
     text = dumps(table)
     started = time.process_time()

@@ -1,4 +1,4 @@
-"""Bytes from anywhere: frames and headers that nobody meant, cut where nobody would cut them."""
+"""Fuzzing of frames and headers: random changes, cut anywhere."""
 
 import itertools
 import socket
@@ -51,7 +51,7 @@ STREAMS = st.lists(FRAMES | HEADS | damaged() | st.binary(max_size=50), max_size
 
 
 def read(pieces):
-    """The frames of a stream, and whether it was refused in the end."""
+    """The frames of a stream, and whether the reader refused it."""
     reader, frames = FrameReader(), []
     for piece in pieces:
         try:
@@ -64,7 +64,7 @@ def read(pieces):
 
 @given(STREAMS, st.lists(st.integers(0, 500), max_size=6))
 def test_any_stream_is_read_the_same_however_it_is_cut(stream, cuts):
-    """A stream that is refused gives at most the frames that lie before the fault, and is refused however it comes."""
+    """A refused stream yields at most the frames before the fault, and is refused wherever it is cut."""
     places = sorted({0, len(stream), *(cut for cut in cuts if cut < len(stream))})
     cut_frames, cut_refused = read([stream[a:b] for a, b in itertools.pairwise(places)])
     byte_frames, byte_refused = read([stream[at : at + 1] for at in range(len(stream))])
@@ -100,7 +100,7 @@ def test_both_serializations_say_the_same(command):
 
 @given(COMMANDS)
 def test_the_quick_and_the_careful_decoder_agree(command):
-    """The careful one reads what the quick one does not take; where both do, they say the same."""
+    """The slow path reads what the fast one does not accept; where both do, they agree."""
     header = {
         "code": command.code,
         "opaque": command.opaque,
@@ -117,7 +117,7 @@ def test_the_quick_and_the_careful_decoder_agree(command):
 
 
 async def serve(streams):
-    """Send each over a connection of its own; the server must end it or keep it, and answer somebody else."""
+    """Send each over its own connection; the server must close it or keep it, and still answer another one."""
     listener = open_listener("127.0.0.1", 0)
     table = dispatch_table(Owner(), (echo, fill, fail))
     server = RemotingServer(

@@ -1,4 +1,4 @@
-"""What real brokers, name servers and a Java client of 4.9.7 and 5.3.3 said: understood, and said again alike."""
+"""Frames of real brokers, name servers and a Java client of 4.9.7 and 5.3.3: decoded, and encoded to the same bytes."""
 
 import json
 
@@ -48,7 +48,7 @@ def test_json_headers_mean_what_json_says(capture):
 
 @every_capture
 def test_either_serialization_carries_every_command(capture):
-    """The binary form cannot tell an empty extFields or remark from none; all else survives the change."""
+    """The binary form does not distinguish an empty extFields or remark from none; all else survives."""
     for frame in frames(capture):
         command = decode(frame.payload)
         original = (command.code, command.opaque, command.flag, command.ext or None, command.remark or None)

@@ -1,4 +1,4 @@
-"""Header classes: typed on our side, RocketMQ's names and texts on the wire."""
+"""Header classes: typed in Python, RocketMQ's names and texts on the wire."""
 
 from typing import get_args, get_type_hints
 

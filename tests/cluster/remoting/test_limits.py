@@ -1,4 +1,4 @@
-"""What peers can make a server keep: answers they do not read, frames they do not finish, requests that take their time."""
+"""Limits on memory that peers can use: unread responses, partial frames, requests of slow handlers."""
 
 import gc
 import mmap
@@ -26,7 +26,7 @@ MIB = 1 << 20
 
 
 async def test_a_burst_of_requests_is_answered_as_fast_as_its_peer_reads():
-    """All of them come in one read; the connection is not closed for what their answers come to."""
+    """All arrive in one read; the connection is not closed for the total size of their responses."""
     async with serving(unsent_bytes_max=16 * MIB) as here:
         client = await here.connect()
         await client.send(b"".join(client.request(FILL, size=MIB, parts=1) for _ in range(60)))
@@ -62,7 +62,7 @@ async def test_batches_go_on_after_a_pause():
 
 
 async def test_what_one_read_brings_does_not_stop_the_others():
-    """Requests that take long get a turn after another, in their order, and other tasks go on in between."""
+    """Slow requests are carried out in time slices, in their order, and other tasks run in between."""
     with LoopTurns.counted() as turns:
         async with serving() as here:
             client = await here.connect()
@@ -78,7 +78,7 @@ async def test_what_one_read_brings_does_not_stop_the_others():
 
 
 async def test_a_stop_carries_out_what_was_read():
-    """Though that takes several turns."""
+    """Even over several time slices."""
     async with serving() as here:
         client = await here.connect()
         await client.ask(ECHO, text="x")
@@ -91,7 +91,7 @@ async def test_a_stop_carries_out_what_was_read():
 
 @pytest.mark.parametrize("is_cut", ["cancelled", "parting"])
 async def test_an_end_does_not_wait_for_what_was_read(is_cut):
-    """That may be thousands of requests that take long."""
+    """These may be thousands of slow requests."""
     async with serving() as here:
         client = await here.connect()
         await client.ask(ECHO, text="x")
@@ -105,7 +105,7 @@ async def test_an_end_does_not_wait_for_what_was_read(is_cut):
 
 
 async def test_all_connections_together_have_a_limit():
-    """Each keeps below its own; the one with most goes first, with one line, and who reads is not touched."""
+    """Each stays below its own limit; the one with most is closed first, with one line, and connections that read are not."""
     async with serving(bytes_max=20 * MIB, unsent_bytes_max=64 * MIB) as here:
         reader, clients = await here.connect(), []
         with capture_logs() as logs:
@@ -124,7 +124,7 @@ async def test_all_connections_together_have_a_limit():
 
 
 async def test_records_that_are_mapped_cost_nothing(tmp_path):
-    """They count for the one who does not read them, and not for the memory of all: it is the kernel's, which takes it back."""
+    """They count for the connection, but not for the budget: their memory is the kernel's page cache."""
     file = tmp_path / "log"
     file.write_bytes(bytes(8 * MIB))
     with file.open("rb") as opened:
@@ -189,7 +189,7 @@ async def test_a_frame_that_is_finished_is_given_back():
 
 @pytest.mark.parametrize("limits", [{"requests_max": 3}, {"request_bytes_max": 3000}])
 async def test_too_many_requests_that_take_their_time_are_refused(limits, autojump_clock):
-    """As RocketMQ refuses them when the queue of a thread pool is full; others go on."""
+    """As RocketMQ refuses them when the queue of a thread pool is full; others continue."""
     async with serving(**limits) as here:
         client = await here.connect()
         await client.send(b"".join(client.request(WAIT, seconds=5, body=bytes(1000)) for _ in range(5)))
@@ -206,7 +206,7 @@ async def test_too_many_requests_that_take_their_time_are_refused(limits, autoju
 
 
 async def test_two_hundred_that_never_read_stay_within_the_bound():
-    """By the size of this process, which holds their sockets' other ends, too; the answers' bytes are all its own."""
+    """Measured by the size of this process, which also has the other ends of the sockets."""
     bound = 64 * MIB
     async with serving(bytes_max=bound) as here, AsyncExitStack():
         clients = [await here.connect() for _ in range(200)]

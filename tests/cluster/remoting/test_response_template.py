@@ -1,4 +1,4 @@
-"""Answers by template are the same bytes, field for field, as those that are encoded one by one."""
+"""Responses by template have the same bytes as responses that are encoded one by one."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The server over real sockets on loopback: what comes back, and what bad input does."""
+"""The server over real sockets on loopback: responses, and the effect of bad input."""
 
 import errno
 import gc
@@ -50,7 +50,7 @@ async def test_unknown_codes_are_answered_with_3():
 
 
 async def test_a_check_answers_instead_of_the_handler():
-    """It is asked for every request, those of batches included, and sees the body."""
+    """It is called for every request, including those of batches, and sees the body."""
     seen = []
 
     def check(connection, command):
@@ -138,7 +138,7 @@ async def test_oneway_gets_nothing_whatever_happens():
     ],
 )
 async def test_errors_become_answers(code, ext, answered, remark, autojump_clock):
-    """And the connection, like the server, goes on."""
+    """The connection and the server continue."""
     async with serving() as here:
         client = await here.connect()
         with capture_logs() as logs:
@@ -200,7 +200,7 @@ async def test_frames_may_come_in_pieces(step):
 
 
 async def test_bodies_stay_what_they_were_while_others_send():
-    """A handler that answers later still has its own request's body: the receive buffer is used again."""
+    """A handler that replies later still has its own request's body: the receive buffer is reused."""
     async with serving() as here:
         one, two = await here.connect(), await here.connect()
         await one.send(one.request(HOLD, body=b"1" * 1000))
@@ -210,7 +210,7 @@ async def test_bodies_stay_what_they_were_while_others_send():
 
 
 async def test_the_server_may_ask_its_client(autojump_clock, nursery):
-    """As it does with 40 and 220: the answer is paired by its number, or the wait ends."""
+    """As with 40 and 220: the response is paired by its number, or the wait ends."""
     async with serving() as here:
         client = await here.connect()
         await client.ask(ECHO, text="x")
@@ -235,7 +235,7 @@ async def test_the_server_may_ask_its_client(autojump_clock, nursery):
 
 
 async def test_a_stop_waits_for_no_answers_of_peers(nursery):
-    """They are not read any more; whoever waits for one can still answer its own peer."""
+    """They are not read any more; a handler that waits for one can still reply to its own peer."""
     async with serving() as here:
         client = await here.connect()
         await client.ask(ECHO, text="x")
@@ -282,7 +282,7 @@ BAD = {
 
 @pytest.mark.parametrize("data", BAD.values(), ids=BAD.keys())
 async def test_bad_input_ends_the_connection_with_one_line(data):
-    """And nobody else's; what came in front of it is still answered or not, but the server lives."""
+    """And no other; earlier requests may or may not be answered, but the server continues."""
     async with serving() as here:
         other, client = await here.connect(), await here.connect()
         with capture_logs() as logs:
@@ -295,7 +295,7 @@ async def test_bad_input_ends_the_connection_with_one_line(data):
 
 
 async def test_bad_input_time_and_again_is_one_line_now_and_then(autojump_clock):
-    """A hundred thousand probes are no hundred thousand lines; the next line says how many there were."""
+    """A hundred thousand probes do not make a hundred thousand lines; the next line says how many there were."""
     async with serving() as here:
         with capture_logs() as logs:
             for pause in (0, 0, 0, 6):
@@ -325,7 +325,7 @@ async def test_half_a_frame_and_then_silence(autojump_clock):
 
 
 async def test_a_frame_that_comes_in_drops_keeps_no_place(autojump_clock):
-    """Whoever sends a byte now and then is no better than who sends none."""
+    """A peer that sends single bytes is treated like one that sends none."""
     async with serving(half_frame_seconds_max=30, idle_seconds_max=120) as here:
         client = await here.connect()
         request = client.request(ECHO, text="x" * 100)
@@ -398,7 +398,7 @@ async def test_a_peer_that_leaves_is_forgotten():
 
 
 async def test_connections_that_die_together_are_forgotten_together():
-    """The end of one is told to the next, whose end shows then: that must not nest as deeply as there are connections."""
+    """Each callback closes the next connection: that must not nest as deeply as there are connections."""
     count, told = 300, []
     async with serving() as here:
 
@@ -434,7 +434,7 @@ async def test_a_slow_reader_gets_everything_in_order():
 
 
 async def test_many_small_buffers_go_out_whole():
-    """More than one system call takes."""
+    """More buffers than one system call takes."""
     async with serving() as here:
         client = await here.connect()
         answer = await client.ask(FILL, size=3, parts=5000)
@@ -442,7 +442,7 @@ async def test_many_small_buffers_go_out_whole():
 
 
 async def test_a_reader_that_never_reads_is_not_read_from_and_closed_in_the_end(autojump_clock):
-    """What waits for it is bounded, one line tells of it, and others do not notice."""
+    """Its unsent bytes are bounded, one line is logged, and others are not affected."""
     async with serving(unread_seconds_max=60) as here:
         client, other = await here.connect(), await here.connect()
         (connection,) = [each for each in here.server.connections if each.remote_address.endswith(port_of(client))]
@@ -490,7 +490,7 @@ async def test_connections_are_limited():
 
 @contextmanager
 def no_gaps():
-    """Gives the next descriptor, behind which there are free ones only."""
+    """The next free descriptor; all above it are free."""
     with ExitStack() as gaps:
         highest = max(int(name) for name in os.listdir("/proc/self/fd"))
         while gaps.enter_context(socket.socket()).fileno() < highest:
@@ -501,7 +501,7 @@ def no_gaps():
 
 
 async def test_connections_leave_descriptors_for_files(monkeypatch):
-    """A flood of connections must not keep the store from opening its next file, which it never gets over."""
+    """A flood of connections must not prevent the store from opening its next file, which it cannot recover from."""
     with no_gaps() as descriptor:
         limit = descriptor + 100
         monkeypatch.setattr(resource, "getrlimit", lambda _which: (limit, limit))
@@ -516,7 +516,7 @@ async def test_connections_leave_descriptors_for_files(monkeypatch):
 
 
 def knock(address, count, *, reset):
-    """Connect and leave at once; with `reset` without a word of goodbye."""
+    """Connect and disconnect at once; with `reset` without FIN."""
     for number in range(count):
         with socket.create_connection(address) as peer:
             if reset:
@@ -544,7 +544,7 @@ async def test_ten_thousand_connects_leave_nothing_behind(reset):
 
 
 async def test_without_descriptors_it_waits(autojump_clock):
-    """Accepting goes on once there are some; the loop does not spin meanwhile."""
+    """Accepting continues once there are some; the loop does not spin meanwhile."""
     listener = FullListener(times=3)
     server = RemotingServer(Dispatcher({}))
     with capture_logs() as logs:

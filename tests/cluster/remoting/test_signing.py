@@ -24,7 +24,7 @@ def test_the_vectors_of_rocketmqs_signer(body, signature):
 
 
 def test_a_request_that_somebody_signed_is_signed_anew():
-    """What a member passes on for a client is the member's own."""
+    """A request that a member forwards for a client has the member's own signature."""
     command = RemotingCommand(
         10, ext={"topic": "T1", "queueId": "0", "AccessKey": "x", "Signature": "y", "SecurityToken": "z"}
     )

@@ -1,4 +1,4 @@
-"""Who reads what: every member computes the same, all queues have one reader, and nobody has two more than another."""
+"""Allocation of queues: every member computes the same, each queue has one reader, and no member has two more than another."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Offsets on their way to the brokers: what changes meanwhile, and brokers that do not answer."""
+"""Commits of offsets to brokers: changes meanwhile, and brokers that do not respond."""
 
 import pytest
 import trio
@@ -14,7 +14,7 @@ THERE = [MessageQueue("T", "a", queue_id) for queue_id in range(3)]
 
 
 async def goes_silent(broker):
-    """As a host that lost its power: nothing answers, nothing refuses."""
+    """Like a host without power: nothing responds, nothing refuses."""
     broker.silence = trio.Event()
     for stream in broker.connections:
         await stream.aclose()
@@ -23,7 +23,7 @@ async def goes_silent(broker):
 
 @pytest.fixture
 async def offsets(broker, neighbour, client, topic):
-    """Of a group that has begun everywhere; nothing is told yet."""
+    """Offsets of a group with a start in every queue; nothing is stored yet."""
     await client.routes.find("T")
     made = BrokerOffsets(client, "G")
     for queue in (*THERE, QUEUE, OTHER):
@@ -42,7 +42,7 @@ def test_what_was_forgotten_meanwhile_stays_forgotten():
 
 
 async def test_a_queue_that_is_given_up_meanwhile_is_not_committed(broker, offsets, nursery, autojump_clock):
-    """Its next reader may be further by now. What is further here goes as it is now."""
+    """Its next reader may have read further. For other queues the current offset is sent."""
     await goes_silent(broker)
     nursery.start_soon(offsets.commit)
     await idle(1)

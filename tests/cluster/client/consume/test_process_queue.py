@@ -1,4 +1,4 @@
-"""What a consumer holds: the offset that it may commit, and when it has enough."""
+"""Messages that a consumer holds: the offset that it may commit, and its limits."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -63,7 +63,7 @@ def test_each_limit_stops_the_reader():
 
 
 def test_nothing_held_is_never_too_far():
-    """A filter may let nothing through for a long way."""
+    """A filter may exclude many messages in a row."""
     queue = ProcessQueue(QUEUE, 0)
     queue.next_offset = 1_000_000
     assert not queue.is_full(FlowLimits())
@@ -72,7 +72,7 @@ def test_nothing_held_is_never_too_far():
 
 @given(st.lists(st.tuples(st.sampled_from(["put", "take", "done", "back"]), st.integers(1, 5)), max_size=60))
 def test_nothing_is_skipped_and_nothing_stays_behind(steps):
-    """Whatever is done in whatever order: the commit offset is the first that is not done, and never falls."""
+    """In any order of completion, the commit offset is the first message that is not done, and never falls."""
     queue, next_offset, taken, done, committed = ProcessQueue(QUEUE, 0), 0, [], set(), 0
     for step, count in steps:
         if step == "put":

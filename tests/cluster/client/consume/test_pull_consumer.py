@@ -1,4 +1,4 @@
-"""Positions that are the program's own."""
+"""Pull consumer: assigned queues and positions."""
 
 import pytest
 
@@ -94,7 +94,7 @@ async def test_what_was_sought_is_committed(broker, client, topic, autojump_cloc
 
 
 async def test_pulls_carry_their_filter(broker, client, topic, autojump_clock):
-    """No heartbeat tells the broker what a pull consumer wants."""
+    """No heartbeat contains the filter of a pull consumer."""
     broker.store("T", 0, b"1", tags="a")
     broker.store("T", 0, b"2", tags="b")
     async with PullConsumer(client, "G", start=From.FIRST, wanted="b") as consumer:

@@ -1,4 +1,4 @@
-"""A member of a group on the virtual clock: what it asks brokers, when, and what it makes of failures."""
+"""Push consumer on the virtual clock: its requests, their times, and its reaction to failures."""
 
 import pytest
 import trio
@@ -11,7 +11,7 @@ from twinlog.store.record.properties import parse_properties
 
 
 async def test_messages_come_as_they_are_sent(broker, client, topic, autojump_clock):
-    """A held pull brings them at once."""
+    """A held pull delivers them at once."""
     async with PushConsumer(client, "G", ONE, start=From.FIRST) as consumer:
         await idle(3)
         begun = trio.current_time()
@@ -47,7 +47,7 @@ async def test_offsets_go_to_the_broker_every_five_seconds_and_at_the_end(broker
 
 
 async def test_a_batch_in_hand_is_not_committed(broker, client, topic, autojump_clock):
-    """Who leaves in the middle gets it again."""
+    """A consumer that leaves during the batch gets it again."""
     broker.store("T", 0, b"1", b"2")
     async with PushConsumer(client, "G", ONE, start=From.FIRST) as consumer:
         async for batch in consumer:
@@ -73,7 +73,7 @@ async def test_queues_are_shared_at_once_when_the_group_changes(broker, topic, a
 
 
 async def test_a_broker_that_does_not_know_us_yet_takes_nothing_away(broker, client, topic, autojump_clock):
-    """It may have been started just now, and have heard of the other member first."""
+    """The broker may have started just now, and have received the heartbeat of the other member first."""
     async with PushConsumer(client, "G", ONE) as consumer:
         await idle(1)
         stream = broker.members["G"].pop(client.client_id)
@@ -118,7 +118,7 @@ async def test_an_iterator_says_later_or_dead(broker, client, topic, autojump_cl
 
 
 async def test_done_that_was_cancelled_goes_on_where_it_was(broker, client, topic, autojump_clock):
-    """What is sent back already is not sent twice, and the queue goes on."""
+    """Messages that were sent back are not sent twice, and the queue continues."""
     broker.store("T", 0, b"1", b"2", b"3", b"4")
     broker.answers[36] = [RemotingCommand(0), None]
     async with PushConsumer(client, "G", ONE, start=From.FIRST, batch_max=3) as consumer:
@@ -250,7 +250,7 @@ async def test_a_broker_that_was_away_is_read_on(broker, client, topic, autojump
 
 
 async def test_a_topic_that_is_not_there_yet_is_looked_for(broker, client, autojump_clock):
-    """Soon at first, then every five seconds: no more than a name server can bear."""
+    """Soon at first, then every five seconds, so that name servers are not overloaded."""
     async with PushConsumer(client, "G", {"New": "*"}, start=From.FIRST) as consumer:
         await idle(60)
         assert 10 <= len([each for each in broker.codes(105) if each.ext["topic"] == "New"]) <= 16
@@ -273,7 +273,7 @@ async def test_readers_of_a_topic_that_is_gone_ask_for_it_once_a_second(broker, 
 
 
 async def test_an_offset_outside_the_queue_is_put_right(broker, client, topic, autojump_clock):
-    """The log was cut: what was read since belongs to nobody."""
+    """The log was truncated: messages that were read since do not exist any more."""
     broker.store("T", 0, b"1", b"2")
     broker.tables.offsets["G", "T", 0] = 7
     async with PushConsumer(client, "G", ONE) as consumer:
@@ -284,7 +284,7 @@ async def test_an_offset_outside_the_queue_is_put_right(broker, client, topic, a
 
 
 async def test_a_batch_from_before_a_cut_settles_nothing_after_it(broker, client, topic, autojump_clock):
-    """The log was cut while it was in hand, and has other messages at its offsets now."""
+    """The log was truncated during the batch, and has other messages at its offsets now."""
     broker.store("T", 0, b"1", b"2")
     async with PushConsumer(client, "G", ONE, start=From.FIRST, batch_max=2) as consumer:
         old = await consumer.take()
@@ -304,7 +304,7 @@ async def test_a_batch_from_before_a_cut_settles_nothing_after_it(broker, client
 
 
 async def test_a_queue_is_read_from_whom_its_broker_suggests(broker, client, topic, autojump_clock):
-    """The slave has heard of the group; it is not told offsets, neither in pulls nor otherwise."""
+    """The slave knows the group, but gets no offsets, neither in pulls nor in commits."""
     broker.members_by_id = {"0": BROKER, "1": SLAVE}
     broker.suggested = 1
     broker.store("T", 0, b"1", b"2")

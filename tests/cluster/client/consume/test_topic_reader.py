@@ -1,4 +1,4 @@
-"""The reader behind `twinlog consume`: what it commits for a group, and when."""
+"""The reader of `twinlog consume`: the offsets that it commits for a group."""
 
 from functools import partial
 
@@ -22,7 +22,7 @@ def reader(client, topic):
 
 
 async def test_only_queues_that_were_read_are_committed(broker, reader, autojump_clock):
-    """Else a look at the end of a topic would take the group there."""
+    """Otherwise reading at the end of a topic would move the group there."""
     broker.store("T", 0, b"1")
     broker.store("T", 1, b"2")
     broker.tables.offsets["G", "T", 1] = 0
@@ -52,7 +52,7 @@ async def test_what_could_not_be_delivered_is_not_committed(broker, reader, auto
 
 
 async def test_a_new_group_is_told_where_it_begins(broker, reader, autojump_clock):
-    """What it has not read yet is its lag from then on. One that has its places keeps those that it did not read from."""
+    """Unread messages are its lag from then on. A group with offsets keeps those of queues that were not read."""
     broker.store("T", 0, b"1")
     broker.store("T", 1, b"2")
     await reader(lambda _message: False).run()
@@ -64,7 +64,7 @@ async def test_a_new_group_is_told_where_it_begins(broker, reader, autojump_cloc
 
 
 async def test_following_survives_a_commit_that_fails(broker, reader, autojump_clock):
-    """What else there is, is committed; what failed, with the next commit."""
+    """Other offsets are committed; the failed one follows with the next commit."""
     broker.store("T", 0, b"1")
     broker.store("T", 1, b"2")
     seen = []

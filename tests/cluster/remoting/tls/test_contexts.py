@@ -1,4 +1,4 @@
-"""TLS on the same port: who is let in, by whom, and what becomes of those who do it wrong."""
+"""TLS on the same port: which connections are accepted, and how wrong ones end."""
 
 import os
 import socket
@@ -98,7 +98,7 @@ def files(authority, **more):
     [(TlsMode.disabled, True, False), (TlsMode.permissive, True, True), (TlsMode.enforcing, False, True)],
 )
 async def test_which_connections_a_mode_takes(mode, plain, secure):
-    """Both kinds come to the same port."""
+    """Both kinds of connections use the same port."""
     async with serving(TlsConfig(mode=mode)) as (_, address):
         for config, taken in ((None, plain), (TlsConfig(), secure)):
             with capture_logs() as logs:
@@ -178,7 +178,7 @@ async def test_a_server_may_check_its_clients(authority, tmp_path, need, without
 
 
 def test_certificates_are_not_asked_for_when_any_would_do(authority):
-    """As RocketMQ would take any: whoever reads `require` should know."""
+    """RocketMQ would accept any certificate: a reader of `require` expects otherwise."""
     with capture_logs() as logs:
         context = server_context(files(authority, need_client_auth=ClientAuth.require))
     assert context.verify_mode is ssl.CERT_NONE
@@ -250,7 +250,7 @@ CLIENT = {"auth_server": True, "client_cert": Path("/c"), "client_trust": Path("
 
 @pytest.mark.parametrize("name", SERVER)
 def test_what_test_mode_makes_void_is_no_start(name):
-    """RocketMQ passes over it without a word, and who believes to be safe is not."""
+    """RocketMQ ignores it silently, so that users believe to be safe and are not."""
     with pytest.raises(TlsFilesError, match=r"tls\.test\.mode\.enable=true makes tls\.server\..* void"):
         ServerTls(TlsConfig(test_mode=True, **{name: SERVER[name]})).check()
     assert not TlsConfig(**{name: SERVER[name]}).server_test_mode
@@ -376,7 +376,7 @@ async def test_a_peer_that_leaves_in_the_handshake_is_forgotten():
 
 
 async def test_a_secure_peer_that_does_not_read_is_not_read_from():
-    """What waits for it stays near the limit, however much it asks for."""
+    """Its unsent bytes stay near the limit, however much it requests."""
     async with serving() as (server, address), client(TlsConfig()) as asking:
         await asking.request(address, RemotingCommand(DOUBLE))
         connection = asking.connection_of(address)
