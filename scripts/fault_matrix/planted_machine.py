@@ -19,11 +19,11 @@ LATE_S = 0.05
 def wall_clock_ages() -> Iterator[None]:
     """Files are as old as a clock says that anybody may set, as in RocketMQ."""
 
-    def look(self: RetentionClock, *, wall_s: float, monotonic: float) -> float:
+    def read(self: RetentionClock, *, wall_s: float, monotonic: float) -> float:
         self.now_s = wall_s
         return wall_s
 
-    with patch.object(RetentionClock, "look", look):
+    with patch.object(RetentionClock, "read", read):
         yield
 
 

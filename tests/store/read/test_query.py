@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.store.indexes import until_level
+from tests.store.indexes import until_caught_up
 from tests.store.records import put_message
 from twinlog.store.config import StoreConfig
 from twinlog.store.message_store import MessageStore
@@ -17,7 +17,7 @@ async def store(tmp_path, nursery):
     store = MessageStore(StoreConfig(root=tmp_path, **sizes))
     store.load()
     await nursery.start(store.run)
-    await until_level(store.index)
+    await until_caught_up(store.index)
     yield store
     await store.close()
 

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tests.cluster.broker.helpers import make_broker, opened, put
-from tests.store.indexes import until_level
+from tests.store.indexes import until_caught_up
 from twinlog.store.record.message import decode_message
 
 EVER = {"beginTimestamp": 0, "endTimestamp": (1 << 63) - 1}
@@ -16,7 +16,7 @@ async def indexing(broker, nursery):
     """The broker's handlers, with its index at work."""
     async with opened(broker) as client:
         nursery.start_soon(broker.store.index.run)
-        await until_level(broker.store.index)
+        await until_caught_up(broker.store.index)
         yield client
 
 
