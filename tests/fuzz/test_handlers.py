@@ -12,6 +12,7 @@ import trio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.cluster.broker.helpers import make_broker
 from tests.fuzz.harness import (
     check_answers,
     check_files,
@@ -32,7 +33,9 @@ thorough = settings(max_examples=EXAMPLES, suppress_health_check=list(HealthChec
 
 pytestmark = pytest.mark.timeout(90 + 3 * EXAMPLES)
 
-BROKER_HEADERS = [handler.header for handler in None.main_port.values()] + list(SEND_HEADERS.values())
+with TemporaryDirectory() as directory:
+    BROKER_HEADERS = [handler.header for handler in make_broker(Path(directory)).main_port.values()]
+BROKER_HEADERS += SEND_HEADERS.values()
 NAMESRV_HEADERS = [handler.header for handler in dispatch_table(None, HANDLERS).values()]
 BEATS = heartbeats.map(lambda beat: RemotingCommand(34, body=to_json(beat)))
 
