@@ -388,9 +388,9 @@ class Group:
         return node.roles.state()
 
 
-def words_of(state: ChangeState) -> dict[str, str]:
+def step_states(state: ChangeState) -> dict[str, str]:
     """Step and how far it is."""
     return {step.name: step.state for step in state.steps}
 
 
-__all__ = ["ASYNC", "SLAVE", "SYNC", "Group", "Node", "attrs", "words_of"]
+__all__ = ["ASYNC", "SLAVE", "SYNC", "Group", "Node", "attrs", "step_states"]

@@ -5,7 +5,7 @@ import trio
 
 from tests.ha.conftest import no_threads as no_threads
 from tests.helpers import log_bytes
-from tests.support.group.role_nodes import ASYNC, SYNC, Group, error_text
+from tests.support.group.role_nodes import ASYNC, SYNC, Group, step_states
 from twinlog.cluster.broker.peers.role_messages import ChangeRequest
 from twinlog.cluster.broker.roles import durable_state
 from twinlog.ha.election.voter import VoteRequest
@@ -43,7 +43,7 @@ async def test_failover_to_the_slave_of_a_dead_master(autojump_clock, pair):
     await a.stop()
     state = await pair.change("failover", b, reason="a is dead")
     assert (state.error, state.result.epoch, state.result.not_following) == ("", 1, (a.address,))
-    assert set(error_text(state).values()) == {"done"}
+    assert set(step_states(state).values()) == {"done"}
     assert b.word == "serving"
     b.put(3)
     await a.start()
