@@ -42,7 +42,7 @@ class DigestBlock:
 
 
 @define(eq=False)
-class BlockDigests:
+class LogDigests:
     """The digests of all blocks, or parts of blocks, in bytes `start` to `end` of the log."""
 
     start: int = 0
@@ -51,7 +51,7 @@ class BlockDigests:
     entries: bytearray = field(factory=bytearray)
 
     @classmethod
-    def beginning_at(cls, start: int) -> "BlockDigests":
+    def beginning_at(cls, start: int) -> "LogDigests":
         """An empty coverage that will start at byte `start`."""
         return cls(start, start, start // BLOCK_SIZE)
 
@@ -180,7 +180,7 @@ class BlockDigests:
 class Decoded:
     """A side file, decoded. `stopped_ms` is 0 unless a clean stop left it; `error` describes a damaged part."""
 
-    digests: BlockDigests
+    digests: LogDigests
     stopped_ms: int
     error: str | None = None
 
@@ -196,7 +196,7 @@ def decode(data: bytes) -> Decoded | str:
     if not 0 <= first_block * BLOCK_SIZE <= start:
         return f"its first block {first_block} lies behind its start {start}"
     entries, error = _decode_pages(data)
-    digests = BlockDigests(start, 0, first_block, entries)
+    digests = LogDigests(start, 0, first_block, entries)
     covered = (first_block + len(entries) // DIGEST_SIZE) * BLOCK_SIZE
     expected = ceil_block(end) if end > start else first_block * BLOCK_SIZE
     if stopped_ms and error is None:
@@ -208,7 +208,7 @@ def decode(data: bytes) -> Decoded | str:
         covered = floor_block(end)
     digests.end = max(start, covered)
     if digests.end == start:
-        digests = BlockDigests.beginning_at(start)
+        digests = LogDigests.beginning_at(start)
     del digests.entries[(ceil_block(digests.end) // BLOCK_SIZE - digests.first_block) * DIGEST_SIZE :]
     return Decoded(digests, 0, error)
 

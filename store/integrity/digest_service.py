@@ -16,9 +16,9 @@ from twinlog.store.integrity.digest import (
     BLOCK_SIZE,
     DIGEST_SIZE,
     PAGE_SIZE,
-    BlockDigests,
     Decoded,
     DigestBlock,
+    LogDigests,
     ceil_block,
     decode,
     digest,
@@ -40,7 +40,7 @@ class DigestFile:
     """Keeps digests on the disk. They are always those of `digests`, which others change."""
 
     path: Path
-    digests: BlockDigests
+    digests: LogDigests
     cuts: int = field(
         default=0, init=False
     )  # A counter of cuts: results that a thread computed before may be outdated.
@@ -193,7 +193,7 @@ class DigestService:
     path: Path
     hooks: StoreHooks
     old_bytes_per_second: int  # For bytes from before this start: they may have to come from the disk.
-    digests: BlockDigests = field(factory=BlockDigests, init=False)
+    digests: LogDigests = field(factory=LogDigests, init=False)
     doubtful_from: int = field(default=0, init=False)  # Digests from here on may be of bytes that a crash took away.
     doubtful_end: int = field(default=0, init=False)
     suspects: list[DigestBlock] = field(
@@ -243,7 +243,7 @@ class DigestService:
             log.warning("digest file begins behind the log's start; digests are recomputed", path=str(self.path))
             found = None
         self.digests = self._file.digests = (
-            found.digests if found is not None else BlockDigests.beginning_at(self.log.min_offset)
+            found.digests if found is not None else LogDigests.beginning_at(self.log.min_offset)
         )
         return (found.stopped_ms, found.error is None) if found is not None else (0, False)
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 from attrs import asdict, define, frozen
 
 from twinlog.store.errors import MessageFormatError
-from twinlog.store.integrity.digest import BLOCK_SIZE, BlockDigests, ceil_block, floor_block
+from twinlog.store.integrity.digest import BLOCK_SIZE, LogDigests, ceil_block, floor_block
 from twinlog.store.offline.dump import DumpedMessage, described
 from twinlog.store.offline.file_series import FileSeries
 from twinlog.store.offline.finding import doc
@@ -100,7 +100,7 @@ class ComparedLog:
     queues: Queues
     may_grow: bool = False
     after_crash: bool = False
-    digests: BlockDigests | None = None
+    digests: LogDigests | None = None
 
 
 def diff(

@@ -8,7 +8,7 @@ from twinlog.cluster.pipeline.audit.cells import LogPiece, log_pieces
 from twinlog.cluster.pipeline.audit.compare import LogBounds
 from twinlog.cluster.pipeline.sources.files import QueueFiles, StoreFiles, UnreadableError, read_all
 from twinlog.cluster.pipeline.sources.log_end import PlaceReader
-from twinlog.store.integrity.digest import BlockDigests, decode, digest
+from twinlog.store.integrity.digest import LogDigests, decode, digest
 from twinlog.store.offline.file_series import FileSeries
 from twinlog.store.offline.queue_view import QueueKey
 from twinlog.store.queue.consume_queue_ext import EXT_ADDRESS_MAX
@@ -42,7 +42,7 @@ class StoreCopy:
     files: StoreFiles
     _reader: PlaceReader = field(factory=PlaceReader, init=False)
     _log: FileSeries = field(init=False)
-    _digests: BlockDigests | None = field(default=None, init=False)
+    _digests: LogDigests | None = field(default=None, init=False)
     _digests_are_read: bool = field(default=False, init=False)
     _end_is_sure: bool = field(default=False, init=False)  # Digests of a clean stop, and nothing was written since.
     _queues: dict[QueueKey, QueueFiles] | None = field(default=None, init=False)
@@ -86,12 +86,12 @@ class StoreCopy:
     def _is_as_digested(self, start: int, end: int, expected: bytes) -> bool:
         return digest(self.read(start, end - start)) == expected
 
-    def _is_doubtful(self, digests: BlockDigests, end: int) -> bool:
+    def _is_doubtful(self, digests: LogDigests, end: int) -> bool:
         """Whether no later block matches its digest: another broker may have truncated the end and written it again."""
         behind = (block for block in digests.blocks(end, digests.end) if block.start >= end)
         return not any(self._is_as_digested(block.start, block.end, block.digest) for block in behind)
 
-    def _load_digests(self) -> BlockDigests | None:
+    def _load_digests(self) -> LogDigests | None:
         if not self._digests_are_read:
             self._digests_are_read = True
             raw = read_all(self.files.digests, _DIGEST_FILE_MAX) if self.files.digests is not None else None

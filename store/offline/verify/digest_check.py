@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from attrs import define, field
 
-from twinlog.store.integrity.digest import BlockDigests, DigestBlock, decode, digest
+from twinlog.store.integrity.digest import DigestBlock, LogDigests, decode, digest
 from twinlog.store.offline.directory import StoreDirectory, Writer
 from twinlog.store.offline.finding import Finding, FindingKind, Severity
 
@@ -14,7 +14,7 @@ class DigestCheck:
     """The coverage of the side file, and blocks of the log that differ from it."""
 
     directory: StoreDirectory
-    digests: BlockDigests | None = None
+    digests: LogDigests | None = None
     error: str | None = None
     end_is_sure: bool = False  # A clean stop left the file, and no broker ran since.
     differing: list[DigestBlock] = field(factory=list)

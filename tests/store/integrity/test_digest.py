@@ -11,7 +11,7 @@ from twinlog.store.integrity.digest import (
     DIGEST_SIZE,
     PAGE_DIGESTS,
     PAGE_SIZE,
-    BlockDigests,
+    LogDigests,
     block_bounds,
     decode,
     digest,
@@ -33,7 +33,7 @@ class Model:
 
     def __init__(self, start):
         self.start, self.data, self.random = start, b"", random.Random(1)
-        self.digests = BlockDigests.beginning_at(start)
+        self.digests = LogDigests.beginning_at(start)
 
     @property
     def end(self):
@@ -88,7 +88,7 @@ def test_digests_are_always_those_of_the_bytes(start, history):
 
 
 def table(blocks, *, start=0, end=None):
-    found = BlockDigests.beginning_at(start)
+    found = LogDigests.beginning_at(start)
     end = blocks * BLOCK_SIZE if end is None else end
     size = len(list(block_bounds(start, end))) * DIGEST_SIZE
     found.extend(random.Random(2).randbytes(size), end)
@@ -98,7 +98,7 @@ def table(blocks, *, start=0, end=None):
 def test_two_logs_that_begin_at_different_offsets_can_be_compared():
     """The digest of a range is chained on demand: it does not depend on what lies before the range."""
     data = random.Random(3).randbytes(6 * BLOCK_SIZE)
-    whole, late = BlockDigests.beginning_at(0), BlockDigests.beginning_at(2 * BLOCK_SIZE)
+    whole, late = LogDigests.beginning_at(0), LogDigests.beginning_at(2 * BLOCK_SIZE)
     whole.extend(digests_of(data, 0), 6 * BLOCK_SIZE)
     late.extend(digests_of(data[2 * BLOCK_SIZE :], 2 * BLOCK_SIZE), 6 * BLOCK_SIZE)
     some = 3 * BLOCK_SIZE, 5 * BLOCK_SIZE

@@ -15,7 +15,7 @@ from tests.store import golden
 from tests.store.digesting import FILE_SIZE, fill, follow, opened
 from tests.store.records import put_message
 from twinlog.store.config import StoreConfig
-from twinlog.store.integrity.digest import BLOCK_SIZE, BlockDigests, decode, digests_of, floor_block
+from twinlog.store.integrity.digest import BLOCK_SIZE, LogDigests, decode, digests_of, floor_block
 from twinlog.store.log.range import LogRange
 from twinlog.store.message_store import MessageStore
 
@@ -197,7 +197,7 @@ async def test_a_file_that_is_not_right_is_made_anew(tmp_path, autojump_clock, d
     elif damage == "short":
         del content[5000:]
     elif damage == "of another log":
-        content = bytearray(BlockDigests.beginning_at(1 << 40).encode_header(5))
+        content = bytearray(LogDigests.beginning_at(1 << 40).encode_header(5))
     path.write_bytes(content)
     if damage == "gone":
         path.unlink()

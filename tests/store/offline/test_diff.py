@@ -3,7 +3,7 @@
 import pytest
 
 from tests.helpers import log_bytes, open_store, put
-from twinlog.store.integrity.digest import BLOCK_SIZE, BlockDigests, digest
+from twinlog.store.integrity.digest import BLOCK_SIZE, LogDigests, digest
 from twinlog.store.offline.diff import ComparedLog, DiffVerdict, diff
 from twinlog.store.offline.directory import StoreDirectory
 
@@ -61,7 +61,7 @@ def test_several_differences_are_counted(pair):
 
 
 def digests_of(store):
-    data, found = log_bytes(store), BlockDigests.beginning_at(0)
+    data, found = log_bytes(store), LogDigests.beginning_at(0)
     end = len(data) // BLOCK_SIZE * BLOCK_SIZE
     found.extend(b"".join(digest(data[at : at + BLOCK_SIZE]) for at in range(0, end, BLOCK_SIZE)), end)
     return found
