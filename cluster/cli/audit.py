@@ -205,11 +205,11 @@ _COLOURS = {
     AuditVerdict.DIVERGENT: "red",
     AuditVerdict.INCOMPLETE: "yellow",
 }
-MENDS_SHOWN = 5
+REPAIRS_SHOWN = 5
 
 
 def show_audit(report: AuditReport, fmt: str) -> None:
-    """Print the members, what was found, what mends it, and what it comes to. TSV has the findings only."""
+    """Print the members, what was found, the repairs, and the verdict. TSV has the findings only."""
     if fmt == "tsv":
         table(_finding_columns(), report.findings, fmt)
         return
@@ -220,25 +220,25 @@ def show_audit(report: AuditReport, fmt: str) -> None:
         click.echo()
     if report.findings_left_out:
         click.echo(f"and {count(report.findings_left_out)} more, counted only")
-    for line in _mends(report, every=fmt == "wide"):
+    for line in _repairs(report, every=fmt == "wide"):
         click.echo(line)
     for line in sentences(report):
         click.echo(line)
     click.echo(style(headline(report), fg=_COLOURS[report.verdict]))
 
 
-def _mends(report: AuditReport, *, every: bool) -> Iterator[str]:
-    """Each command once, with the findings that it mends."""
+def _repairs(report: AuditReport, *, every: bool) -> Iterator[str]:
+    """Each command once, with the findings that it repairs."""
     numbers: dict[tuple[str, str], list[int]] = {}
     for finding in report.findings:
         if finding.mend:
             numbers.setdefault((finding.mend, finding.mend_note), []).append(finding.number)
     shown = list(numbers.items())
-    for (command, note), mended in shown if every else shown[:MENDS_SHOWN]:
-        yield f"to mend {_numbers(mended)}: {style(command, bold=True)}"
+    for (command, note), repaired in shown if every else shown[:REPAIRS_SHOWN]:
+        yield f"to repair {_numbers(repaired)}: {style(command, bold=True)}"
         yield f"  {note}"
-    if not every and len(shown) > MENDS_SHOWN:
-        yield f"and {counted(len(shown) - MENDS_SHOWN, 'more command')}; -o wide shows all"
+    if not every and len(shown) > REPAIRS_SHOWN:
+        yield f"and {counted(len(shown) - REPAIRS_SHOWN, 'more command')}; -o wide shows all"
     if shown:
         yield ""
 

@@ -46,7 +46,7 @@ def test_a_difference_leaves_with_1_and_files_that_tell_it(members, tmp_path: Pa
     assert done.returncode == 1, done.stderr
     assert ("\x1b" in done.stdout, done.stderr) == (False, "")
     assert "B bit-rot" in done.stdout
-    assert "to mend 1: twinlog backup" in done.stdout
+    assert "to repair 1: twinlog backup" in done.stdout
     assert sorted(path.name for path in out.iterdir()) == ["findings.parquet", "report.html", "report.json"]
     report = json.loads((out / "report.json").read_bytes())
     assert violations(report, schema_of(AuditReport)) == []

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 
 from tests.cluster.cli.json_schema import violations
 from tests.cluster.pipeline.reports import ALL, MASTER, SLAVE, finding, report_of
-from twinlog.cluster.cli.audit import MENDS_SHOWN, show_audit
+from twinlog.cluster.cli.audit import REPAIRS_SHOWN, show_audit
 from twinlog.cluster.cli.common.options import schema_of
 from twinlog.cluster.cli.main import cli
 from twinlog.cluster.pipeline.audit.assembly import names_of
@@ -294,7 +294,7 @@ def test_samples_are_singular_or_plural(records, words):
 
 @pytest.mark.parametrize(("more", "words"), [(1, "and 1 more command;"), (2, "and 2 more commands;")])
 def test_commands_that_are_not_shown_are_singular_or_plural(more, words, capsys):
-    numbers = range(MENDS_SHOWN + more)
+    numbers = range(REPAIRS_SHOWN + more)
     show_audit(
         report_of(*(finding(FindingClass.DIFFERS, offset=1000 * n, end=1000 * n + 1) for n in numbers)), "pretty"
     )
