@@ -1,6 +1,6 @@
 """Operations for users, as typed async functions with frozen results; CLI and HTTP only render them.
 
-What is not known is None, never 0. Offsets and sizes in bytes unless the name says messages; times in seconds.
+Unknown values are None, never 0. Offsets and sizes in bytes unless the name says messages; times in seconds.
 Each operation imports its modules when it is called, so that a command starts with its own modules only.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from twinlog.cluster.admin.messages import MessageAdmin
     from twinlog.cluster.admin.offsets import OffsetAdmin
     from twinlog.cluster.admin.repair import PreparedRepair, RepairResult
-    from twinlog.cluster.admin.roles import ChangeOutcome, History, Prepared, RoleGroup, RoleOrder, Tell
+    from twinlog.cluster.admin.roles import ChangeOutcome, History, OnChange, Prepared, RoleGroup, RoleOrder
     from twinlog.cluster.admin.sending import Destination
     from twinlog.cluster.admin.topics import TopicAdmin
     from twinlog.cluster.admin.waiting import Condition
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from twinlog.cluster.observe.findings import CheckResult
     from twinlog.cluster.observe.live_diff import LiveDiffReport
     from twinlog.cluster.observe.members import ClusterFacts, MemberList
-    from twinlog.cluster.observe.rules import Limits
+    from twinlog.cluster.observe.rules import LagLimits
     from twinlog.store.util.progress import Progress
 
 
@@ -94,7 +94,7 @@ class Admin:
         return MemberList(members, tuple(issues_of(groups, members)), notes_of(facts))
 
     async def watch_members(self, seconds: float, show: "Callable[[MemberList], None]") -> None:
-        """Show the members now and every so many seconds, for ever. Raises RemotingError when the first time fails."""
+        """Show the members now and every `seconds`, without end. Raises RemotingError when the first request fails."""
         from twinlog.cluster.admin.waiting import watch
         from twinlog.cluster.observe.members import MemberList
 
@@ -112,7 +112,7 @@ class Admin:
         found = find_member(facts, name)
         return explain_member(facts, found) if found is not None else None
 
-    async def check(self, limits: "Limits") -> "CheckResult":
+    async def check(self, limits: "LagLimits") -> "CheckResult":
         """Check the cluster for a monitoring system. Raises RemotingError without a name server."""
         from twinlog.cluster.observe.findings import CheckResult, Level
         from twinlog.cluster.observe.gather import gather
@@ -149,11 +149,13 @@ class Admin:
                 return
             await trio.sleep(poll_seconds)
 
-    async def crosscheck(self, *, last_bytes: int, tell: Callable[[str], None] = lambda _what: None) -> "Crosscheck":
+    async def crosscheck(
+        self, *, last_bytes: int, progress: Callable[[str], None] = lambda _what: None
+    ) -> "Crosscheck":
         """Compare what every member sees of every other. Raises RemotingError without a name server."""
         from twinlog.cluster.observe.cross_check import crosscheck
 
-        return await crosscheck(self.api, last_bytes=last_bytes, tell=tell)
+        return await crosscheck(self.api, last_bytes=last_bytes, progress=progress)
 
     async def live_diff(
         self, left: str, right: str, progress: Callable[[int, int], None] = lambda _done, _total: None
@@ -181,11 +183,11 @@ class Admin:
 
         return await role_admin.prepare(self.api, order)
 
-    async def change_role(self, prepared: "Prepared", tell: "Tell") -> "ChangeOutcome":
-        """Carry the change out; `tell` reports its progress. Raises RoleError and RemotingError."""
+    async def change_role(self, prepared: "Prepared", on_change: "OnChange") -> "ChangeOutcome":
+        """Carry the change out; `on_change` is called with its progress. Raises RoleError and RemotingError."""
         from twinlog.cluster.admin import roles as role_admin
 
-        return await role_admin.carry_out(self.api, prepared, tell)
+        return await role_admin.carry_out(self.api, prepared, on_change)
 
     async def schedule_switchover(self, order: "RoleOrder", at_ms: int | None) -> "RoleGroup":
         """Schedule a switchover for a time of the clock; None cancels it."""
@@ -226,11 +228,11 @@ class Admin:
     async def bundle(self, logs: Path | None) -> "tuple[Part, ...]":
         """Collect a support bundle, in parts; see cluster/admin/bundle.py."""
         from twinlog.cluster.admin.bundle import collect
-        from twinlog.cluster.observe.rules import Limits
+        from twinlog.cluster.observe.rules import LagLimits
 
         asked: dict[str, tuple[str, Callable[[], Awaitable[Any]]]] = {
             "list.json": ("members, roles, offsets, lag: twinlog list", self.list_members),
-            "check.json": ("what is wrong: twinlog check", lambda: self.check(Limits())),
+            "check.json": ("what is wrong: twinlog check", lambda: self.check(LagLimits())),
             "history.json": ("who was the master, since when, why: twinlog history", lambda: self.history(None)),
             "topics.json": ("names, queues and counts of topics", lambda: self.topics.summaries(all_topics=True)),
             "groups.json": ("names and lag of consumer groups", lambda: self.groups.summaries(all_groups=True)),
@@ -254,7 +256,7 @@ class Admin:
         rate: float | None = None,
         batch: int = 1,
     ) -> int:
-        """Send them in their order, report each answer and how many messages it is for; see cluster/admin/sending.py."""
+        """Send messages in order; report each result with its number of messages. See cluster/admin/sending.py."""
         from twinlog.cluster.admin.sending import send_messages
 
         return await send_messages(self.api, messages, on_sent, to=to, rate=rate, batch=batch)

@@ -53,9 +53,9 @@ def report_of(path: Path | None, parts: Iterable[Part]) -> BundleReport:
 async def collect(
     api: ClientApi, operations: "dict[str, tuple[str, Callable[[], Awaitable[Any]]]]", logs: Path | None
 ) -> tuple[Part, ...]:
-    """Ask everything; what cannot be asked is a part that says why.
+    """Collect all parts; a failed request becomes a part with the reason.
 
-    `operations`: by file name what it is, and how to ask. `logs`: a directory of *.log files on this machine.
+    `operations`: description and request by file name. `logs`: a directory of *.log files on this machine.
     """
     parts = [Part("versions.json", "versions of twinlog, Python and this machine's system", _json(versions()))]
     for name, (what, ask) in operations.items():

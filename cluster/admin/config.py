@@ -40,7 +40,7 @@ class ConfigReport:
 
 @frozen(kw_only=True)
 class OptionDifference:
-    """One option that is not the same on both sides; null: not there."""
+    """One option that differs between the sides; null: not set."""
 
     key: str
     left: str | None
@@ -58,7 +58,7 @@ class ConfigDiff:
 
 @frozen(kw_only=True)
 class OptionChange:
-    """One option of one broker before and after. `refusal`: why it will not be taken, as far as that is known here."""
+    """One option of one broker before and after. `refusal`: the reason why it will be refused, as far as it is known here."""
 
     member: str
     address: str
@@ -156,7 +156,7 @@ def values_of(text: str) -> dict[str, str]:
 def differences(
     left: Mapping[str, str], right: Mapping[str, str], files: list[bool], skipped: frozenset[str]
 ) -> tuple[OptionDifference, ...]:
-    """By key. What a file leaves out is at its default, which is no difference from a running broker's default."""
+    """Differences by key. An option that a file leaves out has its default, and equals a running broker's default."""
     found = []
     for key in sorted({*left, *right} - skipped):
         values = [left.get(key), right.get(key)]

@@ -23,7 +23,7 @@ from twinlog.cluster.user_errors import NOT_FOUND, REFUSED, UserError
 
 
 class NoGroupError(UserError):
-    """No broker knows such a group."""
+    """No broker knows the group."""
 
     http_status = NOT_FOUND
     next_step = "See what there is with: twinlog group list --all"
@@ -69,7 +69,7 @@ class GroupSummary:
 
 @frozen
 class GroupList:
-    """Every group that was asked for; `silent` are broker groups that did not answer everything."""
+    """All requested groups; `silent` are broker groups that did not answer completely."""
 
     groups: tuple[GroupSummary, ...]
     silent: tuple[str, ...]
@@ -90,7 +90,7 @@ class GroupSettings:
 
 @frozen(kw_only=True)
 class GroupDetail:
-    """One group: its settings on each broker, its connected clients, what they want, and how far it is."""
+    """One group: its settings on each broker, its connected clients, their subscriptions, and its lag."""
 
     name: str
     message_model: str | None
@@ -250,7 +250,7 @@ class GroupAdmin:
     async def prepare_create(
         self, name: str, settings: Mapping[str, Any], brokers: tuple[str, ...], cluster: str | None
     ) -> GroupChange:
-        """Make a group that nobody has. `settings` are fields of SubscriptionGroupConfig. Raises GroupExistsError."""
+        """Plan a new group. `settings` are fields of SubscriptionGroupConfig. Raises GroupExistsError."""
         targets, present = await self._present(name, brokers, cluster)
         if there := tuple(t.broker for t, config in zip(targets, present, strict=True) if config is not None):
             raise GroupExistsError(name, there)
@@ -260,7 +260,7 @@ class GroupAdmin:
     async def prepare_update(
         self, name: str, settings: Mapping[str, Any], brokers: tuple[str, ...], cluster: str | None
     ) -> GroupChange:
-        """Change what is given, on every broker of these that knows the group. Raises NoGroupError."""
+        """Plan a change of the given settings on each of these brokers that knows the group. Raises NoGroupError."""
         targets, present = await self._present(name, brokers, cluster)
         changes = [
             setting_change(target, before, evolve(before, **settings))

@@ -15,7 +15,7 @@ SYSTEM_PROPERTIES = frozenset(
 
 @frozen(kw_only=True)
 class MessageView:
-    """One message. Times in ms since 1970; `properties` are its own, without those that RocketMQ gives to each."""
+    """One message. Times in ms since 1970; `properties` are the producer's, without those that RocketMQ adds."""
 
     topic: str
     broker: str
@@ -71,5 +71,5 @@ def view_of(message: ReceivedMessage) -> MessageView:
 
 
 def own_properties(message: ReceivedMessage) -> dict[str, str]:
-    """The properties that say something about this message, without those that RocketMQ gives to each."""
+    """The producer's properties, without those that RocketMQ adds."""
     return {name: value for name, value in message.properties.items() if name not in SYSTEM_PROPERTIES}

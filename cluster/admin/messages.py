@@ -56,7 +56,7 @@ class NoMessageError(UserError):
 
 @frozen
 class MessageAdmin:
-    """The operations that look at messages."""
+    """Operations that read messages without consuming them."""
 
     api: ClientApi
 
@@ -114,7 +114,7 @@ class MessageAdmin:
     async def by_id(self, message_id: str, topic: str | None) -> ReceivedMessage:
         """One message by its offsetMsgId, or by the msgId that its producer gave it. Raises NoMessageError, NoTopicError.
 
-        The second is looked up in `topic`, or in every topic. Both ids look alike: an offsetMsgId names a broker.
+        The second is looked up in `topic`, or in every topic. Both ids look alike; an offsetMsgId has a broker's address.
         """
         groups = await self.api.cluster()
         names = {address: group.broker_name for group, _, address in addresses_of(groups)}
@@ -155,7 +155,7 @@ class MessageAdmin:
     # ---- Who has consumed it
 
     async def with_readers(self, messages: tuple[ReceivedMessage, ...]) -> tuple[PeekedMessage, ...]:
-        """Each message with the groups that read its topic; null where the broker tells nothing."""
+        """Each message with the groups that read its topic; null where the broker does not answer."""
         groups = {each.broker_name: each for each in await self.api.cluster()}
         peeked = []
         for message in messages:
@@ -196,7 +196,7 @@ def reader_of(
 
 
 def _wanted(consumers: "admin_requests.Consumers | None", message: ReceivedMessage) -> bool:
-    """By tags; what an SQL expression lets through only the broker knows."""
+    """True if the group's tags match; SQL expressions are evaluated by the broker only."""
     expression = consumers.subscriptions.get(message.queue.topic, "*") if consumers is not None else "*"
     try:
         subscription = Subscription(message.queue.topic, expression)

@@ -178,7 +178,7 @@ class OffsetAdmin:
                 )
 
     async def prepare_clone(self, source: str, group: str, topics: tuple[str, ...]) -> OffsetPlan:
-        """Let a group go on where another stands.
+        """Plan to give a group the offsets of another one.
 
         Raises GroupOnlineError, NothingToMoveError, NoMasterError, SilentBrokersError.
         """

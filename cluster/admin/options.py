@@ -117,7 +117,7 @@ def changeable(key: str) -> str | None:
 
 
 def default_of(key: str) -> str | None:
-    """As a configuration file would spell it; None: none, or not ours."""
+    """The default as in a configuration file; None: no default, or not an option of ours."""
     option = all_options().get(key)
     return option.default if option is not None else None
 
@@ -130,7 +130,7 @@ def _default(attribute: "attrs.Attribute[Any]") -> str | None:
 
 
 def default_text(option: OptionExplained) -> str:
-    """For people: what differs from machine to machine is described."""
+    """The default for people: values that depend on the machine are described."""
     if option.default is None:
         return "computed"
     return {"": "none", platform.node(): "this host's name"}.get(option.default, option.default)

@@ -1,6 +1,6 @@
-"""Role changes as a person asks for them. The candidate carries them out; here they are asked for, watched, and told.
+"""Role changes for users: plan, start, watch and report them; the candidate carries them out.
 
-So a command that is cut changes nothing, and the same command again finds what runs and waits for it.
+An interrupted command interrupts nothing: the same command again finds the running change and waits for it.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ from twinlog.store.util.plain import from_plain, to_plain
 POLL_SECONDS = 0.05
 SILENT_SECONDS_MAX = 5.0  # Whoever does not answer for so long is gone, or stands still.
 DataLoss = int | Literal["unknown"] | None
-Tell = Callable[[ChangeState], None]
+OnChange = Callable[[ChangeState], None]
 
 
 class RoleError(UserError):
@@ -48,19 +48,19 @@ class RoleError(UserError):
         self.lines = lines
 
     def report(self) -> ErrorReport:
-        """Its first line says what failed, the rest why."""
+        """The first line is what failed, the rest why."""
         first, *rest = self.lines
         return ErrorReport(first, "\n".join(rest), exit_status=self.exit_status)
 
 
 class RoleRefusedError(RoleError):
-    """It could lose data, or break a rule. Nothing was changed, unless the lines say so."""
+    """The change could lose data, or break a rule. Nothing was changed, unless the lines say so."""
 
     exit_status = REFUSED
 
 
 class RoleTimeoutError(RoleError):
-    """It is not done yet, and goes on."""
+    """The change is not finished in time, and goes on."""
 
     exit_status = TIMED_OUT
 
@@ -227,25 +227,25 @@ def lost_text(lost: LostRange, group: RoleGroup) -> str:
 
 
 def how_to_accept(lost: LostRange) -> str:
-    """The option that goes on all the same."""
+    """The option that accepts the loss."""
     size = "unknown" if lost.end is None else str(lost.end - lost.first)
     return f"to go on all the same, and give them up: --accept-data-loss {size}"
 
 
-async def carry_out(api: ClientApi, prepared: Prepared, tell: Tell) -> ChangeOutcome:
-    """Begin it, or find it begun, and wait for its end; `tell` hears each change. Raises RoleError."""
+async def carry_out(api: ClientApi, prepared: Prepared, on_change: OnChange) -> ChangeOutcome:
+    """Begin it, or find it begun, and wait for its end; `on_change` is called with each change. Raises RoleError."""
     address = prepared.candidate.address
     state = await call(api, prepared.group, address, "start", prepared.ask)
-    result = await watched(api, prepared.group, prepared.candidate, state, prepared.ask.timeout_ms / 1000, tell)
+    result = await watched(api, prepared.group, prepared.candidate, state, prepared.ask.timeout_ms / 1000, on_change)
     silent = {each.member.address for each in prepared.group.members if each.member.state == "unreachable"}
     absent = tuple(each for each in result.not_following if each in silent)
     return ChangeOutcome(**asdict(result, recurse=False), absent=absent)
 
 
 async def watched(
-    api: ClientApi, group: RoleGroup, member: Member, state: ChangeState, seconds: float, tell: Tell
+    api: ClientApi, group: RoleGroup, member: Member, state: ChangeState, seconds: float, on_change: OnChange
 ) -> ChangeResult:
-    tell(state)
+    on_change(state)
     heard_at = trio.current_time()
     deadline = heard_at + seconds
     while state.running:
@@ -268,7 +268,7 @@ async def watched(
             continue
         heard_at = trio.current_time()
         if now != state:
-            tell(now)
+            on_change(now)
         state = now
     if lines := refusal_lines(group, member, state):
         raise RoleRefusedError(*lines)
@@ -282,7 +282,7 @@ async def watched(
 
 
 def doing(state: ChangeState) -> str:
-    """The step that it is at, in words."""
+    """The current step, as text."""
     step = next((step for step in state.steps if step.state in ("doing", "failed")), None)
     return f"step {step.number}, {step.text}" if step is not None else "its end"
 

@@ -75,7 +75,7 @@ class TopicSummary:
 
 @frozen
 class TopicList:
-    """Every topic that was asked for."""
+    """All requested topics."""
 
     topics: tuple[TopicSummary, ...]
 
@@ -116,7 +116,7 @@ class TopicConsumer:
 
 @frozen(kw_only=True)
 class TopicDetail:
-    """One topic: its set-up on each broker, its queues, and who reads it."""
+    """One topic: its settings on each broker, its queues, and its readers."""
 
     name: str
     brokers: tuple[TopicOnBroker, ...]
@@ -314,7 +314,7 @@ class TopicAdmin:
         )
 
     async def _readers(self, at: tuple[Target, ...], name: str) -> "dict[str, _Readers | None]":
-        """By broker; None: it does not tell."""
+        """Readers by broker; None: no answer."""
         reported = await in_parallel(partial(self._readers_at, each, name) for each in at)
         return {target.broker: readers for target, readers in zip(at, reported, strict=True)}
 
@@ -334,7 +334,7 @@ class TopicAdmin:
     # ---- Changes
 
     async def prepare_create(self, wanted: TopicConfig, brokers: tuple[str, ...], cluster: str | None) -> TopicChange:
-        """Make a topic that nobody has yet. Raises TopicExistsError, NoMemberError, NoMasterError."""
+        """Plan a new topic. Raises TopicExistsError, NoMemberError, NoMasterError."""
         targets = await masters(self.api, brokers=brokers, cluster=cluster)
         present = await in_parallel(
             partial(admin_requests.topic_config, self.api, t.address, wanted.name) for t in targets
@@ -436,5 +436,5 @@ def _consumers(
 
 
 def _messages_from(table: Mapping[MessageQueue, QueueOffsets], queue_id: int) -> int:
-    """In the queues from that one on."""
+    """Messages in the queues from `first` on."""
     return sum(each.max_offset - each.min_offset for queue, each in table.items() if queue.queue_id >= queue_id)

@@ -42,7 +42,7 @@ def crosscheck(last_bytes: int, namesrv: str, fmt: str) -> None:
         if sys.stderr.isatty():
             click.echo(f"{what} ..", err=True)
 
-    found = run_admin(namesrv, lambda admin: admin.crosscheck(last_bytes=last_bytes, tell=tell))
+    found = run_admin(namesrv, lambda admin: admin.crosscheck(last_bytes=last_bytes, progress=tell))
     if fmt == "json":
         json_answer(found)
     else:

@@ -15,7 +15,7 @@ from twinlog.cluster.cli.common.running import run_admin
 from twinlog.cluster.observe.explain import Explanation
 from twinlog.cluster.observe.findings import CheckResult, Finding
 from twinlog.cluster.observe.members import ClusterFacts
-from twinlog.cluster.observe.rules import Diagnosis, Limits, diagnosis
+from twinlog.cluster.observe.rules import Diagnosis, LagLimits, diagnosis
 from twinlog.cluster.text import parse_size
 
 NAGIOS = {"ok": 0, "warning": 1, "critical": 2, "unknown": 3}
@@ -122,7 +122,7 @@ def check(context: click.Context, /, namesrv: str, fmt: str, **limits: Any) -> N
 
 
 def _limits(values: dict[str, Any]) -> Any:
-    return Limits(**values)
+    return LagLimits(**values)
 
 
 @click.command(

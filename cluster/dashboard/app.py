@@ -36,7 +36,7 @@ from twinlog.cluster.http.operations import Operations
 from twinlog.cluster.http.server.app import Endpoint, guarded_app
 from twinlog.cluster.http.server.guard import HEADERS
 from twinlog.cluster.http.server.responses import EventStream, HttpError, Write, json_response
-from twinlog.cluster.http.server.serve import Limits, serve
+from twinlog.cluster.http.server.serve import ServerLimits, serve
 from twinlog.cluster.http.server.tokens import Tokens
 from twinlog.cluster.http.v1 import v1_routes
 
@@ -84,14 +84,16 @@ async def run_dashboard(
             opened(looking), config.namesrv, config.audit_directory, can_change=config.token_file is not None
         )
         app, feed = application(watcher, opened(admin), _tokens(config), config.allow_hosts)
-        limits = Limits()
+        limits = ServerLimits()
         port = await nursery.start(lambda task_status: _serve(app, config, limits, task_status))
         nursery.start_soon(watcher.run)
         nursery.start_soon(feed.run)
         task_status.started(port)
 
 
-async def _serve(app: ASGIApp, config: DashboardConfig, limits: Limits, task_status: trio.TaskStatus[int]) -> None:
+async def _serve(
+    app: ASGIApp, config: DashboardConfig, limits: ServerLimits, task_status: trio.TaskStatus[int]
+) -> None:
     listener = _inherited(config.listen_fd) if config.listen_fd is not None else None
     await serve(app, config.host, config.port, listener=listener, limits=limits, task_status=task_status)
 
@@ -128,7 +130,7 @@ def application(
     """Pages, stream, static files, and the shared routes; the feed's run() has to run beside it."""
     operations = Operations()
     feed = Feed(open_it, operations.running)
-    operations.tell = feed.tell
+    operations.publish = feed.publish
     routes = [
         *page_routes(watcher, open_it, tokens),
         *role_routes(watcher, open_it, operations),
@@ -213,7 +215,7 @@ async def look_at(open_it: OpenAdmin, question: MessageQuery) -> Markup:
 
 
 class Files(StaticFiles):
-    """Browsers ask each time whether a file has changed: after an upgrade nobody has an old script."""
+    """Static files; browsers revalidate them each time, so that none has an old script after an upgrade."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)

@@ -14,7 +14,7 @@ BODY_CHARACTERS_MAX = 4000
 
 
 class QuestionError(Exception):
-    """The form cannot be understood; the words say why."""
+    """The form cannot be read; the message says why."""
 
 
 @frozen(kw_only=True)
@@ -56,7 +56,7 @@ def _number(query: Mapping[str, str], name: str) -> int | None:
 
 
 def peek_form(question: MessageQuery, topics: Sequence[str], *, needs_token: bool = False) -> Markup:
-    """The question, to be asked by GET. A token has no name in the form, so that it never stands in an address."""
+    """The question, to be asked by GET. A token has no name in the form, so that it is never part of a URL."""
 
     def box(name: str, label: str, value: object, **more: object) -> Markup:
         field = tag("input", name=name, value=value, id=f"peek-{name}", autocomplete="off", **more)

@@ -24,7 +24,7 @@ from twinlog.cluster.http.admin import OpenAdmin
 from twinlog.cluster.http.server.responses import HttpError
 from twinlog.cluster.observe.consumption import LagReport
 from twinlog.cluster.observe.gather import error_text, gather
-from twinlog.cluster.observe.rules import Limits, examine
+from twinlog.cluster.observe.rules import LagLimits, examine
 from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.cluster.text import day_and_clock, seconds, size
 from twinlog.store.util.text import counted
@@ -104,7 +104,7 @@ class Watcher:
         try:
             async with self.open_admin() as admin:
                 facts = await gather(admin.api, thorough=False)
-            return self.memory.take(facts, examine(facts, Limits()), self.namesrv, self.clock())
+            return self.memory.take(facts, examine(facts, LagLimits()), self.namesrv, self.clock())
         except RemotingError as error:
             return self.memory.fail(f"no name server answers ({error_text(error)})", self.namesrv, self.clock())
         except HttpError as error:

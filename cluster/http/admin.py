@@ -1,4 +1,4 @@
-"""One Admin for all requests of a loop: made by the first that needs it, kept as long as the loop runs."""
+"""Admin operations for HTTP: one Admin for all requests of a loop, with time limits, and errors as HTTP responses."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -88,7 +88,7 @@ ASK_SECONDS_MAX = 20.0
 
 @asynccontextmanager
 async def asking(open_admin: OpenAdmin, seconds_max: float = ASK_SECONDS_MAX) -> AsyncIterator[Admin]:
-    """The Admin for a block. Raises HttpError for all that a person can mend."""
+    """The Admin for a block. Raises HttpError for all that a user can resolve."""
     try:
         with trio.fail_after(seconds_max):
             async with open_admin() as admin:

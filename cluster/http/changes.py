@@ -88,7 +88,7 @@ def change_routes(open_admin: OpenAdmin, tokens: Tokens, operations: Operations)
         return json_response(document(operations.all()))
 
     async def operation(request: Request) -> Response:
-        """One of them: how far it is, and what became of it."""
+        """One operation: its progress, or its outcome."""
         found = operations.find(request.path_params["id"])
         if found is None:
             raise HttpError(

@@ -12,7 +12,7 @@ DERIVED = -1
 
 @frozen(kw_only=True)
 class HttpConfig:
-    """Loopback and read-only, unless told otherwise."""
+    """HTTP options; by default loopback only, and read-only."""
 
     enable: bool = option(True, key="httpEnable", doc="answer health checks, metrics and /v1 over HTTP")
     listen_port: int = option(

@@ -80,7 +80,7 @@ class Feed:
         data = dumps(document(found))
         if data != self._cluster:
             self._cluster = data
-            self.tell("cluster", data)
+            self.publish("cluster", data)
 
     def _groups_with_news(self, found: MemberList) -> list[str]:
         epochs: dict[str, int] = {}
@@ -95,11 +95,11 @@ class Feed:
         from twinlog.cluster.admin.roles import RoleError
 
         try:
-            self.tell("history", dumps(document(await admin.history(group))))
+            self.publish("history", dumps(document(await admin.history(group))))
         except (RemotingError, RoleError) as error:
             log.info("no history to send", group=group, why=str(error))
 
-    def tell(self, event: str, data: bytes) -> None:
+    def publish(self, event: str, data: bytes) -> None:
         """Send one event to all listeners."""
         self._number += 1
         text = b"id: %d\nevent: %s\ndata: %s\n\n" % (self._number, event.encode(), data)

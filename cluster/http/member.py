@@ -17,7 +17,7 @@ from twinlog.cluster.http.operations import Operations
 from twinlog.cluster.http.probes import Probes
 from twinlog.cluster.http.server.app import Endpoint, endpoints, guarded_app
 from twinlog.cluster.http.server.responses import HttpError, json_response
-from twinlog.cluster.http.server.serve import Limits, serve
+from twinlog.cluster.http.server.serve import ServerLimits, serve
 from twinlog.cluster.http.server.tokens import TokenFileError, Tokens
 from twinlog.cluster.http.source import Source
 from twinlog.cluster.http.v1 import v1_routes
@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 
 @frozen(kw_only=True)
 class EndpointLine:
-    """One endpoint. `document`: what /v1/schema calls its answer; null: it has none."""
+    """One endpoint. `document`: the name of its answer in /v1/schema; null: it has none."""
 
     method: str
     path: str
@@ -56,12 +56,12 @@ async def run_member(
     _check_token_file(tokens)
     admin, operations = KeptAdmin(source.namesrv), Operations()
     feed = Feed(admin.open, operations.running, config.listeners_max)
-    operations.tell = feed.tell
+    operations.publish = feed.publish
     app = guarded_app(member_routes(source, admin.open, tokens, operations, feed), allow_hosts=config.allow_hosts)
     async with trio.open_nursery() as nursery:
         await nursery.start(admin.run)
         nursery.start_soon(feed.run)
-        limits = Limits(connections_max=config.connections_max)
+        limits = ServerLimits(connections_max=config.connections_max)
         port = await nursery.start(
             lambda task_status: serve(app, listener=listener, limits=limits, task_status=task_status)
         )
@@ -121,7 +121,7 @@ def _index_route(others: Sequence[Endpoint]) -> Endpoint:
 
 
 def line_of(endpoint: Endpoint) -> EndpointLine:
-    """An endpoint in words."""
+    """The line for an endpoint."""
     return EndpointLine(
         method=endpoint.method,
         path=endpoint.path,

@@ -42,7 +42,7 @@ class Failure:
 
 @frozen(kw_only=True)
 class Operation:
-    """One change that was asked for. `steps` of a switchover or failover; bytes of a rewind or reinit."""
+    """One requested change. `steps` of a switchover or failover; bytes of a rewind or reinit."""
 
     operation: str = field(metadata={"doc": "its id"})
     verb: Verb
@@ -71,9 +71,9 @@ Update = Callable[[dict[str, Any]], None]  # Fields of Operation that have chang
 
 @define(eq=False)
 class Operations:
-    """Those of one process. `tell` hears of each change: an event's name and its data."""
+    """The operations of one process. `publish` is called with each change: an event's name and its data."""
 
-    tell: Callable[[str, bytes], None] = lambda _event, _data: None
+    publish: Callable[[str, bytes], None] = lambda _event, _data: None
     _kept: "OrderedDict[str, Operation]" = field(factory=OrderedDict, init=False)
     _by_key: "OrderedDict[str, tuple[bytes, str]]" = field(factory=OrderedDict, init=False)
     _settled: dict[str, tuple[trio.Event, list[HttpError]]] = field(factory=dict, init=False)
@@ -81,11 +81,11 @@ class Operations:
     _reported_at: float = field(default=0.0, init=False)
 
     def all(self) -> OperationList:
-        """All that are kept."""
+        """All operations that are kept."""
         return OperationList(tuple(reversed(self._kept.values())))
 
     def find(self, name: str) -> Operation | None:
-        """By its id."""
+        """Find an operation by its id."""
         return self._kept.get(name)
 
     def running(self) -> list[dict[str, Any]]:
@@ -218,7 +218,7 @@ class Operations:
         if "done_bytes" in changes and now - self._reported_at < TELL_SECONDS:
             return
         self._reported_at = now
-        self.tell("operation", dumps(document(operation)))
+        self.publish("operation", dumps(document(operation)))
 
     def _keep(self, operation: Operation) -> None:
         self._kept[operation.operation] = operation
@@ -227,7 +227,7 @@ class Operations:
             del self._kept[name]
         while len(self._by_key) > KEPT_MAX:
             self._by_key.popitem(last=False)
-        self.tell("operation", dumps(document(operation)))
+        self.publish("operation", dumps(document(operation)))
 
 
 def _got_on(changes: dict[str, Any]) -> bool:

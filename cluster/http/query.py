@@ -25,7 +25,7 @@ def wrong(name: str, value: Any, allowed: str) -> HttpError:
 
 
 def unknown(name: str, known: Collection[str]) -> HttpError:
-    """A name that nobody knows."""
+    """The error for an unknown name."""
     near = difflib.get_close_matches(name, known, n=1)
     return HttpError(
         status=400,
@@ -51,7 +51,7 @@ class Query:
         return cls(dict(request.query_params))
 
     def text(self, name: str) -> str | None:
-        """As it is; None: not given, or empty."""
+        """The text; None: not given, or empty."""
         value = self.values.get(name)
         if value is not None and (len(value) > TEXT_LENGTH_MAX or not value.isprintable()):
             raise wrong(name, value, f"up to {TEXT_LENGTH_MAX} printable characters")
@@ -93,7 +93,7 @@ class Query:
         return value in ("true", "1", "")
 
     def choice(self, name: str, choices: Collection[str]) -> str | None:
-        """One of these words."""
+        """One of these values."""
         value = self.values.get(name)
         if value is not None and value not in choices:
             raise wrong(name, value, " or ".join(choices))

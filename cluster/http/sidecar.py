@@ -1,6 +1,6 @@
-"""HTTP beside a service: the port is taken before the service starts, and answered from when it is ready, or starts for long.
+"""HTTP in a thread beside a service: bound before the service starts, served once that is ready or its start takes long.
 
-So imports for HTTP do not slow a start, and a service that recovers for minutes shows that it lives.
+So imports for HTTP do not slow a start, and a service that recovers for minutes answers /livez.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ IMPORTED_FIRST = (
 
 @asynccontextmanager
 async def http_sidecar(source: Source, config: HttpConfig, port: int) -> AsyncIterator[None]:
-    """HTTP at `port` for the service that runs in the block, to its very end. Raises OSError for a port that was asked for."""
+    """HTTP at `port` for the service in the block, until the block ends. Raises OSError for a configured port that is taken."""
     listener = _listen(config, port) if config.enable else None
     if listener is None:
         yield

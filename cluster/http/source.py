@@ -123,7 +123,7 @@ class Source:
     # In the service's loop
 
     def serves(self, port: int = 0) -> None:
-        """It has begun to serve, a name server at this port."""
+        """The service is ready, a name server at this port."""
         self.port = port
         self.ready.set()
 

@@ -39,7 +39,7 @@ class PeekedMessages:
 
 
 def v1_routes(open_admin: OpenAdmin, tokens: Tokens, operations: Operations | None = None) -> Sequence[BaseRoute]:
-    """All of /v1. `open_admin` gives an Admin for the time of a request; `operations` are those that /events tells of."""
+    """All of /v1. `open_admin` gives an Admin for the time of a request; `operations` are those that /events reports."""
     reads = trio.CapacityLimiter(READS_MAX)
     peeks = trio.CapacityLimiter(PEEKS_MAX)
 
@@ -96,10 +96,10 @@ async def cluster(admin: Admin, _request: Request, _query: Query) -> Any:
 
 async def check(admin: Admin, _request: Request, query: Query) -> Any:
     """Findings for a monitoring system, by these limits. As `twinlog check`."""
-    from twinlog.cluster.observe.rules import Limits
+    from twinlog.cluster.observe.rules import LagLimits
 
     return await admin.check(
-        Limits(
+        LagLimits(
             warning_bytes=query.size("warn_lag"),
             critical_bytes=query.size("crit_lag"),
             warning_seconds=query.seconds("warn_behind"),
@@ -138,7 +138,7 @@ async def topics(admin: Admin, _request: Request, query: Query) -> Any:
 
 
 async def topic(admin: Admin, request: Request, _query: Query) -> Any:
-    """One topic: each queue with its offsets, and who reads it. As `twinlog topic show`."""
+    """One topic: each queue with its offsets, and the readers. As `twinlog topic show`."""
     return await admin.topics.show(request.path_params["topic"])
 
 

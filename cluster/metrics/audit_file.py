@@ -39,7 +39,7 @@ def of_report(report: "AuditReport") -> str:
 
 
 def write(path: Path, content: str) -> None:
-    """At once: a reader sees the old file or the new one. Raises OSError."""
+    """Write atomically: a reader sees the old file or the new one. Raises OSError."""
     beside = path.with_name(f".{path.name}.part")
     beside.write_text(content)
     beside.replace(path)

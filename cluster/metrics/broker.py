@@ -85,7 +85,7 @@ def _store(broker: Broker) -> StoreNumbers:
 
 
 def _size(broker: Broker) -> int:
-    """Of files as they lie on the disk, which are made whole at once."""
+    """Size of files on the disk, which are allocated in full."""
     log = broker.store.commit_log.files
     queues = sum(len(queue.files.files) * queue.files.file_size for _, _, queue in broker.store.queues())
     return len(log.files) * log.file_size + queues
@@ -127,7 +127,7 @@ def _ack_waits(broker: Broker, need: int) -> tuple[tuple[int, str, HistogramCoun
 
 
 def _state(broker: Broker) -> str:
-    """The word of `twinlog list`."""
+    """The state as `twinlog list` shows it."""
     role_state, _ = broker.roles.member.status()
     return state_text(broker.status.state_word(broker.ha.client.state), role_state)
 
@@ -248,7 +248,7 @@ def stored_ms(store: MessageStore, queue: ConsumeQueue, queue_offset: int) -> in
 
 
 def stored_ms_at(store: MessageStore, phy_offset: int) -> int | None:
-    """The same of the record at an offset of the log."""
+    """Store time of the record at an offset of the log, if it is in memory."""
     record = _in_memory(store.commit_log.files.file_at(phy_offset), phy_offset, STORED_MS_END)
     return record_stored_ms(record, phy_offset) if record is not None else None
 

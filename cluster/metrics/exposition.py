@@ -28,7 +28,7 @@ def expose(snapshot: Snapshot, accept: str) -> tuple[bytes, str]:
 
 
 class _Registry(CollectorRegistry):
-    """Of one collector, which is not asked for its names: they are known to differ."""
+    """A registry of one collector, without the check for duplicate names, which cannot occur."""
 
     def __init__(self, collector: "_Snapshot") -> None:
         super().__init__(auto_describe=False)
@@ -43,7 +43,7 @@ class _Snapshot(Collector):
     snapshot: Snapshot
 
     def collect(self) -> Iterator[Family]:
-        """All families of this kind of process, those without a sample, too, so that type and help can be seen."""
+        """All families of this kind of process, also those without a sample, so that type and help are visible."""
         for metric in METRICS:
             if isinstance(self.snapshot, metric.of) and metric.read is not None:
                 yield _family(metric, self.snapshot)

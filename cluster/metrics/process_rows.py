@@ -1,4 +1,4 @@
-"""Metrics of processes, of name servers, and of audits, whose results a broker shows where it is told their file."""
+"""Metrics of processes, of name servers, and of audits, whose results a broker shows if their file is configured."""
 
 from collections.abc import Iterable
 

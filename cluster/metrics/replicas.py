@@ -87,7 +87,7 @@ def _names(
 
 
 def _own_name(broker: Broker, address: str) -> str | None:
-    """As it said itself; None: nothing."""
+    """The name that the slave reports; None: it reports none."""
     kind = broker.slave_kinds.kinds.get(address)
     return member_name(broker.config.broker_name, kind.broker_id, kind.directory) if kind is not None else None
 
@@ -119,7 +119,7 @@ def _members(broker: Broker) -> dict[str, GroupMember]:
 
 
 def _away(ha: HAStatistics, members: Mapping[str, GroupMember], known: Iterable[str]) -> list[tuple[str, int]]:
-    """Members that were away already when this process started, where their IP says who it is."""
+    """Members that were disconnected already when this process started, if their IP identifies them."""
     known = set(known)
     absent = [(name, ip_of(each.ha_address)) for name, each in members.items() if name not in known]
     ips, away = Counter(ip for _, ip in absent), Counter(each.ip for each in ha.away)

@@ -51,13 +51,13 @@ class Metric:
 
     @property
     def all_labels(self) -> tuple[str, ...]:
-        """In the order in which they are given."""
+        """Names of all labels, in order."""
         return (*self.scope.labels, *self.labels)
 
     def samples(
         self, snapshot: BrokerSnapshot | NamesrvSnapshot
     ) -> list[tuple[tuple[str, ...], float | HistogramCounts]]:
-        """With the values of all labels."""
+        """Samples with the values of all labels."""
         assert self.read is not None
         base = self.scope.values(snapshot)
         return [((*base, *values), value) for values, value in self.read(snapshot)]

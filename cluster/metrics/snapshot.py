@@ -22,7 +22,7 @@ class GroupLag:
 
 @frozen(kw_only=True)
 class ReplicaNumbers:
-    """One slave, as this member sees it. An offset that it never told is None, and so is all that follows from it."""
+    """One slave, as this member sees it. An offset that it never reported is None, and so are the values derived from it."""
 
     name: str
     connected: bool

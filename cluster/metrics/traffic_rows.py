@@ -1,6 +1,6 @@
 """Metrics of messages and clients, by the names and labels of RocketMQ 5.3.3 (BrokerMetricsConstant.java).
 
-`message_type` is left out: messages are counted by how much queues grew, which costs a producer nothing and does not tell it.
+`message_type` is left out: messages are counted by how much queues grew, which costs producers nothing and has no type.
 """
 
 from collections.abc import Iterable

@@ -37,7 +37,7 @@ class SilentBrokersError(UserError):
 
     def __init__(self, brokers: tuple[str, ...]) -> None:
         many = len(brokers) > 1
-        reported = f"{', '.join(brokers)} {'do' if many else 'does'} not tell how far groups are and who is connected"
+        reported = f"{', '.join(brokers)} {'do' if many else 'does'} not report how far groups are and who is connected"
         super().__init__(f"nothing was changed, because {reported}")
 
 
@@ -50,15 +50,15 @@ class BrokerView:
     ends: Mapping[str, Mapping[MessageQueue, QueueOffsets]]  # By topic.
     groups: Mapping[str, SubscriptionGroupConfig]
     consumers: Mapping[str, Consumers]
-    is_whole: bool = True  # False: it did not tell the ends of some topic.
+    is_whole: bool = True  # False: it did not report the ends of some topic.
 
 
 @frozen(kw_only=True)
 class QueueLag:
     """Progress of a group in one queue.
 
-    `state`: level, behind, new (it never said how far it is), lost (messages were deleted before it read them), or ahead (it
-    stands behind the queue's end: the log was cut, or the topic made anew).
+    `state`: level, behind, new (it has committed no offset), lost (messages were deleted before it read them), or ahead (its
+    offset is beyond the queue's end: the log was truncated, or the topic created again).
     """
 
     group: str
@@ -87,13 +87,13 @@ class TopicLag:
     clients: int
     lag_messages: int | None
     lag_seconds: float | None
-    change_per_second: float | None = None  # Of lag_messages since the last look; None at the first.
+    change_per_second: float | None = None  # Of lag_messages since the last report; None in the first.
     state: str
 
 
 @frozen
 class LagReport:
-    """Each group and topic that was asked for, and each of their queues where one group was."""
+    """Lag of each requested group and topic; of each queue too if one group was requested."""
 
     topics: tuple[TopicLag, ...]
     queues: tuple[QueueLag, ...]
@@ -163,7 +163,7 @@ async def _view(api: ClientApi, at: Target, groups: Collection[str] | None) -> B
 
 
 def groups_in(views: Iterable[BrokerView]) -> tuple[str, ...]:
-    """Every group that a broker knows, by name."""
+    """All groups that a broker knows, by name."""
     return tuple(sorted({name for view in views for name in (*view.groups, *(group for _, group in view.offsets))}))
 
 
@@ -223,7 +223,7 @@ def _queue_lag(group: str, queue: MessageQueue, offsets: QueueOffsets, committed
 
 
 async def with_seconds(api: ClientApi, views: Iterable[BrokerView], rows: tuple[QueueLag, ...]) -> tuple[QueueLag, ...]:
-    """The age of each queue's oldest message that the group has not read, by a look at it."""
+    """Fill in the age of each queue's oldest unread message, by reading it."""
     addresses = {view.target.broker: view.target.address for view in views}
     limiter = trio.Semaphore(ASKED_AT_ONCE_MAX)
 

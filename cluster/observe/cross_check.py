@@ -306,7 +306,7 @@ def _is_incomplete(report: LiveDiffReport) -> bool:
 
 
 def _not_compared(report: LiveDiffReport) -> str:
-    why = report.reason or "there is no place where both tell a record"
+    why = report.reason or "there is no offset at which both return a record"
     return f"the logs of {report.left.name} and {report.right.name} could not be compared: {why}"
 
 
@@ -322,24 +322,27 @@ def _not_asked(facts: ClusterFacts) -> Iterator[str]:
 LAST_BYTES = 256 << 20
 SECONDS_BETWEEN = 1.0
 
-Tell = Callable[[str], None]
+Progress = Callable[[str], None]
 
 
-async def crosscheck(api: ClientApi, *, last_bytes: int = LAST_BYTES, tell: Tell = lambda _what: None) -> Crosscheck:
+async def crosscheck(
+    api: ClientApi, *, last_bytes: int = LAST_BYTES, progress: Progress = lambda _what: None
+) -> Crosscheck:
     """Ask all members, compare their logs, and ask again.
 
-    `last_bytes`: of the logs' common end, to compare. `tell` reports progress. Raises RemotingError without a name server.
+    `last_bytes`: of the logs' common end, to compare. `progress` is called at each step. Raises RemotingError without
+    a name server.
     """
-    tell("asking members")
+    progress("asking members")
     before = await gather(api, thorough=True)
     logs = []
     began = trio.current_time()
     for master, slave in _pairs(before):
-        tell(f"comparing the logs of {master.member.name} and {slave.member.name}")
+        progress(f"comparing the logs of {master.member.name} and {slave.member.name}")
         report = await _compare(api, master, slave, last_bytes)
         logs += [report] if report is not None else []
     await trio.sleep_until(began + SECONDS_BETWEEN)
-    tell("asking members once more")
+    progress("asking members once more")
     return result(before, await gather(api, thorough=True), tuple(logs))
 
 

@@ -1,4 +1,4 @@
-"""Asks name servers and members what they know, all at once, and never waits long for anybody."""
+"""Gathers the state of name servers and members, all at once and with short time limits; finds the targets of changes."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -70,7 +70,7 @@ async def ask_members(
 
 
 def _kept_in_mind(asked: Sequence[MemberFacts], known: set[str]) -> list[_Address]:
-    """Members of a group's record that no name server knows: fenced ones, and those that are away."""
+    """Members of a group's record that no name server knows: fenced or stopped ones."""
     found: list[_Address] = []
     for each in {each.member.group: each.member for each in asked}.values():
         record = newest_record(other for other in asked if other.member.group == each.group)
@@ -208,7 +208,7 @@ class Target:
 async def masters(api: ClientApi, *, brokers: tuple[str, ...] = (), cluster: str | None = None) -> tuple[Target, ...]:
     """The masters of these groups (none named: of all), for changes.
 
-    Raises NoMemberError for a name that nobody has, and NoMasterError for a group without a master: half a change is none.
+    Raises NoMemberError for an unknown name, and NoMasterError for a group without a master, so that no change is done in half.
     """
     groups = await api.cluster()
     found = [

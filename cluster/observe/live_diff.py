@@ -1,7 +1,7 @@
-"""Compares the logs of two running brokers, under traffic, up to where the shorter one ends at the start.
+"""Compares the logs of two running brokers under load, up to the end of the shorter one at the start.
 
 Two twinlog members compare by digest, coarse to fine, down to the byte: every byte is compared, nothing but digests is sent.
-What a digest means is said in store/integrity/range_digests.py. RocketMQ has none: there samples of records are compared,
+Digests are explained in store/integrity/range_digests.py. RocketMQ has none: there samples of records are compared,
 by request 33.
 """
 
@@ -106,7 +106,7 @@ async def live_diff(
     *,
     last_bytes: int | None = None,
 ) -> LiveDiffReport:
-    """Compare two brokers, each given by name and address; with `last_bytes` only the end of what both have.
+    """Compare two brokers, each given by name and address; with `last_bytes` only the end of the common range.
 
     Raises RemotingError when one cannot be asked at the start.
     """
@@ -327,7 +327,7 @@ async def _start_of(guide: LogSide, offset: int, start: int, end: int) -> int | 
 
 
 def sample_offsets(start: int, end: int) -> list[int]:
-    """In order: the first and the last byte, some near the end, and some evenly between."""
+    """Sample offsets in order: the first and the last byte, some near the end, and some evenly between."""
     offsets = {start, end - 1}
     offsets |= {start + (end - start) * number // _EVENLY for number in range(_EVENLY)}
     step = _STEP

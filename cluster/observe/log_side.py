@@ -30,7 +30,7 @@ def _doc(text: str) -> Any:
 
 @frozen(kw_only=True)
 class LiveSide:
-    """One of the two, as it was when the comparison began. Offsets in bytes."""
+    """State of one side when the comparison began. Offsets in bytes."""
 
     name: str
     address: str

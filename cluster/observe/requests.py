@@ -34,7 +34,7 @@ async def topic_configs(api: ClientApi, address: str) -> dict[str, TopicConfig]:
 
 
 async def topic_config(api: ClientApi, address: str, topic: str) -> TopicConfig | None:
-    """One topic of a broker; None: it has none of that name. RocketMQ 4.9 only tells all of them."""
+    """One topic of a broker; None: it has none of that name. RocketMQ 4.9 only returns all of them."""
     expected = (ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
     answer = await api.call(address, broker_admin.GetTopicConfig(topic), expected=expected)
     if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
@@ -65,9 +65,9 @@ async def delete_topic(api: ClientApi, address: str, topic: str) -> None:
 
 
 async def forget_topic(api: ClientApi, topic: str) -> None:
-    """Request 216 to every name server: brokers never tell them that a topic has gone.
+    """Request 216 to every name server: brokers do not report deleted topics to them.
 
-    One of several may be down; it asks brokers anew when it is back. Raises RemotingError when all are.
+    One of several may be down; brokers register there again when it is back. Raises RemotingError when all are down.
     """
     failures: list[RemotingError] = []
     for address in api.namesrv:
@@ -122,7 +122,7 @@ async def update_group(api: ClientApi, address: str, config: SubscriptionGroupCo
 
 
 async def delete_group(api: ClientApi, address: str, group: str, *, with_offsets: bool) -> None:
-    """Request 207: the broker forgets the group and, if told so, how far it was."""
+    """Request 207: the broker deletes the group and, if requested, its offsets."""
     header = broker_admin.DeleteSubscriptionGroup(group, remove_offset=with_offsets, clean_offset=with_offsets)
     await api.call(address, header, timeout_ms=CHANGE_MS)
 
@@ -153,7 +153,7 @@ def _read_consumers(body: Mapping[str, Any]) -> Consumers:
 
 
 async def queues_held(api: ClientApi, address: str, group: str, client_id: str) -> tuple[MessageQueue, ...] | None:
-    """Request 307, which the broker passes on: the queues that a client reads now; None: it does not tell."""
+    """Request 307, which the broker passes on: the queues that a client reads now; None: no answer."""
     header = clients.GetConsumerRunningInfo(consumer_group=group, client_id=client_id)
     expected = (
         ResponseCode.SUCCESS,
@@ -198,10 +198,10 @@ async def reset_online(
     queue_id: int = -1,
     offset: int = -1,
 ) -> dict[MessageQueue, int] | None:
-    """Request 222: move a group and tell its connected consumers; None: none is connected.
+    """Request 222: change a group's offsets and notify its connected consumers; None: none is connected.
 
     -1 ms is the end, queue -1 all of them. RocketMQ 5 and twinlog understand queue and offset, and store where the group is to
-    go on; 4.9 passes both over, and only tells the consumers.
+    go on; 4.9 ignores both, and only notifies the consumers.
     """
     header = broker_admin.InvokeBrokerToResetOffset(topic, group, milliseconds, True, queue_id, offset)
     expected = (ResponseCode.SUCCESS, ResponseCode.CONSUMER_NOT_ONLINE)
@@ -217,7 +217,7 @@ async def reset_online(
 async def by_key(
     api: ClientApi, address: str, topic: str, key: str, *, count_max: int = 32, is_unique_key: bool = False
 ) -> bytes:
-    """Request 12: records with a key, or with a client's message id; hashes may collide, so the caller looks again."""
+    """Request 12: records with a key, or with a client's message id; hashes may collide, so the caller compares the keys."""
     header = messages.QueryMessage(topic, key, count_max, 0, 2**63 - 1, is_unique_key)
     expected = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
     answer = await api.call(address, header, expected=expected)
@@ -225,6 +225,6 @@ async def by_key(
 
 
 async def update_config(api: ClientApi, address: str, changes: Mapping[str, str]) -> None:
-    """Request 25: other values for a running broker. Raises RequestError in the broker's words."""
+    """Request 25: other values for a running broker. Raises RequestError with the broker's reason."""
     body = "".join(f"{key}={value}\n" for key, value in changes.items()).encode()
     await api.call(address, broker_admin.UpdateBrokerConfig(), body, timeout_ms=CHANGE_MS)

@@ -166,7 +166,7 @@ OF_A_ROLE_CHANGE = ("fenced",)  # Refusals that say nothing of the slave: it com
 
 
 @frozen(kw_only=True)
-class Limits:
+class LagLimits:
     """Thresholds for a slave's lag; None: no threshold."""
 
     warning_bytes: int | None = None
@@ -331,7 +331,7 @@ def refused(facts: ClusterFacts) -> Iterator[Finding]:
             )
 
 
-def lag(facts: ClusterFacts, limits: Limits) -> Iterator[Finding]:
+def lag(facts: ClusterFacts, limits: LagLimits) -> Iterator[Finding]:
     for each in facts.members:
         member = each.member
         for value, warning, critical, unit in (
@@ -357,7 +357,7 @@ def lag(facts: ClusterFacts, limits: Limits) -> Iterator[Finding]:
 
 @frozen(kw_only=True)
 class RuleResult:
-    """One rule and what it found."""
+    """One rule and its findings."""
 
     title: str
     findings: tuple[Finding, ...]
@@ -380,10 +380,10 @@ def diagnosis(facts: ClusterFacts) -> Diagnosis:
     return Diagnosis(verdict="findings" if bad else "healthy", rules=rules, findings=findings)
 
 
-def examine(facts: ClusterFacts, limits: Limits | None = None) -> tuple[Finding, ...]:
+def examine(facts: ClusterFacts, limits: LagLimits | None = None) -> tuple[Finding, ...]:
     """Everything that the rules find, worst first."""
     found = [finding for _, rule in RULES for finding in rule(facts)]
-    found += lag(facts, limits or Limits())
+    found += lag(facts, limits or LagLimits())
     order = [Level.CRITICAL, Level.WARNING, Level.NOTE]
     return tuple(sorted(found, key=lambda finding: order.index(finding.level)))
 

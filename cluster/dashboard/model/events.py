@@ -63,7 +63,7 @@ def _of_member(at: float, before: MemberSnapshot, now: MemberSnapshot) -> list[E
 
 
 def _short(reason: str) -> str:
-    """Its first part: the issues have it whole."""
+    """The first part of a text; the issues have all of it."""
     first = reason.partition("; ")[0].partition(". ")[0]
     return first if len(first) <= REASON_LENGTH_MAX else f"{first[:REASON_LENGTH_MAX]}…"
 

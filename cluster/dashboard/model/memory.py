@@ -66,7 +66,7 @@ class Memory:
         return self._took(evolve(last, at=at, namesrv=namesrv, problem=problem))
 
     def _gone_now(self, present: frozenset[str]) -> tuple[str, ...]:
-        """Members of groups without any registered member: that other groups are safe says nothing of them."""
+        """Members of groups without any registered member: their data is not safe because other groups' is."""
         for group in self.last.groups if self.last is not None else ():
             self._gone[group.name] = tuple(each.member.name for each in group.members)
         for name in present:

@@ -1,4 +1,4 @@
-"""Samples of the last 15 minutes, and what their slope says. Pure: the caller brings the time.
+"""Samples of the last 15 minutes, and estimates from their slope. Pure: the caller passes the time.
 
 One column for each member and quantity, as charts want them: {"t": [...], "lag_bytes": {"broker-a-1": [...]}, ...}.
 """
@@ -49,7 +49,7 @@ class Series:
         return found[::-1]
 
     def columns(self) -> dict[str, Any]:
-        """All of it, ready to be drawn."""
+        """The samples as columns, for charts."""
         return columns(self._samples)
 
 

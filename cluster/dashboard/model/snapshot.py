@@ -38,7 +38,7 @@ class Range:
 
 @frozen(kw_only=True)
 class MemberSnapshot:
-    """One member, and since when it is so."""
+    """One member, and the time since when it has its state."""
 
     member: Member
     since: float  # In this role and state.
@@ -80,7 +80,7 @@ class GroupSnapshot:
 
 @frozen(kw_only=True)
 class ClusterSnapshot:
-    """Everybody. `problem`: why nobody could be asked; the groups are then those of the last time."""
+    """All groups. `problem`: the reason why none could be asked; the groups are then the last known ones."""
 
     at: float
     groups: tuple[GroupSnapshot, ...] = ()
@@ -96,7 +96,7 @@ class ClusterSnapshot:
 
 
 def mark_of(state: str) -> Mark:
-    """The shape and colour that a state word gets."""
+    """The mark for a state."""
     if state in ("serving", "streaming", "answering"):
         return "ok"
     if state in SETTLING or state == "catching up":

@@ -19,8 +19,8 @@ BEHIND_SECONDS, BEHIND_BYTES = 2.0, 16_000_000  # From here on a slave is behind
 
 
 @frozen(kw_only=True)
-class Verdict:
-    """One line, how bad it is, since when it holds (seconds since 1970), and further lines."""
+class PageVerdict:
+    """A headline, its severity, the time since when it holds (seconds since 1970), and further lines."""
 
     mark: Mark
     headline: str
@@ -29,16 +29,16 @@ class Verdict:
     details: tuple[str, ...] = ()
 
 
-def of_group(group: GroupSnapshot, snapshot: ClusterSnapshot) -> Verdict:
-    """The first thing that is to say."""
+def of_group(group: GroupSnapshot, snapshot: ClusterSnapshot) -> PageVerdict:
+    """The verdict of the first rule that has one."""
     return next(filter(None, (rule(group, snapshot) for rule in RULES)), None) or _fine(group)
 
 
-def _two_masters(group: GroupSnapshot, _look: ClusterSnapshot) -> Verdict | None:
+def _two_masters(group: GroupSnapshot, _look: ClusterSnapshot) -> PageVerdict | None:
     if len(group.masters) < 2:
         return None
     names = " and ".join(each.member.name for each in group.masters)
-    return Verdict(
+    return PageVerdict(
         mark="bad",
         headline=f"NOT SAFE: {group.name} has {len(group.masters)} masters, {names}",
         since=max(each.since for each in group.masters),
@@ -46,13 +46,13 @@ def _two_masters(group: GroupSnapshot, _look: ClusterSnapshot) -> Verdict | None
     )
 
 
-def _changing(group: GroupSnapshot, _look: ClusterSnapshot) -> Verdict | None:
+def _changing(group: GroupSnapshot, _look: ClusterSnapshot) -> PageVerdict | None:
     if group.changing is None:
         return None
-    return Verdict(mark="warn", headline=f"The master is being changed: {group.changing}")
+    return PageVerdict(mark="warn", headline=f"The master is being changed: {group.changing}")
 
 
-def _no_master(group: GroupSnapshot, _look: ClusterSnapshot) -> Verdict | None:
+def _no_master(group: GroupSnapshot, _look: ClusterSnapshot) -> PageVerdict | None:
     if group.masters:
         return None
     gone = next((each for each in group.members if each.member.role == "master"), None)
@@ -67,7 +67,7 @@ def _no_master(group: GroupSnapshot, _look: ClusterSnapshot) -> Verdict | None:
     else:
         headline = f"NOT SAFE: {group.name} has no master{why}"
         held = "Its newest messages may be on no other member."
-    return Verdict(
+    return PageVerdict(
         mark="bad",
         headline=headline,
         since=gone.since if gone else None,
@@ -76,7 +76,7 @@ def _no_master(group: GroupSnapshot, _look: ClusterSnapshot) -> Verdict | None:
     )
 
 
-def _diverged(group: GroupSnapshot, snapshot: ClusterSnapshot) -> Verdict | None:
+def _diverged(group: GroupSnapshot, snapshot: ClusterSnapshot) -> PageVerdict | None:
     diverged = [each for each in group.slaves if each.member.state in DIVERGED]
     if not diverged:
         return None
@@ -84,7 +84,7 @@ def _diverged(group: GroupSnapshot, snapshot: ClusterSnapshot) -> Verdict | None
     what = f"{first.member.name} {_how_diverged(first)}"
     more = f", and {counted(len(diverged) - 1, 'more', 'more')}" if len(diverged) > 1 else ""
     held = _held(good, group)
-    return Verdict(
+    return PageVerdict(
         mark="bad",
         headline=f"{'NOT SAFE' if not good else 'One slave is no copy'}: {what}{more}",
         since=first.since,
@@ -93,7 +93,7 @@ def _diverged(group: GroupSnapshot, snapshot: ClusterSnapshot) -> Verdict | None
     )
 
 
-def _critical(group: GroupSnapshot, snapshot: ClusterSnapshot) -> Verdict | None:
+def _critical(group: GroupSnapshot, snapshot: ClusterSnapshot) -> PageVerdict | None:
     """Other critical findings of `twinlog check`: no lease, a full disk, damage."""
     names = {group.name, *(each.member.name for each in group.members)}
     silent = {each.member.name for each in group.members if each.member.state in SILENT}
@@ -106,15 +106,15 @@ def _critical(group: GroupSnapshot, snapshot: ClusterSnapshot) -> Verdict | None
         return None
     text = found[0].what
     details = (f"Do: {found[0].fix}",) if found[0].fix else ()
-    return Verdict(mark="bad", headline=f"NOT SAFE: {text}", details=details)
+    return PageVerdict(mark="bad", headline=f"NOT SAFE: {text}", details=details)
 
 
-def _master_not_serving(group: GroupSnapshot, _look: ClusterSnapshot) -> Verdict | None:
-    """It is there, and takes nothing: its disk is nearly full, or a role is not settled."""
+def _master_not_serving(group: GroupSnapshot, _look: ClusterSnapshot) -> PageVerdict | None:
+    """The master runs and takes no messages: its disk is nearly full, or a role change is not finished."""
     master = group.masters[0]
     if master.member.state == "serving":
         return None
-    return Verdict(
+    return PageVerdict(
         mark="warn",
         headline=f"{group.name} takes no messages for now: {master.member.name} {_state(master)}",
         since=master.since,
@@ -126,9 +126,9 @@ def _master_not_serving(group: GroupSnapshot, _look: ClusterSnapshot) -> Verdict
 OF_SLAVES_GONE = ("lag", "no slave registered")  # Told by rules below, with their numbers.
 
 
-def _too_few_copies(group: GroupSnapshot, snapshot: ClusterSnapshot) -> Verdict | None:
+def _too_few_copies(group: GroupSnapshot, snapshot: ClusterSnapshot) -> PageVerdict | None:
     if not group.slaves:
-        return Verdict(
+        return PageVerdict(
             mark="warn",
             headline=f"One copy only: {group.name} has no slave",
             details=("A slave makes it two: twinlog up --slaves 1, or twinlog broker with brokerRole=SLAVE",),
@@ -137,7 +137,7 @@ def _too_few_copies(group: GroupSnapshot, snapshot: ClusterSnapshot) -> Verdict 
         return None
     worst = group.slaves[0]
     behind = f"; it lacks at most {size(worst.lag_bytes)}" if worst.lag_bytes is not None else ""
-    return Verdict(
+    return PageVerdict(
         mark="bad",
         headline=f"NOT SAFE: new messages are on one member only: {worst.member.name} {_state(worst)}{behind}",
         since=worst.since,
@@ -145,7 +145,7 @@ def _too_few_copies(group: GroupSnapshot, snapshot: ClusterSnapshot) -> Verdict 
     )
 
 
-def _someone_away(group: GroupSnapshot, snapshot: ClusterSnapshot) -> Verdict | None:
+def _someone_away(group: GroupSnapshot, snapshot: ClusterSnapshot) -> PageVerdict | None:
     away = [each for each in group.slaves if each.member.state not in FOLLOWING and each.member.state != "answering"]
     if not away:
         return None
@@ -154,7 +154,7 @@ def _someone_away(group: GroupSnapshot, snapshot: ClusterSnapshot) -> Verdict | 
     lacks = f", {'at most ' * first.is_last_word}{size(first.lag_bytes)} behind" if first.lag_bytes else ""
     behind = _behind(group, snapshot)
     who = "One slave is away" if len(away) == 1 else f"{len(away)} slaves are away"
-    return Verdict(
+    return PageVerdict(
         mark="warn",
         headline=f"{who}: {first.member.name} {_state(first)}{lacks}",
         since=first.since,
@@ -163,7 +163,7 @@ def _someone_away(group: GroupSnapshot, snapshot: ClusterSnapshot) -> Verdict | 
     )
 
 
-def _behind(group: GroupSnapshot, _look: ClusterSnapshot) -> Verdict | None:
+def _behind(group: GroupSnapshot, _look: ClusterSnapshot) -> PageVerdict | None:
     behind = sorted((each for each in group.slaves if is_behind(each)), key=lambda each: -(each.lag_bytes or 0))
     if not behind:
         return None
@@ -175,7 +175,7 @@ def _behind(group: GroupSnapshot, _look: ClusterSnapshot) -> Verdict | None:
     held = f"{_of(level, group)} {'is' if level == 1 else 'are'} level with the master."
     since = max(0.0, _look.at - first.lag_seconds) if first.lag_seconds is not None else None
     headline = f"{who}: {first.member.name} by {', '.join(parts)}; {end_of(first)}"
-    return Verdict(mark="warn", headline=headline, since=since, details=(held,))
+    return PageVerdict(mark="warn", headline=headline, since=since, details=(held,))
 
 
 RULES = (
@@ -191,27 +191,29 @@ RULES = (
 )
 
 
-def _fine(group: GroupSnapshot) -> Verdict:
+def _fine(group: GroupSnapshot) -> PageVerdict:
     slaves, total = group.slaves, len(group.slaves)
     if any(each.member.state == "answering" for each in slaves):
         headline = (
             f"{counted(total, 'slave answers', 'slaves answer')}; RocketMQ does not report what they have confirmed"
         )
-        return Verdict(mark="none", headline=f"As far as is known: {headline}")
+        return PageVerdict(mark="none", headline=f"As far as is known: {headline}")
     if any(each.lag_bytes is None for each in slaves):
         headline = f"{counted(total, 'slave follows', 'slaves follow')}; how far behind is not known"
-        return Verdict(mark="none", headline=f"As far as is known: {headline}", details=_ack_meaning(group))
+        return PageVerdict(mark="none", headline=f"As far as is known: {headline}", details=_ack_meaning(group))
     if all(each.lag_bytes == 0 for each in slaves):
         hold = "slave holds" if total == 1 else "slaves hold"
         headline = f"{total} of {total} {hold} every acknowledged message"
     elif (group.acks_needed or 1) < 2 and (alone := min((each.lag_bytes or 0) for each in slaves)):
         why = "SEND_OK waits for no slave" if group.acks_needed else "it is not known if SEND_OK waits for slaves"
         headline = f"the newest {size(alone)} are on the master only: {why}"
-        return Verdict(mark="none", headline=f"Copied within {within(slaves)}; {headline}", details=_ack_meaning(group))
+        return PageVerdict(
+            mark="none", headline=f"Copied within {within(slaves)}; {headline}", details=_ack_meaning(group)
+        )
     else:
         follow = "slave follows" if total == 1 else "slaves follow"
         headline = f"{total} of {total} {follow} within {within(slaves)}"
-    return Verdict(mark="ok", headline=f"All data is safe: {headline}", details=_ack_meaning(group))
+    return PageVerdict(mark="ok", headline=f"All data is safe: {headline}", details=_ack_meaning(group))
 
 
 def _ack_meaning(group: GroupSnapshot) -> tuple[str, ...]:
@@ -283,16 +285,16 @@ def _names(members: list[MemberSnapshot]) -> str:
 ORDER: tuple[Mark, ...] = ("bad", "warn", "none", "ok")
 
 
-def verdict_of(snapshot: ClusterSnapshot) -> Verdict:
+def verdict_of(snapshot: ClusterSnapshot) -> PageVerdict:
     """The verdict for the whole page."""
     if snapshot.problem is not None:
-        return Verdict(
+        return PageVerdict(
             mark="bad",
             headline=f"Not known: {snapshot.problem}",
             details=("What is below is of the last time that the name server answered.",) if snapshot.groups else (),
         )
     if not snapshot.groups and not snapshot.gone:
-        return Verdict(
+        return PageVerdict(
             mark="warn", headline="Nobody here yet: no broker is registered", details=("Start one with: twinlog up",)
         )
     verdicts = [_of_gone(snapshot)] if snapshot.gone else []
@@ -302,29 +304,29 @@ def verdict_of(snapshot: ClusterSnapshot) -> Verdict:
     return _of_all(verdicts, snapshot)
 
 
-def _of_gone(snapshot: ClusterSnapshot) -> Verdict:
+def _of_gone(snapshot: ClusterSnapshot) -> PageVerdict:
     names = ", ".join(snapshot.gone[:5]) + (" and more" if len(snapshot.gone) > 5 else "")
     if not snapshot.groups:
-        return Verdict(mark="bad", headline=f"NOT RUNNING: no broker is registered any more; there were {names}")
-    return Verdict(
+        return PageVerdict(mark="bad", headline=f"NOT RUNNING: no broker is registered any more; there were {names}")
+    return PageVerdict(
         mark="bad",
         headline=f"NOT RUNNING: nobody is registered any more of the group of {names}",
         details=("If they were taken away for good, start the dashboard anew: it forgets them.",),
     )
 
 
-def _of_all(verdicts: list[Verdict], snapshot: ClusterSnapshot) -> Verdict:
+def _of_all(verdicts: list[PageVerdict], snapshot: ClusterSnapshot) -> PageVerdict:
     fine = sum(each.mark == "ok" for each in verdicts)
     if fine == len(verdicts):
         slaves = [each for group in snapshot.groups for each in group.slaves]
         level = all(each.lag_bytes == 0 for each in slaves)
         follow = "hold every acknowledged message" if level else f"follow within {within(slaves)}"
         headline = f"All data is safe: {len(slaves)} of {len(slaves)} slaves of {fine} groups {follow}"
-        return Verdict(mark="ok", headline=headline)
+        return PageVerdict(mark="ok", headline=headline)
     first, *others = verdicts
     more = tuple(each.headline for each in others if each.mark != "ok")
     rest = (f"{fine} of {len(verdicts)} groups {'is' if fine == 1 else 'are'} fine.",) if fine else ()
-    return Verdict(
+    return PageVerdict(
         mark=first.mark,
         headline=first.headline,
         since=first.since,

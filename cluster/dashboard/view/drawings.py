@@ -18,7 +18,7 @@ MIDDLE = WIDTH // 2
 
 
 def picture(group: GroupSnapshot) -> Markup:
-    """One group. Read out as one sentence."""
+    """Picture of one group; its text alternative is one sentence."""
     master = group.masters[0] if group.masters else next((m for m in group.members if m.member.role == "master"), None)
     others = [each for each in group.members if each is not master]
     rows = (len(others) + 1) // 2

@@ -59,7 +59,7 @@ WORDS: dict[str, str] = {"ok": "fine", "warn": "warning", "bad": "critical", "no
 
 
 def mark(of: Mark, *, label: bool = False) -> Markup:
-    """A shape beside a word; with `label` it stands alone, and says what it means to who cannot see it."""
+    """A shape beside a word; with `label` it stands alone, and has a text alternative."""
     use = tag("use", href=f"#mark-{of}")
     if label:
         return tag("svg", use, class_=f"mark {of}", viewBox="0 0 16 16", role="img", aria_label=WORDS[of])

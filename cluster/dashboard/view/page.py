@@ -7,7 +7,7 @@ from attrs import field, frozen
 
 from twinlog.cluster.dashboard.model.events import Event
 from twinlog.cluster.dashboard.model.snapshot import ClusterSnapshot, GroupSnapshot
-from twinlog.cluster.dashboard.model.verdict import Verdict, verdict_of
+from twinlog.cluster.dashboard.model.verdict import PageVerdict, verdict_of
 from twinlog.cluster.dashboard.view.drawings import legend, offset_bars, picture
 from twinlog.cluster.dashboard.view.html import Markup, definitions, join, mark, tag
 from twinlog.cluster.dashboard.view.roles import role_dialog
@@ -67,7 +67,7 @@ def policy_lines(group: GroupSnapshot) -> Markup:
     return tag("dl", [(tag("dt", title), tag("dd", value)) for title, value in rows if value], class_="facts")
 
 
-def verdict_section(verdict: Verdict, snapshot: ClusterSnapshot) -> Markup:
+def verdict_section(verdict: PageVerdict, snapshot: ClusterSnapshot) -> Markup:
     """The one line."""
     lines = [tag("p", each) for each in verdict.details]
     if verdict.since is not None:
@@ -137,7 +137,7 @@ def _main(parts: Mapping[str, Markup], state: PageState, peek: Markup, found: Ma
         for name, title, words in CHARTS
     ]
     return (
-        tag("section", parts["verdict"], id="verdict", aria_label="Verdict"),
+        tag("section", parts["verdict"], id="verdict", aria_label="PageVerdict"),
         tag("p", id="announce", role="status", class_="unseen"),
         _card("Issues", "issues", parts, "issues-card"),
         tag(

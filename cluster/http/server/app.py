@@ -101,7 +101,7 @@ async def _of_ours(_request: Request, error: Exception) -> Response:
 
 
 async def _of_a_bug(_request: Request, _error: Exception) -> Response:
-    """Its traceback goes to the log."""
+    """Answer 500; the traceback goes to the log."""
     return HttpError(
         status=500, what="The request failed.", why="That is an error in twinlog.", next_step="See the log."
     ).response()

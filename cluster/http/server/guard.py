@@ -1,6 +1,6 @@
 """Checks of every request before the application: Host header, size and pace of the body, number of requests at a time.
 
-The body is read first, whole: hypercorn holds ten pieces of a body that nobody reads, then waits for ever, even to answer.
+The body is read first, whole: hypercorn holds ten pieces of an unread body, then waits without end, even to respond.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -31,8 +31,8 @@ HEADERS = (
 def host_allowed(header: str, allowed: Collection[str]) -> bool:
     """True for a Host header under which this port may be addressed.
 
-    A page of a stranger's site that has its own name point to this machine (DNS rebinding) sends that name: with a dot, as
-    nobody owns a name without one. So addresses and names without a dot are fine; others have to be allowed. Ports do not matter.
+    A foreign site whose name resolves to this machine (DNS rebinding) sends that name, which has a dot, like all registered ones.
+    So addresses and names without a dot are allowed; others have to be configured. Ports do not matter.
     """
     name = host_name(header)
     if not name:
@@ -75,7 +75,7 @@ class Guard:
     _requests: int = field(default=0, init=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Serve one request."""
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1000})
         if scope["type"] != "http":
@@ -138,7 +138,7 @@ class Guard:
 
 
 async def _whole_body(scope: Scope, receive: Receive) -> bytes | None:
-    """None: the peer has left. Raises _TooMuch."""
+    """Read the whole body; None: the peer has disconnected. Raises _TooMuch."""
     for name, value in scope["headers"]:
         if name == b"content-length" and (len(value) > 10 or (value.isdigit() and int(value) > BODY_BYTES_MAX)):
             raise _TooMuch(_too_long())
@@ -173,7 +173,7 @@ def _too_long() -> HttpError:
 
 
 async def _refuse_and_close(error: HttpError, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer, wait a moment for the peer to read it, and close: what it still sends is read by nobody."""
+    """Respond, wait a moment for the peer to read it, and close without reading the rest."""
     response = error.response()
     headers = [*response.raw_headers, (b"connection", b"close")]
     await send({"type": "http.response.start", "status": error.status, "headers": headers})

@@ -24,7 +24,7 @@ class HttpError(Exception):
     headers: Mapping[str, str] = field(factory=dict)
 
     def response(self) -> Response:
-        """Its JSON."""
+        """The response, as JSON."""
         body = {"error": self.what, "why": self.why, "next": self.next_step}
         return json_response(body, self.status, self.headers)
 

@@ -1,7 +1,7 @@
-"""Serves an ASGI application on one port, with hypercorn's HTTP over trio's sockets; the only module that knows hypercorn.
+"""Serves an ASGI application on one port, with hypercorn's HTTP over trio's sockets; the only module that imports hypercorn.
 
-Hypercorn's own accept loop is not used: it takes any number of connections, and waits for ever, shielded, for a peer that reads
-nothing, which a stop would wait for, too (its issue 106). Here both have limits, and the sockets are closed on every way out.
+Hypercorn's own accept loop is not used: it accepts any number of connections, and waits without end, shielded, for a peer that
+reads nothing, which delays a stop, too (its issue 106). Here both have limits, and the sockets are always closed.
 """
 
 import socket
@@ -24,8 +24,8 @@ log = structlog.get_logger(__name__)
 
 
 @frozen(kw_only=True)
-class Limits:
-    """Of one port. Seconds."""
+class ServerLimits:
+    """Limits of one port. Times in seconds."""
 
     connections_max: int = 256
     idle_seconds_max: float = (
@@ -35,7 +35,7 @@ class Limits:
 
 
 class _Log:
-    """Hypercorn's logger: what goes wrong becomes a line of ours; the rest is nobody's business."""
+    """Hypercorn's logger: errors become log lines of ours; the rest is dropped."""
 
     def __init__(self, _config: Config) -> None:
         pass
@@ -54,7 +54,7 @@ class _Log:
         log.exception("HTTP request failed", what=message)
 
 
-def _hypercorn_config(limits: Limits) -> Config:
+def _hypercorn_config(limits: ServerLimits) -> Config:
     config = Config()
     config.logger_class = cast(Any, _Log)
     config.h11_max_incomplete_size = HEADER_BYTES_MAX
@@ -74,7 +74,7 @@ class _Stream:
     """
 
     stream: trio.SocketStream
-    limits: Limits
+    limits: ServerLimits
     _requests: int = field(default=0, init=False)
     _idle_since: float = field(factory=trio.current_time, init=False)
 
@@ -99,7 +99,7 @@ class _Stream:
         await self.stream.aclose()
 
     def close(self) -> None:
-        """At once; whoever waits for the stream hears of it."""
+        """Close at once; pending reads and writes end."""
         self.stream.socket.close()
 
     def around(self, app: ASGIApp) -> ASGIApp:
@@ -132,7 +132,7 @@ class _Stream:
 @define(eq=False)
 class _Server:
     app: ASGIApp
-    limits: Limits
+    limits: ServerLimits
     _config: Config = field(init=False)
     _context: WorkerContext = field(factory=lambda: WorkerContext(None), init=False)
     _streams: dict[_Stream, None] = field(factory=dict, init=False)  # The oldest first.
@@ -181,7 +181,7 @@ async def serve(
     port: int = 0,
     *,
     listener: socket.socket | None = None,
-    limits: Limits | None = None,
+    limits: ServerLimits | None = None,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve until cancelled, then close all connections and the port; started() gives the port.
@@ -189,7 +189,7 @@ async def serve(
     `listener`: a socket of open_listener(), which is closed at the end, in place of host and port.
     Raises OSError for a port that cannot be had.
     """
-    server = _Server(app, limits or Limits())
+    server = _Server(app, limits or ServerLimits())
     listener = listener or open_listener(host, port)
     with trio.socket.from_stdlib_socket(listener) as sock:
         try:

@@ -20,7 +20,7 @@ class TokenFileError(Exception):
 
 @define(eq=False)
 class Tokens:
-    """The tokens of one port. `path` None: nobody may change anything."""
+    """The tokens of one port. `path` None: all changes are refused."""
 
     path: Path | None = None
     guards_bodies: bool = False  # Messages are shown only to who has a token.
@@ -53,7 +53,7 @@ class Tokens:
             raise _unauthorized("The token is not one of ours.", "It stands on no line of the token file.")
 
     def check_bodies(self, authorization: str | None) -> None:
-        """Raises HttpError when whoever asks may not see what is in messages."""
+        """Raises HttpError when the request may not see the content of messages."""
         if self.guards_bodies:
             self.check(authorization)
 

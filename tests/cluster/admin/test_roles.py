@@ -370,7 +370,7 @@ async def test_a_log_that_fits_is_waited_for_and_not_cut(members, autojump_clock
 
 async def test_nobody_to_rewind_to(members, autojump_clock):
     members.epochs = {B: (FIRST,)}
-    with pytest.raises(RoleError, match="broker-a-0 does not tell"):
+    with pytest.raises(RoleError, match="broker-a-0 does not report"):
         await prepare_rewind(api(members), B, None)
     members.statuses[A] = None
     members.groups = {X: "broker-a", B: "broker-a"}

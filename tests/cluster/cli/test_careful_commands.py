@@ -47,7 +47,7 @@ async def test_a_group_is_not_cloned_in_part(fake):
     fake.answers[B, 202] = refused()
     result = await twinlog(fake, "group", "clone", "G", "H", "--yes")
     assert (result.exit_code, fake.changed) == (4, [])
-    assert "Nothing was changed, because b does not tell how far groups are" in result.stderr
+    assert "Nothing was changed, because b does not report how far groups are" in result.stderr
 
 
 async def test_what_was_changed_before_a_broker_refused_is_told(fake):

@@ -44,7 +44,7 @@ class Member:
         self.open_admin = open_admin
         self.tokens, self.operations = Tokens(token_file), Operations()
         self.feed = Feed(open_admin, self.operations.running)
-        self.operations.tell = self.feed.tell
+        self.operations.publish = self.feed.publish
         self.routes = member_routes(self.source, open_admin, self.tokens, self.operations, self.feed)
         self.app = guarded_app(self.routes)
 

@@ -119,13 +119,13 @@ async def test_who_does_not_keep_up_is_dropped_and_others_are_not(autojump_clock
     feed = Feed(open_admin=lambda: None)
     with feed.listening() as slow, feed.listening() as quick:
         for number in range(module.BACKLOG_MAX * 2):
-            feed.tell("operation", b"%d" % number)
+            feed.publish("operation", b"%d" % number)
             while quick.statistics().current_buffer_used:
                 await quick.receive()
         with trio.fail_after(5):
             heard = [text async for text in slow]  # Its end comes.
         assert len(heard) <= module.BACKLOG_MAX
-        feed.tell("operation", b"last")
+        feed.publish("operation", b"last")
         assert b"last" in await quick.receive()
 
 

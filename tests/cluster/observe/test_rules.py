@@ -7,7 +7,7 @@ from tests.cluster.observe.members import FILE_SIZE, GROUP, MASTER, SLAVE, A, B,
 from twinlog.cluster.observe.explain import explain_member, find_member
 from twinlog.cluster.observe.findings import Level
 from twinlog.cluster.observe.members import ClusterFacts, Probe
-from twinlog.cluster.observe.rules import Limits, diagnosis, examine
+from twinlog.cluster.observe.rules import LagLimits, diagnosis, examine
 from twinlog.cluster.remoting.member_status import NO_STATUS, MemberStatus
 from twinlog.cluster.remoting.route import BrokerAddresses
 
@@ -141,11 +141,11 @@ def test_name_servers_that_are_silent_or_disagree():
 @pytest.mark.parametrize(
     ("limits", "level"),
     [
-        (Limits(warning_bytes=100), Level.WARNING),
-        (Limits(warning_bytes=100, critical_bytes=200), Level.CRITICAL),
-        (Limits(warning_seconds=2.5), Level.WARNING),
-        (Limits(critical_seconds=3), Level.CRITICAL),
-        (Limits(critical_seconds=3.5, warning_bytes=501), None),
+        (LagLimits(warning_bytes=100), Level.WARNING),
+        (LagLimits(warning_bytes=100, critical_bytes=200), Level.CRITICAL),
+        (LagLimits(warning_seconds=2.5), Level.WARNING),
+        (LagLimits(critical_seconds=3), Level.CRITICAL),
+        (LagLimits(critical_seconds=3.5, warning_bytes=501), None),
     ],
 )
 def test_lag_is_judged_by_the_limits_given(limits, level):
@@ -154,7 +154,9 @@ def test_lag_is_judged_by_the_limits_given(limits, level):
 
 
 def test_what_is_not_known_is_not_judged():
-    assert examine(cluster(MASTER, as_member(SLAVE, lag_bytes=None, lag_seconds=None)), Limits(critical_bytes=0)) == ()
+    assert (
+        examine(cluster(MASTER, as_member(SLAVE, lag_bytes=None, lag_seconds=None)), LagLimits(critical_bytes=0)) == ()
+    )
 
 
 def test_the_worst_comes_first():

@@ -12,9 +12,9 @@ from starlette.responses import PlainTextResponse, Response
 from twinlog.cluster.http.server.app import Endpoint, guarded_app
 from twinlog.cluster.http.server.guard import HEADER_BYTES_MAX
 from twinlog.cluster.http.server.responses import EventStream
-from twinlog.cluster.http.server.serve import Limits, serve
+from twinlog.cluster.http.server.serve import ServerLimits, serve
 
-QUICK = Limits(connections_max=20, idle_seconds_max=0.5, send_seconds_max=0.5)
+QUICK = ServerLimits(connections_max=20, idle_seconds_max=0.5, send_seconds_max=0.5)
 
 
 async def hello(_request: Request) -> Response:
@@ -180,7 +180,7 @@ async def test_a_peer_that_reads_nothing_is_dropped(raw, port):
 
 async def test_a_stop_closes_the_port_and_all_connections_at_once(raw):
     """Also of a peer that reads nothing: hypercorn's sends are shielded from cancellation."""
-    patient = Limits(send_seconds_max=300)
+    patient = ServerLimits(send_seconds_max=300)
     with trio.fail_after(5):
         async with trio.open_nursery() as serving:
             port = await serving.start(lambda task_status: serve(APP, limits=patient, task_status=task_status))
