@@ -5,21 +5,24 @@ and which test shows it, from docs/reference/compatibility.toml. A code, or a su
 """
 
 import inspect
+import tempfile
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, cast, get_type_hints
+from typing import Any, get_type_hints
 
 from attrs import frozen
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from twinlog.cluster.broker.dispatch import main_port_table
+from twinlog.cluster.broker.config import BrokerConfig
 from twinlog.cluster.broker.processors.send import SEND_CODES
+from twinlog.cluster.broker.wiring import make_broker
 from twinlog.cluster.namesrv.processors import HANDLERS
 from twinlog.cluster.remoting.codes import RequestCode
 from twinlog.cluster.remoting.dispatch import NOT_SERVED
+from twinlog.store.config import StoreConfig
 
 TABLE = Path(__file__).parents[1] / "reference" / "compatibility.toml"
 MQADMIN_TEST = "tests/mqadmin/test_mqadmin.py::test_it_prints_what_it_prints_for_rocketmq"
@@ -42,7 +45,9 @@ class Line:
 
 def broker_codes() -> set[int]:
     """What the main port of a broker serves."""
-    return {*main_port_table(cast(Any, None)), *map(int, SEND_CODES)}
+    with tempfile.TemporaryDirectory() as directory:
+        broker = make_broker(BrokerConfig(), StoreConfig(root=Path(directory)))
+    return {*broker.main_port, *map(int, SEND_CODES)}
 
 
 def namesrv_codes() -> set[int]:
