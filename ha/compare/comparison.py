@@ -1,4 +1,4 @@
-"""Asks both logs what ha/compare/preflight.py wants to know."""
+"""Answers the questions of ha/compare/preflight.py from both logs."""
 
 from collections.abc import Awaitable
 from typing import TypeVar
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 async def answer_of(call: Awaitable[T], seconds: float = ANSWER_SECONDS) -> T:
-    """What a peer answers. Raises HAPeerError, also when it takes too long."""
+    """A peer's answer. Raises HAPeerError, also when it takes too long."""
     with trio.move_on_after(seconds):
         return await call
     raise HAPeerError(f"no answer within {seconds:g} s")
@@ -37,14 +37,14 @@ async def answer_of(call: Awaitable[T], seconds: float = ANSWER_SECONDS) -> T:
 
 @define(eq=False)
 class Comparison:
-    """Of a slave's log, which nobody appends to meanwhile, with its master's. `peer_log` is what that one said last."""
+    """Compares a slave's log, which does not grow meanwhile, with its master's. `peer_log`: as last reported."""
 
     own: OwnReader
     peer: Peer
     peer_log: PeerLog | None = None
 
     async def run(self, proven: Proven | None) -> Verdict:
-        """Compare. Raises HAPeerError when the peer stops to answer, HAConnectionLostError when it does not stop to move,
+        """Compare. Raises HAPeerError when the peer stops answering, HAConnectionLostError when its log keeps moving,
         HALogError when our own log cannot be read.
         """
         asking = preflight(proven)

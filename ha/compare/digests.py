@@ -97,7 +97,7 @@ def _check(question: Question, answer: RangeDigests) -> None:
 
 
 def _common(left: RangeDigests, right: RangeDigests) -> tuple[int, int | None]:
-    """How far two answers are equal, and the end of the group that differs behind."""
+    """End of the equal part of two answers, and of the group behind it that differs."""
     equal_to = left.start
     for (_, end, ours), (_, other_end, theirs) in zip(left.groups(), right.groups(), strict=False):
         if end != other_end:
@@ -109,7 +109,7 @@ def _common(left: RangeDigests, right: RangeDigests) -> tuple[int, int | None]:
 
 
 async def answered(asking: Generator[Question, Answers, T], ask: Callable[[Question], Awaitable[Answers]]) -> T:
-    """Ask until it is known. Raises what `ask` raises, and HAPeerError."""
+    """Ask until the result is known. Raises errors of `ask`, and HAPeerError."""
     try:
         question = next(asking)
         while True:

@@ -1,4 +1,4 @@
-"""What is wrong between a slave and its master, in words for people: where, what it means, what to do next."""
+"""Findings on a slave and its master as text: the place, the meaning, the next step."""
 
 from typing import Literal
 
@@ -16,23 +16,23 @@ FindingKind = Literal[
     "history",  # The master has bytes below `offset`, where the slave's log begins. Not an error.
     "damaged",  # One of the two lost the record at `offset` on its disk; those behind it are equal.
     "not compared",  # Nothing below `offset` was compared with the master's log. Not an error.
-    "stalled",  # Nothing arrives at `offset`, although there is something.
-    "bad record",  # What arrives at `offset` is not sound, time and again.
-    "dispatch",  # The slave's own queues do not get on behind `offset`.
+    "stalled",  # Nothing arrives at `offset`, although the master has more.
+    "bad record",  # Invalid records arrive at `offset`, repeatedly.
+    "dispatch",  # The slave's own queues are stuck at `offset`.
     "given up",  # By the master's history the bytes from `offset` on are not part of the log any more.
     "older epoch",  # The master is of an epoch that is older than what this slave has promised.
     "not a member",  # The master does not count this slave yet, or it may not count: it waits.
 ]
 NO_ERRORS: tuple[FindingKind, ...] = ("history", "not compared")
 REPAIR = (
-    "If the master is right, set haAutoResync=true here, or let this slave begin anew with an empty log; where roles can change: "
+    "If the master is right, set haAutoResync=true here, or let this slave start with an empty log; where roles can change: "
     "twinlog rewind MEMBER --accept-data-loss BYTES, or twinlog reinit MEMBER. If this slave is right, make it the master"
 )
 
 
 @frozen
 class Finding:
-    """One of these, for status and log. `offset` in bytes."""
+    """One finding, for status and log. `offset` in bytes."""
 
     kind: FindingKind
     offset: int
@@ -57,7 +57,7 @@ def diverged(
 
 
 def diverged_in_overlap(offset: int, own_max: int, own_record: bytes | None) -> Finding:
-    """Found by what the master sent for bytes that are here already."""
+    """Found in bytes that the master sent again."""
     return Finding(
         "diverged",
         offset,
@@ -77,7 +77,7 @@ def not_compared(offset: int, why: str) -> Finding:
 
 
 def damaged(offset: int, own_record: bytes | None) -> Finding:
-    """The histories are the same; one of the two has no sound record there."""
+    """The histories are equal; one of the two logs has no valid record there."""
     if own_record is None:
         text = (
             f"this slave's log is damaged at {offset}: no sound record is there, its master has one, and what follows is equal. "
@@ -109,23 +109,23 @@ def ahead(common_end: int | None, own_max: int, peer_max: int) -> Finding:
 
 
 def ahead_by_refusals(own_max: int) -> Finding:
-    """A guess, where the master tells nothing on its remoting port."""
+    """A guess, where the master's remoting port does not answer."""
     return Finding(
         "ahead",
         own_max,
         f"this slave holds bytes the master lacks, or so it seems: its log ends at {own_max}, and whenever the master hears "
-        "that, it closes the connection. Compare the two logs; if the master is right, let this slave begin anew with an "
+        "that, it closes the connection. Compare the two logs; if the master is right, let this slave start again with an "
         "empty log. Nothing is deleted here",
     )
 
 
 def below_min(own_max: int, peer_min: int) -> Finding:
-    """The slave was away for too long."""
+    """The slave was disconnected for too long."""
     return Finding(
         "below min",
         own_max,
         f"this slave's log ends at {own_max}, its master's begins at {peer_min}: the {peer_min - own_max} bytes between were "
-        "deleted there. This slave can only begin anew: set haAutoResync=true here, which keeps what it has in "
+        "deleted there. This slave needs a full copy: set haAutoResync=true here, which keeps what it has in "
         "twinlog/divergent/, or empty its store directory",
     )
 
@@ -136,7 +136,7 @@ def other_file_size(own_size: int, peer_size: int) -> Finding:
         "file size",
         0,
         f"mappedFileSizeCommitLog is {own_size} here and {peer_size} on the master: the two can never have the same log. "
-        "Set it to the master's, and let this slave begin anew with an empty log",
+        "Set it to the master's, and let this slave start again with an empty log",
     )
 
 
@@ -146,7 +146,7 @@ def history(own_min: int, peer_min: int) -> Finding:
         "history",
         own_min,
         f"lacks the first {own_min - peer_min} bytes of the master's history: this log begins at {own_min}, the master's at "
-        f"{peer_min}. Messages from before would be lost with the master. To have them, let this slave begin anew with an "
+        f"{peer_min}. Messages from before would be lost with the master. To have them, let this slave start again with an "
         "empty log",
     )
 
@@ -185,7 +185,7 @@ def no_epochs(address: str, promised: EpochId, own_max: int) -> Finding:
 
 
 def not_a_member(address: str, me: str, own_max: int) -> Finding:
-    """It was told of us, and takes us in as soon as the others know."""
+    """The master has our request, and adds this slave once enough others have the record."""
     return Finding(
         "not a member",
         own_max,
@@ -196,12 +196,12 @@ def not_a_member(address: str, me: str, own_max: int) -> Finding:
 
 
 def not_yet(own_max: int, why: str) -> Finding:
-    """What a member of a group waits for."""
+    """The reason why a member waits before it follows."""
     return Finding("not a member", own_max, f"this slave may not follow yet: {why}")
 
 
 def describe(record: bytes | None) -> str:
-    """A record in a few words."""
+    """Short description of a record."""
     if record is None:
         return "no record"
     try:

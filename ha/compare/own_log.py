@@ -1,6 +1,6 @@
-"""What the slave's own log has, for comparing it with its master's: records are found and read in threads, whatever lies on disk.
+"""Reader of this member's own log for a comparison: records are found and read in threads, whatever lies on disk.
 
-A log cannot be read backwards: a record is found by its looks (store/record/resync.py), and from there on the others one by one.
+A log cannot be read backwards: one record is found by its format (store/record/resync.py), the following ones from there.
 """
 
 import trio
@@ -14,14 +14,14 @@ from twinlog.store.log.range import LogRange
 from twinlog.store.record.resync import next_record
 from twinlog.store.record.scan import scan_records
 
-READ_BYTES_PER_SECOND = 512 << 20  # For digests that are not known: nothing else goes on meanwhile.
+READ_BYTES_PER_SECOND = 512 << 20  # For digests that are not known yet.
 # Bytes that are searched for the last record before a place; then four times as many, and so on. A thread cannot be stopped.
 WINDOW, WINDOW_MAX = 64 * 1024, 64 * 1024 * 1024
 
 
 @define(eq=False)
 class OwnReader:
-    """Reads a log that nobody appends to meanwhile. Everything raises OSError, and StoreError when bytes are gone."""
+    """Reads a log that does not grow meanwhile. All methods raise OSError, and StoreError when bytes are gone."""
 
     store: ComparableStore
     _digester: RangeDigester = field(init=False)
@@ -30,16 +30,16 @@ class OwnReader:
         self._digester = RangeDigester(self.store.commit_log, self.store.digest, READ_BYTES_PER_SECOND)
 
     def ends(self) -> OwnLog:
-        """Where it begins and ends."""
+        """Start and end of the log."""
         log = self.store.commit_log
         return OwnLog(log.min_offset, self.store.max_offset, log.file_size)
 
     async def digests(self, start: int, end: int, blocks_per_digest: int) -> RangeDigests:
-        """As a peer's, and always all of them."""
+        """Digests like a peer's, always complete."""
         return await self._digester.digests(start, end, blocks_per_digest=blocks_per_digest)
 
     async def record(self, phy_offset: int) -> bytes | None:
-        """The record that begins at an offset, None when no sound one does."""
+        """The record that begins at an offset; None when no valid one does."""
         found = await self._records(phy_offset, phy_offset + 1)
         with LogRange.open(self.store.commit_log, phy_offset, found[0][1] if found else phy_offset) as bytes_:
             return bytes_.read(phy_offset, found[0][1] - phy_offset) if found else None
@@ -50,7 +50,7 @@ class OwnReader:
             return await trio.to_thread.run_sync(bytes_.read, start, end - start)
 
     async def first_record(self, start: int, end: int) -> int | None:
-        """Where the first record begins that begins in bytes `start` to `end`."""
+        """Offset of the first record that begins in bytes `start` to `end`."""
         window = WINDOW
         while start < end:
             found = await self._records(start, min(end, start + window))
@@ -60,7 +60,7 @@ class OwnReader:
         return None
 
     async def last_record(self, start: int, end: int) -> int | None:
-        """Where the last record begins that begins in bytes `start` to `end`."""
+        """Offset of the last record that begins in bytes `start` to `end`."""
         window = WINDOW
         while start < end:
             found = await self._records(max(start, end - window), end)
@@ -70,7 +70,7 @@ class OwnReader:
         return None
 
     async def bounds(self, start: int, end: int) -> list[int]:
-        """Where records begin or end between `start` and `end`; before these the last such place up to `start`, or `start`."""
+        """Bounds of records between `start` and `end`; before these the last bound up to `start`, or `start`."""
         before = await self.last_record(0, start + 1)
         records = await self._records(start if before is None else before, end)
         places = {place for record in records for place in record}
@@ -78,7 +78,7 @@ class OwnReader:
         return [first, *sorted(place for place in places if start < place < end)]
 
     async def _records(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Where the sound records begin and end that begin in bytes `start` to `end`; for short stretches."""
+        """Start and end of each valid record that begins in bytes `start` to `end`; for short stretches."""
         log = self.store.commit_log
         end = min(end, log.max_offset)
         files_end = min(log.max_offset, end - 1 - (end - 1) % log.file_size + log.file_size)

@@ -1,18 +1,18 @@
-"""Does this slave's log fit its master's? Decided before a byte is taken. Pure: it yields questions and gets answers.
+"""Compares a slave's log with its master's before anything is received. Pure: it yields questions and gets answers.
 
-The model: two members have one history when one log is the beginning of the other, as far as both still have it. RocketMQ
+The model: two members have one history when one log is a prefix of the other, as far as both still have it. RocketMQ
 compares the lengths, at most; two logs of one length can hold different messages.
 
-- A twinlog master tells digests: groups of blocks are compared, then the blocks of the first group that differs, then
+- A twinlog master reports digests: groups of blocks are compared, then the blocks of the first group that differs, then
   stretches of the first block that differs, up to one of its records each. That proves every byte.
-  Where one of them has no sound record at this place, and both have the same ones at the end, a disk was bad: a slave
-  that lost a record follows, one whose master lost it keeps what it has.
+  Where one of them has no valid record at this place, and both have the same ones at the end, a disk was damaged: a slave that
+  lost a record follows; one whose master lost it keeps what it has.
 - A RocketMQ master gives single records (request 33): records at growing distances from the end are compared, and where
   one differs, others between it and the one before. These are samples; ha/compare/tail_overlap.py compares the last bytes
   one by one.
 
 The master may append, delete its oldest file, restart or be cut meanwhile: the ends are asked for again at the end, and
-what was found while they moved is not believed.
+findings made while they moved are discarded.
 """
 
 from collections.abc import Generator
@@ -42,14 +42,12 @@ class OwnLog:
 
 @frozen
 class Ends:
-    """Where do both logs begin and end? Answered by (OwnLog, PeerLog)."""
+    """Asks for start and end of both logs: (OwnLog, PeerLog)."""
 
 
 @frozen
 class Digests:
-    """What are the digests of these bytes? Answered by two RangeDigests of one range, own and peer's; the latter is None when it
-    has none.
-    """
+    """Asks for the digests of these bytes: two RangeDigests of one range, own and peer's; the latter None when it has none."""
 
     start: int
     end: int
@@ -58,14 +56,14 @@ class Digests:
 
 @frozen
 class Record:
-    """What does each have at this offset? Answered by two records, as stored; None where none begins."""
+    """Asks for the records at this offset, own and peer's, as stored; None where none begins."""
 
     phy_offset: int
 
 
 @frozen
 class LastRecord:
-    """Where does the last own record begin that begins in bytes `start` to `end`? Answered by an offset, or None."""
+    """Asks for the offset of the last own record that begins in bytes `start` to `end`, or None."""
 
     start: int
     end: int
@@ -73,7 +71,7 @@ class LastRecord:
 
 @frozen
 class FirstRecord:
-    """Where does the first own record begin that begins in bytes `start` to `end`? Answered by an offset, or None."""
+    """Asks for the offset of the first own record that begins in bytes `start` to `end`, or None."""
 
     start: int
     end: int
@@ -81,8 +79,8 @@ class FirstRecord:
 
 @frozen
 class Bounds:
-    """Where do own records begin or end? Answered by a sorted list: the last such place up to `start`, or `start` when there is
-    none, and all that lie between `start` and `end`.
+    """Asks for bounds of own records, sorted: the last one up to `start`, or `start` when there is none, and all between `start`
+    and `end`.
     """
 
     start: int
@@ -150,7 +148,7 @@ def preflight(proven: Proven | None = None) -> Asking[Verdict]:
         own_now, peer_now = yield Ends()
         has_grown = peer.max_offset < own.max_offset and peer_now.max_offset > peer.max_offset
         if _moved(own, peer, own_now, peer_now) or (has_grown and attempt < ATTEMPTS - 1):
-            continue  # One that never stops to grow, from where this log has other bytes, is not what we want to miss.
+            continue  # A master that keeps growing past different bytes must not be missed.
         if lost is not None:
             raise lost
         return verdict
@@ -158,7 +156,7 @@ def preflight(proven: Proven | None = None) -> Asking[Verdict]:
 
 
 def _moved(own: OwnLog, peer: PeerLog, own_now: OwnLog, peer_now: PeerLog) -> bool:
-    """Whether what was found about the earlier ends need not be true any more."""
+    """True if findings about the earlier ends may no longer hold."""
     return (
         own_now != own
         or peer_now.max_offset < peer.max_offset
@@ -197,7 +195,9 @@ def _compare(own: OwnLog, peer: PeerLog, proven: Proven | None) -> Asking[Verdic
                 compared=compared,
             )
         compared, found = "records", finding.damaged(differs, records[0])
-        if records[0] is not None:  # What is here only is safer here: the master may number other messages as these.
+        if (
+            records[0] is not None
+        ):  # Bytes that only this log has are safer here: the master may have reused their numbers.
             return Verdict(kind="damaged", own=own, peer=peer, finding=found)
     if is_ahead:
         found = finding.ahead(end, own.max_offset, peer.max_offset)
@@ -212,7 +212,7 @@ def _compare(own: OwnLog, peer: PeerLog, proven: Proven | None) -> Asking[Verdic
 
 
 def _is_damage(differs: int, start: int, end: int, own_record: bytes | None, peer_record: bytes | None) -> Asking[bool]:
-    """Whether one of the two lost a record on its disk, and has the same ones as the other behind it: that is one history.
+    """True if one of the two lost a record on its disk, and both are equal behind it: that is one history.
 
     Where neither has one, junk between records differs, and a cut there makes the copies equal again.
     """
@@ -223,7 +223,7 @@ def _is_damage(differs: int, start: int, end: int, own_record: bytes | None, pee
 
 
 def _first_difference(peer: PeerLog, start: int, end: int) -> Asking[tuple[int | None, Compared]]:
-    """Where the first own record begins that differs, None when none does; and how that was found."""
+    """Offset of the first own record that differs, None when none does; and the kind of comparison."""
     if peer.is_twinlog:
         group = yield from _first_group(start, end, GROUP_BLOCKS)
         if group is None:

@@ -1,8 +1,8 @@
 """The last bytes of a slave's log, asked for again and compared before anything is appended behind them. Pure.
 
-The classic stream tells nothing about contents, but a master streams from any byte that it is asked for: a slave that asks for
-a little less than it has sees whether the end of its log is the master's. That needs no answer from the remoting port. A
-record names its place and its time: where two logs part, they go on apart, so a few records at the end say as much as many.
+The classic stream says nothing about contents, but a master streams from any byte that is requested: a slave that requests a
+little less than it has sees whether the end of its log is the master's. That needs no answer from the remoting port. A record
+contains its offset and time: logs that diverged stay different, so a few records at the end prove as much as many.
 """
 
 from attrs import define, field
@@ -32,16 +32,16 @@ class Overlap:
 
     @property
     def compared(self) -> int:
-        """How many bytes were equal so far."""
+        """Number of bytes that were equal so far."""
         return self.at - self.start
 
     @property
     def is_done(self) -> bool:
-        """Whether all of it was equal."""
+        """True if all of it was equal."""
         return self.at == self.end
 
     def compare(self, data: memoryview) -> int:
-        """Compare what arrived, which lies at `at`; how many bytes of it were. The rest is new.
+        """Compare bytes that arrived, at `at`. Returns how many of them were compared: the rest is new.
 
         Raises HADivergedError with the offset of the first byte that differs.
         """

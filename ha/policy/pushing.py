@@ -41,7 +41,7 @@ def push_start(requested: int, min_offset: int, max_offset: int, file_size: int)
         raise HARefusedError(
             "below_min",
             f"a request for offset {requested} while this log begins at {min_offset}: "
-            "the bytes between were deleted here, that slave has to begin anew with an empty log",
+            "the bytes between were deleted here, that slave needs an empty log",
         )
     return requested
 

@@ -363,7 +363,7 @@ async def explain(error: HABadRecordError, peer: Peer | None, file_size: int) ->
     return Finding(
         "bad record",
         offset,
-        f"a bad record at offset {offset}, time and again from this master: {error.what}. Nothing behind it is taken, and the "
+        f"a bad record at offset {offset}, repeatedly from this master: {error.what}. Nothing behind it is taken, and the "
         f"master is asked again every few seconds only; {why}",
     )
 

@@ -1,4 +1,4 @@
-"""The HA stream. Bytes in, facts out; no socket, no clock, no store.
+"""Codec of the HA stream. Bytes in, values out; no socket, no clock, no store.
 
 Master to slave, repeated:  phy_offset i64 | body_size i32 | body[body_size]   (body_size 0: heartbeat)
 Slave to master, repeated:  max_offset i64   (the first one: where to begin; later ones: everything below is here)
@@ -16,7 +16,7 @@ from twinlog.ha.errors import HAProtocolError
 BATCH_HEADER, ACK = Struct(">qi"), Struct(">q")
 assert (BATCH_HEADER.size, ACK.size) == (12, 8)
 
-NO_REQUEST_YET = -1  # As a report: a sign of life before the request, which masters ignore.
+NO_REQUEST_YET = -1  # As a report: a heartbeat before the request, which masters ignore.
 BUFFER_SIZE = 4 * 1024 * 1024
 BODY_SIZE_MAX = (
     4 * 1024 * 1024 - BATCH_HEADER.size
@@ -30,7 +30,7 @@ class ReportReader:
     _rest: bytes = field(default=b"", init=False)
 
     def feed(self, data: bytes) -> list[int]:
-        """Take what the socket gave; return the reports that are now whole, oldest first."""
+        """Take bytes of the socket; return the reports that are complete now, oldest first."""
         if self._rest:
             data = self._rest + data
         whole = len(data) - len(data) % ACK.size
@@ -62,7 +62,7 @@ class BatchReader:
     _header: bytes = field(default=b"", init=False)  # The beginning of one, while frames pass by this buffer.
 
     def free_space(self) -> memoryview:
-        """Where the next bytes from the socket go: never empty. Say received() before the next call."""
+        """Buffer for the next bytes from the socket, never empty. Call received() before the next call."""
         if self._received == len(self._buffer):
             self.reserve(len(self._buffer) * 2)
         return memoryview(self._buffer)[self._received :]
@@ -137,7 +137,7 @@ class BatchReader:
         return staged
 
     def pieces(self, data: memoryview) -> Iterator[memoryview]:
-        """What of `data`, the next bytes of the stream, is of the log, in order; `next_offset` goes along.
+        """The log's bytes in `data`, the next bytes of the stream, in order; `next_offset` advances.
 
         Raises HAProtocolError for a frame that has no place here, behind all that came in order before.
         """
@@ -167,21 +167,22 @@ class BatchReader:
 
     @property
     def staged(self) -> memoryview:
-        """Bytes of the log that arrived and were not yet consumed. Let go of it before free_space() or consume()."""
+        """Bytes of the log that arrived and were not consumed yet. Release it before free_space() or consume()."""
         return memoryview(self._buffer)[: self._staged]
 
     @property
     def staged_size(self) -> int:
-        """How many these are."""
+        """Number of staged bytes."""
         return self._staged
 
     @property
     def staged_offset(self) -> int:
-        """Where in the log the first of them belongs."""
+        """Offset in the log of the first of them."""
         return (self.next_offset or 0) - self._staged
 
     def consume(self, size: int) -> None:
-        """Let go of the oldest `size` staged bytes."""
+        """Drop the oldest `size` staged bytes."""
+        assert size <= self._staged
         kept = self._received - size
         if kept:
             buffer = memoryview(self._buffer)

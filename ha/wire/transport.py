@@ -1,4 +1,4 @@
-"""How bytes leave and arrive: over a socket without a copy in Python, or over any trio stream, for simulations.
+"""Transports of the HA stream: a socket, without copies in Python, or any trio stream, for simulations.
 
 On a socket each call is tried first and waited for only when the kernel says that it would block; a master's log bytes
 go from file to socket by sendfile.
@@ -45,7 +45,7 @@ class Transport(Protocol):
         """Send the rest of a frame that send_batch_now() could not finish."""
 
     def unsent_bytes(self) -> int:
-        """How many bytes, headers included, wait for the peer: handed over here and not confirmed by its kernel."""
+        """Number of bytes, headers included, that were handed over here and not confirmed by the peer's kernel."""
 
     async def send(self, data: bytes) -> None:
         """Send a report."""
@@ -303,7 +303,7 @@ def receive_bulk(sock: socket.socket, buffer: memoryview, take: Callable[[memory
 
 
 class _SocketError(Exception):
-    """Told apart from what the disk says."""
+    """Distinguishes errors of the socket from those of the disk."""
 
 
 def _receive(sock: socket.socket, buffer: memoryview, take: Callable[[memoryview], None], step: Receive) -> Stream:
@@ -327,25 +327,25 @@ def _receive(sock: socket.socket, buffer: memoryview, take: Callable[[memoryview
     return "more"
 
 
-LOOK_EVERY = 128 * 1024  # Bytes. The kernel reads so many at once by itself.
+SAMPLE_EVERY = 128 * 1024  # Bytes. The kernel reads so many at once by itself.
 _PIECE = 1024 * 1024
 
 
 def is_cold(fd: int, position: int, size: int) -> bool:
-    """Whether some of these bytes have to be read from the disk, as far as a few looks tell; False where nobody knows."""
+    """True if some of these bytes have to be read from the disk, by samples; False where that is unknown."""
     byte = [bytearray(1)]
-    for at in (*range(position, position + size, LOOK_EVERY), position + size - 1):
+    for at in (*range(position, position + size, SAMPLE_EVERY), position + size - 1):
         try:
             os.preadv(fd, byte, at, os.RWF_NOWAIT)
         except BlockingIOError:
             return True
-        except (OSError, AttributeError):  # The file system, or the system, cannot tell; or it is for sendfile to say.
+        except (OSError, AttributeError):  # Not supported here; or sendfile will report it.
             return False
     return False
 
 
 async def warm(fd: int, position: int, size: int) -> None:
-    """Have a thread read these bytes, for the kernel to keep; the descriptor may be closed meanwhile."""
+    """Read these bytes in a thread, into the page cache; the descriptor may be closed meanwhile."""
     own = os.dup(fd)
     try:
         await trio.to_thread.run_sync(_read, own, position, size)
@@ -355,7 +355,7 @@ async def warm(fd: int, position: int, size: int) -> None:
 
 def _read(fd: int, position: int, size: int) -> None:
     end = position + size
-    with suppress(OSError):  # Sendfile will meet it, too, and tell.
+    with suppress(OSError):  # Sendfile meets it, too, and reports it.
         while position < end and (data := os.pread(fd, min(_PIECE, end - position), position)):
             position += len(data)
 

@@ -358,7 +358,7 @@ class RegistrationService:
         known = (self._masters.get(name_server) for name_server in self._changes)
         master = next((each for each in known if each and each.address), Master(None, None))
         if master != self.master:
-            log.info("the master is another one", peer=master.address, ha_address=master.ha_address)
+            log.info("master changed", peer=master.address, ha_address=master.ha_address)
             self.master = master
             self.listener.master_changed(master)
 

@@ -1,4 +1,4 @@
-"""What replication asks another member, over its remoting port: twinlog.ha.peer.Peer for twinlog members and RocketMQ brokers.
+"""Other members, asked over their remoting ports: ha/peer.py's Peer for twinlog members and RocketMQ brokers, and MemberCalls.
 
 A twinlog member answers 20001 (status), 20002 (digests) and 33 (records). RocketMQ answers private codes with 3, so there the
 log's ends come from 28 and its file size from 26, and there are no digests.
@@ -38,7 +38,7 @@ HA_PORT_DISTANCE = 1  # Of RocketMQ's HA port above its remoting port; 4.9 has n
 
 @frozen
 class _RocketMQ:
-    """What a RocketMQ broker is known to be, as long as a connection lasts: with another one it may be another program."""
+    """Facts about a RocketMQ broker, valid for one connection: with another one it may be another program."""
 
     connection: object
     file_size: int | None
@@ -66,7 +66,7 @@ class RemotingPeer:
             if status is not None:
                 return self._read(lambda: log_of_status(status))
         table = await self._ask(self._api.runtime_info(self.address))
-        known = self._known_rocketmq or await self._meet_rocketmq()
+        known = self._known_rocketmq or await self._inspect_rocketmq()
         found = self._read(lambda: log_of_runtime_info(table))
         return evolve(found, file_size=known.file_size, is_master=known.is_master)
 
@@ -105,11 +105,11 @@ class RemotingPeer:
             self._rocketmq = None
         return self._rocketmq
 
-    async def _meet_rocketmq(self) -> _RocketMQ:
+    async def _inspect_rocketmq(self) -> _RocketMQ:
         try:
             text = await self._api.broker_config(self.address)
         except RequestError:
-            text = ""  # It does not tell us.
+            text = ""  # It does not report it.
         except RemotingError as error:
             raise self._failure(error) from error
         options = {entry.key: entry.value for entry in parse_properties(text)}
@@ -152,7 +152,7 @@ def log_of_status(status: MemberStatus) -> PeerLog:
 
 
 def log_of_runtime_info(table: Mapping[str, str]) -> PeerLog:
-    """Out of RocketMQ's answer to 28, where an empty log begins at -1. Raises KeyError, ValueError."""
+    """Parse RocketMQ's answer to 28, in which an empty log begins at -1. Raises KeyError, ValueError."""
     max_offset = _offset(table["commitLogMaxOffset"])
     min_offset = _offset(table["commitLogMinOffset"])
     return PeerLog(

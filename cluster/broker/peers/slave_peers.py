@@ -1,9 +1,9 @@
-"""Which of the registered slaves is at the other end of an HA connection, and whom to ask about its log.
+"""Finds the registered slave at the other end of an HA connection, and whether slaves verify and flush.
 
-A twinlog slave compares its log by itself. It tells its end of the connection when it asks for the master's history, once the
+A twinlog slave compares its log by itself. It reports its end of the connection when it asks for the master's history, once the
 connection stands, and in its member status. Where a proxy or an address translation is between, that end is none of ours, and
-the next connection from the IP that told of it is the slave's. A RocketMQ slave tells
-nothing of the kind: it is one with the same IP, and its log ends at what it asked for, or behind.
+the next connection from the IP that reported it is the slave's. A RocketMQ slave reports
+nothing: it is one with the same IP, and its log ends at the requested offset, or behind it.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -20,13 +20,13 @@ from twinlog.ha.errors import HAPeerError
 from twinlog.ha.peer import Peer
 
 TIMEOUT_MS = 1_000
-TOLD_MAX = 100  # Members.
-TOLD_SECONDS = 10.0  # A slave tells of its connection when it is about to make its request there.
+REPORTS_MAX = 100  # Members.
+REPORT_SECONDS = 10.0  # A slave reports its connection right before its request there.
 
 
 @frozen
-class _Told:
-    """A member's end of its last connection, and from which IP it told of it; seconds, monotonic."""
+class _Report:
+    """A member's end of its last connection, and the IP that reported it; seconds, monotonic."""
 
     end: str
     ip: str
@@ -44,20 +44,20 @@ class SlavePeers:
     ask_members: Callable[[], None]
     behind: Callable[[str], Collection[str]] = lambda _ip: ()  # Remoting ports of members whose HA address has this IP.
     is_open: Callable[[str], bool] = lambda _end: True  # Whether we have an HA connection with this end.
-    _told: dict[str, _Told] = field(factory=dict, init=False)  # By member.
+    _reports: dict[str, _Report] = field(factory=dict, init=False)  # By member.
 
     def told(self, address: str, ha_end: str, ip: str) -> None:
         """A twinlog member at `ip` says that this is its end of an HA connection."""
-        if len(self._told) >= TOLD_MAX:
-            self._told.clear()
-        self._told[address] = _Told(ha_end, ip, trio.current_time())
+        if len(self._reports) >= REPORTS_MAX:
+            self._reports.clear()
+        self._reports[address] = _Report(ha_end, ip, trio.current_time())
 
     def _is_told(self, ha_end: str, ip: str) -> bool:
         """Once: another program may be at this end later."""
-        since = trio.current_time() - TOLD_SECONDS
-        for address, told in self._told.items():
+        since = trio.current_time() - REPORT_SECONDS
+        for address, told in self._reports.items():
             if told.end == ha_end or (told.ip == ip and told.at > since and not self.is_open(told.end)):
-                del self._told[address]
+                del self._reports[address]
                 return True
         return False
 
@@ -98,7 +98,7 @@ ASK_SECONDS = 5.0
 
 @frozen
 class SlaveKind:
-    """A twinlog slave; `flushes` what it acknowledges. `directory` and `broker_id` make its name."""
+    """A twinlog slave. `flushes`: before it acknowledges; `directory` and `broker_id`: its name."""
 
     flushes: bool = False
     directory: str = ""
@@ -122,14 +122,14 @@ class SlaveKinds:
             await trio.sleep(ASK_SECONDS)
 
     async def ask(self) -> None:
-        """Ask all of them at once."""
+        """Ask all slaves at once."""
         kinds: dict[str, SlaveKind] = {}
 
         async def ask(address: str) -> None:
             try:
                 status = await ClientApi(self.client, (), TIMEOUT_MS).member_status(address)
             except RemotingError:
-                return  # Nothing is known of it then, and that is what is shown.
+                return  # It is shown as unknown.
             if status is not None:
                 kinds.update(kind_of(status))
 

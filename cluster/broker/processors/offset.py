@@ -81,7 +81,7 @@ class OffsetProcessor:
     def _commit(self, header: UpdateConsumerOffset, request: Request) -> Reply:
         group, topic, queue_id, offset = header.consumer_group, header.topic, header.queue_id, header.commit_offset
         if (
-            self.gate.believes(request.connection, request.command) is not None
+            self.gate.original_client(request.connection, request.command) is not None
         ):  # Its client may have said more here since.
             offset = max(offset, self.offsets.query(group, topic, queue_id))
         self.offsets.commit(group, topic, queue_id, offset)

@@ -1,12 +1,12 @@
-"""What a role means for the parts of a broker: it changes while the process runs. Carries out RoleEffects, of role_messages.py.
+"""Effects of a role change on the parts of a running broker; implements RoleEffects of peers/role_messages.py.
 
     master    the gate is open, delayed messages are delivered, transactions checked; registered as id 0
-    holding   a master whose gate keeps requests and whose own tasks have ended: nothing changes any more. Ends by its deadline
-    fenced    takes nothing, confirms nothing, follows nobody, is not registered as id 0, until it gets a role
+    holding   master in a write pause: its gate holds requests back, its own tasks have ended; ends by its deadline
+    fenced    accepts nothing, confirms nothing, follows no master, is not registered as id 0, until it gets a role
     slave     copies its master's tables and follows its log; registered under its own id. If it was master before, requests
-              that still come are passed on for a while
+              that still arrive are forwarded for a while
 
-A member that was master when it stopped starts fenced: another one may have been chosen meanwhile.
+A member that was master when it stopped starts fenced: another one may have been elected meanwhile.
 """
 
 import math
@@ -41,8 +41,8 @@ from twinlog.store.role_file import RoleState
 log = structlog.get_logger(__name__)
 
 FORWARD_SECONDS = 60.0  # Clients ask a name server for routes each 30 s.
-LOOK_SECONDS = 0.001
-STREAM_SECONDS_MAX = 0.3  # How long requests are held on for the stream to the new master.
+POLL_SECONDS = 0.001
+STREAM_SECONDS_MAX = 0.3  # How long requests wait for the stream to the new master.
 PULL_OFFSETS_MS = 1_000
 STARTS = "this member starts, and does not know yet whether it is still the master"
 Phase = Literal["master", "holding", "fenced", "slave"]
@@ -54,7 +54,7 @@ Task = Callable[[], Awaitable[None]]
 
 @define(eq=False)
 class RoleTasks:
-    """One set of tasks for each role, of which one runs, or none. `run` carries them."""
+    """The tasks of each role; those of one role run, or none. `run` supervises them."""
 
     tasks: dict[Role, tuple[Task, ...]]
     role: Role | None = field(default=None, init=False)  # Whose tasks run.
@@ -63,26 +63,26 @@ class RoleTasks:
     _ended: trio.Event = field(factory=trio.Event, init=False)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Until cancelled."""
+        """Supervise the tasks until cancelled."""
         async with trio.open_nursery() as self._nursery:
             task_status.started()
             await trio.sleep_forever()
 
     async def begin(self, role: Role) -> None:
-        """Run the tasks of this role; those of another one have ended before. No effect when they run already."""
+        """Run the tasks of this role, after those of another one have ended. No effect when they run already."""
         if role != self.role:
             await self.end()
             self.begin_now(role)
 
     def begin_now(self, role: Role) -> None:
-        """The same where nothing runs."""
+        """The same while none run."""
         assert self._nursery is not None
         assert self.role is None
         self.role, self._scope, self._ended = role, trio.CancelScope(), trio.Event()
         self._nursery.start_soon(self._carry, self.tasks[role], self._scope, self._ended)
 
     async def end(self) -> None:
-        """Return once nothing runs any more."""
+        """Return once none run any more."""
         if self.role is None:
             return
         self._scope.cancel()
@@ -103,7 +103,7 @@ class RoleTasks:
 
 @define(eq=False, kw_only=True, repr=False)
 class BrokerRoleEffects:
-    """`tasks` has to be run by the broker."""
+    """The broker runs `tasks`."""
 
     store: MessageStore
     tables: BrokerTables
@@ -119,20 +119,22 @@ class BrokerRoleEffects:
     gate: Gate
     client: RemotingClient
     tasks: RoleTasks = field(init=False)
-    master: Master | None = field(default=None, init=False)  # Who is followed by the role; None: name servers say it.
+    master: Master | None = field(default=None, init=False)  # The master by the role; None: by name servers.
     phase: Phase = field(default="slave", init=False)
-    _handed_over: Mapping[int, int] = field(factory=dict, init=False)  # How far the master before delivered, by level.
+    _handed_over: Mapping[int, int] = field(
+        factory=dict, init=False
+    )  # Delivery positions of the master before, by delay level.
 
     def __attrs_post_init__(self) -> None:
         self.tasks = RoleTasks(
             {
                 "master": (self.schedule.run, self.transactions.run, self.slave_kinds.run),
-                "slave": (self.slave_sync.run, self._pass_on_what_is_held),
+                "slave": (self.slave_sync.run, self._forward_held),
             }
         )
 
     async def begin(self, state: RoleState | None) -> None:
-        """At the start. None: the role is the configured one, until there is a state."""
+        """Take the role of the start. None: the configured one, until there is a state."""
         if state is not None:
             self._follow(Master(None, None))  # The one in broker.conf may be another one by now.
         if state is not None and (state.role is not BrokerRole.SLAVE or state.broker_id == MASTER_ID):
@@ -147,7 +149,7 @@ class BrokerRoleEffects:
     # RoleEffects
 
     async def hold(self, deadline: float) -> PausedMaster:
-        """Hold back what writes, end the master's own tasks, wait until no producer waits for slaves."""
+        """Hold writes back, end the master's own tasks, wait until no producer waits for slaves."""
         self.gate.close_for(deadline)
         self.phase = "holding"
         with trio.move_on_at(deadline):
@@ -155,8 +157,8 @@ class BrokerRoleEffects:
             while True:
                 if self._is_settled():
                     return self._held()
-                await trio.sleep(LOOK_SECONDS)
-        raise TimeoutError("slaves did not confirm in time what producers wait for")
+                await trio.sleep(POLL_SECONDS)
+        raise TimeoutError("slaves did not acknowledge in time")
 
     def _held(self) -> PausedMaster:
         store = self.store
@@ -170,7 +172,7 @@ class BrokerRoleEffects:
         )
 
     def _is_settled(self) -> bool:
-        """All that was put is in the log and its queues, as safe as producers are promised, and nobody waits."""
+        """True if all messages are in the log and its queues, as safe as producers are promised, and no producer waits."""
         store = self.store
         store.commit_pending()
         store.dispatch_pending()
@@ -183,7 +185,7 @@ class BrokerRoleEffects:
         )
 
     def release(self) -> None:
-        """Let what is held back go on here; no effect on one that has resigned. Nobody is in hold() any more."""
+        """Resume writes here; no effect on a member that has resigned. hold() has returned before."""
         if self.phase != "holding":
             return
         self.phase = "master"
@@ -192,13 +194,13 @@ class BrokerRoleEffects:
         self.gate.open()
 
     async def take_tables(self, held: PausedMaster | None) -> None:
-        """Save what the old master handed over."""
+        """Save the tables that the old master handed over."""
         if held is not None:
             await self.slave_sync.take(held.offsets, held.topics, held.groups)
             self._handed_over = dict(held.delay_offsets)
 
     async def fence(self, why: str) -> None:
-        """Nothing is served in a role any more. What the gate holds stays held: somebody else is about to be master."""
+        """Stop serving. Requests that the gate holds stay there: another member is about to become master."""
         held, self.phase = self.phase == "holding", "fenced"
         if not held and not self.store.config.is_slave:
             self.gate.shut(why)
@@ -213,7 +215,7 @@ class BrokerRoleEffects:
         self.store.become_slave()
 
     async def serve_as_master(self, state: RoleState) -> None:
-        """Take messages, run a master's tasks, register as id 0."""
+        """Accept messages, run a master's tasks, register as id 0."""
         role = state.group.master_role if state.group is not None else state.role
         await self.ha.leave_master()
         await self.store.become_master(role)
@@ -229,7 +231,7 @@ class BrokerRoleEffects:
         self._register(MASTER_ID, is_slave=False)
 
     def _take_over(self) -> None:
-        """Go on where the master before stopped, as far as that is known."""
+        """Continue where the master before stopped, as far as that is known."""
         handed_over = self._handed_over
         table = dict(self.schedule.table)
         for level, position in handed_over.items():
@@ -241,7 +243,7 @@ class BrokerRoleEffects:
         self._handed_over = {}
 
     async def serve_as_slave(self, state: RoleState, master: PeerHistory | None) -> None:
-        """Take no messages, follow `master`, None: nobody yet; register under the state's id."""
+        """Accept no messages, follow `master` (None: unknown yet), register under the state's id."""
         if self.tasks.role == "master":
             await self.tasks.end()
         self.store.become_slave()
@@ -254,7 +256,7 @@ class BrokerRoleEffects:
         self._register(state.broker_id, is_slave=True)
 
     def _watch_topics(self, *, wanted: bool) -> None:
-        """Let messages of unknown topics be noticed by a slave, which does not make topics of its own."""
+        """Let a slave notice messages of unknown topics, as it does not create topics itself."""
         listeners, listener = self.store.on_arrival, self.slave_sync.on_arrival
         if listener in listeners:
             listeners.remove(listener)
@@ -263,15 +265,15 @@ class BrokerRoleEffects:
 
     def _follow(self, master: Master) -> None:
         if master.address is not None and master != self.master:
-            log.info("the master is another one", peer=master.address, ha_address=master.ha_address)
+            log.info("master changed", peer=master.address, ha_address=master.ha_address)
         self.master = master
         self.slave_sync.set_master(master.address)
         self.ha.set_master(master.ha_address)
         if master.address is not None and self.gate.state in ("closed", "forwarding"):  # Clients still send here.
             self.gate.forward_to(master.address, FORWARD_SECONDS)
 
-    async def _pass_on_what_is_held(self) -> None:
-        """Once this log follows the new master: before that it may confirm nothing, and requests would only be in the way."""
+    async def _forward_held(self) -> None:
+        """Forward held requests once this log follows the new master: before that nothing can be confirmed."""
         gate, client, known_at = self.gate, self.ha.client, math.inf
         while gate.state == "holding":
             address, now = self.master.address if self.master is not None else None, trio.current_time()
@@ -279,21 +281,21 @@ class BrokerRoleEffects:
             if address is not None and (client.state == "streaming" or now >= known_at + STREAM_SECONDS_MAX):
                 gate.forward_to(address, FORWARD_SECONDS)
             else:
-                await trio.sleep(LOOK_SECONDS)
+                await trio.sleep(POLL_SECONDS)
 
     def _register(self, broker_id: int, *, is_slave: bool) -> None:
         if is_slave and broker_id == MASTER_ID:
-            return  # It was master, and nobody has said yet what it is now.
+            return  # It was master, and its new role is not known yet.
         self.registration.set_role(broker_id, is_slave=is_slave)
 
     async def pull_offsets(self, addresses: tuple[str, ...]) -> None:
-        """Take consumers' offsets of other members by max; those that do not answer are left out."""
+        """Raise consumer offsets to those of other members; silent ones are left out."""
 
         async def pull(address: str) -> None:
             try:
                 told = read_offsets(await all_consumer_offsets(self.client, address, timeout_ms=PULL_OFFSETS_MS))
             except (RemotingError, ValueError, TypeError, AttributeError) as error:
-                log.warning("consumer offsets could not be taken from a member", peer=address, error=str(error))
+                log.warning("taking consumer offsets from a member failed", peer=address, error=str(error))
             else:
                 self.tables.offsets.raise_to(told)
 

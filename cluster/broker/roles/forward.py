@@ -1,9 +1,9 @@
-"""Passes clients' requests on to the member that is master now, and its answers back.
+"""Forwards clients' requests to the present master, and its answers back.
 
-All of them go over one stream in the order in which they came, so each client's own order is kept as long as the master is the
-same. Answers come back in any order, by their opaque numbers. A request that cannot be passed on is refused, one that was and has
-no answer is given up, each with a code of its own that RocketMQ's producers try again after. Passed-on requests say for whom they
-are and how often they were passed on, so that none can run in a circle.
+All go over one stream in the order of arrival, so each client's order is kept as long as the master is the same. Answers return
+in any order, by their opaque numbers. A request that cannot be forwarded is refused, one that was and has no answer is given up,
+each with a code of its own after which RocketMQ's producers retry. Forwarded requests name their client and count their hops, so
+that none runs in a circle.
 """
 
 from collections.abc import Awaitable, Callable
@@ -31,24 +31,24 @@ _OPAQUE_MASK = 0x7FFFFFFF
 
 
 def refuse(connection: Connection, command: RemotingCommand, why: str) -> None:
-    """Nothing was done. Answer with a code after which producers try another queue or try again."""
+    """Refuse a request that was not carried out, with a code after which producers retry, or try another queue."""
     _answer(connection, command, ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {why}")
 
 
 def give_up(connection: Connection, command: RemotingCommand, why: str) -> None:
-    """Nobody here knows what was done. Producers try again after this code as well, and are not told that nothing is stored."""
+    """Give up a request with an unknown result. Producers retry after this code, too; it does not say that nothing was stored."""
     _answer(connection, command, ResponseCode.SYSTEM_ERROR, f"{why}; it may have carried this out, or may yet")
 
 
 def _answer(connection: Connection, command: RemotingCommand, code: ResponseCode, remark: str) -> None:
     if not command.is_oneway:
-        # The map must be there: the Java client reads it without looking.
+        # The Java client reads the map without a check for null.
         connection.send(RemotingCommand.response_to(command, code, remark=remark, ext={}))
 
 
 @frozen(eq=False)
 class _Passed:
-    """A request that waits for its answer. `taken`: to be called when that says that the master did it."""
+    """A forwarded request without an answer yet. `taken`: called once the master has carried it out."""
 
     connection: Connection
     command: RemotingCommand
@@ -58,24 +58,24 @@ class _Passed:
 
 @define(eq=False)
 class _Link:
-    """One stream to one master. Ends when it breaks, is not needed for a while, or was told to finish and has."""
+    """One stream to one master. Ends when it breaks, is idle for a while, or is over and has no request left."""
 
     address: str
     connect: Callable[[str], Awaitable[trio.abc.Stream]]
-    over: bool = field(default=False, init=False)  # It takes nothing more.
+    over: bool = field(default=False, init=False)  # It accepts no more requests.
     unsent_bytes: int = field(default=0, init=False)
-    _is_open: bool = field(default=False, init=False)  # Since then the master may have heard of what waits.
+    _is_open: bool = field(default=False, init=False)  # From then on the master may have got requests.
     _outbox: list[bytes] = field(factory=list, init=False)
     _passed: dict[int, _Passed] = field(factory=dict, init=False)  # By our opaque numbers, the oldest first.
     _filled: trio.Event = field(factory=trio.Event, init=False)
 
     @property
     def waiting(self) -> int:
-        """How many wait for an answer."""
+        """Number of requests without an answer yet."""
         return len(self._passed)
 
     def pass_on(self, frame: bytes, opaque: int, passed: _Passed | None) -> None:
-        """Send soon. `passed`: who waits for the answer with that number, if anybody does."""
+        """Send soon. `passed`: the request that gets the answer with that number, if any."""
         if passed is not None:
             self._passed[opaque] = passed
         self._outbox.append(frame)
@@ -83,7 +83,7 @@ class _Link:
         self._filled.set()
 
     async def run(self) -> None:
-        """Until it is over; whoever waits then is refused, or given up."""
+        """Run until it is over; requests without an answer are refused, or given up."""
         reason = f"this member stops, and had not heard from the master {self.address}"
         try:
             reason = await self._carry()
@@ -94,12 +94,12 @@ class _Link:
                 end(passed.connection, passed.command, reason)
 
     async def _carry(self) -> str:
-        """Connect, pass on, and say why that is over."""
+        """Connect, forward, and return why it ended."""
         try:
             with trio.fail_after(CONNECT_SECONDS_MAX):
                 stream = await self.connect(self.address)
         except (OSError, ValueError, trio.TooSlowError) as error:
-            log.warning("the master cannot be reached, requests for it are refused", peer=self.address, why=str(error))
+            log.warning("master not reachable: requests for it are refused", peer=self.address, why=str(error))
             return f"the master {self.address} cannot be reached"
         self._is_open = True
         try:
@@ -109,7 +109,7 @@ class _Link:
                 await self._read(stream)
                 nursery.cancel_scope.cancel()
         except* (trio.BrokenResourceError, RemotingError) as group:
-            log.warning("the connection to the master was lost", peer=self.address, why=str(group.exceptions[0]))
+            log.warning("connection to the master lost", peer=self.address, why=str(group.exceptions[0]))
         return f"the connection to the master {self.address} was lost"
 
     async def _write(self, stream: trio.abc.Stream) -> None:
@@ -125,14 +125,14 @@ class _Link:
             self._hand_on([decode(frame) for frame in reader.feed(data)])
 
     def _hand_on(self, answers: list[RemotingCommand]) -> None:
-        """One write for each client, however many answers it gets."""
+        """Return answers, in one write for each client."""
         waiting = [(self._passed.pop(answer.opaque, None), answer) for answer in answers if answer.is_response]
         clients = {passed.connection for passed, _ in waiting if passed is not None}
         for connection in clients:
             connection.cork()
         for passed, answer in waiting:
             if passed is None:
-                continue  # It came too late.
+                continue  # The request was given up.
             if passed.taken is not None and answer.code == ResponseCode.SUCCESS:
                 passed.taken()
             if not passed.command.is_oneway:
@@ -142,7 +142,7 @@ class _Link:
             connection.uncork()
 
     async def _expire(self, scope: trio.CancelScope) -> None:
-        """Give up what is late; leave when nothing was under way for a while, or nothing more is to come."""
+        """Give up late requests; end when idle for a while, or over."""
         needed_at = trio.current_time()
         while True:
             await trio.sleep(_SCAN_SECONDS)
@@ -159,7 +159,7 @@ class _Link:
 
 @define(eq=False)
 class Forwarder:
-    """Passes on to one master at a time, by a stream that is open while there is something to pass on.
+    """Forwards to one master at a time, over a stream that is open while there are requests.
 
     sign: where requests are checked before they come here. A client's own signature is void: fields were added.
     """
@@ -172,7 +172,7 @@ class Forwarder:
     _nursery: trio.Nursery | None = field(default=None, init=False)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Until cancelled; then whatever waits is refused."""
+        """Supervise the stream until cancelled; then requests without an answer are refused."""
         try:
             async with trio.open_nursery() as self._nursery:
                 task_status.started()
@@ -182,11 +182,11 @@ class Forwarder:
 
     @property
     def waiting(self) -> int:
-        """How many requests wait for the master's answer; those that another master was asked before are not counted."""
+        """Number of requests without an answer of the present master yet."""
         return self._link.waiting if self._link is not None else 0
 
     def aim(self, address: str) -> None:
-        """Pass on to this member from now on. What another one was asked before, that one still answers."""
+        """Forward to this member from now on. A master before it still answers its own requests."""
         if address != self._address and self._link is not None:
             self._link.over, self._link = True, None
         self._address = address
@@ -199,7 +199,7 @@ class Forwarder:
         by_member: bool = False,
         taken: Callable[[], None] | None = None,
     ) -> None:
-        """Pass on, or refuse. Never waits.
+        """Forward, or refuse. Never waits.
 
         by_member: a member did so before, and says for whom. taken: to be called once the master has done it, oneway or not.
         """
@@ -231,7 +231,7 @@ class Forwarder:
         link.pass_on(frame, self._opaque, passed)
 
     def _open_link(self) -> _Link | None:
-        """None: this does not run."""
+        """The stream; None while run() is not active."""
         if self._nursery is None:
             return None
         if self._link is None or self._link.over:
@@ -243,13 +243,13 @@ class Forwarder:
 def _with(
     command: RemotingCommand, opaque: int, ext: dict[str, str] | None, body: bytes | memoryview
 ) -> RemotingCommand:
-    """The same command with these, in a quarter of the time that attrs.evolve takes."""
+    """The same command with these values: four times as fast as attrs.evolve."""
     fixed = (command.remark, command.version, command.language, command.serialize_type)
     return RemotingCommand(command.code, opaque, command.flag, ext, body, *fixed)
 
 
 def is_host(text: str) -> bool:
-    """Whether a record can say that it was born there: an IP and a port."""
+    """True if a record can name it as its born host: an IP and a port."""
     try:
         host_bytes(text)
     except (ValueError, OverflowError):

@@ -1,11 +1,12 @@
-"""Where requests that change something wait, or are passed on, while this member's role changes.
+"""Write gate: requests that change something pass, wait, or are forwarded while this member's role changes.
 
-    open        nobody is stopped: the member does what its role says (a slave stores nothing)
-    holding     a switchover is under way: requests are kept, in order, until it is known who is master
-    forwarding  another member is master: requests go to it and its answers come back, until clients have learnt of it
-    closed      this member may serve nobody as a master: everything is refused
+    open        requests pass: the member does what its role says (a slave stores nothing)
+    holding     write pause of a switchover: requests are kept, in order, until the new master is known
+    forwarding  another member is master: requests go to it and its answers come back, until clients know it
+    closed      this member may not serve as a master: every request is refused
 
-What is held is carried out here by open(), passed on by forward_to(), refused by shut(). Handlers ask the gate only when
+Held requests are carried out here by open(), forwarded by forward_to(), refused by shut(). At its time limit `holding` becomes
+`closed`, and `forwarding` becomes `open`. Handlers ask the gate only when
 it is not open, so that it costs one comparison per read.
 """
 
@@ -31,14 +32,14 @@ log = structlog.get_logger(__name__)
 GateState = Literal["open", "holding", "forwarding", "closed"]
 HELD_BYTES_MAX = 64 << 20
 FORWARD_AT_ONCE = 100  # Some milliseconds of work.
-GRACE_SECONDS = 0.25  # Whoever closed the gate ends the hold at its deadline; this is for one who does not.
+GRACE_SECONDS = 0.25  # The write pause ends at its deadline; this is for one that does not.
 
 Header = TypeVar("Header")
 
 
 @frozen(eq=False)
 class _Held:
-    """A request that waits: `carry_out` does it here, `taken` is called when the master has done it."""
+    """A held request: `carry_out` does it here, `taken` is called when the master has done it."""
 
     connection: Connection
     command: RemotingCommand
@@ -48,19 +49,19 @@ class _Held:
 
 @define(eq=False)
 class Gate:
-    """`role_state`: its group's members are believed when they pass on requests. `run` carries the time limits and the link."""
+    """`role_state`: the members of its group are trusted to forward requests. `run` supervises time limits and the link."""
 
     role_state: Callable[[], RoleState | None] = lambda: None
     forwarder: Forwarder = field(factory=Forwarder)
     state: GateState = field(default="open", init=False)
-    why: str = field(default="", init=False)  # In words; empty while it is open.
+    why: str = field(default="", init=False)  # As text; empty while it is open.
     _held: deque[_Held] = field(factory=deque, init=False)
     _held_bytes: int = field(default=0, init=False)
     _until: float = field(default=math.inf, init=False)  # When the state ends by itself.
     _changed: trio.Event = field(factory=trio.Event, init=False)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Until cancelled; nothing is forwarded while this does not run."""
+        """Supervise until cancelled; nothing is forwarded while this does not run."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self.forwarder.run)
             task_status.started()
@@ -73,26 +74,26 @@ class Gate:
                 if scope.cancelled_caught:
                     self._expire()
 
-    # Whoever changes the role
+    # Called by role changes
 
     def close_for(self, deadline: float) -> None:
-        """Hold what comes from now on. `deadline`: by when the caller opens, forwards or shuts, in trio's time."""
+        """Hold requests from now on. `deadline`: by then the caller opens, forwards or shuts, in trio's time."""
         self._become("holding", "a switchover is under way", deadline + GRACE_SECONDS)
 
     def open(self) -> None:
-        """Let all in, first what was held."""
+        """Let requests pass, held ones first."""
         self._become("open", "", math.inf)
         while self._held:
             held = self._take_held()
             try:
                 held.carry_out()
-            except Exception as error:  # One request's fault must not keep the others waiting.
+            except Exception as error:  # One failing request must not block the others.
                 peer = held.connection.remote_address
-                log.exception("a request that was held back failed", code=held.command.code, peer=peer)
+                log.exception("held request failed", code=held.command.code, peer=peer)
                 refuse(held.connection, held.command, f"{type(error).__name__}: {error}")
 
     def forward_to(self, address: str, seconds: float) -> None:
-        """Pass on to the new master what was held and what comes from now on; open after so many seconds."""
+        """Forward held and new requests to the new master; open after so many seconds."""
         self._become("forwarding", f"the master is {address}", trio.current_time() + seconds)
         self.forwarder.aim(address)
         self._forward_some()  # run() sees to the rest: the stream that confirms all this must not stand still meanwhile.
@@ -102,7 +103,7 @@ class Gate:
             self._pass_on(self._take_held())
 
     def shut(self, why: str) -> None:
-        """Refuse what was held and what comes from now on."""
+        """Refuse held and new requests."""
         self._become("closed", why, math.inf)
         while self._held:
             held = self._take_held()
@@ -110,14 +111,14 @@ class Gate:
 
     def _become(self, state: GateState, why: str, until: float) -> None:
         if (state, why) != (self.state, self.why):
-            log.info("the gate for requests that change something", state=state, was=self.state, why=why or None)
+            log.info("write gate", state=state, was=self.state, why=why or None)
         self.state, self.why, self._until = state, why, until
         self._changed.set()
         self._changed = trio.Event()
 
     def _expire(self) -> None:
         if self.state == "holding":
-            self.shut("the switchover was not finished in time, and this member does not know who is master")
+            self.shut("the switchover was not finished in time, and the master is not known here")
         elif self.state == "forwarding":
             self.open()
 
@@ -126,7 +127,7 @@ class Gate:
         self._held_bytes -= _size(held.command)
         return held
 
-    # Handlers
+    # Called by handlers
 
     def takes(
         self,
@@ -136,7 +137,7 @@ class Gate:
         *,
         taken: Callable[[], None] | None = None,
     ) -> bool:
-        """True: the gate answers this request, maybe by carrying it out later. The command is kept as it is now.
+        """True: the gate answers this request, possibly by carrying it out later. The command is kept as it is now.
 
         taken: to be called if it was passed on, once the master says that it has done it.
         """
@@ -145,7 +146,7 @@ class Gate:
         if not isinstance(command.body, bytes):
             command.body = bytes(command.body)  # The frame lies in a buffer that is used again.
         asked = _Held(connection, command, carry_out, taken)
-        if self.state == "holding" or (self.state == "forwarding" and self._held):  # What came first goes first.
+        if self.state == "holding" or (self.state == "forwarding" and self._held):  # In the order of arrival.
             self._hold(asked)
         elif self.state == "forwarding":
             self._pass_on(asked)
@@ -167,8 +168,8 @@ class Gate:
         self._held.append(asked)
         self._held_bytes += size
 
-    def believes(self, connection: Connection, command: RemotingCommand) -> str | None:
-        """The client on whose behalf another member passed this request on; None: it came from the client itself."""
+    def original_client(self, connection: Connection, command: RemotingCommand) -> str | None:
+        """The client for which another member forwarded this request; None: it came from the client itself."""
         told = (command.ext or {}).get(FROM)
         return told if told is not None and is_host(told) and self._is_member(connection) else None
 

@@ -226,7 +226,7 @@ class SendRequests:
 
     def born_host(self, connection: Connection, command: RemotingCommand) -> bytes:
         """Where the message was born, though another member passed it on."""
-        client = self.gate.believes(connection, command)
+        client = self.gate.original_client(connection, command)
         return connection.remote_host if client is None else host_bytes(client)
 
     def _retry_target(

@@ -9,7 +9,7 @@ from tests.cluster.broker.helpers import make_broker
 from tests.cluster.fake_rocketmq import RocketMQ, serve_rocketmq
 from tests.support.process_group.ports import free_broker_port
 from twinlog.cluster.broker.peers.ha_peer import RemotingPeer
-from twinlog.cluster.broker.peers.slave_peers import TOLD_SECONDS, SlaveKind, SlaveKinds, SlavePeers, kind_of
+from twinlog.cluster.broker.peers.slave_peers import REPORT_SECONDS, SlaveKind, SlaveKinds, SlavePeers, kind_of
 from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand
@@ -88,7 +88,7 @@ async def test_a_slave_behind_a_proxy_is_the_next_that_comes_from_there(client, 
     assert await peers.find(HA_END, 77) is None
     assert await peers.find(HA_END, 77) == [], "once"
     peers.told("127.0.0.1:2", end, "127.0.0.1")
-    await trio.sleep(TOLD_SECONDS)
+    await trio.sleep(REPORT_SECONDS)
     assert await peers.find(HA_END, 77) == []
 
 

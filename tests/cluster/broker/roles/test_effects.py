@@ -303,7 +303,7 @@ async def test_a_returning_master_takes_what_consumers_committed_meanwhile(autoj
     a.tables.offsets.commit("G", "T1", 0, 3)
     a.tables.offsets.commit("G2", "T1", 0, 4)
     answers = {B: b'{"offsetTable":{"T1@G":{0:5},"T1@G2":{0:1},"T1@G3":{0:99}}}'}
-    a.remoting = Answering(answers)
+    a.role_services.client = Answering(answers)
     await a.role_services.pull_offsets((B, "127.0.0.1:1"))
     assert a.tables.offsets.table == {"T1@G": {0: 5}, "T1@G2": {0: 4}, "T1@G3": {0: 6}}
     saved = make_broker(a.store.config.root)
