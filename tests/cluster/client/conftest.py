@@ -20,7 +20,7 @@ async def client(broker):
 @pytest.fixture
 def topic(broker):
     """Two queues."""
-    broker.tables.topics["T"] = 2
+    broker.topics["T"] = 2
     return "T"
 
 

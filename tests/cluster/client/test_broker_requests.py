@@ -16,7 +16,7 @@ async def test_offsets_are_reset(broker, client, topic, autojump_clock):
         body = {"offsetTable": {key: 2}}
         await broker.tell("G", client.client_id, request(220, body, oneway=True, group="G", topic="T", timestamp="0"))
         assert await bodies(consumer, 3) == [b"2", b"3", b"4"]
-    assert broker.tables.offsets["G", "T", 0] == 5
+    assert broker.offsets["G", "T", 0] == 5
 
 
 async def test_it_tells_how_far_it_is_and_how_it_does(broker, client, topic, autojump_clock):

@@ -14,7 +14,7 @@ async def sent(client: Client, group: str = "P"):
 
 
 async def test_heartbeats_name_the_groups_every_30_seconds(broker, client, autojump_clock):
-    broker.tables.topics["T"] = 1
+    broker.topics["T"] = 1
     await sent(client)
     await trio.sleep(95)
     beats = [orjson.loads(bytes(each.body)) for each in broker.codes(34)]
@@ -27,7 +27,7 @@ async def test_heartbeats_name_the_groups_every_30_seconds(broker, client, autoj
 
 
 async def test_leaving_tells_the_brokers_and_closes_every_connection(broker, autojump_clock):
-    broker.tables.topics["T"] = 1
+    broker.topics["T"] = 1
     async with Client(NAMESRV, connect=broker.connect) as client:
         await sent(client)
         await client.introduce()
@@ -38,7 +38,7 @@ async def test_leaving_tells_the_brokers_and_closes_every_connection(broker, aut
 
 async def test_cancelled_from_outside_it_still_takes_leave(broker, autojump_clock):
     """A consumer inside closes first: its offsets are sent over the connections of the client."""
-    broker.tables.topics["T"] = 1
+    broker.topics["T"] = 1
     broker.store("T", 0, b"1", b"2", b"3")
     seen = []
 
@@ -47,18 +47,18 @@ async def test_cancelled_from_outside_it_still_takes_leave(broker, autojump_cloc
 
     with trio.move_on_after(2) as scope:
         async with Client(NAMESRV, connect=broker.connect) as client:
-            broker.tables.offsets["G", "T", 0] = 1
+            broker.offsets["G", "T", 0] = 1
             async with PushConsumer(client, "G", {"T": "*"}, handler=handle):
                 await trio.sleep_forever()
     assert scope.cancelled_caught
     assert [each.body for each in seen] == [b"2", b"3"]
-    assert broker.tables.offsets["G", "T", 0] == 3
+    assert broker.offsets["G", "T", 0] == 3
     assert broker.members["G"] == {}
     assert client.remoting.addresses == set()
 
 
 async def test_what_was_sent_oneway_leaves_before_the_connections_close(broker, autojump_clock):
-    broker.tables.topics["T"] = 1
+    broker.topics["T"] = 1
     async with Client(NAMESRV, connect=broker.connect) as client:
         producer = client.producer("P")
         for number in range(50):
@@ -68,7 +68,7 @@ async def test_what_was_sent_oneway_leaves_before_the_connections_close(broker, 
 
 
 async def test_a_broker_that_is_dead_does_not_hold_up_the_end(broker, autojump_clock):
-    broker.tables.topics["T"] = 1
+    broker.topics["T"] = 1
     async with Client(NAMESRV, connect=broker.connect) as client:
         await sent(client)
         await client.introduce()
@@ -79,7 +79,7 @@ async def test_a_broker_that_is_dead_does_not_hold_up_the_end(broker, autojump_c
 
 async def test_a_new_broker_hears_of_the_client_with_the_next_refresh(broker, client, autojump_clock):
     """A broker with a new connection gets it again."""
-    broker.tables.topics["T"] = 1
+    broker.topics["T"] = 1
     await sent(client)
     await client.introduce()
     await client.introduce()
@@ -92,7 +92,7 @@ async def test_a_new_broker_hears_of_the_client_with_the_next_refresh(broker, cl
 
 
 async def test_a_client_has_one_consumer_of_a_group(broker, client, autojump_clock):
-    broker.tables.topics["T"] = 1
+    broker.topics["T"] = 1
     async with PushConsumer(client, "G", {"T": "*"}):
         with pytest.raises(ValueError, match="already"):
             async with PushConsumer(client, "G", {"T": "*"}):
@@ -101,7 +101,7 @@ async def test_a_client_has_one_consumer_of_a_group(broker, client, autojump_clo
 
 
 async def test_requests_about_nobody_here_are_refused(broker, client, autojump_clock):
-    broker.tables.topics["T"] = 1
+    broker.topics["T"] = 1
     await sent(client)
     await client.introduce()
     await broker.tell("P", client.client_id, request(307, consumerGroup="other", clientId=client.client_id, opaque=4))
@@ -110,7 +110,7 @@ async def test_requests_about_nobody_here_are_refused(broker, client, autojump_c
 
 
 async def test_no_route_is_told_as_it_is(client, broker, autojump_clock):
-    broker.tables.topics.clear()
+    broker.topics.clear()
     with pytest.raises(NoRouteError, match="creates topics"):
         await sent(client)
 

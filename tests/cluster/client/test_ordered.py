@@ -12,20 +12,20 @@ QUEUE = MessageQueue("T", "b", 0)
 
 async def test_ordered_queues_are_locked_renewed_and_given_back(broker, client, topic, autojump_clock):
     async with PushConsumer(client, "G", ONE, ordered=True):
-        assert set(broker.tables.locks) == {("T", 0), ("T", 1), ("%RETRY%G", 0)}
+        assert set(broker.locks) == {("T", 0), ("T", 1), ("%RETRY%G", 0)}
         asked = len(broker.codes(41))
         await idle(41)
         assert len(broker.codes(41)) >= asked + 2
-    assert broker.tables.locks == {}
+    assert broker.locks == {}
 
 
 async def test_a_queue_that_somebody_else_has_locked_is_not_read(broker, client, topic, autojump_clock):
     """It is taken as soon as the other member releases it."""
-    broker.tables.locks["T", 0] = "another"
+    broker.locks["T", 0] = "another"
     async with PushConsumer(client, "G", ONE, ordered=True) as consumer:
         assert {queue.queue_id for queue in mine(consumer)} == {1}
         await idle(5)
-        del broker.tables.locks["T", 0]
+        del broker.locks["T", 0]
         await idle(5.1)
         assert len(mine(consumer)) == 2
 
@@ -94,8 +94,8 @@ async def test_locks_are_given_back_from_under_a_handler_that_hangs(broker, clie
 
     async with PushConsumer(client, "G", ONE, ordered=True, handler=handle, start=From.FIRST):
         await idle(1)
-    assert broker.tables.locks == {}
-    assert ("G", "T", 0) not in broker.tables.offsets or broker.tables.offsets["G", "T", 0] == 0
+    assert broker.locks == {}
+    assert ("G", "T", 0) not in broker.offsets or broker.offsets["G", "T", 0] == 0
 
 
 async def test_a_queue_that_goes_to_another_keeps_its_lock_until_its_batch_is_done(
@@ -113,10 +113,10 @@ async def test_a_queue_that_goes_to_another_keeps_its_lock_until_its_batch_is_do
         await broker.tell("G", client.client_id, request(40, oneway=True, consumerGroup="G"))
         await idle(1.1)
         assert {queue.queue_id for queue in mine(consumer)} == {1}
-        assert ("T", 0) in broker.tables.locks
+        assert ("T", 0) in broker.locks
         go_on.set()
         await idle(0.1)
-        assert ("T", 0) not in broker.tables.locks
+        assert ("T", 0) not in broker.locks
 
 
 async def test_a_reset_in_the_middle_of_a_batch_does_not_lose_the_lock(broker, client, topic, autojump_clock):
@@ -134,10 +134,10 @@ async def test_a_reset_in_the_middle_of_a_batch_does_not_lose_the_lock(broker, c
         await idle(2)
         go_on.set()
         await idle(1)
-        assert broker.tables.locks["T", 0] == client.client_id
+        assert broker.locks["T", 0] == client.client_id
         assert seen == [b"1", b"2"]
         await idle(5)
-    assert broker.tables.offsets["G", "T", 0] == 2
+    assert broker.offsets["G", "T", 0] == 2
 
 
 class OneAtATime:
@@ -178,7 +178,7 @@ async def test_a_reset_begins_nothing_beside_the_batch_in_hand(broker, client, t
         await idle(1)
         assert handle.seen == [b"1", b"1", b"2"]
     assert handle.most == 1
-    assert broker.tables.offsets["G", "T", 0] == 2
+    assert broker.offsets["G", "T", 0] == 2
 
 
 async def test_a_queue_that_goes_and_comes_back_waits_for_its_old_batch(broker, client, topic, autojump_clock):
@@ -191,11 +191,11 @@ async def test_a_queue_that_goes_and_comes_back_waits_for_its_old_batch(broker, 
         await another_member(broker, client, joins=False)
         assert QUEUE in mine(consumer)
         await another_member(broker, client)
-        assert broker.tables.locks["T", 0] == client.client_id, "the batch of the first time is still in hand"
+        assert broker.locks["T", 0] == client.client_id, "the batch of the first time is still in hand"
         await another_member(broker, client, joins=False)
         handle.go_on.set()
         await idle(1)
-        assert broker.tables.locks["T", 0] == client.client_id
+        assert broker.locks["T", 0] == client.client_id
     assert (handle.seen, handle.most) == ([b"1", b"1", b"2"], 1)
 
 
@@ -212,7 +212,7 @@ async def test_the_lock_of_a_batch_in_hand_is_renewed_when_its_queue_is_gone(bro
         assert b'"queueId":0,"topic":"T"' in renewed
         handle.go_on.set()
         await idle(21)
-        assert ("T", 0) not in broker.tables.locks
+        assert ("T", 0) not in broker.locks
 
 
 async def test_a_failed_batch_gives_the_lock_back_when_its_queue_is_gone(broker, client, topic, autojump_clock):
@@ -225,9 +225,9 @@ async def test_a_failed_batch_gives_the_lock_back_when_its_queue_is_gone(broker,
     async with PushConsumer(client, "G", ONE, **options):
         await idle(1)
         await another_member(broker, client)
-        assert ("T", 0) in broker.tables.locks
+        assert ("T", 0) in broker.locks
         await idle(5)
-        assert ("T", 0) not in broker.tables.locks
+        assert ("T", 0) not in broker.locks
 
 
 async def test_the_lock_is_given_back_when_the_queue_goes_while_its_batch_is_settled(
@@ -243,6 +243,6 @@ async def test_the_lock_is_given_back_when_the_queue_goes_while_its_batch_is_set
     async with PushConsumer(client, "G", ONE, **options):
         await idle(1)
         await another_member(broker, client)
-        assert ("T", 0) in broker.tables.locks
+        assert ("T", 0) in broker.locks
         await idle(5)
-        assert ("T", 0) not in broker.tables.locks
+        assert ("T", 0) not in broker.locks

@@ -52,7 +52,7 @@ async def test_a_late_reply_is_taken_and_dropped(broker, client, topic, autojump
 
 
 async def test_a_reply_goes_to_the_askers_cluster(broker, client, topic, autojump_clock):
-    broker.tables.topics["C_REPLY_TOPIC"] = 1
+    broker.topics["C_REPLY_TOPIC"] = 1
     broker.answers[325] = [RemotingCommand(0, ext={"msgId": "0", "queueId": "0", "queueOffset": "0"})]
     asked = {"CORRELATION_ID": "c", "REPLY_TO_CLIENT": "them", "TTL": "5", "CLUSTER": "C"}
     await reply(client.producer("P"), received_message(0, properties=asked), b"here", own="y")

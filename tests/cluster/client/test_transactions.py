@@ -57,7 +57,7 @@ async def test_cancelled_work_is_left_to_the_check(broker, transactions, topic, 
 
 async def test_the_broker_knows_whom_to_ask_before_it_has_the_half_message(broker, transactions, topic, autojump_clock):
     """Also where topics are not created automatically; that route is not requested each time."""
-    del broker.tables.topics["TBW102"]
+    del broker.topics["TBW102"]
     for _ in range(5):
         async with transactions.begin(message()):
             pass

@@ -50,7 +50,7 @@ async def test_a_queue_that_is_given_up_meanwhile_is_not_committed(broker, offse
     offsets.table.update(OTHER, 7)
     broker.silence.set()
     await idle(1)
-    assert broker.tables.offsets.get(("G", "T", 1)) == 7
+    assert broker.offsets.get(("G", "T", 1)) == 7
     offsets.table.begin(QUEUE, 5, is_stored=False)
     assert QUEUE in offsets.table.changed()
 
@@ -59,7 +59,7 @@ async def test_a_silent_broker_keeps_no_other_waiting(broker, neighbour, offsets
     await goes_silent(neighbour)
     with trio.move_on_after(1):
         await offsets.commit()
-    assert broker.tables.offsets == {("G", "T", 0): 5, ("G", "T", 1): 5}
+    assert broker.offsets == {("G", "T", 0): 5, ("G", "T", 1): 5}
     begun = trio.current_time()
     await offsets.commit()
     assert trio.current_time() - begun < 3.1, "one time limit, not one for each queue"
@@ -75,8 +75,8 @@ async def test_a_member_leaves_every_broker_but_the_silent_one(broker, neighbour
         await goes_silent(neighbour)
         begun = trio.current_time()
     assert trio.current_time() - begun < 3.5
-    assert broker.tables.offsets["G", "T", 0] == 1
-    assert broker.tables.locks == {}
+    assert broker.offsets["G", "T", 0] == 1
+    assert broker.locks == {}
     assert broker.members["G"] == {}
 
 
@@ -88,7 +88,7 @@ async def test_a_member_leaves_when_a_broker_does_not_answer(broker, neighbour, 
             neighbour.answers[code] = [None] * 9
         begun = trio.current_time()
     assert trio.current_time() - begun < 3.5
-    assert (broker.tables.locks, broker.members["G"]) == ({}, {})
+    assert (broker.locks, broker.members["G"]) == ({}, {})
 
 
 async def test_locks_of_other_brokers_are_renewed_in_time(broker, neighbour, client, topic, autojump_clock):
@@ -113,4 +113,4 @@ async def test_commit_stores_what_it_can(broker, neighbour, client, topic, autoj
         with pytest.raises(RemotingError):
             await consumer.commit()
         assert trio.current_time() - begun < 3.1
-        assert sum(broker.tables.offsets.values()) == 1, "the one that was not refused"
+        assert sum(broker.offsets.values()) == 1, "the one that was not refused"

@@ -23,7 +23,7 @@ async def test_positions_are_committed_when_the_next_poll_is_made(broker, client
         assert consumer.position(QUEUE) == 0
         assert len(await consumer.poll(count_max=4)) == 4
         assert consumer.position(QUEUE) == 4
-    assert broker.tables.offsets["G", "T", 0] == 4
+    assert broker.offsets["G", "T", 0] == 4
 
 
 async def test_commit_waits_for_the_broker(broker, client, topic, autojump_clock):
@@ -35,7 +35,7 @@ async def test_commit_waits_for_the_broker(broker, client, topic, autojump_clock
         with pytest.raises(RequestError):
             await consumer.commit()
         await consumer.commit()
-    assert broker.tables.offsets["G", "T", 0] == 2
+    assert broker.offsets["G", "T", 0] == 2
 
 
 async def test_seeking_forgets_what_was_read_ahead(broker, client, topic, autojump_clock):
@@ -77,10 +77,10 @@ async def test_what_is_no_more_assigned_is_committed_once_and_then_left_alone(br
         await consumer.poll(count_max=1)
         await consumer.assign([other])
         await idle(0.1)
-        assert broker.tables.offsets["G", "T", 0] == 2
-        broker.tables.offsets["G", "T", 0] = 3
+        assert broker.offsets["G", "T", 0] == 2
+        broker.offsets["G", "T", 0] = 3
         await idle(120)
-    assert broker.tables.offsets["G", "T", 0] == 3
+    assert broker.offsets["G", "T", 0] == 3
 
 
 async def test_what_was_sought_is_committed(broker, client, topic, autojump_clock):
@@ -90,7 +90,7 @@ async def test_what_was_sought_is_committed(broker, client, topic, autojump_cloc
         await consumer.seek(QUEUE, 2)
         await consumer.seek(QUEUE, 1)
         await idle(6)
-        assert broker.tables.offsets["G", "T", 0] == 1
+        assert broker.offsets["G", "T", 0] == 1
 
 
 async def test_pulls_carry_their_filter(broker, client, topic, autojump_clock):

@@ -32,18 +32,18 @@ async def test_where_a_new_group_begins(broker, client, topic, autojump_clock, s
         changed = consumer.offsets.table.changed()
         assert {queue.queue_id: offset for queue, offset in changed.items() if queue.topic == "T"} == expected
         await idle(6)
-    assert {queue for (_, name, queue) in broker.tables.offsets if name == "T"} == {0, 1}
+    assert {queue for (_, name, queue) in broker.offsets if name == "T"} == {0, 1}
 
 
 async def test_offsets_go_to_the_broker_every_five_seconds_and_at_the_end(broker, client, topic, autojump_clock):
     broker.store("T", 0, b"1", b"2", b"3")
     async with PushConsumer(client, "G", ONE, start=From.FIRST) as consumer:
         assert await bodies(consumer, 2) == [b"1", b"2"]
-        assert broker.tables.offsets.get(("G", "T", 0), 0) == 0
+        assert broker.offsets.get(("G", "T", 0), 0) == 0
         await idle(5.1)
-        assert broker.tables.offsets["G", "T", 0] == 2
+        assert broker.offsets["G", "T", 0] == 2
         await bodies(consumer, 1)
-    assert broker.tables.offsets["G", "T", 0] == 3
+    assert broker.offsets["G", "T", 0] == 3
 
 
 async def test_a_batch_in_hand_is_not_committed(broker, client, topic, autojump_clock):
@@ -53,7 +53,7 @@ async def test_a_batch_in_hand_is_not_committed(broker, client, topic, autojump_
         async for batch in consumer:
             if batch.messages[0].body == b"2":
                 break
-    assert broker.tables.offsets["G", "T", 0] == 1
+    assert broker.offsets["G", "T", 0] == 1
 
 
 async def test_queues_are_shared_at_once_when_the_group_changes(broker, topic, autojump_clock):
@@ -100,7 +100,7 @@ async def test_what_fails_is_sent_back(broker, client, topic, autojump_clock):
     (back,) = broker.codes(36)
     assert (back.ext["offset"], back.ext["delayLevel"], back.ext["maxReconsumeTimes"]) == ("0", "0", "5")
     assert seen == [b"bad", b"good"]
-    assert broker.tables.offsets["G", "T", 0] == 2
+    assert broker.offsets["G", "T", 0] == 2
 
 
 async def test_an_iterator_says_later_or_dead(broker, client, topic, autojump_clock):
@@ -128,12 +128,12 @@ async def test_done_that_was_cancelled_goes_on_where_it_was(broker, client, topi
             await batch.done()
         assert scope.cancelled_caught
         await idle(6)
-        assert broker.tables.offsets.get(("G", "T", 0), 0) == 0
+        assert broker.offsets.get(("G", "T", 0), 0) == 0
         await batch.done()
         await batch.done()
         assert await bodies(consumer, 1) == [b"4"]
     assert [each.ext["offset"] for each in broker.codes(36)] == ["0", "1000", "1000", "2000"]
-    assert broker.tables.offsets["G", "T", 0] == 4
+    assert broker.offsets["G", "T", 0] == 4
 
 
 async def test_a_broker_that_takes_nothing_back_gets_a_copy_for_the_retry_topic(broker, client, topic, autojump_clock):
@@ -169,11 +169,11 @@ async def test_what_nobody_takes_is_tried_here_again(broker, client, topic, auto
 
     async with PushConsumer(client, "G", ONE, start=From.FIRST, handler=handle):
         await idle(4)
-        assert broker.tables.offsets.get(("G", "T", 0), 0) == 0
+        assert broker.offsets.get(("G", "T", 0), 0) == 0
         await idle(6)
     (first, none), (second, once) = tries
     assert (round(second - first), none, once) == (5, 0, 1)
-    assert broker.tables.offsets["G", "T", 0] == 1
+    assert broker.offsets["G", "T", 0] == 1
 
 
 async def test_a_broadcast_message_that_fails_is_gone(broker, client, topic, autojump_clock, tmp_path):
@@ -212,7 +212,7 @@ async def test_tags_are_compared_again_and_what_is_passed_over_is_committed(brok
     broker.store("T", 0, b"3", tags="b")
     async with PushConsumer(client, "G", {"T": "b"}, start=From.FIRST) as consumer:
         assert await bodies(consumer, 1) == [b"3"]
-    assert broker.tables.offsets["G", "T", 0] == 3
+    assert broker.offsets["G", "T", 0] == 3
 
 
 async def test_a_filter_that_the_broker_refuses_is_an_error_at_the_start(broker, client, topic, autojump_clock):
@@ -254,15 +254,15 @@ async def test_a_topic_that_is_not_there_yet_is_looked_for(broker, client, autoj
     async with PushConsumer(client, "G", {"New": "*"}, start=From.FIRST) as consumer:
         await idle(60)
         assert 10 <= len([each for each in broker.codes(105) if each.ext["topic"] == "New"]) <= 16
-        broker.tables.topics["New"] = 1
+        broker.topics["New"] = 1
         broker.store("New", 0, b"1")
         assert await bodies(consumer, 1) == [b"1"]
 
 
 async def test_readers_of_a_topic_that_is_gone_ask_for_it_once_a_second(broker, client, autojump_clock):
-    broker.tables.topics["T"] = 40
+    broker.topics["T"] = 40
     async with PushConsumer(client, "G", ONE, start=From.FIRST):
-        del broker.tables.topics["T"], broker.tables.topics["TBW102"]
+        del broker.topics["T"], broker.topics["TBW102"]
         broker.is_down = True
         for stream in broker.connections:
             await stream.aclose()
@@ -275,10 +275,10 @@ async def test_readers_of_a_topic_that_is_gone_ask_for_it_once_a_second(broker, 
 async def test_an_offset_outside_the_queue_is_put_right(broker, client, topic, autojump_clock):
     """The log was truncated: messages that were read since do not exist any more."""
     broker.store("T", 0, b"1", b"2")
-    broker.tables.offsets["G", "T", 0] = 7
+    broker.offsets["G", "T", 0] = 7
     async with PushConsumer(client, "G", ONE) as consumer:
         await idle(6)
-        assert broker.tables.offsets["G", "T", 0] == 2
+        assert broker.offsets["G", "T", 0] == 2
         broker.store("T", 0, b"3")
         assert await bodies(consumer, 1) == [b"3"]
 
@@ -298,9 +298,9 @@ async def test_a_batch_from_before_a_cut_settles_nothing_after_it(broker, client
         assert [each.body for each in new] == [b"new 1", b"new 2"]
         await old.done()
         await idle(6)
-        assert broker.tables.offsets.get(("G", "T", 0), 0) == 0
+        assert broker.offsets.get(("G", "T", 0), 0) == 0
         await new.done()
-    assert broker.tables.offsets["G", "T", 0] == 2
+    assert broker.offsets["G", "T", 0] == 2
 
 
 async def test_a_queue_is_read_from_whom_its_broker_suggests(broker, client, topic, autojump_clock):
@@ -325,5 +325,5 @@ async def test_without_a_master_slaves_are_read_and_told(broker, client, topic, 
     broker.store("T", 0, b"1")
     async with PushConsumer(client, "G", ONE, start=From.FIRST) as consumer:
         assert await bodies(consumer, 1) == [b"1"]
-    assert broker.tables.offsets["G", "T", 0] == 1
+    assert broker.offsets["G", "T", 0] == 1
     assert {address for address, _ in broker.asked_of} == {NAMESRV, SLAVE}

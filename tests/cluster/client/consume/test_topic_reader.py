@@ -25,14 +25,14 @@ async def test_only_queues_that_were_read_are_committed(broker, reader, autojump
     """Otherwise reading at the end of a topic would move the group there."""
     broker.store("T", 0, b"1")
     broker.store("T", 1, b"2")
-    broker.tables.offsets["G", "T", 1] = 0
+    broker.offsets["G", "T", 1] = 0
     async with trio.open_nursery() as nursery:
         nursery.start_soon(partial(reader(wanted, start=From.LAST).run, follow=True))
         await idle(6)
         assert not broker.codes(15)
         broker.store("T", 0, b"3")
         await idle(6)
-        assert broker.tables.offsets == {("G", "T", 0): 2, ("G", "T", 1): 0}
+        assert broker.offsets == {("G", "T", 0): 2, ("G", "T", 1): 0}
         await idle(6)
         assert len(broker.codes(15)) == 1, "nothing new"
         nursery.cancel_scope.cancel()
@@ -48,7 +48,7 @@ async def test_what_could_not_be_delivered_is_not_committed(broker, reader, auto
 
     with pytest.raises(BrokenPipeError):
         await reader(deliver).run()
-    assert broker.tables.offsets["G", "T", 0] == 1
+    assert broker.offsets["G", "T", 0] == 1
 
 
 async def test_a_new_group_is_told_where_it_begins(broker, reader, autojump_clock):
@@ -56,9 +56,9 @@ async def test_a_new_group_is_told_where_it_begins(broker, reader, autojump_cloc
     broker.store("T", 0, b"1")
     broker.store("T", 1, b"2")
     await reader(lambda _message: False).run()
-    assert sorted(broker.tables.offsets.values()) == [0, 1]
+    assert sorted(broker.offsets.values()) == [0, 1]
     asked = len(broker.codes(15))
-    broker.tables.offsets.update({("G", "T", 0): 1, ("G", "T", 1): 1})
+    broker.offsets.update({("G", "T", 0): 1, ("G", "T", 1): 1})
     await reader(wanted).run()
     assert len(broker.codes(15)) == asked
 
@@ -78,11 +78,11 @@ async def test_following_survives_a_commit_that_fails(broker, reader, autojump_c
         await idle(1)
         broker.answers[15] = [RemotingCommand(1, remark="no")]
         await idle(5)
-        assert len(broker.tables.offsets) == 1
+        assert len(broker.offsets) == 1
         broker.store("T", 0, b"3")
         await idle(5)
         assert sorted(seen) == [b"1", b"2", b"3"]
-        assert broker.tables.offsets == {("G", "T", 0): 2, ("G", "T", 1): 1}
+        assert broker.offsets == {("G", "T", 0): 2, ("G", "T", 1): 1}
         nursery.cancel_scope.cancel()
 
 
@@ -92,4 +92,4 @@ async def test_a_last_commit_that_fails_is_an_error(broker, reader, autojump_clo
     broker.answers[15] = [RemotingCommand(1, remark="no")]
     with pytest.raises(RequestError):
         await reader(wanted).run()
-    assert len(broker.tables.offsets) == 1
+    assert len(broker.offsets) == 1
