@@ -8,7 +8,7 @@ from twinlog.store.message_store import MessageStore
 from twinlog.store.queue.consume_queue import ConsumeQueue
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class Queues:
     """Consume queues of the store. `visibility` None: consumers may read everything."""
 

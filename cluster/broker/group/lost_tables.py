@@ -56,7 +56,7 @@ _MEANING: Mapping[str, str] = {
 }
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class LostTables:
     """`wanted`: the names of those that are asked for; `empty`: of those that began empty."""
 

@@ -228,7 +228,7 @@ def _silent(groups: Mapping[str, Mapping[C, ClientInfo[C]]], now: float) -> list
     ]
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class ClientConnections:
     """Connections of clients: once one closes, everything that belongs to it is forgotten by these callbacks."""
 

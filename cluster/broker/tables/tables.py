@@ -39,7 +39,7 @@ class SavedTable:
     plain: Callable[[], Mapping[str, Any]]
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class BrokerTables:
     """`root` is the store's directory."""
 

@@ -27,7 +27,7 @@ class VersionedTable(ABC, Generic[E]):
 
     now_ms: Callable[[], int]
     auto_create: bool = True
-    on_change: list[Callable[[str], None]] = field(factory=list)
+    on_change: list[Callable[[str], None]] = field(factory=list, repr=False)
     table: dict[str, E] = field(factory=dict, init=False)
     version: DataVersion = field(init=False)
 

@@ -1,6 +1,7 @@
 """A name server, a master and a slave inside the test, and the command line against them."""
 
 import sys
+from copy import copy
 from functools import partial
 from pathlib import Path
 
@@ -93,3 +94,10 @@ async def cluster(nursery, tmp_path):
 
     await slave_counts(master)
     return Cluster(namesrv, master, slave)
+
+
+def register_under(broker: Broker, address: str) -> None:
+    """Let it register an address that is not its own."""
+    settings = copy(broker.settings)
+    settings.address = address
+    broker.registration.settings = settings

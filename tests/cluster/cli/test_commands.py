@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.cluster.cli.conftest import register_under
 from tests.cluster.cli.json_schema import violations
 from twinlog.store.record.message import host_bytes
 
@@ -54,7 +55,7 @@ async def test_wide_and_tsv_have_every_column(cluster):
 
 
 async def test_a_member_that_does_not_answer_is_an_issue(cluster):
-    cluster.slave.registration.address = "127.0.0.1:9"
+    register_under(cluster.slave, "127.0.0.1:9")
     await cluster.slave.registration.register_all()
     document = json.loads((await cluster.twinlog("list", "-o", "json")).stdout)
     assert document["members"][1]["state"] == "unreachable"

@@ -7,7 +7,7 @@ import socket
 import pytest
 import trio
 
-from tests.cluster.cli.conftest import HOST, SERVER
+from tests.cluster.cli.conftest import HOST, SERVER, register_under
 from tests.cluster.cli.json_schema import violations
 from twinlog.cluster.admin.admin import open_admin
 from twinlog.cluster.broker import wiring
@@ -56,7 +56,7 @@ async def test_check_in_three_formats(cluster):
 
 
 async def test_check_has_nagios_statuses(cluster):
-    cluster.slave.registration.address = f"{HOST}:9"
+    register_under(cluster.slave, f"{HOST}:9")
     await cluster.slave.registration.register_all()
     result = await cluster.twinlog("check", ok=False)
     assert (result.exit_code, result.stdout.startswith("TWINLOG CRITICAL - broker-a-1 is registered")) == (2, True)
