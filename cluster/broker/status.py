@@ -204,6 +204,11 @@ class BrokerStatus:
             "EndTransactionQueueSize": 0,
             "EndTransactionThreadPoolQueueCapacity": 100000,
         }
+        return {key: str(value) for key, value in {**table, **self._runtime_details()}.items()}
+
+    def _runtime_details(self) -> dict[str, object]:
+        """Rows for each directory, request queue and delay level."""
+        table: dict[str, object] = {}
         for directory in self.store.config.commit_log_paths:
             table[f"commitLogDiskRatio_{directory}"] = self.store.hooks.disk_usage(directory)
         for kind, capacity in (("send", 10000), ("pull", 100000), ("query", 20000)):  # There are no such queues here.
@@ -213,7 +218,7 @@ class BrokerStatus:
         for level, offset in self.schedule.table.items():
             end = self.store.queue(SCHEDULE_TOPIC, level - 1).max_offset
             table[f"scheduleMessageOffset_{level}"] = f"{offset},{end}"
-        return {key: str(value) for key, value in table.items()}
+        return table
 
     def options(self) -> dict[str, Any]:
         """Every option by its key in broker.conf, as it is in force."""

@@ -29,7 +29,7 @@ from twinlog.cluster.broker.processors.acl import AclProcessor
 from twinlog.cluster.broker.processors.client_forward import ClientForwardProcessor
 from twinlog.cluster.broker.processors.clients import ClientProcessor
 from twinlog.cluster.broker.processors.config import ConfigProcessor
-from twinlog.cluster.broker.processors.consume_stats import ConsumeStats
+from twinlog.cluster.broker.processors.consume_stats import GroupProgress
 from twinlog.cluster.broker.processors.consumer_admin import ConsumerAdminProcessor
 from twinlog.cluster.broker.processors.digests import DigestProcessor
 from twinlog.cluster.broker.processors.offset import OffsetProcessor
@@ -476,7 +476,7 @@ def _admin_processors(
     settings, store, tables, queues, stats = base.settings, data.store, data.tables, data.queues, data.stats
     topics, groups, offsets = tables.topics, tables.groups, tables.offsets
     consumers, producers = tables.consumers, tables.producers
-    progress = ConsumeStats(
+    progress = GroupProgress(
         settings=settings,
         store=store,
         topics=topics,
@@ -489,8 +489,6 @@ def _admin_processors(
         settings, store, topics, groups, work.schedule, work.transactions, data.held_pulls
     )
     return [
-        AclProcessor(settings=settings, acl=base.acl),
-        ClientForwardProcessor(settings=settings, store=store, consumers=consumers, client_calls=base.client_calls),
         ConfigProcessor(
             settings=settings,
             store=store,
@@ -546,11 +544,15 @@ def _admin_processors(
 
 
 def _member_processors(
-    base: _Base, data: _Data, members: _Members, roles: _Roles, status: BrokerStatus, progress: ConsumeStats
+    base: _Base, data: _Data, members: _Members, roles: _Roles, status: BrokerStatus, progress: GroupProgress
 ) -> list[object]:
     """For requests of other members, and about this one."""
     settings, store, tables = base.settings, data.store, data.tables
     return [
+        AclProcessor(settings=settings, acl=base.acl),
+        ClientForwardProcessor(
+            settings=settings, store=store, consumers=tables.consumers, client_calls=base.client_calls
+        ),
         DigestProcessor(store=store),
         RoleProcessor(
             settings=settings,

@@ -16,7 +16,7 @@ from twinlog.store.message_store import MessageStore
 
 
 @define(eq=False)
-class ConsumeStats:
+class GroupProgress:
     """Progress of consumer groups in queues."""
 
     settings: Settings

@@ -6,7 +6,7 @@ from typing import Any
 from attrs import define
 
 from twinlog.cluster.broker.processors import shared
-from twinlog.cluster.broker.processors.consume_stats import ConsumeStats
+from twinlog.cluster.broker.processors.consume_stats import GroupProgress
 from twinlog.cluster.broker.roles.gate import Gate
 from twinlog.cluster.broker.stats.stats import BrokerStatsManager
 from twinlog.cluster.broker.tables.clients import ClientInfo, ConsumerManager, ProducerManager
@@ -45,7 +45,7 @@ class ConsumerAdminProcessor:
     consumers: ConsumerManager[Connection]
     producers: ProducerManager[Connection]
     stats: BrokerStatsManager
-    consume_stats: ConsumeStats
+    consume_stats: GroupProgress
     gate: Gate
 
     def get_consumer_connection_list(self, header: GetConsumerConnectionList, request: Request) -> Reply:

@@ -11,7 +11,7 @@ from attrs import define
 
 from twinlog.cluster.broker.consume.queues import Queues
 from twinlog.cluster.broker.processors import shared
-from twinlog.cluster.broker.processors.consume_stats import ConsumeStats, lag
+from twinlog.cluster.broker.processors.consume_stats import GroupProgress, lag
 from twinlog.cluster.broker.settings import Settings
 from twinlog.cluster.broker.stats.stats import BrokerStatsManager
 from twinlog.cluster.broker.status import BrokerStatus
@@ -50,7 +50,7 @@ class RuntimeProcessor:
     queues: Queues
     ha: HAService
     status: BrokerStatus
-    consume_stats: ConsumeStats
+    consume_stats: GroupProgress
 
     def view_broker_stats_data(self, header: ViewBrokerStatsData, request: Request) -> Reply:
         """One statistic over the last minute, hour and day; code 1 until something is counted."""

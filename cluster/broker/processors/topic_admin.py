@@ -8,7 +8,7 @@ from twinlog.cluster.broker.consume.queues import Queues
 from twinlog.cluster.broker.group.lost_tables import LostTables
 from twinlog.cluster.broker.group.registration import RegistrationService
 from twinlog.cluster.broker.processors import shared
-from twinlog.cluster.broker.processors.consume_stats import ConsumeStats
+from twinlog.cluster.broker.processors.consume_stats import GroupProgress
 from twinlog.cluster.broker.roles.gate import Gate
 from twinlog.cluster.broker.stats.stats import BrokerStatsManager
 from twinlog.cluster.broker.tables.tables import TOPICS
@@ -41,7 +41,7 @@ class TopicAdminProcessor:
     topics_writer: TableWriter
     stats: BrokerStatsManager
     queues: Queues
-    consume_stats: ConsumeStats
+    consume_stats: GroupProgress
     registration: RegistrationService
     lost_tables: LostTables
     gate: Gate

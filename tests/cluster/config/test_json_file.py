@@ -227,11 +227,11 @@ def test_tables_that_a_store_had_are_told(tmp_path, capsys):
     (tmp_path / "consumequeue" / "T1").mkdir(parents=True)
     make_broker(tmp_path).load_tables()
     told = capsys.readouterr().out
-    assert told.count("it begins empty") == 1
+    assert told.count("it starts empty") == 1
     assert "topics.json" in told
     topics = {"topicConfigTable": {name: TopicConfig(name).plain() for name in ("T1", "%RETRY%g1")}}
     broker.tables.topics_writer.file.save(pretty(topics))
     make_broker(tmp_path).load_tables()
     told = capsys.readouterr().out
-    assert told.count("it begins empty") == 2
+    assert told.count("it starts empty") == 2
     assert "consumerOffset.json" in told

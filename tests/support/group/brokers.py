@@ -74,7 +74,7 @@ class BrokerMember:
                 self.up = True
                 task_status.started()
                 if broker.is_slave:  # As a name server tells it.
-                    broker._master_changed(Master(self.group.first.address, f"{self.group.first.ip}:{PORT + 1}"))
+                    broker.group.master_changed(Master(self.group.first.address, f"{self.group.first.ip}:{PORT + 1}"))
                 await trio.sleep_forever()
         self._ended.set()
 
