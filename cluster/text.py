@@ -88,7 +88,7 @@ def parse_size(text: str) -> int:
     """Bytes in `500`, `64kB`, `1MB`, `1GiB`. Raises ValueError."""
     found = _SIZE.fullmatch(text.strip())
     if found is None:
-        raise ValueError(f"{text!r} is no size: allowed is a number with B, kB, MB, GB, KiB, MiB or GiB")
+        raise ValueError(f"{text!r} is no size: expected a number with B, kB, MB, GB, KiB, MiB or GiB")
     number, unit = float(found[1]), found[2].lower()
     factor = 1024 ** (" kmgt".index(unit[0])) if unit.endswith("i") else _UNITS[unit]
     return int(number * factor)

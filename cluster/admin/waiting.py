@@ -44,7 +44,7 @@ def parse_condition(text: str) -> Condition:
     if found := re.fullmatch(r"(?!members=)([\w.:%-]+)=([a-z ]+)", words):
         name, state = found[1], found[2]
         return Condition(words, lambda facts: _other_state(facts, name, state))
-    raise ValueError(f"{text!r} is no condition: allowed are {FORMS}")
+    raise ValueError(f"{text!r} is no condition: expected {FORMS}")
 
 
 def _not_healthy(facts: ClusterFacts) -> list[str]:

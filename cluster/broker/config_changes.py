@@ -136,7 +136,7 @@ def _value(key: str, text: str) -> Any:
         if allowed is not None and value not in allowed:
             raise ValueError(range_text(allowed))
     except ValueError as error:
-        raise RequestError(ResponseCode.SYSTEM_ERROR, f"{key}={text:.60}: allowed is {error}") from None
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"{key}={text:.60}: expected {error}") from None
     return value
 
 

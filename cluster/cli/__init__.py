@@ -1,5 +1,5 @@
 """The `twinlog` command, a file for each family of commands.
 
 Begin with main.py.
-Imported by nothing but cluster/pipeline/submit.
+Imported only by cluster/pipeline/submit.
 """

@@ -1,4 +1,4 @@
-"""`twinlog audit`: whether the copies of a log are equal, and if not where, since when, and whose is right."""
+"""`twinlog audit`: proves that the copies of a log are equal, or reports where, since when and which one is right."""
 
 import sys
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ INSTALL = (
     ),
 )
 @click.argument("members", nargs=-1, metavar="MASTER SLAVE...", type=click.Path())
-@click.option("--live", is_flag=True, help="They are running brokers: names of members, or HOST:PORT.")
+@click.option("--live", is_flag=True, help="Audit running brokers: names of members, or HOST:PORT.")
 @namesrv_option
 @click.option(
     "--out",
@@ -57,12 +57,14 @@ INSTALL = (
     "metrics",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write when this was and what was found there, for Prometheus: see auditMetricsFile.",
+    help="Write the time and the findings as metrics for Prometheus: see auditMetricsFile.",
 )
 @click.option(
-    "--log-only", is_flag=True, help="Leave out queues, index, topics, groups and offsets: reads the logs once only."
+    "--log-only",
+    is_flag=True,
+    help="Audit only the logs, which are read once: no queues, index, topics, groups and offsets.",
 )
-@click.option("--spark-master", metavar="URL", help="Where Spark runs.  [default: here, on all cores]")
+@click.option("--spark-master", metavar="URL", help="Spark master.  [default: local, on all cores]")
 @document_option(AuditReport)
 def audit(
     members: tuple[str, ...],
@@ -74,23 +76,21 @@ def audit(
     spark_master: str | None,
     fmt: str,
 ) -> None:
-    """Compare the copies of a log, and name what differs: where, since when, whose copy is right, which command repairs it.
+    """Compare the copies of a log, and report each difference: where, since when, which copy is right, which command repairs it.
 
-    MASTER and SLAVE are store directories of RocketMQ 4.9 or 5.3 or twinlog, running or stopped, live or archived: paths, or
-    addresses of object storage (s3://; gs://, abfs:// and hdfs:// are untried). Blocks of 64 KiB are compared by their
-    digests; where they differ, records are. Each member's queues, index, topics, groups and offsets are checked, too. Nothing
-    is changed. Spark does the work, on this machine unless --spark-master says otherwise.
+    MASTER and SLAVE are store directories of RocketMQ 4.9 or 5.3 or of twinlog, running or stopped, live or archived: paths, or
+    object storage (s3://; gs://, abfs:// and hdfs:// are untested). Blocks of 64 KiB are compared by digests, and record by
+    record where they differ. The queues, index, topics, groups and offsets of each member are checked, too. Nothing is changed.
+    Spark does the work, on this machine unless --spark-master says otherwise.
 
-    With --live they are running brokers, which answer digests themselves, never reading faster than 64 MiB a second for it; with
-    RocketMQ on a side samples of records are compared. No Spark is needed for that.
+    With --live they are running brokers, which compute digests themselves, at 64 MiB per second at most; with a RocketMQ broker,
+    samples of records are compared. This needs no Spark.
 
-    Exit status 0: equal up to lag, 1: divergent, 6: equal as far as it could be read.
+    Exit status 0: equal except for lag, 1: divergent, 6: equal as far as it could be read.
     """
     _check_names(members)
     if live and (spark_master is not None or log_only):
-        raise click.UsageError(
-            "--live needs no Spark, and compares logs only: leave --spark-master and --log-only out."
-        )
+        raise click.UsageError("--live uses no Spark and compares only logs: omit --spark-master and --log-only")
     if out is not None:
         _make(out)
     if metrics is not None:
@@ -107,7 +107,7 @@ def audit(
 
 def _check_names(members: tuple[str, ...]) -> None:
     if len(members) < 2:
-        raise click.UsageError("Name a MASTER and at least one SLAVE: their store directories, or with --live brokers.")
+        raise click.UsageError("name a MASTER and at least one SLAVE: store directories, or brokers with --live")
     if not all(member.strip(" ;") for member in members):
         raise click.UsageError("A member without a name.")
     if len(set(members)) < len(members):
@@ -115,7 +115,7 @@ def _check_names(members: tuple[str, ...]) -> None:
 
 
 def _make(out: Path) -> None:
-    """Now, for an audit may take hours."""
+    """Create a directory before the audit, which may take hours."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -129,7 +129,7 @@ def _audit_stores(members: tuple[str, ...], spark_master: str | None, *, log_onl
     )
 
     if (same := same_places(members)) is not None:
-        raise click.UsageError(f"{same[0]} and {same[1]} are the same store: a copy of its own is to be compared.")
+        raise click.UsageError(f"{same[0]} and {same[1]} are the same store: compare separate copies")
     allow_many_files()
     stores = inspect_all(members)
     if not any(store.files is not None for store in stores):
@@ -173,11 +173,11 @@ def _write(report: AuditReport, out: Path) -> None:
 
 
 def _write_metrics(report: AuditReport, path: Path) -> None:
-    """An audit that was not complete proves nothing: the file stays as it was, and gets old, which somebody will be told."""
+    """Write the metrics of a complete audit. Otherwise the file is kept: an alert reports its age."""
     from twinlog.cluster.metrics.audit_file import of_report, write  # Imports a broker with all of its metrics.
 
     if report.verdict is AuditVerdict.INCOMPLETE:
-        click.echo(f"note: {path} is left as it was: the audit was not complete.", err=True)
+        click.echo(f"note: {path} was not changed: the audit was incomplete.", err=True)
         return
     try:
         write(path, of_report(report))
@@ -265,7 +265,7 @@ def _member_columns() -> list[Column]:
 
 
 def _equal(member: AuditedMember) -> Any:
-    """What part of the bytes that others have, too; never 100% where one byte differs."""
+    """Return the equal part of the bytes that others also have; never 100% if one byte differs."""
     if not member.compared_bytes:
         return None
     permille = 1000 * member.equal_bytes // member.compared_bytes
@@ -286,12 +286,12 @@ def _finding_columns() -> list[Column]:
         Column("COUNT", lambda f: f.count, count, right=True, wide=True),
         Column("WHAT", lambda f: f.what),
         Column("WHY", lambda f: f.why, wide=True),
-        Column("MEND", lambda f: f.mend, wide=True),
+        Column("REPAIR", lambda f: f.mend, wide=True),
     ]
 
 
 def letter_of(cls: str) -> str:
-    """As the picture of the page marks it."""
+    """Return the letter that marks the class in the picture of the page."""
     return letter(FindingClass(cls))
 
 

@@ -1,4 +1,4 @@
-"""`twinlog backup` and `twinlog restore`."""
+"""`twinlog backup` and `twinlog restore`: verified copies of a store."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from twinlog.cluster.cli.common.group import examples
 from twinlog.cluster.cli.common.options import document_option
 from twinlog.cluster.cli.common.progress import progress
 from twinlog.cluster.cli.common.render import Column, count, json_answer, table
-from twinlog.cluster.cli.log.directory import directory_argument, directory_options, opened, say, told
+from twinlog.cluster.cli.log.directory import directory_argument, directory_options, opened, say, user_errors
 from twinlog.cluster.text import moment, size
 from twinlog.store.config import StoreConfig
 from twinlog.store.offline.copy.backup import back_up
@@ -32,11 +32,11 @@ from twinlog.store.offline.copy.restore import restore as restore_to
 @directory_options
 @document_option(Manifest)
 def backup(directory: Path, target: Path, fmt: str, **options: Any) -> None:
-    """Copy the store in DIR to TARGET, a directory that is new or empty, while its broker runs or not.
+    """Copy the store in DIR to TARGET, a directory that is new or empty, while its broker runs or is stopped.
 
-    The copy holds every message that was stored before the backup began, and the configuration (topics, groups, offsets). It is
-    read again from the disk and checked, message by message. A backup that was interrupted goes on when it is run again. Messages
-    that are damaged in the store are copied as they are, and told; the exit status is 6 then.
+    The copy has every message that was stored before the backup started, and the configuration (topics, groups, offsets). It is
+    read back from the disk and verified message by message. An interrupted backup continues when it is run again. Messages that
+    are damaged in the store are copied as they are, and reported; the exit status is 6 then.
     """
     with opened(directory, **options) as store, progress("backup") as report:
         made = back_up(store, target, report)
@@ -45,7 +45,7 @@ def backup(directory: Path, target: Path, fmt: str, **options: Any) -> None:
     else:
         _show_backup(made, target, fmt)
     if made.left_out:
-        click.echo(f"note: not part of a backup, and left out: {', '.join(made.left_out)}", err=True)
+        click.echo(f"note: not part of a backup, left out: {', '.join(made.left_out)}", err=True)
     for damage in made.damage:
         where = f"bytes {damage.start_offset} to {damage.end_offset} of the log"
         click.echo(f"damaged in the store, and so in the backup: {where}: {damage.reason}", err=True)
@@ -68,7 +68,7 @@ def _show_backup(made: Manifest, target: Path, fmt: str) -> None:
     if fmt == "wide":
         click.echo()
         _file_table(made, fmt)
-    click.echo(f"To make a store of it: twinlog restore {target} NEW-DIR")
+    click.echo(f"To create a store from it: twinlog restore {target} NEW-DIR")
 
 
 def _span(made: Manifest) -> str:
@@ -99,12 +99,12 @@ def _file_table(made: Manifest, fmt: str = "tsv") -> None:
 @directory_argument
 @document_option(Restored)
 def restore(backup: Path, directory: Path, fmt: str) -> None:
-    """Make a store in DIR, a directory that is new or empty, from a backup.
+    """Create a store in DIR, a directory that is new or empty, from a backup.
 
-    Every file is held against the backup's manifest; consume queues and index are rebuilt from the log. A broker of twinlog or
-    RocketMQ starts from it as after a clean stop: as a master with all messages, or as a slave that has only the newest to fetch.
+    Every file is verified with the manifest of the backup; consume queues and index are rebuilt from the log. A broker of twinlog
+    or RocketMQ starts from it as after a clean stop: as a master, or as a slave that fetches only newer messages.
     """
-    unusable = told("The backup cannot be used.", "Use another one, or make one: twinlog backup DIR TARGET")
+    unusable = user_errors("The backup cannot be used.", "Use another one, or create one: twinlog backup DIR TARGET")
     with unusable, progress("restore") as report:
         restored = restore_to(backup, directory, report)
     if fmt == "json":
@@ -121,14 +121,14 @@ def _show_restored(restored: Restored, directory: Path, fmt: str) -> None:
     say(
         f"rebuilt    {rebuilt.queues} queues, {count(rebuilt.index_keys or 0)} keys in {rebuilt.index_files} files", fmt
     )
-    say("A broker that is to run on it needs in its configuration:", fmt)
+    say("A broker that uses it needs this configuration:", fmt)
     say(f"  storePathRootDir={directory.absolute()}", fmt)
     for setting in _settings(made):
         say(f"  {setting}", fmt)
 
 
 def _settings(made: Manifest) -> list[str]:
-    """What of the store's shape is not RocketMQ's default."""
+    """Return the settings of the store's layout that are not RocketMQ's defaults."""
     default = StoreConfig()
     shape = [
         ("mappedFileSizeCommitLog", made.commit_log_file_size, default.mapped_file_size_commit_log),

@@ -1,4 +1,4 @@
-"""`twinlog bundle`: one file for somebody who helps."""
+"""`twinlog bundle`: a support bundle."""
 
 import time
 from pathlib import Path
@@ -28,27 +28,27 @@ from twinlog.cluster.text import size
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Where to write it.  [default: twinlog-bundle-DATE-TIME.tar.gz here]",
+    help="Output file.  [default: twinlog-bundle-DATE-TIME.tar.gz here]",
 )
 @click.option(
     "--logs",
     type=click.Path(file_okay=False, exists=True, path_type=Path),
     metavar="DIR",
-    help="Also the ends of the .log files there.  [default: those of `twinlog up`, if there are any]",
+    help="Include the ends of the .log files there.  [default: those of `twinlog up`, if any]",
 )
 @dry_run_option
 @document_option(BundleReport)
 def bundle(namesrv: str, out: Path | None, logs: Path | None, dry_run: bool, fmt: str) -> None:
-    """Write one .tar.gz with versions, members, findings, role histories, configurations and the ends of logs.
+    """Write a .tar.gz with versions, members, findings, role histories, configurations and the ends of log files.
 
-    Before it is written, all that is in it is told. Secrets are hidden, and messages are not in it: of topics and groups only
-    names and counts.
+    Its contents are listed before it is written. Secrets are hidden, and messages are not included: of topics and groups it has
+    only names and counts.
     """
     out = out or Path(time.strftime("twinlog-bundle-%Y%m%d-%H%M%S.tar.gz"))
     if logs is None and (default_directory() / "logs").is_dir():
         logs = default_directory() / "logs"
     if out.exists():
-        raise CliError(f"{out} is there already.", next_step="Name another with --out")
+        raise CliError(f"{out} exists already.", next_step="Choose another file with --out")
     parts = run_admin(namesrv, lambda admin: admin.bundle(logs))
     report = made.report_of(None if dry_run else out, parts)
     show(report, fmt, _page)
@@ -57,8 +57,8 @@ def bundle(namesrv: str, out: Path | None, logs: Path | None, dry_run: bool, fmt
     try:
         made.write(out, parts)
     except OSError as error:
-        raise CliError(f"{out} could not be written.", str(error), "Name another place with --out") from error
-    click.echo(f"written: {out}, {out.stat().st_size} bytes. Look into it with: tar tzf {out}", err=True)
+        raise CliError(f"{out} could not be written.", str(error), "Choose another place with --out") from error
+    click.echo(f"written: {out}, {out.stat().st_size} bytes. List it with: tar tzf {out}", err=True)
 
 
 def _page(found: BundleReport) -> Page:

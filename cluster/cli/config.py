@@ -1,4 +1,4 @@
-"""`twinlog config`: what brokers are told to be, how that differs, what it means, and changing it while they run."""
+"""`twinlog config`: shows, compares, explains and changes the configuration of running brokers."""
 
 import os
 from pathlib import Path
@@ -35,12 +35,12 @@ from twinlog.cluster.config.redaction import shown
     ),
 )
 def config_group() -> None:
-    """Look at the configuration of running brokers, compare it, explain it, and change it."""
+    """Show, compare, explain and change the configuration of running brokers."""
 
 
 @config_group.command(
     "get",
-    short_help="Show what is in force on a broker.",
+    short_help="Show the effective configuration of a broker.",
     epilog=examples(
         "twinlog config get broker-a-0",
         "twinlog config get broker-a-0 flushDiskType brokerRole",
@@ -50,17 +50,17 @@ def config_group() -> None:
 @click.argument("member", shell_complete=complete.members)
 @click.argument("keys", nargs=-1, metavar="[KEY]...", shell_complete=complete.options)
 @namesrv_option
-@click.option("--set-only", is_flag=True, help="Without those that are at their default.")
+@click.option("--set-only", is_flag=True, help="Leave out options with their default value.")
 @document_option(ConfigReport)
 def get(member: str, keys: tuple[str, ...], namesrv: str, set_only: bool, fmt: str) -> None:
-    """Show the options of MEMBER, a name as `twinlog list` shows it or an address, as they are in force now; secrets are hidden.
+    """Show the effective options of MEMBER, a name as in `twinlog list` or an address. Secrets are hidden.
 
-    SOURCE is `default`, or `set`: by its file, its command line, or while it ran. -o wide has defaults and meanings.
+    SOURCE is `default`, or `set`: by its file, its command line, or while it ran. -o wide adds defaults and meanings.
     """
     found: ConfigReport = run_admin(namesrv, lambda admin: admin.config.get(member))
     known = {option.key for option in found.options}
     if missing := [key for key in keys if key not in known]:
-        _explain(missing[0])  # Tells what is spelled alike.
+        _explain(missing[0])  # Raises, with suggestions for a misspelt key.
         raise CliError(f"{found.member} has no option {missing[0]}.", exit_code=USAGE)
     options = [option for option in found.options if not keys or option.key in keys]
     options = [option for option in options if not set_only or option.source != "default"]
@@ -75,7 +75,7 @@ def _report_page(found: ConfigReport) -> Page:
         Column("DEFAULT", lambda o: o.default, wide=True),
         Column("MEANING", lambda o: o.meaning, wide=True),
     ]
-    return Page((Block(None, columns, found.options, "All of them are at their default."),))
+    return Page((Block(None, columns, found.options, "All options have their default value."),))
 
 
 @config_group.command(
@@ -89,24 +89,24 @@ def _report_page(found: ConfigReport) -> Page:
 )
 @click.argument("arguments", nargs=-1, metavar="[MEMBER]... KEY=VALUE...", shell_complete=complete.members)
 @namesrv_option
-@click.option("--all-masters", is_flag=True, help="On each group's master.")
+@click.option("--all-masters", is_flag=True, help="Change the master of each group.")
 @dry_run_option
 @yes_option
 @document_option(ConfigChange)
 def set_options(
     arguments: tuple[str, ...], namesrv: str, all_masters: bool, dry_run: bool, yes: bool, fmt: str
 ) -> None:
-    """Change options of running brokers; they keep them in their configuration file.
+    """Change options of running brokers, which also save them in their configuration file.
 
-    A broker takes all of them or none, and only what `twinlog config explain KEY` says can change while it runs: never a path,
-    a host or a command. Masters and slaves have a configuration each.
+    A broker accepts all of the changes or none. `twinlog config explain KEY` says whether an option can change at run time;
+    paths, hosts and commands never can. Each member has a configuration of its own, so name master and slaves to change both.
     """
     members = tuple(each for each in arguments if "=" not in each)
     pairs = [each.partition("=") for each in arguments if "=" in each]
     if not pairs or any(not key for key, _, _ in pairs):
-        raise click.UsageError("what is to be changed is missing: allowed is KEY=VALUE")
+        raise click.UsageError("nothing to change: add KEY=VALUE")
     if bool(members) == all_masters:
-        raise click.UsageError("whom to change is missing: name a MEMBER, or add --all-masters")
+        raise click.UsageError("no broker to change: name a MEMBER, or add --all-masters")
     need_yes(yes or dry_run, "changes running brokers")
     changes = {key: value for key, _, value in pairs}
     planned: ConfigChange = run_admin(namesrv, lambda admin: admin.config.prepare_set(members, changes))
@@ -126,7 +126,7 @@ def _refuse(planned: ConfigChange) -> None:
     for each in planned.changes:
         if each.refusal is not None:
             raise CliError(
-                f"{each.member} does not take {each.key}={each.after}, and nothing was changed.",
+                f"{each.member} refuses {each.key}={each.after}, so nothing was changed.",
                 f"{each.refusal[:1].upper()}{each.refusal[1:]}.",
                 f"Change its configuration file and restart it, or see: twinlog config explain {each.key}",
                 exit_code=REFUSED,
@@ -157,12 +157,12 @@ def _change_page(change: ConfigChange) -> Page:
 @click.argument("left", shell_complete=complete.members)
 @click.argument("right", shell_complete=complete.members)
 @namesrv_option
-@click.option("--own", "with_own", is_flag=True, help="Also what each member has of its own: addresses, role, paths.")
+@click.option("--own", "with_own", is_flag=True, help="Include options that differ by nature: addresses, role, paths.")
 @document_option(ConfigDiff)
 def diff(left: str, right: str, namesrv: str, with_own: bool, fmt: str) -> None:
-    """Compare two brokers, or a configuration file with a running broker. The exit status is 0 for equal, 1 for different.
+    """Compare two brokers, or a configuration file with a running broker. Exit status 0: equal, 1: different.
 
-    What a file does not say is at its default.
+    An option that a file does not set has its default value.
     """
     files = {name: Path(name).read_bytes().decode(errors="replace") for name in (left, right) if Path(name).is_file()}
     found: ConfigDiff = run_admin(namesrv, lambda admin: admin.config.diff(left, right, files=files, with_own=with_own))
@@ -177,18 +177,20 @@ def _diff_page(found: ConfigDiff) -> Page:
         Column(found.left, lambda d: d.left),
         Column(found.right, lambda d: d.right),
     ]
-    return Page((Block(None, columns, found.differences, f"{found.left} and {found.right} are told the same."),))
+    return Page(
+        (Block(None, columns, found.differences, f"{found.left} and {found.right} have the same configuration."),)
+    )
 
 
 @config_group.command(
     "explain",
-    short_help="Say what an option means.",
+    short_help="Explain an option.",
     epilog=examples("twinlog config explain flushDiskType", "twinlog config explain haSendHeartbeatInterval -o json"),
 )
 @click.argument("key", shell_complete=complete.options)
 @document_option(OptionExplained)
 def explain(key: str, fmt: str) -> None:
-    """Say what KEY is: its type, its default, what is allowed, and whether it can change while a broker runs."""
+    """Explain KEY: meaning, type, default, allowed values, and whether it can change while a broker runs."""
     found = _explain(key)
     if fmt == "json":
         json_answer(found)
@@ -200,7 +202,7 @@ def explain(key: str, fmt: str) -> None:
         ("allowed", found.allowed),
         ("of", {"both": "brokers and name servers"}.get(found.of, f"{found.of}s")),
         ("variable", _variable(found)),
-        ("change", f"while it runs: {found.change}" if found.change else "in its file; it is read at the start only"),
+        ("change", f"while it runs: {found.change}" if found.change else "in its file; it is read only at the start"),
     ]
     if fmt == "tsv":
         table([Column("NAME", lambda each: each[0]), Column("TEXT", lambda each: each[1])], lines, fmt)
@@ -214,7 +216,7 @@ def explain(key: str, fmt: str) -> None:
 
 
 def _variable(found: OptionExplained) -> str:
-    """Its name; and its value, where it is set for whatever is started here."""
+    """Return the name of the variable, and its value if it is set here."""
     value = os.environ.get(found.variable, "")
     return f"{found.variable}={shown(found.key, value)}, set here" if value else found.variable
 

@@ -1,4 +1,4 @@
-"""The commands `consume` and `tail`: messages as they come."""
+"""`twinlog consume` and `tail`: print messages of a topic."""
 
 from typing import Any
 
@@ -16,9 +16,11 @@ from twinlog.cluster.client.messages import ReceivedMessage
 from twinlog.cluster.client.subscription import From, FromTime, Sql, Subscription
 
 _VIEW = MessageView
-tags_option = click.option("--tags", default="*", metavar="EXPR", help='Only these, for example "TagA || TagB".')
+tags_option = click.option(
+    "--tags", default="*", metavar="EXPR", help='Only messages with these tags, for example "TagA || TagB".'
+)
 sql_option = click.option(
-    "--sql", metavar="EXPR", help="Only those whose properties fulfil it, for example \"price > 10 AND city = 'Bonn'\"."
+    "--sql", metavar="EXPR", help="Only messages whose properties match, for example \"price > 10 AND city = 'Bonn'\"."
 )
 
 
@@ -35,7 +37,10 @@ sql_option = click.option(
 @namesrv_option
 @document_option(_VIEW)
 @click.option(
-    "--group", metavar="G", shell_complete=complete.groups, help="Go on where this group stands, and move it."
+    "--group",
+    metavar="G",
+    shell_complete=complete.groups,
+    help="Continue at the offsets of this group, and commit to them.",
 )
 @tags_option
 @sql_option
@@ -43,17 +48,17 @@ sql_option = click.option(
     "--from",
     "start",
     metavar="WHERE",
-    help="Where to begin in each queue: first, last, an offset, a time, or a time ago (30m).  [default: first]",
+    help="Start in each queue: first, last, an offset, a time, or a time ago (30m).  [default: first]",
 )
-@click.option("--count", type=click.IntRange(1), help="Stop after that many messages.")
-@click.option("--follow", "-f", is_flag=True, help="Wait for more until Ctrl-C.")
+@click.option("--count", type=click.IntRange(1), help="Stop after this number of messages.")
+@click.option("--follow", "-f", is_flag=True, help="Wait for new messages until Ctrl-C.")
 def consume(
     namesrv: str, topic: str, fmt: str, start: str | None, count: int | None, tags: str, sql: str | None, **options: Any
 ) -> None:
-    """Print a topic's messages, over all queues in the order in which they were stored.
+    """Print a topic's messages from all queues, in the order in which they were stored.
 
-    Without --group no offsets are moved: a look disturbs nobody. JSON is one object a line; a body that is not UTF-8 is
-    given as body_base64.
+    Without --group no offsets are committed, so no consumer is affected. JSON is one object per line; a body that is not UTF-8
+    is in body_base64.
     """
     begin = _start(start)
     wanted = _wanted(tags, sql)
@@ -75,10 +80,10 @@ def consume(
 @document_option(_VIEW)
 @tags_option
 @sql_option
-@click.option("--since", metavar="TIME", help="Begin there: a time, or a time ago (30m, 2h).  [default: now]")
-@click.option("--count", type=click.IntRange(1), help="Stop after that many messages.")
+@click.option("--since", metavar="TIME", help="Start at a time, or a time ago (30m, 2h).  [default: now]")
+@click.option("--count", type=click.IntRange(1), help="Stop after this number of messages.")
 def tail(namesrv: str, topic: str, fmt: str, tags: str, sql: str | None, since: str | None, count: int | None) -> None:
-    """Print each message of TOPIC that comes from now on, of all its queues, until Ctrl-C. No group is made or moved."""
+    """Print new messages of TOPIC from all queues as they arrive, until Ctrl-C. No consumer group is created or moved."""
     begin = _start(since) if since is not None else From.LAST
     wanted = _wanted(tags, sql)
     click.echo(f"waiting for messages of {topic}; Ctrl-C ends", err=True)
@@ -104,7 +109,7 @@ def _print(namesrv: str, topic: str, fmt: str, count: int | None, **options: Any
 
 
 def _nothing(topic: str, start: str | None, tags: str, group: str | None) -> str:
-    """What was looked for and is not there."""
+    """Return a message for an empty result."""
     with_tags = f" with the tags {tags}" if tags not in ("", "*") else ""
     place = f" from {start} on" if start not in (None, "first") else ""
     new = f" that are new to the group {group}" if group is not None and start is None else ""
@@ -114,7 +119,7 @@ def _nothing(topic: str, start: str | None, tags: str, group: str | None) -> str
 def _wanted(tags: str, sql: str | None) -> str | Sql:
     if sql is not None:
         if tags != "*":
-            raise click.UsageError("--tags and --sql: one of the two. In SQL a tag is a property: TAGS = 'paid'")
+            raise click.UsageError("use either --tags or --sql; in SQL a tag is a property: TAGS = 'paid'")
         return Sql(sql)
     try:
         Subscription.of("", tags, 0)
@@ -133,4 +138,4 @@ def _start(text: str | None) -> From | FromTime | int | None:
     try:
         return FromTime(moment_ms(text))
     except (ValueError, OverflowError):
-        raise click.UsageError(f"--from {text}: allowed is an offset, {ALLOWED}") from None
+        raise click.UsageError(f"--from {text}: expected an offset, {ALLOWED}") from None

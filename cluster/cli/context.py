@@ -1,4 +1,4 @@
-"""`twinlog context`: clusters by name."""
+"""`twinlog context`: named clusters."""
 
 from pathlib import Path
 from typing import Any
@@ -37,21 +37,21 @@ context_argument = click.argument("name", shell_complete=complete_contexts)
     ),
 )
 def context_group() -> None:
-    """Give clusters names: their name servers, and whose credentials to use.
+    """Name clusters: their name servers, credentials and TLS settings.
 
-    They are kept in twinlog/config.toml in $XDG_CONFIG_HOME, else ~/.config. What counts is the first of: -n, --context or
+    Contexts are kept in twinlog/config.toml in $XDG_CONFIG_HOME, else ~/.config. A command uses the first of: -n, --context or
     TWINLOG_CONTEXT, NAMESRV_ADDR, the context in use, 127.0.0.1:9876.
     """
 
 
 @context_group.command(
     "list",
-    short_help="Show the clusters with names.",
+    short_help="List the contexts.",
     epilog=examples("twinlog context list", "twinlog context list -o json"),
 )
 @document_option(ContextList)
 def list_contexts(fmt: str) -> None:
-    """Show each context, a star at the one in use."""
+    """List the contexts; a star marks the one in use."""
     _show(load(), fmt)
 
 
@@ -67,55 +67,55 @@ def _page(found: Any) -> Page:
         Column("CREDENTIALS", lambda c: c.credentials),
         Column("TLS", lambda c: "yes" if c.tls else "no"),
     ]
-    return Page((Block(None, columns, found.contexts, "No contexts. Make one: twinlog context add NAME -n HOST:PORT"),))
+    return Page((Block(None, columns, found.contexts, "No contexts. Add one: twinlog context add NAME -n HOST:PORT"),))
 
 
 @context_group.command(
     "add",
-    short_help="Give a cluster a name.",
+    short_help="Add a context.",
     epilog=examples(
         'twinlog context add test -n "10.0.0.1:9876;10.0.0.2:9876"',
         "twinlog context add prod -n 10.0.1.1:9876 --credentials ~/prod.yml --tls --trust ~/ca.pem",
     ),
 )
 @click.argument("name")
-@click.option("-n", "--namesrv", required=True, metavar="HOST:PORT", help="Name servers, joined by ;")
-@click.option("--credentials", type=_FILE, help="A file with accessKey and secretKey, as RocketMQ's tools.yml.")
+@click.option("-n", "--namesrv", required=True, metavar="HOST:PORT", help="Name servers, separated by ;")
+@click.option("--credentials", type=_FILE, help="A file with accessKey and secretKey, like RocketMQ's tools.yml.")
 @click.option("--tls", is_flag=True, help="Connect with TLS.")
-@click.option("--trust", type=_FILE, help="With --tls: certificates that servers' ones are checked with.")
-@click.option("--replace", is_flag=True, help="Although there is one of that name.")
+@click.option("--trust", type=_FILE, help="With --tls: trusted certificates, to verify the servers.")
+@click.option("--replace", is_flag=True, help="Replace a context of that name.")
 @document_option(ContextList)
 def add(
     name: str, namesrv: str, credentials: Path | None, tls: bool, trust: Path | None, replace: bool, fmt: str
 ) -> None:
-    """Call a cluster NAME. The first one is used from then on; `twinlog context use` chooses another."""
+    """Add the context NAME for a cluster. The first context becomes the one in use; `twinlog context use` changes that."""
     if trust is not None and not tls:
         raise click.UsageError("--trust needs --tls.")
     contexts = load()
     if name in contexts.contexts and not replace:
         raise CliError(
-            f"There is a context {name} already.", next_step="Add --replace, or choose another name", exit_code=USAGE
+            f"There is already a context {name}.", next_step="Add --replace, or choose another name", exit_code=USAGE
         )
     context = Context(name=name, name_servers=name_servers(namesrv), credentials=credentials, tls=tls, trust=trust)
     _save(lambda: contexts.with_context(context), fmt)
 
 
 @context_group.command(
-    "use", short_help="Choose the cluster that counts.", epilog=examples("twinlog context use prod", "twinlog list")
+    "use", short_help="Choose the context in use.", epilog=examples("twinlog context use prod", "twinlog list")
 )
 @context_argument
 @document_option(ContextList)
 def use(name: str, fmt: str) -> None:
-    """Let commands be about the cluster NAME, unless they are told otherwise."""
+    """Make NAME the context in use, for commands without -n or --context."""
     contexts = load()
     _save(lambda: evolve(contexts, current=contexts.find(name).name), fmt)
 
 
-@context_group.command("remove", short_help="Forget a cluster's name.", epilog=examples("twinlog context remove test"))
+@context_group.command("remove", short_help="Remove a context.", epilog=examples("twinlog context remove test"))
 @context_argument
 @document_option(ContextList)
 def remove(name: str, fmt: str) -> None:
-    """Forget the name NAME; nothing happens to the cluster."""
+    """Remove the context NAME. The cluster itself is not changed."""
     contexts = load()
     _save(lambda: contexts.without(name), fmt)
 

@@ -1,4 +1,4 @@
-"""`twinlog crosscheck`: whether what members say of each other fits together."""
+"""`twinlog crosscheck`: compares what members report about each other."""
 
 import sys
 
@@ -9,7 +9,8 @@ from twinlog.cluster.cli.common.group import examples
 from twinlog.cluster.cli.common.options import document_option, namesrv_option
 from twinlog.cluster.cli.common.render import Column, count, json_answer, style, table
 from twinlog.cluster.cli.common.running import run_admin
-from twinlog.cluster.cli.health import parse_size_option, show_findings
+from twinlog.cluster.cli.common.values import SIZE
+from twinlog.cluster.cli.health import show_findings
 from twinlog.cluster.cli.log.diff import verdict_of
 from twinlog.cluster.observe.cross_check import Crosscheck
 
@@ -25,17 +26,17 @@ EXIT_STATUS = {"agree": 0, "contradictions": FAILED, "incomplete": PARTIAL}
     metavar="SIZE",
     default="256MiB",
     show_default=True,
-    callback=parse_size_option,
-    help="How much of the end of the logs is compared.",
+    type=SIZE,
+    help="Size of the end of the logs that is compared.",
 )
 @namesrv_option
 @document_option(Crosscheck)
 def crosscheck(last_bytes: int, namesrv: str, fmt: str) -> None:
-    """Ask name servers and members what each of them sees of the others, and name what does not fit together.
+    """Ask name servers and members what each of them sees of the others, and report contradictions.
 
-    Who follows whom, what the master heard of it, who is registered as what, HA ports, file sizes and clocks; and whether the
-    ends of the logs of a master and its slave are equal, by digests, or by samples of records with RocketMQ on a side. Members
-    are asked twice, a second apart. Exit status 0: all agree, 1: contradictions, 6: somebody could not be asked.
+    Compared are which master each slave follows, what the master received from it, registrations, HA ports, file sizes and
+    clocks, and the ends of the logs of master and slave: by digests, or by samples of records if one is RocketMQ's. Members
+    are asked twice, a second apart. Exit status 0: all agree, 1: contradictions, 6: a member could not be asked.
     """
 
     def tell(what: str) -> None:

@@ -1,4 +1,4 @@
-"""`twinlog group`: look at consumer groups, make, change and remove them."""
+"""`twinlog group` and `twinlog lag`: shows, creates, changes and deletes consumer groups, and shows their lag."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ from twinlog.cluster.cli.common.pages import NOTHING_CHANGED, Block, Page, answe
 from twinlog.cluster.cli.common.render import Column, count
 from twinlog.cluster.cli.common.running import run_admin
 from twinlog.cluster.cli.group_offsets import clone, reset, seek
-from twinlog.cluster.cli.topic import arrow, broker_option, cluster_option, messages_word
+from twinlog.cluster.cli.topic import arrow, broker_option, cluster_option, messages_text
 from twinlog.cluster.observe.consumption import LagReport, with_change
 from twinlog.cluster.remoting.names import group_fault
 from twinlog.cluster.text import seconds
@@ -37,12 +37,12 @@ group_argument = click.argument("group", shell_complete=complete.groups)
     ),
 )
 def group_group() -> None:
-    """Look at consumer groups, make, change and remove them, and say where they go on."""
+    """Show, create, change and delete consumer groups, and move their offsets."""
 
 
 @group_group.command(
     "list",
-    short_help="Show each consumer group.",
+    short_help="List the consumer groups.",
     epilog=examples(
         "twinlog group list", "twinlog group list -w 5", "twinlog group list -o tsv | sort -t$'\\t' -k5 -n"
     ),
@@ -50,11 +50,11 @@ def group_group() -> None:
 @namesrv_option
 @watch_option
 @document_option(GroupList)
-@click.option("--all", "all_groups", is_flag=True, help="Also the groups that brokers make for themselves.")
+@click.option("--all", "all_groups", is_flag=True, help="Include the internal groups of brokers.")
 def list_groups(namesrv: str, fmt: str, watch_seconds: float | None, all_groups: bool) -> None:
-    """Show each consumer group: its connected clients, and how many messages it has not read yet, over all of its topics.
+    """List the consumer groups with their connected clients and their lag over all topics.
 
-    A group in the state `no consumer` has a place in some topic, and nobody who reads on.
+    LAG is the number of messages that a group has not read yet. In the state `no consumer` a group has offsets, but no client.
     """
     answer(
         namesrv,
@@ -74,13 +74,13 @@ def _list_page(found: GroupList) -> Page:
         Column("LAG", lambda g: g.lag_messages, count, right=True),
         Column("STATE", lambda g: g.state),
     ]
-    empty = "No groups. A first consumer makes one: twinlog consume TOPIC --group NAME"
+    empty = "No groups. The first consumer creates one: twinlog consume TOPIC --group NAME"
     return Page((Block(None, columns, found.groups, empty),), silent_notes(found.silent))
 
 
 @group_group.command(
     "show",
-    short_help="Show one group: clients, settings, lag.",
+    short_help="Show a group: clients, lag, settings.",
     epilog=examples("twinlog group show audit", "twinlog group show audit -o json | jq '.clients[].address'"),
 )
 @group_argument
@@ -88,7 +88,7 @@ def _list_page(found: GroupList) -> Page:
 @watch_option
 @document_option(GroupDetail)
 def show_group(group: str, namesrv: str, fmt: str, watch_seconds: float | None) -> None:
-    """Show GROUP: its connected clients, what they subscribe to, how far they are, and what the group may do."""
+    """Show the connected clients of GROUP, their subscriptions, the group's lag, and its settings on each broker."""
     answer(namesrv, fmt, lambda admin: admin.groups.show(group), _show_page, watch_seconds=watch_seconds)
 
 
@@ -106,39 +106,49 @@ def _show_page(found: GroupDetail) -> Page:
     subscriptions = [Column("TOPIC", lambda s: s[0]), Column("WANTS", lambda s: s[1])]
     settings = [
         Column("BROKER", lambda s: s.broker),
-        Column("MAY CONSUME", lambda s: _word(s.consume)),
+        Column("MAY CONSUME", lambda s: _yes_no(s.consume)),
         Column("RETRIES", lambda s: s.retry_max, right=True),
         Column("RETRY QUEUES", lambda s: s.retry_queues, right=True),
-        Column("BROADCAST", lambda s: _word(s.broadcast)),
-        Column("FROM FIRST", lambda s: _word(s.consume_from_min), wide=True),
+        Column("BROADCAST", lambda s: _yes_no(s.broadcast)),
+        Column("FROM FIRST", lambda s: _yes_no(s.consume_from_min), wide=True),
         Column("SLOW READS FROM", lambda s: s.slow_read_broker_id, right=True, wide=True),
     ]
     model = f", {found.message_model}" if found.message_model else ""
     blocks = [Block(f"{found.name}{model}", clients, found.clients, "No client is connected.")]
     if found.subscriptions:
         blocks.append(Block("subscribes to", subscriptions, sorted(found.subscriptions.items())))
-    blocks.append(Block("how far", topic_columns(with_group=False), found.topics, "It has no place in any topic."))
-    blocks.append(Block("may", settings, found.settings, "No broker has settings for it."))
+    blocks.append(Block("lag", topic_columns(with_group=False), found.topics, "It has no offsets in any topic."))
+    blocks.append(Block("settings", settings, found.settings, "No broker has settings for it."))
     return Page(tuple(blocks))
 
 
-def _word(value: bool) -> str:
+def _yes_no(value: bool) -> str:
     return "yes" if value else "no"
 
 
 def _settings_options(function: Any) -> Any:
     options = (
-        click.option("--retry-max", "retry_times_max", type=click.IntRange(-1), help="Deliveries before dead letters."),
-        click.option("--retry-queues", "retry_queues", type=click.IntRange(1, 65536), help="Of its retry topic."),
-        click.option("--consume/--no-consume", "consume_enable", default=None, help="Whether it may consume at all."),
         click.option(
-            "--broadcast/--no-broadcast", "consume_broadcast_enable", default=None, help="Whether it may broadcast."
+            "--retry-max",
+            "retry_times_max",
+            type=click.IntRange(-1),
+            help="Number of redeliveries before a message becomes a dead letter.",
+        ),
+        click.option(
+            "--retry-queues", "retry_queues", type=click.IntRange(1, 65536), help="Number of queues of its retry topic."
+        ),
+        click.option("--consume/--no-consume", "consume_enable", default=None, help="Permit or forbid consuming."),
+        click.option(
+            "--broadcast/--no-broadcast",
+            "consume_broadcast_enable",
+            default=None,
+            help="Permit or forbid broadcasting.",
         ),
         click.option(
             "--from-first/--no-from-first",
             "consume_from_min_enable",
             default=None,
-            help="Whether it may begin at the first message.",
+            help="Permit or forbid starting at the first message.",
         ),
         broker_option,
         cluster_option,
@@ -152,28 +162,28 @@ def _settings_options(function: Any) -> Any:
 
 @group_group.command(
     "create",
-    short_help="Make a consumer group.",
+    short_help="Create a consumer group.",
     epilog=examples("twinlog group create audit", "twinlog group create audit --retry-max 3 --no-broadcast"),
 )
 @click.argument("group")
 @namesrv_option
 @_settings_options
 def create(group: str, namesrv: str, **options: Any) -> None:
-    """Make GROUP on every broker, or on some. Only needed where brokers run with autoCreateSubscriptionGroup=false."""
+    """Create GROUP on every broker, or on some of them. Needed only with autoCreateSubscriptionGroup=false."""
     need_group_name(group)
     _apply(group, namesrv, "prepare_create", **options)
 
 
 @group_group.command(
     "update",
-    short_help="Change what a group may do.",
+    short_help="Change the settings of a group.",
     epilog=examples("twinlog group update audit --retry-max 3", "twinlog group update audit --no-consume --dry-run"),
 )
 @group_argument
 @namesrv_option
 @_settings_options
 def update(group: str, namesrv: str, **options: Any) -> None:
-    """Change GROUP on every broker that knows it, or on some; what is not named stays."""
+    """Change GROUP on every broker that knows it, or on some of them. Other settings are kept."""
     if not any(value is not None for name, value in options.items() if name in _SETTINGS):
         raise click.UsageError("nothing to change: add --retry-max, --retry-queues, --no-consume or another")
     _apply(group, namesrv, "prepare_update", **options)
@@ -206,21 +216,21 @@ def _apply(
 
 @group_group.command(
     "delete",
-    short_help="Remove a consumer group.",
+    short_help="Delete a consumer group.",
     epilog=examples("twinlog group delete audit --dry-run", "twinlog group delete audit --yes --keep-offsets"),
 )
 @group_argument
 @namesrv_option
-@click.option("--keep-offsets", is_flag=True, help="A group of that name, made anew, goes on where this one was.")
-@click.option("--dead-letters", "with_dead_letters", is_flag=True, help="Also the topic of its dead letters.")
+@click.option("--keep-offsets", is_flag=True, help="Keep its offsets, for a new group of that name.")
+@click.option("--dead-letters", "with_dead_letters", is_flag=True, help="Delete its dead-letter topic, too.")
 @dry_run_option
 @yes_option
 @document_option(_CHANGE)
 def delete(
     group: str, namesrv: str, keep_offsets: bool, with_dead_letters: bool, dry_run: bool, yes: bool, fmt: str
 ) -> None:
-    """Let every broker forget GROUP, its offsets and its retry topic. Refused (exit status 4) while consumers are connected."""
-    need_yes(yes or dry_run, "removes a group")
+    """Delete GROUP, its offsets and its retry topic from every broker. Refused (exit status 4) while consumers are connected."""
+    need_yes(yes or dry_run, "deletes a group")
     planned = run_admin(
         namesrv,
         lambda admin: admin.groups.prepare_delete(
@@ -230,19 +240,19 @@ def delete(
     if not dry_run:
         if not yes:
             preview(planned, fmt, change_page)
-        confirm(group, "group", f"{group} will be gone", yes)
+        confirm(group, "group", f"{group} will be deleted", yes)
         planned = run_admin(namesrv, lambda admin: admin.groups.delete(planned))
     show(planned, fmt, change_page)
 
 
 def need_group_name(group: str) -> None:
-    """A usage error for a name that no broker would take."""
+    """Raise a usage error for a name that no broker accepts."""
     if fault := group_fault(group):
         raise click.UsageError(f"GROUP {group!r}: {fault}")
 
 
 def change_page(change: GroupChange) -> Page:
-    """Before and after on each broker."""
+    """Return the settings before and after on each broker."""
 
     def both(name: str) -> Any:
         return lambda each: arrow(_field(each.before, name), _field(each.after, name))
@@ -256,14 +266,14 @@ def change_page(change: GroupChange) -> Page:
         Column("BROADCAST", both("broadcast")),
         Column("FROM FIRST", both("consume_from_min"), wide=True),
     ]
-    notes = [f"the topic {topic} goes with it" for topic in change.topics]
+    notes = [f"its topic {topic} is deleted, too" for topic in change.topics]
     if change.topic_messages != 0:
-        notes.append(f"{messages_word(change.topic_messages)} are in these topics")
+        notes.append(f"{messages_text(change.topic_messages)} are in these topics")
     notes += [
         f"{each.lag_messages} messages of {each.topic} are not read yet" for each in change.lag if each.lag_messages
     ]
     if change.with_offsets:
-        notes.append("its offsets go, too")
+        notes.append("its offsets are deleted, too")
     if not change.done:
         notes.append(NOTHING_CHANGED)
     return Page((Block(change.name, columns, change.changes),), tuple(notes))
@@ -271,7 +281,7 @@ def change_page(change: GroupChange) -> Page:
 
 def _field(settings: Any, name: str) -> Any:
     value = getattr(settings, name) if settings is not None else None
-    return _word(value) if isinstance(value, bool) else value
+    return _yes_no(value) if isinstance(value, bool) else value
 
 
 for command in (reset, seek, clone):
@@ -291,11 +301,11 @@ for command in (reset, seek, clone):
 @watch_option
 @document_option(LagReport)
 def lag(group: str | None, namesrv: str, watch_seconds: float | None, fmt: str) -> None:
-    """Show what each consumer group has not read yet, by topic; with GROUP also by queue, and which client reads it.
+    """Show the lag of each consumer group by topic; with GROUP also by queue, with the client of each queue.
 
-    LAG counts messages, BEHIND is the age of the oldest of them. With -w TREND tells how the lag changes. States: level, behind,
-    new (it has not said yet how far it is), lost (messages were deleted before it read them), ahead (it stands behind the end
-    of the queue: seek it), no consumer, not subscribed, broadcast (each client keeps its own place: nobody else knows it).
+    LAG is the number of unread messages, BEHIND the age of the oldest. With -w, TREND shows how the lag changes. States: level,
+    behind, new (no offset committed yet), lost (messages were deleted before it read them), ahead (its offset is beyond the end
+    of the queue: use group seek), no consumer, not subscribed, broadcast (each client keeps its own offsets).
     """
 
     def fold(before: LagReport | None, now: LagReport) -> LagReport:
@@ -312,7 +322,7 @@ def lag(group: str | None, namesrv: str, watch_seconds: float | None, fmt: str) 
 
 
 def topic_columns(*, with_group: bool, with_trend: bool = False) -> list[Column]:
-    """One line for each group and topic."""
+    """Return the columns of a table with one line for each group and topic."""
     columns = [Column("GROUP", lambda r: r.group)] if with_group else []
     columns += [
         Column("TOPIC", lambda r: r.topic),
@@ -326,14 +336,14 @@ def topic_columns(*, with_group: bool, with_trend: bool = False) -> list[Column]
 
 
 def trend(change_per_second: float) -> str:
-    """An arrow and a rate: ↑ grows, ↓ shrinks."""
+    """Format a change as an arrow and a rate: ↑ grows, ↓ shrinks."""
     if abs(change_per_second) < 0.05:
         return "→ 0/s"
     return f"{'↑' if change_per_second > 0 else '↓'} {change_per_second:+.1f}/s"
 
 
 def _page(found: LagReport, *, with_trend: bool) -> Page:
-    empty = "No group has a place in any topic."
+    empty = "No group has offsets in any topic."
     topics = Block(None, topic_columns(with_group=True, with_trend=with_trend), found.topics, empty)
     if not found.queues:
         return Page((topics,), silent_notes(found.silent))
@@ -349,5 +359,5 @@ def _page(found: LagReport, *, with_trend: bool) -> Page:
         Column("STATE", lambda q: q.state),
         Column("CLIENT", lambda q: q.consumer, spare=1),
     ]
-    topics = Block("in all", topic_columns(with_group=True, with_trend=with_trend), found.topics)
+    topics = Block("total", topic_columns(with_group=True, with_trend=with_trend), found.topics)
     return Page((Block(found.topics[0].group, columns, found.queues), topics), silent_notes(found.silent))

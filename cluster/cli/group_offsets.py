@@ -1,4 +1,4 @@
-"""`twinlog group reset`, `seek` and `clone`: where a group goes on reading."""
+"""`twinlog group reset`, `seek` and `clone`: move the offsets of a consumer group."""
 
 import re
 from typing import Any
@@ -26,7 +26,7 @@ _PLAN = OffsetPlan
 
 @click.command(
     "reset",
-    short_help="Move a group in all queues of a topic.",
+    short_help="Move the offsets of a group in a topic.",
     epilog=examples(
         "twinlog group reset audit orders --to first --dry-run",
         "twinlog group reset audit orders --to 2h --yes",
@@ -47,9 +47,9 @@ _PLAN = OffsetPlan
 @yes_option
 @document_option(_PLAN)
 def reset(group: str, topic: str, namesrv: str, to: str, dry_run: bool, yes: bool, fmt: str) -> None:
-    """Let GROUP go on at another place in all queues of TOPIC: read again what it has read, or skip what it has not.
+    """Move the offsets of GROUP in all queues of TOPIC, to read messages again or to skip them.
 
-    Consumers that are connected are told by the broker, and go on there at once; where none is, the place is stored.
+    The broker notifies connected consumers, which continue there at once. Without consumers the offsets are stored.
     """
     place = where_to(to, "--to")
     _move(group, namesrv, lambda admin: admin.offsets.prepare_reset(group, topic, place), dry_run, yes, fmt)
@@ -57,20 +57,20 @@ def reset(group: str, topic: str, namesrv: str, to: str, dry_run: bool, yes: boo
 
 @click.command(
     "seek",
-    short_help="Move a group in one queue.",
+    short_help="Move the offset of a group in one queue.",
     epilog=examples(
-        "twinlog group seek audit orders 3 +1           skip the message that nobody can digest",
+        "twinlog group seek audit orders 3 +1           skip a message that cannot be processed",
         "twinlog group seek audit orders 3 41200 --broker broker-a --dry-run",
         "twinlog group seek audit orders 0 last --yes",
     ),
-    context_settings={"ignore_unknown_options": True},  # -1 is a place.
+    context_settings={"ignore_unknown_options": True},  # -1 is a WHERE.
 )
 @click.argument("group", shell_complete=complete.groups)
 @click.argument("topic", shell_complete=complete.topics)
 @click.argument("queue", type=click.IntRange(0))
 @click.argument("where")
 @namesrv_option
-@click.option("--broker", metavar="NAME", shell_complete=complete.brokers, help="Of this broker group.")
+@click.option("--broker", metavar="NAME", shell_complete=complete.brokers, help="The broker group of the queue.")
 @dry_run_option
 @yes_option
 @document_option(_PLAN)
@@ -85,9 +85,9 @@ def seek(
     yes: bool,
     fmt: str,
 ) -> None:
-    """Let GROUP go on at WHERE in one QUEUE of TOPIC: an offset, +N or -N messages from where it is, first, last, or a time.
+    """Move the offset of GROUP in one QUEUE of TOPIC to WHERE: an offset, +N or -N messages, first, last, or a time.
 
-    A WHERE outside of the queue is taken for its end on that side.
+    A WHERE outside of the queue means the nearest end of the queue.
     """
     if where.startswith("-") and not where[1:].isdecimal():
         raise click.UsageError(f"No such option: {where}")
@@ -104,7 +104,7 @@ def seek(
 
 @click.command(
     "clone",
-    short_help="Let a group go on where another stands.",
+    short_help="Copy the offsets of another group.",
     epilog=examples(
         "twinlog group clone audit audit-2 --dry-run", "twinlog group clone audit audit-2 --topic orders --yes"
     ),
@@ -113,29 +113,34 @@ def seek(
 @click.argument("group", shell_complete=complete.groups)
 @namesrv_option
 @click.option(
-    "--topic", "topics", multiple=True, metavar="T", shell_complete=complete.topics, help="Only of this topic."
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="T",
+    shell_complete=complete.topics,
+    help="Only in this topic; repeatable.",
 )
 @dry_run_option
 @yes_option
 @document_option(_PLAN)
 def clone(source: str, group: str, namesrv: str, topics: tuple[str, ...], dry_run: bool, yes: bool, fmt: str) -> None:
-    """Let GROUP go on where SOURCE stands, in every topic or in some. Refused (exit status 4) while GROUP is connected."""
+    """Copy the offsets of SOURCE to GROUP, in all topics or in some. Refused (exit status 4) while GROUP has clients."""
     _move(group, namesrv, lambda admin: admin.offsets.prepare_clone(source, group, topics), dry_run, yes, fmt)
 
 
 def _move(group: str, namesrv: str, prepare: Any, dry_run: bool, yes: bool, fmt: str) -> None:
-    need_yes(yes or dry_run, "moves a group")
+    need_yes(yes or dry_run, "moves the offsets of a group")
     planned: OffsetPlan = run_admin(namesrv, prepare)
     if not dry_run:
         if not yes:
             preview(planned, fmt, plan_page)
-        confirm(group, "group", f"{group} will go on there", yes)
+        confirm(group, "group", f"{group} will continue at these offsets", yes)
         planned = run_admin(namesrv, lambda admin: admin.offsets.apply(planned))
     show(planned, fmt, plan_page)
 
 
 def plan_page(plan: OffsetPlan) -> Page:
-    """Each queue before and after."""
+    """Return the offset of each queue before and after."""
     columns = [
         Column("TOPIC", lambda m: m.topic),
         Column("BROKER", lambda m: m.broker),
@@ -154,10 +159,10 @@ def plan_page(plan: OffsetPlan) -> Page:
     if plan.clients:
         many = len(plan.clients) > 1
         who = f"{len(plan.clients)} connected clients" if many else "1 connected client"
-        told = ("were" if many else "was") if plan.done else "would be"
-        notes.append(f"{who} {told} told by {'their' if many else 'its'} broker")
+        notified = ("were" if many else "was") if plan.done else "would be"
+        notes.append(f"{who} {notified} notified by {'their' if many else 'its'} broker")
     else:
-        notes.append("no client is connected: the place is stored" if plan.done else "no client is connected")
+        notes.append("no client is connected: the offsets are stored" if plan.done else "no client is connected")
     if not plan.done:
         notes.append(NOTHING_CHANGED)
     title = f"{plan.group}, as {plan.source}" if plan.source else plan.group
@@ -165,7 +170,7 @@ def plan_page(plan: OffsetPlan) -> Page:
 
 
 def where_to(text: str, option: str) -> Where:
-    """A place for all queues of a topic. Raises click.UsageError."""
+    """Parse a place for all queues of a topic. Raises click.UsageError."""
     if text == "first":
         return First()
     if text == "last":
@@ -173,11 +178,11 @@ def where_to(text: str, option: str) -> Where:
     try:
         return At(moment_ms(text))
     except (ValueError, OverflowError):
-        raise click.UsageError(f"{option} {text}: allowed is {ALLOWED}") from None
+        raise click.UsageError(f"{option} {text}: expected {ALLOWED}") from None
 
 
 def where_in_queue(text: str) -> Where:
-    """A place in one queue: an offset, or +N or -N messages from where the group is, too. Raises click.UsageError."""
+    """Parse a place in one queue, which may also be an offset, +N or -N messages. Raises click.UsageError."""
     if text.isdecimal():
         return Offset(int(text))
     if re.fullmatch(r"[+-]\d+", text):
@@ -185,6 +190,4 @@ def where_in_queue(text: str) -> Where:
     try:
         return where_to(text, "WHERE")
     except click.UsageError:
-        raise click.UsageError(
-            f"WHERE {text}: allowed is an offset (1234), +N or -N messages from where the group is, {ALLOWED}"
-        ) from None
+        raise click.UsageError(f"WHERE {text}: expected an offset (1234), +N or -N messages, {ALLOWED}") from None

@@ -1,4 +1,4 @@
-"""Commands that judge: explain, check, wait and doctor."""
+"""`twinlog explain`, `check`, `wait` and `doctor`: the health of a cluster and its members."""
 
 from typing import Any
 
@@ -12,6 +12,7 @@ from twinlog.cluster.cli.common.group import examples
 from twinlog.cluster.cli.common.options import document_option, namesrv_option, print_schema
 from twinlog.cluster.cli.common.render import Column, json_answer, style, table
 from twinlog.cluster.cli.common.running import run_admin
+from twinlog.cluster.cli.common.values import SIZE
 from twinlog.cluster.observe.explain import Explanation
 from twinlog.cluster.observe.findings import CheckResult, Finding
 from twinlog.cluster.observe.members import ClusterFacts
@@ -19,11 +20,11 @@ from twinlog.cluster.observe.rules import Diagnosis, LagLimits, diagnosis
 from twinlog.cluster.text import parse_size
 
 NAGIOS = {"ok": 0, "warning": 1, "critical": 2, "unknown": 3}
-SIGNS = {"note": ("-", "cyan"), "warning": ("!", "yellow"), "critical": ("X", "red")}  # Colour is never alone.
+SIGNS = {"note": ("-", "cyan"), "warning": ("!", "yellow"), "critical": ("X", "red")}  # Colour is never the only mark.
 
 
 def show_findings(findings: tuple[Finding, ...]) -> None:
-    """One finding a paragraph: how bad, what, what to do."""
+    """Print each finding as a paragraph: severity, what, what to do."""
     for finding in findings:
         sign, colour = SIGNS[finding.level.value]
         click.echo(f"{style(f'{sign} {finding.level.value}', fg=colour)}  {finding.what}")
@@ -38,7 +39,7 @@ def show_findings(findings: tuple[Finding, ...]) -> None:
 @namesrv_option
 @document_option(Explanation)
 def explain(member: str, namesrv: str, fmt: str) -> None:
-    """Say what MEMBER is, what it does, what it promises producers, what it waits for and what is wrong with it.
+    """Explain what MEMBER is and does, what it guarantees to producers, what it waits for, and what is wrong with it.
 
     MEMBER is a name as `twinlog list` shows it, or an address.
     """
@@ -60,14 +61,6 @@ def explain(member: str, namesrv: str, fmt: str) -> None:
     show_findings(found.findings)
 
 
-def parse_size_option(_context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
-    """Bytes out of 10MB."""
-    try:
-        return parse_size(text) if text is not None else None
-    except ValueError as error:
-        raise click.BadParameter(str(error), param=parameter) from None
-
-
 def _check_schema(context: click.Context, _parameter: click.Parameter, fmt: str) -> str:
     if fmt == "schema":
         print_schema(CheckResult)
@@ -86,12 +79,22 @@ def _check_schema(context: click.Context, _parameter: click.Parameter, fmt: str)
     "--warn-lag",
     "warning_bytes",
     metavar="SIZE",
-    callback=parse_size_option,
-    help="A slave so far behind is a warning.",
+    type=SIZE,
+    help="Warn when a slave is this far behind.",
 )
-@click.option("--crit-lag", "critical_bytes", metavar="SIZE", callback=parse_size_option, help="The same, critical.")
-@click.option("--warn-behind", "warning_seconds", metavar="SECONDS", type=float, help="The same in time.")
-@click.option("--crit-behind", "critical_seconds", metavar="SECONDS", type=float, help="The same in time, critical.")
+@click.option(
+    "--crit-lag",
+    "critical_bytes",
+    metavar="SIZE",
+    type=SIZE,
+    help="Critical when it is this far behind.",
+)
+@click.option(
+    "--warn-behind", "warning_seconds", metavar="SECONDS", type=float, help="Warn when a slave is behind by this time."
+)
+@click.option(
+    "--crit-behind", "critical_seconds", metavar="SECONDS", type=float, help="Critical when it is behind by this time."
+)
 @click.option(
     "-o",
     "--output",
@@ -101,13 +104,13 @@ def _check_schema(context: click.Context, _parameter: click.Parameter, fmt: str)
     show_default=True,
     is_eager=True,
     callback=_check_schema,
-    help="Form of the answer.",
+    help="Output format.",
 )
 @click.pass_context
 def check(context: click.Context, /, namesrv: str, fmt: str, **limits: Any) -> None:
-    """Judge the whole cluster: members, masters, acknowledgements, replication lag.
+    """Check the whole cluster for a monitoring system: members, masters, acknowledgements, replication lag.
 
-    Exit status as Nagios has it: 0 ok, 1 warning, 2 critical, 3 unknown (no name server answers).
+    The exit status follows Nagios: 0 ok, 1 warning, 2 critical, 3 unknown (no name server answers).
     """
     try:
         result = run_admin(namesrv, lambda admin: admin.check(_limits(limits)))
@@ -133,12 +136,17 @@ def _limits(values: dict[str, Any]) -> Any:
 @click.argument("conditions", nargs=-1, required=True)
 @namesrv_option
 @click.option(
-    "--timeout", "timeout_seconds", type=float, default=60.0, show_default=True, help="Seconds to wait at most."
+    "--timeout",
+    "timeout_seconds",
+    type=float,
+    default=60.0,
+    show_default=True,
+    help="Maximum number of seconds to wait.",
 )
 def wait(conditions: tuple[str, ...], namesrv: str, timeout_seconds: float) -> None:
-    """Wait for all CONDITIONS: healthy, level (no slave is behind), members=N, lag<SIZE, behind<SECONDS, MEMBER=STATE.
+    """Wait until all CONDITIONS hold: healthy, level (no slave is behind), members=N, lag<SIZE, behind<SECONDS, MEMBER=STATE.
 
-    What is still missing is told on stderr whenever it changes. Exit status 0 when all hold, 5 when the time is up.
+    The conditions that do not hold yet are printed on stderr whenever they change. Exit status 0 when all hold, 5 on timeout.
     """
     try:
         parsed = [parse_condition(each) for each in conditions]
@@ -160,9 +168,9 @@ def wait(conditions: tuple[str, ...], namesrv: str, timeout_seconds: float) -> N
 
     if not run_admin(namesrv, bounded):
         raise CliError(
-            f"Not within {timeout_seconds:g} s: {together.text}.",
-            f"Still missing: {'; '.join(missing) or 'an answer'}.",
-            "See more with: twinlog doctor",
+            f"Not reached within {timeout_seconds:g} s: {together.text}.",
+            f"Still missing: {'; '.join(missing) or 'a response'}.",
+            "Find the cause with: twinlog doctor",
             exit_code=TIMED_OUT,
         )
 
@@ -177,9 +185,9 @@ def wait(conditions: tuple[str, ...], namesrv: str, timeout_seconds: float) -> N
 @document_option(Diagnosis)
 @click.pass_context
 def doctor(context: click.Context, addresses: tuple[str, ...], namesrv: str, fmt: str) -> None:
-    """Ask every name server and member all there is, try the HA ports, and name each cause with what to do about it.
+    """Examine name servers, members and HA ports, and print each problem with its cause and its fix.
 
-    ADDRESSES are brokers to ask that may not be registered. Exit status 0: nothing is wrong, 1: something is.
+    ADDRESSES are further brokers to ask, which may not be registered. Exit status 0: no problem, 1: problems.
     """
     facts: ClusterFacts = run_admin(namesrv, lambda admin: admin.diagnose(addresses))
 
@@ -212,7 +220,7 @@ _CODES = {"ok": 0, "warning": 1, "critical": 2, "unknown": 3}
 
 
 def nagios(result: CheckResult, limits: dict[str, Any]) -> str:
-    """One line, then one for each further finding; behind the bar what Nagios draws.
+    """Format one line, then one for each further finding; performance data after the bar.
 
     Source: monitoring-plugins development guidelines, "Plugin output for Nagios", "Performance data".
     """
@@ -234,13 +242,13 @@ def nagios(result: CheckResult, limits: dict[str, Any]) -> str:
 
 
 def prometheus(result: CheckResult) -> str:
-    """The text format 0.0.4, for node_exporter's textfile collector."""
+    """Format as Prometheus text format 0.0.4, for node_exporter's textfile collector."""
     lines = [*_metric("twinlog_check_status", "0 ok, 1 warning, 2 critical, 3 unknown.", [("", _CODES[result.level])])]
     counts = [
         (f'{{level="{level}"}}', sum(finding.level.value == level for finding in result.findings))
         for level in ("note", "warning", "critical")
     ]
-    lines += _metric("twinlog_check_findings", "How much was found.", counts)
+    lines += _metric("twinlog_check_findings", "Number of findings.", counts)
     for name, what, attribute in (
         ("twinlog_member_written_offset_bytes", "End of the member's log.", "written_offset"),
         ("twinlog_replica_lag_bytes", "What a slave has not acknowledged.", "lag_bytes"),
@@ -254,7 +262,7 @@ def prometheus(result: CheckResult) -> str:
 
 
 def unknown(fmt: str, why: str) -> str:
-    """When nobody answers."""
+    """Format the result when nothing answers."""
     if fmt == "json":
         return orjson.dumps({"schema": 1, "level": "unknown", "findings": [], "members": [], "why": why}).decode()
     if fmt == "prometheus":

@@ -1,4 +1,4 @@
-"""The `twinlog` command: its table of commands, how it ends."""
+"""The `twinlog` command: the table of its commands, and its exit status."""
 
 import sys
 from typing import Any
@@ -11,12 +11,12 @@ from twinlog.cluster.cli.common.options import may_have_changed
 
 
 class Main(LateGroup):
-    """All commands."""
+    """The top-level group."""
 
     def invoke(self, context: click.Context) -> Any:
-        """A reader that has seen enough (`twinlog consume orders | head`) is no failure; click would make it one.
+        """Run a command. A closed pipe (`twinlog consume orders | head`) is success, which click would report as a failure.
 
-        For a command that changes something it is one: it may have stopped before that.
+        For a command that changes something it is a failure: the command may have stopped before its change.
         """
         try:
             result = super().invoke(context)
@@ -24,7 +24,7 @@ class Main(LateGroup):
         except BrokenPipeError as error:
             forget_stdout()
             if may_have_changed(context):
-                raise CliError("Nobody reads the output any more, so it is not told what was changed.") from error
+                raise CliError("The output was closed, so what was changed cannot be reported.") from error
             return None
         except click.ClickException as error:
             answer_failure(context, error)
@@ -32,7 +32,7 @@ class Main(LateGroup):
         return result
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
-        """Note whether JSON is asked for: also a command whose other arguments are wrong answers so."""
+        """Remember whether JSON is requested: a command with wrong arguments also answers in JSON then."""
         note_format(context, args)
         return super().parse_args(context, args)
 
@@ -65,7 +65,7 @@ def log_group() -> None:
 COMMANDS = {
     # Run something.
     "up": ("run.up:up", "Run a whole cluster on this machine."),
-    "demo": ("demo.command:demo", "Kill a master under traffic, and count what is left."),
+    "demo": ("demo.command:demo", "Show a failover under traffic: no acknowledged message is lost."),
     "namesrv": ("run.namesrv:namesrv", "Run a name server."),
     "broker": ("run.broker:broker", "Run a broker: a master, or a slave that follows one."),
     "dashboard": ("run.dashboard:dashboard", "Serve a web page that shows the cluster's status."),
@@ -75,18 +75,18 @@ COMMANDS = {
     "history": ("roles:history", "Show who was the master, and since when."),
     "check": ("health:check", "Report the cluster's health to a monitoring system."),
     "wait": ("health:wait", "Wait until the cluster meets conditions."),
-    "doctor": ("health:doctor", "Find what is wrong, and say what to do."),
+    "doctor": ("health:doctor", "Find problems, and say how to fix each."),
     "crosscheck": ("crosscheck:crosscheck", "Compare what each member reports about the others."),
     # Change roles.
-    "switchover": ("roles:switchover", "Make a slave the master, losing nothing."),
-    "failover": ("roles:failover", "Make a slave the master when the master is gone."),
+    "switchover": ("roles:switchover", "Make a slave the master without losing messages."),
+    "failover": ("roles:failover", "Make a slave the master when the master is down."),
     "pause": ("roles:pause", "Prevent role changes for a while."),
     "resume": ("roles:resume", "Allow role changes again."),
     "rewind": ("role_repairs:rewind", "Cut a diverged slave back to its master's history."),
     "reinit": ("role_repairs:reinit", "Replace a slave's log with a copy of its master's."),
     # Work with data.
     "topic": ("topic:topic_group", "Show, create, change and delete topics."),
-    "group": ("group:group_group", "Show, create, change and delete consumer groups; move their offsets."),
+    "group": ("group:group_group", "Show, create and change consumer groups, and move their offsets."),
     "lag": ("group:lag", "Show how far consumer groups are behind."),
     "send": ("send:send", "Send messages."),
     "consume": ("consume:consume", "Print a topic's messages."),
@@ -113,21 +113,24 @@ COMMANDS = {
     epilog=examples(
         "twinlog up                       a name server, a master and a slave on this machine",
         'twinlog send orders "hello"      then: twinlog consume orders',
-        "twinlog list                     how everybody is",
+        "twinlog list                     the status of each member",
     ),
 )
 @click.version_option(package_name="twinlog", message="%(prog)s %(version)s")
 def cli() -> None:
-    """A message broker, name server and replica that RocketMQ's clients, brokers and tools know how to talk to."""
+    """Run and operate a RocketMQ-compatible message broker, name server and replica.
+
+    RocketMQ's own clients, brokers and tools work with it.
+    """
 
 
 def main() -> None:
-    """Run the command line; leaves with its exit status."""
+    """Run the command line, and exit with its status."""
     run_alone(cli)
 
 
 def run_alone(command: click.Command) -> None:
-    """Run one command of it."""
+    """Run one command as a program of its own."""
     try:
         status = command(standalone_mode=False)
     except click.exceptions.Abort:

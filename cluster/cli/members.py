@@ -1,4 +1,4 @@
-"""Commands that look: how the members of a cluster are."""
+"""`twinlog list`: the status of the members."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -25,8 +25,8 @@ from twinlog.cluster.text import rate, seconds, size
 
 
 def member_columns(members: Sequence[Member]) -> list[Column]:
-    """The table of members, here and in the live table of `twinlog up`."""
-    have_changed = any(member.epoch for member in members)  # Before that all are in epoch 0, and it tells nothing.
+    """Return the columns of the table of members, also for `twinlog up`."""
+    have_changed = any(member.epoch for member in members)  # Until the first role change all are in epoch 0.
 
     return [
         Column("MEMBER", lambda m: m.name),
@@ -63,14 +63,14 @@ def member_columns(members: Sequence[Member]) -> list[Column]:
     type=click.FloatRange(min=0.1),
     is_flag=False,
     flag_value=2.0,
-    help="Show it anew every SECS seconds (2), until Ctrl-C.",
+    help="Refresh every SECS seconds (2) until Ctrl-C.",
 )
 @document_option(MemberList)
 def list_members(namesrv: str, watch_seconds: float | None, fmt: str) -> None:
-    """Show each member: its role, what it does, and how far it is behind its master.
+    """Show the role, the state and the lag of each member.
 
-    WRITTEN is the end of its log in bytes; CONFIRMED is how much of it exists as often as producers were promised.
-    LAG and BEHIND are what a slave has not acknowledged, in bytes and in time. A dash: not known.
+    WRITTEN is the end of its log in bytes, CONFIRMED the part that as many members have as the acknowledgement policy requires.
+    LAG and BEHIND are what a slave has not acknowledged yet, in bytes and in time. A dash means unknown.
     """
     if watch_seconds is None:
         _show(run_admin(namesrv, lambda admin: admin.list_members()), fmt)
@@ -93,7 +93,7 @@ def _show(found: MemberList, fmt: str) -> None:
 
 @contextmanager
 def _screen(fmt: str) -> Iterator[Callable[[MemberList], None]]:
-    """On a terminal one table that changes where it stands; elsewhere one after the other, JSON on a line each."""
+    """Refresh one table in place on a terminal; elsewhere print one after the other, JSON as one line each."""
     if fmt == "json":
         yield lambda found: _flushed(lambda: json_line(found))
     elif fmt == "tsv" or not sys.stdout.isatty():

@@ -1,4 +1,4 @@
-"""How messages look in print: for consume, tail and peek."""
+"""Printing messages, for consume, tail and peek."""
 
 import sys
 from base64 import b64decode
@@ -18,7 +18,7 @@ _HEX_LINE = 16
 
 
 def printer(fmt: str) -> Callable[[ReceivedMessage], None]:
-    """A function that prints one message as `fmt` says; with TSV the titles are printed first."""
+    """Return a function that prints one message in the format `fmt`; with TSV print the titles first."""
     if fmt == "tsv":
         click.echo(TSV_TITLES)
     one = {"pretty": print_pretty, "wide": _print_wide, "tsv": _print_tsv, "json": _print_json}[fmt]
@@ -31,7 +31,7 @@ def printer(fmt: str) -> Callable[[ReceivedMessage], None]:
 
 
 def print_pretty(message: MessageView, *, wide: bool = False) -> None:
-    """A line about the message, and its body below it."""
+    """Print a line about the message, and its body below it."""
     click.echo(headline(message, wide=wide))
     if message.body is not None:
         click.echo("\n".join(f"  {printable(line)}" for line in message.body.split("\n")))
@@ -41,7 +41,7 @@ def print_pretty(message: MessageView, *, wide: bool = False) -> None:
 
 
 def headline(message: MessageView, *, wide: bool = False) -> str:
-    """Where it is, since when, and what it is found by."""
+    """Format place, store time, tags and keys."""
     place = f"{message.broker}/{message.queue_id} offset {message.queue_offset}  {moment(message.stored_ms)}"
     parts = [style(place, dim=True)]
     parts += [style(printable(message.tags), fg="cyan")] if message.tags else []
@@ -68,7 +68,7 @@ def _print_json(message: MessageView) -> None:
 
 
 def body_in_form(message: MessageView, form: str) -> list[str]:
-    """The lines of a body: as text, as indented JSON, or in hex; auto is the first that fits."""
+    """Return the lines of a body as text, indented JSON or hex; auto is JSON or text, else hex."""
     body = b64decode(message.body_base64) if message.body_base64 is not None else (message.body or "").encode()
     if form == "none":
         return []

@@ -1,4 +1,4 @@
-"""`twinlog mqadmin`: the sub-commands of RocketMQ's mqadmin that are used most, under its names and flags, in its columns."""
+"""`twinlog mqadmin`: the most used sub-commands of RocketMQ's mqadmin, with its names, flags and columns."""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -32,9 +32,9 @@ _BOOLEAN = click.Choice(["true", "false"])
     ),
 )
 def mqadmin() -> None:
-    """What RocketMQ's mqadmin does, without a JVM: the same names, flags and columns, for scripts and habits.
+    """Run sub-commands of RocketMQ's mqadmin without a JVM, with the same names, flags and columns, for existing scripts.
 
-    RocketMQ's own mqadmin works, too, with all of its sub-commands. For people there are `twinlog topic`, `group` and `list`.
+    RocketMQ's own mqadmin also works, with all of its sub-commands. New users should prefer `twinlog topic`, `group` and `list`.
     """
     set_up_log(ERROR)  # Before anything imports structlog, which would take rich along.
 
@@ -44,7 +44,7 @@ def _show(namesrv: str, operation: Callable[[ClientApi], Awaitable[str]]) -> Non
 
 
 def _check(flag: str, read: Callable[[str], object], text: str) -> None:
-    """Raises CliError before anybody is asked."""
+    """Raise CliError for an invalid value, before any request."""
     try:
         read(text)
     except ValueError as error:
@@ -52,7 +52,7 @@ def _check(flag: str, read: Callable[[str], object], text: str) -> None:
 
 
 def _flag(*names: str, **settings: Any) -> Callable[[Any], Any]:
-    """An option as mqadmin names it: -t, and --topic."""
+    """Declare an option with mqadmin's names: -t and --topic."""
     return click.option(*names, **settings)
 
 
@@ -85,7 +85,7 @@ def topic_list(namesrv: str, with_groups: bool) -> None:
 @mqadmin.command("topicRoute", epilog=examples("twinlog mqadmin topicRoute -t orders"))
 @namesrv_option
 @_topic
-@_flag("-l", "--list", "as_list", is_flag=True, help="As a table.")
+@_flag("-l", "--list", "as_list", is_flag=True, help="Print a table.")
 def topic_route(namesrv: str, topic: str, as_list: bool) -> None:
     """Show where a topic's queues are."""
     _show(namesrv, lambda api: topics.topic_route(api, topic, as_list=as_list))
@@ -106,9 +106,9 @@ def topic_status(namesrv: str, topic: str) -> None:
 @_flag("-r", "--readQueueNums", "read_queues", type=click.IntRange(0, 65_536), default=8, show_default=True)
 @_flag("-w", "--writeQueueNums", "write_queues", type=click.IntRange(0, 65_536), default=8, show_default=True)
 @_flag("-p", "--perm", type=click.IntRange(0, 15), default=6, show_default=True, help="2: write, 4: read, 6: both.")
-@_flag("-o", "--order", type=_BOOLEAN, default="false", show_default=True, help="Whether it is ordered.")
-@_flag("-u", "--unit", type=_BOOLEAN, default="false", help="Whether it is a unit topic.")
-@_flag("-s", "--hasUnitSub", "has_unit_sub", type=_BOOLEAN, default="false", help="Whether it has unit subscriptions.")
+@_flag("-o", "--order", type=_BOOLEAN, default="false", show_default=True, help="Keep the order of messages.")
+@_flag("-u", "--unit", type=_BOOLEAN, default="false", help="Make it a unit topic.")
+@_flag("-s", "--hasUnitSub", "has_unit_sub", type=_BOOLEAN, default="false", help="Permit unit subscriptions.")
 def update_topic(
     namesrv: str,
     broker: str | None,
@@ -119,7 +119,7 @@ def update_topic(
     has_unit_sub: str,
     **numbers: Any,
 ) -> None:
-    """Make a topic, or change it."""
+    """Create a topic, or change it."""
     _one_of(broker, cluster)
 
     sys_flag = UNIT * (unit == "true") | UNIT_SUBSCRIPTION * (has_unit_sub == "true")
@@ -132,14 +132,14 @@ def update_topic(
 @_topic
 @_flag("-c", "--clusterName", "cluster", required=True, metavar="NAME", help="The cluster to delete it from.")
 def delete_topic(namesrv: str, topic: str, cluster: str) -> None:
-    """Delete a topic with its messages. As with mqadmin, nobody asks whether you are sure."""
+    """Delete a topic with its messages. Like mqadmin, it does not ask for confirmation."""
     _show(namesrv, lambda api: topics.delete_topic(api, topic, cluster))
 
 
 @mqadmin.command("clusterList", epilog=examples("twinlog mqadmin clusterList", "twinlog mqadmin clusterList -m -i 5"))
 @namesrv_option
-@_flag("-m", "--moreStats", "more", is_flag=True, help="Counts of today and yesterday.")
-@_flag("-i", "--interval", type=click.IntRange(1), metavar="SECS", help="Again every so many seconds.")
+@_flag("-m", "--moreStats", "more", is_flag=True, help="Add the counts of today and yesterday.")
+@_flag("-i", "--interval", type=click.IntRange(1), metavar="SECS", help="Repeat every SECS seconds.")
 def cluster_list(namesrv: str, more: bool, interval: int | None) -> None:
     """List clusters and brokers."""
     while True:
@@ -153,7 +153,7 @@ def cluster_list(namesrv: str, more: bool, interval: int | None) -> None:
 @namesrv_option
 @_broker_or_cluster
 def broker_status(namesrv: str, broker: str | None, cluster: str | None) -> None:
-    """Show what a broker, or each of a cluster, tells of itself."""
+    """Show the runtime information of a broker, or of each broker of a cluster."""
     _one_of(broker, cluster)
 
     _show(namesrv, lambda api: brokers.broker_status(api, broker=broker, cluster=cluster))
@@ -162,17 +162,17 @@ def broker_status(namesrv: str, broker: str | None, cluster: str | None) -> None
 @mqadmin.command("consumerProgress", epilog=examples("twinlog mqadmin consumerProgress -g billing"))
 @namesrv_option
 @_flag("-g", "--groupName", "group", help="One group, queue by queue; without it, all groups.")
-@_flag("-s", "--showClientIP", "show_clients", type=_BOOLEAN, default="false", help="Who has each queue.")
+@_flag("-s", "--showClientIP", "show_clients", type=_BOOLEAN, default="false", help="Show the client of each queue.")
 def consumer_progress(namesrv: str, group: str | None, show_clients: str) -> None:
-    """Show how far consumer groups are."""
+    """Show the progress of consumer groups."""
     _show(namesrv, lambda api: groups.consumer_progress(api, group, show_clients=show_clients == "true"))
 
 
 @mqadmin.command("queryMsgById", epilog=examples("twinlog mqadmin queryMsgById -i 7F00000100002A9F0000000000000000"))
 @namesrv_option
-@_flag("-i", "--msgId", "message_ids", required=True, metavar="ID[,ID]", help="Ids that brokers gave.")
+@_flag("-i", "--msgId", "message_ids", required=True, metavar="ID[,ID]", help="Ids as brokers return them.")
 def query_by_id(namesrv: str, message_ids: str) -> None:
-    """Show messages by id, and who has consumed them. The body is printed; mqadmin leaves it in a file in /tmp."""
+    """Show messages by id, and who has consumed them. The body is printed; mqadmin writes it to a file in /tmp."""
     ids = [part.strip() for part in message_ids.split(",") if part.strip()]
     for each in ids:
         _check("-i", messages.place_of, each)
@@ -196,7 +196,7 @@ def query_by_key(namesrv: str, topic: str, key: str) -> None:
 @_flag("-s", "--timestamp", "when", required=True, help="now, ms since 1970, or yyyy-MM-dd#HH:mm:ss:SSS.")
 @_flag("-f", "--force", type=_BOOLEAN, default="true", show_default=True, help="false: never forward.")
 def reset_offset_by_time(namesrv: str, group: str, topic: str, when: str, force: str) -> None:
-    """Let a group go on at a time."""
+    """Move the offsets of a group to a time."""
     _check("-s", text.parse_moment, when)
     _show(namesrv, lambda api: groups.reset_offset_by_time(api, group, topic, when, force=force == "true"))
 
@@ -210,7 +210,7 @@ def reset_offset_by_time(namesrv: str, group: str, topic: str, when: str, force:
 @_flag("-d", "--consumeBroadcastEnable", "consume_broadcast_enable", type=_BOOLEAN, default="false", show_default=True)
 @_flag("-q", "--retryQueueNums", "retry_queues", type=int, default=1, show_default=True)
 @_flag("-r", "--retryMaxTimes", "retry_times_max", type=int, default=16, show_default=True)
-@_flag("-i", "--brokerId", "broker_id", type=int, default=0, show_default=True, help="Whom to read from.")
+@_flag("-i", "--brokerId", "broker_id", type=int, default=0, show_default=True, help="Id of the broker to read from.")
 @_flag(
     "-w", "--whichBrokerWhenConsumeSlowly", "which_broker_when_consume_slowly", type=int, default=1, show_default=True
 )
@@ -218,7 +218,7 @@ def reset_offset_by_time(namesrv: str, group: str, topic: str, when: str, force:
 def update_sub_group(
     namesrv: str, broker: str | None, cluster: str | None, group: str, notify: str, **settings: Any
 ) -> None:
-    """Make a consumer group, or change it."""
+    """Create a consumer group, or change it."""
     _one_of(broker, cluster)
 
     values = {name: value == "true" if isinstance(value, str) else value for name, value in settings.items()}

@@ -1,4 +1,4 @@
-"""`twinlog peek`: look at messages without consuming them."""
+"""`twinlog peek`: shows messages without consuming them."""
 
 from typing import Any
 
@@ -29,14 +29,16 @@ from twinlog.cluster.text import moment
 @click.argument("what", metavar="TOPIC|ID", shell_complete=complete.topics)
 @namesrv_option
 @document_option(PeekedMessage)
-@click.option("--topic", metavar="T", shell_complete=complete.topics, help="Look for ID in this topic only.")
-@click.option("--key", metavar="KEY", help="Messages with this among their keys.")
-@click.option("--queue", type=click.IntRange(0), metavar="Q", help="With --offset: messages of this queue.")
-@click.option("--offset", type=click.IntRange(0), metavar="N", help="From this one on.")
-@click.option("--broker", metavar="NAME", shell_complete=complete.brokers, help="With --offset: of this broker group.")
-@click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="So many messages.")
+@click.option("--topic", metavar="T", shell_complete=complete.topics, help="Search ID only in this topic.")
+@click.option("--key", metavar="KEY", help="Show messages with this key.")
+@click.option("--queue", type=click.IntRange(0), metavar="Q", help="With --offset: show messages of this queue.")
+@click.option("--offset", type=click.IntRange(0), metavar="N", help="Queue offset of the first message.")
 @click.option(
-    "--body", "form", type=click.Choice(BODY_FORMS), default="auto", show_default=True, help="How to show it."
+    "--broker", metavar="NAME", shell_complete=complete.brokers, help="With --offset: the broker group of the queue."
+)
+@click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="Number of messages.")
+@click.option(
+    "--body", "form", type=click.Choice(BODY_FORMS), default="auto", show_default=True, help="Format of the body."
 )
 def peek(
     what: str,
@@ -50,15 +52,15 @@ def peek(
     count: int,
     form: str,
 ) -> None:
-    """Look at the newest messages of TOPIC, at those with a key or at a place, or at the message called ID.
+    """Show the newest messages of TOPIC, those with a key or at a queue offset, or the message with an ID.
 
-    All of it is shown: properties, body, and which groups have consumed it. Nothing is consumed, and nobody's place is moved.
-    ID is the offsetMsgId that a broker answers, or the msgId that the producer gave; JSON is one object a line.
+    Shown are properties, body, and which groups have consumed the message. Nothing is consumed, and no offsets are moved. ID is
+    the offsetMsgId from a broker or the msgId from the producer. JSON is one object per line.
     """
     if (queue is None) != (offset is None):
-        raise click.UsageError("--queue and --offset belong together.")
+        raise click.UsageError("use --queue and --offset together")
     if key is not None and queue is not None:
-        raise click.UsageError("--key and --queue: one of the two.")
+        raise click.UsageError("use either --key or --queue")
 
     async def find(admin: Admin) -> tuple[ReceivedMessage, ...]:
         messages = admin.messages
@@ -121,23 +123,23 @@ def _show(peeked: PeekedMessage, form: str, *, wide: bool) -> None:
         click.echo(f"    {each}")
 
 
-_WORDS = {
+_STATES = {
     "consumed": "has consumed it",
-    "filtered": "passed it over: it wants other tags",
+    "filtered": "has skipped it: its subscription has other tags",
     "not yet": "not yet",
-    "broadcast": "broadcast: each client reads it for itself",
-    "unknown": "never said how far it is in this queue",
+    "broadcast": "broadcast: each client keeps its own offset",
+    "unknown": "has no committed offset in this queue",
 }
 
 
 def _readers(peeked: PeekedMessage, *, wide: bool) -> list[str]:
     if peeked.consumed_by is None:
-        return ["its broker does not tell"]
+        return ["its broker does not report it"]
     if not peeked.consumed_by:
-        return ["nobody: no group reads the topic"]
+        return ["no group: nobody reads the topic"]
     lines = []
     for reader in peeked.consumed_by:
-        place = f", it is at {reader.committed_offset}" if wide and reader.committed_offset is not None else ""
+        place = f", committed offset {reader.committed_offset}" if wide and reader.committed_offset is not None else ""
         online = "" if reader.clients else "; no client is connected"
-        lines.append(f"{reader.group}: {_WORDS[reader.state]}{place}{online}")
+        lines.append(f"{reader.group}: {_STATES[reader.state]}{place}{online}")
     return lines

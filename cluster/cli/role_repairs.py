@@ -44,7 +44,7 @@ _REPAIRED, _REPAIR_PLAN = RepairResult, RepairPlan
 def rewind(
     member: str, namesrv: str, accept: int | None, dry_run: bool, yes: bool, timeout_seconds: float, fmt: str
 ) -> None:
-    """Cut the log of MEMBER, a slave, where it diverged from its master's, and let it follow.
+    """Truncate the log of MEMBER, a slave, where it diverged from its master's, so that it can follow again.
 
     A member does that by itself where the histories of both prove that the bytes were given up, unless haAutoRewind=false
     or a pause keeps it from it. What is cut is kept in twinlog/divergent, for `log dump` and `log diff`.
@@ -65,13 +65,13 @@ def rewind(
 @timeout_option(600.0)
 @document_option(_REPAIRED, instead={"--dry-run": _REPAIR_PLAN})
 def reinit(member: str, namesrv: str, dry_run: bool, yes: bool, timeout_seconds: float, fmt: str) -> None:
-    """Put the log of MEMBER, a slave, aside and let it take its master's from the beginning.
+    """Move the log of MEMBER, a slave, aside and copy its master's log from the start.
 
-    The old log is kept in twinlog/divergent until you delete it. Run it again, and it goes on watching.
+    The old log is kept in twinlog/divergent until you delete it. If interrupted, run the command again to watch the progress.
     """
     need_yes(yes or dry_run, "changes roles")
     prepared = run_admin(namesrv, lambda admin: admin.prepare_reinit(member))
-    _repair(namesrv, prepared, "begin anew with an empty log", dry_run, yes, timeout_seconds, fmt)
+    _repair(namesrv, prepared, "start again with an empty log", dry_run, yes, timeout_seconds, fmt)
 
 
 def _repair(
@@ -82,7 +82,7 @@ def _repair(
         return
     name = prepared.facts.member.name
     confirm(prepared.group.name, "group", f"{name} will {what}", yes)
-    with progress(f"{name} takes its master's log") as report:
+    with progress(f"{name} copies its master's log") as report:
         result = run_admin(
             namesrv,
             lambda admin: admin.repair(prepared, timeout_seconds=timeout_seconds, progress=report),
@@ -91,21 +91,21 @@ def _repair(
 
 
 def show_repair_plan(plan: RepairPlan, fmt: str) -> None:
-    """What a rewind or reinit would put aside."""
+    """Print what a rewind or reinit would move aside."""
     if fmt == "json":
         json_answer(plan)
     elif fmt == "tsv":
         names = ("verb", "member", "first_offset", "end_offset", "why")
         table([Column(name, attrgetter(name)) for name in names], [plan], fmt)
     elif plan.first_offset is None:
-        click.echo(f"nothing of {plan.member}'s log would be put aside: {plan.why}")
+        click.echo(f"nothing of {plan.member}'s log would be moved aside: {plan.why}")
     else:
         where = f"bytes {count(plan.first_offset)} to {count(plan.end_offset)} of {plan.member}"
-        click.echo(f"{where} would be put aside, in twinlog/divergent of its store: {plan.why}")
+        click.echo(f"{where} would be moved aside, to twinlog/divergent of its store: {plan.why}")
 
 
 def show_repaired(result: RepairResult, fmt: str) -> None:
-    """What became of a rewind or reinit."""
+    """Print the result of a rewind or reinit."""
     if fmt == "json":
         json_answer(result)
     elif fmt == "tsv":

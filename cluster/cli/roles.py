@@ -1,4 +1,4 @@
-"""Commands that change roles: switchover, failover, pause, resume; and history."""
+"""`twinlog switchover`, `failover`, `pause`, `resume` and `history`: roles of the members of a group."""
 
 from collections.abc import Callable
 from operator import attrgetter
@@ -36,8 +36,8 @@ from twinlog.cluster.text import day_and_clock, moment, size
 F = TypeVar("F", bound=Callable[..., Any])
 _RESULT, _PLAN = ChangeOutcome, ChangeState
 
-group_option = click.option("--group", metavar="NAME", help="The broker group, where there are several.")
-reason_option = click.option("--reason", metavar="TEXT", default="", help="For the history.")
+group_option = click.option("--group", metavar="NAME", help="The broker group, if there are several.")
+reason_option = click.option("--reason", metavar="TEXT", default="", help="Reason, kept in the history.")
 
 
 def timeout_option(seconds: float) -> Callable[[F], F]:
@@ -57,10 +57,10 @@ def timeout_option(seconds: float) -> Callable[[F], F]:
 )
 @namesrv_option
 @group_option
+@click.option("--candidate", metavar="MEMBER", help="The new master.  [default: the best slave that is in sync]")
 @click.option(
-    "--candidate", metavar="MEMBER", help="Who becomes the master. Without it: the best slave that is in sync."
+    "--at", "at", metavar="TIME", type=AT, help="Schedule it: now, HH:MM, YYYY-MM-DDTHH:MM, or off to cancel."
 )
-@click.option("--at", "at", metavar="TIME", type=AT, help="now, HH:MM, YYYY-MM-DDTHH:MM, or off: not any more.")
 @dry_run_option
 @yes_option
 @timeout_option(30.0)
@@ -77,10 +77,10 @@ def switchover(
     reason: str,
     fmt: str,
 ) -> None:
-    """Make a slave the master of its group while both run. Producers wait for a moment, no message is lost.
+    """Make a slave the master of its group while both run. Producers wait for a moment; no message is lost.
 
-    The master stops taking messages, the candidate's log is proven equal to its, the roles change, and what the master was sent
-    meanwhile and for a minute after it hands on. Whatever happens on the way: the same command again finishes it.
+    The master stops accepting messages, both logs are proven equal, the roles change, and the old master forwards the messages
+    that it receives meanwhile and for a minute afterwards. If anything interrupts it, run the same command again to finish it.
     """
     order = RoleOrder(verb="switchover", member=candidate, group=group, reason=reason, timeout_seconds=timeout_seconds)
     if at is not None and at != "now":
@@ -111,13 +111,13 @@ def _schedule(namesrv: str, order: RoleOrder, at_ms: int | None, fmt: str) -> No
 )
 @namesrv_option
 @group_option
-@click.option("--candidate", metavar="MEMBER", required=True, help="Who becomes the master.")
+@click.option("--candidate", metavar="MEMBER", required=True, help="The new master.")
 @click.option(
     "--accept-data-loss",
     "accept",
     metavar="BYTES|unknown",
     type=LOSS,
-    help="Go on although so many acknowledged bytes are given up; unknown: however many.",
+    help="Accept the loss of this many acknowledged bytes; unknown: of any number.",
 )
 @dry_run_option
 @yes_option
@@ -135,10 +135,10 @@ def failover(
     reason: str,
     fmt: str,
 ) -> None:
-    """Make CANDIDATE the master of a group whose master is dead or cut off.
+    """Make a slave the master of a group whose master is down or unreachable.
 
-    Refused (exit status 4) unless enough members promise to serve nobody older: then no message that was acknowledged can be
-    missing. What would be given up otherwise is named, byte for byte; it is kept where it lies.
+    Refused (exit status 4) unless enough members vote for the new epoch: their votes prove that no acknowledged message can be
+    missing. Otherwise the number of bytes that would be lost is shown; those bytes are kept on the member that has them.
     """
     order = RoleOrder(
         verb="failover",
@@ -159,7 +159,7 @@ def _change(namesrv: str, order: RoleOrder, *, dry_run: bool, yes: bool, fmt: st
         return
     if fmt in ("pretty", "wide"):
         _show_members(prepared, fmt)
-    verb = "become the master" if order.verb == "switchover" else "become the master in place of the one that is gone"
+    verb = "become the master" if order.verb == "switchover" else "become the master in place of the one that is down"
     confirm(prepared.group.name, "group", f"{prepared.candidate.name} will {verb}", yes)
     tell = StepTeller(prepared.group)
     result = run_admin(namesrv, lambda admin: admin.change_role(prepared, tell))
@@ -168,7 +168,7 @@ def _change(namesrv: str, order: RoleOrder, *, dry_run: bool, yes: bool, fmt: st
     if result.late:
         raise CliError(
             f"Not following yet: {prepared.group.named(result.late)}.",
-            next_step="Wait for all with: twinlog wait healthy",
+            next_step="Wait for them with: twinlog wait healthy",
             exit_code=PARTIAL,
         )
 
@@ -179,22 +179,22 @@ def _show_members(prepared: Prepared, fmt: str) -> None:
 
 
 class StepTeller:
-    """Tells each step on stderr, once when it begins to fail or is done."""
+    """Prints each step on stderr once, when it is done or failed."""
 
     def __init__(self, group: RoleGroup) -> None:
         self._group = group
-        self._told: set[tuple[int, str]] = set()
+        self._printed: set[tuple[int, str]] = set()
 
     def __call__(self, state: ChangeState) -> None:
         for step in state.steps:
-            if step.state in ("done", "failed") and (step.number, step.state) not in self._told:
-                self._told.add((step.number, step.state))
+            if step.state in ("done", "failed") and (step.number, step.state) not in self._printed:
+                self._printed.add((step.number, step.state))
                 mark = "ok" if step.state == "done" else "failed"
                 click.echo(f"{step.number}. {self._group.in_names(step.text)}: {mark}", err=True)
 
 
 def show_plan(prepared: Prepared, fmt: str) -> None:
-    """The steps of a dry run, and what speaks for it."""
+    """Print the steps of a dry run, and the accepted losses."""
     group, state = prepared.group, prepared.state
     if fmt == "json":
         json_answer(state)
@@ -219,12 +219,14 @@ def show_plan(prepared: Prepared, fmt: str) -> None:
 )
 @namesrv_option
 @group_option
-@click.option("--for", "for_seconds", metavar="TIME", type=DURATION, help="As 90s, 30m, 2h; without it until resume.")
+@click.option(
+    "--for", "for_seconds", metavar="TIME", type=DURATION, help="Duration, as 90s, 30m or 2h.  [default: until resume]"
+)
 @reason_option
 def pause(namesrv: str, group: str | None, for_seconds: float | None, reason: str) -> None:
-    """Allow no role changes: neither by command, nor planned ones, nor what members do by themselves.
+    """Prevent all role changes: by command, scheduled, and automatic ones.
 
-    A master that may not be one any more stops serving all the same.
+    A master that loses its lease still stops serving.
     """
     found = run_admin(namesrv, lambda admin: admin.pause_roles(group, for_seconds=for_seconds, reason=reason))
     click.echo(f"role changes of {found.name} are paused", err=True)
@@ -234,7 +236,7 @@ def pause(namesrv: str, group: str | None, for_seconds: float | None, reason: st
 @namesrv_option
 @group_option
 def resume(namesrv: str, group: str | None) -> None:
-    """Allow role changes again."""
+    """Allow role changes again after `twinlog pause`."""
     found = run_admin(namesrv, lambda admin: admin.resume_roles(group))
     click.echo(f"role changes of {found.name} are allowed again", err=True)
 
@@ -246,7 +248,7 @@ def resume(namesrv: str, group: str | None) -> None:
 @group_option
 @document_option(History)
 def history(namesrv: str, group: str | None, fmt: str) -> None:
-    """Show each epoch: from which byte on, who was the master before and who then, why, and what it cost."""
+    """Show each epoch: its first byte, the old and the new master, the reason, and the acknowledged bytes lost."""
     found = run_admin(namesrv, lambda admin: admin.history(group))
     if fmt == "json":
         json_answer(found)
@@ -269,7 +271,7 @@ def _lost(lost_bytes: int | str) -> str:
 
 
 def show_result(result: ChangeOutcome, prepared: Prepared, fmt: str) -> None:
-    """What became of a switchover or failover."""
+    """Print the result of a switchover or failover."""
     if fmt == "json":
         json_answer(result)
         return
@@ -284,10 +286,10 @@ def show_result(result: ChangeOutcome, prepared: Prepared, fmt: str) -> None:
         click.echo(f"write pause {result.pause_ms:.0f} ms")
     if result.lost_bytes != 0:
         lost = "an unknown number of" if result.lost_bytes is None else count(result.lost_bytes)
-        click.echo(style(f"{lost} acknowledged bytes were given up", fg="red"))
+        click.echo(style(f"{lost} acknowledged bytes were lost", fg="red"))
     if result.kept:
         holders = prepared.group.named(result.kept)
-        click.echo(f"{holders} will keep what was given up in twinlog/divergent once they follow")
+        click.echo(f"{holders} will keep the lost bytes in twinlog/divergent once they follow")
     if result.absent:
         follows = (
             "It follows by itself when it comes back" if len(result.absent) == 1 else "They follow when they come back"

@@ -1,4 +1,4 @@
-"""The `send` command."""
+"""`twinlog send`: sends messages."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ _EXAMPLES = (
     'twinlog send orders "later" --delay 10m',
     'twinlog send orders "in its order" --shard order-4711',
 )
-# RocketMQ's levels, unless messageDelayLevel of the brokers says otherwise. Source: MessageStoreConfig (4.9.8).
+# RocketMQ's default levels; messageDelayLevel of a broker may differ. Source: MessageStoreConfig (4.9.8).
 DELAYS = [
     "1s",
     "5s",
@@ -52,19 +52,21 @@ DELAYS = [
 @click.argument("body", required=False)
 @namesrv_option
 @document_option(SentMessage)
-@click.option("--tags", default="", metavar="TAG", help="The message's tag.")
-@click.option("--keys", default="", metavar="KEYS", help="Keys to find it by, blanks between them.")
-@click.option("--property", "properties", multiple=True, metavar="K=V", help="A property of your own; repeatable.")
-@click.option("--delay", type=click.Choice(DELAYS), metavar="TIME", help=f"Deliver it later: {', '.join(DELAYS)}.")
-@click.option("--delay-level", type=click.IntRange(0, 18), default=0, help="The same by its number.")
-@click.option("--queue", type=click.IntRange(0), metavar="Q", help="Into this queue.")
-@click.option("--broker", metavar="NAME", shell_complete=complete.brokers, help="To this broker group only.")
-@click.option("--shard", metavar="KEY", help="All messages of one KEY into one queue, which keeps their order.")
-@click.option("--count", type=click.IntRange(1), default=1, help="Send it that many times.")
-@click.option("--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="At most so many messages a second.")
-@click.option("--batch", type=click.IntRange(1, 10_000), metavar="N", help="So many messages in one request.")
-@click.option("--file", "file", type=click.File("rb"), help="Take the body from a file, - is standard input.")
-@click.option("--lines", is_flag=True, help="With --file: one message for each line.")
+@click.option("--tags", default="", metavar="TAG", help="Tag of the message.")
+@click.option("--keys", default="", metavar="KEYS", help="Keys to find it by, separated by spaces.")
+@click.option("--property", "properties", multiple=True, metavar="K=V", help="User property; repeatable.")
+@click.option("--delay", type=click.Choice(DELAYS), metavar="TIME", help=f"Deliver it after TIME: {', '.join(DELAYS)}.")
+@click.option("--delay-level", type=click.IntRange(0, 18), default=0, help="Delay as the number of its level.")
+@click.option("--queue", type=click.IntRange(0), metavar="Q", help="Send to this queue.")
+@click.option("--broker", metavar="NAME", shell_complete=complete.brokers, help="Send only to this broker group.")
+@click.option("--shard", metavar="KEY", help="Send all messages of one KEY to one queue, which keeps their order.")
+@click.option("--count", type=click.IntRange(1), default=1, help="Send it this many times.")
+@click.option(
+    "--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="Maximum number of messages per second."
+)
+@click.option("--batch", type=click.IntRange(1, 10_000), metavar="N", help="Number of messages in one request.")
+@click.option("--file", "file", type=click.File("rb"), help="Read the body from a file; - is standard input.")
+@click.option("--lines", is_flag=True, help="With --file: send each line as a message.")
 def send(
     namesrv: str,
     fmt: str,
@@ -77,13 +79,13 @@ def send(
     delay: str | None,
     **options: Any,
 ) -> None:
-    """Send a message and show where it went.
+    """Send messages and print where each was stored.
 
-    Each line tells status, topic, broker and queue, queue offset and offsetMsgId. Every status says that the message is
-    stored; one other than SEND_OK, that it is not yet as safe as the broker promises, and then the exit status is 1.
+    A line has status, topic, broker, queue, queue offset and offsetMsgId. A message is stored with any status. A status other
+    than SEND_OK means that fewer members have it than the acknowledgement policy requires; the exit status is 1 then.
     """
     if not options["topic"]:
-        raise click.UsageError("TOPIC is empty.")  # A broker would take it for TBW102.
+        raise click.UsageError("TOPIC is empty.")  # A broker would create it like TBW102.
     if delay is not None:
         options["delay_level"] = DELAYS.index(delay) + 1
     if shard is not None and (queue is not None or broker is not None):
@@ -115,7 +117,7 @@ def send(
 
 
 async def _fed(messages: Iterator[OutgoingMessage], *, may_block: bool) -> AsyncIterator[OutgoingMessage]:
-    """One after the other; lines that somebody types are waited for in a thread, so that Ctrl-C and answers get through."""
+    """Yield the messages; wait for typed lines in a thread, so that Ctrl-C and responses are processed meanwhile."""
     while True:
         if may_block:
             message = await trio.to_thread.run_sync(next, messages, None, abandon_on_cancel=True)
@@ -128,7 +130,7 @@ async def _fed(messages: Iterator[OutgoingMessage], *, may_block: bool) -> Async
 
 def _bodies(body: str | None, file: Any, lines: bool) -> Iterable[bytes]:
     if (body is None) == (file is None):
-        raise click.UsageError("Give the body as an argument or with --file (- is standard input), one of the two.")
+        raise click.UsageError("give the body either as an argument or with --file (- is standard input)")
     if body is not None:
         if lines:
             raise click.UsageError("--lines needs --file.")
@@ -141,7 +143,7 @@ def _message_maker(
 ) -> Callable[[bytes], OutgoingMessage]:
     pairs = [text.partition("=") for text in properties]
     if any(not name or not equals for name, equals, _ in pairs):
-        raise click.UsageError("--property: allowed is K=V.")
+        raise click.UsageError("--property: expected K=V")
 
     def make(body: bytes) -> OutgoingMessage:
         return OutgoingMessage(
@@ -153,7 +155,7 @@ def _message_maker(
             properties={name: value for name, _, value in pairs},
         )
 
-    make(b"")  # Whatever is wrong with the options shows now.
+    make(b"")  # Raises for invalid options now.
     return make
 
 
@@ -166,9 +168,9 @@ def _forgiving() -> Iterator[None]:
 
 
 class _Report:
-    """One line for each answer; what is not SEND_OK is told again at the end.
+    """Prints one line for each response, and statuses other than SEND_OK again at the end.
 
-    When nobody reads the lines any more (`| head -1`), messages are sent all the same.
+    When the reader of the lines is gone (`| head -1`), messages are sent all the same.
     """
 
     def __init__(self, fmt: str) -> None:
@@ -180,7 +182,7 @@ class _Report:
                 click.echo("status\ttopic\tbroker\tqueue\tqueue_offset\toffset_message_id\tmessage_id")
 
     def show(self, sent: SendResult, messages: int) -> None:
-        """One answer, that is for so many messages."""
+        """Print one response for a number of messages."""
         self.total += messages
         status = sent.status.name
         if status != "SEND_OK":
@@ -211,9 +213,9 @@ class _Report:
         if self.unsafe:
             raise CliError(
                 f"{sum(count for count, _ in self.unsafe.values())} of {self.total} messages are stored,"
-                " but not as safe as the broker promises.",
+                " but on fewer members than the acknowledgement policy requires.",
                 "; ".join(
                     f"{count} x {status}: {remark}".rstrip(": ") for status, (count, remark) in self.unsafe.items()
                 ),
-                "See how the slaves are with: twinlog list",
+                "See the slaves with: twinlog list",
             )

@@ -1,4 +1,4 @@
-"""`twinlog topic`: look at topics, make, change and remove them."""
+"""`twinlog topic`: shows, creates, changes and deletes topics."""
 
 from typing import Any
 
@@ -46,22 +46,22 @@ cluster_option = click.option("--cluster", metavar="NAME", help="Only on the bro
     epilog=examples("twinlog topic list", "twinlog topic show orders", "twinlog topic create orders"),
 )
 def topic_group() -> None:
-    """Look at topics, make, change and remove them."""
+    """Show, create, change and delete topics."""
 
 
 @topic_group.command(
     "list",
-    short_help="Show each topic.",
+    short_help="List the topics.",
     epilog=examples("twinlog topic list", "twinlog topic list --all -o json | jq '.topics[].name'"),
 )
 @namesrv_option
 @watch_option
 @document_option(TopicList)
-@click.option("--all", "all_topics", is_flag=True, help="Also the topics that brokers make for themselves.")
+@click.option("--all", "all_topics", is_flag=True, help="Include the internal topics of brokers.")
 def list_topics(namesrv: str, fmt: str, watch_seconds: float | None, all_topics: bool) -> None:
-    """Show each topic: its queues, what may be done with it, and how many messages it holds.
+    """List the topics with their queues, permissions and number of messages.
 
-    MESSAGES are those that can still be read; FIRST and NEXT are queue offsets, summed over the queues.
+    MESSAGES counts those that can still be read. FIRST and NEXT are queue offsets, added up over the queues.
     """
 
     async def ask(admin: Any) -> TopicList:
@@ -82,12 +82,14 @@ def _list_page(found: TopicList) -> Page:
         Column("MESSAGES", lambda t: t.messages, count, right=True),
         Column("LAST MESSAGE", lambda t: t.last_update_ms, moment, spare=2),
     ]
-    return Page((Block(None, columns, found.topics, "No topics. A first message makes one: twinlog send TOPIC BODY"),))
+    return Page(
+        (Block(None, columns, found.topics, "No topics. The first message creates one: twinlog send TOPIC BODY"),)
+    )
 
 
 @topic_group.command(
     "show",
-    short_help="Show one topic with its queues and readers.",
+    short_help="Show a topic with its queues and consumer groups.",
     epilog=examples("twinlog topic show orders", "twinlog topic show orders -w", "twinlog topic show orders -o tsv"),
 )
 @topic_argument
@@ -95,9 +97,9 @@ def _list_page(found: TopicList) -> Page:
 @watch_option
 @document_option(TopicDetail)
 def show_topic(topic: str, namesrv: str, fmt: str, watch_seconds: float | None) -> None:
-    """Show TOPIC: each queue with its offsets, how it is set up on each broker, and who reads it.
+    """Show the queues of TOPIC with their offsets, its settings on each broker, and the groups that read it.
 
-    FIRST is the offset of the oldest message that is still there, NEXT that of the next one to come.
+    FIRST is the queue offset of the oldest message that can be read, NEXT that of the next message.
     """
     answer(namesrv, fmt, lambda admin: admin.topics.show(topic), _show_page, watch_seconds=watch_seconds)
 
@@ -127,16 +129,16 @@ def _show_page(found: TopicDetail) -> Page:
     ]
     return Page(
         (
-            Block(found.name, queues, found.queues, "No queue told its offsets."),
-            Block("set up", brokers, found.brokers),
-            Block("read by", readers, found.consumers, "Nobody reads it, or has read it."),
+            Block(found.name, queues, found.queues, "No broker reported the offsets of its queues."),
+            Block("settings", brokers, found.brokers),
+            Block("read by", readers, found.consumers, "No group reads it or has read it."),
         )
     )
 
 
 @topic_group.command(
     "create",
-    short_help="Make a topic.",
+    short_help="Create a topic.",
     epilog=examples(
         "twinlog topic create orders",
         "twinlog topic create orders --queues 16 --broker broker-a --broker broker-b",
@@ -145,8 +147,10 @@ def _show_page(found: TopicDetail) -> Page:
 )
 @click.argument("topic")
 @namesrv_option
-@click.option("--queues", type=QUEUES, default=8, show_default=True, help="On each broker.")
-@click.option("--perm", type=click.Choice(tuple(PERMS)), default="RW", show_default=True, help="Read, write or both.")
+@click.option("--queues", type=QUEUES, default=8, show_default=True, help="Number of queues on each broker.")
+@click.option(
+    "--perm", type=click.Choice(tuple(PERMS)), default="RW", show_default=True, help="Permissions: read, write or both."
+)
 @broker_option
 @cluster_option
 @dry_run_option
@@ -161,7 +165,7 @@ def create(
     dry_run: bool,
     fmt: str,
 ) -> None:
-    """Make TOPIC on every broker, or on some. It can be used as soon as the command ends."""
+    """Create TOPIC on every broker, or on some of them. It can be used when the command has ended."""
     need_topic_name(topic)
 
     async def work(admin: Any) -> TopicChange:
@@ -179,10 +183,10 @@ def create(
 )
 @topic_argument
 @namesrv_option
-@click.option("--queues", type=QUEUES, help="Read and write queues on each broker.")
-@click.option("--read-queues", type=QUEUES, help="Only those that are read.")
-@click.option("--write-queues", type=QUEUES, help="Only those that are written.")
-@click.option("--perm", type=click.Choice(tuple(PERMS)), help="Read, write or both.")
+@click.option("--queues", type=QUEUES, help="Number of queues on each broker, for reading and writing.")
+@click.option("--read-queues", type=QUEUES, help="Number of queues that are read.")
+@click.option("--write-queues", type=QUEUES, help="Number of queues that are written.")
+@click.option("--perm", type=click.Choice(tuple(PERMS)), help="Permissions: read, write or both.")
 @broker_option
 @cluster_option
 @dry_run_option
@@ -201,10 +205,10 @@ def update(
     yes: bool,
     fmt: str,
 ) -> None:
-    """Change TOPIC on every broker that has it, or on some.
+    """Change TOPIC on every broker that has it, or on some of them.
 
-    For fewer queues lessen --write-queues first, and --read-queues once the others are read: what lies in a queue that is not
-    read any more is asked about.
+    To reduce the queues, reduce --write-queues first, and --read-queues when the other queues have been read. Confirmation is
+    required if messages would be left in queues that are not read any more.
     """
     wanted = {"read_queues": read_queues or queues, "write_queues": write_queues or queues}
     if not any((queues, read_queues, write_queues, perm)):
@@ -220,7 +224,7 @@ def update(
     planned = run_admin(namesrv, prepare)
     if not dry_run:
         if planned.hidden_messages != 0:
-            hidden = messages_word(planned.hidden_messages)
+            hidden = messages_text(planned.hidden_messages)
             need_yes(yes, f"hides {hidden}")
             confirm(topic, "topic", f"{hidden} lie in queues that will not be read any more", yes)
         planned = run_admin(namesrv, lambda admin: admin.topics.apply(planned))
@@ -229,54 +233,54 @@ def update(
 
 @topic_group.command(
     "delete",
-    short_help="Remove a topic.",
+    short_help="Delete a topic.",
     epilog=examples("twinlog topic delete orders --dry-run", "twinlog topic delete orders --yes"),
 )
 @topic_argument
 @namesrv_option
-@click.option("--although-read", is_flag=True, help="Even while consumers are connected, or may be.")
+@click.option("--although-read", is_flag=True, help="Delete it even if consumers are or may be connected.")
 @dry_run_option
 @yes_option
 @document_option(_CHANGE)
 def delete(topic: str, namesrv: str, although_read: bool, dry_run: bool, yes: bool, fmt: str) -> None:
-    """Let every broker and name server forget TOPIC, and so its messages; groups keep their offsets.
+    """Delete TOPIC and its messages from every broker and name server. Groups keep their offsets.
 
-    Refused (exit status 4) while consumers of it are connected, which would not be told, or that is not known.
+    Refused (exit status 4) while consumers of it are connected, who would not notice it, or if that is unknown.
     """
-    need_yes(yes or dry_run, "removes a topic with its messages")
+    need_yes(yes or dry_run, "deletes a topic with its messages")
     planned = run_admin(namesrv, lambda admin: admin.topics.prepare_delete(topic))
     online = [each.group for each in planned.consumers if each.clients]
     if not dry_run:
         if online and not although_read:
             raise CliError(
-                f"{topic} is not removed.",
+                f"{topic} was not deleted.",
                 f"Consumers of {', '.join(online)} are connected and read it.",
                 "Stop them first, or add --although-read. See them with: twinlog topic show " + topic,
                 exit_code=REFUSED,
             )
         if planned.silent and not although_read:
             raise CliError(
-                f"{topic} is not removed.",
-                f"{', '.join(planned.silent)} did not tell who reads it.",
-                "See who is there with: twinlog list. Or add --although-read",
+                f"{topic} was not deleted.",
+                f"{', '.join(planned.silent)} did not report its consumers.",
+                "See the members with: twinlog list. Or add --although-read",
                 exit_code=REFUSED,
             )
         if not yes:
             preview(planned, fmt, change_page)
         what = "unknown" if planned.messages is None else planned.messages
-        confirm(topic, "topic", f"{topic} and its messages ({what}) will be gone", yes)
+        confirm(topic, "topic", f"{topic} and its messages ({what}) will be deleted", yes)
         planned = run_admin(namesrv, lambda admin: admin.topics.delete(planned))
     show(planned, fmt, change_page)
 
 
 def need_topic_name(topic: str) -> None:
-    """A usage error for a name that no broker would take."""
+    """Raise a usage error for a name that no broker accepts."""
     if fault := topic_fault(topic):
         raise click.UsageError(fault.replace("The specified topic", f"TOPIC {topic!r}"))
 
 
 def change_page(change: TopicChange) -> Page:
-    """Before and after on each broker."""
+    """Return the settings before and after on each broker."""
     columns = [
         Column("BROKER", lambda s: s.broker),
         Column("ADDRESS", lambda s: s.address, spare=1),
@@ -290,21 +294,21 @@ def change_page(change: TopicChange) -> Page:
     notes += [
         f"the group {each.group} reads it, with {each.clients} clients" for each in change.consumers if each.clients
     ]
-    notes += [f"{broker} did not tell who reads it" for broker in change.silent]
+    notes += [f"{broker} did not report its consumers" for broker in change.silent]
     if change.hidden_messages != 0:
-        notes.append(f"{messages_word(change.hidden_messages)} lie in queues that are not read any more")
+        notes.append(f"{messages_text(change.hidden_messages)} lie in queues that are not read any more")
     if not change.done:
         notes.append(NOTHING_CHANGED)
     return Page((Block(change.name, columns, change.settings),), tuple(notes))
 
 
-def messages_word(number: int | None) -> str:
-    """So many, as far as it is known."""
+def messages_text(number: int | None) -> str:
+    """Format a number of messages that may be unknown."""
     return "an unknown number of messages" if number is None else f"{number} messages"
 
 
 def arrow(before: Any, after: Any) -> str:
-    """`4 -> 8`, or one of them where nothing changes or nothing was there before; what goes becomes `gone`."""
+    """Format a change: `4 -> 8`, `4 -> gone`, or one value if nothing changes or nothing was there before."""
     if before is None or before == after:
         return "-" if after is None else str(after)
     return f"{before} -> {'gone' if after is None else after}"

@@ -71,7 +71,7 @@ def setting_of(argument: str) -> Setting:
     """The setting of a `--set KEY=VALUE` argument. Raises ConfigError without a key or a `=`."""
     key, equals, value = argument.partition("=")
     if not key.strip() or not equals:
-        raise ConfigError(f"--set {argument}: allowed is KEY=VALUE, as a line of a configuration file")
+        raise ConfigError(f"--set {argument}: expected KEY=VALUE, as a line of a configuration file")
     return Setting(key.strip(), value.strip(), "--set")
 
 
@@ -205,7 +205,7 @@ def _effective(key: str, option: _Option, objects: Mapping[type, Any], given: Ma
 
 
 def _problem(setting: Setting, allowed: str) -> str:
-    return f"{setting.source}: {setting.key}={shown(setting.key, setting.value)}: allowed is {allowed}"
+    return f"{setting.source}: {setting.key}={shown(setting.key, setting.value)}: expected {allowed}"
 
 
 def _unknown(setting: Setting, known: Collection[str]) -> str:

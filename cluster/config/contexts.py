@@ -60,7 +60,7 @@ class Contexts:
     def with_context(self, context: Context) -> "Contexts":
         """Another one, which is the current one if it is the first. Raises ContextError for a bad name."""
         if not _NAME.fullmatch(context.name):
-            raise ContextError(f"{context.name!r} cannot be a context's name: allowed are letters, digits, . _ and -")
+            raise ContextError(f"{context.name!r} cannot be a context's name: expected letters, digits, . _ and -")
         if not context.name_servers:
             raise ContextError("a context needs a name server", "Name it with -n HOST:PORT")
         return evolve(self, contexts={**self.contexts, context.name: context}, current=self.current or context.name)

@@ -40,7 +40,7 @@ def own_tls(environment: Mapping[str, str] = os.environ) -> ssl.SSLContext | Non
     if wanted in ("", "false"):
         return None
     if wanted != "true":
-        raise ConfigError(f"{ENABLE}={wanted}: allowed is true or false")
+        raise ConfigError(f"{ENABLE}={wanted}: expected true or false")
     from twinlog.cluster.remoting.tls.contexts import client_context
 
     path = environment.get(CONFIG)

@@ -43,7 +43,7 @@ def parse_moment(text: str) -> int:
         day, _, milliseconds = text.rpartition(":")
         return int(datetime.strptime(day, "%Y-%m-%d#%H:%M:%S").timestamp()) * 1000 + int(milliseconds)
     except ValueError:
-        raise ValueError("allowed is now, milliseconds since 1970, or yyyy-MM-dd#HH:mm:ss:SSS") from None
+        raise ValueError("expected now, milliseconds since 1970, or yyyy-MM-dd#HH:mm:ss:SSS") from None
 
 
 def boolean(value: bool) -> str:

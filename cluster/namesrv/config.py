@@ -93,5 +93,5 @@ def _value(key: str, text: str) -> Any:
         if limits and not limits[0] <= value <= limits[1]:
             raise ValueError(f"{limits[0]} to {limits[1]}")
     except ValueError as error:
-        raise RequestError(ResponseCode.SYSTEM_ERROR, f"{key}={text:.60}: allowed is {error}") from None
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"{key}={text:.60}: expected {error}") from None
     return value

@@ -106,7 +106,7 @@ def test_a_bad_value_ends_the_start_with_status_2(tmp_path, kind, line, allowed)
     conf.write_text(f"\n{line}\n")
     done = run(kind, "-c", str(conf))
     assert done.returncode == 2
-    assert done.stderr == f"Error: {conf}:2: {line}: allowed is {allowed}\n"
+    assert done.stderr == f"Error: {conf}:2: {line}: expected {allowed}\n"
 
 
 def test_bit_maps_of_filters_are_refused_with_the_reason(tmp_path):
@@ -115,7 +115,7 @@ def test_bit_maps_of_filters_are_refused_with_the_reason(tmp_path):
     done = run("broker", "-c", str(conf))
     assert done.returncode == 2
     assert done.stderr.startswith(
-        f"Error: {conf}:1: enableCalcFilterBitMap=true: allowed is false: twinlog keeps no bit maps"
+        f"Error: {conf}:1: enableCalcFilterBitMap=true: expected false: twinlog keeps no bit maps"
     )
     assert done.stderr.endswith("Remove the line, or set it to false\n")
     conf.write_text("enableCalcFilterBitMap=false\n")

@@ -57,7 +57,7 @@ def test_a_live_table_and_the_report_of_a_death(tmp_path):
         slaves = [p for p in psutil.Process(terminal.process.pid).children() if "broker-a-1" in " ".join(p.cmdline())]
         slaves[0].kill()
         terminal.wait_for("broker-a-1 was ended by SIGKILL")
-        terminal.wait_for("broker-a-1 was started again")
+        terminal.wait_for("broker-a-1 was restarted")
     finally:
         status = terminal.stop()
     assert status == 0

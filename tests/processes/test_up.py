@@ -111,9 +111,9 @@ def test_children_end_with_a_supervisor_that_is_killed(tmp_path):
 def test_a_child_that_dies_is_reported_and_started_again(up, name):
     first = up.member(name)
     first.kill()
-    wait_for(lambda: f"{name} was ended by SIGKILL; it is started again in 0.5 s" in up.stderr, "the report")
+    wait_for(lambda: f"{name} was ended by SIGKILL; it restarts in 0.5 s" in up.stderr, "the report")
     assert "  | " in up.stderr  # Its last lines.
-    wait_for(lambda: f"{name} was started again" in up.stderr, "the new start")
+    wait_for(lambda: f"{name} was restarted" in up.stderr, "the new start")
     assert up.member(name).pid != first.pid
     wait_for(lambda: _serves(up), "everybody to be back")
     wait_for(lambda: up.twinlog("send", "orders", "after").startswith("SEND_OK"), "the slave to count again")
@@ -148,7 +148,7 @@ def test_one_directory_is_for_one_cluster(up):
 def test_a_value_that_cannot_be_ends_it_with_status_2(tmp_path):
     done = run("up", "--dir", str(tmp_path), "--port-base", str(free_port_base()), "--set", "flushDiskType=SOMETIMES")
     assert done.returncode == 2
-    assert done.stderr == "Error: --set: flushDiskType=SOMETIMES: allowed is ASYNC_FLUSH or SYNC_FLUSH\n"
+    assert done.stderr == "Error: --set: flushDiskType=SOMETIMES: expected ASYNC_FLUSH or SYNC_FLUSH\n"
 
 
 def test_masters_slaves_async_and_set(tmp_path):

@@ -44,7 +44,7 @@ def test_a_busy_port_keeps_the_dashboard_away_and_nothing_else(tmp_path):
     ):
         assert up.process.stdout is not None
         assert up.process.stdout.readline() == f"ready namesrv={up.namesrv}\n"
-        assert f"there is no dashboard: Port {base + 1} (dashboard) is in use by" in up.stderr
+        assert f"no dashboard: Port {base + 1} (dashboard) is in use by" in up.stderr
 
 
 def test_a_dashboard_whose_port_is_taken_says_who_has_it():
@@ -68,4 +68,4 @@ def test_a_token_file_that_cannot_be_used_is_told_at_once(tmp_path):
 def test_an_address_that_is_none():
     done = run("dashboard", "--listen", "here")
     assert done.returncode == 2
-    assert "allowed is HOST:PORT" in done.stderr
+    assert "expected HOST:PORT" in done.stderr

@@ -32,7 +32,7 @@ async def test_a_tail_that_was_given_up_is_cut_when_somebody_says_so(tmp_path):
         first.start()
         group.twinlog("wait", f"{first.label}=diverged", "--timeout", "30")
         plan = group.twinlog("rewind", first.label, "--dry-run")
-        assert f"of {first.label} would be put aside" in plan.stdout
+        assert f"of {first.label} would be moved aside" in plan.stdout
         assert group.listed()[first.label]["state"] == "diverged"
         result = json.loads(group.twinlog("rewind", first.label, "--yes", "-o", "json").stdout)
         (kept,) = result["kept"]

@@ -1,4 +1,4 @@
-"""Options, tables, progress, errors and completion: what commands share.
+"""Shared parts of the commands: options, tables, progress, errors, completion.
 
 Begin with options.py and render.py.
 Imported by the commands.

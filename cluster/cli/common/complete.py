@@ -1,6 +1,6 @@
-"""Completion in the shell: names that a name server or a broker gives, if it answers at once.
+"""Completion in the shell: names from a name server or a broker, if it answers in time.
 
-Every command refers to these functions and few runs call them: so they import what they need themselves.
+The functions import what they need: every command refers to them, but few runs call them.
 """
 
 import sys
@@ -16,11 +16,11 @@ from twinlog.cluster.cli.common.which_cluster import DEFAULT_NAMESRV, chosen_con
 if TYPE_CHECKING:
     from twinlog.cluster.admin.admin import Admin
 
-SECONDS_MAX = 0.3  # A person waits with a finger on the key.
+SECONDS_MAX = 0.3  # Longer would be felt while typing.
 
 
 def _asked(context: click.Context, ask: "Callable[[Admin], Awaitable[Iterable[str]]]") -> list[str]:
-    """The names, or none when nobody answers in time."""
+    """The names, or none when there is no answer in time."""
     import trio
 
     from twinlog.cluster.admin.admin import open_admin
@@ -35,12 +35,12 @@ def _asked(context: click.Context, ask: "Callable[[Admin], Awaitable[Iterable[st
     addresses = name_servers(context.params.get("namesrv") or DEFAULT_NAMESRV)
     try:
         return trio.run(main)
-    except Exception:  # Whatever it is: the person sees it when the command runs.
+    except Exception:  # The command itself will report the problem when it runs.
         return []
 
 
 def topics(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Topics; those of RocketMQ itself once they are begun to be typed."""
+    """Topics; RocketMQ's internal ones only when their first letters were typed."""
 
     async def ask(admin: "Admin") -> Iterable[str]:
         from twinlog.cluster.admin.topics import is_system_topic
@@ -68,7 +68,7 @@ def groups(context: click.Context, _parameter: click.Parameter, incomplete: str)
 
 
 def members(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Members, by their names."""
+    """Names of members."""
 
     async def ask(admin: "Admin") -> Iterable[str]:
         from twinlog.cluster.client.api import addresses_of
@@ -80,7 +80,7 @@ def members(context: click.Context, _parameter: click.Parameter, incomplete: str
 
 
 def brokers(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Broker groups."""
+    """Names of broker groups."""
 
     async def ask(admin: "Admin") -> Iterable[str]:
         return [group.broker_name for group in await admin.api.cluster()]
@@ -89,7 +89,7 @@ def brokers(context: click.Context, _parameter: click.Parameter, incomplete: str
 
 
 def options(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[Any]:
-    """Options of brokers and name servers, with what they mean."""
+    """Configuration keys of brokers and name servers, with their meaning."""
     from twinlog.cluster.admin.options import all_options
 
     return [CompletionItem(key, help=each.meaning) for key, each in all_options().items() if key.startswith(incomplete)]
@@ -112,10 +112,11 @@ _WHERE = {
 @click.argument("shell", type=click.Choice(tuple(_WHERE)))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print what SHELL has to run so that it completes twinlog's commands and options, and the names of topics, groups and
-    members where a name server answers within 0.3 s.
+    """Print a script for SHELL that completes commands, options, and the names of topics, groups and members.
+
+    Names are completed only when a name server answers within 0.3 s.
     """
     kinds: dict[str, type[ShellComplete]] = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
     click.echo(kinds[shell](context.find_root().command, {}, "twinlog", "_TWINLOG_COMPLETE").source())
     if sys.stdout.isatty():
-        click.echo(f"To have it always: {_WHERE[shell]}", err=True)
+        click.echo(f"To enable it for every shell: {_WHERE[shell]}", err=True)

@@ -87,14 +87,14 @@ _DOCUMENTS = ("json", "yaml")
 
 
 def note_format(context: click.Context, args: Sequence[str]) -> None:
-    """Remember the form of the answer that a command line asks for, whether or not the rest of it is right."""
+    """Remember the output format that a command line requests, even if its other arguments are wrong."""
     given = [value for flag, value in pairwise(args) if flag in _FLAGS]
     given += [arg.removeprefix(f"{flag}{glue}") for arg in args for flag, glue in zip(_FLAGS, ("", "="), strict=True)]
     context.meta[_FORMAT] = next((each for each in given if each in _DOCUMENTS), None)
 
 
 def answer_failure(context: click.Context, error: click.ClickException) -> None:
-    """Print the failure as a document, if one was asked for and none was printed."""
+    """Print the failure as a document, if JSON or YAML was requested and nothing was printed yet."""
     if context.meta.get(_FORMAT) is None:
         return
 
@@ -105,7 +105,7 @@ def answer_failure(context: click.Context, error: click.ClickException) -> None:
 
 
 def forget_stdout() -> None:
-    """Nobody reads it any more: what is still printed goes nowhere, instead of failing."""
+    """Redirect stdout to /dev/null after its reader has closed it, so that later output does not fail."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

@@ -1,4 +1,4 @@
-"""Click groups: commands in the order of their table, loaded when they are used; and the examples at the end of a help."""
+"""Click groups that list commands in order and load them when they are used; examples for the end of a help text."""
 
 import gc
 import sys
@@ -14,16 +14,16 @@ LateTable = Mapping[str, tuple[str | click.Command, str]]
 
 
 class InOrder(click.Group):
-    """Lists its commands in the order in which they were added: what one needs first comes first."""
+    """A group that lists its commands in the order in which they were added, not by name."""
 
     def list_commands(self, _context: click.Context) -> list[str]:
         return list(self.commands)
 
 
 class LateGroup(InOrder):
-    """Loads a command's module when the command is used, so that modules import at their top what they need.
+    """A group that imports a command's module when the command is used, so that modules can import everything at their top.
 
-    Loading all of them would take half a second; the help of the group and completion need their names and lines only.
+    Loading all of them would take half a second. The help of the group and completion need only names and lines.
     """
 
     def __init__(self, *args: Any, late: LateTable, **settings: Any) -> None:
@@ -32,18 +32,18 @@ class LateGroup(InOrder):
         self._lines = {name: line for name, (_, line) in late.items()}
 
     def format_commands(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
-        """The names with their lines, without loading anything."""
+        """List the names with their lines, without loading the commands."""
         with formatter.section("Commands"):
             formatter.write_dl(list(self._lines.items()))
 
     def shell_complete(self, context: click.Context, incomplete: str) -> list[CompletionItem]:
-        """The names with their lines, then the group's own options."""
+        """Complete names of commands, then the options of the group."""
         names = [CompletionItem(name, help=line) for name, line in self._lines.items() if name.startswith(incomplete)]
         return [*names, *click.Command.shell_complete(self, context, incomplete)]
 
 
 class _LateCommands(Mapping[str, click.Command]):
-    """Commands by name, each imported at its first use."""
+    """A mapping of names to commands, each imported at its first use."""
 
     def __init__(self, late: LateTable) -> None:
         self._late = late
@@ -81,5 +81,5 @@ def _load(place: str) -> click.Command:
 
 
 def examples(*lines: str) -> str:
-    """The end of a command's help."""
+    """Format the examples at the end of a command's help."""
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)

@@ -1,7 +1,7 @@
-"""The log of a process: to stderr, one line for each event, for people or for machines.
+"""Logging of a process to stderr, one line for each event, for people or as JSON.
 
-A service writes JSON where nobody watches (stderr is no terminal): a log collector reads it then. TWINLOG_LOG=json or console
-decides otherwise. Events are sentences that stay the same, values are fields. docs/operating/logs.md lists both.
+A service writes JSON when stderr is no terminal, for a log collector. TWINLOG_LOG=json or console overrides that. Events are
+constant sentences, values are fields. docs/operating/logs.md lists both.
 """
 
 import os
@@ -17,7 +17,7 @@ DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
 
 
 class _Stderr:
-    """Writes to what stderr is at that time."""
+    """A logger that writes to the current stderr."""
 
     def msg(self, message: str) -> None:
         print(message, file=sys.stderr, flush=True)
@@ -26,14 +26,22 @@ class _Stderr:
 
 
 Event = MutableMapping[str, Any]
-FIRST_FIELDS = ("timestamp", "level", "event", "member", "role", "epoch", "peer")  # In this order, of a JSON line.
+FIRST_FIELDS = (
+    "timestamp",
+    "level",
+    "event",
+    "member",
+    "role",
+    "epoch",
+    "peer",
+)  # The first fields of a JSON line, in this order.
 _about: Callable[[], Mapping[str, Any]] = dict
 
 
 def speak_for(about: Callable[[], Mapping[str, Any]]) -> None:
-    """Put what `about` returns on each line from now on. It is asked for each line: a role changes while its tasks run on.
+    """Add the fields that `about` returns to each line from now on. It is called for each line, because a role may change.
 
-    Any thread may ask; it must be cheap and raise nothing.
+    It is called in any thread, must be cheap and must not raise.
     """
     global _about
     _about = about
@@ -51,10 +59,10 @@ def _in_order(_logger: object, _method: str, event: Event) -> Event:
 
 
 def set_up_log(level: int = INFO, *, for_good: bool = False) -> None:
-    """Log for people or for machines. Raises CliError for a TWINLOG_LOG that is neither.
+    """Configure the log. Raises CliError for an unknown TWINLOG_LOG.
 
-    `for_good`: a service, and nothing changes this later, so that each logger is put together once. Commands talk to people:
-    most of them never log, so they import structlog for the first line.
+    `for_good`: for a service, which never changes it again, so that each logger is built once. Commands import structlog only
+    for the first line that they log: most of them log nothing.
     """
     as_json = is_json(os.environ.get("TWINLOG_LOG", ""), of_service=for_good, on_terminal=sys.stderr.isatty())
 
@@ -64,7 +72,7 @@ def set_up_log(level: int = INFO, *, for_good: bool = False) -> None:
         if as_json:
             end: list[Any] = [structlog.processors.format_exc_info, _in_order, structlog.processors.JSONRenderer()]
         else:
-            # Tracebacks without the values of variables: a broker's parts refer to each other, printing them takes minutes.
+            # No values of variables in tracebacks: the parts of a broker refer to each other, and printing them takes minutes.
             plain = structlog.dev.plain_traceback
             colours = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
             end = [structlog.dev.ConsoleRenderer(colors=colours, pad_event_to=0, exception_formatter=plain)]
@@ -89,7 +97,7 @@ def set_up_log(level: int = INFO, *, for_good: bool = False) -> None:
 
 
 def is_json(chosen: str, *, of_service: bool, on_terminal: bool) -> bool:
-    """What TWINLOG_LOG says, else what suits. Raises CliError, exit status 2."""
+    """Follow TWINLOG_LOG, else write JSON for a service without a terminal. Raises CliError, exit status 2."""
     if chosen not in ("", "json", "console"):
-        raise CliError(f"TWINLOG_LOG={chosen} is no form of a log.", "Allowed are json and console.", exit_code=USAGE)
+        raise CliError(f"TWINLOG_LOG={chosen} is not a log format.", "Use json or console.", exit_code=USAGE)
     return chosen == "json" or (not chosen and of_service and not on_terminal)

@@ -1,4 +1,4 @@
-"""What several commands share: options, the help with examples at its end, and running an operation of `Admin`."""
+"""Options that several commands share, confirmation of dangerous changes, and `-o schema`."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ from twinlog.cluster.cli.common.errors import REFUSED, CliError
 from twinlog.cluster.cli.common.render import YAML
 from twinlog.cluster.cli.common.which_cluster import (
     DEFAULT_NAMESRV,
-    cluster_words,
+    cluster_text,
     complete_contexts,
     name_servers_of,
     remember_context,
@@ -36,7 +36,7 @@ def namesrv_option(function: F) -> F:
         is_eager=True,
         callback=remember_context,
         shell_complete=complete_contexts,
-        help="A cluster that `twinlog context` knows.",
+        help="A cluster defined with `twinlog context`.",
     )(function)
     return click.option(
         "-n",
@@ -46,12 +46,12 @@ def namesrv_option(function: F) -> F:
         callback=name_servers_of,
         show_default=f"of the context in use, else {DEFAULT_NAMESRV}",
         show_envvar=True,
-        help="Name servers, joined by ;",
+        help="Name servers, separated by ;",
     )(function)
 
 
 def _as_json(context: click.Context, _parameter: click.Parameter, fmt: str) -> str:
-    """YAML is what JSON would be, printed otherwise: no command knows."""
+    """Treat YAML as JSON that is printed differently: commands see only JSON."""
     if fmt == "yaml":
         context.meta[YAML] = True
         return "json"
@@ -68,7 +68,7 @@ def format_option(function: F) -> F:
         default="pretty",
         show_default=True,
         callback=_as_json,
-        help="Form of the answer.",
+        help="Output format.",
     )(function)
 
 
@@ -82,15 +82,15 @@ def watch_option(function: F) -> F:
         type=click.FloatRange(min=0.1),
         is_flag=False,
         flag_value=2.0,
-        help="Show it anew every SECS seconds (2), until Ctrl-C.",
+        help="Refresh every SECS seconds (2) until Ctrl-C.",
     )(function)
 
 
 class WithAlternative(click.Command):
-    """A command that answers with another document when a flag is given, wherever that stands."""
+    """A command that prints another document when a flag is given, wherever the flag stands."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
-        """Note what was given before `-o schema` looks."""
+        """Remember the arguments for `-o schema`, which is processed before the others."""
         context.meta[_ARGUMENTS] = tuple(args)
         return super().parse_args(context, args)
 
@@ -120,11 +120,11 @@ def document_option(document: type, *, instead: Mapping[str, type] | None = None
         show_default=True,
         is_eager=True,  # The schema needs no other argument.
         callback=show_schema,
-        help="Form of the answer; schema: the JSON Schema of the json one.",
+        help="Output format; schema prints the JSON Schema of json.",
     )
 
 
-yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 _CHANGES = "twinlog.changes"
 
 
@@ -134,27 +134,27 @@ def _note_changes(context: click.Context, _parameter: click.Parameter, dry_run: 
 
 
 dry_run_option = click.option(
-    "--dry-run", is_flag=True, callback=_note_changes, help="Show what would be done, and change nothing."
+    "--dry-run", is_flag=True, callback=_note_changes, help="Show what would be done without changing anything."
 )
 
 
 def may_have_changed(context: click.Context) -> bool:
-    """Whether the command is one that has --dry-run, without it."""
+    """Return whether the command changes something: it has --dry-run, and was called without it."""
     return bool(context.meta.get(_CHANGES))
 
 
 def need_yes(is_given: bool, what: str) -> None:
-    """A usage error where nobody can be asked."""
+    """Raise a usage error when confirmation is needed and there is no terminal."""
     if not is_given and not sys.stdin.isatty():
-        raise click.UsageError(f"this {what}, and there is no terminal to ask at: add --yes, or --dry-run")
+        raise click.UsageError(f"this {what}, and there is no terminal for the confirmation: add --yes, or --dry-run")
 
 
 def confirm(name: str, kind: str, what: str, yes: bool) -> None:
-    """Have the name of what is changed typed, unless `yes`; the cluster's is shown. Raises CliError."""
+    """Ask the user to type the name of what will be changed, unless `yes`; the prompt names the cluster. Raises CliError."""
     if yes:
         return
 
-    question = f"{what}{cluster_words()}. To go on, type the {kind}'s name ({name})"
+    question = f"{what}{cluster_text()}. To continue, type the {kind}'s name ({name})"
     typed = click.prompt(question, err=True, default="", show_default=False)
     if typed.strip() != name:
         raise CliError("Nothing was changed.", f"{typed!r} is not the {kind}'s name.", exit_code=REFUSED)

@@ -1,6 +1,6 @@
-"""Answers of one or more tables: printed once, or kept on the screen with -w.
+"""Output of one or more tables: printed once, or refreshed on the screen with -w.
 
-A command gives a function from its answer to a Page; JSON and TSV need none of the words.
+A command gives a function from its result to a Page; JSON is made of the result itself.
 """
 
 import sys
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 @frozen
 class Block:
-    """One table under a title; `empty` is said in its place when it has no rows."""
+    """One table under a title; `empty` is printed in its place when it has no rows."""
 
     title: str | None
     columns: Sequence[Column]
@@ -41,16 +41,16 @@ class Block:
 
 @frozen
 class Page:
-    """Tables, the first of which is what -o tsv prints, and sentences below them."""
+    """Tables, of which -o tsv prints the first, and notes below them."""
 
     blocks: tuple[Block, ...]
     notes: tuple[str, ...] = ()
-    styles: dict[str, str] = field(factory=dict)  # Of words in cells.
+    styles: dict[str, str] = field(factory=dict)  # Of texts in cells.
 
 
 def silent_notes(silent: tuple[str, ...]) -> tuple[str, ...]:
-    """Who did not answer everything."""
-    return tuple(f"{name} does not tell everything; see twinlog list" for name in silent)
+    """One note for each broker that did not answer every request."""
+    return tuple(f"{name} did not answer every request; see twinlog list" for name in silent)
 
 
 def answer(
@@ -62,9 +62,9 @@ def answer(
     watch_seconds: float | None = None,
     fold: Callable[[T | None, T], T] = lambda _before, now: now,
 ) -> None:
-    """Ask, and print the answer as `fmt` says; with `watch_seconds` again and again.
+    """Ask, and print the result in the format `fmt`; with `watch_seconds` repeatedly.
 
-    `fold` may add to an answer what follows from the one before it.
+    `fold` combines a result with the one before it, for trends.
     """
     if watch_seconds is None:
         show(run_admin(namesrv, ask), fmt, page)
@@ -86,12 +86,12 @@ def answer(
 
             await watch(again, seconds, lambda found: put(found if isinstance(found, str) else folded(found)))
 
-        with suppress(KeyboardInterrupt):  # How one leaves it.
+        with suppress(KeyboardInterrupt):  # Ctrl-C is how it ends.
             run_admin(namesrv, keep)
 
 
 def show(found: Any, fmt: str, page: "Callable[[Any], Page]") -> None:
-    """Print one answer."""
+    """Print one result."""
     if fmt == "json":
         json_answer(found)
     else:
@@ -102,14 +102,14 @@ NOTHING_CHANGED = "nothing was changed"
 
 
 def preview(planned: Any, fmt: str, page: "Callable[[Any], Page]") -> None:
-    """For a person who is about to be asked: what would be done."""
+    """Print what would be done, before the confirmation."""
     if fmt in ("pretty", "wide"):
         found = page(planned)
         print_page(evolve(found, notes=tuple(note for note in found.notes if note != NOTHING_CHANGED)), fmt)
 
 
 def print_page(page: Page, fmt: str) -> None:
-    """All tables, or with TSV the first."""
+    """Print all tables, or with TSV the first one."""
     if fmt == "tsv":
         table(page.blocks[0].columns, page.blocks[0].rows, fmt)
         return
@@ -126,7 +126,7 @@ def print_page(page: Page, fmt: str) -> None:
 
 @contextmanager
 def _screen(fmt: str, page: "Callable[[Any], Page]") -> Iterator[Callable[[Any], None]]:
-    """On a terminal the page changes where it stands; elsewhere one after the other, JSON on a line each."""
+    """Refresh the page in place on a terminal; elsewhere print one after the other, JSON as one line each."""
 
     def line(found: Any) -> None:
         if isinstance(found, str):

@@ -1,4 +1,4 @@
-"""How far a command is that reads or writes much: a bar on a terminal's stderr, else a line every half a minute."""
+"""Progress of long commands on stderr: a bar on a terminal, else a line every 30 s."""
 
 import sys
 import time
@@ -10,13 +10,13 @@ import click
 
 from twinlog.cluster.text import size
 
-Report = Callable[[int, int], None]  # Bytes done, bytes in all.
+Report = Callable[[int, int], None]  # Bytes done, bytes in total.
 _SECONDS_BETWEEN_LINES = 30.0
 
 
 @contextmanager
 def progress(what: str) -> Iterator[Report]:
-    """Give a function to call with what is done and how much there is in all, as often as one likes."""
+    """Yield a function to call with the bytes done and the total, as often as needed."""
     if sys.stderr.isatty():
         with _bar(what) as report:
             yield report

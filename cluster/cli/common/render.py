@@ -1,4 +1,4 @@
-"""Rows into tables, JSON or TSV. On a terminal rich draws, in a pipe it is plain text in columns.
+"""Output of rows as tables, JSON, YAML or TSV: drawn by rich on a terminal, plain text in columns in a pipe.
 
 An unknown value is "-" in tables and TSV, null in JSON. JSON and TSV have plain numbers: bytes, seconds, ms since 1970.
 """
@@ -20,18 +20,18 @@ UNKNOWN = "-"
 
 @frozen
 class Column:
-    """One column: `read` takes the value from a row, `show` puts a known value into words for a person."""
+    """One column: `read` takes the value from a row, `show` formats a known value for people."""
 
     title: str
     read: Callable[[Any], Any]
     show: Callable[[Any], str] = str
     right: bool = False
     wide: bool = False  # Only with -o wide, and in TSV.
-    spare: int = 0  # Above 0: left out of a table that is too wide for its terminal, the highest first.
+    spare: int = 0  # Above 0: dropped when the table is too wide for the terminal, the highest first.
 
 
 def table(columns: Sequence[Column], rows: Iterable[Any], fmt: str) -> None:
-    """Print the rows as a table (pretty, wide) or as TSV with the titles in its first line."""
+    """Print the rows as a table (pretty, wide), or as TSV with the titles in the first line."""
     if fmt == "tsv":
         click.echo("\t".join(column.title.lower().replace(" ", "_") for column in columns))
         for row in rows:
@@ -46,12 +46,12 @@ def table(columns: Sequence[Column], rows: Iterable[Any], fmt: str) -> None:
 
 
 def cells_of(columns: Sequence[Column], rows: Iterable[Any]) -> list[list[str]]:
-    """The table's inside, in words."""
+    """Return the formatted cells of the table."""
     return [[_cell(column, row) for column in columns] for row in rows]
 
 
 def plain(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> str:
-    """Columns two blanks apart, without lines or colour."""
+    """Format columns two spaces apart, without lines or colour."""
     lines = [[column.title for column in columns], *cells]
     widths = _widths(columns, cells)
     return "\n".join(
@@ -64,7 +64,7 @@ def plain(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> str:
 
 
 def fitting(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int) -> list[int]:
-    """Which columns to show on a terminal of that width: a column less tells more than every cell cut short."""
+    """Return the columns to show on a terminal of that width: dropping columns is better than cutting every cell."""
     widths = _widths(columns, cells)
     kept = list(range(len(columns)))
     while sum(widths[i] + 2 for i in kept) - 2 > width:
@@ -80,7 +80,7 @@ def _widths(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> list[i
 
 
 def rich_table(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> Any:
-    """The same as a rich table; a row whose cells say that something is wrong stands out."""
+    """Return the same as a rich table, in which states are coloured."""
     from rich.table import Table
     from rich.text import Text
 
@@ -124,16 +124,16 @@ def _rich(columns: Sequence[Column], cells: Sequence[Sequence[str]], *, keep_all
     kept = list(range(len(columns))) if keep_all else fitting(columns, cells, console.width)
     cells = [[line[i] for i in kept] for line in cells]
     shown = [columns[i] for i in kept]
-    # What is wider still, the terminal wraps: nothing is cut.
+    # The terminal wraps what is still wider: nothing is cut.
     console.width = max(sum(width + 2 for width in _widths(shown, cells)), console.width)
     console.print(rich_table(shown, cells))
     if len(shown) < len(columns):
         left_out = ", ".join(column.title for i, column in enumerate(columns) if i not in kept)
-        console.print(f"for want of room without {left_out}; -o wide shows all", style="dim")
+        console.print(f"not shown for lack of space: {left_out}; -o wide shows all", style="dim")
 
 
 def json_answer(answer: Any) -> None:
-    """Print an attrs object as one JSON document with its schema number; as YAML, where that was asked for."""
+    """Print an attrs object as one JSON document with its schema number, or as YAML if requested."""
     if (context := click.get_current_context(silent=True)) is not None:
         context.meta[ANSWERED] = True
     value = document(answer)
@@ -146,8 +146,8 @@ def json_line(part: Any) -> None:
     click.echo(f"---\n{_yaml(value).rstrip()}" if _wants_yaml() else dumps(value))
 
 
-YAML = "twinlog.yaml"  # In click's meta: what -o json prints is to be YAML.
-ANSWERED = "twinlog.answered"  # There, too: a document was printed, so a failure that follows prints none.
+YAML = "twinlog.yaml"  # In click's meta: print JSON documents as YAML.
+ANSWERED = "twinlog.answered"  # In click's meta: a document was printed, so a later failure prints none.
 
 
 def _wants_yaml() -> bool:
@@ -173,11 +173,11 @@ def _tsv(value: Any) -> str:
     return str(value).translate({9: "\\t", 10: "\\n", 13: "\\r"})
 
 
-# ---- Values in words
+# ---- Formats
 
 
 def count(value: int) -> str:
-    """41203882 -> 41 203 882 on a terminal, without blanks in a pipe."""
+    """41203882 -> 41 203 882 on a terminal, without spaces in a pipe."""
     return text.count(value, " ") if sys.stdout.isatty() else str(value)
 
 
@@ -187,5 +187,5 @@ def style(text: str, **how: Any) -> str:
 
 
 def printable(text: str) -> str:
-    """Text without characters that a terminal obeys: those are shown as escapes."""
+    """Escape the control characters that a terminal would obey."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -19,11 +19,11 @@ T = TypeVar("T")
 
 
 async def until_interrupted(work: Awaitable[T]) -> T:
-    """Carry out `work`; at Ctrl-C cancel it and raise KeyboardInterrupt.
+    """Await `work`; on Ctrl-C cancel it and raise KeyboardInterrupt.
 
-    Python's own way raises it wherever the program just is, which can be between two steps that belong together.
+    Python itself would raise KeyboardInterrupt anywhere, even between two steps that belong together.
     """
-    if threading.current_thread() is not threading.main_thread():  # Only the main thread hears of signals.
+    if threading.current_thread() is not threading.main_thread():  # Only the main thread receives signals.
         return await work
     with trio.open_signal_receiver(signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:
@@ -40,17 +40,17 @@ async def until_interrupted(work: Awaitable[T]) -> T:
 
 
 def run_admin(namesrv: str, operation: Callable[[Admin], Awaitable[T]]) -> T:
-    """Run one operation to its end, with a client of its own. Raises CliError for what a person can mend."""
-    set_up_log(ERROR)  # What goes wrong is told as the command's own error.
+    """Run one operation with a client of its own. Raises CliError for problems that the user can solve."""
+    set_up_log(ERROR)  # Failures are reported as the error of the command.
 
     addresses = name_servers(namesrv)
     if not addresses:
-        raise click.UsageError("--namesrv is empty: allowed is HOST:PORT, or several joined by ;")
+        raise click.UsageError("--namesrv is empty: expected HOST:PORT, or several separated by ;")
     for address in addresses:
         try:
             split_address(address)
         except ValueError:
-            raise click.UsageError(f"--namesrv {address}: allowed is HOST:PORT, or several joined by ;") from None
+            raise click.UsageError(f"--namesrv {address}: expected HOST:PORT, or several separated by ;") from None
     chosen = chosen_context()
 
     async def main() -> T:

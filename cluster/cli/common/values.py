@@ -1,4 +1,4 @@
-"""Values that the commands of roles take, and what they print at their end."""
+"""Values of options and arguments: sizes, durations, dates, times, places in a queue."""
 
 import re
 import time
@@ -14,10 +14,10 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class _Value(click.ParamType):  # type: ignore[type-arg]  # Generic only in click's stubs.
-    """A type whose conversion raises ValueError with the words that a person needs."""
+    """A type whose `read` raises ValueError with a message for the user."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Read the option's text."""
+        """Convert the text of an option."""
         try:
             return self.read(value) if isinstance(value, str) else value
         except ValueError as error:
@@ -33,7 +33,7 @@ class _Duration(_Value):
     def read(self, text: str) -> float:
         found = _DURATION.fullmatch(text.strip())
         if found is None:
-            raise ValueError(f"{text!r} is no time: allowed is a number with s, m, h or d")
+            raise ValueError(f"{text!r} is not a duration: expected a number with s, m, h or d")
         return float(found[1]) * _UNITS[found[2] or "s"]
 
 
@@ -66,7 +66,7 @@ DURATION, SIZE, LOSS, AT = _Duration(), _Size(), _Loss(), _At()
 
 
 def moment_of(text: str, now: datetime) -> datetime:
-    """The next 03:00, or a date and time that is still to come. Raises ValueError."""
+    """Return the next 03:00, or a date and time in the future. Raises ValueError."""
     try:
         if re.fullmatch(r"\d{1,2}:\d\d", text):
             hour, minute = map(int, text.split(":"))
@@ -74,7 +74,7 @@ def moment_of(text: str, now: datetime) -> datetime:
             return found if found > now else found + timedelta(days=1)
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"{text!r} is no time: allowed are now, off, HH:MM and YYYY-MM-DDTHH:MM") from None
+        raise ValueError(f"{text!r} is not a time: expected now, off, HH:MM or YYYY-MM-DDTHH:MM") from None
     if found.timestamp() <= now.timestamp():
         raise ValueError(f"{text} has passed")
     return found
@@ -90,7 +90,7 @@ _CLOCK = re.compile(r"(\d{1,2}):(\d\d)(?::(\d\d))?")
 
 
 def moment_ms(text: str, now: float | None = None) -> int:
-    """ms since 1970 of a time as people write it. Raises ValueError."""
+    """Return the ms since 1970 of a time as users write it. Raises ValueError."""
     now = time.time() if now is None else now
     if found := _AGO.fullmatch(text):
         return round((now - float(found[1]) * _SECONDS[found[2]]) * 1000)

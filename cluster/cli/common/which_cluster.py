@@ -1,7 +1,7 @@
-"""Which cluster a command is about: -n, --context, NAMESRV_ADDR, the context in use, this machine; the first that is given.
+"""The cluster of a command: the first of -n, --context, NAMESRV_ADDR, the context in use, this machine.
 
--n with --context: those name servers, with the context's credentials and TLS. A context that nobody has named on this command
-line (TWINLOG_CONTEXT, the one in use) gives nothing to a cluster that -n names: it would be asked with another's secrets.
+-n with --context uses those name servers with the credentials and TLS of the context. A context that is not named on the command
+line (TWINLOG_CONTEXT, the one in use) is ignored with -n: its secrets belong to another cluster.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ _CHOSEN, _FROM_ENVIRONMENT, _GIVEN = "twinlog.context", "twinlog.context.environ
 
 
 def remember_context(context: click.Context, parameter: click.Parameter, name: str | None) -> None:
-    """Take the named context; one from the environment only later, without -n. Raises CliError when there is none."""
+    """Store the named context; one from the environment counts only without -n. Raises CliError for an unknown name."""
     if name is None or context.resilient_parsing:
         return
     if context.get_parameter_source(parameter.name or "") is click.core.ParameterSource.ENVIRONMENT:
@@ -33,7 +33,7 @@ def _find(name: str) -> Context:
 
 
 def name_servers_of(context: click.Context, parameter: click.Parameter, given: str | None) -> str:
-    """The name servers to ask, joined by semicolons."""
+    """Return the name servers to ask, separated by semicolons."""
     source = context.get_parameter_source(parameter.name or "")
     if given is not None and source is click.core.ParameterSource.COMMANDLINE:
         context.meta[_GIVEN] = given
@@ -50,7 +50,7 @@ def name_servers_of(context: click.Context, parameter: click.Parameter, given: s
 
 
 def _in_use(context: click.Context) -> Context | None:
-    if not contexts_path().is_file():  # Most people have none, and need not wait for a TOML parser.
+    if not contexts_path().is_file():
         return None
     try:
         contexts = load()
@@ -64,7 +64,7 @@ def _in_use(context: click.Context) -> Context | None:
 
 
 def load() -> Contexts:
-    """The user's contexts. Raises CliError for a file that cannot be understood."""
+    """Read the user's contexts. Raises CliError for a file that cannot be parsed."""
     try:
         return load_contexts(contexts_path())
     except ContextError as error:
@@ -72,18 +72,18 @@ def load() -> Contexts:
 
 
 def context_error(error: Any) -> CliError:
-    """Words for a ContextError."""
+    """Convert a ContextError."""
     return CliError(sentence(error), next_step=error.next_step, exit_code=USAGE)
 
 
 def chosen_context() -> Context | None:
-    """The context that the running command is about; None: it is about plain name servers."""
+    """Return the context of the running command; None: only name servers were given."""
     context = click.get_current_context(silent=True)
     return context.meta.get(_CHOSEN) if context is not None else None
 
 
-def cluster_words() -> str:
-    """For a question: the cluster that the running command is about, as far as a name for it was given; else ""."""
+def cluster_text() -> str:
+    """Return the cluster's name for a prompt, as far as one was given; else ""."""
     context = click.get_current_context(silent=True)
     meta = context.meta if context is not None else {}
     chosen: Context | None = meta.get(_CHOSEN)
@@ -92,7 +92,7 @@ def cluster_words() -> str:
 
 
 def complete_contexts(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """For the shell."""
+    """Complete the name of a context."""
     try:
         return [name for name in load().contexts if name.startswith(incomplete)]
     except CliError:

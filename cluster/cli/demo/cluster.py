@@ -1,4 +1,4 @@
-"""The cluster of `twinlog demo`: the members that `twinlog up` would run, started and ended one by one."""
+"""The cluster of `twinlog demo`: the members that `twinlog up` would run, started and killed one by one."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,11 +18,11 @@ SLAVES = 2
 FILE_SIZE = 16 << 20
 OVERRIDES = (("mappedFileSizeCommitLog", str(FILE_SIZE)),)
 STOP_SECONDS_MAX = 20.0
-BASES = range(24876, 32000, 100)  # Away from where `up` listens, and from the kernel's own range.
+BASES = range(24876, 32000, 100)  # Outside of the ports of `up` and of the ephemeral ports.
 
 
 def plan_demo(directory: Path, port_base: int | None) -> UpPlan:
-    """A master and two slaves, at the base or at the first one that is free. Raises CliError for ports in use, PlanError."""
+    """Plan a master and two slaves, at the base or at the first free one. Raises CliError for ports in use, PlanError."""
     if port_base is not None:
         plan = plan_up(directory, slaves=SLAVES, port_base=port_base)
         check_ports(plan)
@@ -37,7 +37,7 @@ def plan_demo(directory: Path, port_base: int | None) -> UpPlan:
 
 @define(eq=False)
 class DemoCluster:
-    """Its processes. `supervisor` has started none of them by itself, and starts nobody again."""
+    """The processes. `supervisor` only makes them: it starts and restarts none."""
 
     plan: UpPlan
     supervisor: Supervisor = field(init=False)
@@ -46,7 +46,7 @@ class DemoCluster:
         self.supervisor = Supervisor(self.plan, OVERRIDES)
 
     def start_dashboard(self) -> str | None:
-        """Where it is; None: not here."""
+        """Start it and return its URL; None without a dashboard."""
         dashboard = self.supervisor.dashboard
         if dashboard is None:
             return None
@@ -54,28 +54,28 @@ class DemoCluster:
         return dashboard.url
 
     def process(self, broker: BrokerPlan) -> MemberProcess:
-        """A broker's."""
+        """Return the process of a broker."""
         return self.supervisor.processes[broker.name]
 
     async def kill(self, broker: BrokerPlan) -> int:
-        """kill -9; its process number."""
+        """Kill a broker with kill -9; return its process id."""
         process = self.process(broker)
         process.kill()
         await process.wait()
         return process.popen.pid
 
     def start(self, broker: BrokerPlan) -> None:
-        """Start it again."""
+        """Start a broker again."""
         self.process(broker).start()
 
     def kept(self, broker: BrokerPlan) -> tuple[Divergent, ...]:
-        """What was cut from its log."""
+        """Return what was cut from a broker's log."""
         return DivergentDirectory(broker.store_root / "twinlog" / "divergent").list()
 
 
 @asynccontextmanager
 async def running(plan: UpPlan) -> AsyncIterator[DemoCluster]:
-    """All members run; at the end they are stopped, whatever happened, the name server last."""
+    """Run all members; stop them at the end in any case, the name server last."""
     cluster = DemoCluster(plan)
     processes = cluster.supervisor.processes
     try:

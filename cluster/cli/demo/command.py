@@ -1,4 +1,4 @@
-"""`twinlog demo`: what twinlog is for, in half a minute, without anything to set up."""
+"""`twinlog demo`: a failover under traffic in half a minute, without any setup."""
 
 import shutil
 import tempfile
@@ -23,28 +23,26 @@ from twinlog.cluster.cli.run.up_plan import PlanError, UpPlan
     epilog=examples(
         "twinlog demo",
         "twinlog demo --seconds 60 --rate 1000",
-        "twinlog demo --keep ./demo        and then look at what it left, with: twinlog log info ./demo/broker-a-0",
+        "twinlog demo --keep ./demo        then: twinlog log info ./demo/broker-a-0",
     ),
 )
 @click.option(
-    "--seconds", type=click.FloatRange(8, 600), default=15, show_default=True, help="How long messages are sent."
+    "--seconds", type=click.FloatRange(8, 600), default=15, show_default=True, help="Duration of the traffic."
 )
-@click.option("--rate", type=click.FloatRange(10, 5000), default=300, show_default=True, help="Messages a second.")
+@click.option("--rate", type=click.FloatRange(10, 5000), default=300, show_default=True, help="Messages per second.")
 @click.option(
     "--keep",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Put the data there and keep it; DIR must be new or empty. Without it only a failure leaves anything.",
+    help="Keep the data in DIR, which must be new or empty.  [default: kept only after a failure]",
 )
-@click.option(
-    "--port-base", type=int, metavar="N", help="Ports as `twinlog up` has them.  [default: some that are free]"
-)
+@click.option("--port-base", type=int, metavar="N", help="First port, as for `twinlog up`.  [default: free ports]")
 def demo(seconds: float, rate: float, keep: Path | None, port_base: int | None) -> None:
-    """Show a failover with nothing lost: a master, two slaves and a name server on this machine, messages, kill -9 of the
-    master, another master, the old one back, and the account of every message.
+    """Show a failover without loss on this machine, in about 30 seconds.
 
-    Nothing outside of the demonstration is touched. Exit status 0 when every acknowledged message is there and all logs are
-    equal, 1 otherwise.
+    Starts a master, two slaves and a name server, sends messages, kills the master with kill -9, makes a slave the master, brings
+    the old master back, and checks every message. Nothing else on this machine is changed. Exit status 0 when no acknowledged
+    message is missing and all logs are equal, else 1.
     """
     directory = _directory(keep)
     is_wanted = keep is not None
@@ -58,13 +56,13 @@ def demo(seconds: float, rate: float, keep: Path | None, port_base: int | None) 
         if is_wanted:
             _tell_what_is_kept(plan)
     except CliError:
-        is_wanted |= any(directory.iterdir())  # Its logs say why.
+        is_wanted |= any(directory.iterdir())  # Its log files have the reason.
         raise
     finally:
         if not is_wanted:
             shutil.rmtree(directory, ignore_errors=True)
     if not is_good:
-        raise CliError("Something is missing or differs; see above.", f"The data is in {directory}.")
+        raise CliError("Messages are missing or logs differ; see above.", f"The data is in {directory}.")
 
 
 def _directory(keep: Path | None) -> Path:
@@ -76,7 +74,9 @@ def _directory(keep: Path | None) -> Path:
     except OSError as error:
         raise CliError(f"The directory {keep} cannot be used.", str(error), "Choose another.") from error
     if not is_empty:
-        raise CliError(f"{keep} is not empty.", "The demonstration begins with nothing.", "Choose another with --keep.")
+        raise CliError(
+            f"{keep} is not empty.", "The demonstration needs an empty directory.", "Choose another with --keep."
+        )
     return keep.absolute()
 
 
@@ -103,5 +103,5 @@ def _play(plan: UpPlan, seconds: float, rate: float) -> bool:
 
 def _tell_what_is_kept(plan: UpPlan) -> None:
     up = f"twinlog up --dir {plan.directory} --slaves {SLAVES} --port-base {plan.namesrv.port}"
-    click.echo(f"\nThe data is kept. Look at it:  twinlog log info {plan.directory}/{plan.brokers[0].name}")
-    click.echo(f"Let it run again:              {up} --set mappedFileSizeCommitLog={FILE_SIZE}")
+    click.echo(f"\nThe data is kept. Inspect it:  twinlog log info {plan.directory}/{plan.brokers[0].name}")
+    click.echo(f"Run the cluster again:         {up} --set mappedFileSizeCommitLog={FILE_SIZE}")

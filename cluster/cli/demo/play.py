@@ -1,4 +1,4 @@
-"""What happens in `twinlog demo`, in its order: traffic, kill -9, failover, return, switchover, worse, and the account."""
+"""The script of `twinlog demo`: traffic, kill -9, failover, return, switchover, a worse failure, and the account."""
 
 from collections.abc import Callable
 from functools import partial
@@ -31,15 +31,15 @@ from twinlog.cluster.observe.members import MemberList
 from twinlog.cluster.text import latency
 
 READY_SECONDS_MAX, POLL_SECONDS = 60.0, 0.05
-CALM_SECONDS = 1.0  # Of traffic before anything happens, and after each event; more where --seconds leaves time.
-ALONE_SECONDS = 0.5  # How long the master writes what nobody else gets.
-STRETCHES = 5  # Of calm traffic.
+CALM_SECONDS = 1.0  # Of traffic before the first and after each event; more with a larger --seconds.
+ALONE_SECONDS = 0.5  # For which the master writes what no slave receives.
+STRETCHES = 5  # Number of periods of undisturbed traffic.
 FINE = ("streaming", "serving")
 
 
 @define(eq=False)
 class Play:
-    """One run. `seconds`: of traffic."""
+    """One run with `seconds` of traffic."""
 
     plan: UpPlan
     screen: Screen
@@ -48,11 +48,11 @@ class Play:
     cluster: DemoCluster = field(init=False)
     admin: Admin = field(init=False)
     traffic: Traffic = field(init=False)
-    where: str = field(init=False)  # Whoever wants to see more looks there.
+    where: str = field(init=False)  # Where to see more.
     _killed_at: float = field(default=0.0, init=False)
 
     async def run(self) -> bool:
-        """Whether every acknowledged message is there, and all logs are equal."""
+        """Return whether every acknowledged message was found, and all logs are equal."""
         address = self.plan.namesrv.address
         self.where = f"twinlog list -w -n {address}"
         async with running(self.plan) as self.cluster, open_admin((address,), timeout_ms=2000) as self.admin:
@@ -77,8 +77,8 @@ class Play:
     async def _begin(self) -> None:
         self.screen.chapter(
             "A cluster: one master, two slaves, a name server",
-            "Each is a process of its own on this machine. A message is answered SEND_OK when the master and one slave hold it:"
-            " a SYNC_MASTER with inSyncReplicas=2. The slave has checked every byte before it says so.",
+            "Each is a process of its own on this machine. A message is acknowledged with SEND_OK when the master and one slave"
+            " have it: a SYNC_MASTER with inSyncReplicas=2. The slave verifies every byte before it acknowledges.",
         )
         with trio.move_on_after(READY_SECONDS_MAX) as scope:
             await until_ready(self.plan, self.admin, self.screen.tell)
@@ -87,14 +87,14 @@ class Play:
             raise CliError("The cluster is not ready.", f"It had {READY_SECONDS_MAX:g} s.", f"Read the logs in {logs}.")
         if url := self.cluster.start_dashboard():
             self.where = f"dashboard {url}"
-        self.screen.tell(f"ready; look at it meanwhile: {self.where}", "✓")
+        self.screen.tell(f"ready; to watch it meanwhile: {self.where}", "✓")
 
     async def _events(self) -> None:
         first, second, third = self.plan.brokers
         self.screen.chapter(
             f"Traffic: {self.rate:g} messages a second",
-            "A producer sends numbered messages, sends each until it hears SEND_OK, and writes that down. What is in this"
-            " ledger may never be missing again.",
+            "A producer sends numbered messages, repeats each until it gets SEND_OK, and notes that in a ledger. No message of"
+            " this ledger may ever be missing.",
         )
         await self._calm()
         self.screen.tell(f"{many(len(self.ledger.acknowledged), 'message')} acknowledged", "✓")
@@ -116,17 +116,17 @@ class Play:
     async def _kill(self, master: BrokerPlan) -> None:
         self.screen.chapter(
             f"The master is killed: {master.name}",
-            "kill -9, in the middle of the traffic, without any chance to tidy up. What it had promised is on a slave, too.",
+            "kill -9 under traffic, without a clean shutdown. Every message that it acknowledged is also on a slave.",
         )
         self._killed_at = trio.current_time()
         number = await self.cluster.kill(master)
-        self.screen.tell(f"kill -9 {number} ({master.name}): nobody takes messages now", "✗")
+        self.screen.tell(f"kill -9 {number} ({master.name}): no member accepts messages now", "✗")
 
     async def _kill_all(self, master: BrokerPlan, slaves: tuple[BrokerPlan, ...]) -> None:
         self.screen.chapter(
-            "The worst that can happen: all three die, and the master has what nobody else has",
-            "Both slaves are killed first. The master writes on, but answers nobody SEND_OK, as no other member has those"
-            " messages. Then it is killed, too, and only the slaves come back.",
+            "The worst case: all three die, and the master has messages that no slave has",
+            "Both slaves are killed first. The master still stores messages, but acknowledges none with SEND_OK, because no"
+            " slave has them. Then it is killed, too, and only the slaves come back.",
         )
         self._killed_at = trio.current_time()
         for slave in slaves:
@@ -141,7 +141,7 @@ class Play:
         self.screen.tell(f"{' and '.join(slave.name for slave in slaves)} are back, without a master")
 
     async def _until(self, names: set[str], is_so: Callable[[str], bool]) -> None:
-        """Wait until the state of all of these is so. Raises CliError."""
+        """Wait until `is_so` holds for the state of all of these. Raises CliError."""
         states: dict[str, str] = {}
         with trio.move_on_after(READY_SECONDS_MAX):
             while True:
@@ -151,13 +151,13 @@ class Play:
                     return
                 await trio.sleep(POLL_SECONDS)
         found = ", ".join(f"{name} is {state}" for name, state in states.items())
-        raise CliError("The demonstration does not get on.", f"After {READY_SECONDS_MAX:g} s {found}.")
+        raise CliError("The demonstration makes no progress.", f"After {READY_SECONDS_MAX:g} s {found}.")
 
     async def _fail_over(self, *candidates: BrokerPlan) -> BrokerPlan:
         self.screen.chapter(
             "Failover: which slave has everything?",
-            "Two of three members must promise to serve nobody older: one of them holds each message that was ever"
-            " acknowledged. By hand this is: twinlog failover --candidate MEMBER. It refuses where a SEND_OK could be lost.",
+            "Two of three members must vote for the new epoch: one of them has each message that was ever acknowledged."
+            " The command for it is: twinlog failover --candidate MEMBER. It refuses if an acknowledged message could be lost.",
         )
         refusal: RoleRefusedError | None = None
         for candidate in candidates:
@@ -174,13 +174,13 @@ class Play:
                 refusal = error
                 continue
             self.screen.tell(taken_over(candidate.name, result, trio.current_time() - began), "✓")
-            await self._told_pause(self._killed_at, "stood still")
+            await self._report_pause(self._killed_at, "waited")
             return candidate
         assert refusal is not None
         raise refusal
 
-    async def _told_pause(self, since: float, what: str) -> None:
-        """How long producers waited for an acknowledgement, once they have one again."""
+    async def _report_pause(self, since: float, what: str) -> None:
+        """Report how long producers waited for an acknowledgement, once they have one again."""
         count = len(self.ledger.acknowledged)
         with trio.fail_after(30):
             while len(self.ledger.acknowledged) < count + 5:  # noqa: ASYNC110  # The ledger is a plain value.
@@ -191,15 +191,15 @@ class Play:
     async def _return(self, old: BrokerPlan) -> None:
         self.screen.chapter(
             f"{old.name} comes back",
-            "It asks for the newest epoch before it serves anybody, learns that another is the master now, and follows.",
+            "It asks for the newest epoch before it serves, learns that another member is the master now, and follows it.",
         )
         await self._start_again(old)
 
     async def _return_with_a_tail(self, old: BrokerPlan) -> None:
         self.screen.chapter(
-            f"{old.name} comes back with a tail that nobody may ever see",
-            "It finds the last byte that its log and the new master's have in common, cuts off what comes after, keeps that"
-            " for you to look at, and follows.",
+            f"{old.name} comes back with a tail that was never acknowledged",
+            "It finds the last byte that its log has in common with the new master's, truncates its log there, keeps the cut"
+            " bytes for inspection, and follows.",
         )
         await self._start_again(old)
 
@@ -212,8 +212,8 @@ class Play:
     async def _switch_back(self, old: BrokerPlan, winner: BrokerPlan) -> None:
         self.screen.chapter(
             f"Switchover: {old.name} is the master again",
-            f"Both run, so nothing is at stake: {winner.name} holds new messages back for a moment, the logs are proven equal by"
-            " digest, the roles change, and what was held back is handed on. By hand: twinlog switchover.",
+            f"Both run, so nothing is at risk: {winner.name} holds new messages back for a moment, the logs are proven equal by"
+            " digest, the roles change, and the held messages are forwarded. The command for it is: twinlog switchover.",
         )
         began = trio.current_time()
         order = RoleOrder(verb="switchover", member=old.name, group=old.group, reason="demo: back to where it was")
@@ -222,7 +222,7 @@ class Play:
         self.screen.tell(taken_over(old.name, result, trio.current_time() - began), "✓")
         if result.pause_ms is not None:
             self.screen.tell(f"write pause {result.pause_ms:.0f} ms", "✓")
-        await self._told_pause(began, "waited at most")
+        await self._report_pause(began, "waited")
 
     async def _account(self, client: Client) -> bool:
         self.screen.chapter(

@@ -1,4 +1,4 @@
-"""How `twinlog demo` tells its story: plain lines in a pipe; on a terminal with the members and the traffic below them, live."""
+"""Output of `twinlog demo`: plain lines in a pipe; on a terminal also the members and the traffic, live."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -17,20 +17,20 @@ from twinlog.store.truncation.divergent import Divergent
 WIDTH = 100
 BARS = " ▁▂▃▄▅▆▇█"
 STEP_SECONDS = 0.25  # Of one bar.
-Picture = Callable[[int], Any]  # Columns of the terminal -> what rich draws.
+Picture = Callable[[int], Any]  # Width of the terminal -> what rich draws.
 
 
 class Screen(Protocol):
-    """Where the story goes."""
+    """An output for chapters, events and a live picture."""
 
     def chapter(self, title: str, why: str) -> None:
-        """What happens now, and what for."""
+        """Print what happens next, and why."""
 
     def tell(self, words: str, mark: str = "·") -> None:
-        """One thing that has happened. Marks: · as it is, ✓ good, ✗ bad."""
+        """Print one event. Marks: · neutral, ✓ good, ✗ bad."""
 
     def draw(self, picture: Picture) -> None:
-        """Show how everybody is; nothing in a pipe."""
+        """Show the status of the members; nothing in a pipe."""
 
 
 class PlainScreen:
@@ -41,29 +41,29 @@ class PlainScreen:
         self._chapters = 0
 
     def chapter(self, title: str, why: str) -> None:
-        """A line for the title, some for the reason."""
+        """Print the title on a line, the reason below it."""
         self._chapters += 1
         print(f"\n{self._chapters}. {title}")
         for line in wrap(why, WIDTH - 3):
             print(f"   {line}", flush=True)
 
     def tell(self, words: str, mark: str = "·") -> None:
-        """One line, with the seconds since the beginning."""
+        """Print one line with the seconds since the start."""
         print(f"   {self._clock():5.1f} s {mark} {words}", flush=True)
 
     def draw(self, picture: Picture) -> None:
-        """Nothing: what changes is told."""
+        """Draw nothing: events are printed."""
 
 
 class LiveScreen:
-    """The same lines, and below them what changes."""
+    """The same lines, with a live picture below them."""
 
     def __init__(self, live: Any, clock: Callable[[], float]) -> None:
         self._live, self._clock = live, clock
         self._chapters = 0
 
     def chapter(self, title: str, why: str) -> None:
-        """The title in bold."""
+        """Print the title in bold."""
         from rich.padding import Padding
         from rich.text import Text
 
@@ -72,7 +72,7 @@ class LiveScreen:
         self._live.console.print(Padding(Text(why, style="dim"), (0, 0, 0, 3)))
 
     def tell(self, words: str, mark: str = "·") -> None:
-        """Marks in colour, too."""
+        """Print one event with a coloured mark."""
         from rich.text import Text
 
         style = {"✓": "green", "✗": "bold red"}.get(mark, "")
@@ -81,13 +81,13 @@ class LiveScreen:
         )
 
     def draw(self, picture: Picture) -> None:
-        """Draw the picture anew."""
+        """Redraw the picture."""
         self._live.update(picture(self._live.console.width), refresh=True)
 
 
 @contextmanager
 def screen(clock: Callable[[], float]) -> Iterator[Screen]:
-    """The one that suits stdout."""
+    """Yield the output that suits stdout."""
     if not sys.stdout.isatty():
         yield PlainScreen(clock)
         return
@@ -99,7 +99,7 @@ def screen(clock: Callable[[], float]) -> Iterator[Screen]:
 
 
 def picture_of(members: MemberList, traffic: str, where: str) -> Picture:
-    """The members, the traffic, and where to look."""
+    """Return a picture of the members, the traffic, and where to see more."""
 
     def picture(width: int) -> Any:
         from rich.console import Group
@@ -112,7 +112,7 @@ def picture_of(members: MemberList, traffic: str, where: str) -> Picture:
 
 
 def bars(counts: Sequence[int]) -> str:
-    """One character for each count; a step without any is a gap that one can see.
+    """Draw one character for each count; a step without any is a visible gap.
 
     >>> bars([0, 1, 4, 8])
     ' ▁▄█'
@@ -122,7 +122,7 @@ def bars(counts: Sequence[int]) -> str:
 
 
 def many(value: int, one: str, several: str | None = None) -> str:
-    """A number with its noun.
+    """Format a number with its noun.
 
     >>> many(1, "copy", "copies"), many(1200, "message")
     ('1 copy', '1 200 messages')
@@ -131,30 +131,28 @@ def many(value: int, one: str, several: str | None = None) -> str:
 
 
 def number(value: int) -> str:
-    """With spaces between thousands."""
+    """Format a number with spaces between thousands."""
     return count(value, " ")
 
 
 def verdict(state: ChangeState) -> str:
-    """What a failover would cost, by the member that would carry it out."""
+    """Describe what a failover would cost, as judged by its candidate."""
     if any(each.may and not each.forced for each in state.judgements):
-        return "bytes at risk: 0; enough members promise, and it has everything that any of them has"
+        return "bytes at risk: 0; enough members vote for it, and it has everything that any of them has"
     lost = [each.lost for each in state.judgements if each.lost is not None]
     if not lost:
-        return "bytes at risk: not known"
-    return (
-        f"bytes at risk: {number(lost[0].end - lost[0].first) if lost[0].end is not None else 'nobody knows how many'}"
-    )
+        return "bytes at risk: unknown"
+    return f"bytes at risk: {number(lost[0].end - lost[0].first) if lost[0].end is not None else 'unknown'}"
 
 
 def taken_over(winner: str, result: ChangeResult, seconds: float) -> str:
-    """Who is the master now."""
+    """Describe the result of a failover."""
     lost = "an unknown number of" if result.lost_bytes is None else number(result.lost_bytes)
-    return f"{winner} is the master in epoch {result.epoch}, after {seconds:.2f} s; acknowledged bytes given up: {lost}"
+    return f"{winner} is the master in epoch {result.epoch}, after {seconds:.2f} s; acknowledged bytes lost: {lost}"
 
 
 def rewound(name: str, kept: Sequence["Divergent"]) -> str:
-    """What the old master cut off."""
+    """Describe what the old master cut from its log."""
     if not kept:
         return f"{name} follows as a slave; its log had nothing that the new master lacks"
     size, where = number(sum(each.size for each in kept)), kept[-1].path.name
@@ -162,7 +160,7 @@ def rewound(name: str, kept: Sequence["Divergent"]) -> str:
 
 
 def account_lines(account: Account) -> list[tuple[str, bool]]:
-    """The account in lines, and whether each is good."""
+    """Format the account in lines, each with whether it is good."""
     lines = [
         (f"acknowledged {number(account.acknowledged)}", True),
         (f"found        {number(account.found)}", account.found == account.acknowledged),
@@ -171,14 +169,14 @@ def account_lines(account: Account) -> list[tuple[str, bool]]:
     if account.surplus:
         copies = many(account.surplus, "message") + (" is" if account.surplus == 1 else " are")
         lines.append(
-            (f"{copies} there twice: stored, but the answer was lost with the master, so the producer sent again", True)
+            (f"{copies} stored twice: the response was lost with the master, so the producer sent again", True)
         )
     else:
         lines.append(("duplicates   0", True))
     if account.unclear:
-        lines.append((f"{many(account.unclear, 'message')} found that nobody was promised", True))
-    if account.strangers:
-        lines.append((f"{many(account.strangers, 'message')} found that nobody sent", False))
+        lines.append((f"{many(account.unclear, 'message')} found without an acknowledgement", True))
+    if account.unknown:
+        lines.append((f"{many(account.unknown, 'message')} found, but never sent", False))
     return lines
 
 
@@ -187,7 +185,7 @@ def _first(missing: Sequence[int]) -> str:
 
 
 def compared(reports: Sequence["LiveDiffReport"]) -> tuple[str, bool]:
-    """What the comparison of the logs says."""
+    """Describe the comparison of the logs."""
     differing = [each for each in reports if each.verdict is not LiveVerdict.EQUAL or each.right_behind_bytes]
     if not differing:
         end = number(reports[0].common_end) if reports else "0"

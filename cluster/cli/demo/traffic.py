@@ -1,4 +1,4 @@
-"""A producer as applications have them, that writes down what it was told; and a reader of all that is there."""
+"""The producer of `twinlog demo`, its ledger of acknowledged messages, and the reader that checks them. Times in seconds."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -16,61 +16,61 @@ from twinlog.cluster.client.subscription import From
 from twinlog.cluster.remoting.errors import RemotingError
 
 TOPIC, GROUP = "Orders", "demo-producer"
-SENDERS = 16  # At most so many messages wait for an answer at once.
+SENDERS = 16  # Maximum number of messages that wait for a response.
 SILENT_SECONDS_MAX = 5.0
-PAUSE_SECONDS = 0.02  # Before a message is tried again.
+PAUSE_SECONDS = 0.02  # Before a message is sent again.
 _FILL = "x" * 200
 
 
 @frozen(kw_only=True)
 class Account:
-    """The end of it. `surplus`: copies beyond the first, of messages whose first try got no answer."""
+    """The comparison with the ledger. `surplus`: further copies of messages whose first try got no response."""
 
     acknowledged: int
     found: int
     missing: tuple[int, ...]
     surplus: int
-    unclear: int  # Found, though no try of theirs was ever acknowledged.
-    strangers: int  # Found, and never sent.
+    unclear: int  # Found, but never acknowledged.
+    unknown: int  # Found, but never sent.
 
     @property
     def is_good(self) -> bool:
-        """Whether every acknowledged message is there, and nothing that nobody sent."""
-        return not self.missing and not self.strangers
+        """True if every acknowledged message was found, and no unknown one."""
+        return not self.missing and not self.unknown
 
 
 @define
 class Ledger:
-    """Messages by their numbers."""
+    """The messages of the producer by number."""
 
     begun: int = field(default=0, init=False)
-    acknowledged: dict[int, float] = field(factory=dict, init=False)  # When, in the order of the answers.
+    acknowledged: dict[int, float] = field(factory=dict, init=False)  # Their times, in the order of the responses.
     failed_tries: int = field(default=0, init=False)
     last_failure: str = field(default="", init=False)
 
     def begin(self) -> int:
-        """The number of the next message."""
+        """Return the number of the next message."""
         self.begun += 1
         return self.begun
 
     def acknowledge(self, number: int, now: float) -> None:
-        """A broker promised to keep it."""
+        """Note the SEND_OK for a message."""
         self.acknowledged[number] = now
 
     def fail(self, why: str) -> None:
-        """A try got no promise; the message may be stored all the same."""
+        """Note a try without SEND_OK; the message may be stored all the same."""
         self.failed_tries += 1
         self.last_failure = why
 
     def longest_pause(self, since: float, until: float) -> float:
-        """The longest time without any acknowledgement that lies in this stretch, or reaches into it."""
+        """Return the longest time without an acknowledgement in this period, or overlapping it."""
         times = list(self.acknowledged.values())
         before = max((each for each in times if each <= since), default=since)
         inside = [each for each in times if since < each <= until]
         return max((b - a for a, b in pairwise([before, *inside, until])), default=0.0)
 
     def counts(self, start: float, step: float, number: int) -> list[int]:
-        """How many acknowledgements fell into each of so many steps from `start` on."""
+        """Count the acknowledgements in each of `number` steps from `start`."""
         found = [0] * number
         for at in self.acknowledged.values():
             if 0 <= (index := int((at - start) // step)) < number:
@@ -78,7 +78,7 @@ class Ledger:
         return found
 
     def account(self, found: Iterable[int]) -> Account:
-        """Compare with the numbers of all messages that a consumer finds."""
+        """Compare with the numbers of all messages that a consumer found."""
         copies = Counter(found)
         sent = {number for number in copies if 1 <= number <= self.begun}
         return Account(
@@ -87,7 +87,7 @@ class Ledger:
             missing=tuple(sorted(self.acknowledged.keys() - copies.keys())),
             surplus=sum(count - 1 for count in copies.values()),
             unclear=len(sent - self.acknowledged.keys()),
-            strangers=len(copies.keys() - sent),
+            unknown=len(copies.keys() - sent),
         )
 
 
@@ -102,11 +102,11 @@ class Traffic:
     _next_at: float = field(default=0.0, init=False)
 
     def stop(self) -> None:
-        """Begin no message more; run() ends when those under way have their answers."""
+        """Send no new messages; run() returns when the others have their responses."""
         self._is_over = True
 
     async def run(self) -> None:
-        """Until stopped."""
+        """Send until stopped."""
         producer = self.client.producer(GROUP)
         self._next_at = trio.current_time()
         async with trio.open_nursery() as nursery:
@@ -115,7 +115,9 @@ class Traffic:
 
     async def _send_some(self, producer: Producer) -> None:
         while not self._is_over:
-            self._next_at = max(self._next_at, trio.current_time() - 1) + 1 / self.rate  # A pause is not made up for.
+            self._next_at = (
+                max(self._next_at, trio.current_time() - 1) + 1 / self.rate
+            )  # Messages of a pause are not sent later.
             await trio.sleep_until(self._next_at)
             await self._send(producer, self.ledger.begin())
 
@@ -134,7 +136,7 @@ class Traffic:
 
 
 async def numbers_found(client: Client) -> list[int]:
-    """The number of every message in the topic, copies too. Raises RemotingError, NoRouteError."""
+    """Return the number of every message in the topic, including copies. Raises RemotingError, NoRouteError."""
     found: list[int] = []
     async with PullConsumer(client, "demo-auditor", start=From.FIRST, auto_commit=False) as consumer:
         queues = await consumer.queues(TOPIC)
@@ -143,7 +145,7 @@ async def numbers_found(client: Client) -> list[int]:
         while any(left.values()):
             messages = await consumer.poll(count_max=1024, timeout_seconds=SILENT_SECONDS_MAX)
             if not messages:
-                break  # What is not there will be missing in the account.
+                break  # The account will show what is missing.
             left[messages[0].queue] -= len(messages)
             found += [int(bytes(message.body).split(b" ", 1)[0]) for message in messages]
     return found

@@ -1,5 +1,5 @@
 """`twinlog log ...`: commands on store directories.
 
-Begin with group.py.
-Imported by main.py and other commands on directories.
+Begin with info.py and directory.py.
+Imported by other commands on directories.
 """

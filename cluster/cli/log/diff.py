@@ -13,7 +13,7 @@ from twinlog.cluster.cli.common.options import WithAlternative, document_option,
 from twinlog.cluster.cli.common.progress import progress
 from twinlog.cluster.cli.common.render import UNKNOWN, Column, count, json_answer, printable, style, table
 from twinlog.cluster.cli.common.running import run_admin
-from twinlog.cluster.cli.log.directory import told
+from twinlog.cluster.cli.log.directory import user_errors
 from twinlog.cluster.observe.live_diff import LiveDifference, LiveDiffReport, LiveVerdict
 from twinlog.cluster.text import moment, size
 from twinlog.store.integrity.digest import decode
@@ -24,7 +24,7 @@ from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
 from twinlog.store.offline.file_series import open_cut
 from twinlog.store.util.text import agreeing, counted
 
-# Where the two messages lie and what follows from that is no field of its own.
+# Fields that follow from others or from the place of a message.
 _FOLLOWS = {"offset_message_id", "body_base64"}
 
 
@@ -39,7 +39,7 @@ SIDE_BY_SIDE = [
 def open_sides(
     paths: tuple[Path, Path], logs: tuple[Path | None, Path | None], log_file_size: int | None, *, trust_digest: bool
 ) -> Iterator[tuple[ComparedLog, ComparedLog]]:
-    """Both sides for reading. A file of cut bytes takes its file size from the other one."""
+    """Open both sides for reading. A file of cut bytes has the file size of the other side."""
     with ExitStack() as stack:
         sides: list[ComparedLog | None] = [None, None]
         for number, path in enumerate(paths):
@@ -72,7 +72,7 @@ def _digests(root: Path) -> Any:
 
 
 def show_diff(report: DiffReport, fmt: str) -> None:
-    """Print what differs, side by side."""
+    """Print the differences side by side."""
     if fmt == "tsv":
         _tsv(report)
         return
@@ -94,10 +94,10 @@ def _sentences(report: DiffReport) -> Iterator[str]:
     common = f"bytes {count(report.common_start)} to {count(report.common_end)}"
     found = report.difference
     if report.verdict is DiffVerdict.NOTHING_IN_COMMON:
-        yield style("nothing in common: one log ends before the other begins", fg="yellow")
+        yield style("nothing in common: one log ends before the other starts", fg="yellow")
         return
     if found is None:
-        yield style(f"equal over all that both have, {common}", fg="green")
+        yield style(f"equal where they overlap, {common}", fg="green")
     else:
         span = f"first at {count(found.first_offset)}, last at {count(found.last_offset)}"
         yield style(f"different in {found.blocks} blocks of 64 KiB: {span}; compared: {common}", fg="red")
@@ -108,22 +108,22 @@ def _sentences(report: DiffReport) -> Iterator[str]:
     if behind:
         yield f"the {'right' if behind > 0 else 'left'} one is {size(abs(behind))} behind"
     for queue in report.queues or ():
-        where = "only one of the two has it" if queue.first_offset is None else f"first at message {queue.first_offset}"
+        where = "only one side has it" if queue.first_offset is None else f"first at message {queue.first_offset}"
         yield style(f"queue {queue.topic}/{queue.queue_id} differs: {where}", fg="red")
 
 
 def who_is_wrong(found: Difference | LiveDifference) -> Iterator[str]:
-    """Which side is damaged, if one is."""
+    """Name the damaged side, if there is one."""
     broken = [name for name, side in (("left", found.left), ("right", found.right)) if side.problem]
     if len(broken) == 1:
         problem = found.left.problem or found.right.problem
         yield f"the {broken[0]} one is damaged there: {problem}"
     elif not broken:
-        yield "both are sound there: different messages were written, or a byte changed that no CRC covers"
+        yield "both are intact there: different messages were written, or a byte changed that no CRC covers"
 
 
 def difference_rows(found: Difference | LiveDifference) -> list[tuple[str, str, str]]:
-    """What each has there, field by field."""
+    """Return the messages of both sides field by field."""
     left, right = found.left, found.right
     rows = [("there", _place(left), _place(right)), ("it is", left.problem or "sound", right.problem or "sound")]
     if left.message is None and right.message is None:
@@ -174,12 +174,14 @@ def _tsv(report: DiffReport) -> None:
 @click.argument("right", metavar="RIGHT")
 @click.option("--live", is_flag=True, help="LEFT and RIGHT are running brokers: names of members, or HOST:PORT.")
 @namesrv_option
-@click.option("--queues", "with_queues", is_flag=True, help="Compare the consume queues, too.")
-@click.option("--trust-digest", is_flag=True, help="Read only where the digests that twinlog keeps of both differ.")
+@click.option("--queues", "with_queues", is_flag=True, help="Also compare the consume queues.")
+@click.option("--trust-digest", is_flag=True, help="Read only where the stored digests of both differ.")
 @click.option(
-    "--left-log", type=click.Path(path_type=Path), metavar="DIR", help="Where the left log lies, if elsewhere."
+    "--left-log", type=click.Path(path_type=Path), metavar="DIR", help="Directory of the left log, if not in LEFT."
 )
-@click.option("--right-log", type=click.Path(path_type=Path), metavar="DIR", help="The same for the right one.")
+@click.option(
+    "--right-log", type=click.Path(path_type=Path), metavar="DIR", help="Directory of the right log, if not in RIGHT."
+)
 @click.option("--log-file-size", type=click.IntRange(4096), metavar="BYTES", help="mappedFileSizeCommitLog of both.")
 @document_option(DiffReport, instead={"--live": LiveDiffReport})
 def diff(
@@ -194,24 +196,23 @@ def diff(
     right_log: Path | None,
     log_file_size: int | None,
 ) -> None:
-    """Compare two logs, byte by byte, over what both have: a master and its slave, a store and its backup.
+    """Compare two logs byte by byte where they overlap: a master and its slave, a store and its backup.
 
-    LEFT and RIGHT are store directories, or files of twinlog/cut/. Where they differ first, both messages are shown, and which of
-    them is damaged. A log that only begins or ends elsewhere is not different: its lag is told. The exit status is 0 for equal, 1
-    for different.
+    LEFT and RIGHT are store directories, or files of twinlog/cut/. At the first difference both messages are shown, and which of
+    them is damaged. Logs that only start or end at other offsets are not different: the lag is reported. Exit status 0: equal, 1:
+    different.
 
-    With --live they are running brokers, under traffic or not, that are compared up to where the shorter log ends now: between
-    members of twinlog every byte, by digests of what was written; damage on a disk is what `twinlog list` and `log verify` tell.
-    With RocketMQ on a side samples of records are compared. The exit status is 3 when one cannot be asked, 6 when the comparison
-    could not be completed.
+    With --live they are running brokers, with or without traffic, compared up to the end of the shorter log. Two twinlog members
+    are compared completely, by digests of the bytes as written; use `twinlog list` and `log verify` for damage on a disk. With a
+    RocketMQ broker, samples of records are compared. Exit status 3: a broker cannot be asked, 6: the comparison is incomplete.
     """
     if live:
         if with_queues or trust_digest or left_log or right_log or log_file_size:
-            raise click.UsageError("--live takes none of the options about store directories.")
+            raise click.UsageError("--live excludes the options about store directories")
         _diff_live(left, right, namesrv, fmt)
         return
     with (
-        told(),
+        user_errors(),
         open_sides((Path(left), Path(right)), (left_log, right_log), log_file_size, trust_digest=trust_digest) as sides,
         progress("diff") as show,
     ):
@@ -245,7 +246,7 @@ EXIT_STATUS = {
 
 
 def show_live_diff(report: LiveDiffReport, fmt: str) -> None:
-    """Print both sides, and what it comes to."""
+    """Print both sides and the result."""
     if fmt == "tsv":
         _live_tsv(report)
         return
@@ -266,7 +267,7 @@ def show_live_diff(report: LiveDiffReport, fmt: str) -> None:
 
 
 def sentences(report: LiveDiffReport) -> Iterator[str]:
-    """What it comes to, in words."""
+    """Return the result in sentences."""
     yield verdict_of(report)
     if report.difference is not None:
         yield from who_is_wrong(report.difference)
@@ -283,20 +284,20 @@ def sentences(report: LiveDiffReport) -> Iterator[str]:
 
 
 def verdict_of(report: LiveDiffReport) -> str:
-    """In one sentence."""
+    """Return the result in one sentence."""
     common = f"bytes {count(report.common_start)} to {count(report.common_end)}"
     samples = counted(report.samples or 0, "record")
     match report.verdict:
         case LiveVerdict.NOTHING_IN_COMMON:
-            return style("nothing in common: one log ends before the other begins", fg="yellow")
+            return style("nothing in common: one log ends before the other starts", fg="yellow")
         case LiveVerdict.EQUAL:
-            return style(f"equal over all that both have, {common}; every byte was compared, by digests", fg="green")
+            return style(f"equal where they overlap, {common}; every byte was compared by digests", fg="green")
         case LiveVerdict.SAMPLES_EQUAL:
             equal = f"{samples} in {common} {agreeing(report.samples or 0, 'is', 'are')} equal"
             return style(f"sampled: {equal}; the others were not compared", fg="green")
         case LiveVerdict.INCOMPLETE:
-            why = report.reason or "there is no place where both tell a record"
-            return style(f"not complete: equal up to {count(report.equal_to)} of {common}, then: {why}", fg="yellow")
+            why = report.reason or "there is no place at which both report a record"
+            return style(f"incomplete: equal up to {count(report.equal_to)} of {common}, then: {why}", fg="yellow")
     assert report.difference is not None
     first = f"first at {count(report.difference.first_offset)}"
     if report.samples is None:
@@ -305,7 +306,7 @@ def verdict_of(report: LiveDiffReport) -> str:
 
 
 def common_equal(report: LiveDiffReport) -> str:
-    """How far they are equal."""
+    """Return the range that is equal."""
     if report.equal_to <= report.common_start:
         return "nothing before that is common to both"
     what = "all" if report.samples is None else "the samples"

@@ -1,4 +1,4 @@
-"""What the commands that look into a store directory share: its options, its errors, how it is opened."""
+"""Shared parts of the commands on store directories: options, opening, errors."""
 
 import resource
 from collections.abc import Callable, Iterator
@@ -23,25 +23,25 @@ directory_argument = click.argument("directory", metavar="DIR", type=click.Path(
 
 
 def directory_options(function: F) -> F:
-    """What the files of a store directory do not tell, or not where they are damaged."""
+    """Add the options for what the files of a store do not say, or not when they are damaged."""
     for option in (
         click.option(
             "--delay-levels",
             metavar="LEVELS",
-            help="The broker's messageDelayLevel, where it is not RocketMQ's: \"1s 5s 10s ...\".",
+            help="The broker's messageDelayLevel, if it is not RocketMQ's default: \"1s 5s 10s ...\".",
         ),
         click.option("--index-slots", type=click.IntRange(1), metavar="N", help="The broker's maxHashSlotNum."),
         click.option(
             "--queue-file-size",
             type=click.IntRange(20),
             metavar="BYTES",
-            help="The broker's mappedFileSizeConsumeQueue.  [default: as the files are]",
+            help="The broker's mappedFileSizeConsumeQueue.  [default: the size of the files]",
         ),
         click.option(
             "--log-file-size",
             type=click.IntRange(4096),
             metavar="BYTES",
-            help="The broker's mappedFileSizeCommitLog.  [default: as the files are]",
+            help="The broker's mappedFileSizeCommitLog.  [default: the size of the files]",
         ),
         click.option(
             "--commit-log",
@@ -49,7 +49,7 @@ def directory_options(function: F) -> F:
             multiple=True,
             type=click.Path(file_okay=False, path_type=Path),
             metavar="DIR",
-            help="Where the log lies, if not in DIR/commitlog; repeatable.",
+            help="Directory of the log, if not DIR/commitlog; repeatable.",
         ),
     ):
         function = option(function)
@@ -63,7 +63,7 @@ def options_of(
     index_slots: int | None = None,
     delay_levels: str | None = None,
 ) -> DirectoryOptions:
-    """What directory_options() gathered. Raises click.UsageError."""
+    """Convert the values of directory_options(). Raises click.UsageError."""
     options = DirectoryOptions(
         commit_log_dirs=commit_log,
         log_file_size=log_file_size,
@@ -80,16 +80,16 @@ def options_of(
 
 @contextmanager
 def opened(directory: Path, **options: Any) -> Iterator[StoreDirectory]:
-    """The directory, for reading. Raises CliError."""
-    with told(), StoreDirectory.open(directory, options_of(**options)) as found:
+    """Open the directory for reading. Raises CliError."""
+    with user_errors(), StoreDirectory.open(directory, options_of(**options)) as found:
         yield found
 
 
 @contextmanager
-def told(
-    what: str = "The backup was not finished.", step: str = "Run it again; what is whole already stays."
+def user_errors(
+    what: str = "The backup was not finished.", step: str = "Run it again; it continues with the missing files."
 ) -> Iterator[None]:
-    """Tell what is not ours to mend as a CliError; `what` and `step` of a backup that fails."""
+    """Convert errors that the user can solve to CliError. `what`, `step`: the text for a backup that fails."""
     set_up_log(ERROR)
     allow_many_files()
 
@@ -99,29 +99,31 @@ def told(
         raise CliError(
             "The store is in use.",
             sentence(error),
-            "Stop the broker and try again; a look (log info, verify, dump, diff) and a backup need no stop.",
+            "Stop the broker and try again. `log info`, `verify`, `dump`, `diff` and `backup` work while it runs.",
             exit_code=REFUSED,
         ) from error
     except BackupRefusedError as error:
         raise CliError(
             "Nothing was changed.",
             sentence(error),
-            "Name a directory that is new or empty.",
+            "Choose a directory that is new or empty.",
             exit_code=REFUSED,
         ) from error
     except NothingToRebuildError as error:
         raise CliError(
             "Nothing was changed.",
             sentence(error),
-            "See what is there with: twinlog log info DIR",
+            "Inspect the store with: twinlog log info DIR",
             exit_code=REFUSED,
         ) from error
     except BackupError as error:
         raise CliError(what, sentence(error), step, exit_code=FAILED) from error
     except StoreDirectoryError as error:
-        raise CliError("That is no store directory.", sentence(error), exit_code=USAGE) from error
+        raise CliError("This is not a store directory.", sentence(error), exit_code=USAGE) from error
     except SideFileError as error:
-        raise CliError("A file of twinlog's cannot be used.", sentence(error), exit_code=FAILED) from error
+        raise CliError(
+            "A file in the twinlog directory of the store cannot be used.", sentence(error), exit_code=FAILED
+        ) from error
     except BrokenPipeError:
         raise  # For main.py.
     except OSError as error:
@@ -129,11 +131,11 @@ def told(
 
 
 def allow_many_files() -> None:
-    """A log and its queues are many files; some systems let a process open 256 unless it asks."""
+    """Raise the limit of open files: a log and its queues are many, and some systems start with 256."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def say(text: str, fmt: str) -> None:
-    """A word besides the data: below a table, and on stderr where a program reads stdout."""
+    """Print a message besides the data: on stdout with a table, on stderr if stdout is for a program."""
     click.echo(text, err=fmt in ("json", "tsv"))

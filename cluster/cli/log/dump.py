@@ -1,4 +1,4 @@
-"""`twinlog log dump`: which messages, and how they look in print."""
+"""`twinlog log dump`: prints the messages of a log."""
 
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator
@@ -20,8 +20,8 @@ from twinlog.store.offline.dump import DumpedMessage, Selection, dump_at
 from twinlog.store.offline.dump import dump as dump_log
 from twinlog.store.offline.index_view import offsets_by_key
 
-_AT_ONCE = 200  # Messages whose lines get columns of one width.
-_BODY_SHOWN_MAX = 60  # Characters, in a table that is not wide.
+_AT_ONCE = 200  # Messages of one batch, whose columns have the same width.
+_BODY_SHOWN_MAX = 60  # Characters, without -o wide.
 
 
 def moment_or_offset(text: str, option: str) -> tuple[int | None, int | None]:
@@ -34,13 +34,13 @@ def moment_or_offset(text: str, option: str) -> tuple[int | None, int | None]:
         return None, round(datetime.fromisoformat(text).timestamp() * 1000)
     except ValueError:
         raise click.UsageError(
-            f"{option} {text}: allowed is an offset of the log (269484), a time (2026-11-21T12:55:30, 2026-11-21), or @ and"
+            f"{option} {text}: expected an offset of the log (269484), a time (2026-11-21T12:55:30, 2026-11-21), or @ and"
             " milliseconds since 1970 (@1795265730000)"
         ) from None
 
 
 def show_messages(messages: Iterable[DumpedMessage], fmt: str, *, with_body: bool) -> int:
-    """Print messages as they come; how many there were."""
+    """Print messages as they are read; return their number."""
     if fmt == "json":
         return _each(messages, json_line)
     if fmt == "tsv":
@@ -73,7 +73,7 @@ def _columns(*, with_body: bool) -> list[Column]:
 
 
 def _table(messages: Iterable[DumpedMessage], *, with_body: bool) -> int:
-    """A table that may be endless: widths only grow."""
+    """Print a table of unknown length in batches."""
     columns, shown, rows = _columns(with_body=with_body), 0, iter(messages)
     while batch := list(islice(rows, _AT_ONCE)):
         lines = plain(columns, cells_of(columns, batch)).split("\n")
@@ -112,7 +112,7 @@ def _body(message: DumpedMessage) -> str | None:
     body = b64decode(message.body_base64)
     if message.body_problem is None:
         return f"<{len(body)} bytes> {body[:32].hex(' ')}"
-    # What it is comes before why it is shown so: a table cuts the rest off.
+    # The reason comes last, because a table cuts the text.
     what = f"not decompressed, {message.compression}, {len(body)} bytes as stored: {message.body_problem}"
     return f"<{what}> {body[:32].hex(' ')}"
 
@@ -123,7 +123,7 @@ def _shortened(text: str) -> str:
 
 
 def _print_wide(message: DumpedMessage) -> None:
-    """Everything of one message, over several lines."""
+    """Print all of one message on several lines."""
     head = f"{message.topic}/{message.queue_id} message {message.queue_offset}"
     click.echo(f"{style(head, bold=True)}  {message.size} bytes at {message.phy_offset}")
     stored = f"stored {moment(message.stored_ms)} at {message.store_host}"
@@ -151,31 +151,37 @@ def _print_wide(message: DumpedMessage) -> None:
     ),
 )
 @directory_argument
-@click.option("--topic", "topics", multiple=True, metavar="T", help="Only of this topic; repeatable.")
-@click.option("--queue", "queues", multiple=True, type=click.IntRange(0), metavar="N", help="Only of this queue id.")
-@click.option("--from", "start", metavar="WHERE", help="Only from there on.")
-@click.option("--to", "end", metavar="WHERE", help="Only up to there; what is at that very place is left out.")
-@click.option("--key", metavar="KEY", help="Only with this among its KEYS, or as its message id (UNIQ_KEY).")
-@click.option("--by-index", is_flag=True, help="With --key: look it up instead of reading the whole log.")
-@click.option("--count", type=click.IntRange(1), help="Stop after that many.")
-@click.option("--body", "with_body", is_flag=True, help="With the bodies.")
+@click.option("--topic", "topics", multiple=True, metavar="T", help="Only messages of this topic; repeatable.")
+@click.option(
+    "--queue",
+    "queues",
+    multiple=True,
+    type=click.IntRange(0),
+    metavar="N",
+    help="Only messages of this queue id; repeatable.",
+)
+@click.option("--from", "start", metavar="WHERE", help="Start there.")
+@click.option("--to", "end", metavar="WHERE", help="Stop there; a message at this place is excluded.")
+@click.option("--key", metavar="KEY", help="Only messages with this key or message id (UNIQ_KEY).")
+@click.option("--by-index", is_flag=True, help="With --key: use the index instead of reading the whole log.")
+@click.option("--count", type=click.IntRange(1), help="Stop after this number of messages.")
+@click.option("--body", "with_body", is_flag=True, help="Print the bodies.")
 @directory_options
 @document_option(DumpedMessage)
 def dump(directory: Path, fmt: str, by_index: bool, with_body: bool, count: int | None, **options: Any) -> None:
     """Print the messages of a log, in the order of the log.
 
-    WHERE is an offset of the log in bytes (269484), a time in your time zone (2026-11-21T12:55:30, 2026-11-21) or with its
-    own (2026-11-21T12:55:30+00:00), or milliseconds since 1970 (@1795265730000). Times are those of storing.
+    WHERE is an offset of the log in bytes (269484), a store time in local time (2026-11-21T12:55:30, 2026-11-21) or with a time
+    zone (2026-11-21T12:55:30+00:00), or milliseconds since 1970 (@1795265730000).
 
-    JSON is one object a line. Bodies that a client compressed with zlib, lz4 or zstd are decompressed; one that cannot be
-    is given as it is stored, and body_problem says why. A body that is not UTF-8 is shown in hex, and given as body_base64 in
-    JSON. Damaged parts of the log are told on stderr, and make the exit status 6.
+    JSON is one object per line. Bodies that a client compressed with zlib, lz4 or zstd are decompressed; if that fails, the
+    body is printed as stored, and body_problem has the reason. A body that is not UTF-8 is printed in hex, and in JSON as
+    body_base64. Damaged parts of the log are reported on stderr; the exit status is 6 then.
 
-    --by-index finds at once what the index has; a message that it lacks, because it is damaged or not level with the log, is only
-    found without.
+    --by-index is fast, but misses messages that are not in the index, because it is damaged or behind the log.
     """
     if by_index and options["key"] is None:
-        raise click.UsageError("--by-index needs --key.")
+        raise click.UsageError("--by-index requires --key")
     selection = _selection(**{name: options.pop(name) for name in ("topics", "queues", "start", "end", "key")})
     damaged = 0
     with opened(directory, **options) as store:
@@ -193,12 +199,12 @@ def dump(directory: Path, fmt: str, by_index: bool, with_body: bool, count: int 
                 else:
                     damaged += 1
                     where = f"bytes {found.start} to {found.end} of the log"
-                    click.echo(f"damaged: {where} hold no sound message: {found.reason}", err=True)
+                    click.echo(f"damaged: {where} have no readable message: {found.reason}", err=True)
 
         with pinned_log(store) as log:
             shown = show_messages(islice(messages(log), count), fmt, with_body=with_body)
     if not shown:
-        click.echo("No message of the log is like that.", err=True)
+        click.echo("No message of the log matches.", err=True)
     if damaged:
         click.get_current_context().exit(PARTIAL)
 

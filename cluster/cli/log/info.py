@@ -1,4 +1,4 @@
-"""`twinlog log info` in print."""
+"""`twinlog log info`: summarises a store directory."""
 
 from collections.abc import Iterable
 from itertools import groupby
@@ -19,12 +19,12 @@ _UNREADABLE = "cannot be read: see the error below"
 _STATES = {
     "running": "running, process {info.process_id}",
     "stopped": "stopped cleanly",
-    "crashed": "not running, and not stopped cleanly: its next start looks what is there",
+    "crashed": "not running, and not stopped cleanly: its next start will run recovery",
 }
 
 
 def show_info(info: StoreInfo, fmt: str) -> None:
-    """Print everything; TSV has the queues only."""
+    """Print the summary; TSV has only the queues."""
     if fmt == "tsv":
         table(_queue_columns(), info.queues, fmt)
         return
@@ -42,7 +42,7 @@ def show_info(info: StoreInfo, fmt: str) -> None:
         at = f" at {problem.phy_offset}" if problem.phy_offset is not None else ""
         click.echo(style(f"{problem.severity}: {place}{at}: {problem.message}", fg="yellow"))
     click.echo()
-    click.echo(f"Only what shows at a glance. To check every message: twinlog log verify {info.root}")
+    click.echo(f"No checksums were verified. To check every message: twinlog log verify {info.root}")
 
 
 def _facts(info: StoreInfo) -> None:
@@ -89,7 +89,7 @@ def _facts(info: StoreInfo) -> None:
 
 
 def _role(info: StoreInfo) -> Iterable[tuple[str, str]]:
-    """Who wrote the log, and what its member has promised."""
+    """Return the role, the promised epoch and the epochs of the log."""
     if info.role is not None:
         role = info.role
         promised = (
@@ -112,7 +112,7 @@ def _time(milliseconds: int | None) -> str:
 
 
 class Topic:
-    """A topic's queues, summed up."""
+    """The totals of a topic's queues."""
 
     def __init__(self, name: str, queues: Iterable[Any]) -> None:
         found = list(queues)
@@ -125,7 +125,7 @@ class Topic:
 
 
 def topics_of(info: StoreInfo) -> Iterable[Topic]:
-    """The topics in order of their names."""
+    """Return the topics ordered by name."""
     return (Topic(name, queues) for name, queues in groupby(info.queues, lambda queue: queue.topic))
 
 
@@ -154,7 +154,7 @@ def _queue_columns() -> list[Column]:
 
 
 def _files(info: StoreInfo, fmt: str) -> None:
-    """The files, one by one."""
+    """Print tables of the files."""
     columns = [
         Column("LOG FILE", lambda f: f.name),
         Column("SIZE", lambda f: f.size_bytes, size, right=True),
@@ -199,9 +199,9 @@ def _files(info: StoreInfo, fmt: str) -> None:
 @directory_options
 @document_option(StoreInfo)
 def info(directory: Path, fmt: str, **options: Any) -> None:
-    """Show what a store directory is: who wrote it, how far its log goes, what is in its queues.
+    """Show a summary of a store directory: who wrote it, the extent of its log, its queues and files.
 
-    FIRST and NEXT are queue offsets, EVER is how many messages a topic ever had. Only cheap facts: no checksum is looked at.
+    FIRST and NEXT are queue offsets, EVER is the number of messages that a topic ever had. No checksums are verified.
     """
     with opened(directory, **options) as store:
         found = inspect(store)

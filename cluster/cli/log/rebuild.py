@@ -1,4 +1,4 @@
-"""`twinlog log rebuild`: queues and index made anew."""
+"""`twinlog log rebuild`: rebuilds queues and index from the log."""
 
 import sys
 from pathlib import Path
@@ -11,7 +11,14 @@ from twinlog.cluster.cli.common.group import examples
 from twinlog.cluster.cli.common.options import document_option
 from twinlog.cluster.cli.common.progress import progress
 from twinlog.cluster.cli.common.render import count, json_answer
-from twinlog.cluster.cli.log.directory import directory_argument, directory_options, opened, options_of, say, told
+from twinlog.cluster.cli.log.directory import (
+    directory_argument,
+    directory_options,
+    opened,
+    options_of,
+    say,
+    user_errors,
+)
 from twinlog.cluster.text import size
 from twinlog.store.offline.copy.rebuild import RebuildReport, plan_rebuild
 from twinlog.store.offline.copy.rebuild import rebuild as make
@@ -25,20 +32,20 @@ from twinlog.store.offline.copy.rebuild import rebuild as make
     ),
 )
 @directory_argument
-@click.option("--consumequeue", "queues", is_flag=True, help="Make consumequeue/ anew.")
-@click.option("--index", "index", is_flag=True, help="Make index/ anew.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--consumequeue", "queues", is_flag=True, help="Rebuild consumequeue/.")
+@click.option("--index", "index", is_flag=True, help="Rebuild index/.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done without changing anything.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @directory_options
 @document_option(RebuildReport)
 def rebuild(directory: Path, queues: bool, index: bool, dry_run: bool, yes: bool, fmt: str, **options: Any) -> None:
-    """Make consume queues and index anew from the log of a stopped store.
+    """Rebuild consume queues and index from the log of a stopped store.
 
-    They are made beside the old ones, which stay in their place until the new ones are whole and on the disk. Interrupted, run it
-    again. A queue whose messages are all gone from the log keeps its numbers. The log is read, never written.
+    The old files stay in place until the new ones are complete and on the disk. If interrupted, run it again. A queue whose
+    messages are all deleted from the log keeps its offsets. The log is only read.
     """
     if not (queues or index):
-        raise click.UsageError("Say what to make anew: --consumequeue, --index, or both.")
+        raise click.UsageError("nothing to rebuild: add --consumequeue, --index, or both")
     with opened(directory, **options) as store:
         report = plan_rebuild(store, queues=queues, index=index)
     if not dry_run:
@@ -53,14 +60,14 @@ def rebuild(directory: Path, queues: bool, index: bool, dry_run: bool, yes: bool
 
 def _ask(question: str) -> None:
     if not sys.stdin.isatty():
-        raise click.UsageError(f"{question} There is nobody to ask: add --yes.")
+        raise click.UsageError(f"{question} There is no terminal for the confirmation: add --yes")
     click.confirm(question, abort=True, err=True)
 
 
 def _rebuild(
     directory: Path, report: RebuildReport, options: dict[str, Any], *, queues: bool, index: bool
 ) -> RebuildReport:
-    with told(), progress("rebuild") as show:
+    with user_errors(), progress("rebuild") as show:
         done = make(directory, options_of(**options), queues=queues, index=index, progress=show)
     return evolve(report, done=done)
 
@@ -75,9 +82,9 @@ def _show_rebuild(report: RebuildReport, fmt: str) -> None:
         return
     say(f"read       {count(done.records)} messages, bytes {count(done.min_offset)} to {count(done.end_offset)}", fmt)
     if done.queues is not None:
-        kept = f", of which {done.kept_queues} only keep their numbers" if done.kept_queues else ""
+        kept = f", of which {done.kept_queues} only keep their offsets" if done.kept_queues else ""
         say(f"queues     {done.queues} with {count(done.queue_messages or 0)} messages{kept}", fmt)
     if done.index_files is not None:
         say(f"index      {count(done.index_keys or 0)} keys in {done.index_files} files", fmt)
     for start, end in done.damaged_ranges:
-        click.echo(f"damaged: bytes {start} to {end} of the log hold no message", err=True)
+        click.echo(f"damaged: bytes {start} to {end} of the log have no message", err=True)

@@ -1,4 +1,4 @@
-"""`twinlog log verify` in print."""
+"""`twinlog log verify`: checks every message, queue entry and key of a store."""
 
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ _COLOURS = {VerifyVerdict.SOUND: "green", VerifyVerdict.WARNINGS: "yellow", Veri
 
 
 def shortened(report: VerifyReport, findings_max: int | None) -> VerifyReport:
-    """The report with so many findings at most."""
+    """Limit the findings of a report; the others are only counted."""
     if findings_max is None or len(report.findings) <= findings_max:
         return report
     left_out = report.findings[findings_max:]
@@ -30,7 +30,7 @@ def shortened(report: VerifyReport, findings_max: int | None) -> VerifyReport:
 
 
 def show_verify(report: VerifyReport, fmt: str) -> None:
-    """Print the findings, then what it comes to."""
+    """Print the findings, then the result."""
     if report.findings or fmt == "tsv":
         table(_columns(), report.findings, fmt)
     if fmt == "tsv":
@@ -39,23 +39,23 @@ def show_verify(report: VerifyReport, fmt: str) -> None:
         click.echo()
     if report.findings_omitted:
         click.echo(f"and {count(report.findings_omitted)} more")
-    looked = [
+    checked = [
         f"{count(report.records)} messages in {size(report.log_end - report.log_start)} of log",
         f"{count(report.units)} entries of {report.queues} queues",
         f"{count(report.index_items)} keys of {report.index_files} index files",
     ]
-    looked += [f"digests of {size(report.digest_bytes)}"] if report.digest_bytes else []
-    click.echo(f"checked {', '.join(looked)} in {seconds(report.seconds)}")
+    checked += [f"digests of {size(report.digest_bytes)}"] if report.digest_bytes else []
+    click.echo(f"checked {', '.join(checked)} in {seconds(report.seconds)}")
     click.echo(style(_verdict(report), fg=_COLOURS[report.verdict]))
 
 
 def _verdict(report: VerifyReport) -> str:
     if report.verdict is VerifyVerdict.SOUND:
-        return "sound: nothing was found"
+        return "sound: no errors, no warnings"
     what = f"{count(report.errors)} errors, {count(report.warnings)} warnings"
     if report.verdict is VerifyVerdict.WARNINGS:
-        return f"no message is harmed: {what}"
-    lost = f", {size(report.damaged_bytes)} of the log hold no sound message" if report.damaged_bytes else ""
+        return f"no message is affected: {what}"
+    lost = f", {size(report.damaged_bytes)} of the log have no readable message" if report.damaged_bytes else ""
     return f"damaged: {what}{lost}"
 
 
@@ -89,17 +89,15 @@ def _where(finding: Finding) -> Any:
     ),
 )
 @directory_argument
-@click.option("--max-findings", type=click.IntRange(0), metavar="N", help="List so many at most; all are counted.")
-@click.option(
-    "--processes", type=click.IntRange(1), metavar="N", help="Check with so many processes.  [default: by size]"
-)
+@click.option("--max-findings", type=click.IntRange(0), metavar="N", help="List at most N findings; all are counted.")
+@click.option("--processes", type=click.IntRange(1), metavar="N", help="Number of processes.  [default: by size]")
 @directory_options
 @document_option(VerifyReport)
 def verify(directory: Path, fmt: str, max_findings: int | None, processes: int | None, **options: Any) -> None:
     """Check every message of a store, every entry of its queues and index, and its other files.
 
-    Nothing is changed, and a running broker shares no more than the disk. An error is a message that is lost, damaged or cannot
-    be found; a warning harms none. The exit status is 0 when there is neither, else 1.
+    Nothing is changed; a running broker is affected only by the load on the disk. An error means that a message is lost, damaged
+    or cannot be found; a warning affects no message. Exit status 0: no findings, 1: errors or warnings.
     """
     with opened(directory, **options) as store, progress("verify") as show:
         report = shortened(check(store, progress=show, processes=processes), max_findings)

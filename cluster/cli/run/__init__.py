@@ -1,5 +1,5 @@
-"""Commands that run: up, broker, namesrv, dashboard.
+"""Commands that run processes: up, broker, namesrv, dashboard.
 
-Begin with commands.py, then service.py and supervisor.py.
+Begin with broker.py, service.py and supervisor.py.
 Imported by main.py and demo.
 """

@@ -1,4 +1,4 @@
-"""Commands that run something: one name server, one broker, or a whole cluster on this machine."""
+"""`twinlog broker`: a broker as a process."""
 
 from pathlib import Path
 
@@ -23,22 +23,24 @@ from twinlog.cluster.remoting.tls.config import TlsConfig
 from twinlog.ha.config import HAConfig
 from twinlog.store.config import StoreConfig
 
-REGISTER_SECONDS_MAX = 5  # A broker serves without its name server, too.
+REGISTER_SECONDS_MAX = 5  # A broker also serves without its name server.
 
 
 @click.command(
     "broker", epilog=examples("twinlog broker -c broker.conf -n 127.0.0.1:9876", "twinlog broker -c broker.conf -p")
 )
 @member_options
-@click.option("-n", "--namesrv", metavar="HOST:PORT", help="Name servers, joined by ; (above the file's namesrvAddr).")
+@click.option(
+    "-n", "--namesrv", metavar="HOST:PORT", help="Name servers, separated by ; (overrides namesrvAddr of the file)."
+)
 def broker(
     config: Path | None, overrides: tuple[str, ...], print_only: bool, until_stdin_closes: bool, namesrv: str | None
 ) -> None:
     """Run a broker: a master, or a slave that follows one.
 
-    Takes RocketMQ's broker.conf as it is; a variable such as TWINLOG_BROKER_NAME is above it, an option above both. Prints
-    one line `ready broker=NAME address=HOST:PORT` when it serves and is registered. SIGTERM and Ctrl-C end it cleanly, a
-    second one at once.
+    Reads RocketMQ's broker.conf. Variables such as TWINLOG_BROKER_NAME override the file, options override both. Prints one
+    line `ready broker=NAME address=HOST:PORT` when it serves and is registered. SIGTERM or Ctrl-C stops it cleanly, a second
+    signal at once.
     """
     configuration = load_broker(config, overrides, namesrv=namesrv)
     if print_only:
@@ -51,9 +53,9 @@ def broker(
 def run_broker(
     configuration: Configuration, *, config_file: Path | None = None, until_stdin_closes: bool = False
 ) -> None:
-    """Serve until stopped; changes over the network go to `config_file`.
+    """Serve until stopped. Changes over the network are saved in `config_file`.
 
-    Raises CliError when a port or the store cannot be had.
+    Raises CliError for a port in use and a store that cannot be opened.
     """
     set_up_log(for_good=True)
 
@@ -93,6 +95,6 @@ def run_broker(
 
 
 def _in_a_line(status: MemberStatus) -> str:
-    """What a broker does, for `systemctl status`."""
+    """Return the state of a broker in one line, for `systemctl status`."""
     epoch = f"epoch {status.epoch.epoch}" if status.epoch is not None else ""
     return ", ".join(part for part in (str(status.role), str(status.state), epoch) if part)

@@ -1,4 +1,4 @@
-"""`twinlog dashboard`: a page for browsers."""
+"""`twinlog dashboard`: a web page about a cluster."""
 
 from pathlib import Path
 
@@ -25,32 +25,32 @@ DEFAULT_LISTEN = "127.0.0.1:9877"
     epilog=examples(
         "twinlog dashboard",
         "twinlog dashboard -n 10.0.0.1:9876 --listen 127.0.0.1:8080",
-        "twinlog dashboard --token-file ~/.twinlog-token      with role changes from the page",
+        "twinlog dashboard --token-file ~/.twinlog-token      allow role changes from the page",
     ),
 )
 @namesrv_option
-@click.option("--listen", metavar="HOST:PORT", default=DEFAULT_LISTEN, show_default=True, help="Serve there.")
+@click.option("--listen", metavar="HOST:PORT", default=DEFAULT_LISTEN, show_default=True, help="Address to serve on.")
 @click.option(
     "--token-file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Whoever types a line of this file into the page may change roles. Without it the page is read-only.",
+    help="A file of tokens, one on each line, that permit role changes from the page.  [default: read-only]",
 )
 @click.option(
     "--audit",
     "audit_directory",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Show the report that `twinlog audit --out DIR` leaves there.",
+    help="Show the report that `twinlog audit --out DIR` wrote there.",
 )
 @click.option(
     "--allow-host",
     "allow_hosts",
     multiple=True,
     metavar="NAME",
-    help="A name with dots by which browsers may ask for it.",
+    help="A host name with dots that browsers may use for it; repeatable.",
 )
-@click.option("--listen-fd", type=int, hidden=True, help="Serve on this socket, which listens at --listen already.")
-@click.option("--until-stdin-closes", is_flag=True, hidden=True, help="Stop when whoever started this ends.")
+@click.option("--listen-fd", type=int, hidden=True, help="Serve on this socket, which already listens at --listen.")
+@click.option("--until-stdin-closes", is_flag=True, hidden=True, help="Stop when the parent process ends.")
 def dashboard(
     namesrv: str,
     listen: str,
@@ -60,17 +60,17 @@ def dashboard(
     listen_fd: int | None,
     until_stdin_closes: bool,
 ) -> None:
-    """Serve a page that answers within seconds: is my data safe, who is behind, by how much, until when.
+    """Serve a web page that shows whether the data is safe, and which members are behind, by how much and for how long.
 
-    Prints one line `ready dashboard=http://HOST:PORT` when it serves. It asks the cluster once a second for all viewers
-    together, and every five seconds while nobody looks. SIGTERM and Ctrl-C end it.
+    Prints one line `ready dashboard=http://HOST:PORT` when it serves. It polls the cluster once a second for all viewers
+    together, every five seconds without viewers. SIGTERM or Ctrl-C stops it.
     """
     host, port = _address(listen)
     _check_token(token_file)
 
     addresses = name_servers(namesrv)
     if not addresses:
-        raise click.UsageError("--namesrv is empty: allowed is HOST:PORT, or several joined by ;")
+        raise click.UsageError("--namesrv is empty: expected HOST:PORT, or several separated by ;")
 
     config = DashboardConfig(
         namesrv=addresses,
@@ -89,11 +89,11 @@ def _address(listen: str) -> tuple[str, int]:
     try:
         return split_address(listen)
     except ValueError:
-        raise click.UsageError(f"--listen {listen}: allowed is HOST:PORT") from None
+        raise click.UsageError(f"--listen {listen}: expected HOST:PORT") from None
 
 
 def _check_token(token_file: Path | None) -> None:
-    """Told at once, and not when somebody types a token."""
+    """Report a bad token file at the start, not when a token is typed."""
     if token_file is None:
         return
 
@@ -104,7 +104,7 @@ def _check_token(token_file: Path | None) -> None:
 
 
 def serve_dashboard(config: DashboardConfig, *, until_stdin_closes: bool = False) -> None:
-    """Serve until stopped. Raises CliError when the port cannot be had."""
+    """Serve until stopped. Raises CliError for a port in use."""
     set_up_log(for_good=True)
 
     async def serve(say_ready: SayReady) -> None:

@@ -1,7 +1,7 @@
-"""One member of `twinlog up` as a child process: started, watched, ended. Only processes started here are signalled.
+"""One member of `twinlog up` as a child process. Only processes started here are signalled.
 
-A child reads its stdin to the end of the one who started it: when the supervisor goes, however it goes, the pipe closes
-and the child stops. (PR_SET_PDEATHSIG would watch the thread that started the child, not the process.)
+A child stops at the end of its stdin: when the supervisor ends, for whatever reason, the pipe closes. (PR_SET_PDEATHSIG watches
+the thread that started the child, not the process.)
 """
 
 import os
@@ -17,17 +17,17 @@ from attrs import define, field, frozen
 from twinlog.cluster.config.environment import without_options
 
 LAST_LINES = 8
-_OUTPUT = {"PYTHONUNBUFFERED": "1"}  # TWINLOG_LOG: a person reads these files, and their last lines when a member died.
+_OUTPUT = {"PYTHONUNBUFFERED": "1"}  # The log files are for people, who see their last lines when a member dies.
 
 
 @frozen
 class Exit:
-    """How a child ended: its exit status, or minus the signal that ended it."""
+    """The end of a child: its exit status, or minus the signal that ended it."""
 
     status: int
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         if self.status < 0:
             return f"was ended by {signal.Signals(-self.status).name}"
         return f"ended with exit status {self.status}"
@@ -45,7 +45,7 @@ class MemberProcess:
     _log_start: int = field(default=0, init=False)
 
     def start(self) -> None:
-        """Start it. Its own process group, so that Ctrl-C reaches the supervisor only, which knows the right order."""
+        """Start it in a process group of its own: Ctrl-C reaches only the supervisor, which stops the members in order."""
         with self.log.open("ab") as log:
             self._log_start = log.tell()
             self.popen = subprocess.Popen(
@@ -60,11 +60,11 @@ class MemberProcess:
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started, and has not ended."""
+        """True from start() to its end."""
         return hasattr(self, "popen") and self.popen.poll() is None
 
     async def wait(self) -> Exit:
-        """Until it has ended. Cancellation leaves it running."""
+        """Wait for its end. Cancellation leaves it running."""
         import trio
 
         if self.popen.poll() is None:
@@ -79,15 +79,15 @@ class MemberProcess:
         return Exit(status)
 
     def terminate(self) -> None:
-        """Ask it to stop cleanly; no effect on one that has ended."""
+        """Ask it to stop cleanly; no effect after its end."""
         self.popen.terminate()
 
     def kill(self) -> None:
-        """End it now; no effect on one that has ended."""
+        """End it now; no effect after its end."""
         self.popen.kill()
 
     def last_lines(self) -> list[str]:
-        """The end of what it said since its latest start."""
+        """Return the last lines of its log since its latest start."""
         try:
             with self.log.open("rb") as log:
                 log.seek(max(self._log_start, log.seek(0, os.SEEK_END) - 65_536))
@@ -97,5 +97,5 @@ class MemberProcess:
 
 
 def program(*arguments: str) -> list[str]:
-    """The command line of a `twinlog` child, run by the Python that runs us. -P: nothing is imported from its directory."""
+    """Return the command line of a `twinlog` child. -P: nothing is imported from the working directory."""
     return [sys.executable, "-P", "-m", "twinlog.cluster.cli.main", *arguments, "--until-stdin-closes"]

@@ -22,13 +22,13 @@ from twinlog.cluster.remoting.tls.config import TlsConfig
 
 @click.command("namesrv", epilog=examples("twinlog namesrv", "twinlog namesrv -c namesrv.conf --port 9876"))
 @member_options
-@click.option("--port", type=click.IntRange(0, 65535), help="Listen there; above what the file says.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on; overrides the file.")
 def namesrv(
     config: Path | None, overrides: tuple[str, ...], print_only: bool, until_stdin_closes: bool, port: int | None
 ) -> None:
     """Run a name server.
 
-    Prints one line `ready namesrv=HOST:PORT` when it serves. SIGTERM and Ctrl-C end it cleanly, a second one at once.
+    Prints one line `ready namesrv=HOST:PORT` when it serves. SIGTERM or Ctrl-C stops it cleanly, a second signal at once.
     """
     configuration = load_namesrv(config, overrides, port=port)
     if print_only:
@@ -41,7 +41,7 @@ def namesrv(
 def run_namesrv(
     configuration: Configuration, *, config_file: Path | None = None, until_stdin_closes: bool = False
 ) -> None:
-    """Serve until stopped; changes over the network go to `config_file`. Raises CliError when the port cannot be had."""
+    """Serve until stopped. Changes over the network are saved in `config_file`. Raises CliError for a port in use."""
     set_up_log(for_good=True)
 
     config, server_config = configuration.of(NamesrvConfig), configuration.of(ServerConfig)

@@ -1,7 +1,7 @@
-"""Tells systemd how this process is, for units with Type=notify and WatchdogSec: one datagram for each thing that is said.
+"""Notifications to systemd, for units with Type=notify and WatchdogSec: one datagram for each.
 
-    READY=1         it serves                    WATCHDOG=1   its event loop ticks; said three times in each WatchdogSec
-    STATUS=words    what it does, in a line      STOPPING=1   it was told to stop
+    READY=1         it serves                    WATCHDOG=1   its event loop runs; sent three times in each WatchdogSec
+    STATUS=text     what it does, in a line      STOPPING=1   it is stopping
 Sources: sd_notify(3), sd_watchdog_enabled(3).
 """
 
@@ -15,22 +15,22 @@ from attrs import define, field
 
 log = structlog.get_logger(__name__)
 
-TICK_SECONDS_MAX = 10.0  # How old the status line may be.
+TICK_SECONDS_MAX = 10.0  # Maximum age of the status line.
 
 
 @define(eq=False)
 class Notifier:
-    """`address` as NOTIFY_SOCKET has it, `@name` for an abstract one; `watchdog_seconds` None: nobody waits for WATCHDOG=1."""
+    """`address`: the value of NOTIFY_SOCKET, `@name` for an abstract socket. `watchdog_seconds` None: no watchdog."""
 
     address: str
     watchdog_seconds: float | None = None
-    describe: Callable[[], str] | None = None  # The status from now on; called in the loop.
+    describe: Callable[[], str] | None = None  # Returns the status line; called in the loop.
     _told: str = field(default="", init=False)
     _failed: bool = field(default=False, init=False)
 
     @classmethod
     def from_environment(cls, environment: MutableMapping[str, str] = os.environ) -> "Notifier | None":
-        """None when nobody asked for it. Takes the variables away, so that no child speaks for this process."""
+        """Return None without systemd. Removes the variables, so that children do not notify in the name of this process."""
         address = environment.pop("NOTIFY_SOCKET", "")
         usec, pid = environment.pop("WATCHDOG_USEC", ""), environment.pop("WATCHDOG_PID", "")
         if address[:1] not in ("/", "@"):
@@ -39,18 +39,18 @@ class Notifier:
         return cls(address, int(usec) / 1e6 if is_watched else None)
 
     def ready(self, words: str, describe: Callable[[], str] | None = None) -> None:
-        """It serves; `describe` tells what it does, whenever it is asked."""
+        """Report that it serves; `describe` returns the status line from then on."""
         self.describe = describe
         self._told = words
         self._say("READY=1", f"STATUS={words}")
 
     def stopping(self) -> None:
-        """It was told to stop; the watchdog goes on until it has."""
+        """Report that it is stopping; the watchdog continues until it has stopped."""
         self.describe = None
         self._say("STOPPING=1", "STATUS=stopping")
 
     async def keep_alive(self) -> None:
-        """Run it in the loop that is watched: it is silent for as long as that stands still."""
+        """Send WATCHDOG=1 and new status lines. Run it in the watched loop: it is silent while the loop is blocked."""
         pause = min(TICK_SECONDS_MAX, (self.watchdog_seconds or 3 * TICK_SECONDS_MAX) / 3)
         while True:
             said = ["WATCHDOG=1"] if self.watchdog_seconds else []
@@ -62,7 +62,7 @@ class Notifier:
             await trio.sleep(pause)
 
     def _status(self) -> str:
-        """What it does now, or what was told last: nothing that goes wrong here ends the service."""
+        """Return the status line, or the last one after an error, which must not end the service."""
         try:
             return self.describe() if self.describe is not None else self._told
         except Exception:
@@ -71,7 +71,7 @@ class Notifier:
             return self._told
 
     def _say(self, *lines: str) -> None:
-        """Never waits: a datagram that finds no room is lost, and the next one comes."""
+        """Send without waiting: a datagram that does not fit is lost."""
         path = "\0" + self.address[1:] if self.address.startswith("@") else self.address
         text = "\n".join(line.replace("\n", " ") for line in lines)
         try:

@@ -1,4 +1,4 @@
-"""Is a port free, and if not, who has it?"""
+"""Ports in use, and the processes that hold them."""
 
 import socket
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def busy_ports(ports: Iterable[Port], host: str = LOOPBACK) -> list[Port]:
-    """Those of the ports that cannot be listened on now. Connections of an earlier run that linger do not count."""
+    """Return the ports that cannot be listened on now. Lingering connections of an earlier run do not count."""
     return [port for port in ports if not _is_free(host, port.number)]
 
 
@@ -27,10 +27,11 @@ def _is_free(host: str, port: int) -> bool:
 
 
 MORE_MAX = 10
+_MAIN = "twinlog.cluster.cli.main"
 
 
 def in_use(busy: Sequence[Port]) -> tuple[str, str]:
-    """One sentence about the first busy port and who holds it, and one about the others, if any."""
+    """Return a sentence about the first busy port and its process, and one about the others, if any."""
     first, *more = busy
     what = f"Port {first.number} ({first.purpose}) is in use by {holder(first.number)}."
     if not more:
@@ -40,7 +41,7 @@ def in_use(busy: Sequence[Port]) -> tuple[str, str]:
 
 
 def holder(port: int) -> str:
-    """Name the process that listens on a TCP port: "process 4711 (java)"; vaguely where this user may not know."""
+    """Name the process that listens on a TCP port, "process 4711 (java)", as far as this user may see it."""
     import psutil
 
     try:
@@ -55,8 +56,8 @@ def holder(port: int) -> str:
 
 
 def _name(process: "psutil.Process") -> str:
-    """What a person calls it: one of ours is not just some Python."""
+    """Return the name of a process: the twinlog command for one of ours, which would be "python"."""
     words = process.cmdline()
-    if "twinlog.cluster.cli.main" in words[:-1]:  # As `twinlog up` starts its members.
-        return f"twinlog {words[words.index('cluster.cli.main') + 1]}"
+    if _MAIN in words[:-1]:  # As `twinlog up` starts its members.
+        return f"twinlog {words[words.index(_MAIN) + 1]}"
     return process.name()

@@ -1,4 +1,4 @@
-"""The configuration of one process: its file, its options, its environment; what is odd is told on stderr.
+"""The configuration of one process, from its file, options and environment; warnings go to stderr.
 
 Precedence: --set, then options, then TWINLOG_* variables, then the file, then NAMESRV_ADDR (as RocketMQ's brokers read it),
 then defaults.
@@ -33,7 +33,7 @@ from twinlog.store.config import StoreConfig
 def load_broker(
     config: Path | None, overrides: Sequence[str], *, namesrv: str | None, environment: Mapping[str, str] = os.environ
 ) -> Configuration:
-    """Raises CliError, exit status 2, for a value that cannot be."""
+    """Load the configuration. Raises CliError, exit status 2, for an invalid value."""
     first, last = [], []
     if address := environment.get("NAMESRV_ADDR"):
         first.append(Setting("namesrvAddr", address, "NAMESRV_ADDR"))
@@ -46,7 +46,7 @@ def load_broker(
 def load_namesrv(
     config: Path | None, overrides: Sequence[str], *, port: int | None, environment: Mapping[str, str] = os.environ
 ) -> Configuration:
-    """Raises CliError, exit status 2, for a value that cannot be."""
+    """Load the configuration. Raises CliError, exit status 2, for an invalid value."""
     last = [] if port is None else [Setting("listenPort", str(port), "--port")]
     classes = (NamesrvConfig, ServerConfig, TlsConfig, HttpConfig)
     return _load(classes, config, [], last, overrides, rocketmq_keys.NAMESRV_FILE, environment)
@@ -72,17 +72,17 @@ def _load(
         raise CliError(lines[0], "\n  ".join(lines[1:]), exit_code=USAGE) from error
     for key in {setting.key for setting in map(setting_of, overrides) if is_secret(setting.key)}:
         click.echo(
-            f"warning: --set {key}=...: others on this machine see what is on a command line; use a file", err=True
+            f"warning: --set {key}=...: other users of this machine can read command lines; use a file", err=True
         )
     for sentence in (*variables.unknown, *configuration.unknown):
         click.echo(f"warning: {sentence}", err=True)
     if configuration.without_effect:
-        click.echo(f"note: without effect here: {', '.join(configuration.without_effect)}", err=True)
+        click.echo(f"note: no effect here: {', '.join(configuration.without_effect)}", err=True)
     return configuration
 
 
 def _variables(environment: Mapping[str, str], keys: Collection[str]) -> FromEnvironment:
-    """Brokers and name servers may share their variables: none warns of what is meant for the other."""
+    """Brokers and name servers may share an environment: neither warns about variables of the other."""
     if not any(name.startswith(PREFIX) for name in environment):
         return FromEnvironment((), ())
 
@@ -91,7 +91,7 @@ def _variables(environment: Mapping[str, str], keys: Collection[str]) -> FromEnv
 
 
 def _properties() -> dict[str, str]:
-    """What `${...}` in a value may name: Java's user.home and user.dir, and the environment."""
+    """Return what `${...}` in a value may refer to: Java's user.home and user.dir, and the environment."""
     return {**os.environ, "user.home": str(Path.home()), "user.dir": os.getcwd()}
 
 
@@ -107,12 +107,16 @@ _CONFIG_FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=
 
 
 def member_options(function: Any) -> Any:
-    """What a name server and a broker have in common."""
+    """Options of both a name server and a broker."""
     options = (
-        click.option("-c", "--config", type=_CONFIG_FILE, help="RocketMQ's configuration file, KEY=VALUE lines."),
-        click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="As a last line of the file."),
-        click.option("-p", "--print", "print_only", is_flag=True, help="Print the configuration in force, and end."),
-        click.option("--until-stdin-closes", is_flag=True, hidden=True, help="Stop when whoever started this ends."),
+        click.option(
+            "-c", "--config", type=_CONFIG_FILE, help="Configuration file in RocketMQ's format, KEY=VALUE lines."
+        ),
+        click.option(
+            "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a line of the file; repeatable."
+        ),
+        click.option("-p", "--print", "print_only", is_flag=True, help="Print the effective configuration and exit."),
+        click.option("--until-stdin-closes", is_flag=True, hidden=True, help="Stop when the parent process ends."),
     )
     for option in reversed(options):
         function = option(function)

@@ -1,7 +1,7 @@
-"""`twinlog up`: starts the members that up_plan.py planned, keeps them running, stops them in the right order.
+"""The supervisor of `twinlog up`: starts the members of the plan, restarts them, stops them in order.
 
-Children start before trio is imported here, so that their start-up and ours overlap. The name server is the last to
-stop: brokers say good-bye to it. One supervisor for a directory: a lock file, held by the kernel, says who.
+Children start before trio is imported here, so that their start and ours overlap. The name server stops last, because brokers
+unregister from it. A lock file allows one supervisor for each directory.
 """
 
 import fcntl
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import trio
 
 RESTART_SECONDS, RESTART_SECONDS_MAX = 0.5, 30.0
-STEADY_SECONDS = 60.0  # A child that ran for so long is restarted without delay from earlier deaths.
+STEADY_SECONDS = 60.0  # After a child ran this long, its earlier deaths do not delay its restart.
 SLOW_STOP_SECONDS = 5.0
 
 
@@ -39,7 +39,7 @@ def supervise(plan: UpPlan, overrides: Sequence[tuple[str, str]], *, with_dashbo
             supervisor.start()
             supervisor.run()
         finally:
-            supervisor.kill()  # Nobody is left on any way out; on the ordinary one all have ended.
+            supervisor.kill()  # Nothing is left running, whatever ended this.
 
 
 def _lock(plan: UpPlan) -> IO[str]:
@@ -55,12 +55,12 @@ def _lock(plan: UpPlan) -> IO[str]:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         file.seek(0)
-        who = file.read().strip() or "of unknown number"
+        who = file.read().strip() or "of unknown id"
         file.close()
         raise CliError(
             f"Another `twinlog up` runs on {plan.directory}.",
             f"Process {who} holds {path}.",
-            "Look at it with: twinlog list. For a second cluster give --dir and --port-base.",
+            "See it with: twinlog list. For a second cluster use --dir and --port-base.",
         ) from error
     file.truncate(0)
     file.write(f"{os.getpid()}\n")
@@ -69,7 +69,7 @@ def _lock(plan: UpPlan) -> IO[str]:
 
 
 def check_ports(plan: UpPlan) -> None:
-    """Raises CliError, with who has it, when a port of the plan is in use."""
+    """Raise CliError, with the process that has it, for a port in use."""
     busy = busy_ports(port for member in plan.members for port in member.listens)
     if busy:
         raise CliError(*in_use(busy), "Stop it, or move all ports with --port-base N.")
@@ -102,17 +102,19 @@ class Supervisor:
         command = program(kind, "-c", str(self.plan.conf_path(member)))
         return MemberProcess(name, command, self.plan.log_path(member))
 
-    # ---- From the command's thread
+    # ---- Called by the command
 
     def start(self) -> None:
-        """Start all of them at once; from here on signals mean stop."""
+        """Start all members at once; from here on signals stop them."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._on_signal)
         for member in self.plan.members:
-            self.processes[member.name].start()  # The dashboard comes when they are ready: it would only hold them up.
+            self.processes[
+                member.name
+            ].start()  # The dashboard starts when they are ready, so as not to slow them down.
 
     def run(self) -> None:
-        """Watch them until a signal comes and all have stopped."""
+        """Watch the members until a signal arrives and all have stopped."""
         import trio
 
         async def main() -> None:
@@ -127,7 +129,7 @@ class Supervisor:
                     await self._stop.wait()
                     nursery.cancel_scope.cancel()
             finally:
-                self._stopping = True  # The next signal ends all at once, whatever led here.
+                self._stopping = True  # The next signal ends all at once.
                 with trio.CancelScope(shield=True):
                     await self._stop_all()
 
@@ -137,7 +139,7 @@ class Supervisor:
             raise innermost(group) from None
 
     def kill(self) -> None:
-        """End whoever still runs."""
+        """End all that still run."""
         for process in self.processes.values():
             if process.is_running:
                 process.kill()
@@ -153,7 +155,7 @@ class Supervisor:
     # ---- Tasks
 
     async def _keep(self, process: MemberProcess) -> None:
-        """Start it again whenever it ends."""
+        """Restart it whenever it ends."""
         import trio
 
         pause = RESTART_SECONDS
@@ -167,13 +169,13 @@ class Supervisor:
             pause = min(pause * 2, RESTART_SECONDS_MAX)
             process.start()
             started = trio.current_time()
-            say(f"{process.name} was started again (process {process.popen.pid})")
+            say(f"{process.name} was restarted (process {process.popen.pid})")
 
     def _report_death(self, process: MemberProcess, exited: Exit, pause: float) -> None:
         lines = process.last_lines()
-        if exited.status == USAGE:  # It would end like this for ever.
-            raise CliError(f"{process.name} does not accept its configuration.", "\n  ".join(lines), exit_code=USAGE)
-        say(f"{process.name} {exited.words}; it is started again in {pause:g} s. Its last lines, from {process.log}:")
+        if exited.status == USAGE:  # It would end like this every time.
+            raise CliError(f"{process.name} rejects its configuration.", "\n  ".join(lines), exit_code=USAGE)
+        say(f"{process.name} {exited.text}; it restarts in {pause:g} s. Its last lines, from {process.log}:")
         for line in lines or ["(none)"]:
             say(f"  | {line}")
 
@@ -194,7 +196,7 @@ class Supervisor:
         say("stopped")
 
     async def stop_some(self, processes: Sequence[MemberProcess]) -> None:
-        """Ask them to end, and wait until they have."""
+        """Ask processes to end, and wait for them."""
         import trio
 
         running = [process for process in processes if process.is_running]
@@ -214,7 +216,7 @@ class Supervisor:
 
 
 def namesrv_conf(plan: UpPlan) -> str:
-    """The text of the name server's file."""
+    """Return the text of the name server's configuration file."""
     lines = [
         "# Written by `twinlog up` at each start: changes made here are lost.",
         "bindAddress=127.0.0.1",
@@ -225,5 +227,5 @@ def namesrv_conf(plan: UpPlan) -> str:
 
 
 def say(words: str) -> None:
-    """One line for a person."""
+    """Print one line with the time on stderr."""
     print(f"{time.strftime('%H:%M:%S')} {words}", file=sys.stderr, flush=True)

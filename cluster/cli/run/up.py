@@ -22,14 +22,33 @@ from twinlog.cluster.cli.run.up_plan import PlanError, default_directory, plan_u
     "--dir",
     "directory",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where the data lies.  [default: twinlog in $XDG_DATA_HOME, else ~/.local/share/twinlog]",
+    help="Data directory.  [default: twinlog in $XDG_DATA_HOME, else ~/.local/share/twinlog]",
 )
-@click.option("--masters", type=click.IntRange(1, 1000), default=1, show_default=True, help="Broker groups.")
-@click.option("--slaves", type=click.IntRange(0, 100), default=1, show_default=True, help="Slaves of each master.")
-@click.option("--async", "is_async", is_flag=True, help="Answer producers before a slave has the message.")
-@click.option("--port-base", type=int, metavar="N", help="Name server at N, broker k at N+11+10k.")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="For the configuration of every broker.")
-@click.option("--no-dashboard", is_flag=True, help="Leave the page for browsers out.")
+@click.option(
+    "--masters",
+    type=click.IntRange(1, 1000),
+    default=1,
+    show_default=True,
+    help="Number of masters, each with a broker group of its own.",
+)
+@click.option(
+    "--slaves", type=click.IntRange(0, 100), default=1, show_default=True, help="Number of slaves of each master."
+)
+@click.option("--async", "is_async", is_flag=True, help="Acknowledge messages before a slave has them.")
+@click.option(
+    "--port-base",
+    type=int,
+    metavar="N",
+    help="Use port N for the name server, N+11+10k for broker k.  [default: 9876, brokers from 10911]",
+)
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Set a configuration key of every broker; repeatable.",
+)
+@click.option("--no-dashboard", is_flag=True, help="Do not start the web page.")
 def up(
     directory: Path | None,
     masters: int,
@@ -39,17 +58,17 @@ def up(
     overrides: tuple[str, ...],
     no_dashboard: bool,
 ) -> None:
-    """Run a name server, masters and slaves on this machine, each a process of its own, and a dashboard.
+    """Run a name server, masters, slaves and a dashboard on this machine, each as a process of its own.
 
     Prints one line `ready namesrv=HOST:PORT dashboard=http://HOST:PORT` when all are registered and the slaves follow. Ctrl-C
-    stops them cleanly, a second one at once; the data stays. A member that dies is started again.
+    stops them cleanly, a second one at once; the data is kept. A member that dies is restarted.
     """
     from twinlog.cluster.config.config_file import setting_of
 
     if overrides:
         from twinlog.cluster.cli.run.settings import load_broker
 
-        load_broker(None, overrides, namesrv=None, environment={})  # What is wrong is told once, and first.
+        load_broker(None, overrides, namesrv=None, environment={})  # Report an error once, before anything runs.
     _note_variables()
     settings = [setting_of(each) for each in overrides]
     directory = (directory or default_directory()).absolute()
@@ -66,4 +85,4 @@ def _note_variables() -> None:
     from twinlog.cluster.config.environment import without_options
 
     if ignored := sorted(os.environ.keys() - without_options(os.environ).keys()):
-        click.echo(f"note: `up` does not read {', '.join(ignored)}; say it with --set KEY=VALUE", err=True)
+        click.echo(f"note: `up` ignores {', '.join(ignored)}; use --set KEY=VALUE instead", err=True)

@@ -1,7 +1,7 @@
-"""The dashboard of `twinlog up`: a child like the members, but one that the cluster does without.
+"""The dashboard of `twinlog up`: a child like the members, but an optional one.
 
-The supervisor listens for it before anything runs, and hands the socket down: a busy port is told at once, whoever opens the page
-early waits instead of being refused, and a dashboard that is started again is at the same place.
+The supervisor opens its socket before anything runs and passes it on: a busy port is reported at once, an early browser waits
+instead of being refused, and a restarted dashboard has the same address.
 """
 
 import os
@@ -22,7 +22,7 @@ NAME = "dashboard"
 
 @frozen
 class UpDashboard:
-    """Its process, not started yet, and where it is."""
+    """Its process, not started yet, its socket and its URL."""
 
     process: MemberProcess
     listener: socket.socket
@@ -31,14 +31,12 @@ class UpDashboard:
 
 
 def prepare_dashboard(plan: UpPlan, say: Callable[[str], None]) -> UpDashboard | None:
-    """None, and one line that says why, when it cannot be had."""
+    """Return the dashboard, or None after one line with the reason."""
     port = plan.namesrv.dashboard_port
     try:
-        listener = socket.create_server((LOOPBACK, port))  # Closed on exec but for the child that it is passed to.
+        listener = socket.create_server((LOOPBACK, port))  # Closed on exec, except in the child that it is passed to.
     except OSError:
-        say(
-            f"there is no dashboard: {in_use([Port(port, 'dashboard')])[0]} Its port can be had: twinlog dashboard --listen"
-        )
+        say(f"no dashboard: {in_use([Port(port, 'dashboard')])[0]} To use another port: twinlog dashboard --listen")
         return None
     try:
         token_file = _token_file(plan)
@@ -54,7 +52,7 @@ def prepare_dashboard(plan: UpPlan, say: Callable[[str], None]) -> UpDashboard |
 
 
 def _token_file(plan: UpPlan) -> str:
-    """Made at the first start, for its owner's eyes only; kept."""
+    """Create the token at the first start, readable by its owner only."""
     path = plan.directory / "dashboard.token"
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -67,13 +65,13 @@ def _token_file(plan: UpPlan) -> str:
 
 @define
 class DashboardKeeper:
-    """Starts it, and starts it again; says so, and never ends what else runs."""
+    """Starts and restarts the dashboard; its failure never ends the cluster."""
 
     dashboard: UpDashboard
     say: Callable[[str], None]
 
     async def run(self) -> None:
-        """Until cancelled, or until it is clear that it cannot run."""
+        """Run until cancelled, or until the dashboard rejects its configuration."""
         import trio
 
         pause = RESTART_SECONDS
@@ -83,12 +81,10 @@ class DashboardKeeper:
             exited = await self.dashboard.process.wait()
             if exited.status == USAGE:
                 lines = self.dashboard.process.last_lines()
-                self.say(f"there is no dashboard: {lines[-1] if lines else 'it does not accept its configuration'}")
+                self.say(f"no dashboard: {lines[-1] if lines else 'it rejects its configuration'}")
                 return
             if trio.current_time() - started > RESTART_SECONDS_MAX:
                 pause = RESTART_SECONDS
-            self.say(
-                f"the dashboard {exited.words}; it is started again in {pause:g} s. See {self.dashboard.process.log}"
-            )
+            self.say(f"the dashboard {exited.text}; it restarts in {pause:g} s. See {self.dashboard.process.log}")
             await trio.sleep(pause)
             pause = min(pause * 2, RESTART_SECONDS_MAX)

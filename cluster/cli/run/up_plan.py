@@ -1,12 +1,12 @@
-"""What `twinlog up` will run, decided before anything runs: members, ports, directories, configuration files.
+"""The plan of `twinlog up`: members, ports, directories, configuration files. Pure.
 
 Broker k counts group by group: broker-a-0 is the first master, broker-a-1 its first slave, then broker-b-0, ...
-A member keeps its name for ever, whatever its brokerId becomes; its store root is the directory of that name.
+A member keeps its name whatever its brokerId becomes; its store root is the directory of that name.
 
              name server   its HTTP   dashboard   broker k: remoting   fast   HA   HTTP
   default    9876          9878       9877        10911+10k            -2     +1   +3
   base N     N             N+2        N+1         N+11+10k             -2     +1   +3
-Each member takes its HTTP port by itself; when that is busy it serves without HTTP, and says so in its log.
+Each member opens its HTTP port by itself; if that is busy, it serves without HTTP and logs a warning.
 """
 
 import os
@@ -21,12 +21,12 @@ PORT_MAX = 65535
 
 
 class PlanError(Exception):
-    """What was asked for cannot be planned; the message says why. Exit status 2."""
+    """The options cannot be satisfied; the message says why. Exit status 2."""
 
 
 @frozen
 class Port:
-    """A port, and what it is for in words."""
+    """A port and its purpose."""
 
     number: int
     purpose: str
@@ -87,7 +87,7 @@ class BrokerPlan:
         )
 
     def settings(self) -> dict[str, str]:
-        """Its broker.conf, before `--set`."""
+        """Return its broker.conf, without `--set`."""
         return {
             "brokerClusterName": CLUSTER,
             "brokerName": self.group,
@@ -148,15 +148,15 @@ def plan_up(
     )
     if namesrv.port < 1 or (highest := brokers[-1].http_port) > PORT_MAX:
         raise PlanError(
-            f"--port-base {port_base}: allowed is 1 to {PORT_MAX - (highest - step)} for {len(brokers)} brokers"
+            f"--port-base {port_base}: expected 1 to {PORT_MAX - (highest - step)} for {len(brokers)} brokers"
             if namesrv.port >= 1
-            else f"--port-base {port_base}: allowed is 1 and above"
+            else f"--port-base {port_base}: expected 1 and above"
         )
     return UpPlan(directory=directory, namesrv=namesrv, brokers=brokers)
 
 
 def group_name(number: int) -> str:
-    """broker-a, ..., broker-z, broker-aa, ...: RocketMQ's own example names go on like columns of a spreadsheet."""
+    """Return broker-a, ..., broker-z, broker-aa, ...: RocketMQ's example names, continued like columns of a spreadsheet."""
     letters = ""
     number += 1
     while number:
@@ -166,7 +166,7 @@ def group_name(number: int) -> str:
 
 
 def broker_conf(plan: BrokerPlan, overrides: Sequence[tuple[str, str]]) -> str:
-    """The text of a member's broker.conf: what the plan says, then what `--set` says about the same or other keys."""
+    """Return the text of a member's broker.conf: the plan, then the keys of `--set`, which override it."""
     lines = ["# Written by `twinlog up` at each start: changes made here are lost. Use --set KEY=VALUE instead."]
     settings = plan.settings()
     lines += [f"{key}={escape(value)}" for key, value in settings.items() if key not in dict(overrides)]
@@ -176,12 +176,12 @@ def broker_conf(plan: BrokerPlan, overrides: Sequence[tuple[str, str]]) -> str:
 
 
 def escape(value: str) -> str:
-    """A value as java.util.Properties reads it back."""
+    """Escape a value for java.util.Properties."""
     value = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
     return "\\" + value if value.startswith(" ") else value
 
 
 def default_directory() -> Path:
-    """The user's data directory, by the XDG rules."""
+    """Return the user's data directory, by the XDG rules."""
     base = os.environ.get("XDG_DATA_HOME") or ""
     return (Path(base) if base.startswith("/") else Path.home() / ".local" / "share") / "twinlog"

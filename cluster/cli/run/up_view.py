@@ -1,6 +1,6 @@
-"""What `twinlog up` shows: the ready line, then a live table on a terminal, or one line for each change elsewhere.
+"""Output of `twinlog up`: the ready line, then a live table on a terminal, or one line for each change elsewhere.
 
-The words of a change are made by pure functions from two lists of members.
+Pure functions make the lines from two lists of members.
 """
 
 import sys
@@ -27,7 +27,7 @@ Say = Callable[[str], None]
 async def watch(
     plan: UpPlan, say: Say, *, dashboard: UpDashboard | None = None, on_ready: Callable[[], None] = lambda: None
 ) -> None:
-    """Say when all are ready, then show how they are; until cancelled."""
+    """Print the ready line when all are ready, then their status; until cancelled."""
     async with open_admin((plan.namesrv.address,), timeout_ms=1000) as admin:
         members = await until_ready(plan, admin, say)
         page = f" dashboard={dashboard.url}" if dashboard is not None else ""
@@ -42,7 +42,7 @@ async def watch(
 
 
 async def until_ready(plan: UpPlan, admin: Admin, say: Say) -> MemberList:
-    """Wait until all serve or follow; say who does not where that takes long."""
+    """Wait until all serve or follow; name the others every 10 s."""
     slow_at = trio.current_time() + SLOW_START_SECONDS
     while True:
         members = await ask(plan, admin)
@@ -56,7 +56,7 @@ async def until_ready(plan: UpPlan, admin: Admin, say: Say) -> MemberList:
 
 
 async def ask(plan: UpPlan, admin: Admin) -> MemberList:
-    """Every planned member, in the plan's order; one that is not registered is shown as such."""
+    """Return every planned member in the plan's order, unregistered ones as `starting`."""
     try:
         found = await admin.list_members()
     except RemotingError as error:
@@ -97,7 +97,7 @@ def _renderable(plan: UpPlan, members: MemberList, width: int) -> Any:
 
 
 def members_table(members: Sequence[Member], width: int) -> Any:
-    """As many columns as fit, for rich."""
+    """Return a rich table with as many columns as fit."""
     columns = [column for column in member_columns(members) if not column.wide]
     cells = cells_of(columns, members)
     kept = fitting(columns, cells, width)
@@ -108,7 +108,7 @@ def members_table(members: Sequence[Member], width: int) -> Any:
 
 
 def planned(plan: UpPlan, found: Sequence[Member]) -> tuple[Member, ...]:
-    """The plan's members, as found or, without a trace of them, `starting`; then those nobody planned."""
+    """Return the plan's members as found, else as `starting`; then members that are not in the plan."""
     by_address = {member.address: member for member in found}
     own = [by_address.pop(broker.address, _starting(broker)) for broker in plan.brokers]
     return (*own, *by_address.values())
@@ -127,10 +127,10 @@ def _starting(broker: BrokerPlan) -> Member:
 
 
 def not_ready(plan: UpPlan, members: Sequence[Member]) -> list[str]:
-    """Why the plan is not ready yet, in a few words for each member.
+    """Return the reasons why the plan is not ready yet, one for each member.
 
-    A master must serve and count each of its slaves (an asynchronous one counts nobody: there the slaves' word is
-    enough), a slave must follow. Who is which the members say: roles change, the plan does not.
+    A master must serve and count each of its slaves as in sync (an asynchronous one counts none: there the state of the slaves is
+    enough), a slave must follow. Roles are as the members report them: they change, the plan does not.
     """
     by_address = {member.address: member for member in members}
     reasons = []
@@ -149,13 +149,13 @@ FOLLOWING_OR_SERVING = ("serving", "streaming", "catching up")
 
 
 def changes(before: Sequence[Member], now: Sequence[Member]) -> list[str]:
-    """One line for each member whose role or state is another than before."""
+    """Return one line for each member whose role or state has changed."""
     old = {member.address: (member.name, member.role, member.state) for member in before}
     return [line_of(member) for member in now if old.get(member.address) != (member.name, member.role, member.state)]
 
 
 def line_of(member: Member) -> str:
-    """A member in one line, without what is not known."""
+    """Format a member in one line, without unknown values."""
     parts = [member.name, member.role, member.state]
     if member.written_offset is not None:
         parts.append(f"offset {member.written_offset}")

@@ -30,7 +30,7 @@ async def test_a_topic_is_not_removed_while_it_is_not_known_who_reads_it(fake):
     fake.answers[B, 300] = refused()
     result = await twinlog(fake, "topic", "delete", "T", "--yes")
     assert (result.exit_code, fake.changed) == (4, [])
-    assert "b did not tell who reads it." in result.stderr
+    assert "b did not report its consumers." in result.stderr
     assert (await twinlog(fake, "topic", "delete", "T", "--dry-run")).exit_code == 0
     assert (await twinlog(fake, "topic", "delete", "T", "--yes", "--although-read")).exit_code == 0
     assert (A, 215) in fake.changed

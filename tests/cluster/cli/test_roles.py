@@ -129,7 +129,7 @@ async def test_a_reinit_keeps_the_old_log(group):
     with trio.fail_after(10):
         while group.slave.store.max_offset != group.master.store.max_offset:
             await trio.sleep(0.01)
-    assert "would be put aside" in (await group.twinlog("reinit", "broker-a-1", "--dry-run")).stdout
+    assert "would be moved aside" in (await group.twinlog("reinit", "broker-a-1", "--dry-run")).stdout
     result = of(RepairResult, (await group.twinlog("reinit", "broker-a-1", "--yes", "-o", "json")).stdout)
     assert [part["first_offset"] for part in result["kept"]] == [0]
     assert group.slave.store.max_offset == group.master.store.max_offset

@@ -482,8 +482,8 @@ def test_what_is_no_store_is_told_in_a_sentence(command, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("dump", "--from", "yesterday"), "--from yesterday: allowed is an offset of the log"),
-        (("dump", "--to", "@soon"), "--to @soon: allowed is"),
+        (("dump", "--from", "yesterday"), "--from yesterday: expected an offset of the log"),
+        (("dump", "--to", "@soon"), "--to @soon: expected"),
         (("info", "--delay-levels", "1x"), "--delay-levels: '1x' is no delay"),
         (("info", "-o", "xml"), "Invalid value"),
     ],

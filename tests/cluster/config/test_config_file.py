@@ -79,11 +79,11 @@ def test_the_last_setting_wins_and_says_where_it_is_from():
 def test_a_bad_value_names_file_line_key_value_and_what_is_allowed(line, allowed):
     with pytest.raises(ConfigError) as caught:
         sample(f"# one line before\n{line}")
-    assert str(caught.value) == f"b.conf:2: {line}: allowed is {allowed}"
+    assert str(caught.value) == f"b.conf:2: {line}: expected {allowed}"
 
 
 def test_a_validator_of_ones_own_is_quoted():
-    with pytest.raises(ConfigError, match=r"^b.conf:1: mappedFileSizeCommitLog=100: allowed is >= 4096$"):
+    with pytest.raises(ConfigError, match=r"^b.conf:1: mappedFileSizeCommitLog=100: expected >= 4096$"):
         configure([StoreConfig], settings_of("mappedFileSizeCommitLog=100", "b.conf"))
 
 
@@ -91,8 +91,8 @@ def test_all_bad_values_are_told_at_once():
     with pytest.raises(ConfigError) as caught:
         sample("listenPort=x\nenabled=maybe")
     assert sorted(str(caught.value).splitlines()) == [
-        "b.conf:1: listenPort=x: allowed is a whole number",
-        "b.conf:2: enabled=maybe: allowed is true or false",
+        "b.conf:1: listenPort=x: expected a whole number",
+        "b.conf:2: enabled=maybe: expected true or false",
     ]
 
 

@@ -102,7 +102,7 @@ def test_what_is_for_others_is_passed_over(capsys):
 
 
 def test_a_bad_value_names_its_variable():
-    with pytest.raises(CliError, match="TWINLOG_LISTEN_PORT: listenPort=x: allowed is a whole number"):
+    with pytest.raises(CliError, match="TWINLOG_LISTEN_PORT: listenPort=x: expected a whole number"):
         load_broker(None, [], namesrv=None, environment={"TWINLOG_LISTEN_PORT": "x"})
 
 

@@ -34,7 +34,7 @@ def test_a_file_that_is_named_has_to_be_there(tmp_path):
 
 
 def test_a_mode_that_is_none_is_said():
-    with pytest.raises(CliError, match=r"tls\.server\.mode=on: allowed is disabled or permissive or enforcing"):
+    with pytest.raises(CliError, match=r"tls\.server\.mode=on: expected disabled or permissive or enforcing"):
         load_namesrv(None, ["tls.server.mode=on"], port=None)
 
 
@@ -65,7 +65,7 @@ def test_the_tools_take_it_from_the_environment(tmp_path):
 
 
 def test_what_the_tools_are_told_wrongly_is_said(tmp_path):
-    with pytest.raises(ConfigError, match="TWINLOG_TLS=yes: allowed is true or false"):
+    with pytest.raises(ConfigError, match="TWINLOG_TLS=yes: expected true or false"):
         own_tls({"TWINLOG_TLS": "yes"})
     with pytest.raises(ConfigError, match=r"TWINLOG_TLS_CONFIG: .*cannot be read"):
         own_tls({"TWINLOG_TLS": "true", "TWINLOG_TLS_CONFIG": str(tmp_path / "none")})

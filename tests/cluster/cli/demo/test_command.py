@@ -29,7 +29,7 @@ def test_the_account_tells_what_is_missing_there_twice_and_of_nobody():
     kept = ledger(1.0, 2.0, 3.0)
     assert kept.begin() == 4  # Without an answer.
     account = kept.account([1, 3, 3, 4, 9])
-    assert account == Account(acknowledged=3, found=2, missing=(2,), surplus=1, unclear=1, strangers=1)
+    assert account == Account(acknowledged=3, found=2, missing=(2,), surplus=1, unclear=1, unknown=1)
     assert not account.is_good
 
 
@@ -62,15 +62,15 @@ def test_bars_show_a_gap():
 
 
 def test_a_good_account_in_words():
-    lines = account_lines(Account(acknowledged=3972, found=3972, missing=(), surplus=2, unclear=0, strangers=0))
+    lines = account_lines(Account(acknowledged=3972, found=3972, missing=(), surplus=2, unclear=0, unknown=0))
     assert [words.split()[0] for words, _ in lines] == ["acknowledged", "found", "missing", "2"]
     assert all(is_good for _, is_good in lines)
 
 
 def test_a_bad_account_names_the_first_that_is_missing():
-    lines = account_lines(Account(acknowledged=5, found=3, missing=(2, 4), surplus=0, unclear=1, strangers=1))
+    lines = account_lines(Account(acknowledged=5, found=3, missing=(2, 4), surplus=0, unclear=1, unknown=1))
     bad = [words for words, is_good in lines if not is_good]
-    assert bad == ["found        3", "missing      2, first number 2", "1 message found that nobody sent"]
+    assert bad == ["found        3", "missing      2, first number 2", "1 message found, but never sent"]
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_bad_account_names_the_first_that_is_missing():
     [
         (Judgement("a", may=True), "bytes at risk: 0;"),
         (Judgement("a", may=False, lost=LostRange(100, 4196, ("b",))), "bytes at risk: 4 096"),
-        (Judgement("a", may=True, forced=True, lost=LostRange(100, None, ("b",))), "bytes at risk: nobody knows"),
+        (Judgement("a", may=True, forced=True, lost=LostRange(100, None, ("b",))), "bytes at risk: unknown"),
     ],
 )
 def test_the_verdict_says_how_much_is_at_stake(judgement, words):
@@ -89,7 +89,7 @@ def test_times_and_numbers_are_easy_to_read():
     assert number(1491258) == "1 491 258"
     assert "nothing that the new master lacks" in rewound("a", [])
     result = ChangeResult(epoch=3, winner="h:1", start_offset=0, pause_ms=None, lost_bytes=0, kept=(), not_following=())
-    assert taken_over("a", result, 0.177) == "a is the master in epoch 3, after 0.18 s; acknowledged bytes given up: 0"
+    assert taken_over("a", result, 0.177) == "a is the master in epoch 3, after 0.18 s; acknowledged bytes lost: 0"
 
 
 def test_the_story_in_a_pipe_is_plain_lines(capsys):

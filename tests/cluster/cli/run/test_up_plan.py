@@ -42,7 +42,7 @@ def test_nobody_waits_for_slaves_that_are_not_meant_to_acknowledge(options):
 
 
 @pytest.mark.parametrize(
-    ("base", "allowed"), [(0, "allowed is 1 and above"), (65530, "allowed is 1 to 65511 for 2 brokers")]
+    ("base", "allowed"), [(0, "expected 1 and above"), (65530, "expected 1 to 65511 for 2 brokers")]
 )
 def test_ports_that_do_not_exist_are_refused(base, allowed):
     with pytest.raises(PlanError, match=allowed):
