@@ -17,7 +17,7 @@ import attrs
 from attrs import frozen
 
 from twinlog.cluster.config import rocketmq_keys
-from twinlog.cluster.config.config_file import allowed_in_words, format_value, options_of
+from twinlog.cluster.config.config_file import allowed_text, format_value, options_of
 from twinlog.cluster.config.environment import variable_of
 from twinlog.cluster.config.redaction import shown
 
@@ -82,9 +82,7 @@ def all_options() -> Mapping[str, OptionExplained]:
                 type=_type_name(option.wanted),
                 default=_default(attribute),
                 unit=_unit(attribute.name, option.wanted, option.doc),
-                allowed=allowed_in_words(attribute.validator) or None
-                if attribute.validator
-                else _members(option.wanted),
+                allowed=allowed_text(attribute.validator) or None if attribute.validator else _members(option.wanted),
                 meaning=option.doc,
                 change=changeable(key),
                 variable=variable_of(key),

@@ -1,4 +1,4 @@
-"""Configuration files, environment, contexts and credentials: what people write, and how it is read and shown.
+"""Configuration files, environment variables, contexts and credentials of users: reading, writing, hiding secrets.
 
 Begin with config_file.py.
 Imported by broker, namesrv, admin and the front ends.

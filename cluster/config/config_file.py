@@ -1,11 +1,10 @@
-"""RocketMQ's properties files, unchanged, made into our configuration classes.
+"""Conversion of RocketMQ's properties files to configuration classes.
 
 text -> entries (java.util.Properties' grammar) -> settings with a source each -> one frozen object per class
 
-A key belongs to every class that declares it (`brokerRole` is of interest to more than one). The last setting of a key
-wins, as in Java: files first, then `--set`. Nothing here opens a file or knows which options exist: the attrs fields
-with a `key` in their metadata are the list. Source: MixAll.properties2Object (RocketMQ 4.9.8), which silently ignores
-what it cannot use. Here nothing is silent.
+A key belongs to every class that declares it (`brokerRole` to several). The last setting of a key wins, as in Java: files first,
+then `--set`. Nothing here opens a file or knows the options: those are the attrs fields with a `key` in their metadata. Source:
+MixAll.properties2Object (RocketMQ 4.9.8), which ignores invalid values silently; here they are errors.
 """
 
 import re
@@ -25,7 +24,7 @@ T = TypeVar("T")
 
 @frozen
 class Setting:
-    """A value somebody gave. `source` is FILE:LINE, or --set."""
+    """A value that the user set. `source` is FILE:LINE, --set, or the name of a variable."""
 
     key: str
     value: str
@@ -34,7 +33,7 @@ class Setting:
 
 @frozen
 class Effective:
-    """One option as it is in force."""
+    """The effective value of an option, and its source."""
 
     key: str
     value: Any
@@ -43,32 +42,32 @@ class Effective:
 
     @property
     def text(self) -> str:
-        """The value as a properties file would spell it; empty for none."""
+        """The value as in a properties file; empty for None."""
         return format_value(self.value)
 
 
 @frozen
 class Configuration:
-    """What the settings came to: an object for each class, where each value is from, and what was odd."""
+    """The result of `configure`: an object for each class, effective values, and keys to warn about."""
 
     objects: Mapping[type, Any]
     effective: tuple[Effective, ...]
-    unknown: tuple[str, ...] = ()  # One sentence for each key that nobody knows.
-    without_effect: tuple[str, ...] = ()  # Keys that RocketMQ knows and that change nothing here.
+    unknown: tuple[str, ...] = ()  # One sentence for each unknown key.
+    without_effect: tuple[str, ...] = ()  # Keys of RocketMQ without effect here.
 
     def of(self, cls: type[T]) -> T:
-        """The object of that class; KeyError when `configure` was not asked for it."""
+        """Return the object of that class. Raises KeyError for a class that was not configured."""
         found: T = self.objects[cls]
         return found
 
 
 def settings_of(text: str, name: str) -> list[Setting]:
-    """The settings of a properties file called `name`."""
+    """Parse the settings of a properties file called `name`."""
     return [Setting(entry.key, entry.value, f"{name}:{entry.line}") for entry in parse_properties(text)]
 
 
 def setting_of(argument: str) -> Setting:
-    """The setting of a `--set KEY=VALUE` argument. Raises ConfigError without a key or a `=`."""
+    """Parse a `--set KEY=VALUE` argument. Raises ConfigError without a key or a `=`."""
     key, equals, value = argument.partition("=")
     if not key.strip() or not equals:
         raise ConfigError(f"--set {argument}: expected KEY=VALUE, as a line of a configuration file")
@@ -80,12 +79,12 @@ _BOOLEANS = {"true": True, "false": False}
 
 
 def expand(value: str, properties: Mapping[str, str]) -> str:
-    """Replace `${user.home}` and its like by what `properties` say; leave what they do not know."""
+    """Replace `${user.home}` and the like with the values in `properties`; keep unknown ones."""
     return _PLACEHOLDER.sub(lambda match: properties.get(match[1].removeprefix("env."), match[0]), value)
 
 
 def format_value(value: Any) -> str:
-    """A value as a properties file spells it."""
+    """Format a value for a properties file."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -98,9 +97,9 @@ def format_value(value: Any) -> str:
 
 
 def read_value(text: str, wanted: Any) -> Any:
-    """`text` as the type `wanted`: int, float, bool, str, Path, an Enum, a tuple of them (`;` or `,` between) or None.
+    """Convert `text` to `wanted`: int, float, bool, str, Path, an Enum, a tuple of them (separated by `;` or `,`), or None.
 
-    Raises ValueError that says what is allowed.
+    Raises ValueError with what is allowed as its message.
     """
     if get_origin(wanted) in (Union, types.UnionType):
         choices = [each for each in get_args(wanted) if each is not type(None)]
@@ -142,7 +141,7 @@ class _Option:
 
 
 def options_of(classes: Iterable[type]) -> dict[str, list[_Option]]:
-    """Every option of these attrs classes by its key, in the order of declaration."""
+    """Return the options of attrs classes by key, in the order of declaration."""
     options: dict[str, list[_Option]] = {}
     for cls in classes:
         hints = get_type_hints(cls)
@@ -160,10 +159,10 @@ def configure(
     also_known: Collection[str] = (),
     properties: Mapping[str, str] | None = None,
 ) -> Configuration:
-    """Make one object of each class from the settings, the last setting of a key counts.
+    """Make one object of each class from the settings; the last setting of a key counts.
 
-    `also_known` are keys that are right but without effect; `properties` is what `${...}` may name, without a value
-    `user.home` only. Raises ConfigError that names source, key, value and what is allowed, for all bad values at once.
+    `also_known` are valid keys without effect; `properties` is what `${...}` may refer to, `user.home` by default. Raises one
+    ConfigError for all invalid values, with source, key, value and what is allowed.
     """
     properties = {"user.home": str(Path.home())} if properties is None else properties
     options = options_of(classes)
@@ -183,19 +182,19 @@ def configure(
         raise ConfigError("\n".join(_problem(*each) for each in problems))
     objects = {cls: _make(cls, arguments[cls]) for cls in classes}
     known = {*options, *also_known}
-    strangers = [setting for key, setting in given.items() if key not in options]
+    others = [setting for key, setting in given.items() if key not in options]
     return Configuration(
         objects,
         tuple(_effective(key, options[key][0], objects, given) for key in options),
-        unknown=tuple(_unknown(setting, known) for setting in strangers if setting.key not in known),
-        without_effect=tuple(setting.key for setting in strangers if setting.key in known),
+        unknown=tuple(_unknown(setting, known) for setting in others if setting.key not in known),
+        without_effect=tuple(setting.key for setting in others if setting.key in known),
     )
 
 
 def _make(cls: type, arguments: Mapping[str, Any]) -> Any:
     try:
         return cls(**arguments)
-    except (TypeError, ValueError) as error:  # What one value alone cannot tell: options that contradict each other.
+    except (TypeError, ValueError) as error:  # Options that contradict each other.
         raise ConfigError(f"the configuration contradicts itself: {error}") from error
 
 
@@ -209,7 +208,7 @@ def _problem(setting: Setting, allowed: str) -> str:
 
 
 def _unknown(setting: Setting, known: Collection[str]) -> str:
-    import difflib  # Only a file with a slip in it pays for this.
+    import difflib  # Only a file with a mistake needs it.
 
     by_lower = {key.lower(): key for key in known}
     near = difflib.get_close_matches(setting.key.lower(), by_lower, n=1, cutoff=0.6)
@@ -224,11 +223,11 @@ def _validate(option: _Option, value: Any) -> None:
     try:
         validator(None, option.attribute, value)
     except (ValueError, TypeError) as error:
-        raise ValueError(allowed_in_words(validator) or _plain(error, option.attribute.name)) from error
+        raise ValueError(allowed_text(validator) or _plain(error, option.attribute.name)) from error
 
 
-def allowed_in_words(validator: Any) -> str:
-    """What an attrs validator lets through, in words; empty when it is not one of those that can be asked."""
+def allowed_text(validator: Any) -> str:
+    """Describe what an attrs validator accepts; empty for validators without a description."""
     parts = getattr(validator, "_validators", None) or (validator,)
     words = []
     for part in parts:
@@ -243,7 +242,7 @@ def allowed_in_words(validator: Any) -> str:
 
 
 def _plain(error: Exception, name: str) -> str:
-    """A validator's own words without the field's name: "'size' must be >= 4096: 5" -> ">= 4096"."""
+    """Return the message of a validator without the name of the field: "'size' must be >= 4096: 5" -> ">= 4096"."""
     text = str(error.args[0] if error.args else error)
     text = text.removeprefix(f"'{name}' must be ").removeprefix(f"'{name}' ")
     return text.rpartition(":")[0].strip() or text

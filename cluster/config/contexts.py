@@ -1,12 +1,12 @@
-"""Named clusters: which name servers, with which credentials. One TOML file of the user's, by the XDG rules.
+"""Named clusters with their name servers and credentials, in one TOML file of the user, by the XDG rules.
 
 current = "test"
 
 [contexts.test]
 name_servers = ["10.0.0.1:9876", "10.0.0.2:9876"]
-credentials = "/home/me/.rocketmq/tools.yml"        # accessKey and secretKey; the secrets are never in this file
+credentials = "/home/me/.rocketmq/tools.yml"        # file with accessKey and secretKey; no secrets here
 tls = true
-trust = "/home/me/ca.pem"                           # without it any server is trusted, as RocketMQ's clients do
+trust = "/home/me/ca.pem"                           # without it any server is trusted, as in RocketMQ
 """
 
 import json
@@ -23,7 +23,7 @@ _KEYS = {"name_servers", "credentials", "tls", "trust"}
 
 
 class ContextError(Exception):
-    """The file, or what it should hold, cannot be. `next_step` says what to do."""
+    """The file or a context is invalid. `next_step` says what to do."""
 
     def __init__(self, what: str, next_step: str = "") -> None:
         super().__init__(what)
@@ -32,7 +32,7 @@ class ContextError(Exception):
 
 @frozen(kw_only=True)
 class Context:
-    """One cluster. Paths as the user gave them; secrets are read when they are needed."""
+    """One cluster. Paths are as the user wrote them; secrets are read when they are needed."""
 
     name: str
     name_servers: tuple[str, ...]
@@ -43,22 +43,22 @@ class Context:
 
 @frozen
 class Contexts:
-    """All of them, and which counts when none is named."""
+    """All contexts, and the one in use."""
 
     contexts: Mapping[str, Context] = field(factory=dict)
     current: str | None = None
 
     def find(self, name: str) -> Context:
-        """Raises ContextError."""
+        """Return a context. Raises ContextError for an unknown name."""
         if name not in self.contexts:
             there = ", ".join(self.contexts) or "none yet"
             raise ContextError(
-                f"there is no context {name}; there are: {there}", "Make it with: twinlog context add NAME -n HOST:PORT"
+                f"there is no context {name}; there are: {there}", "Add it with: twinlog context add NAME -n HOST:PORT"
             )
         return self.contexts[name]
 
     def with_context(self, context: Context) -> "Contexts":
-        """Another one, which is the current one if it is the first. Raises ContextError for a bad name."""
+        """Return a copy with one more context; the first one is in use. Raises ContextError for an invalid name."""
         if not _NAME.fullmatch(context.name):
             raise ContextError(f"{context.name!r} cannot be a context's name: expected letters, digits, . _ and -")
         if not context.name_servers:
@@ -66,7 +66,7 @@ class Contexts:
         return evolve(self, contexts={**self.contexts, context.name: context}, current=self.current or context.name)
 
     def without(self, name: str) -> "Contexts":
-        """One less. Raises ContextError."""
+        """Return a copy without a context. Raises ContextError for an unknown name."""
         self.find(name)
         left = {each: context for each, context in self.contexts.items() if each != name}
         return Contexts(left, None if self.current == name else self.current)
@@ -74,7 +74,7 @@ class Contexts:
 
 @frozen(kw_only=True)
 class ListedContext:
-    """One context as it is shown."""
+    """One context in the output."""
 
     name: str
     in_use: bool
@@ -92,7 +92,7 @@ class ContextList:
 
 
 def listed(contexts: Contexts) -> ContextList:
-    """What `twinlog context list` shows."""
+    """Convert to the output of `twinlog context list`."""
     return ContextList(
         tuple(
             ListedContext(
@@ -109,27 +109,25 @@ def listed(contexts: Contexts) -> ContextList:
 
 
 def contexts_path(environment: Mapping[str, str] = os.environ) -> Path:
-    """Where the file lies."""
+    """Return the path of the file."""
     base = environment.get("XDG_CONFIG_HOME") or ""
     return (Path(base) if base.startswith("/") else Path.home() / ".config") / "twinlog" / "config.toml"
 
 
 def load_contexts(path: Path) -> Contexts:
-    """Nothing, when there is no file. Raises ContextError for one that cannot be understood."""
+    """Read the file; no contexts without it. Raises ContextError for an invalid file."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return Contexts()
     except (OSError, UnicodeDecodeError) as error:
         raise ContextError(f"{path} cannot be read: {error}") from error
-    import tomllib  # Most people have no such file, and need not wait for a parser.
+    import tomllib  # Most users have no such file: commands start faster without a parser.
 
     try:
         return _read(tomllib.loads(text))
     except (AttributeError, TypeError, ValueError) as error:
-        raise ContextError(
-            f"{path} is not as `twinlog context` writes it: {error}", "Correct it, or remove it"
-        ) from error
+        raise ContextError(f"{path} is invalid: {error}", "Correct it, or remove it") from error
 
 
 def _read(value: Mapping[str, Any]) -> Contexts:
@@ -157,7 +155,7 @@ def _path(text: Any) -> Path | None:
 
 
 def save_contexts(path: Path, contexts: Contexts) -> None:
-    """Put the file in place as a whole; only its user can read it. Raises ContextError."""
+    """Write the file atomically, readable only by the user. Raises ContextError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_name(f"{path.name}.{os.getpid()}.new")
@@ -169,7 +167,7 @@ def save_contexts(path: Path, contexts: Contexts) -> None:
 
 
 def _text(contexts: Contexts) -> str:
-    lines = ["# Written by `twinlog context`; a comment in here does not last."]
+    lines = ["# Written by `twinlog context`; comments in it are lost."]
     if contexts.current is not None:
         lines.append(f"current = {_quoted(contexts.current)}")
     for name, context in contexts.contexts.items():
@@ -182,5 +180,5 @@ def _text(contexts: Contexts) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A basic string of TOML; JSON's escapes are among its own."""
+    """Format a basic string of TOML, which has all escapes of JSON."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,9 +1,9 @@
-"""Whose name the tools ask in: taken from the environment or a file, never from the command line, which others can read.
+"""Credentials of the tools, from the environment or a file; never from the command line, which other users can read.
 
     1 TWINLOG_ACCESS_KEY and TWINLOG_SECRET_KEY, TWINLOG_SECURITY_TOKEN if there is one; or the files that
       TWINLOG_SECRET_KEY_FILE and its like name
     2 twinlog/credentials.yml in $XDG_CONFIG_HOME, else ~/.config
-    3 conf/tools.yml in $ROCKETMQ_HOME, where mqadmin looks
+    3 conf/tools.yml in $ROCKETMQ_HOME, as for mqadmin
 
 Both files have `accessKey: ...` and `secretKey: ...`. Source of the last: AclUtils.getAclRPCHook (RocketMQ 4.9.8).
 """
@@ -21,13 +21,13 @@ ACCESS, SECRET, TOKEN = "TWINLOG_ACCESS_KEY", "TWINLOG_SECRET_KEY", "TWINLOG_SEC
 
 
 def own_signer(environment: Mapping[str, str] = os.environ) -> Callable[[RemotingCommand], None] | None:
-    """What RemotingClient.sign wants; None: nobody in particular asks. Raises ConfigError, OSError."""
+    """Return the signer for RemotingClient; None without credentials. Raises ConfigError, OSError."""
     credentials = find_credentials(environment)
     return None if credentials is None else make_signer(credentials)
 
 
 def has_credentials(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether whatever asks from here asks as somebody, or would if its file could be read."""
+    """Return whether requests from here are signed, or would be if the file could be read."""
     try:
         return find_credentials(environment) is not None
     except (ConfigError, OSError):
@@ -35,7 +35,7 @@ def has_credentials(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def find_credentials(environment: Mapping[str, str]) -> Credentials | None:
-    """The first that there are. Raises ConfigError for half of them, OSError for a file that cannot be read."""
+    """Return the first credentials found. Raises ConfigError for incomplete ones, OSError for an unreadable file."""
     keys = secret_of(environment, ACCESS), secret_of(environment, SECRET)
     if any(keys):
         if not (keys[0] and keys[1]):
@@ -50,7 +50,7 @@ def find_credentials(environment: Mapping[str, str]) -> Credentials | None:
 
 
 def credential_files(environment: Mapping[str, str]) -> tuple[Path, ...]:
-    """Where they may lie, in this order."""
+    """Return the paths of credential files in the order in which they are tried."""
     configured = environment.get("XDG_CONFIG_HOME") or ""
     base = Path(configured) if configured.startswith("/") else Path(environment.get("HOME") or Path.home()) / ".config"
     home = environment.get("ROCKETMQ_HOME")
@@ -59,8 +59,8 @@ def credential_files(environment: Mapping[str, str]) -> tuple[Path, ...]:
 
 
 def read_credentials_file(path: Path) -> Credentials | None:
-    """None for a file without keys, as RocketMQ's own tools.yml may be. Raises ConfigError that repeats no secret, OSError."""
-    from twinlog.cluster.config.plain_yaml import (  # 15 ms, for those only who have such a file.
+    """Read a file; None for one without keys, as RocketMQ's tools.yml may be. Raises ConfigError without secrets, OSError."""
+    from twinlog.cluster.config.plain_yaml import (  # 15 ms that only users of such a file need.
         PlainYamlError,
         load_plain,
     )
@@ -75,14 +75,14 @@ def read_credentials_file(path: Path) -> Credentials | None:
     if key is None and secret is None:
         return None
     if key in (None, "") or secret in (None, ""):
-        raise ConfigError(f"{path}: accessKey and secretKey are needed, both")
+        raise ConfigError(f"{path}: both accessKey and secretKey are required")
     if not all(isinstance(each, (str, NoneType)) for each in (key, secret, token)):
-        raise ConfigError(f"{path}: accessKey, secretKey and securityToken are texts")
+        raise ConfigError(f"{path}: accessKey, secretKey and securityToken must be strings")
     return Credentials(key, secret, token)
 
 
 def secret_of(environment: Mapping[str, str], name: str) -> str | None:
-    """A variable's value, or what the file holds that NAME_FILE names. Raises OSError, ConfigError when both are set."""
+    """Return a variable's value, or the content of the file in NAME_FILE. Raises OSError, ConfigError when both are set."""
     if environment.get(name) and environment.get(f"{name}_FILE"):
         raise ConfigError(f"{name} and {name + '_FILE'} are both set: set one of them")
     if path := environment.get(f"{name}_FILE"):

@@ -1,11 +1,11 @@
-"""Options by environment variables, as containers are told what to be: TWINLOG_ and the option's name in capitals.
+"""Options from environment variables, as containers use them: TWINLOG_ and the option's name in capitals.
 
     brokerName        TWINLOG_BROKER_NAME=broker-a
     tls.server.mode   TWINLOG_TLS_SERVER_MODE=enforcing
-    aclEnable         TWINLOG_ACL_ENABLE_FILE=/run/secrets/acl    the value is what that file holds: Docker's secrets
+    aclEnable         TWINLOG_ACL_ENABLE_FILE=/run/secrets/acl    the value is in that file, for secrets of Docker
 
-Where the underscores stand does not matter: letters and digits decide. An empty variable counts as not set. Pure, but for
-the files that `_FILE` names.
+Underscores are ignored: only letters and digits count. An empty variable counts as not set. Pure, except for the files that
+`_FILE` variables name.
 """
 
 import difflib
@@ -19,36 +19,36 @@ from twinlog.cluster.config.config_file import Setting
 from twinlog.cluster.config.properties_file import ConfigError
 
 PREFIX, FILE = "TWINLOG_", "_FILE"
-# Variables of twinlog's that are no options of a broker or name server, each with its reader.
+# Variables of twinlog that are not options of a broker or name server, with their purpose.
 OTHERS: Mapping[str, str] = {
-    "TWINLOG_ACCESS_KEY": "who the tools ask as",
-    "TWINLOG_SECRET_KEY": "and with what secret",
-    "TWINLOG_SECURITY_TOKEN": "and token",
-    "TWINLOG_CONTEXT": "which cluster the tools ask",
-    "TWINLOG_LOG": "how the log is written",
-    "TWINLOG_TLS": "whether the tools use TLS",
-    "TWINLOG_TLS_CONFIG": "with what certificates",
-    "TWINLOG_ADDRESS": "docker-compose.yml: what clients are told",
+    "TWINLOG_ACCESS_KEY": "access key of the tools",
+    "TWINLOG_SECRET_KEY": "secret key of the tools",
+    "TWINLOG_SECURITY_TOKEN": "security token of the tools",
+    "TWINLOG_CONTEXT": "context of the tools",
+    "TWINLOG_LOG": "log format",
+    "TWINLOG_TLS": "TLS of the tools",
+    "TWINLOG_TLS_CONFIG": "TLS configuration of the tools",
+    "TWINLOG_ADDRESS": "docker-compose.yml: address for clients",
     "TWINLOG_BASE": "docker-compose.yml: the base image",
     "TWINLOG_IMAGE": "docker-compose.yml: the image",
     "TWINLOG_NETWORK": "docker-compose.yml: the network's addresses",
-    "TWINLOG_PUBLISH": "docker-compose.yml: where ports are published",
+    "TWINLOG_PUBLISH": "docker-compose.yml: address of published ports",
 }
 
-# What Kubernetes tells every container of a service called twinlog or twinlog-..., and Docker of links.
+# Variables that Kubernetes sets for services called twinlog or twinlog-..., and Docker for links.
 _KUBERNETES = re.compile(r"_SERVICE_(HOST|PORT)=|_SERVICE_PORT_\w+=|_PORT_\d+_(TCP|UDP)[_=]|_PORT\w*=(tcp|udp)://")
 
 
 @frozen
 class FromEnvironment:
-    """What the variables say, and one sentence for each that nobody knows."""
+    """The settings in the environment, and one sentence for each unknown variable."""
 
     settings: tuple[Setting, ...]
     unknown: tuple[str, ...]
 
 
 def variable_of(key: str) -> str:
-    """The variable of an option: TWINLOG_HA_LISTEN_PORT of haListenPort."""
+    """Return the variable of an option: TWINLOG_HA_LISTEN_PORT for haListenPort."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+", "_", key)
     return PREFIX + words.upper()
 
@@ -56,9 +56,9 @@ def variable_of(key: str) -> str:
 def read_environment(
     environment: Mapping[str, str], keys: Collection[str], elsewhere: Collection[str] = ()
 ) -> FromEnvironment:
-    """The settings of `keys` in it; `elsewhere` are keys of other processes, which may share the variables.
+    """Return the settings of `keys`; `elsewhere` are keys of other processes, which may share the environment.
 
-    Raises ConfigError for a file that cannot be read, and for an option that is given twice.
+    Raises ConfigError for an unreadable file, and for an option that is set twice.
     """
     by_letters = {_letters(variable_of(key)): key for key in (*elsewhere, *keys)}
     others = {_letters(name) for name in OTHERS}
@@ -84,7 +84,7 @@ def read_environment(
 
 
 def without_options(environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment for members whose options are told otherwise."""
+    """Return the environment without options, for members that get their options in another way."""
     others = {_letters(name) for name in OTHERS}
     return {
         name: value
@@ -98,7 +98,7 @@ def _letters(name: str) -> str:
 
 
 def _key_of(name: str, by_letters: Mapping[str, str]) -> tuple[str | None, bool]:
-    """The option that a variable is about, and whether its value is a file's name."""
+    """Return the option of a variable, and whether its value is the name of a file."""
     if (key := by_letters.get(_letters(name))) is not None:
         return key, False  # httpTokenFile is an option itself.
     is_file = name.endswith(FILE)

@@ -1,8 +1,12 @@
 """The broker's small tables as files, readable and writable by RocketMQ too.
 
-A table lies in `<name>.json`; the text before the last change in `<name>.json.bak`. Whoever finds the first missing or broken
-takes the second. Sources: ConfigManager.java, MixAll.string2File (RocketMQ 4.9.8). Other than there, a save is on disk when it
-returns, and at no moment is there no whole file under the name.
+A table is in `<name>.json`, its content before the last change in `<name>.json.bak`, which is read when the first is missing or
+damaged. Sources: ConfigManager.java, MixAll.string2File (RocketMQ 4.9.8). Unlike there, a save is durable when it returns, and a
+complete file exists under the name at any time.
+
+ROOT/twinlog/tables lists the tables that were ever saved with entries: by it a start tells a table that was never saved from one
+whose files were removed. A store of RocketMQ and a restored backup have no such list, so no table counts as removed there. Its
+first line is `twinlog-tables 1` and a CRC, as in the role file; the rest is a JSON list of file names.
 """
 
 import os
@@ -13,19 +17,61 @@ from threading import Lock
 from typing import Any
 
 import structlog
-from attrs import field, frozen
+from attrs import define, field, frozen
 
-from twinlog.cluster.config.known_tables import KnownTables
 from twinlog.cluster.remoting import fastjson
+from twinlog.store.util.checked_file import decode_checked, encode_checked, save_checked
 from twinlog.store.util.sync import sync_directory
 
 log = structlog.get_logger(__name__)
 
+NAME, VERSION = "tables", 1
+
+
+@define(eq=False)
+class KnownTables:
+    """The list in `directory`, which is ROOT/twinlog. An unreadable list counts as none: it is rebuilt from the tables found."""
+
+    directory: Path
+    names: frozenset[str] = field(default=frozenset(), init=False)
+    _lock: Lock = field(factory=Lock, init=False)  # Tables are saved in several threads.
+
+    def load(self) -> None:
+        """Read the list."""
+        path = self.directory / NAME
+        try:
+            names = decode_checked(NAME, VERSION, path.read_bytes())
+            if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+                raise ValueError("it has no list of names")
+            self.names = frozenset(names)
+        except FileNotFoundError:
+            self.names = frozenset()
+        except (OSError, ValueError) as error:
+            log.warning("a side file is not used", path=str(path), reason=str(error))
+            self.names = frozenset()
+
+    def note(self, *names: str) -> None:
+        """Add names of tables with entries. Blocks for the disk once for each name; after an error the next start retries."""
+        if self.names.issuperset(names):
+            return
+        with self._lock:
+            known = self.names.union(names)
+            try:
+                save_checked(self.directory / NAME, encode_checked(NAME, VERSION, sorted(known)))
+            except OSError as error:
+                log.warning("a side file could not be written", path=str(self.directory / NAME), error=str(error))
+                return
+            self.names = known
+
 
 @frozen
 class JsonFile:
+    """One table: its file and its backup."""
+
     path: Path
-    known: KnownTables | None = field(default=None, eq=False, repr=False)  # Where it is noted that there is a table.
+    known: KnownTables | None = field(
+        default=None, eq=False, repr=False
+    )  # The list of tables that were saved with entries.
     _lock: Lock = field(factory=Lock, eq=False, repr=False)  # Saves may come from several threads.
 
     @property
@@ -34,21 +80,20 @@ class JsonFile:
 
     @property
     def is_missing(self) -> bool:
-        """Whether there is none, nor the one before."""
+        """True if neither the file nor its backup exists."""
         return not self.path.exists() and not self.backup.exists()
 
     def load(self) -> dict[str, Any]:
-        """The table as plain objects; empty when there is no file yet. Raises as load_into."""
+        """Return the table; empty without a file. Raises as load_into()."""
         table: dict[str, Any] = {}
         self.load_into(lambda value: table.update(value))
         return table
 
     def load_into(self, take: Callable[[Mapping[str, Any]], None]) -> bool:
-        """Give the table to `take`, which raises ValueError and changes nothing when it makes no sense to it.
+        """Pass the table to `take`, which raises ValueError and changes nothing if it is invalid. Returns whether there was one.
 
-        Returns whether there was one. An empty file is what a crash leaves of the first save; it counts as none.
-        Raises ValueError when there was something and neither the file nor its backup can be read: the broker must not start with
-        empty tables. Raises OSError.
+        An empty file is the result of a crash during the first save, and counts as none. Raises ValueError if neither the file
+        nor its backup can be read, because the broker must not start with empty tables. Raises OSError.
         """
         problems, missing = [], False
         for path in (self.path, self.backup):
@@ -80,13 +125,13 @@ class JsonFile:
         return False
 
     def save_table(self, table: Mapping[str, Any]) -> None:
-        """Replace the file by this table, as fastjson prints it. Raises OSError."""
+        """Replace the file by this table, printed as fastjson does. Raises OSError."""
         self.save(fastjson.pretty(table), is_empty=is_empty(table))
 
     def save(self, text: str, *, is_empty: bool = False) -> None:
-        """Replace the file at once, durably, and keep the one before. Blocks as long as the disk does: call it in a thread.
+        """Replace the file atomically and durably, and keep the previous one. Blocks for the disk: call it in a thread.
 
-        Raises OSError; the file is the one before then.
+        Raises OSError; the file is unchanged then.
         """
         with self._lock:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -102,7 +147,7 @@ class JsonFile:
             self.known.note(self.path.name)
 
     def _keep_old(self) -> None:
-        """Let the backup be another name of the file, which never goes without its own."""
+        """Make the backup a second name of the file, which keeps its own name meanwhile."""
         scratch = self.backup.with_name(self.backup.name + ".tmp")
         scratch.unlink(missing_ok=True)
         if not self.path.exists():
@@ -115,7 +160,7 @@ class JsonFile:
 
 
 def is_empty(table: Mapping[str, Any]) -> bool:
-    """Whether it has no entries: nobody would miss it."""
+    """Return whether a table has no entries."""
     return not any(value for name, value in table.items() if name != "dataVersion")
 
 

@@ -1,23 +1,23 @@
-"""YAML of people's files with secrets: every scalar stays the text that was written.
+"""Reader for YAML files with secrets: every scalar stays the text that was written.
 
-YAML 1.1 would make another secret of `secretKey: 012345670`, and a broken broker of `admin: !!bool maybe`. Nothing and `~` and
-`null` are None; tags that somebody writes are refused, as are two values of one name. An error never repeats what a line says.
+YAML 1.1 would read `secretKey: 012345670` as a number, and fail at `admin: !!bool maybe`. An empty value, `~` and `null` are
+None. Tags and duplicate names are errors. Errors never contain the content of a line.
 """
 
 from typing import Any
 
-import yaml  # 15 ms: imported by those only who have such a file.
+import yaml  # 15 ms: this module is imported only for such a file.
 
 _UNTAGGED = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map"))
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 
 
 class PlainYamlError(ValueError):
-    """The file is to be mended; the text says in which line, and nothing of what the file says."""
+    """The file is invalid; the message has the line number, but nothing of the content."""
 
 
 class _Loader(getattr(yaml, "CBaseLoader", yaml.BaseLoader)):  # type: ignore[misc]
-    """Texts, lists and tables only."""
+    """A loader for texts, lists and tables only."""
 
     def construct_object(self, node: Any, deep: bool = False) -> Any:
         if node.tag not in _UNTAGGED:
@@ -42,11 +42,11 @@ _Loader.add_constructor("tag:yaml.org,2002:map", lambda loader, node: loader.con
 
 
 def load_plain(data: bytes) -> Any:
-    """Texts, None, lists and tables. Raises PlainYamlError, whatever is wrong."""
+    """Parse into texts, None, lists and tables. Raises PlainYamlError for any problem."""
     try:
         return yaml.load(data, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise PlainYamlError(f"is no plain YAML{f' in line {mark.line + 1}' if mark else ''}") from None
+        raise PlainYamlError(f"is not plain YAML{f' in line {mark.line + 1}' if mark else ''}") from None
     except Exception as error:
-        raise PlainYamlError(f"is no YAML: {type(error).__name__}") from None
+        raise PlainYamlError(f"is not YAML: {type(error).__name__}") from None

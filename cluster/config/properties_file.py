@@ -28,11 +28,11 @@ class Entry:
 
 
 def parse_properties(text: str) -> list[Entry]:
-    """The entries of a properties file in their order, doubles included.
+    """Return the entries of a properties file in order, including duplicates.
 
-    `#` and `!` open a comment line; `=`, `:` or a blank end the key; a backslash at a line's end joins the next line.
-    Never fails: as in Java every text is a properties file. Blanks at the end of a value are dropped, unlike in Java,
-    where they make a number unreadable.
+    `#` and `!` start a comment line; `=`, `:` or a space end the key; a backslash at the end of a line joins the next one. Never
+    fails: as in Java, every text is a properties file. Spaces at the end of a value are dropped, unlike in Java, where they make
+    a number invalid.
     """
     entries = []
     for number, line in _logical_lines(text):
@@ -42,11 +42,11 @@ def parse_properties(text: str) -> list[Entry]:
 
 
 def with_values(text: str, values: Mapping[str, str]) -> str:
-    """The text of a properties file with these values: in the place of a key's last line, or in new lines at the end.
+    """Return the text of a properties file with new values, in place of a key's last line or in new lines at the end.
 
-    All else, comments, order and line ends, stays as it is. Keys are names of options, which need no escapes.
+    Comments, order and line ends are kept. Keys are names of options, which need no escapes.
     """
-    lines = re.split(r"(\r\n|\r|\n)", text)  # Texts at even places, line ends at odd ones.
+    lines = re.split(r"(\r\n|\r|\n)", text)  # Lines at even indexes, line ends at odd ones.
     starts = {entry.key: entry.line - 1 for entry in parse_properties(text)}
     end = lines[1] if len(lines) > 1 else "\n"
     added = []
@@ -60,14 +60,14 @@ def with_values(text: str, values: Mapping[str, str]) -> str:
         while _is_continued(lines[goes_on]) and goes_on + 2 < len(lines):
             goes_on += 2
         lines[at] = line
-        for place in range(at + 1, goes_on + 1):  # The rest of a line that went on over several; places stay countable.
+        for place in range(at + 1, goes_on + 1):  # The continuation lines; indexes must not change.
             lines[place] = ""
     text = "".join(lines)
     if added:
         last = re.search(r"(?:\r\n|\r|\n)?\Z", text)
         assert last is not None  # It matches the end of any text.
         before = text[: last.start()]
-        if _is_continued(before):  # With nothing behind it: it must not swallow what is added.
+        if _is_continued(before):  # Nothing follows it: it must not join the added line.
             before = before[:-1]
         text = before + (last[0] or (end if before else ""))
     return text + "".join(line + end for line in added)
@@ -80,7 +80,7 @@ def _is_continued(line: str) -> bool:
 def _escape(text: str) -> str:
     escaped = "".join(_SPELLED.get(char) or (char if " " <= char <= "~" else _as_units(char)) for char in text)
     start = len(escaped) - len(escaped.lstrip(" "))
-    inside = escaped.strip(" ")  # Blanks at either end would be lost.
+    inside = escaped.strip(" ")  # Spaces at either end would be lost.
     return "\\u0020" * start + inside + "\\u0020" * (len(escaped) - start - len(inside))
 
 
@@ -98,7 +98,7 @@ def _logical_lines(text: str) -> Iterable[tuple[int, str]]:
             start = number
         line = joined + line
         if (len(line) - len(line.rstrip("\\"))) % 2:
-            joined = line[:-1] or " "  # A lone backslash still opens a line that goes on.
+            joined = line[:-1] or " "  # A single backslash also starts a continued line.
             continue
         joined = ""
         yield start, line.lstrip(_BLANKS)

@@ -1,4 +1,4 @@
-"""Secrets stay in the process: what is shown, logged, answered or put into an error goes through here."""
+"""Removal of secrets from output, logs, responses and errors."""
 
 import re
 from collections.abc import Mapping, MutableMapping
@@ -7,7 +7,7 @@ from typing import Any
 HIDDEN = "******"
 
 _SECRET_NAME = re.compile(r"secret|passw|passphrase|credential|securitytoken|authtoken", re.IGNORECASE)
-# `secretKey=...`, `"secretKey":"..."`, `secretKey: ...`: the name, what stands between, and the value.
+# `secretKey=...`, `"secretKey":"..."`, `secretKey: ...`: the name with the separator, and the value.
 _IN_TEXT = re.compile(
     r"""(?P<name>["']?[\w.]*(?:secret|passw|passphrase|credential|securitytoken|authtoken)[\w.]*["']?\s*[=:]\s*)"""
     r"""(?P<value>\{[^{}]*\}|"(?:[^"\\]|\\.)*"|'[^']*'|[^\s,;}\])]+)""",
@@ -16,17 +16,17 @@ _IN_TEXT = re.compile(
 
 
 def is_secret(name: str) -> bool:
-    """Whether an option or a field of this name holds one."""
+    """Return whether an option or a field of this name has a secret."""
     return _SECRET_NAME.search(name) is not None
 
 
 def shown(name: str, value: str) -> str:
-    """The value of an option, as others may see it. What is not set shows as not set."""
+    """Return the value of an option for output: hidden if it is a secret, unless it is empty."""
     return HIDDEN if value and is_secret(name) else value
 
 
 def redact(value: Any) -> Any:
-    """A plain object without its secrets: tables and lists, as deep as they go."""
+    """Return a plain object without secrets at any depth."""
     if isinstance(value, Mapping):
         return {
             name: HIDDEN if inner not in (None, "") and isinstance(name, str) and is_secret(name) else redact(inner)
@@ -38,12 +38,12 @@ def redact(value: Any) -> Any:
 
 
 def redact_text(text: str) -> str:
-    """A text without the values of secrets that it names: of configuration, JSON, YAML or an error."""
+    """Return a text (configuration, JSON, YAML, an error) without the values of secrets."""
     return _IN_TEXT.sub(lambda match: match["name"] + HIDDEN, text)
 
 
 def redact_event(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """A step of structlog: what an event names as a secret, or mentions in a text."""
+    """Remove secrets from the fields and texts of an event, as a processor of structlog."""
     for name, value in event.items():
         if is_secret(name):
             event[name] = HIDDEN

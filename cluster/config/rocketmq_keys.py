@@ -1,7 +1,7 @@
-"""The names of RocketMQ's configuration keys: 4.9.8 and 5.3.3 taken together, by the class that declares them.
+"""Names of RocketMQ's configuration keys, of 4.9.8 and 5.3.3, by the class that declares them.
 
-A file that is right for RocketMQ is right here: what is listed below and has no option of ours is accepted without
-effect, and only a name that neither of us knows is called unknown. `cluster/config/config_file.py` is the reader.
+A file for RocketMQ is accepted here: a key that is listed below and is not an option of twinlog has no effect, and only other
+keys are unknown. `cluster/config/config_file.py` reads the files.
 """
 
 

@@ -1,7 +1,7 @@
-"""RocketMQ's tls.properties, and what the tools are told of TLS by their environment.
+"""RocketMQ's tls.properties, and the TLS settings of the tools in the environment.
 
-Servers read the file that `tls.config.file` names; its keys win over those of broker.conf, as they win over properties of the
-Java process there (TlsHelper, 4.9.7), and --set wins over it. The tools take, above a file of their own:
+Servers read the file in `tls.config.file`. Its keys override broker.conf, as they override properties of the Java process in
+RocketMQ (TlsHelper, 4.9.7), and --set overrides it. The tools read these variables, unless their context sets TLS:
 
     TWINLOG_TLS=true            requests use TLS
     TWINLOG_TLS_CONFIG=PATH     such a file, for tls.client.*; without it any server is trusted
@@ -21,7 +21,7 @@ _FILE_KEY = "tls.config.file"
 
 
 def file_settings(settings: Sequence[Setting]) -> list[Setting]:
-    """What the file says that these settings name, or the default one. Raises ConfigError when the named one cannot be read."""
+    """Read the file that these settings name, or the default file. Raises ConfigError if the named file cannot be read."""
     named = [setting for setting in settings if setting.key == _FILE_KEY]
     path = Path(named[-1].value) if named else DEFAULT_FILE
     try:
@@ -35,7 +35,7 @@ def file_settings(settings: Sequence[Setting]) -> list[Setting]:
 
 
 def own_tls(environment: Mapping[str, str] = os.environ) -> ssl.SSLContext | None:
-    """What RemotingClient.tls wants; None: no TLS. Raises ConfigError, TlsFilesError."""
+    """Return the TLS context for RemotingClient; None without TLS. Raises ConfigError, TlsFilesError."""
     wanted = environment.get(ENABLE, "").lower()
     if wanted in ("", "false"):
         return None

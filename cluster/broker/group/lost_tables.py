@@ -3,7 +3,7 @@
 A slave gets its master's in any case. A master asks its slaves, which have a copy of each: before it serves, for up to 5 s, as
 consumers whose offsets are gone begin anew, and delayed messages are delivered again. Where no slave answers, a table begins
 empty, and slaves are asked as soon as there are any; what was changed here in between is newer and stays. Which tables were
-there says known_tables.py.
+there says cluster/config/json_file.py.
 """
 
 import contextlib

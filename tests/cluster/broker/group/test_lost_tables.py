@@ -13,8 +13,7 @@ from twinlog.cluster.broker.group import lost_tables
 from twinlog.cluster.broker.group.lost_tables import DELAYS, GROUPS, OFFSETS, TOPICS
 from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig, SubscriptionGroupManager
 from twinlog.cluster.broker.tables.offsets import ConsumerOffsetManager
-from twinlog.cluster.config.json_file import JsonFile
-from twinlog.cluster.config.known_tables import NAME, KnownTables
+from twinlog.cluster.config.json_file import NAME, JsonFile, KnownTables
 from twinlog.cluster.remoting import fastjson
 from twinlog.store.config import BrokerRole
 
