@@ -11,7 +11,7 @@ from attrs import evolve
 from click.testing import CliRunner
 
 from twinlog.cluster.cli.common.options import namesrv_option
-from twinlog.cluster.cli.common.which_cluster import cluster_words
+from twinlog.cluster.cli.common.which_cluster import cluster_text
 from twinlog.cluster.config.contexts import Context, Contexts, contexts_path, save_contexts
 
 
@@ -138,7 +138,7 @@ async def test_name_servers_that_are_given_get_nothing_of_a_context_in_the_envir
 @click.command()
 @namesrv_option
 def asking(namesrv):
-    click.echo(f"gone{cluster_words()}")
+    click.echo(f"gone{cluster_text()}")
 
 
 @pytest.mark.parametrize(
