@@ -148,7 +148,7 @@ async def test_a_message_that_no_slave_has_is_told(lone_master):
     result = await lone_master.twinlog("send", "orders", "x", ok=False)
     assert result.exit_code == 1
     assert result.stdout.startswith("SLAVE_NOT_AVAILABLE  orders")
-    assert "1 of 1 messages are stored, but not as safe" in result.stderr
+    assert "1 of 1 messages are stored, but on fewer members" in result.stderr
     assert "twinlog list" in result.stderr
 
 

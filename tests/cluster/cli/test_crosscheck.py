@@ -45,7 +45,7 @@ async def test_a_pair_in_traffic_agrees(cluster):
     assert direction["slave_connects_to"] == cluster.master.settings.ha_address
     assert [report["verdict"] for report in found["logs"]] == ["equal"]
     text = (await crosscheck(cluster)).stdout
-    assert "broker-a-0 and broker-a-1: equal over all that both have" in text
+    assert "broker-a-0 and broker-a-1: equal where they overlap" in text
     assert text.endswith("all agree\n")
 
 

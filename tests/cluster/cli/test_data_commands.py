@@ -198,7 +198,7 @@ async def test_peek_finds_messages_by_place_key_and_both_ids(cluster):
         assert found["message"]["message_id"] == sent_at["message_id"]
     text = (await cluster.twinlog("peek", "orders")).stdout
     assert '      "id": 1' in text
-    assert "nobody: no group reads the topic" in text
+    assert "no group: nobody reads the topic" in text
     assert "00000000  7b 22 69 64" in (await cluster.twinlog("peek", "orders", "--body", "hex")).stdout
 
 

@@ -34,7 +34,7 @@ async def test_messages_are_sent_although_nobody_reads_how(cluster, fmt):
 
 
 async def test_what_was_sent_unsafely_is_told_although_nobody_reads_the_lines(lone_master):
-    with pytest.raises(CliError, match="2 of 2 messages are stored, but not as safe"):
+    with pytest.raises(CliError, match="2 of 2 messages are stored, but on fewer members"):
         await twinlog(lone_master, "send", "orders", "x", "--count", "2")
 
 

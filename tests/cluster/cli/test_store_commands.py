@@ -318,7 +318,7 @@ def test_diff_of_master_and_slave(master, slave):
     (report,) = checked_json("log", "diff", master, slave, "--queues")
     assert (report["verdict"], report["difference"], report["queues"]) == ("equal", None, [])
     assert report["read_bytes"] == report["common_end"] == report["left"]["end_offset"]
-    assert twinlog("log", "diff", master, slave).stdout.splitlines()[-1].startswith("equal over all that both have")
+    assert twinlog("log", "diff", master, slave).stdout.splitlines()[-1].startswith("equal where they overlap")
 
 
 def test_diff_shows_the_first_message_that_differs_and_whose_is_broken(master, slave):

@@ -29,6 +29,6 @@ def test_nothing_is_cut_on_a_narrow_terminal(monkeypatch, capsys):
     table(columns, [name], "pretty")
     words = click.unstyle(capsys.readouterr().out)
     assert name in words
-    assert "without SPARED; -o wide" in " ".join(words.split())
+    assert "for lack of space: SPARED; -o wide" in " ".join(words.split())
     table(columns, [name], "wide")
     assert f"{name}  {name}  {name}" in click.unstyle(capsys.readouterr().out)

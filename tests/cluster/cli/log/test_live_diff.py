@@ -40,8 +40,8 @@ async def test_equal_logs(cluster):
     assert found["left"]["software"] == "twinlog"
     assert found["not_compared"] == []
     text = (await diff(cluster)).stdout
-    assert "equal over all that both have" in text
-    assert "every byte was compared, by digests" in text
+    assert "equal where they overlap" in text
+    assert "every byte was compared by digests" in text
 
 
 async def test_two_empty_logs_are_equal(cluster):
@@ -98,7 +98,7 @@ async def test_other_messages_that_are_both_sound(cluster):
     assert found["difference"]["first_offset"] == common + 3, "the size of the record"
     assert found["difference"]["left"]["message"]["body"] == "left"
     assert found["difference"]["right"]["message"]["body"] == "right"
-    assert "both are sound there" in (await diff(cluster, status=1)).stdout
+    assert "both are intact there" in (await diff(cluster, status=1)).stdout
 
 
 async def test_what_only_one_of_the_two_has_is_told(cluster):
@@ -164,7 +164,7 @@ async def test_a_member_that_goes_away_meanwhile(cluster, monkeypatch):
     found = await report(cluster, status=6)
     assert (found["verdict"], found["equal_to"]) == ("incomplete", 0)
     assert "the connection was lost" in found["reason"]
-    assert "not complete: equal up to 0 of" in (await diff(cluster, status=6)).stdout
+    assert "incomplete: equal up to 0 of" in (await diff(cluster, status=6)).stdout
 
 
 async def test_forms_of_the_answer(cluster):
