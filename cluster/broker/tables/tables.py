@@ -17,8 +17,7 @@ from twinlog.cluster.broker.tables.locks import RebalanceLockManager
 from twinlog.cluster.broker.tables.offsets import ConsumerOffsetManager
 from twinlog.cluster.broker.tables.topics import TopicConfig, TopicConfigManager, built_in_topics
 from twinlog.cluster.broker.tables.writer import TableWriter
-from twinlog.cluster.config.json_file import JsonFile, is_empty
-from twinlog.cluster.config.json_file import KnownTables
+from twinlog.cluster.config.json_file import JsonFile, KnownTables, is_empty
 from twinlog.cluster.remoting.command import ONEWAY, encode
 from twinlog.cluster.remoting.connection import Connection
 from twinlog.cluster.remoting.headers.clients import NotifyConsumerIdsChanged
