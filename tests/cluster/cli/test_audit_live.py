@@ -184,7 +184,7 @@ async def test_usage(cluster):
     for arguments, words in (
         (("--live", "broker-a-0"), "at least one SLAVE"),
         (("--live", "broker-a-0", "broker-a-0"), "named twice"),
-        (("--live", "broker-a-0", "broker-a-1", "--spark-master", "local"), "needs no Spark"),
+        (("--live", "broker-a-0", "broker-a-1", "--spark-master", "local"), "uses no Spark"),
         (("--live", "broker-a-0", "broker-b-7"), "No member is called broker-b-7"),
     ):
         result = await cluster.twinlog("audit", *arguments, ok=False)
