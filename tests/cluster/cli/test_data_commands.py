@@ -316,7 +316,7 @@ async def test_connected_consumers_are_moved_too(cluster):
         assert {move["after"] for move in done["moves"]} == {0}
         refused = await cluster.twinlog("group", "delete", "audit", "--yes", ok=False)
         assert refused.exit_code == 4
-        assert "would make it anew" in refused.stderr
+        assert "would create it again" in refused.stderr
 
 
 async def test_what_is_printed_is_what_the_schema_says(cluster):

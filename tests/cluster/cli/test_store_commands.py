@@ -142,7 +142,7 @@ def test_info_notices_a_tail_that_is_no_log(master):
 def test_verify_finds_nothing_in_what_rocketmq_wrote(master):
     (report,) = checked_json("log", "verify", master)
     assert (report["verdict"], report["findings"]) == ("sound", [])
-    assert twinlog("log", "verify", master).stdout.splitlines()[-1] == "sound: nothing was found"
+    assert twinlog("log", "verify", master).stdout.splitlines()[-1] == "sound: no errors, no warnings"
 
 
 def test_verify_lists_what_is_damaged(master):
@@ -213,7 +213,7 @@ def test_dump_finds_a_key_with_the_index_too(master):
     one = checked_json("log", "dump", master, "--topic", "TopicA")[5]
     found = checked_json("log", "dump", master, "--key", one["message_id"], "--by-index", "--topic", "TopicA")
     assert one in found
-    assert "--by-index needs --key" in twinlog("log", "dump", master, "--by-index", status=2).stderr
+    assert "--by-index requires --key" in twinlog("log", "dump", master, "--by-index", status=2).stderr
     shutil.rmtree(master / "index")
     assert checked_json("log", "dump", master, "--key", "key13", "--by-index") == []
 
@@ -412,7 +412,7 @@ def test_rebuild_asks_unless_told(master):
     assert (dry["done"], dry["parts"]) == (None, ["consumequeue", "index"])
     assert "would make  index" in twinlog("log", "rebuild", master, "--index", "--dry-run").stdout
     assert times_and_names(master) == before
-    assert "Say what to make anew" in twinlog("log", "rebuild", master, "--yes", status=2).stderr
+    assert "nothing to rebuild" in twinlog("log", "rebuild", master, "--yes", status=2).stderr
 
 
 def test_rebuild_makes_what_was_lost(master):
@@ -445,7 +445,7 @@ def test_backup_and_restore(master, tmp_path):
 def test_backup_in_words(master, tmp_path):
     lines = twinlog("backup", master, tmp_path / "b").stdout.splitlines()
     assert lines[0] == f"backed up  {master} (not running) to {tmp_path}/b"
-    assert lines[-1] == f"To make a store of it: twinlog restore {tmp_path}/b NEW-DIR"
+    assert lines[-1] == f"To create a store from it: twinlog restore {tmp_path}/b NEW-DIR"
     tsv = twinlog("backup", master, tmp_path / "b2", "-o", "tsv").stdout.splitlines()
     assert tsv[0].split("\t")[0] == "file"
     assert "commitlog" in twinlog("backup", master, tmp_path / "b3", "-o", "wide").stdout
@@ -474,7 +474,7 @@ def test_a_backup_that_changed_cannot_be_restored(master, tmp_path):
 @pytest.mark.parametrize("command", ["info", "verify", "dump"])
 def test_what_is_no_store_is_told_in_a_sentence(command, tmp_path):
     result = twinlog("log", command, tmp_path, status=2)
-    assert "Error: That is no store directory." in result.stderr
+    assert "Error: This is not a store directory." in result.stderr
     assert "neither commitlog/ nor consumequeue/" in result.stderr
     assert "is no directory" in twinlog("log", command, tmp_path / "nowhere", status=2).stderr
 
