@@ -17,7 +17,6 @@ from twinlog.cluster.observe.explain import Explanation
 from twinlog.cluster.observe.findings import CheckResult, Finding
 from twinlog.cluster.observe.members import ClusterFacts
 from twinlog.cluster.observe.rules import Diagnosis, LagLimits, diagnosis
-from twinlog.cluster.text import parse_size
 
 NAGIOS = {"ok": 0, "warning": 1, "critical": 2, "unknown": 3}
 SIGNS = {"note": ("-", "cyan"), "warning": ("!", "yellow"), "critical": ("X", "red")}  # Colour is never the only mark.
