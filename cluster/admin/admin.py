@@ -7,6 +7,7 @@ Each operation imports its modules when it is called, so that a command starts w
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -232,10 +233,10 @@ class Admin:
 
         asked: dict[str, tuple[str, Callable[[], Awaitable[Any]]]] = {
             "list.json": ("members, roles, offsets, lag: twinlog list", self.list_members),
-            "check.json": ("what is wrong: twinlog check", lambda: self.check(LagLimits())),
-            "history.json": ("who was the master, since when, why: twinlog history", lambda: self.history(None)),
-            "topics.json": ("names, queues and counts of topics", lambda: self.topics.summaries(all_topics=True)),
-            "groups.json": ("names and lag of consumer groups", lambda: self.groups.summaries(all_groups=True)),
+            "check.json": ("findings: twinlog check", partial(self.check, LagLimits())),
+            "history.json": ("masters, since when, why: twinlog history", partial(self.history, None)),
+            "topics.json": ("names, queues and counts of topics", partial(self.topics.summaries, all_topics=True)),
+            "groups.json": ("names and lag of consumer groups", partial(self.groups.summaries, all_groups=True)),
         }
         return await collect(self.api, asked, logs)
 
@@ -285,8 +286,6 @@ async def open_admin(
 
     Raises ConfigError and OSError for credentials and certificates that cannot be used.
     """
-    from twinlog.cluster.admin.admin import client_for
-
     client = client_for(context)
     async with trio.open_nursery() as nursery:
         await nursery.start(client.run)

@@ -6,6 +6,7 @@ Secrets are removed when a part is made, so that they cannot get into the file.
 """
 
 import io
+import os
 import platform
 import sys
 import tarfile
@@ -153,6 +154,4 @@ def write(path: Path, parts: Iterable[Part]) -> None:
 
 
 def _private(path: str, flags: int) -> int:
-    import os
-
     return os.open(path, flags, 0o600)

@@ -16,10 +16,19 @@ from typing import Any, Union, get_args, get_origin
 import attrs
 from attrs import frozen
 
+from twinlog.cluster.broker.config import BrokerConfig
+from twinlog.cluster.broker.config_changes import CHANGEABLE, range_text
+from twinlog.cluster.broker.security.config import AclConfig
 from twinlog.cluster.config import rocketmq_keys
 from twinlog.cluster.config.config_file import allowed_text, format_value, options_of
 from twinlog.cluster.config.environment import variable_of
 from twinlog.cluster.config.redaction import shown
+from twinlog.cluster.http.config import HttpConfig
+from twinlog.cluster.namesrv.config import NamesrvConfig
+from twinlog.cluster.remoting.config import ServerConfig
+from twinlog.cluster.remoting.tls.config import TlsConfig
+from twinlog.ha.config import HAConfig
+from twinlog.store.config import StoreConfig
 
 
 @frozen(kw_only=True)
@@ -49,15 +58,6 @@ class NoOptionError(Exception):
 
 
 def _classes() -> dict[str, tuple[type, ...]]:
-    from twinlog.cluster.broker.config import BrokerConfig
-    from twinlog.cluster.broker.security.config import AclConfig
-    from twinlog.cluster.http.config import HttpConfig
-    from twinlog.cluster.namesrv.config import NamesrvConfig
-    from twinlog.cluster.remoting.config import ServerConfig
-    from twinlog.cluster.remoting.tls.config import TlsConfig
-    from twinlog.ha.config import HAConfig
-    from twinlog.store.config import StoreConfig
-
     shared = (ServerConfig, TlsConfig, HttpConfig)
     return {
         "broker": (BrokerConfig, StoreConfig, HAConfig, AclConfig, *shared),
@@ -106,8 +106,6 @@ def explain_option(key: str) -> OptionExplained:
 
 def changeable(key: str) -> str | None:
     """Description of the values that a running broker accepts; None: the option needs a restart."""
-    from twinlog.cluster.broker.config_changes import CHANGEABLE, range_text
-
     if key not in CHANGEABLE:
         return None
     allowed = CHANGEABLE[key]

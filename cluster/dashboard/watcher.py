@@ -9,20 +9,21 @@ from typing import Any
 import orjson
 import structlog
 import trio
-from attrs import define, evolve, field
+from attrs import define, field
 
 from twinlog.cluster.admin.admin import Admin
 from twinlog.cluster.admin.roles import RoleError
 from twinlog.cluster.admin.topics import NoTopicError
 from twinlog.cluster.dashboard.model.events import merged, of_history
-from twinlog.cluster.dashboard.model.memory import Memory
+from twinlog.cluster.dashboard.model.memory import Memory, sample_of
+from twinlog.cluster.dashboard.model.series import columns
 from twinlog.cluster.dashboard.model.snapshot import ClusterSnapshot, Mark
 from twinlog.cluster.dashboard.view.html import Markup, join, mark, tag
 from twinlog.cluster.dashboard.view.page import PageState
 from twinlog.cluster.dashboard.view.tables import command
 from twinlog.cluster.http.admin import OpenAdmin
 from twinlog.cluster.http.server.responses import HttpError
-from twinlog.cluster.observe.consumption import LagReport
+from twinlog.cluster.observe.consumption import LagReport, with_change
 from twinlog.cluster.observe.gather import error_text, gather
 from twinlog.cluster.observe.rules import LagLimits, examine
 from twinlog.cluster.remoting.errors import RemotingError
@@ -166,8 +167,6 @@ class Watcher:
     async def _consumers(self, admin: Admin) -> None:
         before, self._lag = self._lag, await admin.groups.lag(None)
         if before is not None:
-            from twinlog.cluster.observe.consumption import with_change
-
             self._lag = with_change(before, self._lag)
         topics = await admin.topics.summaries()
         self._topics = tuple(each.name for each in topics[:TOPICS_MAX])
@@ -175,10 +174,7 @@ class Watcher:
 
 def sample_now(snapshot: ClusterSnapshot) -> dict[str, object]:
     """The newest sample, as series.columns() has them."""
-    from twinlog.cluster.dashboard.model.memory import sample_of
-    from twinlog.cluster.dashboard.model.series import columns
-
-    return columns([sample_of(evolve(snapshot))])
+    return columns([sample_of(snapshot)])
 
 
 BYTES_MAX = 16 << 20

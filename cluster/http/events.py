@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from twinlog.cluster.admin.documents import document, dumps
+from twinlog.cluster.admin.roles import RoleError
 from twinlog.cluster.http.admin import OpenAdmin
 from twinlog.cluster.http.server.app import Endpoint
 from twinlog.cluster.http.server.responses import EventStream, HttpError, Write
@@ -92,8 +93,6 @@ class Feed:
         return news
 
     async def _publish_history(self, admin: Any, group: str) -> None:
-        from twinlog.cluster.admin.roles import RoleError
-
         try:
             self.publish("history", dumps(document(await admin.history(group))))
         except (RemotingError, RoleError) as error:

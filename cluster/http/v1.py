@@ -11,8 +11,10 @@ from starlette.routing import BaseRoute
 
 from twinlog.cluster.admin.admin import Admin
 from twinlog.cluster.admin.documents import document, schema_of
+from twinlog.cluster.admin.groups import GroupDetail, GroupList
 from twinlog.cluster.admin.messages import PeekedMessage
 from twinlog.cluster.admin.roles import History
+from twinlog.cluster.admin.topics import TopicDetail, TopicList
 from twinlog.cluster.http.admin import OpenAdmin, asking
 from twinlog.cluster.http.changes import change_routes
 from twinlog.cluster.http.operations import Operations
@@ -20,9 +22,11 @@ from twinlog.cluster.http.query import Query
 from twinlog.cluster.http.server.app import Endpoint, Parameter, endpoints
 from twinlog.cluster.http.server.responses import HttpError, json_response
 from twinlog.cluster.http.server.tokens import Tokens
+from twinlog.cluster.observe.consumption import LagReport
 from twinlog.cluster.observe.explain import Explanation
 from twinlog.cluster.observe.findings import CheckResult
 from twinlog.cluster.observe.members import MemberList, NoMemberError
+from twinlog.cluster.observe.rules import LagLimits
 
 MESSAGES_MAX = 32
 PEEKS_MAX = 4  # At a time: each may hold that many large messages.
@@ -73,10 +77,6 @@ def v1_routes(open_admin: OpenAdmin, tokens: Tokens, operations: Operations | No
 
 
 def _of_data(read: Callable[..., Endpoint]) -> list[Endpoint]:
-    from twinlog.cluster.admin.groups import GroupDetail, GroupList
-    from twinlog.cluster.admin.topics import TopicDetail, TopicList
-    from twinlog.cluster.observe.consumption import LagReport
-
     return [
         read("/v1/topics", TopicList, topics, ("all", "true: also those that brokers make for themselves")),
         read("/v1/topics/{topic}", TopicDetail, topic),
@@ -96,8 +96,6 @@ async def cluster(admin: Admin, _request: Request, _query: Query) -> Any:
 
 async def check(admin: Admin, _request: Request, query: Query) -> Any:
     """Findings for a monitoring system, by these limits. As `twinlog check`."""
-    from twinlog.cluster.observe.rules import LagLimits
-
     return await admin.check(
         LagLimits(
             warning_bytes=query.size("warn_lag"),
@@ -132,8 +130,6 @@ async def explain(admin: Admin, request: Request, _query: Query) -> Any:
 
 async def topics(admin: Admin, _request: Request, query: Query) -> Any:
     """Each topic: queues and messages. As `twinlog topic list`."""
-    from twinlog.cluster.admin.topics import TopicList
-
     return TopicList(await admin.topics.summaries(all_topics=query.flag("all")))
 
 

@@ -243,10 +243,7 @@ async def member_address(api: ClientApi, member: str) -> tuple[str, str]:
     for group, broker_id, address in addresses_of(await api.cluster()):
         if member == f"{group.broker_name}-{broker_id}" or (member == group.broker_name and broker_id == 0):
             return f"{group.broker_name}-{broker_id}", address
-    from twinlog.cluster.observe.gather import (
-        gather,  # Members keep their names when roles change; only they know them.
-    )
-
+    # Members keep their names when roles change; only they know them.
     for each in (await gather(api, thorough=False)).members:
         if each.member.name == member:
             return member, each.member.address

@@ -1,6 +1,7 @@
 """One side of a log comparison: a running broker, RocketMQ's or ours, asked over its remoting port."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 import trio
@@ -87,14 +88,14 @@ class LogSide:
 
     async def record_at(self, offset: int) -> StoredRecord:
         """The record that a byte belongs to; twinlog members only."""
-        found = await self._ask(lambda: self.api.record_at(self.address, offset))
+        found = await self._ask(partial(self.api.record_at, self.address, offset))
         if found is None:
             raise LogMovedError(f"{self.name} does not answer records any more")
         return found
 
     async def record_from(self, offset: int) -> StoredRecord:
         """The record that should begin at an offset; any broker."""
-        record = await self._ask(lambda: self.api.view_message(self.address, offset))
+        record = await self._ask(partial(self.api.view_message, self.address, offset))
         if record is None:
             return StoredRecord(offset, offset, "no sound record begins here", b"")
         return StoredRecord(offset, offset + len(record), _problem(record), record)

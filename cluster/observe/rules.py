@@ -381,7 +381,7 @@ def diagnosis(facts: ClusterFacts) -> Diagnosis:
 
 
 def examine(facts: ClusterFacts, limits: LagLimits | None = None) -> tuple[Finding, ...]:
-    """Everything that the rules find, worst first."""
+    """Apply all rules; findings, worst first."""
     found = [finding for _, rule in RULES for finding in rule(facts)]
     found += lag(facts, limits or LagLimits())
     order = [Level.CRITICAL, Level.WARNING, Level.NOTE]
@@ -396,15 +396,15 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ("members answer, take messages and follow", states),
     ("roles are settled, and could be changed", roles),
     ("HA ports take connections", ha_ports),
-    ("slaves follow the address that their master tells", followed),
+    ("slaves follow the address that their master announces", followed),
     ("commit log files have one size in a group", file_sizes),
     ("clocks agree", clocks),
-    ("what an acknowledgement promises", acknowledgements),
-    ("disks have room, logs are sound, nobody stands still", disks),
-    ("nobody is refused", refused),
+    ("acknowledgements are held by enough members", acknowledgements),
+    ("disks have room, logs are sound, event loops run", disks),
+    ("no replication connection is refused", refused),
     ("one kind of broker in a group", versions),
-    ("requests are checked where strangers can connect", access),
-    ("connections are private where strangers can listen", encryption),
-    ("only slaves get the log", replication_port),
+    ("requests are checked where other machines can connect", access),
+    ("connections are encrypted where other machines can connect", encryption),
+    ("only slaves receive the log", replication_port),
     ("secrets are readable to their owner only", secret_files),
 )
