@@ -301,7 +301,7 @@ def _problems(directory: StoreDirectory, end: LogEnd, views: dict[tuple[str, int
             kind=FindingKind.LOG_TAIL,
             severity=Severity.WARNING,
             phy_offset=end.offset,
-            message="bytes that are no message follow the last sound one; a broker's start cuts them",
+            message="bytes after the last valid message are not a message; a broker cuts them when it starts",
         )
     for (topic, queue_id), view in views.items():
         if view.last is not None and view.last.phy_offset + view.last.size > end.offset:

@@ -133,7 +133,7 @@ def test_info_notices_a_tail_that_is_no_log(master):
     assert info["log"]["end_offset"] == before["log"]["end_offset"]
     assert not info["log"]["is_clear_behind_end"]
     assert [problem["kind"] for problem in info["problems"]] == ["log-tail"]
-    assert "behind the last sound message" in twinlog("log", "info", master).stdout
+    assert "bytes after the last valid message" in twinlog("log", "info", master).stdout
 
 
 # verify

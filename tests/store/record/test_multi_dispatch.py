@@ -140,7 +140,7 @@ def test_there_are_not_too_many(tmp_path, monkeypatch):
         slave = replicate(messages, tmp_path, 1)
     assert [slave._queues.find(f"%LMQ%{name}", 0) is not None for name in "abc"] == [True, True, False]
     assert slave.queue("%LMQ%b", 0).max_offset == 2
-    assert [each["queue"] for each in logs if "new queues of multi dispatch" in each["event"]] == ["%LMQ%c"]
+    assert [each["queue"] for each in logs if "too many queues of multi dispatch" in each["event"]] == ["%LMQ%c"]
 
 
 def test_a_queue_that_has_messages_of_its_own_keeps_the_order_of_the_log(tmp_path):
