@@ -19,7 +19,7 @@ from tests.support.process_group.status import commit_offset, committed_offset
 from tests.support.process_group.twinlog import NameServer
 from twinlog.client import Batch, Client, From, OutgoingMessage, PushConsumer, Sql
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(180)
 QUEUES = 4
 READERS, AWAY, AWAY_OFFSET = "readers", "away", 7
 DELAYED_TOPIC, DELAYED_LEVEL = "delayed", 3
