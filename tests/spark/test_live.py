@@ -30,7 +30,7 @@ def asked(group: Group, status: int = 0) -> dict:
 
 
 def knows_topic(member: RoleBroker) -> bool:
-    """Whether the member has the topic: slaves fetch topics every few seconds only."""
+    """True if the member has the topic: slaves fetch topics every few seconds only."""
     file = member.store / "config" / "topics.json"
     return file.exists() and TOPIC in file.read_text()
 

@@ -73,7 +73,7 @@ def test_what_is_filtered_out_is_not_read(spark, tmp_path):
     log_files(root)[1].write_bytes(b"")
     pushing = table(spark, "rocketmq_records", root, pushFilters="true")
     assert pushing.where("offset < 131072").count() > 50
-    with pytest.raises(Exception, match=r"are not there to be read.*failOnDataLoss=false"):
+    with pytest.raises(Exception, match=r"of the log cannot be read.*failOnDataLoss=false"):
         table(spark, "rocketmq_records", root).where("offset < 131072").count()
 
 

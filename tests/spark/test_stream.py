@@ -52,7 +52,7 @@ def test_batches_are_bounded_and_refusals_are_heard(spark, tmp_path):
         follow(stream(spark, store.config.root, maxBytesPerTrigger="2000"), tmp_path / "checkpoint", sink)
     assert sink.offsets == list(range(0, 20 * 306, 306))
     assert max(map(len, sink.batches.values())) <= 7
-    with pytest.raises(Exception, match="nothing tells up to where its log is confirmed"):
+    with pytest.raises(Exception, match="the confirmed offset of its log is unknown"):
         follow(stream(spark, store.config.root, unconfirmed="false"), tmp_path / "refused", sink)
 
 

@@ -108,7 +108,7 @@ def test_what_is_not_confirmed_is_not_read(tmp_path):
     store, sink = open_store(tmp_path / "store"), Sink()
     put(store, *(BODY for _ in range(5)))
     following = query(store.config.root, unconfirmed="false")
-    with pytest.raises(ReadRefusedError, match="nothing tells up to where its log is confirmed"):
+    with pytest.raises(ReadRefusedError, match="the confirmed offset of its log is unknown"):
         following.run(sink)
     noted(store.config.root, store.max_offset)
     put(store, *(BODY for _ in range(5)))
@@ -149,7 +149,7 @@ def test_a_file_that_goes_between_plan_and_read_is_said(tmp_path):
     start = reader.initialOffset()
     (part,) = reader.partitions(start, reader.latestOffset(start, ReadAllAvailable()))
     sorted((store.config.root / "commitlog").iterdir())[0].unlink()
-    with pytest.raises(ReadRefusedError, match=r"bytes 0 to \d+ of the log are not there to be read.*retention"):
+    with pytest.raises(ReadRefusedError, match=r"bytes 0 to \d+ of the log cannot be read.*retention"):
         list(reader.read(part))
 
 
@@ -192,4 +192,4 @@ def test_damaged_records_are_passed_over_with_a_warning(tmp_path, capsys):
     file.write_bytes(raw)
     query(store.config.root).run(sink)
     assert sink.offsets == [0, 612, 918, 1224]
-    assert "bytes 306 to 612 of the log are passed over: its body does not match its CRC" in capsys.readouterr().err
+    assert "bytes 306 to 612 of the log are skipped: its body does not match its CRC" in capsys.readouterr().err

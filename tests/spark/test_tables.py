@@ -93,7 +93,7 @@ def test_what_cannot_be_read_is_said(tmp_path):
     root = golden.unpack("4.9.7", "master", tmp_path)
     log_files(root)[1].write_bytes(b"")
     assert len(rows("rocketmq_records", root, filters=[LessThan(("offset",), 131_072)])) > 50
-    with pytest.raises(ReadRefusedError, match=r"bytes 131072 to .* are not there to be read.*failOnDataLoss=false"):
+    with pytest.raises(ReadRefusedError, match=r"bytes 131072 to .* of the log cannot be read.*failOnDataLoss=false"):
         rows("rocketmq_records", root)
     rest = [row["offset"] for row in rows("rocketmq_records", root, failOnDataLoss="false")]
     assert min(rest) == 0
@@ -146,7 +146,7 @@ def test_a_running_store(tmp_path, capfd):
     confirmed = store.max_offset
     put(store, *(b"not yet" for _ in range(5)))
     for name in ("rocketmq_records", "rocketmq_blocks"):
-        with pytest.raises(ReadRefusedError, match=r"nothing tells up to where its log is confirmed.*unconfirmed=true"):
+        with pytest.raises(ReadRefusedError, match=r"the confirmed offset of its log is unknown.*unconfirmed=true"):
             rows(name, root)
     assert len(rows("rocketmq_records", root, unconfirmed="true")) == 12
     noted(root, confirmed)

@@ -178,5 +178,5 @@ def cells(copies: Sequence[Copy], start: int, end: int, *, cell_max: int = CELL_
 
 
 def same_bounds(one: Sequence[LogPiece], other: Sequence[LogPiece]) -> bool:
-    """Whether two logs have pieces with the same bounds."""
+    """True if two logs have pieces with the same bounds."""
     return [(piece.start, piece.end) for piece in one] == [(piece.start, piece.end) for piece in other]

@@ -41,7 +41,7 @@ def classify(copies: Sequence[Copy], start: int, end: int, *, cell_max: int = CE
 
 
 def _unreadable(copy: Copy, start: int, end: int) -> str | None:
-    """Why a copy's bytes in this range, or those that a walk to them needs, cannot be read; None: they can."""
+    """Error of reading a copy's bytes in this range, or those that a walk to them needs; None: they can be read."""
     low, high = max(copy.side.first, start - REACH), min(copy.side.last, end + REACH)
     try:
         for at in range(low, high, 1 << 20):

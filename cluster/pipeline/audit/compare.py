@@ -48,7 +48,7 @@ class LogBounds:
     claimed: int | None = field(default=None, kw_only=True)
 
     def has(self, start: int, end: int) -> bool:
-        """Whether any of these bytes belong to the log."""
+        """True if any of these bytes belong to the log."""
         return self.first < end and start < self.last
 
 
@@ -171,7 +171,7 @@ def truncated(side: LogBounds, longest: LogBounds) -> AuditFinding:
 
 
 def nothing_in_common(sides: Sequence[LogBounds]) -> bool:
-    """Whether no two of the logs have a byte in common, though several have bytes."""
+    """True if no two of the logs have a byte in common, though several have bytes."""
     with_bytes = [side for side in sides if side.first < side.last]
     return len(with_bytes) > 1 and not any(
         one.has(other.first, other.last) for at, one in enumerate(with_bytes) for other in with_bytes[at + 1 :]

@@ -52,7 +52,7 @@ class MemberTables:
 
     @property
     def is_without_files(self) -> bool:
-        """Whether there is no configuration, as in an archive of the log alone."""
+        """True if there is no configuration, as in an archive of the log alone."""
         return not self.unreadable and not any((*self.tables.values(), *self.offsets.values()))
 
 

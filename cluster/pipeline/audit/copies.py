@@ -87,7 +87,7 @@ class StoreCopy:
         return digest(self.read(start, end - start)) == expected
 
     def _is_doubtful(self, digests: LogDigests, end: int) -> bool:
-        """Whether no later block matches its digest: another broker may have truncated the end and written it again."""
+        """True if no later block matches its digest: another broker may have truncated the end and written it again."""
         behind = (block for block in digests.blocks(end, digests.end) if block.start >= end)
         return not any(self._is_as_digested(block.start, block.end, block.digest) for block in behind)
 

@@ -50,12 +50,12 @@ class DivergentCell:
 
     @property
     def is_unused(self) -> bool:
-        """Whether no copy has a record in it."""
+        """True if no copy has a record in it."""
         return all(group.entry is None for group in self.groups)
 
     @property
     def is_small(self) -> bool:
-        """Whether at most one field of one record differs."""
+        """True if at most one field of one record differs."""
         first, *others = self.groups
         return not self.is_open and all(
             same_bounds(first.pieces, other.pieces)

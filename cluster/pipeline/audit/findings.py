@@ -33,7 +33,7 @@ class FindingClass(StrEnum):
 
     @property
     def is_fault(self) -> bool:
-        """Whether it makes members unequal."""
+        """True if it makes members unequal."""
         return self is not FindingClass.LAG
 
 
@@ -102,12 +102,12 @@ class AuditFindings:
 
     @property
     def left_out(self) -> int:
-        """How many things were only counted."""
+        """Number of things that were only counted."""
         return self.totals.total() - sum(finding.count for finding in self.kept)
 
 
 def are_neighbours(first: AuditFinding, second: AuditFinding) -> bool:
-    """Whether the second finding begins where the first one ends and is of the same kind, for damage whatever the change."""
+    """True if the second finding begins where the first one ends and is of the same kind, for damage whatever the change."""
     if first.cls in _DAMAGE and first.record_end is not None and first.record_end == second.record:
         return (first.cls, first.member, first.good, first.file) == (
             second.cls,

@@ -143,7 +143,7 @@ def _what(run: Run, *, both_sound: bool, diverged: bool, problem: str | None) ->
 
 
 async def _differs_at_end(pair: Pair, start: int, end: int) -> bool:
-    """Whether the last common bytes differ, too: then the logs have diverged for good."""
+    """True if the last common bytes differ, too: then the logs have diverged for good."""
     low = max(start, floor_block(end - 1))
     if low >= end:
         return True

@@ -105,7 +105,7 @@ def changed(cell: DivergentCell) -> Iterator[AuditFinding]:
     """A sound record that is different on some member, between equal records."""
     best = believed(cell.groups)
     if best is None:
-        yield from undecided(cell.groups, cell.start, "each copy is sound by itself, and no digest or queue tells")
+        yield from undecided(cell.groups, cell.start, "each copy is sound, and no digest or queue shows which is right")
         return
     good, why = best
     for group in cell.groups:

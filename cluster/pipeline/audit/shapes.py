@@ -114,7 +114,7 @@ def _record_of_any_place(data: bytes, at: int, file_size: int) -> tuple[int, int
 
 
 def is_shift(records: list[Misplaced]) -> bool:
-    """Whether several consecutive records are off by the same distance."""
+    """True if several consecutive records are off by the same distance."""
     return len(records) > 2 and len({record.claimed - record.offset for record in records}) == 1
 
 

@@ -51,7 +51,7 @@ _BESIDE_LOG = ("consumequeue/", "consumequeue_ext/", "index/")
 _AFTER_LOSS = (FindingClass.TRUNCATED, FindingClass.QUEUE, FindingClass.INDEX)
 _OFFSET_FILES = ("config/consumerOffset.json", "config/delayOffset.json")
 _OF_LOG = (FindingClass.BIT_ROT, FindingClass.HOLE, FindingClass.TRUNCATED)
-_WORTH_TELLING = (FindingKind.INDEX_GAP, FindingKind.CONFIG_FILE)  # Warnings that are reported.
+_REPORTED_WARNINGS = (FindingKind.INDEX_GAP, FindingKind.CONFIG_FILE)  # Warnings that are reported.
 
 
 @contextmanager
@@ -145,12 +145,12 @@ def own_findings(name: str, report: VerifyReport, log: Sequence[AuditFinding] = 
         and not any(_is_digest_of(finding, *_missing_part(cut)) for cut in cuts)
     ]
     lost_records = any(finding.cls in _AFTER_LOSS for finding in found)
-    found += [_told_cut(name, cut, report.log_end, lost_records=lost_records) for cut in cuts]
+    found += [_cut_finding(name, cut, report.log_end, lost_records=lost_records) for cut in cuts]
     return found + _rest(name, found, report.findings_omitted)
 
 
 def _is_cut_behind_records(finding: Finding, report: VerifyReport, log: Sequence[AuditFinding]) -> bool:
-    """Whether a log file is too short and nothing shows that it held records in the missing part."""
+    """True if a log file is too short and nothing shows that it held records in the missing part."""
     if finding.kind is not FindingKind.WRONG_FILE_SIZE or not _is_log_file(finding.file or ""):
         return False
     if finding.severity is Severity.WARNING or int(finding.actual or 0) > int(finding.expected or 0):
@@ -172,12 +172,12 @@ def _missing_part(finding: Finding) -> tuple[int, int]:
 
 
 def _is_digest_of(finding: Finding, start: int, end: int) -> bool:
-    """Whether the finding only says that these bytes do not match their digest."""
+    """True if the finding only says that these bytes do not match their digest."""
     at = finding.phy_offset
     return finding.kind is FindingKind.DIGEST and at is not None and at < end and start < at + BLOCK_SIZE
 
 
-def _told_cut(name: str, finding: Finding, log_end: int, *, lost_records: bool) -> AuditFinding:
+def _cut_finding(name: str, finding: Finding, log_end: int, *, lost_records: bool) -> AuditFinding:
     start, size = _start_of(finding), int(finding.expected or 0)
     end, is_last = start + int(finding.actual or 0), log_end <= start + size
     audit_finding = cut_file(name, start, end, size, is_last=is_last, log_end=log_end, lost_records=lost_records)
@@ -195,7 +195,7 @@ def _rest(name: str, found: Sequence[AuditFinding], omitted: int) -> list[AuditF
 
 def class_of(finding: Finding) -> FindingClass | None:
     """Class of the finding in an audit; None when it does not concern the equality of replicas."""
-    if finding.severity is Severity.WARNING and finding.kind not in _WORTH_TELLING:
+    if finding.severity is Severity.WARNING and finding.kind not in _REPORTED_WARNINGS:
         return None
     if finding.kind is FindingKind.CONFIG_FILE:
         return _of_config(finding)
@@ -207,7 +207,7 @@ def class_of(finding: Finding) -> FindingClass | None:
 
 
 def _is_log_file(file: str) -> bool:
-    """Whether a file belongs to the log, which may lie in directories of its own."""
+    """True if a file belongs to the log, which may lie in directories of its own."""
     return not file.startswith(_BESIDE_LOG) and bool(re.fullmatch(r"\d{20}", file.rpartition("/")[2]))
 
 
@@ -219,7 +219,7 @@ def _of_config(finding: Finding) -> FindingClass | None:
 
 
 def _follows(finding: Finding, cls: FindingClass, log: Sequence[AuditFinding], log_end: int) -> bool:
-    """Whether the finding follows from known damage to the log."""
+    """True if the finding follows from known damage to the log."""
     offset = finding.phy_offset
     if offset is not None:
         end = offset + (BLOCK_SIZE if finding.kind is FindingKind.DIGEST else 1)
@@ -235,7 +235,7 @@ def _follows(finding: Finding, cls: FindingClass, log: Sequence[AuditFinding], l
 
 
 def _overlaps(known: AuditFinding, start: int, end: int) -> bool:
-    """Whether a range overlaps the records of a finding."""
+    """True if a range overlaps the records of a finding."""
     low = known.record if known.record is not None else known.offset
     high = known.record_end if known.record_end is not None else known.end
     return low is not None and low < end and (high is None or start < high or known.cls is FindingClass.TRUNCATED)

@@ -150,7 +150,7 @@ def as_it_is_now(side: LogBounds, files: StoreFiles) -> LogBounds:
 
 
 def is_known(finding: AuditFinding, log: Iterable[AuditFinding]) -> bool:
-    """Whether the finding repeats that a file cannot be read."""
+    """True if the finding repeats that a file cannot be read."""
     return finding.cls is FindingClass.UNREADABLE and any(
         (known.cls, known.member, known.file) == (finding.cls, finding.member, finding.file) for known in log
     )

@@ -219,10 +219,12 @@ def show(report: DailyReport) -> None:
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--export", "place", required=True, help="What export.py wrote: a directory or URI.")
+@click.option("--export", "place", required=True, help="Output of export.py: a directory or URI.")
 @click.option("--day", help="2026-11-22, in UTC. [default: all]")
 @click.option("--snapshots", help="Directory or URI with copies of consumerOffset.json, for the history of lag.")
-@click.option("--top", type=click.IntRange(min=0), default=10, show_default=True, help="Keys to name.")
+@click.option(
+    "--top", type=click.IntRange(min=0), default=10, show_default=True, help="Number of keys for each topic and day."
+)
 @click.option("--out", type=click.Path(path_type=Path), help="Write the report there as JSON.")
 @click.option("--spark-master", help="A URL as of spark-submit. [default: spark-submit's, else this machine]")
 def main(

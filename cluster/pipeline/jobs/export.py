@@ -95,8 +95,8 @@ def check_destination(options: ExportOptions) -> None:
         return
     if has_output and not has_progress:
         raise ReadRefusedError(
-            f"{options.out} holds an export already, of which {options.checkpoint_place} knows nothing: Spark would pass over "
-            "new batches whose numbers it has. Name the checkpoint of that export, or an empty directory."
+            f"{options.out} holds an export already, which is not in {options.checkpoint_place}: Spark would skip new "
+            "batches whose numbers it has. Name the checkpoint of that export, or an empty directory."
         )
 
 
@@ -147,10 +147,12 @@ def json_schema(text: str) -> StructType:
         found = StructType.fromDDL(text)
     except PySparkException as error:
         raise ReadRefusedError(
-            f"the schema {text!r} cannot be read: columns as in SQL are, 'id BIGINT, name STRING'"
+            f"the schema {text!r} is invalid: write columns as in SQL, 'id BIGINT, name STRING'"
         ) from error
     if not isinstance(found, StructType):
-        raise ReadRefusedError(f"the schema {text!r} is one type: columns are needed, 'id BIGINT, name STRING'")
+        raise ReadRefusedError(
+            f"the schema {text!r} is a single type: write columns as in SQL, 'id BIGINT, name STRING'"
+        )
     return found
 
 
@@ -174,16 +176,18 @@ def _with_json(frame: DataFrame, schema: str) -> DataFrame:
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--path", required=True, help="Store directory, or its URI.")
-@click.option("--topic", required=True, help="Or several, separated by commas.")
+@click.option("--topic", required=True, help="Topic, or several separated by commas.")
 @click.option("--out", required=True, help="Directory or URI to write below.")
 @click.option(
     "--schema", help="Columns of the JSON bodies, as in SQL: 'id BIGINT, name STRING'. Without: bodies as bytes."
 )
-@click.option("--checkpoint", help="Where the progress is kept. [default: OUT/_checkpoint]")
-@click.option("--broker", help="HOST:PORT of the running broker: it tells what is confirmed.")
-@click.option("--unconfirmed", is_flag=True, help="Read all that is sound of a running store, confirmed or not.")
-@click.option("--start", default="earliest", show_default=True, help="Of a first run: earliest, latest or an offset.")
-@click.option("--follow", is_flag=True, help="Go on as the log grows, until interrupted.")
+@click.option("--checkpoint", help="Directory of the checkpoint. [default: OUT/_checkpoint]")
+@click.option("--broker", help="HOST:PORT of the running broker, which reports the confirmed offset.")
+@click.option("--unconfirmed", is_flag=True, help="Read all sound records of a running store, confirmed or not.")
+@click.option(
+    "--start", default="earliest", show_default=True, help="Start of a first run: earliest, latest or an offset."
+)
+@click.option("--follow", is_flag=True, help="Continue as the log grows, until interrupted.")
 @click.option("--bytes-per-batch", type=click.IntRange(min=1), default=256 << 20, show_default=True)
 @click.option("--body-size-max", type=click.IntRange(min=1), default=64 << 20, show_default=True)
 @click.option("--body-ratio-max", type=click.IntRange(min=1), default=200, show_default=True)

@@ -30,7 +30,7 @@ def read_snapshots(place: str) -> list[OffsetSnapshot]:
             raw = read_all(directory.child(info.name)) or b""
             found.append(OffsetSnapshot(at_ms=_time_of(info.name), offsets=_offsets(raw, info.name)))
     if not found:
-        raise ReadRefusedError(f"{place}: no snapshots of consumer offsets are there: no file that is called *.json")
+        raise ReadRefusedError(f"{place}: no snapshots of consumer offsets: no file is named *.json")
     return sorted(found, key=lambda snapshot: snapshot.at_ms)
 
 
@@ -38,7 +38,7 @@ def _time_of(name: str) -> int:
     time = _TIME.search(name)
     if time is None:
         raise ReadRefusedError(
-            f"{name}: its name does not tell when it was made. Call it consumerOffset-20261122T130500Z.json, in UTC, for instance"
+            f"{name}: its name has no time. Name it in UTC, such as consumerOffset-20261122T130500Z.json"
         )
     if time[2]:
         return int(time[2])

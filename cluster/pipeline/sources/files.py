@@ -143,7 +143,7 @@ def _is_file_name(name: str) -> bool:
 
 
 def _is_text(name: str) -> bool:
-    """Whether a name is valid UTF-8, as every topic's is."""
+    """True if a name is valid UTF-8, as every topic's is."""
     try:
         return bool(name.encode())
     except UnicodeEncodeError:

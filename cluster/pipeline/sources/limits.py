@@ -30,9 +30,9 @@ def readable_end(files: StoreFiles, *, unconfirmed: bool, reported: int | None =
     confirmed = files.confirmed if reported is None else reported
     if confirmed is None:
         raise ReadRefusedError(
-            f"{files.uri}: a broker has this store open, and nothing tells up to where its log is confirmed: what lies behind "
-            "may be cut when roles change. Name the broker, option broker=HOST:PORT, if it is one of twinlog's; or read all "
-            "that is sound, option unconfirmed=true; or read a stopped store, or a backup."
+            f"{files.uri}: a broker has this store open, and the confirmed offset of its log is unknown: bytes behind it may be "
+            "cut by a role change. Name the broker if it is twinlog's (option broker=HOST:PORT), or read all sound records "
+            "(option unconfirmed=true), or read a stopped store or a backup."
         )
     return max(files.first, min(confirmed, files.end))
 
@@ -42,16 +42,16 @@ def may_be_old(files: StoreFiles, *, unconfirmed: bool, reported: int | None = N
     if unconfirmed or reported is not None or not files.is_running or files.confirmed in (None, files.end):
         return None
     return (
-        f"{files.uri}: a broker has this store open, and its files say that the log is confirmed up to {files.confirmed}; it may "
-        f"be more by now, up to {files.end}. A broker of twinlog's tells when it is asked: option broker=HOST:PORT."
+        f"{files.uri}: a broker has this store open, and its files report the log as confirmed up to {files.confirmed}; by now "
+        f"it may be confirmed up to {files.end}. A twinlog broker reports it when named: option broker=HOST:PORT."
     )
 
 
 def epoch_before(files: StoreFiles, offset: int) -> int:
     """Epoch of the byte before an offset; UNKNOWN without a history, as in RocketMQ's stores."""
     entries = files.epochs
-    is_told = entries != (FIRST,) and files.first < offset and entries[0].start_offset < offset
-    return epoch_at(entries, offset - 1).epoch if is_told else UNKNOWN
+    is_known = entries != (FIRST,) and files.first < offset and entries[0].start_offset < offset
+    return epoch_at(entries, offset - 1).epoch if is_known else UNKNOWN
 
 
 def start_of(files: StoreFiles, start: int, *, epoch: int = UNKNOWN, fail_on_data_loss: bool = True) -> int:
@@ -63,22 +63,22 @@ def start_of(files: StoreFiles, start: int, *, epoch: int = UNKNOWN, fail_on_dat
         if not fail_on_data_loss:
             return files.first
         raise ReadRefusedError(
-            f"{files.uri}: bytes {start} to {files.first} are gone: retention removed them before they were read, the log begins "
-            f"at {files.first} now. To go on without them, set option failOnDataLoss=false. To have them, read a backup that "
-            "holds them, with a checkpoint of its own. And let the broker keep files for longer (fileReservedTime)."
+            f"{files.uri}: bytes {start} to {files.first} are gone: retention removed them before they were read, and the log "
+            f"begins at {files.first} now. To continue without them, set option failOnDataLoss=false. To get them, read a backup "
+            "that has them, with a separate checkpoint. To prevent it, let the broker keep files longer (fileReservedTime)."
         )
     if start > files.end:
         raise ReadRefusedError(
             f"{files.uri}: it was read up to {start}, and the log ends at {files.end}: it was cut, or this is another store. "
-            "What was read behind its end is no part of it any more; `twinlog log info` tells of cuts. Start anew, with an empty "
+            "Records read behind its end are no longer part of it; `twinlog log info` lists cuts. Start again with an empty "
             "checkpoint and an empty destination."
         )
     now = epoch_before(files, start)
     if UNKNOWN not in (epoch, now) and epoch != now:
         raise ReadRefusedError(
-            f"{files.uri}: it was read up to {start}, which was of epoch {epoch} then, and is of epoch {now} now: the log was "
-            "cut when roles changed, and written anew. Part of what was read was not confirmed, and is no part of it any more. "
-            "Start anew, with an empty checkpoint and an empty destination."
+            f"{files.uri}: it was read up to {start}, which was of epoch {epoch} then, and is of epoch {now} now: a role "
+            "change cut the log, and it was written again. Some of the records read were not confirmed, and are no longer part "
+            "of it. Start again with an empty checkpoint and an empty destination."
         )
     return start
 

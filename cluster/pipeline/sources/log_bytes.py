@@ -64,7 +64,7 @@ class LogBytes:
         return offset - offset % self.file_size + self.file_size
 
     def has_file(self, offset: int) -> bool:
-        """Whether the file of a byte exists."""
+        """True if the file of a byte exists."""
         return offset - offset % self.file_size in self._by_start
 
     def read(self, offset: int, size: int) -> bytes:
@@ -127,7 +127,7 @@ class LogBytes:
                 yield Hole(low + count, high, refusal)
 
     def readable_end(self, offset: int, end: int) -> tuple[int, UnreadableError | None]:
-        """How far bytes can be read from `offset` on, at most to `end` in the same file, and the error behind."""
+        """End of the readable bytes from `offset` on, at most `end` in the same file, and the error behind."""
         at = offset
         for low, high in _pieces(offset, end):
             try:

@@ -58,7 +58,7 @@ class PlaceReader(FileReader):
         return file.read(position, size) if size > 0 else b""
 
     def is_clear_from(self, path: Path, position: int) -> bool:
-        """Whether all bytes of a file from a position on are zero; of a remote file only the first ones are read.
+        """True if all bytes of a file from a position on are zero; of a remote file only the first ones are read.
 
         Raises UnreadableError.
         """

@@ -55,7 +55,7 @@ class StoreUri:
 
     @property
     def is_local(self) -> bool:
-        """Whether it is a local path."""
+        """True if it is a local path."""
         return "://" not in self.text
 
     @property
@@ -258,7 +258,7 @@ def _local_info(entry: "os.DirEntry[str]", name: str) -> ListedFile | None:
 
 
 def _is(kind: Callable[[], bool]) -> bool:
-    """Whether an entry is of a kind; False for a link to itself."""
+    """True if an entry is of a kind; False for a link to itself."""
     try:
         return kind()
     except OSError as error:

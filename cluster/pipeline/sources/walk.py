@@ -81,7 +81,7 @@ def _walk(source: LogBytes, at: int, offset: int, end: int, met: set[int]) -> tu
 
 
 def _are_all(source: LogBytes, met: set[int], start: int, end: int) -> bool:
-    """Whether no records seem to begin between two offsets of a file except those in `met`."""
+    """True if no records seem to begin between two offsets of a file except those in `met`."""
     data = source.read_patiently(start, end - start + HEAD_SIZE)
     if data.count(_MAGIC_PREFIX, 0, end - start + 7) <= len(met):
         return True
@@ -94,7 +94,7 @@ _MORE = 64 << 10  # Bytes behind the end of a split, for its last record.
 
 
 class BrokenKind(StrEnum):
-    """Why bytes are no record."""
+    """Reason that bytes are no record."""
 
     DAMAGED = "damaged"
     UNREADABLE = "unreadable"  # They cannot be read; their state is unknown.

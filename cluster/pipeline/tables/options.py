@@ -52,7 +52,7 @@ def read_options(texts: Mapping[str, str]) -> ReadOptions:
     brokers = _list(options.get("broker", ""))
     if brokers and len(brokers) != len(members):
         raise ReadRefusedError(
-            f"option broker names {len(brokers)} brokers for {len(members)} stores: one for each, in order"
+            f"option broker names {len(brokers)} brokers for {len(members)} stores: name one for each, in order"
         )
     slots = options.get("indexslots")
     inflates = _flag(options, "inflate", False)
@@ -83,14 +83,14 @@ def _list(text: str) -> list[str]:
 def _flag(options: Mapping[str, str], name: str, default: bool) -> bool:
     text = options.get(name.lower(), str(default)).strip().lower()
     if text not in ("true", "false"):
-        raise ReadRefusedError(f"option {name} is {text!r}: it takes true or false")
+        raise ReadRefusedError(f"option {name} is {text!r}: allowed are true and false")
     return text == "true"
 
 
 def _number(options: Mapping[str, str], name: str, default: int, least: int) -> int:
     text = options.get(name.lower(), str(default)).strip()
     if not text.isdecimal() or int(text) < least:
-        raise ReadRefusedError(f"option {name} is {text!r}: it takes a number, at least {least}")
+        raise ReadRefusedError(f"option {name} is {text!r}: allowed are numbers of at least {least}")
     return int(text)
 
 
@@ -101,5 +101,7 @@ def _start(text: str) -> int | None:
     if text == "latest":
         return None
     if not text.isdecimal():
-        raise ReadRefusedError(f"option startingOffset is {text!r}: it takes earliest, latest or an offset of the log")
+        raise ReadRefusedError(
+            f"option startingOffset is {text!r}: allowed are earliest, latest or an offset of the log"
+        )
     return int(text)

@@ -140,7 +140,7 @@ def _name_ends(octets: "np.typing.NDArray[np.uint8]", begins: Ints, ends: Ints) 
 
 
 def _last_ones(record: Ints, names: Ints, count: int) -> Ints | None:
-    """Which pairs remain among those of the same record and name; None: all of them."""
+    """Mask of the pairs that remain among those of the same record and name; None: all of them."""
     if not len(record):
         return None
     if count <= _MASK_BITS:  # Distinct powers of two have distinct sums.

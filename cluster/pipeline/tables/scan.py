@@ -181,7 +181,7 @@ class RecordFilter:
         return Split(min(max(split.start, self.start), end), end)
 
     def chosen(self, records: Columns) -> Bools:
-        """Which of these records match; their offsets do."""
+        """Mask of the records that match; their offsets are in range."""
         stored, chosen = records.store_timestamp, np.ones(len(records), np.bool_)
         if self.topics is not None:
             chosen &= np.array([topic in self.topics for topic in records.topics], np.bool_)[records.topic]

@@ -77,11 +77,11 @@ def part_batches(part: LogPart, options: ReadOptions, schema: pa.Schema) -> Iter
         is_lost = broken.kind is not BrokenKind.DAMAGED
         if is_lost and options.fail_on_data_loss:
             raise ReadRefusedError(
-                f"{member_name(part.files.uri)}: bytes {broken.start} to {broken.end} of the log are not there to be read: "
-                f"{broken.reason}. Is the disk in order, or did retention remove them? To go on without them, set option "
+                f"{member_name(part.files.uri)}: bytes {broken.start} to {broken.end} of the log cannot be read: "
+                f"{broken.reason}. Check the disk, and whether retention removed them. To continue without them, set option "
                 "failOnDataLoss=false."
             )
-        warn(f"{member}: bytes {broken.start} to {broken.end} of the log are passed over: {broken.reason}")
+        warn(f"{member}: bytes {broken.start} to {broken.end} of the log are skipped: {broken.reason}")
 
     for batch in record_batches(part.files, part.split, where=part.where, body=options.body, on_broken=report):
         for ready in [batch] if options.inflate is None else inflated_batches(batch, options.inflate):

@@ -110,7 +110,7 @@ def traffic(count: int, seed: int = 0, size_max: int = 700) -> list[Message]:
 
 
 def is_cover(parts: Iterable[Split], start: int, end: int) -> bool:
-    """Whether splits contain every byte from `start` to `end` exactly once."""
+    """True if splits contain every byte from `start` to `end` exactly once."""
     at = start
     for part in sorted(parts, key=lambda part: part.start):
         if part.start != at or part.end <= part.start:

@@ -64,7 +64,7 @@ class Expected:
     more: dict[str, Any] = field(factory=dict)
 
     def is_met_by(self, finding: AuditFinding) -> bool:
-        """Whether the finding matches."""
+        """True if the finding matches."""
         told = attrs.asdict(finding)
         wanted = {"cls": self.cls, "member": self.member, **self.more}
         wanted |= {"offset": self.offset} if self.offset is not None else {}
@@ -179,7 +179,7 @@ def flip(root: Path, offset: int, bit: int = 1) -> None:
 
 
 def unit_place(root: Path, entry: DispatchEntry) -> tuple[Path, int]:
-    """Where the unit of a record is."""
+    """File and position of a record's unit."""
     directory = root / "consumequeue" / entry.topic / str(entry.queue_id)
     size = next(directory.iterdir()).stat().st_size
     at = entry.queue_offset * UNIT.size

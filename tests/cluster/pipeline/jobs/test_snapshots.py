@@ -10,7 +10,7 @@ def test_snapshots_that_are_none_are_named(tmp_path):
     with pytest.raises(ReadRefusedError, match="no snapshots"):
         read_snapshots(str(tmp_path))
     (tmp_path / "consumerOffset.json").write_text("{}")
-    with pytest.raises(ReadRefusedError, match="does not tell when"):
+    with pytest.raises(ReadRefusedError, match="its name has no time"):
         read_snapshots(str(tmp_path))
     (tmp_path / "consumerOffset.json").rename(tmp_path / "20261122T130500Z.json")
     with pytest.raises(ReadRefusedError, match=r"no consumerOffset\.json"):

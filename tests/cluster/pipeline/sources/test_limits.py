@@ -41,7 +41,7 @@ def test_nothing_is_read_that_is_not_there():
 
 
 def test_what_is_not_known_is_said_and_what_to_do():
-    with pytest.raises(ReadRefusedError, match=r"/data/store: .* nothing tells .* broker=HOST:PORT.* unconfirmed=true"):
+    with pytest.raises(ReadRefusedError, match=r"/data/store: .* is unknown: .*broker=HOST:PORT.*unconfirmed=true"):
         readable_end(RUNNING, unconfirmed=False)
     assert readable_end(RUNNING, unconfirmed=True) == 8000
 
