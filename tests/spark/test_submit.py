@@ -31,7 +31,7 @@ pytestmark = pytest.mark.timeout(180)
 def wheel(tmp_path: Path) -> Path:
     """A wheel with some texts changed, to distinguish it from this checkout."""
     path = tmp_path / "twinlog-0.1.0-py3-none-any.whl"
-    words = {"summary.py": ("blocks of up to", "pieces of up to"), "shapes.py": ('Field("body"', 'Field("b-o-d-y"')}
+    words = {"summary.py": ("of up to 64 KiB", "of at most 64 KiB"), "shapes.py": ('Field("body"', 'Field("b-o-d-y"')}
     with ZipFile(path, "w") as archive:
         inside = (path for folder in FOLDERS for path in folder.rglob("*"))
         for file in sorted((*(ROOT / "twinlog").glob("*.py"), *inside)):
@@ -47,8 +47,8 @@ def submit(wheel: Path, *jobs: list[str]) -> list[str]:
     scripts = wheel.parent / "jobs"
     shutil.copytree(ROOT / "cluster" / "pipeline" / "submit", scripts)
     shutil.copy(HERE / "submitted_jobs.py", scripts)
-    told = [word for name, value in QUICKLY.items() for word in ("--conf", f"{name}={value}")]
-    command = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2,4]", *told]
+    options = [word for name, value in QUICKLY.items() for word in ("--conf", f"{name}={value}")]
+    command = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2,4]", *options]
     command += ["--py-files", str(wheel), str(scripts / "submitted_jobs.py"), json.dumps(jobs)]
     env = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_DIRS": str(wheel.parent)}
     done = subprocess.run(command, cwd=wheel.parent, env=env, capture_output=True, text=True, timeout=150, check=False)
@@ -76,7 +76,7 @@ def test_jobs_of_the_wheel(wheel: Path, tmp_path: Path):
         "export.py ended with 0",
         "daily.py ended with 0",
     ]
-    assert "pieces of up to" in text
+    assert "of at most 64 KiB" in text
     assert "in the b-o-d-y" in text
     assert (tmp_path / "audit" / "report.html").is_file()
     assert "orders: 5 messages" in text
