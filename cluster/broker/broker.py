@@ -112,7 +112,7 @@ class Broker:
 
     @property
     def is_slave(self) -> bool:
-        """Whether its role is a slave's now."""
+        """True while its role is a slave's."""
         return self.store.config.is_slave
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -302,7 +302,7 @@ class Broker:
             await nursery.start(server.serve, listener)
 
     async def _stop(self) -> None:
-        """What others should know, if they do not yet, and the next start should find."""
+        """Unregister, and save what the next start needs."""
         await self._unregister()
         if not self.is_slave:
             await self.store.flush()  # The file may say only what is on disk.
@@ -336,7 +336,7 @@ class Broker:
             self.tables.filters.clean(self.config.filter_data_clean_time_span_ms)
 
     async def _watch_record(self) -> None:
-        """Who is new in the group's record counts once it holds."""
+        """Count the members of a changed record once it is in force."""
         before = self.roles.counted_members()
         while True:
             await trio.sleep(RECORD_LOOK_SECONDS)

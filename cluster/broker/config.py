@@ -28,7 +28,7 @@ def _no_bit_maps(_config: Any, _attribute: Any, value: bool) -> None:
 
 
 class MessageVisibility(Enum):
-    """Which messages consumers are shown."""
+    """Messages that consumers are shown."""
 
     all = "all"
     confirmed = "confirmed"
@@ -36,7 +36,7 @@ class MessageVisibility(Enum):
 
 @frozen(kw_only=True)
 class BrokerConfig:
-    """Who this broker is and what it allows. Times in milliseconds unless the name says otherwise."""
+    """Identity of a broker and what it allows. Times in milliseconds unless the name says otherwise."""
 
     broker_cluster_name: str = option("DefaultCluster", key="brokerClusterName", doc="the cluster it belongs to")
     broker_name: str = option(

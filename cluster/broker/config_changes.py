@@ -1,4 +1,4 @@
-"""What request 25 may change while a broker runs: an allow-list with a range for each number. Pure.
+"""Options that request 25 may change while a broker runs: an allow-list with a range for each number. Pure.
 
 RocketMQ sets whatever key it finds by reflection, except those in its black list, and passes over what it does not know. Here
 all other keys are refused, above all paths, hosts and ports, and what would make a broker forget what it promised.

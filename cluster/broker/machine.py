@@ -1,4 +1,4 @@
-"""What the machine says: its addresses, its clock, and which of its starts this is."""
+"""Facts of the machine: its addresses, its clock, and the id of its last boot."""
 
 import socket
 import time

@@ -1,4 +1,4 @@
-"""What a broker says about itself: numbers put together from its parts, nothing kept here."""
+"""Status of a broker for other members, mqadmin, HTTP and the log: collected from its parts, nothing is kept here."""
 
 import math
 import os
@@ -61,7 +61,7 @@ FIXED_OPTIONS = {
 
 @define(eq=False, kw_only=True, repr=False)
 class BrokerStatus:
-    """What a broker reports about itself, computed anew each time."""
+    """Everything that a broker reports about itself, computed anew each time."""
 
     settings: Settings
     store: MessageStore
@@ -132,7 +132,7 @@ class BrokerStatus:
         return self._with_role(status)
 
     def state_word(self, client_state: str) -> str:
-        """What it does. `client_state`: of replication, where it is a slave."""
+        """State in a word. `client_state`: of replication, where it is a slave."""
         flags = self.store.flags
         if self.store.config.is_slave and client_state == "resyncing":  # It takes no bytes while it is cut.
             return client_state
@@ -254,7 +254,7 @@ class BrokerStatus:
         }
 
     def _effective_policy(self, ha: HAStatistics) -> AckPolicy | None:
-        """When a producer receives SEND_OK now; None on a slave, which takes no messages."""
+        """The rule by which a producer receives SEND_OK now; None on a slave, which takes no messages."""
         if self.store.config.is_slave:
             return None
         master = MasterSide(
@@ -393,7 +393,7 @@ def _refused(each: Refusal) -> RefusedStatus:
 
 
 def _earliest_message_ms(store: MessageStore) -> int:
-    """When the first message of the log was stored; -1 for none."""
+    """Store time of the first message of the log, ms; -1 for none."""
     record = store.message_at(store.min_offset)
     return decode_message(record, check_crc=False).store_timestamp if record is not None else -1
 
@@ -436,7 +436,7 @@ def _with_rules(status: SecurityStatus, acl: AclService) -> SecurityStatus:
 
 
 def readable_by_others(path: Path) -> bool:
-    """Whether somebody else on this machine may read it; False for what is not there."""
+    """True when other users of this machine may read the file; False when there is no file."""
     try:
         return bool(os.stat(path).st_mode & _FOR_OTHERS)
     except OSError:

@@ -227,7 +227,7 @@ class Watchdog:
 
 
 def _stack(frame: FrameType | None) -> str:
-    """Where it stands, innermost call last, in one line."""
+    """The stack in one line, innermost call last."""
     if frame is None:
         return "unknown"
     frames = traceback.extract_stack(frame)[-_FRAMES_MAX:]

@@ -111,7 +111,7 @@ def make_broker(
 
 @frozen
 class _Base:
-    """What has no other part in it."""
+    """Parts that need no other part."""
 
     settings: Settings
     client: RemotingClient
@@ -398,7 +398,7 @@ def _roles(base: _Base, data: _Data, members: _Members, work: _Work) -> _Roles:
 
 
 def _shown(queues: Queues) -> int:
-    """How much of the log was shown to consumers; 0 where they are shown everything."""
+    """End of the log that consumers were shown; 0 where they are shown everything."""
     return queues.visibility.shown if queues.visibility is not None else 0
 
 

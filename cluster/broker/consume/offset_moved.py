@@ -53,13 +53,13 @@ class OffsetMoved(NamedTuple):
 
 @define(eq=False)
 class OffsetMovedEvents:
-    """Which events are worth a message."""
+    """Filter of events: one message for each event and period."""
 
     _period_start: float = field(default=float("-inf"), init=False)
     _written: set[OffsetMoved] = field(factory=set, init=False)  # In this period.
 
     def is_due(self, event: OffsetMoved, now: float) -> bool:
-        """Whether to write it; `now` in seconds, monotonic."""
+        """True when the event is to be written; `now` in seconds, monotonic."""
         if now >= self._period_start + PERIOD_SECONDS:
             self._period_start = now
             self._written.clear()

@@ -1,4 +1,4 @@
-"""How much of the log consumers are shown: all of it, or what would survive the loss of this member (visibility=confirmed).
+"""Part of the log that consumers are shown: all of it, or what survives the loss of this member (visibility=confirmed).
 
 A master shows what as many members hold as producers are promised, a slave what its master last said of that. Once shown stays
 shown: consumers must not find themselves ahead of a queue. What is not shown yet is not there for pulls: they are held.
@@ -56,7 +56,7 @@ class Visibility:
         self._arrivals.clear()
 
     def queue_end(self, queue: ConsumeQueue) -> int:
-        """Where a queue ends for consumers."""
+        """The offset at which a queue ends for consumers."""
         low, high, limit = queue.min_offset, queue.max_offset, self.limit()
         if high <= low or _ends_by(queue, high - 1, limit):
             return high

@@ -21,7 +21,7 @@ REAL_TOPIC, REAL_QUEUE_ID = "REAL_TOPIC", "REAL_QID"
 
 
 class Delayed(NamedTuple):
-    """Where a message with a delay goes, and with what."""
+    """Topic, queue and properties of a delayed message."""
 
     topic: str
     queue_id: int

@@ -67,7 +67,7 @@ class ScheduleMessageService:
 
     @property
     def table(self) -> dict[int, int]:
-        """What slaves are told; a slave's own is its master's."""
+        """Progress for slaves; a slave's own is its master's."""
         return self._held.table
 
     def replace(self, table: dict[int, int]) -> None:
@@ -119,7 +119,7 @@ class ScheduleMessageService:
 
     @property
     def file_table(self) -> dict[str, Any]:
-        """What the file should say."""
+        """The table for the file."""
         return {"offsetTable": dict(self._flushed.table)}
 
     async def flush(self) -> None:
@@ -190,7 +190,7 @@ class ScheduleMessageService:
         return False
 
     def _due(self, queue: ConsumeQueue, level: int, position: int, tags_code: int, now: int) -> int:
-        """When a message is due, ms. What lies farther ahead than its level allows is due now: the clock was set back."""
+        """Due time, ms. A time farther ahead than its level allows is due now: the clock was set back."""
         delay_ms = self.levels_ms[level - 1] if level <= len(self.levels_ms) else None
         due: int | None = tags_code
         if is_ext_address(tags_code):

@@ -1,4 +1,4 @@
-"""Which expression each group filters each topic by: a pure table, kept in consumerFilter.json.
+"""Filter expressions by group and topic: a pure table, kept in consumerFilter.json.
 
     heartbeat with SQL92 -> compiled, under its version; the same again only takes the newer version
     topic no longer listed, or the group's last consumer gone -> dead; a heartbeat revives it, after 24 h it is dropped
@@ -160,7 +160,7 @@ class ConsumerFilterManager:
     def register(
         self, group: str, subscriptions: Iterable[SubscriptionData], characters_max: int = HEARTBEAT_CHARACTERS_MAX
     ) -> int:
-        """What a heartbeat of the group lists; other topics of the group are dead from now on.
+        """Take the topics of a group's heartbeat; its other topics are dead from now on.
 
         Very many new expressions are not all taken at once, as compiling them would hold up everybody; the next heartbeat brings
         the rest. Returns how many characters the heartbeat's other groups may bring.
@@ -179,7 +179,7 @@ class ConsumerFilterManager:
         return max(left, 0)
 
     def _is_news(self, group: str, subscription: SubscriptionData) -> bool:
-        """Whether it is newer than what is known; the same again keeps that alive."""
+        """True when it is newer than what is known; the same again keeps that alive."""
         old = self.get(subscription.topic, group)
         if old is not None and subscription.sub_version == old.client_version:
             self._revive(old)

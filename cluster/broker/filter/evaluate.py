@@ -150,7 +150,7 @@ def _equal(expression: Comparison) -> Evaluator:
 
 
 def _property_equal(name: str, constant: Constant) -> Evaluator:
-    """What most filters consist of, with less ado."""
+    """Evaluator of `property = constant`, of which most filters consist."""
     value = constant.value
     if constant.kind is Kind.STRING:
 
@@ -169,7 +169,7 @@ def _property_equal(name: str, constant: Constant) -> Evaluator:
 
 
 def _equality(left: Kind, right: Kind) -> Callable[[Any, Any], bool]:
-    """How two values that are not null are compared by =; which of them is the string matters to RocketMQ."""
+    """Compare two values that are not null by =; which of them is the string matters to RocketMQ."""
     if left is right:
         return operator.eq
     if left is Kind.STRING and right in _PARSERS:
@@ -228,7 +228,7 @@ def _property_ordered(name: str, symbol: str, kind: Kind, value: int | float) ->
 
 
 def _order(left: Kind, right: Kind, compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
-    """How two values that are not null are compared by <, <=, > or >=."""
+    """Compare two values that are not null by <, <=, > or >=."""
     if left is Kind.STRING and right is Kind.STRING:
         return lambda one, other: compare(compare_doubles(parse_double(one), parse_double(other)), 0)
     if left is Kind.STRING and right in NUMBERS:

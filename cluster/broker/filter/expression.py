@@ -20,7 +20,7 @@ class SelectorError(ValueError):
 
 
 class Kind(Enum):
-    """What a part yields when it does not yield null."""
+    """Type of a part's value when it is not null."""
 
     STRING = "string"
     INTEGER = "integer"
@@ -189,7 +189,7 @@ def floating(text: str) -> Constant:
 
 
 def as_condition(part: Expression) -> Expression:
-    """What may be asked for its truth."""
+    """The part as a condition. Raises SelectorError when it can be none."""
     if isinstance(part, Property):
         return Truth(part)
     if not part.is_boolean:

@@ -20,7 +20,7 @@ _SHOWN_MAX = 40
 
 
 class _Actions:
-    """What each rule of the grammar makes of its parts."""
+    """Actions of the grammar's rules."""
 
     def selector(self, parts: list[Any]) -> Expression:
         return make.as_condition(parts[0])

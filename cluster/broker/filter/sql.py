@@ -30,7 +30,7 @@ class SqlFilter:
         return result
 
     def matches(self, properties: Mapping[str, str]) -> bool:
-        """Whether a consumer gets the message: neither null nor what cannot be compared is true."""
+        """True when a consumer gets the message: neither null nor what cannot be compared is true."""
         try:
             return self._evaluate(properties) is True
         except NotComparable:

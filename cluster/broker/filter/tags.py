@@ -82,7 +82,7 @@ def split_tags(expression: str) -> list[str]:
 
 
 def build_subscription(topic: str, expression: str | None, expression_type: str | None = None) -> SubscriptionData:
-    """What a pull request that brings its own subscription asks for. Raises SubscriptionError."""
+    """Subscription of a pull request that brings its own. Raises SubscriptionError."""
     _check_length(expression or "")
     if expression_type and expression_type != TAG:
         if not expression:

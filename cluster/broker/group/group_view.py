@@ -1,4 +1,4 @@
-"""What a broker knows of its group, out of the record where there is one, and else from name servers."""
+"""View of a broker's group: from its record where there is one, otherwise from name servers."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -55,7 +55,7 @@ def under_role(
 
 
 def is_replicated(state: RoleState | None) -> bool:
-    """Whether nothing is acknowledged in this member's group that other members of ours do not hold, by its saved record."""
+    """True when all that is acknowledged in this member's group is on other members of ours, by its saved record."""
     records = [record for record in (state.group, state.before) if record is not None] if state is not None else []
     return bool(records) and all(record.acks_needed > 1 and len(record.voters) > 1 for record in records)
 
@@ -191,7 +191,7 @@ class GroupView:
         self.ha.members_changed(self.counted_slaves())
 
     def has_unregistered_peers(self) -> bool:
-        """Whether a slave that no name server has named yet asks for the log."""
+        """True while a slave that no name server has named yet asks for the log."""
         return self.ha.connection_admission.has_unregistered
 
     def found_members(self, addresses: Mapping[int, str]) -> None:
@@ -199,5 +199,5 @@ class GroupView:
         self.roles.joining.registered(addresses)
 
     def may_be_replaced(self) -> bool:
-        """Whether this master's lease is over: another one may have been elected."""
+        """True when this master's lease is over: another one may have been elected."""
         return not self.ha.lease.held(trio.current_time())

@@ -78,7 +78,7 @@ class LostTables:
         return sorted(self.wanted | self.empty)
 
     def marked(self, name: str, table: dict[str, Any]) -> dict[str, Any]:
-        """What slaves are told of a table: of one that is asked for they keep their copy, even if it has new entries here."""
+        """A table for slaves, marked when it is lost here: then they keep their copy, even if it has new entries here."""
         return {**table, IS_LOST: True} if name in self.wanted else table
 
     def lost(self, name: str) -> None:
@@ -146,7 +146,7 @@ class LostTables:
         return not self.wanted or not silent
 
     def _has_content(self, name: str, value: Mapping[str, Any]) -> bool:
-        """Whether there is more in it than every broker has. Raises ValueError, TypeError, AttributeError."""
+        """True when it has more than every broker has. Raises ValueError, TypeError, AttributeError."""
         if name == TOPICS:
             return bool(read_topics(value).keys() - self.tables.topics.system)
         if name == GROUPS:

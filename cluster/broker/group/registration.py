@@ -39,7 +39,7 @@ EARLY_REPEATS_SECONDS = (1.0, 11.0)  # After the first success.
 
 @frozen
 class Master:
-    """What a name server says to a slave. None: it knows no master."""
+    """Master as a name server reports it to a slave. None: it knows no master."""
 
     address: str | None
     ha_address: str | None
@@ -129,10 +129,10 @@ class RegistrationListener(Protocol):
         """Name servers have answered: remoting addresses by broker id."""
 
     def has_unregistered_peers(self) -> bool:
-        """Whether a slave that no name server has named yet asks for the log."""
+        """True while a slave that no name server has named yet asks for the log."""
 
     def may_be_replaced(self) -> bool:
-        """Whether this master cannot find out if it still is one."""
+        """True while this master cannot find out if it still is one."""
 
 
 @define(kw_only=True, eq=False)
@@ -204,7 +204,7 @@ class RegistrationService:
             self._changes[name_server].set()
 
     async def look(self) -> str | None:
-        """Who is registered as the group's master, before this broker registers; None: nobody, or no name server answers."""
+        """Ask for the registered master before this broker registers; None: there is none, or no name server answers."""
         await self._ask_all()
         return next((leader for leader in self._leaders.values() if leader is not None), None)
 
@@ -296,12 +296,12 @@ class RegistrationService:
                 del self._under_way[name_server]
 
     def _leaves_it_to_another(self, name_server: str) -> bool:
-        """Who was cut off would take the id of the one that was elected meanwhile, again and again, and its clients with it."""
+        """True for a master that was cut off: it would take the id and clients of the one elected meanwhile, again and again."""
         leader = self._leaders.get(name_server)
         return not self.is_slave and leader not in (None, self.settings.address) and self.listener.may_be_replaced()
 
     async def _is_late_master(self, name_server: str) -> bool:
-        """Whether a name server takes us for the master once more, after the new one: a registration came late.
+        """True when a late registration makes a name server take this member for the master again, after the new one.
 
         Registering under another id takes that one away, and the group had no master there until the new one repeats itself.
         Producers who ask for the route meanwhile would fail, while what they send here is passed on.

@@ -127,7 +127,7 @@ class SlaveSynchronize:
             log.info("consumer offsets here that are newer than the master's are kept", queues=newer)
 
     async def take(self, offsets: Mapping[str, Any], topics: Mapping[str, Any], groups: Mapping[str, Any]) -> None:
-        """What the master hands over, in the form of plain(), to the files. Raises ValueError, OSError."""
+        """Save the tables that the master hands over, in the form of plain(). Raises ValueError, OSError."""
         self.offsets.update(self.master_offsets.merge_last(self.offsets.table, read_offsets(offsets)))
         self.offsets_writer.changed()
         more_topics, more_groups = (
@@ -172,7 +172,7 @@ class SlaveSynchronize:
             log.info("subscription groups copied from the master", count=len(self.groups.table))
 
     def _is_last_copy(self, what: str, address: str, told: Mapping[str, Any], more: Set[str]) -> bool:
-        """Whether the master lost its table, and this copy has more: it is about to ask for it, see lost_tables.py."""
+        """True when the master lost its table and this copy has more: it will ask for it, see lost_tables.py."""
         is_last = bool(more) and told.get(IS_LOST) is True
         if is_last and what not in self._kept:
             log.warning(

@@ -49,7 +49,7 @@ class ClientForwardProcessor:
     client_calls: ClientCalls
 
     async def get_consumer_running_info(self, header: GetConsumerRunningInfo, request: Request) -> Reply:
-        """What a consumer has in its queues, and its threads' stacks where asked for."""
+        """Queues of a consumer, and its threads' stacks if asked for."""
         ext = dict(request.command.ext or {})
         return await self._ask(header.consumer_group, header.client_id, RemotingCommand(header.code, ext=ext))
 
@@ -100,7 +100,7 @@ class ClientForwardProcessor:
         return Reply(answer.code, answer.remark, answer.ext, bytes(answer.body))
 
     async def get_consumer_status(self, header: InvokeBrokerToGetConsumerStatus, request: Request) -> Reply:
-        """How far each member has consumed, by its own word; those that do not answer in time are left out."""
+        """Progress that each member reports; members that do not answer in time are left out."""
         info = self.consumers.find(header.group)
         if info is None:
             group = header.group[: names.GROUP_LENGTH_MAX]

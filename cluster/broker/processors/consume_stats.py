@@ -1,4 +1,4 @@
-"""How far a group is in a topic's queues: for requests 208 and 317. Source: AdminBrokerProcessor.java (RocketMQ 4.9.8)."""
+"""Progress of a group in a topic's queues, for requests 208 and 317. Source: AdminBrokerProcessor.java (RocketMQ 4.9.8)."""
 
 from typing import Any
 

@@ -52,7 +52,7 @@ class OffsetProcessor:
         )
 
     def _is_young(self, topic: str, queue_id: int) -> bool:
-        """Whether the queue's first message is still there, and so new that it is in memory."""
+        """True while the queue's first message is there, and so new that it is in memory."""
         queue = self.queues.find(topic, queue_id)
         if queue is None or queue.max_offset == 0:
             return True
@@ -108,7 +108,7 @@ class OffsetProcessor:
         return Reply.success(offset=queue.min_offset if queue else 0)
 
     def get_earliest_msg_storetime(self, header: GetEarliestMsgStoretime, request: Request) -> Reply:
-        """When the oldest message was stored, ms; -1 for none."""
+        """Store time of the oldest message, ms; -1 for none."""
         queue = self.queues.find(header.topic, header.queue_id)
         if queue is None:
             return Reply.success(timestamp=-1)

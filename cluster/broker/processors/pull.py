@@ -116,7 +116,7 @@ class PullProcessor:
         return TemplateReply(_FOUND, where, result.buffers, size)
 
     def _commit(self, header: PullMessage, request: Request) -> None:
-        """What a consumer tells a slave is not for it, unless that was the master a moment ago: then the master is told."""
+        """Store the offset that comes with a pull. A slave stores none; one that was the master a moment ago passes it on."""
         if self.gate.state == "open":
             if not self.store.config.is_slave:
                 self.offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
@@ -184,7 +184,7 @@ class PullProcessor:
     def _registered(
         self, header: PullMessage, group: SubscriptionGroupConfig
     ) -> tuple[SubscriptionData, PropertyFilter | None]:
-        """What the group's heartbeats say."""
+        """The subscription in the group's heartbeats."""
         info = self.consumers.find(header.consumer_group)
         if info is None:
             raise RequestError(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist")

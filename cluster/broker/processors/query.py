@@ -78,7 +78,7 @@ class QueryProcessor:
         return Reply(remark=remark, ext=None, body=fastjson.dumps(dict(sorted(body.items()))))
 
     def _filter(self, group: str, topic: str, subscription: SubscriptionData | None) -> dict[str, Any]:
-        """What a group is subscribed to; filterData is a text for people."""
+        """Subscription of a group; filterData is a text for people."""
         if subscription is None:
             return {"filterData": f"{group[: names.GROUP_LENGTH_MAX]}@{topic} is not online!"}
         data = self.filters.get(topic, group)

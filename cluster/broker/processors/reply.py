@@ -116,7 +116,7 @@ class ReplyProcessor:
     def _store(
         self, topic: TopicConfig, queue_id: int, header: SendMessage | SendMessageV2, request: Request
     ) -> PutResult | None:
-        """Where it lies; None when it is not kept."""
+        """Store a reply; None when it is not kept."""
         if (
             not self.settings.config.store_reply_message_enable
             or self.store.config.is_slave

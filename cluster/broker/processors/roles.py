@@ -47,7 +47,7 @@ class RoleProcessor:
     slave_peers: SlavePeers
 
     async def get_broker_epoch(self, header: GetBrokerEpoch, request: Request) -> Reply:
-        """What this log's history is; a member that says who it is belongs to the group soon."""
+        """Epochs of this log; a member that identifies itself will join the group."""
         roles = self.roles
         asker = None
         if header.member and header.ha_address:

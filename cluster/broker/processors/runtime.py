@@ -140,7 +140,7 @@ class RuntimeProcessor:
         return shared.json_reply(ha_status)
 
     def member_status(self, header: GetMemberStatus, request: Request) -> Reply:
-        """What `twinlog list` shows of a member."""
+        """Status for `twinlog list` and other members."""
         return shared.json_reply(self.status.member().to_json())
 
 

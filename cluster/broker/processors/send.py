@@ -107,7 +107,7 @@ class SendProcessor:
         self._finish(connection, sends)
 
     def _stopped(self, connection: Connection, command: RemotingCommand) -> bool:
-        """Whether the gate has it."""
+        """True when the gate keeps, forwards or refuses the request."""
         return self.gate.takes(connection, command, lambda: self.process(connection, [command]))
 
     def _finish(self, connection: Connection, sends: list[Send]) -> None:
@@ -139,7 +139,7 @@ class SendProcessor:
             acks.answer(at_once)
 
     def _why_not_now(self) -> tuple[ResponseCode, str] | None:
-        """Why messages that ask to wait are refused before they are stored; None: they are not."""
+        """Reason to refuse messages that ask to wait before they are stored; None: there is none."""
         if (why := refusal(self.store, self.transfer)) is not None:
             return ResponseCode.SYSTEM_ERROR, why
         return (ResponseCode.SYSTEM_BUSY, OVERLOAD) if is_crowded(self.store, self.transfer) else None

@@ -95,7 +95,7 @@ class SendBackProcessor:
 
 
 def is_dead(message: Message, header: ConsumerSendMsgBack, group: SubscriptionGroupConfig, version: int) -> bool:
-    """Whether it was tried often enough, or the consumer does not want to see it again."""
+    """True when it was tried often enough, or the consumer does not want it again."""
     times_max = group.retry_times_max
     if header.max_reconsume_times is not None and version >= VERSION_WITH_MAX:
         times_max = header.max_reconsume_times

@@ -74,5 +74,5 @@ class SubscriptionAdminProcessor:
         return shared.json_reply(self.offsets.plain())
 
     def get_all_delay_offset(self, header: GetAllDelayOffset, request: Request) -> Reply:
-        """How far delayed messages are delivered, by level; slaves ask for it."""
+        """Progress of delayed messages, by level; slaves ask for it."""
         return shared.json_reply(self.schedule.plain())

@@ -110,7 +110,7 @@ class TopicAdminProcessor:
         return shared.json_reply({"attributes": {}, **self._find(header.topic).plain()})
 
     def get_topic_stats_info(self, header: GetTopicStatsInfo, request: Request) -> Reply:
-        """Where each queue begins and ends for consumers, and when its last message was stored."""
+        """First and last offset of each queue for consumers, and the store time of its last message."""
         topic = self._find(header.topic)
         table = {}
         for queue_id in range(topic.write_queues):

@@ -85,7 +85,7 @@ class TransactionProcessor:
         return half
 
     def _commit(self, half: Message) -> int:
-        """Where the record of the message ends. Raises RequestError when it cannot be stored."""
+        """Store the message; the end of its record. Raises RequestError when it cannot be stored."""
         try:
             message = committed(half, self.store.delays_ms, self.store.now_ms())
         except ValueError as error:

@@ -39,7 +39,7 @@ class Account:
 
 @frozen(eq=False)
 class AclFile:
-    """What one file says."""
+    """Content of one file."""
 
     path: Path
     white: tuple[AddressPattern, ...]
@@ -69,7 +69,7 @@ class Rules:
         return cls(files, accounts, home_of, tuple(pattern for file in files for pattern in file.white))
 
     def is_white(self, host: str) -> bool:
-        """Whether requests from this IP are not looked at."""
+        """True when requests from this IP need no signature."""
         return any(pattern.matches(host) for pattern in self.white)
 
 

@@ -28,7 +28,7 @@ class AddressPattern:
     everybody: bool = False
 
     def matches(self, host: str) -> bool:
-        """Whether the IP `host` is one of them."""
+        """True when the IP `host` matches."""
         if self.everybody or not self.rows:
             return self.everybody
         parts = _parts_of(host)

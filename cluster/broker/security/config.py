@@ -1,4 +1,4 @@
-"""What a broker is told about access control. Names are RocketMQ's: BrokerConfig 4.9.8, AuthConfig 5.3.3."""
+"""Configuration of access control. Names are RocketMQ's: BrokerConfig 4.9.8, AuthConfig 5.3.3."""
 
 import os
 from pathlib import Path
@@ -47,7 +47,7 @@ class AclConfig:
 
     @property
     def own(self) -> Credentials | None:
-        """What to sign with."""
+        """Credentials for the broker's own requests."""
         return read_credentials(self.credentials) if self.credentials else None
 
 

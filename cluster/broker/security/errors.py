@@ -1,4 +1,4 @@
-"""What access control raises."""
+"""Errors of access control."""
 
 
 class AclError(ValueError):

@@ -82,7 +82,7 @@ class AclFiles:
         return bool(changed or gone)
 
     def _reload(self, path: Path) -> bool:
-        """Whether the file says something new."""
+        """True when the file has changed."""
         try:
             data = _read(path)
             if self._hashes.get(path) == (digest := _hash(data)):
@@ -108,7 +108,7 @@ class AclFiles:
         return read_document(path, parse_yaml(path, data), self.now_ms())
 
     def document(self, path: Path) -> Document:
-        """What the file says now, to be changed and written. Raises AclError, OSError; a new file is empty."""
+        """The file's document, to be changed and written. Raises AclError, OSError; a new file is empty."""
         value = parse_yaml(path, _read(path)) if path.exists() else None
         document = read_document(path, value, self.now_ms()).document
         for account in document.get(ACCOUNTS) or ():
@@ -172,7 +172,7 @@ def _merged(old: Document, plain: Mapping[str, Any]) -> Document:
 
 
 def delete_account(files: AclFiles, access_key: str) -> bool:
-    """Whether there was one. Raises AclError, OSError."""
+    """Delete an account; False when there was none. Raises AclError, OSError."""
     path = files.rules.home_of.get(access_key)
     if not access_key or path is None:
         return False

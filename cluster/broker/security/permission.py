@@ -1,4 +1,4 @@
-"""What a request needs, and what permissions say. Pure.
+"""Permissions that requests need, and permissions of accounts. Pure.
 
 Permissions are bits; DENY wins. Groups are kept and asked for under the name of their retry topic.
 Sources: Permission.java, PlainAccessValidator.java, PlainAccessResource.java (RocketMQ 4.9.8).
@@ -78,17 +78,17 @@ Resources = dict[str, int]
 
 
 def needs_admin(command: RemotingCommand) -> bool:
-    """Whether an account without a white address has to be an administrator's."""
+    """True when an account without a white address has to be an administrator's."""
     return command.code in ADMIN_CODES or is_guarded(command)
 
 
 def is_guarded(command: RemotingCommand) -> bool:
-    """Whether it has to be an administrator's even where the address makes up for the signature."""
+    """True when it has to be an administrator's even where the address replaces the signature."""
     return command.code in _GUARDED_CODES or (command.code == RequestCode.GET_BROKER_EPOCH and _joins(command))
 
 
 def _joins(command: RemotingCommand) -> bool:
-    """Who asks by 1007 and says who it is becomes a member."""
+    """True for a request 1007 whose sender identifies itself: it becomes a member."""
     return command.ext is not None and _JOINING_FIELD in command.ext
 
 
@@ -111,7 +111,7 @@ def is_permitted(needed: int, owned: int) -> bool:
 
 
 def parse_permission(text: str | None) -> int:
-    """What is no permission is none."""
+    """Read a permission; an unknown word is none."""
     return _WORDS.get((text or "").strip(), DENY)
 
 
@@ -122,7 +122,7 @@ def split_permission(text: str) -> tuple[str, str] | None:
 
 
 def check_permissions(texts: Iterable[str] | None) -> None:
-    """What an administrator wants to set. Raises AclError in RocketMQ's words."""
+    """Check permissions that an administrator sets. Raises AclError with RocketMQ's texts."""
     for text in texts or ():
         pair = split_permission(text)
         if pair is None:

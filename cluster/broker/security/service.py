@@ -145,7 +145,7 @@ class AclService:
 
 
 def is_signed(account: Account, ext: dict[str, str], body: bytes | memoryview) -> bool:
-    """Whether the signature is of this account: over all fields, or over those that servers of 4.9 take."""
+    """True when the signature is of this account: over all fields, or over those that servers of 4.9 take."""
     given = ext.get(SIGNATURE, "").encode("utf-8", "replace")
     for without in ("", _UNIQUE_KEY_QUERY) if _UNIQUE_KEY_QUERY in ext else ("",):
         if hmac.compare_digest(account.mac(signed_fields(ext, without=without), body), given):

@@ -1,4 +1,4 @@
-"""What a send needs beside its processor: the request's parts, checks, and the answers that wait for slaves.
+"""Parts of a send: reading and checking requests, properties, and answers that wait for disk and slaves.
 
 Begin with requests.py, then acks.py.
 Imported by processors/send.py and its neighbours.

@@ -45,11 +45,11 @@ class TransferService(WaitService, Protocol):
 
     @property
     def waiting(self) -> int:
-        """How many messages wait."""
+        """Number of messages that wait."""
 
     @property
     def refusal(self) -> str | None:
-        """Why messages that ask to wait are refused before they are stored; None: they are not."""
+        """Reason to refuse messages that ask to wait before they are stored; None: there is none."""
 
 
 def _refused(frame: bytes, status: PutStatus, reason: str) -> bytes:
@@ -129,17 +129,17 @@ class BothAcks:
 
 
 def waits(store: MessageStore) -> bool:
-    """Whether producers of this store wait for disk or replicas."""
+    """True when producers of this store wait for disk or replicas."""
     return store.config.broker_role is BrokerRole.SYNC_MASTER or store.flusher.is_synchronous
 
 
 def refusal(store: MessageStore, transfer: TransferService) -> str | None:
-    """Why a message that asks to wait must not be stored, for want of slaves in sync; None: it may be."""
+    """Reason to refuse a message that asks to wait, when too few slaves are in sync; None: there is none."""
     return transfer.refusal if store.config.broker_role is BrokerRole.SYNC_MASTER else None
 
 
 def is_crowded(store: MessageStore, transfer: TransferService) -> bool:
-    """Whether so many messages wait for disk or slaves that no more may."""
+    """True when so many messages wait for disk or slaves that no more may."""
     return waits(store) and store.flusher.waiting + transfer.waiting >= WAITING_MAX
 
 

@@ -1,4 +1,4 @@
-"""What the broker makes of a message's properties: adds CLUSTER, takes WAIT out, writes them in RocketMQ's order.
+"""Properties of a message as they are stored: CLUSTER added, WAIT removed, in RocketMQ's order.
 
 Sources: SendMessageProcessor.asyncSendMessage, MessageDecoder; RocketMQ 4.9.8. Messages of one kind name the same properties in
 the same order, so the work of ordering is done once per kind.
@@ -26,7 +26,7 @@ _PLANS_MAX, _NAMES_LENGTH_MAX = 4096, 1024  # What is remembered: as many kinds,
 
 
 class StoredProperties(NamedTuple):
-    """What goes into the record of a plain message, and what the broker has to know."""
+    """Properties for the record of a plain message, and what the broker reads from them."""
 
     raw: bytes
     tags_code: int
@@ -68,7 +68,7 @@ class SendProperties:
         )
 
     def _plan_for(self, names: tuple[str, ...]) -> _Plan:
-        """How to write these names, each of which is there once."""
+        """The plan for these names, each of which is there once."""
         plan = self._plans.get(names)
         if plan is None:
             index = {name: i for i, name in enumerate(names)}

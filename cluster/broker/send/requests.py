@@ -100,7 +100,7 @@ class SendRequests:
         self._restricted = bool(config.start_accept_send_request_timestamp) or not config.broker_permission & PERM_WRITE
 
     def read_plain(self, connection: Connection, command: RemotingCommand) -> Send | None:
-        """What nearly every message needs, in a third of the time that read() takes; None when that is not enough."""
+        """Fast path for nearly every message, in a third of the time of read(); None when read() is needed."""
         ext = command.ext
         if command.code != _SEND_V2 or ext is None or self._restricted:
             return None
@@ -225,14 +225,14 @@ class SendRequests:
         return topic
 
     def born_host(self, connection: Connection, command: RemotingCommand) -> bytes:
-        """Where the message was born, though another member passed it on."""
+        """Address of the client that sent the message, also when another member forwarded it."""
         client = self.gate.original_client(connection, command)
         return connection.remote_host if client is None else host_bytes(client)
 
     def _retry_target(
         self, topic: TopicConfig, queue_id: int, header: SendMessage | SendMessageV2, version: int
     ) -> tuple[TopicConfig, int, bool]:
-        """Where a retried message goes: its topic, or the dead letters once it was tried often enough."""
+        """Target of a retried message: its topic, or the dead letters once it was tried often enough."""
         group = topic.name.removeprefix(names.RETRY_PREFIX)
         config = self.groups.find(group)
         if config is None:

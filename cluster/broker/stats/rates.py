@@ -1,4 +1,4 @@
-"""How fast counters grow: a sample a second, kept for ten minutes. No I/O, no clock.
+"""Rates of counters: one sample a second, kept for ten minutes. No I/O, no clock.
 
 Source: StoreStatsService.java, BrokerStats.java (RocketMQ 4.9.8).
 """
@@ -60,7 +60,7 @@ class DailyTotals:
 
 @define(eq=False)
 class PullCounters:
-    """What consumers got since the start."""
+    """Pulls answered since the start."""
 
     found: int = 0
     missed: int = 0
@@ -81,7 +81,7 @@ PUTS, PUT_BYTES, GETS_FOUND, GETS_MISSED, GET_MESSAGES = range(5)
 
 @define(eq=False)
 class Throughput:
-    """How much a broker takes and gives: counted, per second and per day."""
+    """Puts and gets of a broker: totals, rates, and totals of days."""
 
     pulls: PullCounters = field(factory=PullCounters, init=False)
     rates: Rates = field(factory=Rates, init=False)

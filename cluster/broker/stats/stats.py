@@ -1,4 +1,4 @@
-"""How much is written and read, by topic, queue and group: what mqadmin statsAll and request 315 show. No I/O, no clock.
+"""Statistics of puts and gets by topic, queue and group, for mqadmin statsAll and request 315. No I/O, no clock.
 
     puts                    how much the consume queues grew, asked for at each look: sends pay nothing for it
     group_get, send_back    plain increments, called once a pull
@@ -33,7 +33,7 @@ def _lists() -> tuple[deque[tuple[float, Counts]], ...]:
 
 @define(eq=False)
 class Counter:
-    """What came since it was born; whoever counts adds to the fields."""
+    """Totals since the counter was made; callers add to the fields."""
 
     nums: int = 0
     size: int = 0  # Bytes.
@@ -60,14 +60,14 @@ class Counter:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing came for a day."""
+        """True when nothing came for a day."""
         day = self._looks[DAY]
         return len(day) == day.maxlen and day[0][1] == self.counts
 
 
 @frozen
 class Snapshot:
-    """How a counter grew: in all, a second, and a call (0 where calls are not counted)."""
+    """Growth of a counter: in total, per second, and per call (0 where calls are not counted)."""
 
     sum: int = 0
     tps: float = 0.0
@@ -79,7 +79,7 @@ class Snapshot:
 
 
 def snapshot(counters: Iterable[Counter], what: int, period: int) -> Snapshot:
-    """How `counters` grew together over a period."""
+    """Growth of `counters` together over a period."""
     spans = [span for counter in counters if (span := counter.span(period)) is not None]
     if not spans:
         return Snapshot()
@@ -199,7 +199,7 @@ class BrokerStatsManager:
         counter.nums += 1
 
     def pulled_to(self, group: str, topic: str, queue_id: int) -> int:
-        """Where the next pull of a group goes on, as far as it was answered with messages since the start; 0: it was not."""
+        """Offset of a group's next pull, as far as it was answered with messages since the start; 0: it was not."""
         counter = self.gets.get((topic, queue_id, group))
         return counter.next_offset if counter is not None else 0
 

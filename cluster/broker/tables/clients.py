@@ -1,4 +1,4 @@
-"""Which clients are there: consumers and producers by group, each known by its connection. Pure tables.
+"""Connected clients: consumers and producers by group, each known by its connection. Pure tables.
 
 Sources: ConsumerManager.java, ConsumerGroupInfo.java, ProducerManager.java, ClientChannelInfo.java (RocketMQ 4.9.8).
 A client shows itself by heartbeats; one that is silent for 120 s is gone, and so is one whose connection closes.
@@ -55,7 +55,7 @@ class ConsumerGroupInfo(Generic[C]):
         return max(found, key=lambda client: client.last_seen, default=None)
 
     def update_client(self, client: ClientInfo[C]) -> bool:
-        """Whether its connection is new."""
+        """Add or refresh a client; True when its connection is new."""
         old = self.clients.get(client.connection)
         if old is not None and old.client_id != client.client_id:
             log.warning(

@@ -48,7 +48,7 @@ class SubscriptionGroupConfig:
 
     @classmethod
     def read(cls, value: Mapping[str, Any]) -> Self:
-        """What is missing takes the default. Raises ValueError for a bad name, TypeError for a wrong type."""
+        """Read a group; missing keys take the default. Raises ValueError for a bad name, TypeError for a wrong type."""
         config = cls(**{name: kind(value[wire]) for wire, name, kind in _FIELDS if value.get(wire) is not None})
         if fault := names.group_fault(config.name):
             raise ValueError(fault)

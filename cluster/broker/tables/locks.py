@@ -1,4 +1,4 @@
-"""Which client of a group may consume which queue in order. A pure table; gone with the process.
+"""Locks of queues that a group consumes in order: one client for each queue. A pure table, not saved.
 
 Source: RebalanceLockManager.java (RocketMQ 4.9.8).
 """

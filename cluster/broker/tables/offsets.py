@@ -1,4 +1,4 @@
-"""How far each consumer group has consumed each queue: a pure table.
+"""Consumer offsets, by group and queue: a pure table.
 
 Source: ConsumerOffsetManager.java (RocketMQ 4.9.8). Keys are `topic@group`; an offset is the next one to consume.
 """

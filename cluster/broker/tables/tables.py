@@ -158,7 +158,7 @@ class BrokerTables:
         self.filters_writer.changed()
 
     def _is_by_tag(self, group: str, topic: str) -> bool:
-        """Whether a group filters a topic by no expression."""
+        """True when a group filters a topic by no expression."""
         subscription = self.consumers.find_subscription(group, topic)
         return subscription is None or subscription.is_tag
 

@@ -71,7 +71,7 @@ def built_in_topics(
     broker_topic: bool = True,
     trace_topic: str | None = None,
 ) -> list[TopicConfig]:
-    """What every broker has from the start; what was saved is put over it."""
+    """Topics that every broker has from the start; saved ones replace them."""
     everything = PERM_READ | PERM_WRITE | PERM_INHERIT
     topics = [TopicConfig(names.SELF_TEST_TOPIC, 1, 1)]
     if auto_create:

@@ -89,7 +89,7 @@ class VersionedTable(ABC, Generic[E]):
 
 
 def entries_of(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """What stands under `key`. Raises ValueError."""
+    """The entries under `key`. Raises ValueError."""
     table = value.get(key) or {}
     if not isinstance(table, dict):
         raise ValueError(f"{key} is no table")

@@ -43,12 +43,12 @@ class TableWriter:
         self._wakeup.set()
 
     def holds(self, entries: Iterable[str]) -> bool:
-        """Whether the file has these entries as they are now."""
+        """True when the file has these entries as they are now."""
         return not self._unsaved or self._unsaved.keys().isdisjoint(entries)
 
     @property
     def waiting(self) -> int:
-        """How many callbacks wait for the file."""
+        """Number of callbacks that wait for the file."""
         return len(self._waiting)
 
     def when_saved(self, callback: Callable[[], None]) -> None:

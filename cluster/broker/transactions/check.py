@@ -1,4 +1,4 @@
-"""When the producer of a transaction is asked, when no more, and which transactions have ended. Pure decisions.
+"""Decisions about open transactions: ask the producer now, later, or no more; and which have ended. Pure.
 
 Source: TransactionalMessageServiceImpl.check (RocketMQ 4.9.8).
 """
@@ -15,14 +15,14 @@ IMMUNITY_SECONDS = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 
 @frozen(kw_only=True)
 class CheckRules:
-    """When a producer is asked, and when no more. Times in ms."""
+    """Limits for asking producers. Times in ms."""
 
     timeout_ms: int
     check_max: int
     reserved_ms: int  # Older half messages are given up.
 
     def immunity_ms(self, half: Message) -> int | None:
-        """How long the message itself wants to be left alone; None: it does not say."""
+        """Time in which the message itself wants no check; None: it does not say."""
         text = half.properties.get(IMMUNITY_SECONDS)
         if text is None:
             return None
@@ -30,7 +30,7 @@ class CheckRules:
 
 
 class Verdict(Enum):
-    """What to do about a half message that no op message ends."""
+    """Decision about a half message that no op message ends."""
 
     GIVE_UP = auto()
     WAIT = auto()  # It, and all behind it, are too young.
@@ -39,7 +39,7 @@ class Verdict(Enum):
 
 
 def judge(half: Message, rules: CheckRules, started_ms: int, now_ms: int) -> Verdict:
-    """What is due for a half message in the round of checks that began at `started_ms`."""
+    """Decide about a half message in the round of checks that began at `started_ms`."""
     age_ms = now_ms - half.born_timestamp
     if check_times(half) >= rules.check_max or age_ms > rules.reserved_ms:
         return Verdict.GIVE_UP
@@ -53,7 +53,7 @@ def judge(half: Message, rules: CheckRules, started_ms: int, now_ms: int) -> Ver
 
 @define
 class EndedHalves:
-    """Which half messages have ended, as far as op messages were read: those at and behind the place that is looked at.
+    """Half messages that have ended, as far as op messages were read: from the current position on.
 
     An op message is done with when all its half messages are passed; `done_offset` is the first that is not, in queue offsets.
     One that comes late, for a half message passed already, is kept until all copies that were there by then are passed.
@@ -97,5 +97,5 @@ class EndedHalves:
 
     @property
     def done_offset(self) -> int:
-        """Where to read on after a restart."""
+        """Position to read from after a restart."""
         return min(self._left, default=self.next_offset)

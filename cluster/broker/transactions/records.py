@@ -30,7 +30,7 @@ _OF_HALVES = DISPATCH | {TRANSACTION, REAL_TOPIC, REAL_QUEUE_ID}
 
 
 def is_transaction(properties: Mapping[str, str]) -> bool:
-    """Whether a message that is sent begins a transaction."""
+    """True when a message begins a transaction."""
     return properties.get(TRANSACTION, "").lower() == "true"
 
 
@@ -70,7 +70,7 @@ def _without_half(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def op_message(half_queue_id: int, half_queue_offset: int, host: bytes, now_ms: int) -> PutMessage:
-    """What says that a half message has ended, one way or the other."""
+    """The op message which says that a half message was committed or rolled back."""
     return PutMessage(
         topic=OP_HALF_TOPIC,
         queue_id=half_queue_id,
@@ -160,7 +160,7 @@ def check_body(half: Message, queue_offset: int, phy_offset: int) -> bytes:
 
 
 def check_times(half: Message) -> int:
-    """How often its producers were asked; what is no number counts as -1, as in RocketMQ."""
+    """Number of checks so far; what is no number counts as -1, as in RocketMQ."""
     text = half.properties.get(CHECK_TIMES, "0")
     return int(text) if text.lstrip("-").isdecimal() else -1
 
