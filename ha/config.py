@@ -84,7 +84,7 @@ class HAConfig:
         2,
         key="inSyncReplicas",
         doc="members, a SYNC_MASTER included, that must hold a message before its producer hears SEND_OK. RocketMQ 5 "
-        "takes 1 unless it is told: a SYNC_MASTER that asks no slave; 1 must be said here, and is warned of",
+        "defaults to 1: a SYNC_MASTER that asks no slave; here 1 must be set, and causes a warning",
         validator=_POSITIVE,
     )
     min_in_sync_replicas: int = option(

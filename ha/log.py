@@ -152,7 +152,7 @@ class ComparableStore(ReplicatedStore, Protocol):
 
     @property
     def on_truncate(self) -> list[Callable[[int], None]]:
-        """Each is told where the log is cut, before anything is written there."""
+        """Each is called with the offset at which the log is cut, before anything is written there."""
 
     async def truncate(self, phy_offset: int, why: str) -> None:
         """Let the log end at a record's start, durably; what is cut is kept in twinlog/divergent/. Raises StoreError, OSError."""

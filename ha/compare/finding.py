@@ -189,7 +189,7 @@ def not_a_member(address: str, me: str, own_max: int) -> Finding:
     return Finding(
         "not a member",
         own_max,
-        f"the record of the group at the master {address} does not name {me} yet. It was told now, and adds this slave once "
+        f"the record of the group at the master {address} does not name {me} yet. It knows now, and adds this slave once "
         "enough of the others know. If this lasts, next: twinlog list, which says who does not answer; where haMembers of the "
         "master is set, it has to name this slave",
     )

@@ -18,7 +18,7 @@ from twinlog.ha.peer import Peer
 from twinlog.store.errors import StoreError
 
 # Whom to ask about the log of the slave at the other end, IP:PORT, of a connection, which holds so many bytes at least: all that
-# it may be, none when it cannot be told, None when it compares by itself.
+# it may be, none when it is unknown, None when it compares by itself.
 FindSlave = Callable[[str, int], Awaitable[Collection[Peer] | None]]
 
 
@@ -35,7 +35,7 @@ class HeldLog(OwnReader):
 
 
 async def slave_fits(store: ComparableStore, address: str, requested: int, find: FindSlave) -> bool | None:
-    """Compare our log with that of a slave, up to the offset that it asked for; None: it cannot be told.
+    """Compare our log with that of a slave, up to the offset that it asked for; None: unknown.
 
     Raises HARefusedError for one that differs, HALogError when our own log cannot be read.
     """

@@ -2,7 +2,7 @@
 
 A connection is given bytes of the log only when its IP is that of a registered slave of this broker group, or lies in
 one of the networks of `haAllowedSlaves`. RocketMQ gives the log to every peer. The classic stream carries no name and no secret,
-so an untrusted process on a slave's own machine cannot be told from the slave.
+so an untrusted process on a slave's own machine cannot be distinguished from the slave.
 """
 
 from collections import Counter

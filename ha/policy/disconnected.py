@@ -1,8 +1,8 @@
 """Slaves that this log has had, and the offset of each, so that retention keeps what disconnected ones lack. No I/O.
 
-A slave is known by its IP; those that share one are told apart by their offsets. Each is connected or away. For one that is away
-the log is kept up to a number of bytes; one that lacks more, or loses bytes because the disk needs room, is given up: it needs a
-full copy.
+A slave is known by its IP; those that share one are distinguished by their offsets. Each is connected or away. For one that is
+away the log is kept up to a number of bytes; one that lacks more, or loses bytes because the disk needs room, is given up: it
+needs a full copy.
 
     8 bytes magic | u32 version | u32 count, then for each slave:
     u16 n, n bytes IP | i64 offset | i64 away since, ms

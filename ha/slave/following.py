@@ -149,16 +149,19 @@ class Following:
 
     async def _ask_verdict(self, peer: Peer) -> Verdict | None:
         """Compare the bytes; None: the master does not answer, and is followed nevertheless. Raises HAUnfitError."""
-        memory, told = self.memory, self._history.reported
-        if told is not None and told.entries != memory.history:
-            memory.history, memory.proven = told.entries, None  # It may have been cut since, by a master of its own.
+        memory, reported = self.memory, self._history.reported
+        if reported is not None and reported.entries != memory.history:
+            memory.history, memory.proven = (
+                reported.entries,
+                None,
+            )  # It may have been cut since, by a master of its own.
         comparison = Comparison(self._own, peer)
         try:
             verdict = await comparison.run(memory.proven)
         except HAPeerError as error:
             if memory.unfit is not None:
                 raise HAUnfitError(memory.unfit) from error
-            if told is not None:
+            if reported is not None:
                 raise HAConnectionLostError(f"the master's remoting port answers no more: {error}") from error
             self._hopes_for_answer, self._why_not_compared = comparison.peer_log is None, str(error)
             return None

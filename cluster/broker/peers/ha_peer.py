@@ -51,7 +51,7 @@ class RemotingPeer:
 
     address: str
     client: RemotingClient
-    heard: Callable[[PeerHistory], None] = lambda _told: None  # Each history that it tells.
+    heard: Callable[[PeerHistory], None] = lambda _reported: None  # Each history that it tells.
     ha_end: Callable[[], str | None] = lambda: None  # Ours of a HA connection to it that is to be used.
     _api: ClientApi = field(init=False)
     _rocketmq: _RocketMQ | None = field(default=None, init=False)
@@ -89,10 +89,10 @@ class RemotingPeer:
         if me is not None:
             header = GetBrokerEpoch(me.address, me.ha_address, me.broker_id, me.name, self.ha_end())
         found = await self._ask(self._history_body(header))
-        told = self._read(lambda: read_history(found)) if found is not None else None
-        if told is not None:
-            self.heard(told)
-        return told
+        reported = self._read(lambda: read_history(found)) if found is not None else None
+        if reported is not None:
+            self.heard(reported)
+        return reported
 
     async def _history_body(self, header: GetBrokerEpoch) -> bytes | None:
         expected = SUCCESS | {ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.SYSTEM_ERROR}
@@ -176,7 +176,7 @@ class Peers:
 
     client: RemotingClient
     master: Callable[[], Master]
-    heard: Callable[[PeerHistory], None] = lambda _told: None
+    heard: Callable[[PeerHistory], None] = lambda _reported: None
     ha_end: Callable[[], str | None] = lambda: None  # Ours of a new HA connection to the master.
     _last: RemotingPeer | None = field(default=None, init=False)  # Kept for what it knows of a RocketMQ broker.
 

@@ -46,17 +46,17 @@ class SlavePeers:
     is_open: Callable[[str], bool] = lambda _end: True  # Whether we have an HA connection with this end.
     _reports: dict[str, _Report] = field(factory=dict, init=False)  # By member.
 
-    def told(self, address: str, ha_end: str, ip: str) -> None:
+    def report(self, address: str, ha_end: str, ip: str) -> None:
         """A twinlog member at `ip` says that this is its end of an HA connection."""
         if len(self._reports) >= REPORTS_MAX:
             self._reports.clear()
         self._reports[address] = _Report(ha_end, ip, trio.current_time())
 
-    def _is_told(self, ha_end: str, ip: str) -> bool:
+    def _is_reported(self, ha_end: str, ip: str) -> bool:
         """Once: another program may be at this end later."""
         since = trio.current_time() - REPORT_SECONDS
-        for address, told in self._reports.items():
-            if told.end == ha_end or (told.ip == ip and told.at > since and not self.is_open(told.end)):
+        for address, reported in self._reports.items():
+            if reported.end == ha_end or (reported.ip == ip and reported.at > since and not self.is_open(reported.end)):
                 del self._reports[address]
                 return True
         return False
@@ -64,7 +64,7 @@ class SlavePeers:
     async def find(self, ha_end: str, requested: int) -> Collection[Peer] | None:
         """See twinlog.ha.master.slave_check.FindSlave."""
         ip = ha_end.rpartition(":")[0]
-        if self._is_told(ha_end, ip):
+        if self._is_reported(ha_end, ip):
             return None
         found: list[Peer] = []
         compares = False
@@ -80,7 +80,7 @@ class SlavePeers:
                 if (await peer.log()).max_offset >= requested:
                     found.append(peer)
             except (RemotingError, HAPeerError):
-                pass  # It cannot be told what it holds.
+                pass  # Its log is unknown.
 
         async with trio.open_nursery() as nursery:
             there = {address for address in self.addresses() if address.rpartition(":")[0] == ip}

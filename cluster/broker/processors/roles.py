@@ -60,7 +60,7 @@ class RoleProcessor:
                 if header.ha_end:
                     ip = ip_of(request.connection.remote_address)
                     is_own = ip_of(header.ha_end) in (ip, ip_of(told.ha_address))  # Of two networks, it may be.
-                    self.slave_peers.told(header.member, header.ha_end if is_own else "", ip)
+                    self.slave_peers.report(header.member, header.ha_end if is_own else "", ip)
             elif _names_itself(request, told):
                 roles.joining.ask_unregistered(told)
             else:

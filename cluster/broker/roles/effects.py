@@ -293,11 +293,11 @@ class BrokerRoleEffects:
 
         async def pull(address: str) -> None:
             try:
-                told = read_offsets(await all_consumer_offsets(self.client, address, timeout_ms=PULL_OFFSETS_MS))
+                reported = read_offsets(await all_consumer_offsets(self.client, address, timeout_ms=PULL_OFFSETS_MS))
             except (RemotingError, ValueError, TypeError, AttributeError) as error:
                 log.warning("taking consumer offsets from a member failed", peer=address, error=str(error))
             else:
-                self.tables.offsets.raise_to(told)
+                self.tables.offsets.raise_to(reported)
 
         async with trio.open_nursery() as nursery:
             for address in addresses:

@@ -170,8 +170,8 @@ class Gate:
 
     def original_client(self, connection: Connection, command: RemotingCommand) -> str | None:
         """The client for which another member forwarded this request; None: it came from the client itself."""
-        told = (command.ext or {}).get(FROM)
-        return told if told is not None and is_host(told) and self._is_member(connection) else None
+        reported = (command.ext or {}).get(FROM)
+        return reported if reported is not None and is_host(reported) and self._is_member(connection) else None
 
     def _is_member(self, connection: Connection) -> bool:
         state = self.role_state()

@@ -93,7 +93,7 @@ class Member:
 
     def load(self) -> RoleState | None:
         """Load the durable state before the store is made; None: the role is broker.conf's. With a state, whatever its role, the
-        member starts as a slave without a master, and `effects` are told what it becomes. Raises StoreDirectoryError.
+        member starts as a slave without a master, and `effects` change that later. Raises StoreDirectoryError.
         """
         durable = self.durable
         durable.load()

@@ -62,7 +62,7 @@ async def test_a_twinlog_slave_that_told_its_end_is_not_asked(client):
     """Once: the end of a connection may be another program's later."""
     asked = []
     peers = SlavePeers(client, lambda: asked.append(1) or (), lambda: None)
-    peers.told("127.0.0.1:1", HA_END, "127.0.0.1")
+    peers.report("127.0.0.1:1", HA_END, "127.0.0.1")
     assert await peers.find(HA_END, 77) is None
     assert not asked
     assert await peers.find(HA_END, 77) == []
@@ -81,13 +81,13 @@ async def test_a_slave_behind_a_proxy_is_the_next_that_comes_from_there(client, 
     """What it told of is no end that we see. One that we see is another slave's, and old words are nobody's."""
     ends = {"127.0.0.1:3333"}
     peers = SlavePeers(client, lambda: (), lambda: None, is_open=ends.__contains__)
-    peers.told("127.0.0.1:1", "127.0.0.1:3333", "127.0.0.1")
+    peers.report("127.0.0.1:1", "127.0.0.1:3333", "127.0.0.1")
     assert await peers.find(HA_END, 77) == [], "it waits for its own connection"
-    peers.told("127.0.0.1:2", end, "127.0.0.1")
+    peers.report("127.0.0.1:2", end, "127.0.0.1")
     assert await peers.find("127.0.0.2:5555", 77) == [], "from elsewhere"
     assert await peers.find(HA_END, 77) is None
     assert await peers.find(HA_END, 77) == [], "once"
-    peers.told("127.0.0.1:2", end, "127.0.0.1")
+    peers.report("127.0.0.1:2", end, "127.0.0.1")
     await trio.sleep(REPORT_SECONDS)
     assert await peers.find(HA_END, 77) == []
 
