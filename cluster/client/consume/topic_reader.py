@@ -10,7 +10,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-import structlog
 import trio
 from attrs import define, field
 
@@ -21,6 +20,7 @@ from twinlog.cluster.client.subscription import From, FromTime, Sql, Subscriptio
 from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingError, RemotingTimeoutError
 from twinlog.cluster.remoting.route import MASTER_ID, MessageQueue, TopicRoute
+from twinlog.store.util.late_logger import LateLogger
 
 __all__ = ["Consumer", "From", "NoRouteError", "ReceivedMessage"]
 
@@ -28,7 +28,7 @@ HOLD_MS = 15_000  # Time that a broker may hold a pull without messages, as in R
 ROUTE_PAUSES_SECONDS = (0.02, 0.08, 0.2)
 COMMIT_SECONDS, RETRY_SECONDS = 5.0, 1.0
 
-log = structlog.get_logger(__name__)
+log = LateLogger(__name__)
 
 
 @define(eq=False)

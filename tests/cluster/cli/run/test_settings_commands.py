@@ -208,7 +208,7 @@ async def test_a_bundle_says_what_is_in_it_and_holds_no_secrets_or_messages(clus
 
 
 async def test_a_bundle_of_what_does_not_answer_says_why(cluster, tmp_path):
-    cluster.slave.registration.address = "127.0.0.1:9"
+    cluster.slave.registration.settings.address = "127.0.0.1:9"
     await cluster.slave.registration.register_all()
     out = tmp_path / "case.tar.gz"
     await cluster.twinlog("bundle", "--out", str(out))
