@@ -1,5 +1,5 @@
 """One broker.
 
-Begin with broker.py; wiring.py makes the parts and joins them, dispatch.py says which processor has which request.
+Begin with broker.py; settings.py holds what changes while it runs, wiring.py makes the parts.
 Imported by cli, metrics and http.
 """

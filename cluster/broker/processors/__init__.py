@@ -1,5 +1,5 @@
-"""Request processors: for each request code a function that takes its header.
+"""Request processors: classes whose public methods serve the request codes that their headers name.
 
-Begin with send.py and pull.py; dispatch.py above lists them all.
-Imported by dispatch.py.
+Begin with send.py and pull.py; wiring.py above makes them all.
+Imported by wiring.py and broker.py.
 """

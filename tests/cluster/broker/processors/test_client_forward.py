@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.cluster.broker.helpers import HOST, Client, FakeConnection, heartbeat, make_broker, opened, put
+from tests.cluster.broker.helpers import HOST, Client, FakeConnection, heartbeat, opened, put
+from tests.cluster.broker.parts import make_parts
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.request import Reply
@@ -11,7 +12,8 @@ from twinlog.store.record.message import decode_message, message_id
 
 @pytest.fixture
 async def client(tmp_path):
-    async with opened(make_broker(tmp_path / "broker-a-0")) as client:
+    parts = make_parts(tmp_path)
+    async with opened(parts.serve(parts.clients(), parts.client_forward())) as client:
         yield client
 
 

@@ -3,7 +3,8 @@
 import pytest
 import trio
 
-from tests.cluster.broker.helpers import make_broker, opened, put
+from tests.cluster.broker.helpers import opened, put
+from tests.cluster.broker.parts import make_parts
 from tests.helpers import log_bytes
 from twinlog.cluster.broker.processors import digests
 from twinlog.store.integrity.digest import BLOCK_SIZE, digests_of
@@ -13,7 +14,8 @@ BLOCK = BLOCK_SIZE
 
 @pytest.fixture
 async def client(tmp_path):
-    async with opened(make_broker(tmp_path)) as client:
+    parts = make_parts(tmp_path)
+    async with opened(parts.serve(parts.digests())) as client:
         for number in range(20):
             put(client.broker, body=bytes([number]) * 20_000)
         yield client

@@ -4,7 +4,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.cluster.broker.helpers import make_broker, opened, put
+from tests.cluster.broker.helpers import opened, put
+from tests.cluster.broker.parts import make_parts
 from tests.store.indexes import until_caught_up
 from twinlog.store.record.message import decode_message
 
@@ -22,7 +23,8 @@ async def indexing(broker, nursery):
 
 @pytest.fixture
 async def client(tmp_path, nursery):
-    async with indexing(make_broker(tmp_path), nursery) as client:
+    parts = make_parts(tmp_path)
+    async with indexing(parts.serve(parts.query()), nursery) as client:
         yield client
 
 

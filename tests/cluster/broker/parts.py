@@ -1,0 +1,98 @@
+"""Real parts for processors, without a broker: a store, its tables and settings; no network, no services."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from attrs import define, field
+
+from twinlog.cluster.broker.config import BrokerConfig
+from twinlog.cluster.broker.consume.queues import Queues
+from twinlog.cluster.broker.peers.client_calls import ClientCalls
+from twinlog.cluster.broker.processors.client_forward import ClientForwardProcessor
+from twinlog.cluster.broker.processors.clients import ClientProcessor
+from twinlog.cluster.broker.processors.digests import DigestProcessor
+from twinlog.cluster.broker.processors.query import QueryProcessor
+from twinlog.cluster.broker.processors.reset_offset import ResetOffsetProcessor
+from twinlog.cluster.broker.roles.gate import Gate
+from twinlog.cluster.broker.settings import Settings
+from twinlog.cluster.broker.stats.stats import BrokerStatsManager
+from twinlog.cluster.broker.tables.clients import ClientConnections
+from twinlog.cluster.broker.tables.tables import BrokerTables
+from twinlog.cluster.remoting.request import Handler, handlers_of
+from twinlog.store.config import StoreConfig
+from twinlog.store.message_store import MessageStore
+
+
+@define(eq=False, repr=False)
+class Parts:
+    """Named as a Broker names them, so that a Client can call the handlers of the processors in `main_port`."""
+
+    settings: Settings
+    store: MessageStore
+    tables: BrokerTables = field(init=False)
+    queues: Queues = field(init=False)
+    stats: BrokerStatsManager = field(init=False)
+    gate: Gate = field(factory=Gate)
+    main_port: Mapping[int, Handler] = field(factory=dict, init=False)
+
+    def __attrs_post_init__(self):
+        self.tables = BrokerTables(self.settings.config, self.store.config.root)
+        self.queues = Queues(self.store, self.tables.topics)
+        self.stats = BrokerStatsManager(self.settings.config.broker_cluster_name, self.store.queues)
+
+    def serve(self, *processors: object) -> "Parts":
+        """Let clients call these."""
+        self.main_port = handlers_of(*processors)
+        return self
+
+    # Processors of these parts
+
+    def clients(self) -> ClientProcessor:
+        tables = self.tables
+        return ClientProcessor(
+            settings=self.settings,
+            store=self.store,
+            topics=tables.topics,
+            groups=tables.groups,
+            consumers=tables.consumers,
+            producers=tables.producers,
+            filters=tables.filters,
+            locks=tables.locks,
+            connections=ClientConnections((tables.consumers.connection_closed, tables.producers.connection_closed)),
+            gate=self.gate,
+        )
+
+    def client_forward(self) -> ClientForwardProcessor:
+        return ClientForwardProcessor(self.settings, self.store, self.tables.consumers, ClientCalls())
+
+    def digests(self) -> DigestProcessor:
+        return DigestProcessor(self.store)
+
+    def query(self) -> QueryProcessor:
+        return QueryProcessor(self.store, self.tables.consumers, self.tables.filters, self.queues)
+
+    def reset_offset(self) -> ResetOffsetProcessor:
+        tables = self.tables
+        return ResetOffsetProcessor(
+            self.settings,
+            self.store,
+            tables.topics,
+            tables.groups,
+            tables.offsets,
+            tables.consumers,
+            self.queues,
+            self.gate,
+        )
+
+
+def make_parts(root: Path) -> Parts:
+    """With small files, as the broker of helpers.py."""
+    config = BrokerConfig(broker_name="broker-a", broker_ip1="127.0.0.1", broker_ip2="127.0.0.1", listen_port=10911)
+    store = StoreConfig(
+        root=root,
+        mapped_file_size_commit_log=1 << 20,
+        mapped_file_size_consume_queue=2000,
+        max_hash_slot_num=100,
+        max_index_num=400,
+    )
+    return Parts(Settings(config=config), MessageStore(store))
