@@ -36,7 +36,7 @@ async def answer_of(call: Awaitable[T], seconds: float = ANSWER_SECONDS) -> T:
 
 
 @define(eq=False)
-class Comparison:
+class LogComparison:
     """Compares a slave's log, which does not grow meanwhile, with its master's. `peer_log`: as last reported."""
 
     own: OwnReader

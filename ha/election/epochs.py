@@ -21,7 +21,7 @@ ComparisonKind = Literal["same", "behind", "given up", "ahead", "newer", "unrela
 
 
 @frozen
-class Comparison:
+class HistoryComparison:
     """Relation of our log to a master's.
 
     same, behind: a prefix of it; follow, and adopt its history. given up: the same once it is cut at `cut_offset`.
@@ -35,24 +35,26 @@ class Comparison:
     given_up_by: EpochEntry | None = None  # The first of the master's epochs that is newer than all of ours.
 
 
-def compare_histories(own: Sequence[EpochEntry], own_max: int, peer: Sequence[EpochEntry], peer_max: int) -> Comparison:
+def compare_histories(
+    own: Sequence[EpochEntry], own_max: int, peer: Sequence[EpochEntry], peer_max: int
+) -> HistoryComparison:
     """Compare our log with a master's, by history and end of each."""
     master = effective(peer, peer_max)
     own, peer = _from_one_epoch(own, master)
     common = _common(own, peer)
     if not common:
-        return Comparison("unrelated")
+        return HistoryComparison("unrelated")
     cut = min(_end(own, common - 1, own_max), _end(peer, common - 1, peer_max))
     last = own[common - 1]
     if len(own) > common and (len(peer) == common or peer[-1].epoch <= own[-1].epoch):
-        return Comparison("newer", common=last)
+        return HistoryComparison("newer", common=last)
     if own_max <= cut:
-        return Comparison("same" if len(own) == len(peer) == common else "behind", common=last)
+        return HistoryComparison("same" if len(own) == len(peer) == common else "behind", common=last)
     if len(peer) == common:
-        return Comparison("ahead", common=last)
+        return HistoryComparison("ahead", common=last)
     winner = next(entry for entry in peer[common:] if entry.epoch > own[-1].epoch)
     assert 0 <= cut < own_max, "nothing is given up by a cut at the end"
-    return Comparison("given up", cut, last, winner)
+    return HistoryComparison("given up", cut, last, winner)
 
 
 def common_end(own: Sequence[EpochEntry], own_max: int, peer: Sequence[EpochEntry], peer_max: int) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Collection
 
 from attrs import define
 
-from twinlog.ha.compare.comparison import Comparison
+from twinlog.ha.compare.comparison import LogComparison
 from twinlog.ha.compare.own_log import OwnReader
 from twinlog.ha.compare.preflight import OwnLog, Verdict
 from twinlog.ha.errors import HAConnectionLostError, HALogError, HAPeerError, HARefusedError
@@ -67,6 +67,6 @@ async def _compare(store: ComparableStore, peer: Peer, requested: int) -> Verdic
     except (OSError, StoreError) as error:
         raise HALogError(f"this log cannot be compared with a slave's: {error}") from error
     try:
-        return await Comparison(held, peer).run(None)
+        return await LogComparison(held, peer).run(None)
     except (HAPeerError, HAConnectionLostError):
         return None

@@ -22,7 +22,7 @@ from twinlog.ha.compare.comparison import answer_of
 from twinlog.ha.compare.finding import Finding
 from twinlog.ha.compare.preflight import Verdict
 from twinlog.ha.config import HAConfig
-from twinlog.ha.election.epochs import Comparison, compare_histories
+from twinlog.ha.election.epochs import HistoryComparison, compare_histories
 from twinlog.ha.election.group_record import remaining_pause
 from twinlog.ha.errors import HAConnectionLostError, HAPeerError, HAUnfitError
 from twinlog.ha.log import ComparableStore
@@ -45,7 +45,12 @@ def is_older(epoch: EpochId, promised: EpochId) -> bool:
 
 
 def why_not_followed(
-    address: str, master: PeerHistory, promised: EpochId, me: GroupMember | None, comparison: Comparison, own_max: int
+    address: str,
+    master: PeerHistory,
+    promised: EpochId,
+    me: GroupMember | None,
+    comparison: HistoryComparison,
+    own_max: int,
 ) -> Finding | None:
     """Finding against following, before a byte is compared. A slave that serves slaves has no record to name them in."""
     if is_older(master.id, promised) or comparison.kind == "newer":
@@ -56,7 +61,7 @@ def why_not_followed(
     return None
 
 
-def given_up_cut(comparison: Comparison, verdict: Verdict, why: str) -> Cut | BeginAnew | None:
+def given_up_cut(comparison: HistoryComparison, verdict: Verdict, why: str) -> Cut | BeginAnew | None:
     """The cut of what the histories prove to be given up; None: there is nothing to cut, or more differs than that."""
     cut, own = comparison.cut_offset, verdict.own
     if comparison.kind != "given up" or cut is None or verdict.kind == "file size":
@@ -69,7 +74,7 @@ def given_up_cut(comparison: Comparison, verdict: Verdict, why: str) -> Cut | Be
     return Cut(cut, why) if cut >= own.min_offset else BeginAnew(why)
 
 
-def why_given_up(comparison: Comparison) -> str:
+def why_given_up(comparison: HistoryComparison) -> str:
     """Reason of a cut as text: for the log line, and for the file of the bytes that are kept."""
     entry = comparison.given_up_by
     if entry is None:
@@ -127,7 +132,7 @@ class HistoryCheck:
         if found is not None:
             raise HAUnfitError(found)
 
-    def _compare(self, master: PeerHistory) -> Comparison:
+    def _compare(self, master: PeerHistory) -> HistoryComparison:
         return compare_histories(self.role.epochs(), self.store.max_offset, master.entries, master.max_offset)
 
     def to_cut(self, verdict: Verdict) -> Cut | BeginAnew | None:

@@ -11,7 +11,7 @@ import structlog
 import trio
 from attrs import define, field
 
-from twinlog.ha.compare.comparison import Comparison, answer_of
+from twinlog.ha.compare.comparison import LogComparison, answer_of
 from twinlog.ha.compare.finding import Finding, diverged_in_overlap, not_compared
 from twinlog.ha.compare.own_log import OwnReader
 from twinlog.ha.compare.preflight import Proven, Verdict, equal_by_handover
@@ -155,7 +155,7 @@ class Following:
                 reported.entries,
                 None,
             )  # It may have been cut since, by a master of its own.
-        comparison = Comparison(self._own, peer)
+        comparison = LogComparison(self._own, peer)
         try:
             verdict = await comparison.run(memory.proven)
         except HAPeerError as error:

@@ -12,7 +12,7 @@ from attrs import evolve, frozen
 from twinlog.cluster.broker.peers.role_messages import ReinitRequest, RewindRequest, RoleRefusedError
 from twinlog.cluster.broker.roles.member import Member
 from twinlog.cluster.broker.roles.startup import StartRules
-from twinlog.ha.compare.comparison import Comparison
+from twinlog.ha.compare.comparison import LogComparison
 from twinlog.ha.compare.own_log import OwnReader
 from twinlog.ha.compare.preflight import Verdict
 from twinlog.ha.election.epochs import compare_histories
@@ -90,7 +90,7 @@ async def _compared(member: Member, master: PeerHistory) -> Verdict:
     if peer is None:
         raise HAPeerError(f"the logs cannot be compared: nobody knows the remoting port behind {master.ha_address}")
     try:
-        return await Comparison(OwnReader(member.store), peer).run(None)
+        return await LogComparison(OwnReader(member.store), peer).run(None)
     except HAError as error:
         raise HAPeerError(f"the logs cannot be compared, and nothing is cut: {error}") from error
 
