@@ -91,6 +91,7 @@ def walk(
         for piece in _walk_file(
             source, start, min(end, file_end), file_end, scan, stop, ahead, window, record_max, has_changed
         ):
+            assert piece.start == start < piece.end, "each byte is in one piece"
             yield piece
             start = piece.end
 
