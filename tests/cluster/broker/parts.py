@@ -19,7 +19,7 @@ from twinlog.cluster.broker.stats.stats import BrokerStatsManager
 from twinlog.cluster.broker.tables.clients import ClientConnections
 from twinlog.cluster.broker.tables.tables import BrokerTables
 from twinlog.cluster.remoting.request import Handler, handlers_of
-from twinlog.store.config import StoreConfig
+from twinlog.store.config import BrokerRole, StoreConfig
 from twinlog.store.message_store import MessageStore
 
 
@@ -85,11 +85,12 @@ class Parts:
         )
 
 
-def make_parts(root: Path) -> Parts:
+def make_parts(root: Path, role: BrokerRole = BrokerRole.ASYNC_MASTER) -> Parts:
     """With small files, as the broker of helpers.py."""
     config = BrokerConfig(broker_name="broker-a", broker_ip1="127.0.0.1", broker_ip2="127.0.0.1", listen_port=10911)
     store = StoreConfig(
         root=root,
+        broker_role=role,
         mapped_file_size_commit_log=1 << 20,
         mapped_file_size_consume_queue=2000,
         max_hash_slot_num=100,

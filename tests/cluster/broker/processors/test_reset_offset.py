@@ -3,7 +3,8 @@
 import pytest
 import trio
 
-from tests.cluster.broker.helpers import Client, FakeConnection, heartbeat, make_broker, opened, put
+from tests.cluster.broker.helpers import Client, FakeConnection, heartbeat, opened, put
+from tests.cluster.broker.parts import make_parts
 from twinlog.cluster.broker.tables.topics import TopicConfig
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.codes import ResponseCode
@@ -15,7 +16,8 @@ ANY_TIME = 1_000
 @pytest.fixture
 async def client(tmp_path):
     """A topic of two queues with three messages in the first; group G has consumed two of them."""
-    async with opened(make_broker(tmp_path / "broker-a-0")) as client:
+    parts = make_parts(tmp_path)
+    async with opened(parts.serve(parts.clients(), parts.reset_offset())) as client:
         broker = client.broker
         broker.tables.topics.table["T1"] = TopicConfig("T1", 2, 2)
         for _ in range(3):
@@ -205,7 +207,8 @@ async def test_clone_to_an_impossible_group(client):
 @pytest.mark.parametrize("code", [222, 314])
 async def test_a_slave_moves_no_offsets(tmp_path, code):
     """Its offsets are its master's: it would take them back at its next look there. What the gate passes on still goes."""
-    async with opened(make_broker(tmp_path / "broker-a-1", role=BrokerRole.SLAVE)) as client:
+    parts = make_parts(tmp_path, BrokerRole.SLAVE)
+    async with opened(parts.serve(parts.clients(), parts.reset_offset())) as client:
         broker = client.broker
         broker.tables.topics.table["T1"] = TopicConfig("T1", 1, 1)
         broker.tables.groups.find("G")
