@@ -79,7 +79,7 @@ class ScheduleMessageService:
         self._set({**self.positions, **read_delay_offsets(value)})
 
     def take_over(self, positions: Mapping[int, int] | None = None) -> None:
-        """Deliver from now on where the master before stopped: it handed this over, or else what it told last counts."""
+        """Deliver from now on where the master before stopped: it handed this over, or else what it reported last counts."""
         self._set(dict(self.table if positions is None else positions))
         self._saved = {}  # A slave's file is written from its master's table.
         self._refused.clear()
@@ -222,7 +222,7 @@ class ScheduleMessageService:
             self.positions[level] = position
 
     def confirm(self) -> None:
-        """Let the file follow to what is on disk, and what slaves are told to what they hold."""
+        """Let the file follow to what is on disk, and what slaves receive to what they hold."""
         self._flushed.advance(self.store.flushed_offset)
         self._held.advance(self.confirmed_offset())
 

@@ -31,7 +31,7 @@ _C1, _C2 = 0x87C37B91114253D5, 0x4CF5AD432745937F
 
 @frozen
 class BloomShape:
-    """`error_rate` in percent, `expected`: how many subscriptions are to be told apart."""
+    """`error_rate` in percent, `expected`: number of subscriptions to distinguish."""
 
     error_rate: int = 20  # maxErrorRateOfBloomFilter
     expected: int = 32  # expectConsumerNumUseFilter

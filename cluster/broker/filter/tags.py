@@ -17,7 +17,7 @@ TAG, SQL92 = "TAG", "SQL92"
 
 
 class SubscriptionError(ValueError):
-    """The expression cannot be understood; the client is told (code 23)."""
+    """The expression is invalid; the client receives code 23."""
 
 
 @frozen(kw_only=True)

@@ -106,7 +106,7 @@ class ClientProcessor:
         )
 
     def unregister_client(self, header: UnregisterClient, request: Request) -> Reply:
-        """The client leaves a group; the others of a consumer group are told."""
+        """The client leaves a group; the other members of a consumer group are notified."""
         if header.producer_group:
             self.producers.unregister(header.producer_group, request.connection)
         if header.consumer_group:

@@ -205,7 +205,7 @@ async def _search(targets: Iterator[tuple[int, int]]) -> dict[int, int]:
 
 
 def _members(info: ConsumerGroupInfo[Connection]) -> list[Connection]:
-    """All of a group. Raises RequestError when one of them would not understand 220: then none is told."""
+    """All of a group. Raises RequestError when one of them would not understand 220: then it is sent to none."""
     for client in info.clients.values():
         refuse_old_client(client.version)
     return list(info.clients)

@@ -103,7 +103,7 @@ class RoleProcessor:
 
     def _is_allowed(self, request: Request) -> bool:
         ip = ip_of(request.connection.remote_address)
-        master = self.group.master.address  # It may ask before it has told us the record.
+        master = self.group.master.address  # It may ask before it has sent us the record.
         return (
             self._is_here(ip)
             or ip in self._member_ips()

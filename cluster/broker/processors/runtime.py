@@ -117,7 +117,7 @@ class RuntimeProcessor:
         return shared.json_reply({"table": self.status.runtime_table()})
 
     def get_broker_ha_status(self, header: GetBrokerHaStatus, request: Request) -> Reply:
-        """For mqadmin haStatus of 5.x: a master tells of its slaves, a slave of its link. What is not told is there, empty."""
+        """For mqadmin haStatus of 5.x: a master reports its slaves, a slave its link. What is not reported is there, empty."""
         ha = self.ha.statistics()
         slaves = () if self.store.config.is_slave else ha.connections
         ha_status = {
