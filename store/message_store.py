@@ -70,7 +70,7 @@ class StoreStatistics:
 log = structlog.get_logger()
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class MessageStore:
     """A store directory that is open.
 

@@ -33,7 +33,7 @@ from twinlog.store.services.retention_service import RetentionService
 from twinlog.store.truncation.truncation import TruncationService
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class StoreParts:
     """The parts of one store. MessageStore is their user, and opens and runs them."""
 

@@ -103,7 +103,7 @@ def test_no_changed_byte_is_believed():
 def test_a_damaged_file_ends_the_start(tmp_path):
     """Taken for none, it would let this member vote twice."""
     (tmp_path / NAME).write_bytes(encode_role(STATE)[:-5])
-    with pytest.raises(StoreDirectoryError, match="promised"):
+    with pytest.raises(StoreDirectoryError, match="votes, which cannot be guessed"):
         load_role(tmp_path)
 
 
