@@ -13,7 +13,9 @@ def configuration_classes() -> set[str]:
     for file in [file for package in ("store", "ha", "cluster") for file in (ROOT / package).rglob("*config.py")]:
         module = ".".join(("twinlog", *file.relative_to(ROOT).with_suffix("").parts))
         for node in ast.parse(file.read_text()).body:
-            if isinstance(node, ast.ClassDef) and "key=" in ast.unparse(node):
+            if isinstance(node, ast.ClassDef) and any(
+                isinstance(field, ast.AnnAssign) and "key=" in ast.unparse(field) for field in node.body
+            ):
                 found.add(f"{module}.{node.name}")
     return found
 

@@ -98,7 +98,7 @@ async def prepare_reinit(api: ClientApi, member: str) -> PreparedRepair:
         member=found.name,
         first_offset=None if is_under_way else found.min_offset or 0,
         end_offset=found.written_offset or 0,
-        why="it is being filled already" if is_under_way else "it takes its master's log from the beginning",
+        why="it is being filled already" if is_under_way else "it copies its master's log from the beginning",
     )
     prepared = PreparedRepair(group=group, facts=facts, plan=plan)
     if not is_under_way:

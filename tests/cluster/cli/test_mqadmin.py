@@ -92,7 +92,7 @@ async def test_groups_and_messages(cluster):
         (("updateTopic", "-t", "T"), "either -b HOST:PORT or -c CLUSTER"),
         (("brokerStatus", "-b", "1.2.3.4:5", "-c", "C"), "either -b HOST:PORT or -c CLUSTER"),
         (("queryMsgById", "-i", "xyz"), "hexadecimal digits"),
-        (("resetOffsetByTime", "-g", "G", "-t", "T", "-s", "soon"), "Allowed is now"),
+        (("resetOffsetByTime", "-g", "G", "-t", "T", "-s", "soon"), "expected now"),
         (("updateTopic", "-c", "Nowhere", "-t", "T"), "there is no cluster Nowhere"),
     ],
 )

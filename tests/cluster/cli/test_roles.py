@@ -90,7 +90,7 @@ async def test_usage(group):
         (("failover", "--candidate", "broker-x-7", "--yes"), "No member is called broker-x-7"),
         (("switchover", "--group", "broker-x", "--yes"), "There is no group broker-x"),
         (("failover", "--candidate", "broker-a-1", "--accept-data-loss", "much"), "no size"),
-        (("pause", "--for", "soon"), "no time"),
+        (("pause", "--for", "soon"), "not a duration"),
     ):
         result = await group.twinlog(*arguments, ok=False)
         assert (result.exit_code, words in result.output) == (2, True), result.output
@@ -166,7 +166,7 @@ async def test_a_reinit_that_is_run_again_goes_on_watching(group, held_up):
             nursery.start_soon(terminal.run, group.namesrv, "reinit", "broker-a-1")
             await terminal.shows("type the group's name (broker-a)")
             terminal.type("broker-a\n")
-            await terminal.shows("broker-a-1 takes its master's log", "0%")
+            await terminal.shows("broker-a-1 copies its master's log", "0%")
             held_up.set()
         assert terminal.status == 0, terminal.shown
         assert terminal.stdout.startswith("broker-a-1 follows its master and holds its log up to byte ")
