@@ -1,4 +1,4 @@
-"""Waiting for messages: held pulls, what consumers may see already, offsets that moved.
+"""Held pulls, visibility of messages for consumers, and events of corrected offsets.
 
 Begin with long_polling.py.
 Imported by the processors and wiring.py.

@@ -1,14 +1,14 @@
-"""Pulls that found nothing and wait for messages: no task and no timer per pull.
+"""Held pulls: pulls that found nothing and wait for messages, without a task or a timer per pull.
 
-    arrival of a message -> the held pulls of its queue whose filter lets it through are ready
-    all arrivals told    -> those that are ready run again, still in the same turn; a connection's answers go out together
-    each 5 s (1 s without long polling) -> those run again whose queue has grown, filter or not, or whose time is up
+    on_arrival()         the held pulls of the queue whose filter accepts a message become ready
+    run_ready()          after all arrivals: ready pulls run again in the same time slice; responses are sent per connection
+    scan(), each 5 s     (1 s without long polling) pulls run again whose queue has grown, or whose time is up
 
-Pulls of one queue that filter alike are asked about once an arrival, however many they are: an arrival costs as much as there
-are filters in its queue, and whom it wakes.
+Pulls of one queue with the same filter share one evaluation per arrival, so an arrival costs one evaluation for each filter
+of its queue, and the pulls that it wakes.
 
-Source: PullRequestHoldService.java, NotifyMessageArrivingListener.java (RocketMQ 4.9.8). So a pull may be held up to 5 s
-longer than it asked for. Other than a 4.9 slave, ours wakes pulls on arrivals, too, as 5.x does.
+Source: PullRequestHoldService.java, NotifyMessageArrivingListener.java (RocketMQ 4.9.8). As there, a pull may be held up to 5 s
+longer than it asked for. Unlike a 4.9 slave, a slave wakes pulls on arrivals, too, as 5.x does.
 """
 
 from collections import deque
@@ -28,39 +28,39 @@ log = structlog.get_logger(__name__)
 K = TypeVar("K", bound=Hashable)
 
 HELD_BYTES_MAX, HELD_PER_CONNECTION_MAX = 256 << 20, 20_000
-_PULL_BYTES = 2_000  # What a held pull costs besides the texts that its client chose.
+_PULL_BYTES = 2_000  # Memory of a held pull without the client's expression.
 SCAN_SECONDS, SCAN_SECONDS_SHORT_POLLING = 5.0, 1.0
-ASK_SECONDS_MAX = 0.01  # So long an arrival may be looked at by filters; pulls whose filter had no turn are woken.
-TURN_SECONDS = 0.01  # Then other tasks get a chance.
+FILTER_SECONDS_MAX = 0.01  # Of one arrival; pulls whose filter was not evaluated by then are woken.
+SLICE_SECONDS = 0.01  # Then other tasks run.
 
 
-class Asker(Hashable, Protocol):
-    """The connection that a pull came by."""
+class PullConnection(Hashable, Protocol):
+    """Connection of a pull."""
 
     def cork(self) -> None:
-        """Gather what is written from now on."""
+        """Buffer what is written from now on."""
 
     def uncork(self) -> None:
-        """Send what was gathered."""
+        """Send what was buffered."""
 
 
 @define(eq=False)
 class HeldPull:
-    """One pull that waits for something at `offset` or behind it."""
+    """A pull that waits for a message at `offset` or behind it."""
 
     topic: str
     queue_id: int
     offset: int
     wanted: frozenset[int] | None  # Tags codes; None: all.
     deadline: float  # Seconds, monotonic.
-    connection: Asker
-    run_again: Callable[[], None]  # Must answer, without a further hold.
-    accepts: PropertyFilter | None = None  # Of those with these codes only the messages that this one wants.
-    text_size: int = 0  # Of what its client chose: such as an expression.
+    connection: PullConnection
+    run_again: Callable[[], None]  # Must respond, without another hold.
+    accepts: PropertyFilter | None = None  # Second filter, for messages that `wanted` lets through.
+    text_size: int = 0  # Of what the client sent, such as an expression.
 
     @property
     def filter(self) -> "_Filter":
-        """Pulls with the same one want the same messages."""
+        """Key of pulls that want the same messages."""
         return self.wanted, self.accepts
 
 
@@ -75,28 +75,28 @@ def _remove(table: dict[K, dict[HeldPull, None]], key: K, pull: HeldPull) -> Non
             del table[key]
 
 
-def _nothing_known(_topic: str, _queue_id: int, _start: int, _end: int, _accepts: PropertyFilter) -> bool:
+def _any_may_match(_topic: str, _queue_id: int, _start: int, _end: int, _accepts: PropertyFilter) -> bool:
     return True
 
 
 @define(eq=False)
 class PullRequestHoldService:
     now: Callable[[], float]
-    max_offset: Callable[[str, int], int]  # Of a queue: the offset of its next message.
+    max_offset: Callable[[str, int], int]  # Offset of a queue's next message.
     scan_seconds: float = SCAN_SECONDS
-    # Whether a filter wants one of the messages from one offset to another of a queue.
-    any_accepted: Callable[[str, int, int, int, PropertyFilter], bool] = _nothing_known
+    # True when a filter accepts a message of a queue between two offsets.
+    any_accepted: Callable[[str, int, int, int, PropertyFilter], bool] = _any_may_match
     _queues: dict[tuple[str, int], dict[_Filter, dict[HeldPull, None]]] = field(factory=dict, init=False)
-    _connections: dict[Asker, dict[HeldPull, None]] = field(factory=dict, init=False)
+    _connections: dict[PullConnection, dict[HeldPull, None]] = field(factory=dict, init=False)
     _ready: deque[HeldPull] = field(factory=deque, init=False)
     _wakeup: Wakeup = field(factory=Wakeup, init=False)
-    held_bytes: int = field(default=0, init=False)  # About what all of them cost.
+    held_bytes: int = field(default=0, init=False)  # Estimated memory of all held pulls.
 
     def __len__(self) -> int:
         return sum(len(held) for filters in self._queues.values() for held in filters.values())
 
     def hold(self, pull: HeldPull) -> bool:
-        """Keep it until something wakes it; the caller sees to connection_closed(). False: too many are kept already."""
+        """Hold a pull until it becomes ready; the caller has connection_closed() called. False when too many are held."""
         size = _PULL_BYTES + pull.text_size
         of_its_connection = len(self._connections.get(pull.connection, ()))
         if self.held_bytes + size > HELD_BYTES_MAX or of_its_connection >= HELD_PER_CONNECTION_MAX:
@@ -107,9 +107,9 @@ class PullRequestHoldService:
         return True
 
     def on_arrival(self, topic: str, queue_id: int, max_offset: int, codes: Sequence[int]) -> None:
-        """Messages came: `max_offset` is now the queue's end, `codes` are their tags codes. Cheap when nobody waits.
+        """Make pulls ready for new messages: `max_offset` is the queue's new end, `codes` are their tags codes.
 
-        The caller sees to run_ready() once it has told of all that came.
+        Cheap when no pull is held. The caller calls run_ready() after the last arrival.
         """
         filters = self._queues.get((topic, queue_id))
         if not filters:
@@ -120,19 +120,19 @@ class PullRequestHoldService:
                 continue
             if (
                 accepts is not None
-                and monotonic() - began < ASK_SECONDS_MAX
+                and monotonic() - began < FILTER_SECONDS_MAX
                 and not self.any_accepted(topic, queue_id, start, max_offset, accepts)
             ):
                 continue
             for pull in [pull for pull in held if pull.offset < max_offset]:
                 self._make_ready(pull)
 
-    def connection_closed(self, connection: Asker) -> None:
+    def connection_closed(self, connection: PullConnection) -> None:
         for pull in list(self._connections.get(connection, ())):
             self._forget(pull)
 
     def scan(self) -> None:
-        """Wake those whose queue has grown, or ends before them since the log was cut, and those whose time is up."""
+        """Run pulls again whose queue has grown or was truncated below their offset, and pulls whose time is up."""
         now = self.now()
         for (topic, queue_id), filters in list(self._queues.items()):
             end = self.max_offset(topic, queue_id)
@@ -143,12 +143,12 @@ class PullRequestHoldService:
         self.run_ready()
 
     def run_ready(self) -> None:
-        """Answer those that are ready, as many as one turn of the loop has time for; the next turns answer the others."""
+        """Answer ready pulls for one time slice; the rest is answered in the next slices."""
         if not self._ready:
             return
-        corked: set[Asker] = set()
-        turn_ends = monotonic() + TURN_SECONDS
-        while self._ready and monotonic() < turn_ends:
+        corked: set[PullConnection] = set()
+        slice_end = monotonic() + SLICE_SECONDS
+        while self._ready and monotonic() < slice_end:
             pull = self._ready.popleft()
             if pull.connection not in corked:
                 corked.add(pull.connection)
@@ -175,12 +175,12 @@ class PullRequestHoldService:
 
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._run_others)
+            nursery.start_soon(self._run_rest)
             while True:
                 await trio.sleep(self.scan_seconds)
                 self.scan()
 
-    async def _run_others(self) -> None:
+    async def _run_rest(self) -> None:
         while True:
             await self._wakeup.wait()
             self.run_ready()

@@ -1,8 +1,8 @@
-"""The message that says that a consumer asked for an offset outside of a queue and was moved: topic OFFSET_MOVED_EVENT, queue 0.
+"""Event of a consumer that asked for an offset outside of a queue and got another: topic OFFSET_MOVED_EVENT, queue 0.
 
-Its body is JSON: who, which queue, from where to where. Source: PullMessageProcessor.generateOffsetMovedEvent, OffsetMovedEvent
-(RocketMQ 4.9.8). Other than there, the same event is written once a minute, and no more than a hundred in a minute: a consumer
-that does not go where it is told must not fill the disk.
+Its body is JSON: group, queue, requested and new offset. Source: PullMessageProcessor.generateOffsetMovedEvent, OffsetMovedEvent
+(RocketMQ 4.9.8). Unlike there, the same event is written once a minute, and at most a hundred in a minute: a consumer that
+ignores the new offset must not fill the disk.
 """
 
 from typing import NamedTuple
@@ -29,7 +29,7 @@ class OffsetMoved(NamedTuple):
     new: int
 
     def message(self, host: bytes, now_ms: int) -> PutMessage:
-        """As RocketMQ stores it; `host` is the broker's own."""
+        """Make the message as RocketMQ stores it; `host` is the broker's own."""
         queue = {"brokerName": self.broker_name, "queueId": self.queue_id, "topic": self.topic}
         event = {
             "consumerGroup": self.group,

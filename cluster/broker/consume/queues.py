@@ -1,4 +1,4 @@
-"""Queues as requests see them: only those that exist, and up to where consumers may read."""
+"""Consume queues for requests: only existing ones, and only the part that is visible to consumers."""
 
 from attrs import define, field
 
@@ -10,14 +10,14 @@ from twinlog.store.queue.consume_queue import ConsumeQueue
 
 @define(eq=False, repr=False)
 class Queues:
-    """Consume queues of the store. `visibility` None: consumers may read everything."""
+    """Consume queues of the store. `visibility` None: consumers may read all messages."""
 
     store: MessageStore
     topics: TopicConfigManager
     visibility: Visibility | None = field(default=None, kw_only=True)
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """The topic's queue; None for others, so that requests for queues that do not exist create none."""
+        """Return a queue of the topic; None if it does not exist, so that requests create no queues."""
         config = self.topics.select(topic)
         if config is not None and 0 <= queue_id < max(config.read_queues, config.write_queues):
             return self.store.queue(topic, queue_id)
@@ -25,10 +25,10 @@ class Queues:
         return next(known, None)
 
     def end(self, topic: str, queue_id: int) -> int:
-        """The offset of the queue's next message."""
+        """Return the offset of the queue's next message."""
         return self.store.queue(topic, queue_id).max_offset
 
     def shown_end(self, topic: str, queue_id: int) -> int:
-        """The offset behind the last message that consumers may read."""
+        """Return the offset behind the last message that consumers may read."""
         queue = self.store.queue(topic, queue_id)
         return queue.max_offset if self.visibility is None else self.visibility.queue_end(queue)

@@ -1,7 +1,8 @@
-"""Part of the log that consumers are shown: all of it, or what survives the loss of this member (visibility=confirmed).
+"""Visibility of messages for consumers: the whole log, or only what survives the loss of this member (visibility=confirmed).
 
-A master shows what as many members hold as producers are promised, a slave what its master last said of that. Once shown stays
-shown: consumers must not find themselves ahead of a queue. What is not shown yet is not there for pulls: they are held.
+A master shows the log up to its confirmed offset, a slave up to the confirmed offset that its master last reported. The limit
+goes back only when the log is truncated: a consumer must not be ahead of its queue. For pulls, messages behind the limit do not
+exist yet: the pulls are held.
 """
 
 from collections import deque
@@ -14,8 +15,8 @@ from attrs import define, field
 from twinlog.store.queue.consume_queue import ConsumeQueue
 from twinlog.store.util.wakeup import Wakeup
 
-LOOK_SECONDS, LOOK_SECONDS_MAX = 0.002, 0.05
-_ARRIVALS_MAX = 10_000  # Those before are found by the held pulls' own scan.
+POLL_SECONDS, POLL_SECONDS_MAX = 0.002, 0.05
+_ARRIVALS_MAX = 10_000  # Older ones are found by the scan of held pulls.
 
 
 class _Arrival(NamedTuple):
@@ -33,8 +34,8 @@ class _Store(Protocol):
 
 @define(kw_only=True, eq=False)
 class Visibility:
-    """`confirmed` gives how far the log is as safe as promised, on a slave as far as it was told; `arrived` is told what
-    consumers may be shown now, `all_arrived` is called after that, unless it is the store that tells.
+    """Limit of what consumers may read. `confirmed` returns the confirmed offset; `arrived` is called for messages that become
+    visible, and `all_arrived` after the last of them, except within a dispatch of the store, which makes that call itself.
     """
 
     store: _Store
@@ -46,17 +47,17 @@ class Visibility:
     _wakeup: Wakeup = field(factory=Wakeup, init=False)
 
     def limit(self) -> int:
-        """Bytes of the log from here on are not shown."""
+        """Return the log offset from which on nothing is visible."""
         self.shown = max(self.shown, min(self.confirmed(), self.store.max_offset))
         return self.shown
 
     def truncated(self, phy_offset: int) -> None:
-        """The log was cut: other bytes come behind this."""
+        """Lower the limit to the truncated log's end: other bytes will follow there."""
         self.shown = min(self.shown, phy_offset)
         self._arrivals.clear()
 
     def queue_end(self, queue: ConsumeQueue) -> int:
-        """The offset at which a queue ends for consumers."""
+        """Return the offset at which a queue ends for consumers."""
         low, high, limit = queue.min_offset, queue.max_offset, self.limit()
         if high <= low or _ends_by(queue, high - 1, limit):
             return high
@@ -69,7 +70,7 @@ class Visibility:
         return low
 
     def on_arrival(self, topic: str, queue_id: int, max_offset: int, codes: list[int]) -> None:
-        """Messages are in a queue; whoever waits for them may have to wait a little longer."""
+        """Report new messages of a queue to held pulls, now or once they are visible."""
         if self.store.max_offset <= self.limit():
             self.arrived(topic, queue_id, max_offset, codes)
         else:
@@ -77,15 +78,15 @@ class Visibility:
             self._wakeup.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Report messages that become visible, until cancelled."""
         while True:
             await self._wakeup.wait()
-            pause = LOOK_SECONDS
+            pause = POLL_SECONDS
             while self._arrivals:
-                pause = LOOK_SECONDS if self._tell() else min(pause * 2, LOOK_SECONDS_MAX)
+                pause = POLL_SECONDS if self._report_visible() else min(pause * 2, POLL_SECONDS_MAX)
                 await trio.sleep(pause)
 
-    def _tell(self) -> bool:
+    def _report_visible(self) -> bool:
         limit, before = self.limit(), len(self._arrivals)
         while self._arrivals and self._arrivals[0].log_end <= limit:
             self.arrived(*self._arrivals.popleft()[1:])

@@ -1,7 +1,7 @@
-"""50 to 54: accounts and white addresses, changed and shown. Source: AdminBrokerProcessor.java (RocketMQ 4.9.8).
+"""50 to 54: change and show accounts and white addresses. Source: AdminBrokerProcessor.java (RocketMQ 4.9.8).
 
-Secrets are not shown: RocketMQ answers 54 with those of all accounts. Without aclEnable RocketMQ has no words (50, 51, 53) or
-no answer (52, 54).
+Secrets are not shown: RocketMQ's response to 54 has those of all accounts. Without aclEnable RocketMQ responds without a remark
+(50, 51, 53) or not at all (52, 54).
 """
 
 from collections.abc import Callable
@@ -47,7 +47,7 @@ class AclProcessor:
     acl: AclService | None  # None: access control is off.
 
     async def update_and_create_access_config(self, header: CreateAccessConfig, request: Request) -> Reply:
-        """In force when it is answered."""
+        """Add or change an account; the change is in force when it is answered."""
         acl = self._service(_UPDATE_FAILED)
         plain = {
             **plain_account({"accessKey": header.access_key, "secretKey": header.secret_key, "admin": header.admin}),
@@ -62,7 +62,7 @@ class AclProcessor:
         return Reply(ext=None)
 
     async def delete_access_config(self, header: DeleteAccessConfig, request: Request) -> Reply:
-        """Refused when there is no such account."""
+        """Delete an account; refused when there is none."""
         acl = self._service(_DELETE_FAILED)
         if not await _change(acl, partial(delete_account, access_key=header.access_key), _DELETE_FAILED):
             remark = f"The accesskey[{header.access_key}] corresponding to accessConfig has been deleted failed."
@@ -71,18 +71,18 @@ class AclProcessor:
         return Reply(ext=None)
 
     async def update_global_white_addrs_config(self, header: UpdateGlobalWhiteAddrsConfig, request: Request) -> Reply:
-        """The path names one of the files that are in force; others are refused."""
+        """Set the global white addresses of a file; a path that is not one of the files is refused."""
         acl = self._service(_WHITE_FAILED)
         patterns = _split(header.global_white_addrs) or []
-        how = partial(update_global_white, patterns=patterns, path_text=header.acl_file_full_path)
-        if not await _change(acl, how, _WHITE_FAILED):
+        change = partial(update_global_white, patterns=patterns, path_text=header.acl_file_full_path)
+        if not await _change(acl, change, _WHITE_FAILED):
             remark = f"The globalWhiteAddresses[{header.global_white_addrs}] has been updated failed."
             raise RequestError(_WHITE_FAILED, remark)
         log.warning("addresses that need no signature were set", addresses=header.global_white_addrs, by=_who(request))
         return Reply(ext=None)
 
     def get_broker_acl_config_version(self, header: GetBrokerAclConfigVersion, request: Request) -> Reply:
-        """The version of each file, and that of the default one."""
+        """Return the version of each file, and that of the default one."""
         files = self._service(ResponseCode.SYSTEM_ERROR).files
         versions = {str(file.path): file.version.to_json() for file in files.rules.files}
         default = versions.get(str(files.default)) or {"counter": 0, "timestamp": self.settings.boot_ms}
@@ -95,7 +95,7 @@ class AclProcessor:
         )
 
     def get_broker_cluster_acl_config(self, header: GetBrokerClusterAclConfig, request: Request) -> Reply:
-        """All accounts but for their secrets, and the global addresses."""
+        """Return all accounts without their secrets, and the global white addresses."""
         rules = self._service(ResponseCode.SYSTEM_ERROR).rules
         accounts: dict[str, dict[str, Any]] = {}
         for file in rules.files:
@@ -110,19 +110,19 @@ class AclProcessor:
 
     def _service(self, code: ResponseCode) -> AclService:
         if self.acl is None:
-            raise RequestError(code, "aclEnable=false on this broker: it has no accounts")
+            raise RequestError(code, "aclEnable=false on this broker, so it has no accounts")
         return self.acl
 
 
-async def _change(acl: AclService, how: Callable[[AclFiles], T], code: ResponseCode) -> T:
+async def _change(acl: AclService, change: Callable[[AclFiles], T], code: ResponseCode) -> T:
     try:
-        return await acl.change(how)
+        return await acl.change(change)
     except (AclError, OSError) as error:
         raise RequestError(code, str(error)) from error
 
 
 def _split(text: str | None) -> list[str] | None:
-    """As Java's split: empty ones at the end do not count, but for one alone."""
+    """Split as Java does: trailing empty parts are dropped, except a single one."""
     if text is None:
         return None
     parts = text.split(",")

@@ -1,4 +1,4 @@
-"""223, 307, 309: questions that only a consumer can answer; they go to it, and its answer comes back.
+"""223, 307, 309: requests that only a consumer can answer, forwarded to it.
 
 Sources: AdminBrokerProcessor.callConsumer, Broker2Client.getConsumeStatus (RocketMQ 4.9.8).
 """
@@ -33,15 +33,15 @@ from twinlog.store.record.message import decode_message
 log = structlog.get_logger(__name__)
 
 STATUS_MS_MAX = 5_000
-STATUS_BYTES_MAX = 256 * 1024  # Of one client's answer: it is read here, on the one thread there is.
-ASKABLE_SINCE_VERSION = 62  # V3_1_8_SNAPSHOT
+STATUS_BYTES_MAX = 256 * 1024  # Of one client's response, which is parsed on the event loop.
+FORWARD_SINCE_VERSION = 62  # V3_1_8_SNAPSHOT
 CLIENT_ID_SHOWN_MAX = 255
 _ID_LENGTHS = (32, 56)  # Store host with an IPv4 or an IPv6 address, and the log's offset: hex digits.
 
 
 @define(eq=False)
 class ClientForwardProcessor:
-    """Forwards an administrator's question to a consumer, and its answer back."""
+    """Forwards an administrator's request to a consumer, and its response back."""
 
     settings: Settings
     store: MessageStore
@@ -49,12 +49,12 @@ class ClientForwardProcessor:
     client_calls: ClientCalls
 
     async def get_consumer_running_info(self, header: GetConsumerRunningInfo, request: Request) -> Reply:
-        """Queues of a consumer, and its threads' stacks if asked for."""
+        """Return the queues of a consumer, and its threads' stacks if asked for."""
         ext = dict(request.command.ext or {})
         return await self._ask(header.consumer_group, header.client_id, RemotingCommand(header.code, ext=ext))
 
     async def consume_message_directly(self, header: ConsumeMessageDirectly, request: Request) -> Reply:
-        """One consumer gets one message of this log, and tells what it made of it."""
+        """Have a consumer consume one message of this log, and return its result."""
         ext = dict(request.command.ext or {}) | {"brokerName": self.settings.config.broker_name}
         body = self._record(header.msg_id)
         return await self._ask(
@@ -70,19 +70,17 @@ class ClientForwardProcessor:
                 raise ValueError
             decode_message(record, check_crc=False)
         except (ValueError, MessageFormatError):
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR, f"there is no message {(msg_id or '')[:56]} in this log"
-            ) from None
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"message {(msg_id or '')[:56]} is not in this log") from None
         return bytes(record)
 
     async def _ask(self, group: str, client_id: str | None, command: RemotingCommand) -> Reply:
-        """Its answer as it came."""
+        """Forward a request to a client of a group, and return its response unchanged."""
         info = self.consumers.find(group)
         client = info.find_client(client_id) if info is not None and client_id else None
         shown = f"{group[: names.GROUP_LENGTH_MAX]}> <{(client_id or 'null')[:CLIENT_ID_SHOWN_MAX]}"
         if client is None:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"The Consumer <{shown}> not online")
-        if client.version < ASKABLE_SINCE_VERSION:
+        if client.version < FORWARD_SINCE_VERSION:
             remark = (
                 f"The Consumer <{client.client_id}> Version <{client.version}> too low to finish, "
                 "please upgrade it to V3_1_8_SNAPSHOT"
@@ -100,7 +98,7 @@ class ClientForwardProcessor:
         return Reply(answer.code, answer.remark, answer.ext, bytes(answer.body))
 
     async def get_consumer_status(self, header: InvokeBrokerToGetConsumerStatus, request: Request) -> Reply:
-        """Progress that each member reports; members that do not answer in time are left out."""
+        """Return the progress that each member reports; members that do not respond in time are left out."""
         info = self.consumers.find(header.group)
         if info is None:
             group = header.group[: names.GROUP_LENGTH_MAX]
@@ -108,41 +106,41 @@ class ClientForwardProcessor:
         asked = [each for each in info.clients.values() if header.client_addr in (None, "", each.client_id)]
         for client in asked:
             refuse_old_client(client.version)
-        told: dict[str, Any] = {}
+        reported: dict[str, Any] = {}
         async with trio.open_nursery() as nursery:
             for client in asked:
-                nursery.start_soon(self._ask_status, header, client, told)
-        return shared.json_reply({"consumerTable": told, "messageQueueTable": {}})
+                nursery.start_soon(self._ask_status, header, client, reported)
+        return shared.json_reply({"consumerTable": reported, "messageQueueTable": {}})
 
     async def _ask_status(
         self,
         header: InvokeBrokerToGetConsumerStatus,
         client: ClientInfo[Connection],
-        told: dict[str, Any],
+        reported: dict[str, Any],
     ) -> None:
         question = GetConsumerStatusFromClient(header.topic, header.group)
         command = question.command()
         try:
             answer = await self.client_calls.call(client.connection, command, timeout_ms=STATUS_MS_MAX)
             if answer.code == ResponseCode.SUCCESS and 0 < len(answer.body) <= STATUS_BYTES_MAX:
-                told[client.client_id] = _queues(fastjson.loads(bytes(answer.body)))
+                reported[client.client_id] = _queues(fastjson.loads(bytes(answer.body)))
         except (RemotingError, ValueError) as error:
-            log.warning("a consumer did not tell how far it is", client=client.client_id, why=str(error)[:200])
+            log.warning("a consumer did not report its progress", client=client.client_id, why=str(error)[:200])
 
 
 def _queues(value: Any) -> dict[str, int]:
-    """Raises ValueError for what is no such table."""
+    """Read a client's table of offsets. Raises ValueError."""
     table = value.get("messageQueueTable") if isinstance(value, dict) else None
     if not isinstance(table, dict) or not all(isinstance(offset, int) for offset in table.values()):
         raise ValueError("no messageQueueTable")
-    return {_bare(key): offset for key, offset in table.items()}
+    return {_queue_key(key): offset for key, offset in table.items()}
 
 
-def _bare(key: str) -> str:
-    """A queue as a map key: fastjson writes it bare, other clients as text."""
+def _queue_key(key: str) -> str:
+    """Read a queue that is a map key: fastjson writes an object, other clients a string."""
     if isinstance(key, fastjson.ObjectKey):
         return key
     fields = fastjson.loads(key)
     if not isinstance(fields, dict):
-        raise ValueError("a key is no queue")
+        raise ValueError("a key is not a queue")
     return fastjson.ObjectKey.of(fields)

@@ -1,4 +1,4 @@
-"""Requests of clients: heartbeats (34), goodbyes (35), group members (38), filters (46), queue locks (41, 42), producers (328).
+"""Requests of clients: heartbeats (34, 35), members of groups (38), filters (46), queue locks (41, 42), producers (328).
 
 Sources: ClientManageProcessor.java, ConsumerManageProcessor.java, AdminBrokerProcessor.java (RocketMQ
 4.9.8), ProducerManager.java (4.9.7).
@@ -59,9 +59,9 @@ class ClientProcessor:
     gate: Gate
 
     def heart_beat(self, header: HeartBeat, request: Request) -> Reply:
-        """Refreshes the client in each of its groups; consumers get their retry topic."""
+        """Register or refresh the client in each of its groups; create the retry topics of consumers."""
         if len(request.body) > names.HEARTBEAT_BYTES_MAX:
-            remark = f"a heartbeat of {len(request.body)} bytes, at most {names.HEARTBEAT_BYTES_MAX} are taken"
+            remark = f"a heartbeat of {len(request.body)} bytes; at most {names.HEARTBEAT_BYTES_MAX} are allowed"
             raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
         beat = shared.json_object(request)
         command = request.command
@@ -106,7 +106,7 @@ class ClientProcessor:
         )
 
     def unregister_client(self, header: UnregisterClient, request: Request) -> Reply:
-        """The client leaves a group; the other members of a consumer group are notified."""
+        """Remove the client from its groups; the other members of a consumer group are notified."""
         if header.producer_group:
             self.producers.unregister(header.producer_group, request.connection)
         if header.consumer_group:
@@ -119,7 +119,7 @@ class ClientProcessor:
         return Reply.success()
 
     def get_consumer_list_by_group(self, header: GetConsumerListByGroup, request: Request) -> Reply:
-        """The client ids of a group, among which its members share the queues."""
+        """Return the client ids of a group, among which its queues are shared."""
         info = self.consumers.find(header.consumer_group)
         if info is None:
             group = header.consumer_group[: names.GROUP_LENGTH_MAX]
@@ -127,7 +127,7 @@ class ClientProcessor:
         return Reply.success(fastjson.dumps({"consumerIdList": info.client_ids}))
 
     def check_client_config(self, header: CheckClientConfig, request: Request) -> Reply:
-        """Consumers ask before they start whether their filter is understood; code 23 says why it is not."""
+        """Check a consumer's filter before it starts; code 23 with the reason if it is invalid."""
         subscription = shared.json_object(request).get("subscriptionData")
         kind = subscription.get("expressionType") if isinstance(subscription, dict) else None
         if not isinstance(subscription, dict) or not kind or kind == TAG:
@@ -141,7 +141,7 @@ class ClientProcessor:
         return Reply(ext=None)
 
     def get_all_producer_info(self, header: GetAllProducerInfo, request: Request) -> Reply:
-        """By group: who is connected, and when they were heard of last, ms."""
+        """Return the connected producers by group, with the time of their last heartbeat in ms."""
         now, now_ms = self.producers.now(), self.store.now_ms()
         groups = {
             group: [
@@ -160,14 +160,14 @@ class ClientProcessor:
 
     @gated
     def lock_batch_mq(self, header: LockBatchMq, request: Request) -> Reply:
-        """The answer lists those queues that the client now owns."""
+        """Lock queues for a client; the response lists those that it now holds."""
         group, client_id, queues = _read(request)
         granted = self.locks.lock(group, client_id, queues)
         return shared.json_reply({"lockOKMQSet": [queue_to_json(queue) for queue in granted]})
 
     @gated
     def unlock_batch_mq(self, header: UnlockBatchMq, request: Request) -> Reply:
-        """Gives back what the client owns."""
+        """Release the locks of a client."""
         self.locks.unlock(*_read(request))
         return Reply(ext=None)
 
@@ -183,7 +183,7 @@ def _subscriptions(data: dict[str, Any]) -> list[SubscriptionData]:
     try:
         subscriptions = [SubscriptionData.read(item) for item in shared.objects(data, "subscriptionDataSet")]
     except (KeyError, TypeError, ValueError) as error:
-        raise RequestError(ResponseCode.SYSTEM_ERROR, f"a subscription cannot be understood: {error!r}") from None
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"a subscription cannot be read: {error!r}") from None
     for subscription in subscriptions:
         if fault := names.topic_fault(subscription.topic):
             raise RequestError(ResponseCode.SYSTEM_ERROR, fault)
@@ -203,5 +203,5 @@ def _queue(item: dict[str, Any]) -> MessageQueue:
     if fault := names.topic_fault(topic):
         raise RequestError(ResponseCode.SYSTEM_ERROR, fault)
     if not isinstance(queue_id, int):
-        raise RequestError(ResponseCode.SYSTEM_ERROR, "queueId is no number")
+        raise RequestError(ResponseCode.SYSTEM_ERROR, "queueId is not a number")
     return MessageQueue(topic, shared.text(item, "brokerName"), queue_id)

@@ -39,7 +39,7 @@ class ConfigProcessor:
     reconfiguration: Reconfiguration
 
     async def update_broker_config(self, header: UpdateBrokerConfig, request: Request) -> Reply:
-        """`key=value` lines: all of them hold from now on, and are in the configuration file, or none is."""
+        """Apply `key=value` lines and write them to the configuration file: all of them, or none."""
         if not request.body:
             return Reply(ext=None)
         async with self.settings.lock:
@@ -55,30 +55,30 @@ class ConfigProcessor:
         return Reply(ext=None)
 
     def get_broker_config(self, header: GetBrokerConfig, request: Request) -> Reply:
-        """All options as `key=value` lines, but for secrets."""
+        """Return all options as `key=value` lines, without secrets."""
         options = self.status.rocketmq_options() | self.status.options()
         lines = sorted(f"{key}={shown(key, format_value(value))}\n" for key, value in options.items())
         return Reply.success("".join(lines).encode(), version=fastjson.dumps(self.settings.version.to_json()).decode())
 
     def delete_expired_commit_log(self, header: DeleteExpiredCommitLog, request: Request) -> Reply:
-        """mqadmin deleteExpiredCommitLog: what is old enough goes now, and in the next rounds, whatever the hour."""
+        """mqadmin deleteExpiredCommitLog: delete old enough files now and in the next rounds, whatever the hour."""
         self.store.retention.request()
         return Reply(ext=None)
 
     async def clean_expired_consume_queue(self, header: CleanExpiredConsumeQueue, request: Request) -> Reply:
-        """mqadmin cleanExpiredCQ: queue files whose messages are all gone from the log.
+        """mqadmin cleanExpiredCQ: delete queue files whose messages are all gone from the log.
 
-        RocketMQ removes queues without any message as a whole, and gives their offsets a second time, which consumers who were
-        further pass over. Here the last file of a queue stays.
+        RocketMQ removes queues without messages as a whole and then reuses their offsets, so consumers that were further skip
+        messages. Here the last file of a queue stays.
         """
         await self.store.retention.clean_queues()
         return Reply(ext=None)
 
     async def clean_unused_topic(self, header: CleanUnusedTopic, request: Request) -> Reply:
-        """mqadmin cleanUnusedTopic: what topics that were deleted left behind.
+        """mqadmin cleanUnusedTopic: remove what is left of deleted topics.
 
-        Their statistics go at once. Their queues go file by file as their messages leave the log: RocketMQ deletes queues whose
-        messages are still there, a start after a crash makes some of them anew, and their offsets are given a second time.
+        Their statistics are removed at once, their queues file by file as their messages leave the log: RocketMQ deletes queues
+        whose messages are still there, a start after a crash restores some of them, and their offsets are reused.
         """
         for topic in self.stats.topics():
             if topic not in self.topics.table and not self.topics.is_system(topic):

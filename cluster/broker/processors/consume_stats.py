@@ -28,14 +28,14 @@ class GroupProgress:
     queues: Queues
 
     def topics_of(self, group: str, topics: list[str]) -> list[TopicConfig]:
-        """Those of `topics` that there are, and that the group subscribes to if any of its members is here."""
+        """Return the existing ones of `topics`; if the group has members, only those that it subscribes to."""
         info = self.consumers.find(group)
         subscriptions = info.subscriptions if info is not None else {}
         found = [topic for name in topics if (topic := self.topics.select(name)) is not None]
         return [topic for topic in found if not subscriptions or topic.name in subscriptions]
 
     def of(self, group: str, topics: list[TopicConfig], *, written: bool = False) -> dict[str, Any]:
-        """ConsumeStats of these topics together. `written`: over the queues that can be written to, not those to read."""
+        """Return the ConsumeStats of these topics. `written`: over the write queues instead of the read queues."""
         table: dict[str, dict[str, int]] = {}
         for topic in topics:
             table.update(self._progress(group, topic, topic.write_queues if written else topic.read_queues))
@@ -43,7 +43,7 @@ class GroupProgress:
         return {"consumeTps": float(tps), "offsetTable": table}
 
     def queue_key(self, topic: str, queue_id: int) -> fastjson.ObjectKey:
-        """MessageQueue as the key of a table."""
+        """Return a MessageQueue as the key of a table."""
         return fastjson.ObjectKey.of(
             {"brokerName": self.settings.config.broker_name, "queueId": queue_id, "topic": topic}
         )
@@ -62,5 +62,5 @@ class GroupProgress:
 
 
 def lag(stats: dict[str, Any]) -> int:
-    """Messages that a group has not consumed."""
+    """Sum up the messages that a group has not consumed."""
     return sum(queue["brokerOffset"] - queue["consumerOffset"] for queue in stats["offsetTable"].values())

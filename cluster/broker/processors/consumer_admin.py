@@ -1,4 +1,4 @@
-"""203, 204, 207, 208, 300, 305, 352: who is connected, how far groups are. Source: AdminBrokerProcessor.java (4.9.8)."""
+"""203, 204, 207, 208, 300, 305, 352: connected clients and progress of groups. Source: AdminBrokerProcessor.java (4.9.8)."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -30,7 +30,7 @@ from twinlog.cluster.remoting.headers.broker_admin import (
 from twinlog.cluster.remoting.request import Reply, Request
 from twinlog.store.message_store import MessageStore
 
-TOPICS_ASKED_MAX = 1_000  # Ours: named in one 208.
+TOPICS_ASKED_MAX = 1_000  # Ours: of one request 208.
 
 
 @define(eq=False)
@@ -49,7 +49,7 @@ class ConsumerAdminProcessor:
     gate: Gate
 
     def get_consumer_connection_list(self, header: GetConsumerConnectionList, request: Request) -> Reply:
-        """The members of a consumer group and what they subscribe to."""
+        """Return the members of a consumer group and their subscriptions."""
         info = self.consumers.find(header.consumer_group)
         if info is None:
             group = header.consumer_group[: names.GROUP_LENGTH_MAX]
@@ -65,7 +65,7 @@ class ConsumerAdminProcessor:
         )
 
     def get_producer_connection_list(self, header: GetProducerConnectionList, request: Request) -> Reply:
-        """The members of a producer group."""
+        """Return the members of a producer group."""
         clients = self.producers.groups.get(header.producer_group)
         if clients is None:
             group = header.producer_group[: names.GROUP_LENGTH_MAX]
@@ -73,7 +73,7 @@ class ConsumerAdminProcessor:
         return shared.json_reply({"connectionSet": _connections(clients.values())})
 
     async def delete_subscription_group(self, header: DeleteSubscriptionGroup, request: Request) -> Reply:
-        """Forgets the group, and its offsets where that is asked for; its retry and dead letter topics stay."""
+        """Delete a group, and its offsets if asked for; its retry and dead letter topics stay."""
         shared.require_changeable(self.store.config, self.gate)
         self.groups.delete(header.group_name)
         self.stats.group_deleted(header.group_name)
@@ -83,7 +83,7 @@ class ConsumerAdminProcessor:
         return Reply(ext=None)
 
     def get_subscription_group_config(self, header: GetSubscriptionGroupConfig, request: Request) -> Reply:
-        """One group, for mqadmin of 5.x."""
+        """Return one group, for mqadmin of 5.x."""
         config = self.groups.table.get(header.group)
         if config is None:
             group = header.group[: names.GROUP_LENGTH_MAX]
@@ -91,23 +91,23 @@ class ConsumerAdminProcessor:
         return shared.json_reply(config.plain())
 
     def get_consume_stats(self, header: GetConsumeStats, request: Request) -> Reply:
-        """For each queue of the group's topics: its end, as consumers are shown it, and how far the group is."""
+        """Return the visible end and the group's offset for each queue of its topics."""
         listed = dict.fromkeys(topic for topic in (header.topic_list or "").split(";") if topic)
         wanted = [header.topic] if header.topic else list(listed)
         if len(wanted) > TOPICS_ASKED_MAX:
-            remark = f"topicList has {len(wanted)} topics, at most {TOPICS_ASKED_MAX} are answered at once"
+            remark = f"topicList has {len(wanted)} topics; at most {TOPICS_ASKED_MAX} are allowed in one request"
             raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
         names_of = wanted or self.offsets.topics_of(header.consumer_group)
         topics = self.consume_stats.topics_of(header.consumer_group, names_of)
         return shared.json_reply(self.consume_stats.of(header.consumer_group, topics))
 
     def query_topic_consume_by_who(self, header: QueryTopicConsumeByWho, request: Request) -> Reply:
-        """The groups that subscribe to a topic now, or have offsets in it."""
+        """Return the groups that subscribe to a topic or have offsets in it."""
         groups = [*self.consumers.groups_of_topic(header.topic), *self.offsets.groups_of(header.topic)]
         return shared.json_reply({"groupList": list(dict.fromkeys(groups))})
 
     def get_system_topic_list(self, header: GetSystemTopicListFromBroker, request: Request) -> Reply:
-        """The topics that no administrator may change."""
+        """Return the topics that no administrator may change."""
         return shared.json_reply({"topicList": sorted(self.topics.system)})
 
 

@@ -1,16 +1,16 @@
-"""Of twinlog only, for whoever compares logs: digests of a range (20002), and the record that a byte belongs to (20003).
+"""twinlog's requests for comparing logs: digests of a range (20002), and the record around a byte (20003).
 
 20002:
-    request   start, end, blocksPerDigest     the digest of how many 64 KiB blocks each is, which lie at multiples of that
-    answer    start, end, blocksPerDigest     `end` may be below what was asked for: ask on from there
+    request   start, end, blocksPerDigest     each digest covers so many 64 KiB blocks and starts at a multiple of that size
+    response  start, end, blocksPerDigest     `end` may be less than asked for: the next request goes on from there
     body      digests of 16 bytes, in order
 
-Code 22: the log does not hold all of these bytes, or was cut meanwhile. Code 2: too many wait for digests. What digests mean, and
-how fast they are computed, is said in store/integrity/range_digests.py.
+Code 22: the log does not hold all of these bytes, or was truncated meanwhile. Code 2: too many requests wait for digests.
+store/integrity/range_digests.py describes the digests and their speed.
 
 20003:
     request   offset
-    answer    start, end, problem     bytes of the log; `problem`: why they are no sound record, else left out
+    response  start, end, problem     bytes of the log; `problem`: why they are not a sound record, otherwise left out
     body      these bytes, at most BODY_MAX
 """
 
@@ -27,9 +27,9 @@ from twinlog.store.integrity.range_digests import LogRangeError
 from twinlog.store.log.range import LOOK_MAX, LogRange, RecordAt, bounds_around, record_at
 from twinlog.store.message_store import MessageStore
 
-DIGESTS_MAX = 4096  # In an answer: 64 KiB.
+DIGESTS_MAX = 4096  # In a response: 64 KiB.
 WAITING_MAX = 64
-BODY_MAX = LOOK_MAX  # Bytes; RocketMQ's messages have no more than 4 MiB unless somebody set maxMessageSize.
+BODY_MAX = LOOK_MAX  # Bytes; RocketMQ's messages have no more than 4 MiB unless maxMessageSize is set.
 
 
 @define(eq=False)
@@ -39,13 +39,15 @@ class DigestProcessor:
     store: MessageStore
 
     async def block_digests(self, header: BlockDigests, request: Request) -> Reply:
-        """Tell them for at least a block; waits while others are served."""
+        """Return the digests of at least a block; waits while other requests are served."""
         if not 0 <= header.start < header.end or header.blocks_per_digest < 1:
             range_text = f"bytes {header.start} to {header.end} in groups of {header.blocks_per_digest} blocks"
-            raise RequestError(ResponseCode.INVALID_PARAMETER, f"no digests of {range_text}")
+            raise RequestError(ResponseCode.INVALID_PARAMETER, f"there are no digests of {range_text}")
         digester = self.store.range_digester
         if digester.waiting >= WAITING_MAX:
-            raise RequestError(ResponseCode.SYSTEM_BUSY, f"{digester.waiting} requests wait for digests")
+            raise RequestError(
+                ResponseCode.SYSTEM_BUSY, f"{digester.waiting} requests wait for digests: try again later"
+            )
         try:
             found = await digester.answer(
                 header.start, header.end, blocks_per_digest=header.blocks_per_digest, digests_max=DIGESTS_MAX
@@ -58,13 +60,15 @@ class DigestProcessor:
         return Reply(ext=ext, body=b"".join(found.digests))
 
     async def record_at_offset(self, header: RecordAtOffset, request: Request) -> Reply:
-        """Whatever lies there, damaged or not; what is not in the log is code 22."""
+        """Return the record around an offset, damaged or not; code 22 for an offset outside of the log."""
         log, digester = self.store.commit_log, self.store.range_digester
         offset = header.offset
         low, high = bounds_around(offset, log.file_size)
         if digester.waiting >= WAITING_MAX:
-            raise RequestError(ResponseCode.SYSTEM_BUSY, f"{digester.waiting} requests wait for digests")
-        async with digester.reading(1 << 20):  # As a rule: a damaged log makes it look further.
+            raise RequestError(
+                ResponseCode.SYSTEM_BUSY, f"{digester.waiting} requests wait for digests: try again later"
+            )
+        async with digester.reading(1 << 20):  # Usually; around damage more is read.
             if not log.min_offset <= offset < log.max_offset:
                 held = f"which holds {log.min_offset} to {log.max_offset}"
                 raise RequestError(ResponseCode.QUERY_NOT_FOUND, f"byte {offset} is not in this log, {held}")

@@ -1,4 +1,4 @@
-"""14, 15, 29 to 32, 308: where queues begin and end, and how far groups are.
+"""14, 15, 29 to 32, 308: first and last offsets of queues, and offsets of consumer groups.
 
 Sources: ConsumerManageProcessor.java, AdminBrokerProcessor.java (RocketMQ 4.9.8).
 """
@@ -41,7 +41,7 @@ class OffsetProcessor:
     gate: Gate
 
     def query_consumer_offset(self, header: QueryConsumerOffset, request: Request) -> Reply:
-        """A group that never committed starts at 0 while the queue is young, and chooses for itself otherwise (22)."""
+        """Return a group's offset; without one 0 while the queue is young, otherwise code 22: the client chooses."""
         offset = self.offsets.query(header.consumer_group, header.topic, header.queue_id)
         if offset != NOT_STORED:
             return Reply.success(offset=offset)
@@ -52,7 +52,7 @@ class OffsetProcessor:
         )
 
     def _is_young(self, topic: str, queue_id: int) -> bool:
-        """True while the queue's first message is there, and so new that it is in memory."""
+        """True while the queue's first message exists and is recent enough to be in memory."""
         queue = self.queues.find(topic, queue_id)
         if queue is None or queue.max_offset == 0:
             return True
@@ -61,10 +61,10 @@ class OffsetProcessor:
         return first is not None and self.store.max_offset - first.phy_offset <= in_memory
 
     def update_consumer_offset(self, header: UpdateConsumerOffset, request: Request) -> Reply | None:
-        """Any value is stored, smaller ones too.
+        """Store a group's offset, also a smaller one.
 
-        Where another member is master, it is stored here once that one has it, and if it is greater: who read it here earlier
-        could be told less there.
+        When another member is master, the offset is stored here after the master has it, and only if it is greater: otherwise
+        a consumer that read it here could get a smaller one from the master.
         """
         fault = names.topic_fault(header.topic) or names.group_fault(header.consumer_group)
         if fault or header.queue_id < 0 or header.commit_offset < 0:
@@ -72,7 +72,7 @@ class OffsetProcessor:
         return self._commit(header, request)
 
     def _note(self, header: UpdateConsumerOffset) -> None:
-        """Keep what the master has."""
+        """Store an offset that the master has accepted."""
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         with contextlib.suppress(RequestError):
             self.offsets.commit_if_greater(group, topic, queue_id, header.commit_offset)
@@ -82,13 +82,13 @@ class OffsetProcessor:
         group, topic, queue_id, offset = header.consumer_group, header.topic, header.queue_id, header.commit_offset
         if (
             self.gate.original_client(request.connection, request.command) is not None
-        ):  # Its client may have said more here since.
+        ):  # The client may have committed more here since.
             offset = max(offset, self.offsets.query(group, topic, queue_id))
         self.offsets.commit(group, topic, queue_id, offset)
         return Reply.success()
 
     def search_offset_by_timestamp(self, header: SearchOffsetByTimestamp, request: Request) -> Reply:
-        """The message stored nearest to that time, as 4.9 says it, of those that consumers are shown."""
+        """Return the offset of the visible message stored nearest to a time, as 4.9 does."""
         queue = self.queues.find(header.topic, header.queue_id)
         if queue is None:
             return Reply.success(offset=0)
@@ -98,27 +98,27 @@ class OffsetProcessor:
         )
 
     def get_max_offset(self, header: GetMaxOffset, request: Request) -> Reply:
-        """The offset of the queue's next message, as far as consumers are shown; 0 for a queue that nobody knows."""
+        """Return the visible end of a queue; 0 if there is no such queue."""
         queue = self.queues.find(header.topic, header.queue_id)
         return Reply.success(offset=self.queues.shown_end(header.topic, header.queue_id) if queue else 0)
 
     def get_min_offset(self, header: GetMinOffset, request: Request) -> Reply:
-        """The offset of the oldest message that is still there; 0 for a queue that nobody knows."""
+        """Return the offset of a queue's oldest message; 0 if there is no such queue."""
         queue = self.queues.find(header.topic, header.queue_id)
         return Reply.success(offset=queue.min_offset if queue else 0)
 
     def get_earliest_msg_storetime(self, header: GetEarliestMsgStoretime, request: Request) -> Reply:
-        """Store time of the oldest message, ms; -1 for none."""
+        """Return the store time of a queue's oldest message in ms; -1 for none."""
         queue = self.queues.find(header.topic, header.queue_id)
         if queue is None:
             return Reply.success(timestamp=-1)
         return Reply.success(timestamp=self.store.store_timestamp(header.topic, header.queue_id, queue.min_offset))
 
     def query_correction_offset(self, header: QueryCorrectionOffset, request: Request) -> Reply:
-        """How far the slowest group is in each queue of a topic, but for those that are named; the greatest number where one
-        group is farther back than that.
+        """Return the offset of the slowest group in each queue of a topic, without the groups in the filter; OFFSET_MAX where the
+        group to compare is behind it.
 
-        RocketMQ forgets the offsets of the groups that are named, and never finds the group that it compares with.
+        RocketMQ deletes the offsets of the groups in the filter, and never finds the group to compare.
         """
         left_out = set((header.filter_groups or "").split(","))
         slowest: dict[int, int] = {}

@@ -1,6 +1,6 @@
-"""11 and 361: consumers fetch messages, and wait for them.
+"""11 and 361: pulls, answered at once or held until messages arrive.
 
-Source: PullMessageProcessor.java (RocketMQ 4.9.8). Records leave as views of the log; nothing copies a body.
+Source: PullMessageProcessor.java (RocketMQ 4.9.8). Records are sent as views of the log, without a copy of their bodies.
 """
 
 import time
@@ -39,7 +39,7 @@ from twinlog.store.read.get_message import GetResult, GetStatus, PropertyFilter
 from twinlog.store.record.message import host_bytes
 
 COMMIT_OFFSET, SUSPEND, SUBSCRIPTION = 1, 2, 4  # Bits of sys_flag.
-SUSPEND_MS_MAX = 10 * 60_000  # Ours: nobody is held longer, whatever the request says.
+SUSPEND_MS_MAX = 10 * 60_000  # Ours: longest hold, whatever the request asks for.
 
 _WHERE = ("suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset")
 _FOUND = ResponseTemplate(ResponseCode.SUCCESS, GetStatus.FOUND.value, _WHERE)
@@ -76,20 +76,20 @@ class PullProcessor:
     _moved: OffsetMovedEvents = field(factory=OffsetMovedEvents, init=False)
 
     def pull_message(self, header: PullMessage, request: Request) -> AnyReply | None:
-        """None: nothing new; the request is held until a message comes or its time is up."""
+        """Answer a pull; None when it found nothing and is held until a message arrives or its time is up."""
         return self._pull(header, request, may_hold=True)
 
     def lite_pull_message(self, header: LitePullMessage, request: Request) -> AnyReply | None:
-        """The same under another code."""
+        """Answer a pull with another request code."""
         return self._pull(header, request, may_hold=True)
 
     def _pull(self, header: PullMessage, request: Request, *, may_hold: bool) -> AnyReply | None:
         began = time.perf_counter()
         group, subscription, accepts = self._check(header)
-        # A queue is read as far ahead as is asked for, so what an answer cannot hold is not asked for.
+        # The store reads ahead as far as is asked for, so no more is asked for than a response can hold.
         count = max(1, min(header.max_msg_nums, self.store.config.max_transfer_count_on_message_in_memory))
         wanted = subscription.wanted
-        self.store.dispatch_pending()  # What this turn of the loop has appended before is found, too: one turn less to wait.
+        self.store.dispatch_pending()  # Also finds messages appended in this time slice.
         result = self.store.get_message(header.topic, header.queue_id, header.queue_offset, count, wanted, accepts)
         if may_hold and header.sys_flag & COMMIT_OFFSET and header.commit_offset >= 0:
             self._commit(header, request)
@@ -98,13 +98,13 @@ class PullProcessor:
             self._hold(header, request, wanted, accepts)
             return None
         if self.queues.visibility is not None:
-            result = as_shown(result, self.queues.shown_end(header.topic, header.queue_id))
+            result = with_visible_end(result, self.queues.shown_end(header.topic, header.queue_id))
         suggested = suggested_broker(result, group, slave_read_enable=self.settings.config.slave_read_enable)
         if code == ResponseCode.PULL_OFFSET_MOVED:
             if not self.store.config.is_slave:
                 self._report_moved(header, result.next_offset)
             elif not self.store.config.offset_check_in_slave:
-                # A consumer that is ahead of this slave goes back to the master instead of being reset.
+                # A consumer ahead of this slave is sent to the master instead of being reset.
                 code, suggested = ResponseCode.PULL_RETRY_IMMEDIATELY, group.broker_id
         self.pulls.count(result.message_count)
         where = (suggested, result.next_offset, result.min_offset, result.max_offset)
@@ -116,14 +116,14 @@ class PullProcessor:
         return TemplateReply(_FOUND, where, result.buffers, size)
 
     def _commit(self, header: PullMessage, request: Request) -> None:
-        """Store the offset that comes with a pull. A slave stores none; one that was the master a moment ago passes it on."""
+        """Store the offset in a pull. A slave does not store it; a former master forwards it."""
         if self.gate.state == "open":
             if not self.store.config.is_slave:
                 self.offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
             return
-        told = UpdateConsumerOffset(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
-        command = told.command(flag=ONEWAY)
-        self.commits.update_consumer_offset(told, Request(request.connection, command))
+        update = UpdateConsumerOffset(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        command = update.command(flag=ONEWAY)
+        self.commits.update_consumer_offset(update, Request(request.connection, command))
 
     def _report_moved(self, header: PullMessage, new_offset: int) -> None:
         event = OffsetMoved(
@@ -138,7 +138,7 @@ class PullProcessor:
             self.store.put([event.message(host_bytes(self.settings.address), self.store.now_ms())])
 
     def _check(self, header: PullMessage) -> tuple[SubscriptionGroupConfig, SubscriptionData, PropertyFilter | None]:
-        """Check a pull in RocketMQ's order; its group, and what it wants by tags and by properties. Raises RequestError."""
+        """Check a pull in RocketMQ's order; return its group, subscription and property filter. Raises RequestError."""
         if not self.settings.config.broker_permission & PERM_READ:
             raise RequestError(
                 ResponseCode.NO_PERMISSION,
@@ -165,11 +165,11 @@ class PullProcessor:
                 f"[{topic.read_queues}] consumer:[{header.consumer_group}]",
             )
         if header.sys_flag & SUBSCRIPTION:
-            return group, *self._brought(header)
+            return group, *self._in_request(header)
         return group, *self._registered(header, group)
 
-    def _brought(self, header: PullMessage) -> tuple[SubscriptionData, PropertyFilter | None]:
-        """The subscription in the request. An invalid expression is refused; RocketMQ then filters nothing."""
+    def _in_request(self, header: PullMessage) -> tuple[SubscriptionData, PropertyFilter | None]:
+        """Return the request's own subscription. An invalid expression is refused; RocketMQ then filters nothing."""
         try:
             subscription = build_subscription(header.topic, header.subscription, header.expression_type)
             if subscription.is_tag:
@@ -184,7 +184,7 @@ class PullProcessor:
     def _registered(
         self, header: PullMessage, group: SubscriptionGroupConfig
     ) -> tuple[SubscriptionData, PropertyFilter | None]:
-        """The subscription in the group's heartbeats."""
+        """Return the subscription from the group's heartbeats."""
         info = self.consumers.find(header.consumer_group)
         if info is None:
             raise RequestError(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist")
@@ -200,7 +200,7 @@ class PullProcessor:
             raise RequestError(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
         if subscription.is_tag:
             return subscription, self._retry_filter(header.topic)
-        self._check_enabled(subscription)  # RocketMQ asks this last; filters that nobody may use are not compiled here.
+        self._check_enabled(subscription)  # RocketMQ checks this last; here filters that are off are not compiled.
         data = self.filters.get(header.topic, header.consumer_group)
         if data is None:
             raise RequestError(
@@ -216,7 +216,7 @@ class PullProcessor:
             raise RequestError(ResponseCode.SYSTEM_ERROR, not_supported(subscription.expression_type))
 
     def _retry_filter(self, topic: str) -> PropertyFilter | None:
-        """Consumers subscribe to retry topics by tag, whatever they said of the topics that these messages come from."""
+        """Return the filter for a retry topic, to which consumers subscribe by tag whatever filter their topics have."""
         is_wanted = self.settings.config.filter_support_retry and self.settings.config.enable_property_filter
         if is_wanted and topic.startswith(names.RETRY_PREFIX):
             return self.filters.retry_filter(topic)
@@ -253,18 +253,18 @@ class PullProcessor:
         )
         if not self.held_pulls.hold(pull):
             raise RequestError(ResponseCode.SYSTEM_BUSY, OVERLOAD)
-        request.command.body, request.command.ext = b"", None  # They may be long, and are not needed any more.
+        request.command.body, request.command.ext = b"", None  # Frees memory: they may be long.
         self.connections.watch(connection)
 
 
-def as_shown(result: GetResult, end: int) -> GetResult:
-    """The same with the queue's end as consumers are shown it: they compute their lag from it, and are not sent behind it."""
+def with_visible_end(result: GetResult, end: int) -> GetResult:
+    """Return the result with the visible end of the queue: consumers compute their lag from it, and must not go beyond it."""
     is_sent_back = result.status is GetStatus.OFFSET_OVERFLOW_BADLY and result.next_offset == result.max_offset
     return result._replace(max_offset=end, next_offset=end if is_sent_back else result.next_offset)
 
 
 def code_of(status: GetStatus, requested: int) -> ResponseCode:
-    """An empty queue is `nothing new` for those who ask for its beginning and `moved` for others."""
+    """Return the response code; an empty queue is NOT_FOUND for a pull at its start, otherwise OFFSET_MOVED."""
     code = _CODES.get(status)
     if code is None:
         return ResponseCode.PULL_OFFSET_MOVED if requested else ResponseCode.PULL_NOT_FOUND
@@ -272,12 +272,12 @@ def code_of(status: GetStatus, requested: int) -> ResponseCode:
 
 
 def suggested_broker(result: GetResult, group: SubscriptionGroupConfig, *, slave_read_enable: bool) -> int:
-    """The broker id that the next pull of this queue should go to."""
+    """Return the id of the broker that the next pull of this queue should go to."""
     if not slave_read_enable:
         return MASTER_ID
     return group.which_broker_when_consume_slowly if result.suggest_slave else group.broker_id
 
 
 def not_supported(expression_type: str) -> str:
-    """RocketMQ's words for a broker without enablePropertyFilter."""
+    """Return RocketMQ's text for a broker without enablePropertyFilter."""
     return f"The broker does not support consumer to filter message by {expression_type[:40]}"

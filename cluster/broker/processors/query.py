@@ -1,4 +1,4 @@
-"""12, 33: messages by key or by place. Source: QueryMessageProcessor.java (RocketMQ 4.9.8)."""
+"""12, 33, 321: messages by key or offset, and units of a queue. Source: QueryMessageProcessor.java (RocketMQ 4.9.8)."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ class QueryProcessor:
     queues: Queues
 
     async def query_message(self, header: QueryMessage, request: Request) -> Reply:
-        """The newest messages of a topic with a key, as they are stored; the client sorts out keys that only share a hash."""
+        """Return the newest messages of a topic with a key; the client drops those that only share its hash."""
         count_max = self.store.config.default_query_max_num if header.unique_key_query else header.max_num
         found = await self.store.query(
             header.topic, header.key, count_max, header.begin_timestamp, header.end_timestamp
@@ -46,17 +46,17 @@ class QueryProcessor:
         return Reply(ext=ext, body=found.records)
 
     def view_message_by_id(self, header: ViewMessageById, request: Request) -> Reply:
-        """The record that starts at a commit log offset, as the message id names it."""
+        """Return the record at the commit log offset of a message id."""
         record = self.store.message_at(header.offset)
         if record is None:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {header.offset}")
         return Reply(ext=None, body=[record])
 
     def query_consume_queue(self, header: QueryConsumeQueue, request: Request) -> Reply:
-        """`count` units from `index` on, with what a group is subscribed to.
+        """Return `count` units from `index` on, with a group's subscription.
 
-        An index outside is told in the remark of a success, which then has no units; RocketMQ leaves out the whole body there,
-        and its mqadmin stumbles over that.
+        An index outside of the queue is a success without units and with a remark; RocketMQ leaves out the body, which its
+        mqadmin cannot read.
         """
         topic = (header.topic or "")[: names.TOPIC_LENGTH_MAX]
         queue = self.queues.find(topic, header.queue_id)
@@ -78,7 +78,7 @@ class QueryProcessor:
         return Reply(remark=remark, ext=None, body=fastjson.dumps(dict(sorted(body.items()))))
 
     def _filter(self, group: str, topic: str, subscription: SubscriptionData | None) -> dict[str, Any]:
-        """Subscription of a group; filterData is a text for people."""
+        """Return a group's subscription; filterData is a text for people."""
         if subscription is None:
             return {"filterData": f"{group[: names.GROUP_LENGTH_MAX]}@{topic} is not online!"}
         data = self.filters.get(topic, group)
@@ -86,11 +86,11 @@ class QueryProcessor:
         return {"filterData": text, "subscriptionData": subscription.plain()}
 
 
-COUNT_MAX = 1024  # Ours: an answer of some 100 KB.
+COUNT_MAX = 1024  # Ours: a response of some 100 KB.
 
 
 def _unit(queue: ConsumeQueue, unit: Unit, subscription: SubscriptionData | None) -> dict[str, Any]:
-    """ConsumeQueueData. As in RocketMQ the filter is asked only where the queue has an extension."""
+    """Return a unit's ConsumeQueueData. As in RocketMQ the filter is evaluated only if the queue has an extension."""
     data: dict[str, Any] = {
         "eval": False,
         "physicOffset": unit.phy_offset,

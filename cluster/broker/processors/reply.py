@@ -1,7 +1,7 @@
-"""324, 325: a consumer answers a message; the answer goes to the producer that asked (326), and to the log.
+"""324, 325: reply of a consumer to a request message, pushed to the producer (326) and stored in the log.
 
-Source: ReplyMessageProcessor.java (RocketMQ 4.9.8). The producer waits on its own connection for it; the copy in the log
-(storeReplyMessageEnable) is for those who look later, so nobody waits for its disk or its replicas.
+Source: ReplyMessageProcessor.java (RocketMQ 4.9.8). The producer waits for the push; the copy in the log
+(storeReplyMessageEnable) is for later inspection, so nothing waits for its flush or its slaves.
 """
 
 import random
@@ -51,11 +51,11 @@ class ReplyProcessor:
     gate: Gate
 
     async def send_reply_message(self, header: SendReplyMessage, request: Request) -> Reply | None:
-        """Answered once the producer has it, with code 1 when it cannot be had."""
+        """Answered once the producer has the reply; code 1 when it cannot be delivered."""
         return await self._reply(header, request)
 
     async def send_reply_message_v2(self, header: SendReplyMessageV2, request: Request) -> Reply | None:
-        """The same with short names."""
+        """Handle a reply with the short field names of V2."""
         return await self._reply(header, request)
 
     async def _reply(self, header: SendMessage | SendMessageV2, request: Request) -> Reply:
@@ -77,7 +77,7 @@ class ReplyProcessor:
         return Reply(ResponseCode.SYSTEM_ERROR if fault else ResponseCode.SUCCESS, fault or None, ext=fields)
 
     async def _push(self, header: SendMessage | SendMessageV2, request: Request) -> str:
-        """Give it to the producer; what went wrong, empty for nothing. Raises RequestError when too many wait already."""
+        """Push the reply to the producer; return the error text, empty for success. Raises RequestError when too many wait."""
         properties = parse_properties(header.properties or "")
         client_id = properties.get(REPLY_TO_CLIENT)
         if not client_id:
@@ -87,7 +87,7 @@ class ReplyProcessor:
         if connection is None:
             return f"push reply message fail, channel of <{shown}> not found."
         properties[PUSH_REPLY_TIME] = str(self.store.now_ms())
-        told = PushReplyMessageToClient(
+        push = PushReplyMessageToClient(
             producer_group=header.producer_group,
             topic=header.topic,
             default_topic=header.default_topic,
@@ -103,7 +103,7 @@ class ReplyProcessor:
             reconsume_times=header.reconsume_times,
             unit_mode=header.unit_mode,
         )
-        command = told.command(bytes(request.body))
+        command = push.command(bytes(request.body))
         try:
             answer = await self.client_calls.call(connection, command)
         except RequestError:
@@ -116,7 +116,7 @@ class ReplyProcessor:
     def _store(
         self, topic: TopicConfig, queue_id: int, header: SendMessage | SendMessageV2, request: Request
     ) -> PutResult | None:
-        """Store a reply; None when it is not kept."""
+        """Store a reply; None when replies are not stored."""
         if (
             not self.settings.config.store_reply_message_enable
             or self.store.config.is_slave

@@ -1,7 +1,7 @@
-"""222, 314: where a consumer group goes on, moved by an administrator.
+"""222, 314: an administrator resets or copies the offsets of a consumer group.
 
 Sources: AdminBrokerProcessor.resetOffset and cloneGroupOffset, Broker2Client.resetOffset (RocketMQ 4.9.8; 5.3.3 for the fields
-that name one queue). Consumers that are there keep offsets in memory, so they are told (220), and commit what they are told.
+that name one queue). Connected consumers keep offsets in memory, so they are notified (220), and commit the new offsets.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ from twinlog.cluster.remoting.headers.clients import ResetConsumerClientOffset
 from twinlog.cluster.remoting.request import Reply, Request
 from twinlog.store.message_store import MessageStore
 
-RESETTABLE_SINCE_VERSION = 28  # V3_0_7_SNAPSHOT: older clients know neither 220 nor 221.
+RESETTABLE_SINCE_VERSION = 28  # V3_0_7_SNAPSHOT: older clients do not know 220 and 221.
 TO_THE_END = -1  # As timestamp.
 
 
@@ -47,7 +47,7 @@ class ResetOffsetProcessor:
     gate: Gate
 
     async def invoke_broker_to_reset_offset(self, header: InvokeBrokerToResetOffset, request: Request) -> Reply | None:
-        """The answer lists each queue's new offset. 5.x names its two fields always: then the offsets are stored here, too."""
+        """Reset a group's offsets, and return the new ones. With the two fields of 5.x they are stored here, too."""
         topic = self.topics.select(header.topic)
         if topic is None:
             name = header.topic[: names.TOPIC_LENGTH_MAX]
@@ -63,11 +63,11 @@ class ResetOffsetProcessor:
                 f"Consumer not online, so can not reset offset, Group: {header.group} Topic: {topic.name} "
                 f"Timestamp: {header.timestamp}",
             )
-        self._tell(header, _members(info), offsets, request.command.language == "CPP")
+        self._notify(header, _members(info), offsets, request.command.language == "CPP")
         return self._answer(topic.name, offsets)
 
     def _targets(self, header: InvokeBrokerToResetOffset, topic: TopicConfig) -> Iterator[tuple[int, int]]:
-        """Queues and their offsets. Without isForce nobody is moved forward."""
+        """Yield queues and their new offsets. Without isForce no offset is moved forward."""
         for queue_id in range(topic.write_queues):
             committed = self.offsets.query(header.group, topic.name, queue_id)
             if committed == NOT_STORED:
@@ -83,7 +83,7 @@ class ResetOffsetProcessor:
         return max(0, min(self.store.offset_by_time(topic, queue_id, timestamp), end))
 
     def _first_since(self, topic: str, queue_id: int, timestamp: int) -> int:
-        """As 5.x says it: never a message of before that time. Its mqadmin sends the present time for the end."""
+        """Return the first message since a time, as 5.x does. Its mqadmin sends the present time for the end."""
         offset = self._offset_at(topic, queue_id, timestamp)
         if timestamp != TO_THE_END and self.store.store_timestamp(topic, queue_id, offset) < timestamp:
             offset += 1
@@ -92,11 +92,11 @@ class ResetOffsetProcessor:
     async def _reset_as_5(
         self, header: InvokeBrokerToResetOffset, topic: TopicConfig, request: Request
     ) -> Reply | None:
-        """As a 5.x broker: nobody has to be online."""
+        """Reset as a 5.x broker does: no consumer has to be online."""
         if self.gate.state != "open":
-            return self._store_and_tell((header, None), request)
+            return self._store_and_notify((header, None), request)
         self._check_group(header)
-        return self._store_and_tell((header, await _search(self._targets_of_5(header, topic))), request)
+        return self._store_and_notify((header, await _search(self._targets_of_5(header, topic))), request)
 
     def _check_group(self, header: InvokeBrokerToResetOffset) -> None:
         if self.groups.table.get(header.group) is None:
@@ -104,23 +104,23 @@ class ResetOffsetProcessor:
             raise RequestError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} does not exist")
 
     @gated
-    def _store_and_tell(
+    def _store_and_notify(
         self, asked: tuple[InvokeBrokerToResetOffset, Mapping[int, int] | None], request: Request
     ) -> Reply:
-        """The new offsets are those that were found, or are searched now."""
+        """Store the new offsets, and notify the group's members."""
         header, offsets = asked
         self._require_master()
         self._check_group(header)
         topic = self.topics.select(header.topic)
         if topic is None:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, f"topic {header.topic} has gone")
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"topic {header.topic} was deleted meanwhile")
         if offsets is None:
             offsets = dict(self._targets_of_5(header, topic))
         info = self.consumers.find(header.group)
         members = _members(info) if info is not None else []
         for queue_id, offset in offsets.items():
             self.offsets.commit(header.group, topic.name, queue_id, offset)
-        self._tell(header, members, offsets, request.command.language == "CPP")
+        self._notify(header, members, offsets, request.command.language == "CPP")
         return self._answer(topic.name, offsets)
 
     def _targets_of_5(self, header: InvokeBrokerToResetOffset, topic: TopicConfig) -> Iterator[tuple[int, int]]:
@@ -142,26 +142,26 @@ class ResetOffsetProcessor:
         yield queue_id, header.offset
 
     def _require_master(self) -> None:
-        """Raises RequestError on a slave: its offsets are its master's, and would be again at its next look there."""
+        """Raises RequestError on a slave, which copies its offsets from the master."""
         if self.store.config.is_slave:
-            remark = "this broker is a slave, offsets are moved at its master: ask that one"
+            remark = "this broker is a slave: reset the offsets at its master"
             raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
 
-    def _tell(
+    def _notify(
         self,
         header: InvokeBrokerToResetOffset,
         members: list[Connection],
         offsets: Mapping[int, int],
         for_cpp: bool,
     ) -> None:
-        """220 to every member; some may leave meanwhile."""
-        told = ResetConsumerClientOffset(header.topic, header.group, header.timestamp, is_force=False)
-        ext = encode_header_fields(told)
+        """Send 220 to every member; some may leave meanwhile."""
+        notice = ResetConsumerClientOffset(header.topic, header.group, header.timestamp, is_force=False)
+        ext = encode_header_fields(notice)
         body = fastjson.dumps(
             {"offsetTable": self._list(header.topic, offsets) if for_cpp else self._table(header.topic, offsets)}
         )
         for connection in members:
-            connection.send(RemotingCommand(told.code, ext=ext, body=body, flag=ONEWAY))
+            connection.send(RemotingCommand(notice.code, ext=ext, body=body, flag=ONEWAY))
 
     def _table(self, topic: str, offsets: Mapping[int, int]) -> dict[str, int]:
         name = self.settings.config.broker_name
@@ -171,7 +171,7 @@ class ResetOffsetProcessor:
         }
 
     def _list(self, topic: str, offsets: Mapping[int, int]) -> list[dict[str, Any]]:
-        """The C++ client's reader knows no maps whose keys are objects."""
+        """Return the table as a list: the C++ client cannot read maps whose keys are objects."""
         name = self.settings.config.broker_name
         return [
             {"brokerName": name, "offset": offset, "queueId": queue_id, "topic": topic}
@@ -183,7 +183,7 @@ class ResetOffsetProcessor:
 
     @gated
     def clone_group_offset(self, header: CloneGroupOffset, request: Request) -> Reply:
-        """The other group gets the first one's offsets, of one topic or of all; `offline`: of topics it has left, too."""
+        """Copy a group's offsets to another one, of one topic or of all; `offline`: also of topics that it left."""
         self._require_master()
         if fault := names.group_fault(header.dest_group):
             raise RequestError(ResponseCode.SYSTEM_ERROR, fault)
@@ -196,7 +196,7 @@ class ResetOffsetProcessor:
 
 
 async def _search(targets: Iterator[tuple[int, int]]) -> dict[int, int]:
-    """All of them; others have their turns in between, as each queue is searched in the log."""
+    """Search all offsets; other tasks run in between, as each search reads the log."""
     found = {}
     for queue_id, offset in targets:
         found[queue_id] = offset
@@ -205,7 +205,7 @@ async def _search(targets: Iterator[tuple[int, int]]) -> dict[int, int]:
 
 
 def _members(info: ConsumerGroupInfo[Connection]) -> list[Connection]:
-    """All of a group. Raises RequestError when one of them would not understand 220: then it is sent to none."""
+    """Return the members of a group. Raises RequestError when one of them does not know 220: it is sent to all or none."""
     for client in info.clients.values():
         refuse_old_client(client.version)
     return list(info.clients)

@@ -1,7 +1,7 @@
-"""Requests about roles, between members and from whoever runs them: 1007, and twinlog's own 20004 to 20006. All bodies are JSON.
+"""Requests about roles, from members and administrators: 1007, and twinlog's own 20004 to 20006. All bodies are JSON.
 
-1007 tells everybody what the log's epochs are, as RocketMQ 5 does. The others change what this member may do: they are taken from
-members of the group's record, from this machine and from haAllowedSlaves only.
+1007 returns the log's epochs to anybody, as in RocketMQ 5. The others change what this member may do: they are accepted only from
+members of the group's record, from this machine and from haAllowedSlaves.
 """
 
 from collections.abc import Awaitable, Callable
@@ -47,24 +47,27 @@ class RoleProcessor:
     slave_peers: SlavePeers
 
     async def get_broker_epoch(self, header: GetBrokerEpoch, request: Request) -> Reply:
-        """Epochs of this log; a member that identifies itself will join the group."""
+        """Return the epochs of this log; a member that identifies itself will join the group."""
         roles = self.roles
         asker = None
         if header.member and header.ha_address:
             name = header.name or header.member
-            told = GroupMember(
+            sender = GroupMember(
                 address=header.member, ha_address=header.ha_address, broker_id=header.broker_id or 0, name=name
             )
-            if self._may_join(request, told):
-                asker = told
+            if self._may_join(request, sender):
+                asker = sender
                 if header.ha_end:
                     ip = ip_of(request.connection.remote_address)
-                    is_own = ip_of(header.ha_end) in (ip, ip_of(told.ha_address))  # Of two networks, it may be.
+                    is_own = ip_of(header.ha_end) in (
+                        ip,
+                        ip_of(sender.ha_address),
+                    )  # The HA network may be another one.
                     self.slave_peers.report(header.member, header.ha_end if is_own else "", ip)
-            elif _names_itself(request, told):
-                roles.joining.ask_unregistered(told)
+            elif _names_itself(request, sender):
+                roles.joining.ask_unregistered(sender)
             else:
-                roles.joining.ask_from_other_ip(told, ip_of(request.connection.remote_address))
+                roles.joining.ask_from_other_ip(sender, ip_of(request.connection.remote_address))
         body = history_body(
             roles.history(asker),
             cluster=self.settings.config.broker_cluster_name,
@@ -74,26 +77,26 @@ class RoleProcessor:
         )
         return Reply(body=body)
 
-    async def ask_lease(self, header: RenewLease, request: Request) -> Reply:
-        """20004."""
+    async def renew_lease(self, header: RenewLease, request: Request) -> Reply:
+        """Answer 20004: renew the lease of a master."""
         self._require_allowed(request)
         return await _answered(self.roles.voter.renew_lease, _read(LeaseRequest, request))
 
-    async def ask_promise(self, header: RequestVote, request: Request) -> Reply:
-        """20005. A refusal is an answer, too."""
+    async def request_vote(self, header: RequestVote, request: Request) -> Reply:
+        """Answer 20005: vote in an election; a refusal is a success with its reason."""
         self._require_allowed(request)
         return await _answered(self.roles.voter.vote, _read(VoteRequest, request))
 
-    async def ask_role_change(self, header: ChangeRole, request: Request) -> Reply:
-        """20006; `op` says what."""
+    async def change_role(self, header: ChangeRole, request: Request) -> Reply:
+        """Answer 20006: carry out the operation that `op` names."""
         self._require_allowed(request)
         body = _object(request)
         op: Op = body.pop("op", None)
         return await _answered(partial(self.roles.role_change, op), body)
 
     def _may_join(self, request: Request, asker: GroupMember) -> bool:
-        """Whether the sender may join the group: a follower may, under its own IP only, since the record sends all others to the
-        address that it names. This machine and those in haAllowedSlaves may name another IP, as they have several.
+        """True when the sender may join the group: a follower may, but only under its own IP, since the record sends all other
+        members to the address that it names. This machine and haAllowedSlaves may name another IP, as they have several.
         """
         ip = ip_of(request.connection.remote_address)
         admission = self.ha.connection_admission.rules
@@ -103,7 +106,7 @@ class RoleProcessor:
 
     def _is_allowed(self, request: Request) -> bool:
         ip = ip_of(request.connection.remote_address)
-        master = self.group.master.address  # It may ask before it has sent us the record.
+        master = self.group.master.address  # It may send a request before it has sent the record.
         return (
             self._is_here(ip)
             or ip in self._member_ips()
@@ -145,11 +148,11 @@ def _read(kind: type[T], request: Request) -> T:
 
 
 def _unusable(error: Exception) -> RequestError:
-    return RequestError(ResponseCode.INVALID_PARAMETER, f"the body is not what it should be: {error}")
+    return RequestError(ResponseCode.INVALID_PARAMETER, f"the body is invalid: {error}")
 
 
 async def _answered(ask: Callable[[A], Awaitable[object]], asked: A) -> Reply:
-    """A refusal is code 16, with a line for each rule; what went wrong here is code 1."""
+    """Answer a request: a refusal is code 16 with a line for each rule, an error of this member is code 1."""
     try:
         return Reply(body=encode(await ask(asked)))
     except RoleRefusedError as error:

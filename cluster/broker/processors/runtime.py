@@ -34,7 +34,7 @@ from twinlog.ha.service import HAService
 from twinlog.ha.statistics import HAClientStatistics
 from twinlog.store.message_store import MessageStore
 
-_SHOWN_MAX = 80  # Characters of a name that we do not know.
+_SHOWN_MAX = 80  # Characters of an unknown name.
 
 
 @define(eq=False)
@@ -53,7 +53,7 @@ class RuntimeProcessor:
     consume_stats: GroupProgress
 
     def view_broker_stats_data(self, header: ViewBrokerStatsData, request: Request) -> Reply:
-        """One statistic over the last minute, hour and day; code 1 until something is counted."""
+        """Return a statistic over the last minute, hour and day; code 1 until something is counted."""
         found = self.stats.view(header.stats_name, header.stats_key)
         if found is None:
             name, key = header.stats_name[:_SHOWN_MAX], header.stats_key[: 2 * names.GROUP_LENGTH_MAX]
@@ -62,7 +62,7 @@ class RuntimeProcessor:
         return shared.json_reply({"statsDay": day, "statsHour": hour, "statsMinute": minute})
 
     async def get_broker_consume_stats(self, header: GetBrokerConsumeStats, request: Request) -> Reply:
-        """All groups' progress, topic by topic; with isOrder only in ordered topics."""
+        """Return the progress of all groups in each topic; with isOrder only in ordered topics."""
         groups, total = [], 0
         for group in list(self.groups.table):
             topics = self.consume_stats.topics_of(group, self.offsets.topics_of(group))
@@ -73,11 +73,11 @@ class RuntimeProcessor:
             ]
             total += sum(map(lag, stats))
             groups.append({group: stats})
-            await trio.lowlevel.checkpoint()  # There may be thousands.
+            await trio.lowlevel.checkpoint()  # There may be thousands of groups.
         return shared.json_reply({"brokerAddr": self.settings.address, "consumeStatsList": groups, "totalDiff": total})
 
     def query_consume_time_span(self, header: QueryConsumeTimeSpan, request: Request) -> Reply:
-        """From when to when each queue has messages, and of which time those are that the group consumed last."""
+        """Return the times of each queue's first and last message, and of the last one that the group consumed."""
         topic = self.topics.select(header.topic)
         if topic is None:
             remark = f"topic[{header.topic[: names.TOPIC_LENGTH_MAX]}] not exist"
@@ -86,9 +86,9 @@ class RuntimeProcessor:
         return shared.json_reply({"consumeTimeSpanSet": spans})
 
     def _span(self, topic: str, group: str, queue_id: int) -> dict[str, Any]:
-        """QueueTimeSpan. Times are ms, -1 for none.
+        """Return a QueueTimeSpan. Times are ms, -1 for none.
 
-        RocketMQ answers a delay of more than fifty years where nothing is consumed yet; here it is that of the first message.
+        RocketMQ reports a delay of more than fifty years if nothing is consumed yet; here it is that of the first message.
         """
         begin, end = self.store.queue(topic, queue_id).min_offset, self.queues.shown_end(topic, queue_id)
         consumed = self.offsets.query(group, topic, queue_id)
@@ -113,11 +113,11 @@ class RuntimeProcessor:
         return dict(sorted(span.items()))
 
     def get_broker_runtime_info(self, header: GetBrokerRuntimeInfo, request: Request) -> Reply:
-        """A table of texts for mqadmin brokerStatus and clusterList."""
+        """Return a table of strings for mqadmin brokerStatus and clusterList."""
         return shared.json_reply({"table": self.status.runtime_table()})
 
     def get_broker_ha_status(self, header: GetBrokerHaStatus, request: Request) -> Reply:
-        """For mqadmin haStatus of 5.x: a master reports its slaves, a slave its link. What is not reported is there, empty."""
+        """For mqadmin haStatus of 5.x: slaves of a master, link of a slave; the other of the two is empty."""
         ha = self.ha.statistics()
         slaves = () if self.store.config.is_slave else ha.connections
         ha_status = {
@@ -140,17 +140,17 @@ class RuntimeProcessor:
         return shared.json_reply(ha_status)
 
     def member_status(self, header: GetMemberStatus, request: Request) -> Reply:
-        """Status for `twinlog list` and other members."""
+        """Return the status for `twinlog list` and other members."""
         return shared.json_reply(self.status.member().to_json())
 
 
 def time_text(ms: int) -> str:
-    """In this machine's time zone, as mqadmin shows it."""
+    """Format a time in this machine's time zone, as mqadmin does."""
     return f"{time.strftime('%Y-%m-%d#%H:%M:%S', time.localtime(ms // 1000))}:{ms % 1000:03}"
 
 
 def _link(client: HAClientStatistics | None) -> dict[str, Any]:
-    """HAClientRuntimeInfo. Its field isActivated has no accessor: RocketMQ's JSON never holds it."""
+    """Return HAClientRuntimeInfo. Its field isActivated has no accessor, so RocketMQ's JSON does not contain it."""
     link: dict[str, Any] = {
         "lastReadTimestamp": client.last_read_ms if client else 0,
         "lastWriteTimestamp": client.last_write_ms if client else 0,

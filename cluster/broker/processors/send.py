@@ -1,7 +1,7 @@
-"""Requests that bring messages: 10, 310 and, for batches, 320. The path that every message takes.
+"""Send requests: 10, 310 and, for batches, 320. The path of every message.
 
-All sends that one read brought are appended together and answered together. Sources: SendMessageProcessor,
-AbstractSendMessageProcessor; RocketMQ 4.9.8. What becomes a message of a request: cluster/broker/send/requests.py.
+All sends of one read from a connection are appended and answered together. Sources: SendMessageProcessor,
+AbstractSendMessageProcessor; RocketMQ 4.9.8. cluster/broker/send/requests.py turns a request into a message.
 """
 
 import random
@@ -49,7 +49,7 @@ from twinlog.store.record.scan import properties_tags_code
 
 SEND_CODES = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
 
-_PLACE = ("msgId", "queueId", "queueOffset")  # In the answer to a message.
+_PLACE = ("msgId", "queueId", "queueOffset")  # In the response to a message.
 _REMARKS = {
     PutStatus.MESSAGE_ILLEGAL: "the message is illegal, maybe msg body or properties length not matched (limit 32767)",
     PutStatus.PROPERTIES_SIZE_EXCEEDED: "the message is illegal, its properties are longer than 32767 bytes.",
@@ -61,7 +61,7 @@ _REMARKS = {
 
 @define(eq=False)
 class SendProcessor:
-    """Takes the messages of producers."""
+    """Appends messages of producers and answers them."""
 
     settings: Settings
     store: MessageStore
@@ -86,7 +86,7 @@ class SendProcessor:
         self._ok = ResponseTemplate(ResponseCode.SUCCESS, None, _PLACE, self._answer_fields)
 
     def process(self, connection: Connection, commands: list[RemotingCommand]) -> None:
-        """Append, and see to the answers. Never waits."""
+        """Append messages, and have them answered. Never waits."""
         if self.gate.state != "open":
             commands = [command for command in commands if not self._stopped(connection, command)]
         sends: list[Send] = []
@@ -102,12 +102,12 @@ class SendProcessor:
                     self._process_batch(connection, command)
             except RequestError as error:
                 self._refuse(connection, command, error.code, error.remark)
-            except ValueError as error:  # Whatever is wrong with one request, the others of this read are fine.
+            except ValueError as error:  # A bad request does not stop the others of this read.
                 self._refuse(connection, command, ResponseCode.SYSTEM_ERROR, str(error))
         self._finish(connection, sends)
 
     def _stopped(self, connection: Connection, command: RemotingCommand) -> bool:
-        """True when the gate keeps, forwards or refuses the request."""
+        """True when the gate holds, forwards or refuses the request."""
         return self.gate.takes(connection, command, lambda: self.process(connection, [command]))
 
     def _finish(self, connection: Connection, sends: list[Send]) -> None:
@@ -132,7 +132,7 @@ class SendProcessor:
             elif not command.flag & ONEWAY:
                 frame = head(command, (f"{prefix}{phy_offset:016X}", queue_id, queue_offset))
                 if wait and waits:
-                    self._answer_later(acks, phy_offset + size, frame)
+                    self._answer_when_safe(acks, phy_offset + size, frame)
                 else:
                     at_once.append(frame)
         if at_once:
@@ -145,7 +145,7 @@ class SendProcessor:
         return (ResponseCode.SYSTEM_BUSY, OVERLOAD) if is_crowded(self.store, self.transfer) else None
 
     def _process_batch(self, connection: Connection, command: RemotingCommand) -> None:
-        """A batch request: one record for each of its messages, one answer. Raises RequestError."""
+        """Append a batch: one record for each message, one response. Raises RequestError."""
         header = decode_header(HEADERS[command.code], command.ext)
         topic = self.requests.admit(connection, header)
         if topic.name.startswith(names.RETRY_PREFIX):
@@ -154,7 +154,7 @@ class SendProcessor:
         self.requests.check_broker(topic)
         properties = parse_properties(without_dispatch((header.properties or "").encode()).decode())
         if header.sys_flag & TRANSACTION_MASK or properties.get(DELAY, "0") != "0":
-            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "a batch can neither be delayed nor be a transaction")
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot be delayed or be part of a transaction")
         if len(command.body) > self.store.config.max_message_size:
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, _REMARKS[PutStatus.MESSAGE_ILLEGAL])
         try:
@@ -200,12 +200,12 @@ class SendProcessor:
             frame = self._ok.head(command, (ids, queue_id, results[0].queue_offset))
             acks = self._once_saved(ProducerAcks(connection), [topic.name])
             if wait and self._waits:
-                self._answer_later(acks, results[-1].end_offset, frame)
+                self._answer_when_safe(acks, results[-1].end_offset, frame)
             else:
                 acks.answer([frame])
 
     def _once_saved(self, acks: AckSink, topics: Collection[str]) -> AckSink:
-        """An answer that may wait for a topic's way to the disk."""
+        """Return a sink that waits until new topics are on disk, if there are any."""
         writer = self.topics_writer
         return acks if writer.holds(topics) else AcksOnceSaved(acks, writer)
 
@@ -213,8 +213,8 @@ class SendProcessor:
     def _waits(self) -> bool:
         return waits(self.store)
 
-    def _answer_later(self, acks: AckSink, end_offset: int, frame: bytes) -> None:
-        """Send the answer when disk and replicas are as far as this broker promises."""
+    def _answer_when_safe(self, acks: AckSink, end_offset: int, frame: bytes) -> None:
+        """Send the response once the log is flushed and replicated as configured."""
         wait_until_safe(self.store, self.transfer, end_offset, acks, frame)
 
     def _refuse_put(self, connection: Connection, command: RemotingCommand, status: PutStatus) -> None:
@@ -231,12 +231,12 @@ class SendProcessor:
 
     def _refuse(self, connection: Connection, command: RemotingCommand, code: int, remark: str) -> None:
         if not command.is_oneway:
-            # The map must be there: the Java client reads it without looking.
+            # The Java client does not check that the map is there.
             response = RemotingCommand.response_to(command, code, remark=remark, ext=dict(self._answer_fields))
             connection.send(response)
 
 
 def _topics_of(send: Send) -> tuple[str, ...]:
-    """The topic that the client named, and the one that the message went to."""
+    """Return the topic that the client named, and the one that the message was stored in."""
     ext = send.command.ext or {}
     return send.message.topic, ext.get("b", ""), ext.get("topic", "")

@@ -1,4 +1,4 @@
-"""36: a consumer hands back what it could not consume; it comes again later, or goes to the dead letters.
+"""36: a consumer sends back a message that it could not consume; it is retried later, or becomes a dead letter.
 
 Source: SendMessageProcessor.asyncConsumerSendMsgBack, AbstractSendMessageProcessor (RocketMQ 4.9.8).
 """
@@ -28,8 +28,8 @@ from twinlog.store.record.message import Message, decode_message
 from twinlog.store.record.properties import DELAY, DISPATCH, WAIT, format_properties, tags_code
 
 RETRY_TOPIC, ORIGIN_MESSAGE_ID = "RETRY_TOPIC", "ORIGIN_MESSAGE_ID"
-FIRST_RETRY_LEVEL = 3  # 10 s; each further time one level more.
-VERSION_WITH_MAX = 121  # V3_4_9: older clients' maxReconsumeTimes is not looked at.
+FIRST_RETRY_LEVEL = 3  # 10 s; one level more for each further retry.
+VERSION_WITH_MAX = 121  # V3_4_9: maxReconsumeTimes of older clients is ignored.
 
 
 @define(eq=False)
@@ -45,11 +45,11 @@ class SendBackProcessor:
 
     @gated
     def consumer_send_msg_back(self, header: ConsumerSendMsgBack, request: Request) -> Reply:
-        """Answered when the new record is stored; replicas are not waited for."""
+        """Answered when the new record is stored, without a wait for slaves."""
         group = self._check_group(header)
         if group.retry_queues <= 0:
-            return Reply(ext=None)  # The group wants no retries: the message is gone.
-        message = self._look_up(header.offset)
+            return Reply(ext=None)  # The group has no retries: the message is dropped.
+        message = self._read_message(header.offset)
         if is_dead(message, header, group, request.command.version):
             topic, queues, level = names.dlq_topic(header.group), 1, 0
         else:
@@ -84,7 +84,7 @@ class SendBackProcessor:
         if not config.perm & PERM_WRITE:
             raise RequestError(ResponseCode.NO_PERMISSION, f"the topic[{topic}] sending message is forbidden")
 
-    def _look_up(self, phy_offset: int) -> Message:
+    def _read_message(self, phy_offset: int) -> Message:
         record = self.store.message_at(phy_offset)
         try:
             if record is not None:
@@ -95,7 +95,7 @@ class SendBackProcessor:
 
 
 def is_dead(message: Message, header: ConsumerSendMsgBack, group: SubscriptionGroupConfig, version: int) -> bool:
-    """True when it was tried often enough, or the consumer does not want it again."""
+    """True after the last retry, or when the consumer asked for none."""
     times_max = group.retry_times_max
     if header.max_reconsume_times is not None and version >= VERSION_WITH_MAX:
         times_max = header.max_reconsume_times
@@ -105,7 +105,7 @@ def is_dead(message: Message, header: ConsumerSendMsgBack, group: SubscriptionGr
 def sent_back(
     message: Message, topic: str, queue_id: int, level: int, delays_ms: tuple[int, ...], now_ms: int
 ) -> PutMessage:
-    """The new record: the old one with its history in the properties, delayed when `level` says so."""
+    """Make the new record: the old one with its history in the properties, delayed if `level` is above 0."""
     old = message.properties
     properties: Mapping[str, str] = {
         **{name: value for name, value in old.items() if name not in DISPATCH},

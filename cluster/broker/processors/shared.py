@@ -1,4 +1,4 @@
-"""Shared by processors: request bodies that are JSON, answers in JSON, and changes of tables."""
+"""Helpers of processors: JSON bodies of requests and responses, and changes of tables."""
 
 from typing import Any
 
@@ -14,31 +14,31 @@ NOT_ON_A_SLAVE = "Can't modify topic or subscription group from slave broker, pl
 
 
 def json_reply(value: object) -> Reply:
-    """Success with this body and no header fields."""
+    """Return a success with this body and no header fields."""
     return Reply(ext=None, body=fastjson.dumps(value))
 
 
 def json_object(request: Request) -> dict[str, Any]:
-    """The body as an object. Raises RequestError."""
+    """Return the body as an object. Raises RequestError."""
     try:
         value = fastjson.loads(request.body)
     except ValueError as error:
-        raise RequestError(ResponseCode.SYSTEM_ERROR, f"the body is no JSON: {error}") from None
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"the body is not JSON: {error}") from None
     if not isinstance(value, dict):
-        raise RequestError(ResponseCode.SYSTEM_ERROR, "the body is no JSON object")
+        raise RequestError(ResponseCode.SYSTEM_ERROR, "the body is not a JSON object")
     return value
 
 
 def objects(value: dict[str, Any], key: str) -> list[dict[str, Any]]:
-    """The list of objects under `key`; empty when there is none. Raises RequestError."""
+    """Return the list of objects under `key`, or an empty one. Raises RequestError."""
     items = value.get(key) or []
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise RequestError(ResponseCode.SYSTEM_ERROR, f"{key} is no list of objects")
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"{key} is not a list of objects")
     return items
 
 
 def text(value: dict[str, Any], key: str) -> str:
-    """The text under `key`. Raises RequestError."""
+    """Return the text under `key`. Raises RequestError."""
     item = value.get(key)
     if not isinstance(item, str) or not item:
         raise RequestError(ResponseCode.SYSTEM_ERROR, f"{key} is missing")
@@ -46,7 +46,7 @@ def text(value: dict[str, Any], key: str) -> str:
 
 
 def require_changeable(store_config: StoreConfig, gate: Gate) -> None:
-    """Raises RequestError where topics and groups cannot be changed: they are another member's, or about to be."""
+    """Raises RequestError unless this member is the master and stays it: tables are changed only there."""
     if store_config.is_slave:
         raise RequestError(ResponseCode.SYSTEM_ERROR, NOT_ON_A_SLAVE)
     if gate.state != "open":
@@ -54,9 +54,9 @@ def require_changeable(store_config: StoreConfig, gate: Gate) -> None:
 
 
 async def save(writer: TableWriter) -> None:
-    """Write a changed table to disk. Raises RequestError: the change is in force then, but a restart may lose it."""
+    """Write a changed table to disk. Raises RequestError if that fails: the change is in force, but a restart may lose it."""
     try:
         await writer.save()
     except OSError as error:
-        remark = f"{writer.file.path.name} could not be written, a restart would lose this change: {error}"
+        remark = f"{writer.file.path.name} could not be written, so a restart loses this change: {error}"
         raise RequestError(ResponseCode.SYSTEM_ERROR, remark) from error

@@ -1,4 +1,4 @@
-"""43, 45, 200, 201, 225: groups and offsets, shown and changed. Source: AdminBrokerProcessor.java (RocketMQ 4.9.8)."""
+"""43, 45, 200, 201, 225: change groups, show groups and offsets. Source: AdminBrokerProcessor.java (RocketMQ 4.9.8)."""
 
 from typing import Any
 
@@ -42,13 +42,13 @@ class SubscriptionAdminProcessor:
     async def update_and_create_subscription_group(
         self, header: UpdateAndCreateSubscriptionGroup, request: Request
     ) -> Reply:
-        """Answered when the group is saved."""
+        """Create or change a group; answered when it is saved."""
         return await self._update([shared.json_object(request)])
 
     async def update_and_create_subscription_group_list(
         self, header: UpdateAndCreateSubscriptionGroupList, request: Request
     ) -> Reply:
-        """The same for many groups, for mqadmin of 5.x: all of them, or none."""
+        """Create or change many groups, for mqadmin of 5.x: all of them, or none."""
         items = shared.objects(shared.json_object(request), "groupConfigList")
         if len(items) > GROUPS_MAX:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"{len(items)} groups; {GROUPS_MAX} at most in one request")
@@ -66,13 +66,13 @@ class SubscriptionAdminProcessor:
         return Reply(ext=None)
 
     def get_all_subscription_group_config(self, header: GetAllSubscriptionGroupConfig, request: Request) -> Reply:
-        """The whole table; slaves ask for it."""
+        """Return the whole table, which slaves copy."""
         return shared.json_reply(self.lost_tables.marked(GROUPS, self.groups.plain()))
 
     def get_all_consumer_offset(self, header: GetAllConsumerOffset, request: Request) -> Reply:
-        """The whole table; slaves ask for it."""
+        """Return the whole table, which slaves copy."""
         return shared.json_reply(self.offsets.plain())
 
     def get_all_delay_offset(self, header: GetAllDelayOffset, request: Request) -> Reply:
-        """Progress of delayed messages, by level; slaves ask for it."""
+        """Return the progress of delayed messages by level, which slaves copy."""
         return shared.json_reply(self.schedule.plain())

@@ -1,4 +1,4 @@
-"""17, 18, 21, 202, 215, 351: topics made, shown and removed. Source: AdminBrokerProcessor.java (RocketMQ 4.9.8)."""
+"""17, 18, 21, 202, 215, 351: create, show and delete topics. Source: AdminBrokerProcessor.java (RocketMQ 4.9.8)."""
 
 import attrs
 import trio
@@ -47,11 +47,11 @@ class TopicAdminProcessor:
     gate: Gate
 
     async def update_and_create_topic(self, header: UpdateAndCreateTopic, request: Request) -> Reply:
-        """Answered when the topic is saved and the name servers know it, or do not answer."""
+        """Create or change a topic; answered when it is saved, and registered with the name servers that respond in time."""
         self._refuse_unless_changeable(header.topic)
         for count in (header.read_queue_nums, header.write_queue_nums):
             if not 0 <= count <= QUEUES_MAX:
-                raise RequestError(ResponseCode.SYSTEM_ERROR, f"{count} queues; 0 to {QUEUES_MAX} are possible")
+                raise RequestError(ResponseCode.SYSTEM_ERROR, f"{count} queues; 0 to {QUEUES_MAX} are allowed")
         config = TopicConfig(
             header.topic,
             header.read_queue_nums,
@@ -63,7 +63,7 @@ class TopicAdminProcessor:
         return await self._update([config])
 
     async def update_and_create_topic_list(self, header: UpdateAndCreateTopicList, request: Request) -> Reply:
-        """The same for many topics, for mqadmin of 5.x: all of them, or none."""
+        """Create or change many topics, for mqadmin of 5.x: all of them, or none."""
         items = shared.objects(shared.json_object(request), "topicConfigList")
         if len(items) > TOPICS_MAX:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"{len(items)} topics; {TOPICS_MAX} at most in one request")
@@ -87,7 +87,7 @@ class TopicAdminProcessor:
         return Reply(ext=None)
 
     async def delete_topic_in_broker(self, header: DeleteTopicInBroker, request: Request) -> Reply:
-        """Forgets the topic's configuration; success, too, when there is none. Consumers' offsets stay."""
+        """Delete a topic's configuration; a success also if there is none. Consumers' offsets stay."""
         self._refuse_unless_changeable(header.topic)
         self.topics.delete(header.topic)
         self.stats.topic_deleted(header.topic)
@@ -102,15 +102,15 @@ class TopicAdminProcessor:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"The topic[{topic}] is conflict with system topic.")
 
     def get_all_topic_config(self, header: GetAllTopicConfig, request: Request) -> Reply:
-        """The whole table: slaves ask for it every 10 s."""
+        """Return the whole table, which slaves copy every 10 s."""
         return Reply.success(fastjson.dumps(self.lost_tables.marked(TOPICS, self.topics.plain())))
 
     def get_topic_config(self, header: GetTopicConfig, request: Request) -> Reply:
-        """One topic, for mqadmin of 5.x."""
+        """Return one topic, for mqadmin of 5.x."""
         return shared.json_reply({"attributes": {}, **self._find(header.topic).plain()})
 
     def get_topic_stats_info(self, header: GetTopicStatsInfo, request: Request) -> Reply:
-        """First and last offset of each queue for consumers, and the store time of its last message."""
+        """Return the first and the visible last offset of each queue, and the store time of its last message."""
         topic = self._find(header.topic)
         table = {}
         for queue_id in range(topic.write_queues):

@@ -1,7 +1,7 @@
-"""Transaction requests: a producer commits or rolls back (37); an administrator has a half message checked again (323).
+"""Transaction requests: a producer commits or rolls back (37); an administrator resumes the check of a half message (323).
 
-On commit the message itself becomes a record; in both cases an op message says that the transaction has ended. Other than in
-RocketMQ, what is no half message is refused. Sources: EndTransactionProcessor.java, AdminBrokerProcessor.resumeCheckHalfMessage
+On commit the message itself becomes a record; in both cases an op message marks the transaction as ended. Unlike in RocketMQ, an
+offset that is not a half message's is refused. Sources: EndTransactionProcessor.java, AdminBrokerProcessor.resumeCheckHalfMessage
 (RocketMQ 4.9.8).
 """
 
@@ -26,7 +26,7 @@ from twinlog.store.record.properties import WAIT
 
 @frozen(eq=False)
 class _Stored:
-    """Answers success once disk and replicas were waited for: what is not as safe as it should be is stored all the same."""
+    """Sends a success after the wait for disk and slaves, also when that failed: the message is stored."""
 
     request: Request
 
@@ -48,7 +48,7 @@ class TransactionProcessor:
 
     @gated
     def end_transaction(self, header: EndTransaction, request: Request) -> Reply | None:
-        """Producers ask oneway. None: nothing is known yet, the producer will be asked; or the answer comes later."""
+        """End a transaction, usually oneway. None: still unknown, the producer will be asked; or answered later."""
         if self.store.config.is_slave:
             raise RequestError(ResponseCode.SLAVE_NOT_AVAILABLE, "a slave cannot end transactions")
         if header.commit_or_rollback not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
@@ -57,7 +57,7 @@ class TransactionProcessor:
         wait = half.properties.get(WAIT, "true").lower() == "true"
         commits = header.commit_or_rollback == TRANSACTION_COMMIT
         if commits and wait and (why := refusal(self.store, self.transfer)) is not None:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, why)  # The half message stays, its producer will be asked.
+            raise RequestError(ResponseCode.SYSTEM_ERROR, why)  # The half message stays, and its producer is asked.
         end_offset = self._commit(half) if commits else 0
         op = op_message(half.queue_id, half.queue_offset, host_bytes(self.settings.address), self.store.now_ms())
         self.store.put([op])  # If this fails, the producer is asked again.
@@ -68,9 +68,9 @@ class TransactionProcessor:
         return Reply(ext=None)
 
     def _find(self, header: EndTransaction) -> Message:
-        """The half message, if it is the one that is meant. Raises RequestError."""
+        """Return the half message of the request. Raises RequestError if another one, or none, is there."""
         if header.commit_log_offset >= self.store.max_offset:
-            self.store.commit_pending()  # It may still lie in a buffer.
+            self.store.commit_pending()  # It may still be in a write buffer.
         record = self.store.message_at(header.commit_log_offset)
         try:
             half = decode_message(record) if record is not None else None
@@ -85,7 +85,7 @@ class TransactionProcessor:
         return half
 
     def _commit(self, half: Message) -> int:
-        """Store the message; the end of its record. Raises RequestError when it cannot be stored."""
+        """Store the message; return the end offset of its record. Raises RequestError."""
         try:
             message = committed(half, self.store.delays_ms, self.store.now_ms())
         except ValueError as error:
@@ -98,16 +98,16 @@ class TransactionProcessor:
 
     @gated
     def resume_check_half_message(self, header: ResumeCheckHalfMessage, request: Request) -> Reply:
-        """Puts a copy of the half message behind the others, with no check counted yet."""
+        """Append a copy of the half message with its checks set to zero."""
         half = self._find_resumed(header.msg_id or "")
         result = self.store.put([resumed(half)])[0]
         if result.status is not PutStatus.PUT_OK:
-            raise _failed(f"the store does not take it, {result.status.value}")
+            raise _failed(f"the store refuses it: {result.status.value}")
         return Reply(ext=None)
 
     def _find_resumed(self, message_id: str) -> Message:
         if len(message_id) not in _ID_LENGTHS or not message_id.isascii() or not message_id.isalnum():
-            raise _failed("msgId is no offset message id: 32 hexadecimal digits, or 56 with IPv6")
+            raise _failed("msgId is not an offset message id: 32 hexadecimal digits, or 56 with IPv6")
         try:
             offset = int(message_id[-16:], 16)
             record = self.store.message_at(offset) if offset < 1 << 63 else None
@@ -117,11 +117,11 @@ class TransactionProcessor:
         if half is None:
             raise _failed("there is no message with this id here")
         if half.topic not in (HALF_TOPIC, CHECK_MAX_TIME_TOPIC):
-            raise _failed(f"it belongs to topic {half.topic}, and is no half message")
+            raise _failed(f"it belongs to topic {half.topic} and is not a half message")
         return half
 
 
-_ID_LENGTHS = (32, 56)  # Of IPv4 and IPv6 hosts; the last 16 digits are the place in the log.
+_ID_LENGTHS = (32, 56)  # Of IPv4 and IPv6 hosts; the last 16 digits are the offset in the log.
 
 
 def _failed(why: str) -> RequestError:

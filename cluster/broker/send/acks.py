@@ -1,7 +1,7 @@
-"""Answers to producers, ready-made when their message is appended and sent when it is as safe as was asked.
+"""Responses to producers: encoded when the message is appended, sent when disk and slaves hold it as configured.
 
-Source: SendMessageProcessor.handlePutMessageResult; RocketMQ 4.9.8. Other than there, an answer that is not SEND_OK says why in
-its remark.
+Source: SendMessageProcessor.handlePutMessageResult; RocketMQ 4.9.8. Unlike there, a response other than SEND_OK gives the reason
+in its remark.
 """
 
 from typing import Protocol
@@ -16,8 +16,8 @@ from twinlog.store.config import BrokerRole
 from twinlog.store.log.offset_waiters import AckSink, PutStatus
 from twinlog.store.message_store import MessageStore
 
-WAITING_MAX = 100_000  # Answers that wait, half a kilobyte each.
-_WORD = 4  # The length word that decode() does without.
+WAITING_MAX = 100_000  # Waiting responses, half a kilobyte each.
+_WORD = 4  # The length prefix, which decode() does not take.
 
 CODES = {
     PutStatus.PUT_OK: ResponseCode.SUCCESS,
@@ -34,10 +34,10 @@ CODES = {
 
 
 class WaitService(Protocol):
-    """FlushService and GroupTransferService, as far as a put is concerned."""
+    """The part of FlushService and GroupTransferService that a put uses."""
 
     def wait(self, end_offset: int, sink: AckSink, frame: bytes) -> None:
-        """Answer the sink once the log is safe up to `end_offset`, or refuse it."""
+        """Answer the sink once the log is flushed or replicated up to `end_offset`, or refuse it."""
 
 
 class TransferService(WaitService, Protocol):
@@ -53,7 +53,7 @@ class TransferService(WaitService, Protocol):
 
 
 def _refused(frame: bytes, status: PutStatus, reason: str) -> bytes:
-    """The same answer with another code and the reason as its remark."""
+    """Return the same response with another code and the reason as its remark."""
     response = decode(frame[_WORD:])
     response.code, response.remark = CODES[status], reason
     return encode(response)
@@ -61,38 +61,38 @@ def _refused(frame: bytes, status: PutStatus, reason: str) -> bytes:
 
 @define(eq=False)
 class ProducerAcks:
-    """Sends answers down one connection."""
+    """Sends responses over one connection."""
 
     connection: Connection
 
     def answer(self, frames: list[bytes]) -> None:
-        """All is well: one write for all of them."""
+        """Send the responses in one write."""
         self.connection.write(frames[0] if len(frames) == 1 else b"".join(frames))
 
     def refuse(self, frames: list[bytes], status: PutStatus, reason: str) -> None:
-        """Stored, but not as safe as was asked."""
+        """Send the responses with the code of `status`: the messages are stored, but not flushed or replicated in time."""
         self.connection.write(b"".join(_refused(frame, status, reason) for frame in frames))
 
 
 @define(eq=False)
 class AcksOnceSaved:
-    """Passes answers on once the topics are in their file: they say that a topic exists which a message has just made."""
+    """Passes responses on once topics.json is written: a response confirms a topic that its message has created."""
 
     acks: AckSink
     topics: TableWriter
 
     def answer(self, frames: list[bytes]) -> None:
-        """All is well."""
+        """Pass the responses on once the file is written."""
         self.topics.when_saved(lambda: self.acks.answer(frames))
 
     def refuse(self, frames: list[bytes], status: PutStatus, reason: str) -> None:
-        """Stored, but not as safe as was asked."""
+        """Pass the refusal on once the file is written."""
         self.topics.when_saved(lambda: self.acks.refuse(frames, status, reason))
 
 
 @define(eq=False)
 class BothAcks:
-    """One message of a synchronous master with synchronous flush: waits for both, and the replica's word counts more."""
+    """Wait of one message for both flush and slaves; if both fail, the response has the slaves' status."""
 
     sink: AckSink
     frame: bytes
@@ -101,16 +101,16 @@ class BothAcks:
     _replica_refusal: tuple[PutStatus, str] | None = field(default=None, init=False)
 
     def start(self, end_offset: int, flush: WaitService, transfer: WaitService) -> None:
-        """Ask both at once."""
+        """Start both waits."""
         flush.wait(end_offset, self, self.frame)
         transfer.wait(end_offset, self, self.frame)
 
     def answer(self, frames: list[bytes]) -> None:
-        """One of the two is done."""
+        """Count one wait as done."""
         self._settle()
 
     def refuse(self, frames: list[bytes], status: PutStatus, reason: str) -> None:
-        """One of the two gave up."""
+        """Count one wait as failed."""
         if status is PutStatus.FLUSH_DISK_TIMEOUT:
             self._flush_refusal = (status, reason)
         else:
@@ -129,7 +129,7 @@ class BothAcks:
 
 
 def waits(store: MessageStore) -> bool:
-    """True when producers of this store wait for disk or replicas."""
+    """True when producers wait for disk or slaves before they get a response."""
     return store.config.broker_role is BrokerRole.SYNC_MASTER or store.flusher.is_synchronous
 
 
@@ -139,12 +139,12 @@ def refusal(store: MessageStore, transfer: TransferService) -> str | None:
 
 
 def is_crowded(store: MessageStore, transfer: TransferService) -> bool:
-    """True when so many messages wait for disk or slaves that no more may."""
+    """True when WAITING_MAX messages wait for disk or slaves, so that further ones are refused."""
     return waits(store) and store.flusher.waiting + transfer.waiting >= WAITING_MAX
 
 
 def wait_until_safe(store: MessageStore, transfer: WaitService, end_offset: int, sink: AckSink, frame: bytes) -> None:
-    """Answer `sink` with `frame` once disk and replicas have what lies below `end_offset`, as far as the store promises."""
+    """Answer `sink` with `frame` once the log below `end_offset` is flushed and replicated as the store is configured."""
     if store.config.broker_role is not BrokerRole.SYNC_MASTER:
         store.flusher.wait(end_offset, sink, frame)
     elif not store.flusher.is_synchronous:

@@ -1,7 +1,7 @@
 """Properties of a message as they are stored: CLUSTER added, WAIT removed, in RocketMQ's order.
 
-Sources: SendMessageProcessor.asyncSendMessage, MessageDecoder; RocketMQ 4.9.8. Messages of one kind name the same properties in
-the same order, so the work of ordering is done once per kind.
+Sources: SendMessageProcessor.asyncSendMessage, MessageDecoder; RocketMQ 4.9.8. Producers name the
+same properties in the same order for most messages, so the order is computed once per list of names and cached.
 """
 
 from typing import NamedTuple
@@ -22,15 +22,15 @@ from twinlog.store.record.properties import (
 )
 
 TRANSACTION = "TRAN_MSG"
-_PLANS_MAX, _NAMES_LENGTH_MAX = 4096, 1024  # What is remembered: as many kinds, each with names of as many characters.
+_PLANS_MAX, _NAMES_LENGTH_MAX = 4096, 1024  # Bounds of the cache: plans, and characters of names in each.
 
 
 class StoredProperties(NamedTuple):
-    """Properties for the record of a plain message, and what the broker reads from them."""
+    """Properties for the record of a plain message, with the values that the broker reads from them."""
 
     raw: bytes
     tags_code: int
-    wait: bool  # The producer wants to wait for disk and replicas.
+    wait: bool  # The producer waits for disk and slaves.
     special: bool  # Has a DELAY or TRAN_MSG property: not a plain message.
 
 
@@ -49,7 +49,7 @@ class SendProperties:
     _plans: dict[tuple[str, ...], _Plan | None] = field(factory=dict, init=False)
 
     def rewrite(self, text: str) -> StoredProperties:
-        """From the string that the client sent to what is stored."""
+        """Turn the string that the client sent into the stored one."""
         segments = text.rstrip(PROPERTY_SEPARATOR).split(PROPERTY_SEPARATOR)
         try:
             names = tuple([segment[: segment.index(NAME_VALUE_SEPARATOR)] for segment in segments])
@@ -68,12 +68,12 @@ class SendProperties:
         )
 
     def _plan_for(self, names: tuple[str, ...]) -> _Plan:
-        """The plan for these names, each of which is there once."""
+        """Return the plan for these names, each of which occurs once."""
         plan = self._plans.get(names)
         if plan is None:
             index = {name: i for i, name in enumerate(names)}
             everything, own = [*names, CLUSTER], len(names)
-            # The broker's value takes the place of one that the client sent, as from a message that is sent on.
+            # The broker's value replaces the client's, which a forwarded message has.
             entries = [own if name == CLUSTER else i for i, name in enumerate(names)]
             entries += [] if CLUSTER in index else [own]
             kept = [i for i in entries if everything[i] != WAIT and everything[i] not in DISPATCH]

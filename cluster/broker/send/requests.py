@@ -1,8 +1,8 @@
-"""Producers' requests become messages to store, or are refused: checks, topic, queue, properties, and the body of a batch.
+"""Send requests, checked and turned into messages to store: topic, queue, properties, and the body of a batch.
 
-The body of a batch request is messages one after the other, big endian:
+The body of a batch request is a sequence of messages, big endian:
 
-    i32 size of this one | i32 magic, 0 | i32 CRC, 0 | i32 flag | i32 n, n bytes body | i16 n, n bytes properties
+    i32 size of this message | i32 magic, 0 | i32 CRC, 0 | i32 flag | i32 n, n bytes body | i16 n, n bytes properties
 
 This is on the path of every message. Sources: SendMessageProcessor.asyncSendMessage, handleRetryAndDLQ,
 AbstractSendMessageProcessor.msgCheck, MessageDecoder.encodeMessages (RocketMQ 4.9.8).
@@ -48,7 +48,7 @@ from twinlog.store.record.properties import (
 
 
 def answer_fields(config: BrokerConfig) -> dict[str, str]:
-    """In every answer to a producer, refusals too: the Java client reads them without looking."""
+    """Fields of every response to a producer, also of refusals: the Java client does not check that they are there."""
     return {"MSG_REGION": config.region_id, "TRACE_ON": str(config.trace_on).lower()}
 
 
@@ -61,13 +61,13 @@ MULTI_TAG = 2  # sys_flag bit.
 _SEND_V2 = int(RequestCode.SEND_MESSAGE_V2)
 _QUEUE_IDS = {str(number): number for number in range(1024)}
 _SYS_FLAGS = {str(number): number for number in range(1 << 11)}
-_BORN_DIGITS_MAX = 18  # Of an i64 there are more, of a time in ms there are not.
-_new_tuple: Any = tuple.__new__  # Makes a NamedTuple in half the time that its own constructor takes.
-_RETRY_MAX_SINCE_VERSION = 121  # V3_4_9: older clients' maxReconsumeTimes means nothing.
+_BORN_DIGITS_MAX = 18  # An i64 may have more digits; a time in ms does not.
+_new_tuple: Any = tuple.__new__  # Twice as fast as the NamedTuple's constructor.
+_RETRY_MAX_SINCE_VERSION = 121  # V3_4_9: maxReconsumeTimes of older clients is ignored.
 
 
 class Send(NamedTuple):
-    """A request that may be appended. Queue ids are as the client knows them: a delayed message lies in another one."""
+    """A checked request. `queue_id` is the client's; a delayed message is stored in a queue of the schedule topic."""
 
     command: RemotingCommand
     message: PutMessage
@@ -87,7 +87,7 @@ class SendRequests:
     gate: Gate
     _properties: SendProperties = field(init=False)
     _store_host: bytes = field(init=False)
-    _restricted: bool = field(init=False)  # This broker does not take everything.
+    _restricted: bool = field(init=False)  # Sends may be refused by permission or start time.
 
     def __attrs_post_init__(self) -> None:
         self._read_settings()
@@ -100,7 +100,7 @@ class SendRequests:
         self._restricted = bool(config.start_accept_send_request_timestamp) or not config.broker_permission & PERM_WRITE
 
     def read_plain(self, connection: Connection, command: RemotingCommand) -> Send | None:
-        """Fast path for nearly every message, in a third of the time of read(); None when read() is needed."""
+        """Fast path for most messages, three times as fast as read(); None when read() is needed."""
         ext = command.ext
         if command.code != _SEND_V2 or ext is None or self._restricted:
             return None
@@ -148,7 +148,7 @@ class SendRequests:
         return send
 
     def read(self, connection: Connection, command: RemotingCommand) -> Send | None:
-        """Everything before the store; None for a batch. Raises RequestError."""
+        """Check a request and make its message; None for a batch. Raises RequestError."""
         header = decode_header(HEADERS[command.code], command.ext)
         if header.batch or command.code == RequestCode.SEND_BATCH_MESSAGE:
             return None
@@ -171,7 +171,7 @@ class SendRequests:
             name, queue_id, raw, code = self._special(name, queue_id, header.properties or "", given_up, retried)
         sys_flag = header.sys_flag | MULTI_TAG if topic.filter_type == "MULTI_TAG" else header.sys_flag
         if stored.special and (name == names.HALF_TOPIC or reconsume_times > 0):
-            sys_flag &= ~TRANSACTION_MASK  # A record that is marked as prepared would enter no queue.
+            sys_flag &= ~TRANSACTION_MASK  # A record marked as prepared is not put into a queue.
         message = PutMessage(
             name,
             queue_id,
@@ -189,7 +189,7 @@ class SendRequests:
         return Send(command, message, asked_queue, stored.wait)
 
     def check_broker(self, topic: TopicConfig) -> None:
-        """Raises RequestError when this broker takes no messages now."""
+        """Raises RequestError while this broker accepts no messages."""
         config = self.settings.config
         accepts_from = config.start_accept_send_request_timestamp
         if accepts_from and self.store.now_ms() < accepts_from:
@@ -225,14 +225,14 @@ class SendRequests:
         return topic
 
     def born_host(self, connection: Connection, command: RemotingCommand) -> bytes:
-        """Address of the client that sent the message, also when another member forwarded it."""
+        """Return the address of the client that sent the message, also when another member forwarded it."""
         client = self.gate.original_client(connection, command)
         return connection.remote_host if client is None else host_bytes(client)
 
     def _retry_target(
         self, topic: TopicConfig, queue_id: int, header: SendMessage | SendMessageV2, version: int
     ) -> tuple[TopicConfig, int, bool]:
-        """Target of a retried message: its topic, or the dead letters once it was tried often enough."""
+        """Return the target of a retried message: its topic, or the dead letter topic after its last retry."""
         group = topic.name.removeprefix(names.RETRY_PREFIX)
         config = self.groups.find(group)
         if config is None:
@@ -245,7 +245,7 @@ class SendRequests:
             return topic, queue_id, False
         dead = self.topics.create_in_send_back(names.dlq_topic(group), 1)
         if dead is None:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, f"there can be no dead letter topic for group {group}")
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"group {group} has no valid name for a dead letter topic")
         self.stats.dead_letter(group, topic.name)
         return dead, 0, True
 
@@ -254,7 +254,7 @@ class SendRequests:
     ) -> tuple[str, int, bytes, int]:
         """Topic, queue, properties and tags code of a message with a delay or of the first half of a transaction."""
         properties = {name: value for name, value in parse_properties(text).items() if name not in DISPATCH}
-        begins = is_transaction(properties) and not retried  # Clients before 4.6.1 leave the mark on what they retry.
+        begins = is_transaction(properties) and not retried  # Clients before 4.6.1 keep the property on retries.
         if begins and self.settings.config.reject_transaction_message:
             remark = f"the broker[{self.settings.config.broker_ip1}] sending transaction message is forbidden"
             raise RequestError(ResponseCode.NO_PERMISSION, remark)
@@ -271,7 +271,7 @@ class SendRequests:
         try:
             late = delayed(topic, queue_id, with_wait, self.store.delays_ms, self.store.now_ms())
         except ValueError as error:
-            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, f"DELAY is no level: {error}") from error
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, f"DELAY is not a level: {error}") from error
         if late is not None:
             return late.topic, late.queue_id, format_properties(late.properties).encode(), late.tags_code
         return topic, queue_id, format_properties(properties, puts=puts).encode(), code
@@ -301,7 +301,7 @@ def split_batch(body: bytes | memoryview) -> list[InnerMessage]:
             (properties_size,) = _PROPERTIES_SIZE.unpack_from(data, body_end)
             end = body_end + _PROPERTIES_SIZE.size + properties_size
             if body_size < 0 or properties_size < 0 or end != at + size or end > len(data):
-                raise ValueError(f"message {len(messages)} of the batch has sizes that do not add up")
+                raise ValueError(f"message {len(messages)} of the batch has sizes that are inconsistent")
             properties = bytes(data[body_end + _PROPERTIES_SIZE.size : end])
             messages.append(InnerMessage(flag, data[at + _HEAD.size : body_end], properties))
             at = end

@@ -130,7 +130,7 @@ async def test_5000_pulls_of_one_queue_are_asked_about_once_an_arrival():
 
 async def test_an_arrival_is_not_looked_at_for_ever(monkeypatch):
     """When the time for asking is over, pulls are woken and ask the store themselves."""
-    monkeypatch.setattr("twinlog.cluster.broker.consume.long_polling.ASK_SECONDS_MAX", -1.0)
+    monkeypatch.setattr("twinlog.cluster.broker.consume.long_polling.FILTER_SECONDS_MAX", -1.0)
     service = PullRequestHoldService(
         trio.current_time, lambda topic, queue_id: 0, any_accepted=lambda *_: pytest.fail("it was asked")
     )
@@ -192,7 +192,7 @@ async def test_pulls_that_take_long_leave_time_for_others(nursery):
 
         def run_again():
             seen.append(turns.count)
-            until = time.monotonic() + long_polling.TURN_SECONDS / 2
+            until = time.monotonic() + long_polling.SLICE_SECONDS / 2
             while time.monotonic() < until:
                 pass
 

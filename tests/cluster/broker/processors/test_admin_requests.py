@@ -101,7 +101,7 @@ async def test_a_topic_that_is_named_twice_counts_once(client):
 
 async def test_topics_that_are_named_have_an_end(client):
     reply = client.ask(208, consumerGroup="G", topicList=";".join(f"T{n}" for n in range(1001)))
-    assert (reply.code, reply.remark) == (1, "topicList has 1001 topics, at most 1000 are answered at once")
+    assert (reply.code, reply.remark) == (1, "topicList has 1001 topics; at most 1000 are allowed in one request")
 
 
 async def test_a_pull_that_finds_nothing_is_not_counted(client):
@@ -407,7 +407,7 @@ async def test_a_transaction_is_asked_about_again(client, topic):
 async def test_other_messages_do_not_become_half_ones(client):
     result = put(client.broker)
     reply = client.ask(323, msgId=f"7F00000100002A9F{result.phy_offset:016X}")
-    assert (reply.code, "no half message" in reply.remark) == (1, True)
+    assert (reply.code, "not a half message" in reply.remark) == (1, True)
     assert client.broker.store.queue(names.HALF_TOPIC, 0).max_offset == 0
 
 

@@ -70,7 +70,7 @@ async def test_answers_and_refusals(master, client):
     with pytest.raises(RoleRefusedError, match="is another member"):
         await calls.role_change(master.address, "start", {"verb": "failover", "candidate": SLAVE.address})
     assert (await calls.role_change(master.address, "state", {}))["running"] is False
-    with pytest.raises(HAPeerError, match="answers 29: the body is not what it should be"):
+    with pytest.raises(HAPeerError, match="answers 29: the body is invalid"):
         await calls.role_change(master.address, "start", {"verb": "coup", "candidate": SLAVE.address})
     with pytest.raises(HAPeerError, match="failed"):
         await calls.role_change(f"127.0.0.1:{free_broker_port()}", "state", {})
