@@ -1,7 +1,7 @@
-"""Messages with a delay level as records, and the progress of their delivery. No I/O.
+"""Records of delayed messages, and the progress of their delivery. No I/O.
 
-    put:       topic and queue become properties REAL_TOPIC and REAL_QID; topic SCHEDULE_TOPIC_XXXX, queue level - 1
-    delivery:  the same properties, DELAY too, the old store host, and the original topic and queue
+    put        topic and queue become properties REAL_TOPIC and REAL_QID; topic SCHEDULE_TOPIC_XXXX, queue level - 1
+    delivery   the same properties, DELAY too, the old store host, and the original topic and queue
 
 Source: ScheduleMessageService.messageTimeup, CommitLog.asyncPutMessage (RocketMQ 4.9.8).
 """
@@ -26,19 +26,19 @@ class Delayed(NamedTuple):
     topic: str
     queue_id: int
     properties: dict[str, str]
-    tags_code: int  # When it is due, ms since 1970: that is what a unit of the schedule topic keeps.
+    tags_code: int  # Due time, ms since 1970, as units of the schedule topic have it.
 
 
 def delayed(
     topic: str, queue_id: int, properties: Mapping[str, str], levels_ms: tuple[int, ...], now_ms: int
 ) -> Delayed | None:
-    """The place of a message with a DELAY level in the schedule topic; None: no level, it is put as it is.
+    """Return the place of a message in the schedule topic; None without a DELAY level.
 
-    Not for half messages of transactions: those keep their level until the commit. Raises ValueError for a level
-    that is no number.
+    Not for half messages of transactions: they keep their level until the commit. Raises ValueError for a level
+    that is not a number.
     """
-    wish = properties.get(DELAY)
-    level = min(int(wish), len(levels_ms)) if wish else 0
+    text = properties.get(DELAY)
+    level = min(int(text), len(levels_ms)) if text else 0
     if level <= 0:
         return None
     changed = {**properties, DELAY: str(level), REAL_TOPIC: topic, REAL_QUEUE_ID: str(queue_id)}
@@ -46,7 +46,7 @@ def delayed(
 
 
 def delivered(message: Message) -> PutMessage | None:
-    """The message that was meant, to be put anew; None when there is none to deliver.
+    """Return the original message, to be put again; None when it has no target.
 
     The stored properties stay as they are, with DELAY, REAL_TOPIC and REAL_QID, as RocketMQ's do.
     """
@@ -77,25 +77,23 @@ class _Step(NamedTuple):
 
 @define
 class Progress:
-    """The next queue offset of each level, moved on only when the log is safe up to the messages that were delivered."""
+    """Next queue offset of each level, advanced only once the delivered messages are flushed or replicated."""
 
     table: dict[int, int] = field(factory=dict)
     steps_max: int = 1024
     _steps: deque[_Step] = field(factory=deque, init=False)
 
     def add(self, end_offset: int, level: int, position: int) -> None:
-        """Level has been delivered up to `position`; the last message ends at `end_offset` of the log, 0: there was none."""
-        if self._steps:  # What was delivered before must be safe, too, also where later messages were passed over.
+        """Note that a level is delivered up to `position`; its last message ends at `end_offset` of the log, 0 without one."""
+        if self._steps:  # Earlier deliveries must be safe first, also if later messages were skipped.
             end_offset = max(end_offset, self._steps[-1].end_offset)
-        if (
-            len(self._steps) >= self.steps_max
-        ):  # Nothing is confirmed for long: the last step of each level says enough.
+        if len(self._steps) >= self.steps_max:  # Nothing was confirmed for long: keep the last step of each level.
             last = {step.level: step for step in self._steps}
             self._steps = deque(sorted(last.values()))
         self._steps.append(_Step(end_offset, level, position))
 
     def advance(self, safe_offset: int) -> None:
-        """The log is safe up to here."""
+        """Advance the levels whose messages lie below `safe_offset` of the log."""
         while self._steps and self._steps[0].end_offset <= safe_offset:
             _, level, position = self._steps.popleft()
             self.table[level] = position

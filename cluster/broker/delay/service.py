@@ -1,9 +1,9 @@
-"""Delivers delayed messages when they are due. Masters only.
+"""Delivery of delayed messages. Masters only.
 
-Ten times a second each level is looked at, and what is due is put as new messages. delayOffset.json keeps, for each level, the
-queue offset of the next one to deliver. Source: ScheduleMessageService.java (RocketMQ 4.9.8). Other than there: the file moves on
-only when the delivered message is on disk, and what slaves are told (45) only when they hold it, but delivery goes on; levels
-that the table no longer has are delivered as well; a level in trouble holds up no other.
+Ten times a second each level is checked, and messages that are due are put as new messages. delayOffset.json has the queue offset
+of the next message of each level. Source: ScheduleMessageService.java (RocketMQ 4.9.8). Unlike there: the file advances only when
+the delivered message is on disk, and the table for slaves (45) only when they hold it, while delivery goes on; levels that are no
+longer configured are delivered, too; a level with an error does not stop the others.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -26,9 +26,9 @@ from twinlog.store.record.message import decode_message
 
 log = structlog.get_logger(__name__)
 
-FIRST_LOOK_SECONDS, LOOK_SECONDS, AFTER_ERROR_SECONDS = 1.0, 0.1, 10.0
-_BATCH_MAX = 64  # Messages of one level that are looked at, and put, together.
-_UNKNOWN_LEVEL_MS = 1_000  # RocketMQ's delay for a level that its table does not have.
+FIRST_CHECK_SECONDS, CHECK_SECONDS, AFTER_ERROR_SECONDS = 1.0, 0.1, 10.0
+_BATCH_MAX = 64  # Messages of one level that are read and put together.
+_UNKNOWN_LEVEL_MS = 1_000  # RocketMQ's delay for a level that is not configured.
 _TRY_AGAIN = frozenset(
     {PutStatus.SERVICE_NOT_AVAILABLE, PutStatus.CREATE_MAPPED_FILE_FAILED, PutStatus.OS_PAGECACHE_BUSY}
 )
@@ -48,7 +48,7 @@ class _Store(Protocol):
 
 @define(kw_only=True, eq=False)
 class ScheduleMessageService:
-    """`confirmed_offset` is the log offset up to which replicas have what they must have."""
+    """`confirmed_offset` returns the log offset up to which enough slaves hold the log."""
 
     store: _Store
     file: JsonFile
@@ -57,44 +57,44 @@ class ScheduleMessageService:
     confirmed_offset: Callable[[], int]
     delivered: Callable[[int, list[PutResult]], None] = lambda _level, _results: None
     flush_interval_ms: int = 10_000
-    positions: dict[int, int] = field(factory=dict, init=False)  # By level: the next unit to look at.
-    _held: Progress = field(factory=Progress, init=False)  # By replicas.
+    positions: dict[int, int] = field(factory=dict, init=False)  # By level: the next unit to read.
+    _held: Progress = field(factory=Progress, init=False)  # By slaves.
     _flushed: Progress = field(factory=Progress, init=False)
     _saved: dict[int, int] = field(factory=dict, init=False)
-    _levels: int = field(default=0, init=False)  # Of the table, or as many as there are queues.
-    _refused: set[int] = field(factory=set, init=False)  # Levels whose next message the store does not take.
-    _resting: dict[int, float] = field(factory=dict, init=False)  # Level to when it is looked at again.
+    _levels: int = field(default=0, init=False)  # Configured ones, or more if there are more queues.
+    _refused: set[int] = field(factory=set, init=False)  # Levels whose next message the store refuses.
+    _retry_at: dict[int, float] = field(factory=dict, init=False)  # Level to the time of its next check.
 
     @property
     def table(self) -> dict[int, int]:
-        """Progress for slaves; a slave's own is its master's."""
+        """Progress that slaves copy; on a slave the copy."""
         return self._held.table
 
     def replace(self, table: dict[int, int]) -> None:
-        """A slave's copy of its master's table."""
+        """Replace a slave's copy of its master's table."""
         self._held = Progress(table)
 
     def merge(self, value: Mapping[str, Any]) -> None:
-        """Take what delayOffset.json says. Raises ValueError."""
+        """Take the positions of delayOffset.json. Raises ValueError."""
         self._set({**self.positions, **read_delay_offsets(value)})
 
     def take_over(self, positions: Mapping[int, int] | None = None) -> None:
-        """Deliver from now on where the master before stopped: it handed this over, or else what it reported last counts."""
+        """Deliver from where the former master stopped: `positions` that it handed over, or those that it reported last."""
         self._set(dict(self.table if positions is None else positions))
-        self._saved = {}  # A slave's file is written from its master's table.
+        self._saved = {}  # A slave's file has its master's table.
         self._refused.clear()
-        self._resting.clear()
+        self._retry_at.clear()
 
     def _set(self, positions: dict[int, int]) -> None:
         self.positions = positions
         self._held, self._flushed = Progress(dict(positions)), Progress(dict(positions))
 
     def plain(self) -> dict[str, Any]:
-        """The body of 45."""
+        """Return the body of the response to 45."""
         return {"offsetTable": dict(self.table)}
 
     def correct(self) -> None:
-        """Before the first message comes: no level may go on outside of its queue, or it would pass over messages later."""
+        """Move positions into their queues, before the first message: one behind its queue would skip messages later."""
         queues = {queue_id + 1: queue for topic, queue_id, queue in self.store.queues() if topic == SCHEDULE_TOPIC}
         self._levels = max([len(self.levels_ms), *(level for level, queue in queues.items() if queue.max_offset)])
         corrected = {}
@@ -107,7 +107,7 @@ class ScheduleMessageService:
 
     async def run(self) -> None:
         """Deliver until cancelled."""
-        await trio.sleep(FIRST_LOOK_SECONDS)
+        await trio.sleep(FIRST_CHECK_SECONDS)
         next_flush = trio.current_time()
         while True:
             await self.deliver_due()
@@ -115,15 +115,15 @@ class ScheduleMessageService:
             if trio.current_time() >= next_flush:
                 next_flush = trio.current_time() + self.flush_interval_ms / 1000
                 await self.flush()
-            await trio.sleep(LOOK_SECONDS)
+            await trio.sleep(CHECK_SECONDS)
 
     @property
     def file_table(self) -> dict[str, Any]:
-        """The table for the file."""
+        """Content of the file."""
         return {"offsetTable": dict(self._flushed.table)}
 
     async def flush(self) -> None:
-        """Write the file if it would be another one."""
+        """Write the file if its content has changed."""
         table = dict(self._flushed.table)
         if table == self._saved:
             return
@@ -134,12 +134,12 @@ class ScheduleMessageService:
             log.error("delayOffset.json could not be written", error=str(error))
 
     async def deliver_due(self) -> None:
-        """One look at all levels, a batch of each in turn until nothing more is due."""
+        """Deliver what is due of all levels, a batch of each in rotation."""
         now = trio.current_time()
         busy = [
             level
             for level in range(1, max(self._levels, len(self.levels_ms)) + 1)
-            if self._resting.get(level, now) <= now
+            if self._retry_at.get(level, now) <= now
         ]
         while busy:
             busy = [level for level in busy if self._try(level)]
@@ -147,12 +147,12 @@ class ScheduleMessageService:
                 await trio.lowlevel.checkpoint()
 
     def _try(self, level: int) -> bool:
-        """Put up to a batch of what is due; whether there may be more."""
+        """Deliver up to a batch of a level; True when more may be due."""
         try:
             return self._deliver_some(level)
-        except Exception:  # A bug or a broken disk must not end delivery for ever.
+        except Exception:  # A bug or a broken disk must not end delivery for good.
             log.exception("delayed messages could not be delivered", delay_level=level)
-            self._resting[level] = trio.current_time() + AFTER_ERROR_SECONDS
+            self._retry_at[level] = trio.current_time() + AFTER_ERROR_SECONDS
             return False
 
     def _deliver_some(self, level: int) -> bool:
@@ -182,15 +182,13 @@ class ScheduleMessageService:
             self._refused.discard(level)
             return position == batch_end
         if refused not in _TRY_AGAIN:
-            self._refused.add(level)  # One by one then: what lies before it comes only once.
-            self._resting[level] = trio.current_time() + AFTER_ERROR_SECONDS
-            log.error(
-                "a delayed message is not taken", delay_level=level, position=places[stored], status=refused.value
-            )
+            self._refused.add(level)  # Then one by one, so that the messages before it are put only once.
+            self._retry_at[level] = trio.current_time() + AFTER_ERROR_SECONDS
+            log.error("a delayed message was refused", delay_level=level, position=places[stored], status=refused.value)
         return False
 
     def _due(self, queue: ConsumeQueue, level: int, position: int, tags_code: int, now: int) -> int:
-        """Due time, ms. A time farther ahead than its level allows is due now: the clock was set back."""
+        """Return the due time, ms. A time farther ahead than its level's delay is due now: the clock was set back."""
         delay_ms = self.levels_ms[level - 1] if level <= len(self.levels_ms) else None
         due: int | None = tags_code
         if is_ext_address(tags_code):
@@ -201,7 +199,7 @@ class ScheduleMessageService:
         return due if delay_ms is None or due <= now + delay_ms else now
 
     def _read(self, queue: ConsumeQueue, position: int) -> PutMessage | None:
-        record = self.store.message_of(queue.topic, queue.queue_id, position)  # Only if it is sound.
+        record = self.store.message_of(queue.topic, queue.queue_id, position)
         message = None
         if record is not None:
             try:
@@ -210,26 +208,27 @@ class ScheduleMessageService:
                 log.warning("a delayed message cannot be read", position=position, error=str(error))
                 return None
         if message is None:
-            why = "it is gone or damaged" if record is None else "it does not say where it belongs"
-            log.warning("a delayed message is passed over", position=position, why=why)
+            why = "it is gone or damaged" if record is None else "it has no target"
+            log.warning("a delayed message is skipped", position=position, why=why)
         return message
 
     def _move(self, level: int, position: int, results: list[PutResult]) -> None:
         if self.positions.get(level, 0) != position:
+            assert position > self.positions.get(level, 0) or not results, (level, position)
             end_offset = results[-1].end_offset if results else 0
             self._held.add(end_offset, level, position)
             self._flushed.add(end_offset, level, position)
             self.positions[level] = position
 
     def confirm(self) -> None:
-        """Let the file follow to what is on disk, and what slaves receive to what they hold."""
+        """Advance the file to what is on disk, and the table for slaves to what they hold."""
         self._flushed.advance(self.store.flushed_offset)
         self._held.advance(self.confirmed_offset())
 
 
 def read_delay_offsets(value: Mapping[str, Any]) -> dict[int, int]:
-    """Raises ValueError for what is no such table."""
+    """Read the table of delayOffset.json. Raises ValueError."""
     table = value.get("offsetTable") or {}
     if not isinstance(table, dict):
-        raise ValueError("offsetTable is no table")
+        raise ValueError("offsetTable is not a table")
     return {int(level): int(offset) for level, offset in table.items()}

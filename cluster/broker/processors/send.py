@@ -119,7 +119,7 @@ class SendProcessor:
         if not sends:
             return
         acks: AckSink = ProducerAcks(connection)
-        if not self.topics_writer.is_level:
+        if not self.topics_writer.is_saved:
             acks = self._once_saved(acks, {topic for send in sends for topic in _topics_of(send)})
         results = self.store.put([send.message for send in sends])
         at_once: list[bytes] = []

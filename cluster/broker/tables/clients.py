@@ -1,7 +1,7 @@
 """Connected clients: consumers and producers by group, each known by its connection. Pure tables.
 
 Sources: ConsumerManager.java, ConsumerGroupInfo.java, ProducerManager.java, ClientChannelInfo.java (RocketMQ 4.9.8).
-A client shows itself by heartbeats; one that is silent for 120 s is gone, and so is one whose connection closes.
+A client registers by heartbeats; it is removed after 120 s without one, and when its connection closes.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -46,11 +46,11 @@ class ConsumerGroupInfo(Generic[C]):
 
     @property
     def client_ids(self) -> list[str]:
-        """Each once: one that has come back over another connection would be given queues twice."""
+        """Ids without duplicates: a client with a second connection must not get queues twice."""
         return list(dict.fromkeys(client.client_id for client in self.clients.values()))
 
     def find_client(self, client_id: str) -> ClientInfo[C] | None:
-        """The member of that id; of several connections the one heard of last."""
+        """Return the member with this id; of several connections the one with the latest heartbeat."""
         found = [client for client in self.clients.values() if client.client_id == client_id]
         return max(found, key=lambda client: client.last_seen, default=None)
 
@@ -65,7 +65,7 @@ class ConsumerGroupInfo(Generic[C]):
         return old is None
 
     def update_subscriptions(self, subscriptions: Iterable[SubscriptionData]) -> bool:
-        """A later version replaces; topics no longer listed go. Whether topics came or went."""
+        """Replace subscriptions by later versions and drop topics no longer listed; True when the topics changed."""
         listed = {subscription.topic: subscription for subscription in subscriptions}
         before = self.subscriptions
         self.subscriptions = {
@@ -107,7 +107,7 @@ class ConsumerManager(Generic[C]):
         consume_from_where: str,
         notify: bool = True,
     ) -> bool:
-        """Take a heartbeat's word for one group; whether members or topics changed."""
+        """Register a client in a group, as its heartbeat says; True when members or topics changed."""
         info = self.groups.setdefault(group, ConsumerGroupInfo(group=group))
         info.consume_type, info.message_model = consume_type, message_model
         info.consume_from_where = consume_from_where
@@ -135,7 +135,7 @@ class ConsumerManager(Generic[C]):
             self.notify(info.group, list(info.clients))
 
     def expire(self) -> set[C]:
-        """Drop those whose heartbeats for a group stopped; their connections."""
+        """Remove clients without heartbeats from their groups; return their connections."""
         expired = _silent({info.group: info.clients for info in self.groups.values()}, self.now())
         for group, connection in expired:
             self.unregister(group, connection)
@@ -151,10 +151,10 @@ class ProducerManager(Generic[C]):
     groups: dict[str, dict[C, ClientInfo[C]]] = field(factory=dict, init=False)
     _by_id: dict[str, C] = field(factory=dict, init=False)
     _groups_of: dict[C, set[str]] = field(factory=dict, init=False)
-    _turn: int = field(default=0, init=False)
+    _next: int = field(default=0, init=False)
 
     def register(self, group: str, client: ClientInfo[C]) -> None:
-        """Take a heartbeat's word for one group. Raises RequestError when it is one too many."""
+        """Register a client in a group, as its heartbeat says. Raises RequestError above a limit of groups."""
         clients, of_it = self.groups.get(group), self._groups_of.get(client.connection, set())
         if clients is None:
             names.require_room("producer groups", len(self.groups), names.GROUPS_MAX)
@@ -170,11 +170,11 @@ class ProducerManager(Generic[C]):
             self._forget_id(old)
 
     def find(self, client_id: str) -> C | None:
-        """The connection over which this client was heard of last."""
+        """Return the connection of the client's latest heartbeat."""
         return self._by_id.get(client_id)
 
     def _forget_id(self, client: ClientInfo[C]) -> None:
-        """Unless the connection has that id in another group."""
+        """Forget the id of a client, unless its connection has that id in another group."""
         if self._by_id.get(client.client_id) != client.connection:
             return
         others = (self.groups[group][client.connection] for group in self._groups_of.get(client.connection, ()))
@@ -182,14 +182,14 @@ class ProducerManager(Generic[C]):
             del self._by_id[client.client_id]
 
     def next_of(self, group: str, is_idle: Callable[[C], bool]) -> C | None:
-        """One of the group's connections, each in its turn, rather one that is idle; None: there is nobody."""
+        """Return a connection of the group in round robin, an idle one if there is any; None if the group is empty."""
         connections = list(self.groups.get(group, ()))
         if not connections:
             return None
-        self._turn += 1
-        start = self._turn % len(connections)
-        in_turn = connections[start:] + connections[:start]
-        return next(filter(is_idle, in_turn), in_turn[0])
+        self._next += 1
+        start = self._next % len(connections)
+        rotated = connections[start:] + connections[:start]
+        return next(filter(is_idle, rotated), rotated[0])
 
     def unregister(self, group: str, connection: C) -> None:
         clients = self.groups.get(group)
@@ -209,7 +209,7 @@ class ProducerManager(Generic[C]):
             self.unregister(group, connection)
 
     def expire(self) -> set[C]:
-        """Drop those whose heartbeats for a group stopped; their connections."""
+        """Remove clients without heartbeats from their groups; return their connections."""
         expired = _silent(self.groups, self.now())
         for group, connection in expired:
             self.unregister(group, connection)
@@ -230,13 +230,13 @@ def _silent(groups: Mapping[str, Mapping[C, ClientInfo[C]]], now: float) -> list
 
 @define(eq=False, repr=False)
 class ClientConnections:
-    """Connections of clients: once one closes, everything that belongs to it is forgotten by these callbacks."""
+    """Connections of clients: `closed` are called when one closes, to remove what belongs to it."""
 
     closed: tuple[Callable[[Connection], None], ...]
     _watched: set[Connection] = field(factory=set, init=False)
 
     def watch(self, connection: Connection) -> None:
-        """Call back when this connection closes; now if it has."""
+        """Have the callbacks called when this connection closes; at once if it is closed."""
         if connection.closed:
             self._forget(connection)
         elif connection not in self._watched:

@@ -1,4 +1,4 @@
-"""Consumer groups of a broker and what they may do: a pure table.
+"""Consumer groups of a broker and their settings: a pure table.
 
 Sources: SubscriptionGroupConfig.java, SubscriptionGroupManager.java (RocketMQ 4.9.8).
 """
@@ -71,11 +71,11 @@ class SubscriptionGroupManager(VersionedTable[SubscriptionGroupConfig]):
 
     @staticmethod
     def read(value: Mapping[str, Any]) -> dict[str, SubscriptionGroupConfig]:
-        """Raises ValueError, TypeError."""
+        """Read groups. Raises ValueError, TypeError."""
         return read_groups(value)
 
     def find(self, group: str) -> SubscriptionGroupConfig | None:
-        """The group, made on its first use where that is allowed."""
+        """Return a group, created on its first use if that is allowed."""
         config = self.table.get(group)
         if config is not None or not (self.auto_create or group.startswith(names.SYSTEM_GROUP_PREFIX)):
             return config
@@ -85,7 +85,7 @@ class SubscriptionGroupManager(VersionedTable[SubscriptionGroupConfig]):
         return self.update(SubscriptionGroupConfig(name=group))
 
     def update(self, config: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
-        """Add or replace. Raises RequestError for a name that cannot be, or one too many."""
+        """Add or replace a group. Raises RequestError for an invalid name, or above the limit of groups."""
         if config.name not in self.table:
             names.require_group(config.name)
             names.require_room("consumer groups", len(self.table), names.GROUPS_MAX)
@@ -95,6 +95,6 @@ class SubscriptionGroupManager(VersionedTable[SubscriptionGroupConfig]):
 
 
 def read_groups(value: Mapping[str, Any]) -> dict[str, SubscriptionGroupConfig]:
-    """Raises ValueError, TypeError."""
+    """Read the groups of subscriptionGroup.json. Raises ValueError, TypeError."""
     entries = entries_of(value, SubscriptionGroupManager.KEY)
     return {name: SubscriptionGroupConfig.read({**entry, "groupName": name}) for name, entry in entries.items()}

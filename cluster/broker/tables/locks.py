@@ -24,7 +24,7 @@ class RebalanceLockManager:
     _locks: dict[str, dict[MessageQueue, _Lock]] = field(factory=dict, init=False)
 
     def lock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
-        """Those of `queues` that the client now holds: free, its own, or held by one that let its lock run out."""
+        """Lock queues that are free, the client's own, or whose lock has expired; return those that the client now holds."""
         now = self.now()
         held = self._locks.setdefault(group, {})
         granted = []
@@ -36,7 +36,7 @@ class RebalanceLockManager:
         return granted
 
     def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
-        """Gives back what is the client's own; the rest is left alone."""
+        """Release the client's own locks among `queues`."""
         held = self._locks.get(group, {})
         for queue in queues:
             lock = held.get(queue)
@@ -46,7 +46,7 @@ class RebalanceLockManager:
             self._locks.pop(group, None)
 
     def expire(self) -> None:
-        """Forget locks that ran out, so that groups which went away leave nothing behind."""
+        """Remove expired locks, so that groups that are gone use no memory."""
         now = self.now()
         for group, held in list(self._locks.items()):
             for queue in [queue for queue, lock in held.items() if now - lock.renewed > LOCK_SECONDS_MAX]:

@@ -25,10 +25,11 @@ class ConsumerOffsetManager:
     dirty: bool = field(default=False, init=False)  # Since the file was written.
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Smaller values are taken too: a reset is just that. The numbers are not negative.
+        """Store an offset, also a smaller one: a reset commits such. Callers check that the numbers are not negative.
 
-        Raises RequestError for names or a queue that cannot be, or one group too many.
+        Raises RequestError for invalid names or a queue number, or above the limit of groups.
         """
+        assert min(queue_id, offset) >= 0, (queue_id, offset)
         queues = self.table.get(key := f"{topic}@{group}")
         if queues is None:
             names.require_topic(topic)
@@ -44,7 +45,7 @@ class ConsumerOffsetManager:
             self.dirty = True
 
     def query(self, group: str, topic: str, queue_id: int) -> int:
-        """The stored offset, or NOT_STORED."""
+        """Return the stored offset, or NOT_STORED."""
         queues = self.table.get(f"{topic}@{group}")
         return NOT_STORED if queues is None else queues.get(queue_id, NOT_STORED)
 
@@ -60,9 +61,9 @@ class ConsumerOffsetManager:
             self.dirty = True
 
     def clone(self, group: str, other: str, topic: str) -> None:
-        """Give another group the same offsets in a topic; nothing happens when there are none.
+        """Copy a group's offsets in a topic to another group; nothing happens if there are none.
 
-        Raises RequestError when that is one too many.
+        Raises RequestError above the limit of groups.
         """
         queues, key = self.table.get(f"{topic}@{group}"), f"{topic}@{other}"
         if queues is not None:
@@ -72,7 +73,7 @@ class ConsumerOffsetManager:
             self.dirty = True
 
     def lower(self, end_of: Callable[[str, int], int]) -> None:
-        """Let no offset lie behind the end of its queue: the log was cut, and other messages get these numbers."""
+        """Lower offsets to the end of their queue: the log was truncated, and other messages will get these numbers."""
         for key, queues in self.table.items():
             topic = key.rpartition("@")[0]
             for queue_id, offset in queues.items():
@@ -81,22 +82,22 @@ class ConsumerOffsetManager:
                     self.dirty = True
 
     def commit_if_greater(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """As commit() for what is greater than our own."""
+        """Store an offset if it is greater than the present one."""
         if offset > self.query(group, topic, queue_id):
             self.commit(group, topic, queue_id, offset)
 
-    def raise_to(self, told: Mapping[str, Mapping[int, int]]) -> None:
-        """Take what is greater than our own, from another member's table."""
-        for key, queues in told.items():
+    def raise_to(self, others: Mapping[str, Mapping[int, int]]) -> None:
+        """Take the greater offsets of another member's table."""
+        for key, queues in others.items():
             own = self.table.setdefault(key, {})
             for queue_id, offset in queues.items():
                 if offset > own.get(queue_id, NOT_STORED):
                     own[queue_id] = offset
                     self.dirty = True
 
-    def fill(self, told: Mapping[str, Mapping[int, int]]) -> None:
-        """Take what is not here at all, from another member's table: what consumers committed here is newer, even if less."""
-        for key, queues in told.items():
+    def fill(self, others: Mapping[str, Mapping[int, int]]) -> None:
+        """Take missing offsets from another member's table. Those committed here are newer, even if smaller."""
+        for key, queues in others.items():
             own = self.table.setdefault(key, {})
             for queue_id, offset in queues.items():
                 if queue_id not in own:
@@ -108,21 +109,21 @@ class ConsumerOffsetManager:
         return {"offsetTable": {key: dict(queues) for key, queues in self.table.items()}}
 
     def merge(self, value: Mapping[str, Any]) -> None:
-        """Replace key by key with a table in the form of plain(); keys that it lacks stay. Raises ValueError."""
+        """Replace entries by those of a table in the form of plain(); others stay. Raises ValueError."""
         self.update(read_offsets(value))
 
     def update(self, entries: Mapping[str, dict[int, int]]) -> None:
-        """Replace key by key."""
+        """Replace entries; others stay."""
         if any(self.table.get(key) != queues for key, queues in entries.items()):
             self.table.update(entries)
             self.dirty = True
 
 
 def read_offsets(value: Mapping[str, Any]) -> dict[str, dict[int, int]]:
-    """Entries whose names cannot be are left out, and logged once. Raises ValueError for what is no such table."""
+    """Read a table of offsets; entries with invalid names are dropped and logged once. Raises ValueError."""
     table = value.get("offsetTable") or {}
     if not isinstance(table, dict):
-        raise ValueError("offsetTable is no table")
+        raise ValueError("offsetTable is not a table")
     entries, refused = {}, []
     for key, queues in table.items():
         topic, _, group = key.rpartition("@")
@@ -131,7 +132,7 @@ def read_offsets(value: Mapping[str, Any]) -> dict[str, dict[int, int]]:
             continue
         entries[key] = {int(queue_id): int(offset) for queue_id, offset in queues.items()}
     if refused:
-        log.warning("consumer offsets with impossible names were left out", count=len(refused), first=refused[0])
+        log.warning("consumer offsets with invalid names were dropped", count=len(refused), first=refused[0])
     return entries
 
 
@@ -140,29 +141,30 @@ Offsets = Mapping[str, Mapping[int, int]]  # By TOPIC@GROUP and queue id.
 
 @define(eq=False)
 class MasterOffsets:
-    """Merges a master's offsets into its slave's. `epoch` counts masters; it may be given where it is known from before.
+    """Merges a master's offsets into its slave's. `epoch` counts masters; it may be given if it is known from before.
 
-    A slave serves consumers while its master is away, and takes what they commit. RocketMQ's slave forgets that once the master
-    is back: it replaces its offsets with the master's older ones, and after the next failover everything is consumed again. Here
-    an offset goes back only when the master, running all the time, reports less than before: that is a reset, made by an
-    administrator. And when another member has become master: consumers have gone on there, and what they committed here since is
-    behind that. Source: SlaveSynchronize.syncConsumerOffset (RocketMQ 4.9.8).
+    A slave serves consumers while its master is down, and stores their offsets. RocketMQ's slave loses these once the master is
+    back: it replaces its offsets with the master's older ones, and after the next failover messages are consumed again. Here an
+    offset goes back in two cases. The master, running without a restart, reports less than before: an administrator has reset it.
+    Another member has become master: consumers have gone on there, and what they committed here since is older.
+
+    Source: SlaveSynchronize.syncConsumerOffset (RocketMQ 4.9.8).
     """
 
     epoch: int | None = None
     _life: object = field(default=None, init=False)
-    _told: Offsets = field(factory=dict, init=False)
+    _reported: Offsets = field(factory=dict, init=False)
 
     def merge(
-        self, own: Offsets, told: Offsets, life: object, *, epoch: int | None = None
+        self, own: Offsets, reported: Offsets, life: object, *, epoch: int | None = None
     ) -> tuple[dict[str, dict[int, int]], int]:
-        """Take what the master tells now; returns the entries as they are to be, and for how many queues ours is newer."""
-        before = self._told if life == self._life else {}
+        """Merge what the master reports; return the new entries, and the number of queues whose offset here is newer."""
+        before = self._reported if life == self._life else {}
         is_new = epoch is not None and self.epoch is not None and epoch > self.epoch
-        self._life, self._told = life, told
+        self._life, self._reported = life, reported
         self.epoch = epoch if self.epoch is None or is_new else self.epoch
         merged, newer = {}, 0
-        for key, queues in told.items():
+        for key, queues in reported.items():
             entry = dict(own.get(key, {}))
             for queue_id, offset in queues.items():
                 own_offset = 0 if is_new else entry.get(queue_id, 0)
@@ -171,9 +173,9 @@ class MasterOffsets:
             merged[key] = entry
         return merged, newer
 
-    def merge_last(self, own: Offsets, told: Offsets) -> dict[str, dict[int, int]]:
-        """The same for the last thing that this master tells, which hands over."""
-        return self.merge(own, told, self._life, epoch=self.epoch)[0]
+    def merge_last(self, own: Offsets, reported: Offsets) -> dict[str, dict[int, int]]:
+        """Merge the last report of a master that hands over."""
+        return self.merge(own, reported, self._life, epoch=self.epoch)[0]
 
 
 def _merged(own: int, before: int, now: int) -> int:

@@ -1,4 +1,4 @@
-"""All tables of a broker: topics, subscription groups, consumers' offsets, filters, clients; and the files of those that last."""
+"""Tables of a broker: topics, subscription groups, consumers' offsets, filters, clients; and their files."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -77,22 +77,22 @@ class BrokerTables:
 
     @property
     def directory(self) -> Path:
-        """The files' directory, RocketMQ's."""
+        """Directory of RocketMQ's files."""
         return self.root.expanduser() / "config"
 
     @property
     def side_directory(self) -> Path:
-        """The directory of files that RocketMQ does not know."""
+        """Directory of files that RocketMQ does not know."""
         return self.root.expanduser() / "twinlog"
 
     def known_file(self, name: str) -> JsonFile:
-        """A table's file; the first save of entries is noted, so that a later start knows that there was a table."""
+        """Return a table's file. Its first save with entries is recorded, so that a later start detects a missing table."""
         return JsonFile(self.directory / name, self.known_tables)
 
     def load(self, delays: SavedTable) -> list[str]:
-        """Read what was saved, that of delayed messages too; the names of tables that are lost.
+        """Read the saved tables, also that of delayed messages; return the names of missing tables.
 
-        Raises StoreDirectoryError: to start with empty tables would lose consumers' offsets.
+        Raises StoreDirectoryError for a broken file: a start with an empty table would lose consumers' offsets.
         """
         lost = []
         self.known_tables.load()
@@ -104,8 +104,8 @@ class BrokerTables:
             except ValueError as error:
                 raise StoreDirectoryError(
                     f"{file.path} cannot be read, and the broker does not start without it: {error}. Repair it, restore it from "
-                    f"a backup or a slave, or delete it and its .bak: then it is copied from a slave or the master, and starts "
-                    f"empty where there is none."
+                    f"a backup or a slave, or delete it and its .bak: then it is copied from a slave or the master, or starts "
+                    f"empty if there is none."
                 ) from error
             if not is_there and file.path.name in self.known_tables.names:
                 lost.append(file.path.name)
@@ -114,7 +114,7 @@ class BrokerTables:
         return lost
 
     def note(self, delays: SavedTable) -> None:
-        """Note those that have entries: a store of an older version has no note yet. Blocks for the disk."""
+        """Record which tables have entries: a store of an older version has no such record. Blocks for the disk."""
         tables = self._saved(delays)
         self.known_tables.note(
             *(each.file.path.name for each in tables if not each.file.is_missing and not is_empty(each.plain()))
@@ -129,8 +129,8 @@ class BrokerTables:
         )
 
     def _warn_missing(self) -> None:
-        """Log tables that this store had, as far as its other files show: of a store of RocketMQ nothing else is known. Groups
-        have a retry topic each.
+        """Log missing tables of a store without a record of its tables, such as RocketMQ's: messages and retry topics show that
+        there were topics and groups.
         """
         queues = self.root.expanduser() / "consumequeue"
         has_messages = queues.is_dir() and any(queues.iterdir())
@@ -158,13 +158,13 @@ class BrokerTables:
         self.filters_writer.changed()
 
     def _is_by_tag(self, group: str, topic: str) -> bool:
-        """True when a group filters a topic by no expression."""
+        """True when a group does not filter a topic by an expression."""
         subscription = self.consumers.find_subscription(group, topic)
         return subscription is None or subscription.is_tag
 
 
 def built_in(config: BrokerConfig) -> list[TopicConfig]:
-    """The topics that a broker with this configuration always has."""
+    """Return the topics that a broker with this configuration always has."""
     return built_in_topics(
         cluster_name=config.broker_cluster_name,
         broker_name=config.broker_name,

@@ -16,8 +16,8 @@ from twinlog.cluster.remoting.route import PERM_INHERIT, PERM_READ, PERM_WRITE, 
 
 log = structlog.get_logger(__name__)
 
-SCHEDULE_QUEUES = 18  # Fixed, also with other delay level tables.
-QUEUES_MAX = 65536  # Ours: bounds what one request can make the broker remember.
+SCHEDULE_QUEUES = 18  # Fixed, whatever delay levels are configured.
+QUEUES_MAX = 65536  # Ours: bounds the memory that one request can use.
 
 
 @frozen
@@ -31,7 +31,7 @@ class TopicConfig:
     order: bool = False
 
     def plain(self) -> dict[str, Any]:
-        """As it stands in topics.json and in the bodies of 21 and 103; keys sorted, as fastjson does."""
+        """Return the entry of topics.json and of the bodies of 21 and 103; keys sorted, as fastjson does."""
         return {
             "order": self.order,
             "perm": self.perm,
@@ -44,7 +44,7 @@ class TopicConfig:
 
     @classmethod
     def read(cls, name: str, value: Mapping[str, Any]) -> Self:
-        """Raises ValueError for a name or number that cannot be."""
+        """Read a topic. Raises ValueError for an invalid name or number."""
         if fault := names.topic_fault(name):
             raise ValueError(fault)
         config = cls(
@@ -71,7 +71,7 @@ def built_in_topics(
     broker_topic: bool = True,
     trace_topic: str | None = None,
 ) -> list[TopicConfig]:
-    """Topics that every broker has from the start; saved ones replace them."""
+    """Return the topics of a new broker; saved ones replace them."""
     everything = PERM_READ | PERM_WRITE | PERM_INHERIT
     topics = [TopicConfig(names.SELF_TEST_TOPIC, 1, 1)]
     if auto_create:
@@ -99,7 +99,7 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
 
     @staticmethod
     def read(value: Mapping[str, Any]) -> dict[str, TopicConfig]:
-        """Raises ValueError."""
+        """Read topics. Raises ValueError."""
         return read_topics(value)
 
     def add_built_in(self, topics: Iterable[TopicConfig]) -> None:
@@ -116,7 +116,7 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
     def create_in_send(
         self, topic: str, default_topic: str, client_queues: int, unit_mode: bool = False, connection_address: str = ""
     ) -> TopicConfig | None:
-        """The topic, made after the model of `default_topic` when it is new; None: it may not be made."""
+        """Return a topic, created like `default_topic` if it is new; None if that is not allowed."""
         if existing := self.table.get(topic):
             return existing
         if names.topic_fault(topic) is not None:
@@ -134,7 +134,7 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
         if model is None:
             return None
         if default_topic == names.AUTO_CREATE_TOPIC and not self.auto_create:
-            # RocketMQ takes the bit away for good, so that clients stop asking.
+            # RocketMQ removes the bit permanently, so that clients stop trying.
             model = self.table[default_topic] = attrs.evolve(model, perm=PERM_READ | PERM_WRITE)
         if not model.perm & PERM_INHERIT:
             return None
@@ -144,7 +144,7 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
         )
 
     def create_in_send_back(self, topic: str, queues: int, *, sys_flag: int = 0) -> TopicConfig | None:
-        """A retry or dead letter topic, made when it is new; None: its name is no topic name."""
+        """Return a retry or dead letter topic, created if it is new; None for an invalid name."""
         if existing := self.table.get(topic):
             return existing
         if names.topic_fault(topic) is not None:
@@ -152,9 +152,9 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
         return self.update(TopicConfig(topic, queues, queues, sys_flag=sys_flag))
 
     def update(self, config: TopicConfig) -> TopicConfig:
-        """Add or replace. `order` stays as it was: only the name servers' order configuration sets it.
+        """Add or replace a topic. `order` is kept: only the name servers' order configuration sets it.
 
-        Raises RequestError for a name that cannot be, or one too many.
+        Raises RequestError for an invalid name, or above the limit of topics.
         """
         old = self.table.get(config.name)
         if old is None:
@@ -166,7 +166,7 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
         return config
 
     def set_order(self, ordered: Iterable[str]) -> None:
-        """Name servers list the ordered topics in the answer to a registration; all others are not ordered."""
+        """Set which topics are ordered: those that name servers list in the response to a registration."""
         wanted = set(ordered)
         different = [config for name, config in self.table.items() if config.order != (name in wanted)]
         for config in different:
@@ -176,5 +176,5 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
 
 
 def read_topics(value: Mapping[str, Any]) -> dict[str, TopicConfig]:
-    """Raises ValueError."""
+    """Read the topics of topics.json. Raises ValueError."""
     return {name: TopicConfig.read(name, each) for name, each in entries_of(value, TopicConfigManager.KEY).items()}

@@ -1,6 +1,6 @@
-"""A table with a version, in its file and between members: topics and subscription groups. Pure.
+"""Table with a version that is saved and sent to other members: topics and subscription groups. Pure.
 
-Each change counts up the version. A slave takes its master's table when the version is another.
+Each change increments the version. A slave takes its master's table when the version differs.
 """
 
 from abc import ABC, abstractmethod
@@ -38,48 +38,50 @@ class VersionedTable(ABC, Generic[E]):
     @staticmethod
     @abstractmethod
     def read(value: Mapping[str, Any]) -> dict[str, E]:
-        """Entries in the form of plain(). Raises ValueError, TypeError."""
+        """Read entries in the form of plain(). Raises ValueError, TypeError."""
 
     def delete(self, name: str) -> bool:
-        """Remove an entry; False when there was none."""
+        """Delete an entry; False if there was none."""
         if self.table.pop(name, None) is None:
             return False
         self.renew_version(name)
         return True
 
     def renew_version(self, name: str = "") -> None:
-        """Count up the version: name servers and slaves take the table again."""
-        self.version = self.version.next(self.now_ms())
+        """Increment the version, so that name servers and slaves take the table again."""
+        before = self.version
+        self.version = before.next(self.now_ms())
+        assert self.version != before, "a slave would not take the change"
         for callback in self.on_change:
             callback(name)
 
     def plain(self) -> dict[str, Any]:
-        """The file, and the body of a slave's request."""
+        """Return the content of the file, which is also the body of the response to a slave."""
         return {
             "dataVersion": self.version.to_json(),
             self.KEY: {name: entry.plain() for name, entry in self.table.items()},
         }
 
     def merge(self, value: Mapping[str, Any]) -> None:
-        """Put what was saved over the built-in entries. Raises ValueError, TypeError."""
+        """Add saved entries to the built-in ones. Raises ValueError, TypeError."""
         entries, version = self.read(value), value.get("dataVersion")
         self.version = DataVersion.read(version) if version else self.version
         self.table.update(entries)
 
     def fill(self, value: Mapping[str, Any], built_in: Mapping[str, E]) -> None:
-        """Take another member's entries where this table was lost: all but what was changed here since. `built_in` is what this
-        table began with. Raises ValueError, TypeError.
+        """Take another member's entries after this table was lost, except those that were changed here since. `built_in` are the
+        entries that this table started with. Raises ValueError, TypeError.
         """
         received, version = self.read(value), DataVersion.read(value.get("dataVersion") or {})
         self.table.update({name: each for name, each in received.items() if self.table.get(name) == built_in.get(name)})
         if not self.version.counter:
             self.version = version
-        else:  # It is neither table any more.
+        else:  # The result is neither of the two tables.
             newest = version if version.counter > self.version.counter else self.version
             self.version = newest.next(self.now_ms())
 
     def replace(self, value: Mapping[str, Any]) -> bool:
-        """Take a master's table when its version is another; False when it is not. Raises ValueError, TypeError."""
+        """Take a master's table if its version differs; False if it does not. Raises ValueError, TypeError."""
         version = DataVersion.read(value.get("dataVersion") or {})
         if version == self.version:
             return False
@@ -89,8 +91,8 @@ class VersionedTable(ABC, Generic[E]):
 
 
 def entries_of(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """The entries under `key`. Raises ValueError."""
+    """Return the entries under `key`. Raises ValueError."""
     table = value.get(key) or {}
     if not isinstance(table, dict):
-        raise ValueError(f"{key} is no table")
+        raise ValueError(f"{key} is not a table")
     return table

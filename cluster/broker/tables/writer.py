@@ -1,8 +1,8 @@
-"""Writes one of the broker's tables to its file, in threads: always the newest, several changes at once, and in order.
+"""Writer of a table's file, in threads: several changes in one write, in order, always the newest state.
 
-A table changes at once and is read from memory; save() returns when what it was by then is on disk. What is promised to a client
-waits for that: a topic that was acknowledged to exist is there after kill -9. Source: ConfigManager.persist (RocketMQ 4.9.8),
-which writes on the thread that made the change.
+A table changes in memory at once; save() returns when all changes made before it are on disk. Responses that confirm a change
+wait for that: a confirmed topic is there after kill -9. Source: ConfigManager.persist (RocketMQ 4.9.8), which writes on the
+thread that made the change.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -22,11 +22,11 @@ AGAIN_SECONDS = 1.0
 
 @define(eq=False)
 class TableWriter:
-    """`table` gives a copy of the table as it is now."""
+    """Writes a table to its file. `table` returns a copy of its present content."""
 
     file: JsonFile
     table: Callable[[], Mapping[str, Any]]
-    is_level: bool = field(default=True, init=False)  # The file holds the table as it is now.
+    is_saved: bool = field(default=True, init=False)  # The file holds the table as it is now.
     _changes: int = field(default=0, init=False)
     _saved: int = field(default=0, init=False)  # The number of the last change that the file holds.
     _unsaved: dict[str, int] = field(factory=dict, init=False)  # Entries, with the number of their last change.
@@ -36,9 +36,9 @@ class TableWriter:
     _failing: bool = field(default=False, init=False)
 
     def changed(self, entry: str = "") -> None:
-        """The table is another one now, for example in `entry`; run() will write it."""
+        """Note a change of the table, of `entry` if given; run() will write it."""
         self._changes += 1
-        self.is_level = False
+        self.is_saved = False
         self._unsaved[entry] = self._changes
         self._wakeup.set()
 
@@ -52,7 +52,7 @@ class TableWriter:
         return len(self._waiting)
 
     def when_saved(self, callback: Callable[[], None]) -> None:
-        """Call back once all changes so far are in the file, or once the disk refused them."""
+        """Call back once all changes so far are in the file, or their write has failed."""
         self._waiting.append((self._changes, callback))
         self._wakeup.set()
 
@@ -65,6 +65,7 @@ class TableWriter:
 
     async def _write(self) -> None:
         number, table = self._changes, self.table()
+        assert self._saved <= number, (self._saved, number)
         try:
             await trio.to_thread.run_sync(self.file.save_table, table)
         except OSError as error:
@@ -74,7 +75,7 @@ class TableWriter:
             self._call_back(number)
             raise
         self._failing = False
-        self._saved, self.is_level = number, number == self._changes
+        self._saved, self.is_saved = number, number == self._changes
         self._unsaved = {entry: changed for entry, changed in self._unsaved.items() if changed > number}
         self._call_back(number)
 
@@ -85,7 +86,7 @@ class TableWriter:
             callback()
 
     async def run(self) -> None:
-        """Write until cancelled; what the disk refuses is tried again."""
+        """Write until cancelled; a failed write is tried again."""
         while True:
             await self._wakeup.wait()
             try:

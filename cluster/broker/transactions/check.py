@@ -1,4 +1,4 @@
-"""Decisions about open transactions: ask the producer now, later, or no more; and which have ended. Pure.
+"""Decisions about open transactions: check with the producer now, later, or no more; and set of ended ones. Pure.
 
 Source: TransactionalMessageServiceImpl.check (RocketMQ 4.9.8).
 """
@@ -19,10 +19,10 @@ class CheckRules:
 
     timeout_ms: int
     check_max: int
-    reserved_ms: int  # Older half messages are given up.
+    reserved_ms: int  # Older half messages are not checked any more.
 
     def immunity_ms(self, half: Message) -> int | None:
-        """Time in which the message itself wants no check; None: it does not say."""
+        """Return the time for which the message itself asks for no check; None if it has no such property."""
         text = half.properties.get(IMMUNITY_SECONDS)
         if text is None:
             return None
@@ -30,10 +30,10 @@ class CheckRules:
 
 
 class Verdict(Enum):
-    """Decision about a half message that no op message ends."""
+    """Decision about a half message without an op message."""
 
     GIVE_UP = auto()
-    WAIT = auto()  # It, and all behind it, are too young.
+    WAIT = auto()  # It, and all behind it, are too recent.
     POSTPONE = auto()
     ASK = auto()
 
@@ -53,23 +53,25 @@ def judge(half: Message, rules: CheckRules, started_ms: int, now_ms: int) -> Ver
 
 @define
 class EndedHalves:
-    """Half messages that have ended, as far as op messages were read: from the current position on.
+    """Half messages from the current position on that have ended, as far as op messages were read.
 
-    An op message is done with when all its half messages are passed; `done_offset` is the first that is not, in queue offsets.
-    One that comes late, for a half message passed already, is kept until all copies that were there by then are passed.
+    An op message is done when all its half messages are passed; `done_offset` is the queue offset of the first that is not.
+    A late one, for a half message that is already passed, is kept until all copies that existed by then are passed.
     """
 
     next_offset: int  # Of the op message to read next.
     _op_of: dict[int, int] = field(factory=dict, init=False)  # Half to op message.
     _late: dict[int, tuple[int, int]] = field(
         factory=dict, init=False
-    )  # Half to op message, and where it may be forgotten.
+    )  # Half to op message, and position where it is dropped.
     _left: dict[int, int] = field(
         factory=dict, init=False
     )  # Op message to number of its halves that are not passed yet.
 
     def add(self, op_offset: int, halves: list[int], position: int, half_end: int) -> None:
-        """Take the op message at `op_offset`, while half messages below `position` are passed and there are `half_end`."""
+        """Add the op message at `op_offset`. Half messages below `position` are passed; their queue ends at `half_end`."""
+        assert op_offset >= self.next_offset, (op_offset, self.next_offset)
+        assert position <= half_end, (position, half_end)
         self.next_offset = op_offset + 1
         for half in halves:
             if half in self._op_of or half in self._late:
@@ -84,7 +86,7 @@ class EndedHalves:
         return half in self._op_of or half in self._late
 
     def passed(self, position: int) -> None:
-        """All half messages below `position` are dealt with."""
+        """Drop half messages below `position`, which are handled."""
         for half in [half for half in self._op_of if half < position]:
             self._count_down(self._op_of.pop(half))
         for half in [half for half, (_, until) in self._late.items() if until <= position]:
@@ -92,10 +94,11 @@ class EndedHalves:
 
     def _count_down(self, op_offset: int) -> None:
         self._left[op_offset] -= 1
+        assert self._left[op_offset] >= 0, op_offset
         if not self._left[op_offset]:
             del self._left[op_offset]
 
     @property
     def done_offset(self) -> int:
-        """Position to read from after a restart."""
+        """Offset of the op message to read from after a restart."""
         return min(self._left, default=self.next_offset)

@@ -1,13 +1,13 @@
-"""Transactional messages as records: what is stored when one begins, ends and is asked about. No I/O.
+"""Records of transactions: half, commit and op messages, and copies for checks. No I/O.
 
-    half       topic RMQ_SYS_TRANS_HALF_TOPIC, queue 0; REAL_TOPIC and REAL_QID say where it is to go; no transaction bits
+    half       topic RMQ_SYS_TRANS_HALF_TOPIC, queue 0; REAL_TOPIC and REAL_QID say its target; no transaction bits
     commit     the message itself, bits COMMIT, with the half's properties and its physical offset
     op         topic RMQ_SYS_TRANS_OP_HALF_TOPIC, tag d, body: queue offset of the half that has ended (5.x: `1,2,` for several)
-    re-put     a half that nobody ended is put again behind the others before its producer is asked, and what lies before is done
+    re-put     an open half is appended again before its producer is asked, so that all before it are done
 
 A rollback is an op message alone. Sources: TransactionalMessageBridge, TransactionalMessageServiceImpl, EndTransactionProcessor
-(RocketMQ 4.9.8). Other than there, a half message with a DELAY level keeps it until the commit, which RocketMQ loses; a postponed
-half message (CHECK_IMMUNITY_TIME_IN_SECONDS) uses up no check, and is known as ended when its first copy was.
+(RocketMQ 4.9.8). Unlike there, a half message with a DELAY level keeps it until the commit, which RocketMQ loses; to postpone a
+half message (CHECK_IMMUNITY_TIME_IN_SECONDS) does not count as a check, and the copy ends with the first one.
 """
 
 from collections.abc import Mapping
@@ -35,12 +35,12 @@ def is_transaction(properties: Mapping[str, str]) -> bool:
 
 
 def half_properties(topic: str, queue_id: int, properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties of the half message; those given hold WAIT as their last, if they hold it."""
+    """Return the properties of the half message. WAIT, if given, is the last one."""
     return {**properties, REAL_TOPIC: topic, REAL_QUEUE_ID: str(queue_id)}
 
 
 def committed(half: Message, levels_ms: tuple[int, ...], now_ms: int) -> PutMessage:
-    """The message that the half stands for. Raises ValueError when the half does not say where it belongs."""
+    """Return the message of a half message. Raises ValueError when the half has no target."""
     properties = half.properties
     topic, queue_id = properties.get(REAL_TOPIC, ""), int(properties.get(REAL_QUEUE_ID, ""))
     if not topic or topic in (HALF_TOPIC, OP_HALF_TOPIC) or queue_id < 0:
@@ -70,7 +70,7 @@ def _without_half(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def op_message(half_queue_id: int, half_queue_offset: int, host: bytes, now_ms: int) -> PutMessage:
-    """The op message which says that a half message was committed or rolled back."""
+    """Make the op message that marks a half message as committed or rolled back."""
     return PutMessage(
         topic=OP_HALF_TOPIC,
         queue_id=half_queue_id,
@@ -86,38 +86,38 @@ def op_message(half_queue_id: int, half_queue_offset: int, host: bytes, now_ms: 
 
 
 def ended_halves(op: Message) -> list[int]:
-    """The queue offsets of half messages that an op message names. Raises ValueError when it is none."""
+    """Return the queue offsets of half messages in an op message. Raises ValueError for any other message."""
     if op.properties.get(TAGS) != OP_TAG:
         raise ValueError(f"an op message with tag {op.properties.get(TAGS)}")
     return [int(part) for part in op.body.decode("ascii").split(",") if part.strip()]
 
 
 def counted(half: Message) -> Message:
-    """The half message with one check more in its properties."""
+    """Return the half message with one more check in its properties."""
     return evolve(half, properties_raw=_with(half, {CHECK_TIMES: str(check_times(half) + 1)}))
 
 
 def asked_again(half: Message) -> PutMessage:
-    """The copy that goes to the end of the half queue; `flag` and `reconsume_times` are lost, as in RocketMQ."""
+    """Make the copy for the end of the half queue; `flag` and `reconsume_times` are lost, as in RocketMQ."""
     return _copy(evolve(half, flag=0, reconsume_times=0), HALF_TOPIC, half.queue_id)
 
 
 def postponed(half: Message) -> PutMessage:
-    """The copy of a half message that must not be asked about yet; remembers the place of the first."""
+    """Make the copy of a half message that must not be checked yet; it has the offset of the first copy."""
     first = half.properties.get(PREPARED_QUEUE_OFFSET) or str(half.queue_offset)
     return asked_again(evolve(half, properties_raw=_with(half, {WAIT: "false", PREPARED_QUEUE_OFFSET: first})))
 
 
 def given_up(half: Message, check_max: int) -> PutMessage:
-    """The copy of a half message that nobody ends, for a person to look at.
+    """Make the copy of a half message that is not ended, for inspection by an administrator.
 
-    One that is too old, not asked about too often, has one check more: RocketMQ counts before it looks at the age.
+    One that is too old, but not checked too often, has one more check: RocketMQ counts before it compares the age.
     """
     return _copy(half if check_times(half) >= check_max else counted(half), CHECK_MAX_TIME_TOPIC, 0)
 
 
 def resumed(half: Message) -> PutMessage:
-    """The copy of a half message that was given up: as if its producer had never been asked."""
+    """Make the copy of a half message that was given up, with its checks set to zero."""
     return _copy(evolve(half, properties_raw=_with(half, {CHECK_TIMES: "0"})), HALF_TOPIC, HALF_QUEUE_ID)
 
 
@@ -142,9 +142,9 @@ def _copy(half: Message, topic: str, queue_id: int) -> PutMessage:
 
 
 def check_body(half: Message, queue_offset: int, phy_offset: int) -> bytes:
-    """The body of request 39: the half message under its real topic, at the place of its newest copy.
+    """Make the body of request 39: the half message under its real topic, with the offsets of its newest copy.
 
-    The store time is the old copy's and WAIT false, as RocketMQ sends it. Raises ValueError without a place to go.
+    The store time is the old copy's and WAIT false, as RocketMQ sends it. Raises ValueError without a target.
     """
     properties = half.properties
     return encode_message(
@@ -160,12 +160,12 @@ def check_body(half: Message, queue_offset: int, phy_offset: int) -> bytes:
 
 
 def check_times(half: Message) -> int:
-    """Number of checks so far; what is no number counts as -1, as in RocketMQ."""
+    """Return the number of checks so far; -1 for an invalid number, as in RocketMQ."""
     text = half.properties.get(CHECK_TIMES, "0")
     return int(text) if text.lstrip("-").isdecimal() else -1
 
 
 def prepared_offset(half: Message) -> int | None:
-    """The queue offset of the first copy of a postponed half message."""
+    """Return the queue offset of the first copy of a postponed half message."""
     text = half.properties.get(PREPARED_QUEUE_OFFSET, "")
     return int(text) if text.isdecimal() else None

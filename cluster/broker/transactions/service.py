@@ -1,9 +1,9 @@
-"""Asks producers about transactions that they began and did not end. Masters only.
+"""Check of open transactions: asks producers about transactions that they began and did not end. Masters only.
 
-Each round walks the half queue from where it stopped: what an op message ends is passed, what is too young ends the round, what
-is old enough goes to the end of the queue again and its producer is asked. How far half and op queue are dealt with are the
-offsets of the group CID_RMQ_SYS_TRANS. Sources: TransactionalMessageCheckService, TransactionalMessageServiceImpl.check,
-AbstractTransactionalMessageCheckListener (RocketMQ 4.9.8). Other than there, all op messages are read before a producer is asked.
+Each round walks the half queue from where the last one stopped: ended half messages are passed, a recent one ends the round, an
+old enough one is appended to the queue again and its producer is asked. The progress in the half queue and the op queue is saved
+as the offsets of the group CID_RMQ_SYS_TRANS. Sources: TransactionalMessageCheckService, TransactionalMessageServiceImpl.check,
+AbstractTransactionalMessageCheckListener (RocketMQ 4.9.8). Unlike there, all op messages are read before a producer is asked.
 """
 
 from collections.abc import Awaitable, Callable
@@ -40,7 +40,7 @@ from twinlog.store.record.properties import UNIQ_KEY
 log = structlog.get_logger(__name__)
 
 _OPS_AT_ONCE = 32
-_PAUSE_EACH = 32  # Messages, after which others get their turn.
+_CHECKPOINT_EACH = 32  # Messages between two checkpoints.
 ROUND_SECONDS_MAX = 60.0
 
 
@@ -58,7 +58,7 @@ class _Producer(Protocol):
 
 @define(kw_only=True, eq=False)
 class TransactionCheckService:
-    """`producer_of` gives the connection of one producer of a group, `flush` brings the whole log to the disk."""
+    """`producer_of` returns the connection of a producer of a group, `flush` flushes the whole log."""
 
     store: _Store
     offsets: ConsumerOffsetManager
@@ -68,13 +68,13 @@ class TransactionCheckService:
     now_ms: Callable[[], int]
     producer_of: Callable[[str], _Producer | None]
     flush: Callable[[], Awaitable[None]]
-    _unsaved: int = field(default=0, init=False)  # Where to go on, when that is not on disk yet.
-    _copies_end: int = field(default=0, init=False)  # Of the last copy that was put, in the log.
+    _unsaved: int = field(default=0, init=False)  # Position to go on from, while it is not on disk.
+    _copies_end: int = field(default=0, init=False)  # End of the last copy in the log.
     _ended: EndedHalves = field(factory=lambda: EndedHalves(0), init=False)
     _alone: set[str] = field(factory=set, init=False)  # Groups without a producer, each logged once.
 
     def begin_anew(self) -> None:
-        """Go by the saved offsets alone: another member may have been the master meanwhile."""
+        """Start from the saved offsets: another member may have been the master meanwhile."""
         self._unsaved = self._copies_end = 0
         self._ended = EndedHalves(0)
 
@@ -84,34 +84,35 @@ class TransactionCheckService:
             await trio.sleep(self.interval_ms / 1000)
             try:
                 await self.check()
-            except Exception:  # A bug or a broken disk must not end checks for ever.
+            except Exception:  # A bug or a broken disk must not end the checks for good.
                 log.exception("open transactions could not be checked")
 
     async def check(self) -> None:
-        """One round. Raises OSError when the log cannot be read."""
+        """Run one round. Raises OSError when the log cannot be read."""
         self.topics.create_in_send_back(HALF_TOPIC, 1)
         halves, ops = self.store.queue(HALF_TOPIC, HALF_QUEUE_ID), self.store.queue(OP_HALF_TOPIC, HALF_QUEUE_ID)
         first_half, first_op = self._offset_of(halves), self._offset_of(ops)
         if first_op != self._ended.done_offset:
             self._ended = EndedHalves(first_op)
-        position, worked_off = max(first_half, self._unsaved), 0
+        position, handled = max(first_half, self._unsaved), 0
         started_ms, deadline = self.now_ms(), trio.current_time() + ROUND_SECONDS_MAX
         try:
             while position < halves.max_offset and trio.current_time() < deadline:
-                worked_off += 1
-                if worked_off % _PAUSE_EACH == 0:
+                handled += 1
+                if handled % _CHECKPOINT_EACH == 0:
                     await trio.lowlevel.checkpoint()
                 if position not in self._ended:
                     if self._read_ops(ops, position, halves.max_offset):
                         continue
-                    if not self._deal_with(halves, position, started_ms):
+                    if not self._handle(halves, position, started_ms):
                         break
                 position += 1
             if self._copies_end > self.store.flushed_offset:
                 await self.flush()
         finally:
             self._unsaved = position
-            # What is passed is not looked at again, also by the next start: its copy must be there then.
+            # Passed messages are not read again, even after a restart, so their copies must be on disk.
+            assert position >= first_half, (position, first_half)
             if self._copies_end <= self.store.flushed_offset:
                 self._unsaved = 0
                 self._ended.passed(position)
@@ -127,7 +128,7 @@ class TransactionCheckService:
             self.offsets.commit(TRANSACTION_GROUP, queue.topic, queue.queue_id, now)
 
     def _read_ops(self, ops: ConsumeQueue, position: int, half_end: int) -> bool:
-        """Read some more op messages; whether there were any."""
+        """Read more op messages; False when there were none."""
         first = max(self._ended.next_offset, ops.min_offset)
         for offset in range(first, min(first + _OPS_AT_ONCE, ops.max_offset)):
             op = self._message(ops, offset)
@@ -135,7 +136,7 @@ class TransactionCheckService:
             try:
                 halves = ended_halves(op) if op is not None else []
             except ValueError as error:
-                log.warning("an op message cannot be understood", queue_offset=offset, error=str(error))
+                log.warning("an op message cannot be read", queue_offset=offset, error=str(error))
             self._ended.add(offset, halves, position, half_end)
         return first < ops.max_offset
 
@@ -150,8 +151,8 @@ class TransactionCheckService:
             )
         return None
 
-    def _deal_with(self, halves: ConsumeQueue, position: int, started_ms: int) -> bool:
-        """Do what is due for one half message that nobody ended; False: the round ends before it."""
+    def _handle(self, halves: ConsumeQueue, position: int, started_ms: int) -> bool:
+        """Handle one open half message; False: the round ends before it."""
         half = self._message(halves, position)
         if half is None or prepared_offset(half) in self._ended:
             return True
@@ -169,7 +170,7 @@ class TransactionCheckService:
             case Verdict.GIVE_UP:
                 self.topics.create_in_send_back(CHECK_MAX_TIME_TOPIC, 1)
                 log.error(
-                    "a transaction that nobody ends was put aside",
+                    "an open transaction was given up",
                     topic=CHECK_MAX_TIME_TOPIC,
                     group=half.properties.get(PRODUCER_GROUP),
                     key=half.properties.get(UNIQ_KEY),
@@ -177,7 +178,7 @@ class TransactionCheckService:
                 return self._put(given_up(half, self.rules.check_max)) is not None
 
     def _put(self, copy: PutMessage) -> PutResult | None:
-        """None: the store takes nothing now."""
+        """Append a copy; None while the store takes no messages."""
         (result,) = self.store.put([copy])
         if result.status is not PutStatus.PUT_OK:
             return None
@@ -185,14 +186,14 @@ class TransactionCheckService:
         return result
 
     def _ask(self, half: Message, copy: PutResult) -> None:
-        """Send request 39 to one producer of the group; without one the next round tries again."""
+        """Send request 39 to a producer of the group; without one the next round tries again."""
         properties = half.properties
         group, key = properties.get(PRODUCER_GROUP, ""), properties.get(UNIQ_KEY)
         producer = self.producer_of(group)
         if producer is None:
             if group not in self._alone:
                 self._alone.add(group)
-                log.warning("an open transaction, but no producer of its group is connected", group=group, key=key)
+                log.warning("no producer is connected for an open transaction", group=group, key=key)
             return
         self._alone.discard(group)
         header = CheckTransactionState(
@@ -205,6 +206,6 @@ class TransactionCheckService:
         try:
             body = check_body(half, copy.queue_offset, copy.phy_offset)
         except ValueError as error:
-            log.warning("a half message without a place to go", key=key, error=str(error))
+            log.warning("a half message has no target", key=key, error=str(error))
             return
         producer.send(header.command(body, flag=ONEWAY))

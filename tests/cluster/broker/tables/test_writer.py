@@ -35,7 +35,7 @@ async def test_changes_that_come_together_are_written_together(slow, nursery):
     for name in "bcd":
         nursery.start_soon(promised, name)
     await trio.testing.wait_all_tasks_blocked(0.01)
-    assert (done, writer.is_level) == ([], False)
+    assert (done, writer.is_saved) == ([], False)
     writer.file.go.release()
     await trio.testing.wait_all_tasks_blocked(0.01)
     assert done == [("a", True)]
@@ -47,7 +47,7 @@ async def test_changes_that_come_together_are_written_together(slow, nursery):
             await trio.sleep(0.001)
     assert all(is_there for _, is_there in done)
     assert [sorted(saved) for saved in writer.file.saved] == [["a"], ["a", "b", "c", "d"]]
-    assert writer.is_level
+    assert writer.is_saved
     await writer.save()  # Nothing to do: no save is let through any more.
 
 
