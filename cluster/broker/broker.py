@@ -279,7 +279,7 @@ class Broker:
 
     async def _registered_master(self) -> str | None:
         with trio.move_on_after(HEAR_SECONDS_MAX):
-            return await self.registration.look()
+            return await self.registration.find_master()
         return None
 
     def _open_listeners(self) -> tuple[socket.socket, socket.socket]:
@@ -348,7 +348,7 @@ class Broker:
         while True:
             day = time.localtime(self.store.now_ms() / 1000).tm_yday
             self.throughput.sample(trio.current_time(), day, self.store.put_counts)
-            self.stats.look(trio.current_time())
+            self.stats.sample(trio.current_time())
             self.store.put_times.rotate(trio.current_time())
             self.ha.group_transfer.waits.look(trio.current_time())
             await trio.sleep(SAMPLE_SECONDS)

@@ -289,7 +289,7 @@ def _members(base: _Base, data: _Data) -> _Members:
         settings.ha_config,
         group.counted_slaves,
         registration.ask_members,
-        welcome=group.welcome_slaves,
+        welcome=group.admitted_slaves,
         peer_of=peers.peer_of,
         find_slave=slave_peers.find,
     )

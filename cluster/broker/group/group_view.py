@@ -25,13 +25,13 @@ log = structlog.get_logger(__name__)
 
 
 def saved_role(config: BrokerConfig, store_config: StoreConfig) -> RoleState | None:
-    """The role that this member has saved in its store. Raises StoreDirectoryError."""
+    """Return the role that this member has saved in its store. Raises StoreDirectoryError."""
     side = store_config.root.expanduser() / "twinlog"
     address = f"{config.broker_ip1}:{config.listen_port}"
     state = load_role(side, address)
     if state is None and (other := load_role(side)) is not None:
         log.warning(
-            "this directory is a copy of another member's, or this one has another address now: it is a new member",
+            "the saved role is another address's: this directory is a copy, or the address changed; this is a new member",
             was=other.address,
             address=address,
         )
@@ -41,7 +41,7 @@ def saved_role(config: BrokerConfig, store_config: StoreConfig) -> RoleState | N
 def under_role(
     state: RoleState | None, config: BrokerConfig, store_config: StoreConfig, ha_config: HAConfig
 ) -> tuple[BrokerConfig, StoreConfig, HAConfig]:
-    """The configuration under the role that the store has saved, or else under its own. Raises ValueError."""
+    """Return the configuration for the role saved in the store, or else for the configured one. Raises ValueError."""
     if state is None:
         return config.for_role(store_config.broker_role), store_config, ha_config
     before = (store_config.broker_role.value, config.broker_id)
@@ -50,12 +50,12 @@ def under_role(
     return (
         attrs.evolve(config, broker_id=state.broker_id),
         attrs.evolve(store_config, broker_role=state.role),
-        attrs.evolve(ha_config, master_address=""),  # It may be another one by now.
+        attrs.evolve(ha_config, master_address=""),  # The master may be another one by now.
     )
 
 
 def is_replicated(state: RoleState | None) -> bool:
-    """True when all that is acknowledged in this member's group is on other members of ours, by its saved record."""
+    """True when, by its saved record, all acknowledged messages of this group are on other twinlog members."""
     records = [record for record in (state.group, state.before) if record is not None] if state is not None else []
     return bool(records) and all(record.acks_needed > 1 and len(record.voters) > 1 for record in records)
 
@@ -89,7 +89,7 @@ class _Roles(Protocol):
 
 
 class _Effects(Protocol):
-    """BrokerRoleEffects. `master`: who is followed by this member's role; None: name servers say it."""
+    """BrokerRoleEffects. `master`: the one to follow by this member's role; None: the one that name servers report."""
 
     @property
     def master(self) -> Master | None: ...
@@ -97,7 +97,7 @@ class _Effects(Protocol):
 
 @define(eq=False, repr=False)
 class GroupView:
-    """Read-only answers for replication and a slave's services, computed anew each time; and the listener of registrations.
+    """Read-only view for replication and a slave's services, computed at each call; and listener of registrations.
 
     The parts that know each other in a circle are set by wiring.py.
     """
@@ -111,7 +111,7 @@ class GroupView:
     slave_sync: SlaveSynchronize = field(init=False)
 
     def me(self) -> GroupMember:
-        """This member, as it is known in its group."""
+        """This member, as its group knows it."""
         return GroupMember(
             address=self.settings.address,
             ha_address=self.settings.ha_address,
@@ -121,41 +121,41 @@ class GroupView:
 
     @property
     def master(self) -> Master:
-        """The master that is followed: where roles are recorded these say it, elsewhere name servers."""
+        """Master to follow, by the recorded roles, or without them by name servers."""
         return self.effects.master or self.registration.master
 
     def slave_addresses(self) -> set[str]:
-        """The remoting addresses of the slaves that are registered, and of the others in the group's record."""
+        """Return the remoting addresses of the registered slaves and of the other members in the group's record."""
         group = self.roles.member.group
         others = {each.address for each in group.members} if group is not None else set()
         return (self.registration.slave_addresses | others) - {self.settings.address, self.master.address}
 
     def behind_ha_ip(self, ip: str) -> set[str]:
-        """The remoting addresses of other members whose HA address has this IP: it may be of another network."""
+        """Return the remoting addresses of other members whose HA address, maybe in another network, has this IP."""
         group = self.roles.member.group
         members = group.members if group is not None else ()
         return {each.address for each in members if ip_of(each.ha_address) == ip} - {self.settings.address}
 
     def counted_slaves(self) -> list[str]:
-        """The IPs of the slaves whose acknowledgements count: those in the group's record, or else the registered ones."""
+        """Return the IPs of the slaves whose acknowledgements count: those in the group's record, or else the registered ones."""
         counted, group = self.roles.counted_members(), self.roles.member.group
         if counted is None or group is None or self.store.config.is_slave:
             return self.registration.members
         others = counted - {self.settings.address}
         return sorted(ip_of(each.ha_address) for each in group.members if each.address in others)
 
-    def welcome_slaves(self) -> list[str]:
-        """The IPs of the registered slaves, whatever the record says: a slave that follows joins. Only those in haMembers."""
+    def admitted_slaves(self) -> list[str]:
+        """Return the IPs of the slaves that may follow, and so join: registered, and in haMembers if that is set."""
         named = {ip_of(address) for address in self.settings.ha_config.named_members}
         return [ip for ip in self.registration.members if not named or ip in named]
 
     def epoch_followed(self) -> int | None:
-        """The number of the epoch whose master is followed; None without a record."""
+        """Return the number of the epoch whose master is followed; None without a record."""
         state = self.roles.member.role_state()
         return state.promised.epoch if state is not None else None
 
     def confirmed_offset(self) -> int:
-        """End of what producers were promised: in a SYNC_MASTER's log what enough slaves hold."""
+        """Return the confirmed offset: in a SYNC_MASTER's log the end of what enough slaves hold."""
         end = self.store.max_offset
         if self.store.config.broker_role is not BrokerRole.SYNC_MASTER:
             return end
@@ -164,7 +164,7 @@ class GroupView:
         return confirmed
 
     def confirmed_for_consumers(self) -> int:
-        """End of what is as safe as promised. On a slave: as its master reported last; without a record all counts."""
+        """Return the confirmed offset for consumers: on a slave its master's last report, or without a record its end."""
         if not self.store.config.is_slave:
             return self.confirmed_offset()
         return (
@@ -172,14 +172,14 @@ class GroupView:
         )
 
     def stalled(self, why: str) -> None:
-        """Give up the lease, on the watchdog's thread. A master that nobody can replace needs none."""
+        """Give up the lease, on the watchdog's thread. A master without a group record has none."""
         if self.roles.member.group is not None:
             self.ha.lease.give_up(why)
 
     # RegistrationListener
 
     def master_changed(self, master: Master) -> None:
-        """Follow the master that name servers name, unless this member's role says whom."""
+        """Follow the master that name servers report, unless this member's role determines it."""
         if self.effects.master is not None:
             return
         if master.ha_address and not self.settings.ha_config.master_address:
@@ -191,11 +191,11 @@ class GroupView:
         self.ha.members_changed(self.counted_slaves())
 
     def has_unregistered_peers(self) -> bool:
-        """True while a slave that no name server has named yet asks for the log."""
+        """True while a slave that is not registered yet has a pending HA connection."""
         return self.ha.connection_admission.has_unregistered
 
     def found_members(self, addresses: Mapping[int, str]) -> None:
-        """Let RocketMQ's slaves into the record."""
+        """Add RocketMQ's slaves to the group's record."""
         self.roles.joining.registered(addresses)
 
     def may_be_replaced(self) -> bool:

@@ -1,14 +1,14 @@
-"""Keeps this broker known to its name servers, and learns from them who else belongs to its group.
+"""Registration of this broker with its name servers, and discovery of its group's other members.
 
-    register (103): at start until it works, 1 s and 10 s later, then each period; at each topic change; when the
+    register (103): at start until it succeeds, 1 s and 10 s later, then each period; at each topic change; when the
                     connection was lost, because a name server drops a broker with its connection
-    slave:  the answers name the master; while they do not, it asks each second
-    all:    ask (106) who the other slaves of the group are: each 5 s, each 0.5 s while a stranger asks for the log, who
-            may have only just registered. A slave serves slaves of its own, too
-    held:   nothing is registered, and members are asked for all the same: who does not know yet whether it is the master
-            must not say so, and is to find out
+    slave:  the responses name the master; while they do not, the slave registers each second
+    all:    request (106) the other slaves of the group: each 5 s, each 0.5 s while an unregistered peer has a pending HA
+            connection, since it may have just registered. A slave serves slaves of its own, too
+    held:   nothing is registered, but members are requested: a member that does not know yet whether it is the master must
+            not register as such, and has to find out
 
-Each name server has its own task, so one that is down holds up nobody. Sources: BrokerController.registerBrokerAll,
+Each name server has its own task, so one that is down does not delay the others. Sources: BrokerController.registerBrokerAll,
 BrokerOuterAPI.java, RegisterBrokerBody.java (RocketMQ 4.9.8).
 """
 
@@ -39,14 +39,14 @@ EARLY_REPEATS_SECONDS = (1.0, 11.0)  # After the first success.
 
 @frozen
 class Master:
-    """Master as a name server reports it to a slave. None: it knows no master."""
+    """Master as a name server reports it to a slave. Fields are None without a master."""
 
     address: str | None
     ha_address: str | None
 
 
 def registration_body(topics: TopicConfigManager, broker_permission: int) -> bytes:
-    """RegisterBrokerBody. A broker that forbids reading or writing says so for all its topics."""
+    """Make a RegisterBrokerBody. The broker's own permission restricts that of all topics."""
     wrapper = topics.plain()
     if broker_permission != PERM_READ | PERM_WRITE:
         for config in wrapper["topicConfigTable"].values():
@@ -55,7 +55,7 @@ def registration_body(topics: TopicConfigManager, broker_permission: int) -> byt
 
 
 def slaves_of(broker_name: str, cluster_info: Mapping[str, Any], *, but: int = MASTER_ID) -> set[tuple[int, str]]:
-    """Id and IP of each slave of a group in the body of 106, except for the one that asks."""
+    """Return id and IP of each slave of a group in the body of 106, except for id `but`."""
     group = (cluster_info.get("brokerAddrTable") or {}).get(broker_name) or {}
     addresses = group.get("brokerAddrs") or {}
     return {
@@ -66,13 +66,13 @@ def slaves_of(broker_name: str, cluster_info: Mapping[str, Any], *, but: int = M
 
 
 def member_addresses(broker_name: str, cluster_info: Mapping[str, Any]) -> dict[int, str]:
-    """IP:PORT of the remoting port of each member of a group in the body of 106, by its id."""
+    """Return the remoting address of each member of a group in the body of 106, by its id."""
     group = (cluster_info.get("brokerAddrTable") or {}).get(broker_name) or {}
     return {int(broker_id): str(address) for broker_id, address in (group.get("brokerAddrs") or {}).items()}
 
 
 def next_pause(since_first: float, failures: int, period: float) -> float:
-    """Seconds until the next registration: so long after the first success, and after failures since the last one."""
+    """Return the seconds until the next registration, by the time since the first success and the failures since the last."""
     if failures:
         return float(min(RETRY_SECONDS_FIRST * 2 ** (min(failures, 10) - 1), RETRY_SECONDS_MAX))
     return next((at - since_first for at in EARLY_REPEATS_SECONDS if since_first < at), period)
@@ -85,14 +85,14 @@ KEPT_SECONDS = 120.0  # RouteInfoManager.BROKER_CHANNEL_EXPIRED_TIME, RocketMQ 4
 class RegisteredSlaves:
     """Registered slaves by (brokerId, IP), with the last time that a name server named them. Pure.
 
-    A name server that was restarted knows no brokers until all have registered again, which takes a RocketMQ slave up to 30 s. So
-    a slave is kept as long as a name server itself keeps a silent broker: its connection and acks may be as good as ever.
+    A restarted name server knows no brokers until they register again, which takes a RocketMQ slave up to 30 s. So a slave is
+    kept as long as a name server itself keeps a silent broker: its connection and acks may be fine.
     """
 
     _seen: dict[tuple[int, str], float] = field(factory=dict, init=False)
 
     def answered(self, slaves: Iterable[tuple[int, str]], now: float) -> list[str]:
-        """Take what all name servers together answered; the IPs of the slaves that count, one for each slave.
+        """Take the slaves in the responses of all name servers; return the IPs of those that count, one for each slave.
 
         A slave that moved to another IP keeps one entry: the id counts.
         """
@@ -111,28 +111,28 @@ COALESCE_SECONDS = 0.01
 CONNECTION_CHECK_SECONDS = 1.0
 MEMBERS_SECONDS, MEMBERS_SECONDS_WITH_STRANGERS, MEMBERS_SECONDS_MIN = 5.0, 0.5, 0.05
 UNREGISTER_MS_MAX = 1_000
-HOLD_SECONDS_MAX = 0.1  # How long a registration that is under way may still take: producers may be waiting.
+HOLD_SECONDS_MAX = 0.1  # Wait for a pending registration: producers may be waiting.
 LATE_SECONDS_MAX = 5.0  # A new master registers twice within the first second.
 LEAVE_SECONDS_MAX = 0.3
 
 
 class RegistrationListener(Protocol):
-    """Told of what name servers answer, and asked what a registration needs to know."""
+    """Receiver of what name servers report, and source of what a registration needs."""
 
     def master_changed(self, master: Master) -> None:
-        """Name servers name another master to this slave."""
+        """Name servers report another master to this slave."""
 
     def members_changed(self) -> None:
-        """Other slaves are registered."""
+        """The registered slaves have changed."""
 
     def found_members(self, addresses: Mapping[int, str]) -> None:
-        """Name servers have answered: remoting addresses by broker id."""
+        """Name servers have reported the members: remoting addresses by broker id."""
 
     def has_unregistered_peers(self) -> bool:
-        """True while a slave that no name server has named yet asks for the log."""
+        """True while a slave that is not registered yet has a pending HA connection."""
 
     def may_be_replaced(self) -> bool:
-        """True while this master cannot find out if it still is one."""
+        """True while this master does not know whether it has been replaced."""
 
 
 @define(kw_only=True, eq=False)
@@ -147,17 +147,17 @@ class RegistrationService:
     registered: trio.Event = field(factory=trio.Event, init=False)  # With at least one name server.
     master: Master = field(default=Master(None, None), init=False)
     members: list[str] = field(factory=list, init=False)
-    slave_addresses: set[str] = field(factory=set, init=False)  # As the name servers answered last.
+    slave_addresses: set[str] = field(factory=set, init=False)  # By the last responses of name servers.
     _slaves: RegisteredSlaves = field(factory=RegisteredSlaves, init=False)
     _masters: dict[str, Master] = field(factory=dict, init=False)  # By name server.
-    _leaders: dict[str, str | None] = field(factory=dict, init=False)  # The same, for who is registered as a master.
-    _changes: dict[str, trio.Event] = field(init=False)  # By name server, all of them, in their order.
+    _leaders: dict[str, str | None] = field(factory=dict, init=False)  # Likewise: address of the registered master.
+    _changes: dict[str, trio.Event] = field(init=False)  # By name server, for all of them, in order.
     _ask: Wakeup = field(factory=Wakeup, init=False)
-    _failing: set[str] = field(factory=set, init=False)  # So that each trouble is logged once.
-    _first: dict[str, float] = field(factory=dict, init=False)  # When each name server was first registered with.
+    _failing: set[str] = field(factory=set, init=False)  # So that each failure is logged once.
+    _first: dict[str, float] = field(factory=dict, init=False)  # Time of the first registration, by name server.
     _held: bool = field(default=False, init=False)
     _under_way: dict[str, trio.Event] = field(factory=dict, init=False)  # Registrations, by name server.
-    _late: dict[str, float] = field(factory=dict, init=False)  # Those that outlasted hold(): until when that matters.
+    _late: dict[str, float] = field(factory=dict, init=False)  # Pending after hold(): time until which they matter.
 
     @_changes.default
     def _one_each(self) -> dict[str, trio.Event]:
@@ -171,16 +171,16 @@ class RegistrationService:
                 nursery.start_soon(self._watch_members)
 
     def topics_changed(self) -> None:
-        """Register soon; changes that come together go out together."""
+        """Register soon, once for several changes."""
         for change in self._changes.values():
             change.set()
 
     def ask_members(self) -> None:
-        """Ask for the registered slaves soon."""
+        """Request the registered slaves soon."""
         self._ask.set()
 
     def set_role(self, broker_id: int, *, is_slave: bool) -> None:
-        """Register as this from now on, held or not."""
+        """Set the id and role to register with, held or not."""
         if self._held or (broker_id, is_slave) != (self.settings.config.broker_id, self.is_slave):
             self.settings.set_broker_id(broker_id)
             self.is_slave = is_slave
@@ -189,7 +189,7 @@ class RegistrationService:
             self.restart()
 
     async def hold(self) -> None:
-        """Register no more until restart(). Returns soon; a name server may take a registration that is under way later."""
+        """Stop registering until restart(). Returns soon; a pending registration may still take effect at a name server."""
         self._held = True
         with trio.move_on_after(HOLD_SECONDS_MAX):
             for ended in list(self._under_way.values()):
@@ -197,38 +197,38 @@ class RegistrationService:
         self._late = dict.fromkeys(self._under_way, trio.current_time() + LATE_SECONDS_MAX)
 
     def restart(self) -> None:
-        """Register at once, and as often as after a start: an older registration of another may come in between."""
+        """Register at once, and as often as after a start: a late registration of another member may replace this one."""
         self._held = False
         self._first.clear()
         for name_server in self._changes:
             self._changes[name_server].set()
 
-    async def look(self) -> str | None:
-        """Ask for the registered master before this broker registers; None: there is none, or no name server answers."""
+    async def find_master(self) -> str | None:
+        """Return the registered master, before this broker registers; None without one, or if no name server answers."""
         await self._ask_all()
         return next((leader for leader in self._leaders.values() if leader is not None), None)
 
     async def register_all(self) -> None:
-        """Register with all name servers at once and wait for their answers; failures are logged, and retried later."""
+        """Register with all name servers at once and wait for their responses; failures are logged and retried later."""
         async with trio.open_nursery() as nursery:
             for name_server in self._changes:
                 nursery.start_soon(self._register, name_server)
 
     async def leave(self) -> None:
-        """At a stop: unregister, and register no more."""
+        """Unregister at a stop, and register no more."""
         if self._held:
             return
         under_way = list(self._under_way.values())
         self._held = True
-        with trio.move_on_after(LEAVE_SECONDS_MAX):  # One that arrives behind our goodbye would bring us back.
+        with trio.move_on_after(LEAVE_SECONDS_MAX):  # A late one would register this broker again.
             for ended in under_way:
                 await ended.wait()
         await self._unregister_all()
 
     async def unregister_all(self) -> None:
-        """Tell all name servers that this broker goes; those that do not answer find out by themselves.
+        """Unregister from all name servers; those that do not respond detect the closed connection.
 
-        They go by the id, so one that may be another's by now is not given up.
+        Name servers remove the id, so an id that may be another member's by now is not unregistered.
         """
         if not self._held:
             await self._unregister_all()
@@ -245,7 +245,7 @@ class RegistrationService:
             try:
                 await self._call(name_server, header, timeout_ms=UNREGISTER_MS_MAX)
             except RemotingError as error:
-                log.debug("not unregistered", peer=name_server, error=str(error))
+                log.debug("unregistration failed", peer=name_server, error=str(error))
 
         async with trio.open_nursery() as nursery:
             for name_server in self._changes:
@@ -257,7 +257,7 @@ class RegistrationService:
             while self._held:
                 await self._changes[name_server].wait()
                 self._changes[name_server] = trio.Event()
-            self._changes[name_server] = trio.Event()  # What comes from now on may come too late for this one.
+            self._changes[name_server] = trio.Event()  # Later changes may miss this registration.
             failures = 0 if await self._register(name_server) else failures + 1
             now = trio.current_time()
             if not failures:
@@ -265,15 +265,15 @@ class RegistrationService:
             since_first = now - self._first.get(name_server, now)
             pause = next_pause(since_first, failures, self.settings.config.register_period_seconds)
             searches = searches + 1 if self.is_slave and self.master.address is None else 0
-            if searches:  # Who starts together with the master asks often at first.
+            if searches:  # The master may be starting, too: try often at first.
                 pause = min(pause, next_pause(since_first, searches, pause))
             if await self._woken(name_server, pause):
-                # At once, unless changes follow each other: a new consumer asks for its retry topic some milliseconds after its
-                # heartbeat has made it, and if that is not known yet, not before its second rebalance, 40 s later.
+                # At once, unless changes follow each other: a new consumer requests the route of its retry topic milliseconds
+                # after its heartbeat has created it, and if that fails, only again at its second rebalance, 40 s later.
                 await trio.sleep_until(now + COALESCE_SECONDS)
 
     async def _woken(self, name_server: str, pause: float) -> bool:
-        """Wait for a change, `pause` seconds, or the loss of a connection that was there."""
+        """Wait for a change, `pause` seconds, or the loss of the connection; True for a change or loss."""
         until = trio.current_time() + pause
         connected = name_server in self.client.addresses
         while trio.current_time() < until:
@@ -285,7 +285,7 @@ class RegistrationService:
         return False
 
     async def _register(self, name_server: str) -> bool:
-        if self._held or self._leaves_it_to_another(name_server) or await self._is_late_master(name_server):
+        if self._held or self._is_fenced_off(name_server) or await self._is_late_master(name_server):
             return False
         ended = self._under_way[name_server] = trio.Event()
         try:
@@ -295,16 +295,16 @@ class RegistrationService:
             if self._under_way.get(name_server) is ended:
                 del self._under_way[name_server]
 
-    def _leaves_it_to_another(self, name_server: str) -> bool:
-        """True for a master that was cut off: it would take the id and clients of the one elected meanwhile, again and again."""
+    def _is_fenced_off(self, name_server: str) -> bool:
+        """True for a master without a lease: registering would take the id and clients of one elected meanwhile."""
         leader = self._leaders.get(name_server)
         return not self.is_slave and leader not in (None, self.settings.address) and self.listener.may_be_replaced()
 
     async def _is_late_master(self, name_server: str) -> bool:
-        """True when a late registration makes a name server take this member for the master again, after the new one.
+        """True when a late registration of this member has replaced the new master's at a name server.
 
-        Registering under another id takes that one away, and the group had no master there until the new one repeats itself.
-        Producers who ask for the route meanwhile would fail, while what they send here is passed on.
+        Registering with another id would remove it, and the group would have no master there until the new one registers again.
+        Producers that request the route meanwhile would fail, while messages sent to this member are forwarded.
         """
         until = self._late.get(name_server)
         if until is None or not self.is_slave:
@@ -313,7 +313,7 @@ class RegistrationService:
             answer = await self._call(name_server, GetBrokerClusterInfo())
             leader = member_addresses(self.settings.config.broker_name, fastjson.loads(answer.body)).get(MASTER_ID)
         except (RemotingError, ValueError, TypeError, AttributeError):
-            leader = None  # Registering finds out what is wrong.
+            leader = None  # Registering will report what is wrong.
         if leader == self.settings.address and trio.current_time() < until:
             return True
         self._late.pop(name_server, None)
@@ -354,7 +354,7 @@ class RegistrationService:
                 self.topics.set_order(ordered)
 
     def _choose_master(self) -> None:
-        """The first name server that knows one is believed."""
+        """Take the master of the first name server that reports one."""
         known = (self._masters.get(name_server) for name_server in self._changes)
         master = next((each for each in known if each and each.address), Master(None, None))
         if master != self.master:
@@ -382,7 +382,9 @@ class RegistrationService:
 
         async def ask(name_server: str) -> None:
             if name_server not in self.client.addresses:
-                self._changes[name_server].set()  # This question makes a new connection, without a broker on it.
+                self._changes[
+                    name_server
+                ].set()  # This request opens a new connection, on which no broker is registered.
             try:
                 answer = await self._call(name_server, GetBrokerClusterInfo())
                 found = fastjson.loads(answer.body)
@@ -390,14 +392,14 @@ class RegistrationService:
                 known = member_addresses(self.settings.config.broker_name, found)
                 self._leaders[name_server] = known.get(MASTER_ID)
                 if MASTER_ID not in known and not self.is_slave and not self._held:
-                    self._changes[name_server].set()  # Who had it took it along when it registered under another.
+                    self._changes[name_server].set()  # The member that had it has registered with another id.
                 for broker_id, address in known.items():
-                    if address != self.settings.address or broker_id not in addresses:  # Another one is news.
+                    if address != self.settings.address or broker_id not in addresses:  # Our id is another's.
                         addresses[broker_id] = address
                     if broker_id != MASTER_ID:
                         slaves.add(address)
             except (RemotingError, ValueError, TypeError, AttributeError) as error:
-                self._failed(name_server, "the registered slaves are not known", error)
+                self._failed(name_server, "the registered slaves could not be requested", error)
 
         async with trio.open_nursery() as nursery:
             for name_server in self._changes:
@@ -410,14 +412,14 @@ class RegistrationService:
     def _set_members(self, answers: Collection[Iterable[tuple[int, str]]]) -> None:
         members = self._slaves.answered(set().union(*answers), trio.current_time())
         if members != self.members:
-            log.info("the registered slaves are others", before=self.members, now=members)
+            log.info("the registered slaves changed", before=self.members, now=members)
             self.members = members
             self.listener.members_changed()
 
     async def _call(
         self, name_server: str, header: RequestHeader, body: bytes = b"", *, timeout_ms: float = 3_000
     ) -> RemotingCommand:
-        """Raises RemotingError, RequestError for any code but 0."""
+        """Send a request. Raises RemotingError, RequestError for any code but 0."""
         command = header.command(body)
         answer = await self.client.request(name_server, command, timeout_ms=timeout_ms)
         if answer.code != ResponseCode.SUCCESS:

@@ -1,8 +1,7 @@
 """A slave's copy of its master's tables: topics, consumer offsets, delay offsets, groups, in this order.
 
-The first time at once, then each 10 s, and when a message of a topic comes that the copy lacks; a step that fails does not
-keep the others from being taken.
-Source: SlaveSynchronize.java (RocketMQ 4.9.8), also for the odd fact that topics are asked for at the fast port.
+Copied at once, then each 10 s, and when a message of an unknown topic arrives; a step that fails does not stop the others.
+Source: SlaveSynchronize.java (RocketMQ 4.9.8), which requests topics, and only these, at the fast port.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Set
@@ -35,13 +34,13 @@ from twinlog.store.util.wakeup import Wakeup
 
 log = structlog.get_logger(__name__)
 
-IS_LOST = "isLost"  # In a table that its broker has lost, and is asking its slaves for.
+IS_LOST = "isLost"  # In a table that its broker has lost and requests from its slaves.
 PERIOD_SECONDS = 10.0
 TIMEOUT_MS = 3_000
 
 
 def fast_address(address: str) -> str:
-    """The fast port of the broker whose main port is in `address`."""
+    """Return the address of the fast port, by that of the main port."""
     host, _, port = address.rpartition(":")
     return f"{host}:{int(port) - 2}"
 
@@ -60,23 +59,23 @@ class SlaveSynchronize:
     master_address: str | None = field(default=None, init=False)
     master_offsets: MasterOffsets = field(factory=MasterOffsets, init=False)
     _round: trio.CancelScope | None = field(default=None, init=False)
-    _newer_offsets: int = field(default=0, init=False)  # So that it is logged when it changes.
-    _failing: set[str] = field(factory=set, init=False)  # Steps, so that each trouble is logged once.
+    _newer_offsets: int = field(default=0, init=False)  # Logged when it changes.
+    _failing: set[str] = field(factory=set, init=False)  # Steps, so that each failure is logged once.
     _kept: frozenset[str] = field(default=frozenset(), init=False)  # Tables that the master lost.
-    _new_topics: set[str] = field(factory=set, init=False)  # Met in messages; each is asked for at once, but only once.
+    _new_topics: set[str] = field(factory=set, init=False)  # Seen in messages; each causes one request.
     _wakeup: Wakeup = field(factory=Wakeup, init=False)
 
     def on_arrival(self, topic: str, _queue_id: int, _max_offset: int, _codes: list[int]) -> None:
-        """Do not let a message wait 10 s for its topic: if this slave is promoted meanwhile, nobody could read it."""
+        """Copy the topic of a new message at once: if this slave is promoted without it, nobody can read the message."""
         if topic not in self.topics.table and topic not in self._new_topics and not is_light(topic):
             self._new_topics.add(topic)
             self._wakeup.set()
 
     def set_master(self, address: str | None) -> None:
-        """The master's main address; None: there is none to copy from."""
+        """Set the master's main address; None: there is no master to copy from."""
         if address != self.master_address:
             self.master_address = address
-            if self._round is not None:  # What is on its way from another one is not taken.
+            if self._round is not None:  # Pending responses of another master are dropped.
                 self._round.cancel()
             self._wakeup.set()
 
@@ -108,23 +107,23 @@ class SlaveSynchronize:
                 self._failing.discard(name)
 
     async def _topics(self, address: str) -> None:
-        told = _object(await self._ask(fast_address(address), GetAllTopicConfig()))
-        if self._is_last_copy("topics", address, told, self.topics.table.keys() - read_topics(told).keys()):
+        table = _object(await self._ask(fast_address(address), GetAllTopicConfig()))
+        if self._is_last_copy("topics", address, table, self.topics.table.keys() - read_topics(table).keys()):
             return
-        if self.topics.replace(told):
+        if self.topics.replace(table):
             self.topics_writer.changed()
             await self.topics_writer.save()
             log.info("topics copied from the master", count=len(self.topics.table))
 
     async def _offsets(self, address: str) -> None:
         runtime = _object(await self._ask(address, GetBrokerRuntimeInfo()))["table"]
-        told = read_offsets(await all_consumer_offsets(self.client, address))
+        reported = read_offsets(await all_consumer_offsets(self.client, address))
         life, epoch = (address, runtime.get("bootTimestamp")), self.epoch()
-        merged, newer = self.master_offsets.merge(self.offsets.table, told, life, epoch=epoch)
-        self.offsets.update(merged)  # Saved with our own.
+        merged, newer = self.master_offsets.merge(self.offsets.table, reported, life, epoch=epoch)
+        self.offsets.update(merged)  # Saved with the other offsets.
         if newer != self._newer_offsets:
             self._newer_offsets = newer
-            log.info("consumer offsets here that are newer than the master's are kept", queues=newer)
+            log.info("consumer offsets newer than the master's were kept", queues=newer)
 
     async def take(self, offsets: Mapping[str, Any], topics: Mapping[str, Any], groups: Mapping[str, Any]) -> None:
         """Save the tables that the master hands over, in the form of plain(). Raises ValueError, OSError."""
@@ -161,40 +160,38 @@ class SlaveSynchronize:
             self.schedule.replace(table)
 
     async def _groups(self, address: str) -> None:
-        told = _object(await self._ask(address, GetAllSubscriptionGroupConfig()))
+        table = _object(await self._ask(address, GetAllSubscriptionGroupConfig()))
         if self._is_last_copy(
-            "subscription groups", address, told, self.groups.table.keys() - read_groups(told).keys()
+            "subscription groups", address, table, self.groups.table.keys() - read_groups(table).keys()
         ):
             return
-        if self.groups.replace(told):
+        if self.groups.replace(table):
             self.groups_writer.changed()
             await self.groups_writer.save()
             log.info("subscription groups copied from the master", count=len(self.groups.table))
 
-    def _is_last_copy(self, what: str, address: str, told: Mapping[str, Any], more: Set[str]) -> bool:
-        """True when the master lost its table and this copy has more: it will ask for it, see lost_tables.py."""
-        is_last = bool(more) and told.get(IS_LOST) is True
+    def _is_last_copy(self, what: str, address: str, table: Mapping[str, Any], more: Set[str]) -> bool:
+        """True when the master lost its table and this copy has more entries: the master will request it, see lost_tables.py."""
+        is_last = bool(more) and table.get(IS_LOST) is True
         if is_last and what not in self._kept:
-            log.warning(
-                "the master has lost a table: the copy here is kept", what=what, entries=len(more), peer=address
-            )
+            log.warning("the master lost a table: the copy here is kept", what=what, entries=len(more), peer=address)
         self._kept = self._kept | {what} if is_last else self._kept - {what}
         return is_last
 
     async def _ask(self, address: str, header: RequestHeader) -> bytes:
-        """Raises RemotingError, RequestError for any code but 0."""
+        """Send a request to the master. Raises RemotingError, RequestError for any code but 0."""
         return await _ask(self.client, address, header)
 
 
 async def all_consumer_offsets(client: RemotingClient, address: str, *, timeout_ms: int = TIMEOUT_MS) -> dict[str, Any]:
-    """43, for read_offsets(). Raises RemotingError, RequestError for any code but 0, ValueError."""
+    """Request 43, for read_offsets(). Raises RemotingError, RequestError for any code but 0, ValueError."""
     return await ask_object(client, address, GetAllConsumerOffset(), timeout_ms=timeout_ms)
 
 
 async def ask_object(
     client: RemotingClient, address: str, header: RequestHeader, *, timeout_ms: int = TIMEOUT_MS
 ) -> dict[str, Any]:
-    """A table of another member. Raises RemotingError, RequestError for any code but 0, ValueError."""
+    """Request a table of another member. Raises RemotingError, RequestError for any code but 0, ValueError."""
     return _object(await _ask(client, address, header, timeout_ms=timeout_ms))
 
 
@@ -205,5 +202,5 @@ async def _ask(client: RemotingClient, address: str, header: RequestHeader, *, t
 def _object(body: bytes) -> dict[str, Any]:
     value = fastjson.loads(body)
     if not isinstance(value, dict):
-        raise ValueError("no JSON object")
+        raise ValueError("the body is not a JSON object")
     return value

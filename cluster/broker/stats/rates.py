@@ -13,7 +13,7 @@ WINDOWS_SECONDS = (10, 60, 600)
 
 @define(eq=False)
 class Rates:
-    """Samples of several counters, always the same ones in the same order."""
+    """Samples of several counters, in a fixed order."""
 
     _samples: deque[tuple[float, tuple[int, ...]]] = field(factory=lambda: deque(maxlen=SAMPLES_MAX), init=False)
 
@@ -21,7 +21,7 @@ class Rates:
         self._samples.append((now, counters))
 
     def over(self, counter: int, seconds: float) -> float | None:
-        """Growth a second over the last `seconds`; None while the samples do not reach so far back."""
+        """Return the growth per second over the last `seconds`; None while the samples cover less."""
         if len(self._samples) < 2:
             return None
         newest, values = self._samples[-1]
@@ -31,7 +31,7 @@ class Rates:
         return None
 
     def recent(self, counter: int, seconds: float = 10) -> float:
-        """The same, over what there is while there is less."""
+        """Return the growth per second over the last `seconds`, or over all samples while they cover less."""
         rate = self.over(counter, seconds)
         if rate is not None or len(self._samples) < 2:
             return rate or 0.0
@@ -39,20 +39,20 @@ class Rates:
         return (values[counter] - earlier[counter]) / (newest - oldest) if newest > oldest else 0.0
 
     def text(self, counter: int) -> str:
-        """As mqadmin shows it: over 10 s, 1 min and 10 min; fewer numbers while young."""
+        """Format the rates over 10 s, 1 min and 10 min as mqadmin does; fewer numbers after a start."""
         rates = [rate for seconds in WINDOWS_SECONDS if (rate := self.over(counter, seconds)) is not None]
         return " ".join(f"{rate:.4f}" for rate in rates) or f"{self.recent(counter):.4f}"
 
 
 @define(eq=False)
 class DailyTotals:
-    """A counter's values at the last two midnights."""
+    """Values of a counter at the last two midnights."""
 
-    day: int = 0  # Of the last look, any count of days.
+    day: int = 0  # Of the last sample; any count of days.
     yesterday_morning: int = 0
     today_morning: int = 0
 
-    def look(self, day: int, total: int) -> None:
+    def sample(self, day: int, total: int) -> None:
         if self.day and day != self.day:
             self.yesterday_morning, self.today_morning = self.today_morning, total
         self.day = day
@@ -60,14 +60,14 @@ class DailyTotals:
 
 @define(eq=False)
 class PullCounters:
-    """Pulls answered since the start."""
+    """Counters of answered pulls since the start."""
 
     found: int = 0
     missed: int = 0
     messages: int = 0
 
     def count(self, messages: int) -> None:
-        """One pull was answered with so many messages."""
+        """Count a pull that was answered with so many messages."""
         self.messages += messages
         if messages:
             self.found += 1
@@ -89,8 +89,8 @@ class Throughput:
     gets_by_day: DailyTotals = field(factory=DailyTotals, init=False)
 
     def sample(self, now: float, day: int, put_counts: tuple[int, int]) -> None:
-        """Call once a second. `put_counts`: messages and bytes of the store; `day`: a number that is another one each day."""
+        """Call once a second. `put_counts`: messages and bytes of the store; `day`: a number that changes each day."""
         (messages, size), pulls = put_counts, self.pulls
         self.rates.sample(now, messages, size, pulls.found, pulls.missed, pulls.messages)
-        self.puts_by_day.look(day, messages)
-        self.gets_by_day.look(day, pulls.messages)
+        self.puts_by_day.sample(day, messages)
+        self.gets_by_day.sample(day, pulls.messages)

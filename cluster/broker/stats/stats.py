@@ -1,11 +1,11 @@
 """Statistics of puts and gets by topic, queue and group, for mqadmin statsAll and request 315. No I/O, no clock.
 
-    puts                    how much the consume queues grew, asked for at each look: sends pay nothing for it
-    group_get, send_back    plain increments, called once a pull
-    look                    notes how far all are; the broker calls it every second
+    puts                    growth of the consume queues, read with each sample: sends pay nothing for it
+    group_get, send_back    increments, once a pull
+    sample                  records the counters; the broker calls it every second
     view                    one statistic by RocketMQ's name and key, over minute, hour and day
 
-Topics' numbers are the sums of their queues'. So all messages of a queue count, also those that a broker puts there itself.
+A topic's numbers are the sums of its queues', so all messages of a queue count, also those that the broker puts itself.
 Source: BrokerStatsManager.java, Stats.java (RocketMQ 4.9.7). There a topic's queues are counted for delayed messages only.
 `Windows` decides which of three windows are due; StatsItem.java has a timer thread for each. Times are seconds, monotonic.
 """
@@ -19,9 +19,9 @@ from attrs import define, field, frozen
 from twinlog.cluster.remoting.names import SCHEDULE_TOPIC
 from twinlog.store.log.commit_log import PutResult
 
-NUMS, SIZE, LATENCY_MS, CALLS = range(4)  # What a counter counts; CALLS: how many requests brought it.
+NUMS, SIZE, LATENCY_MS, CALLS = range(4)  # Numbers of a counter; CALLS counts requests.
 PERIODS = MINUTE, HOUR, DAY = range(3)
-_PACES = ((10.0, 7), (600.0, 7), (3600.0, 25))  # Seconds between two looks, and how many of them a list holds.
+_PACES = ((10.0, 7), (600.0, 7), (3600.0, 25))  # Seconds between two samples, and length of their list.
 
 Counts = tuple[int, int, int, int]
 _ZERO: Counts = (0, 0, 0, 0)
@@ -39,29 +39,29 @@ class Counter:
     size: int = 0  # Bytes.
     latency_ms: int = 0
     calls: int = 0
-    next_offset: int = 0  # Of a queue, where a group's next pull goes on; not looked at over time.
-    _looks: tuple[deque[tuple[float, Counts]], ...] = field(factory=_lists, init=False)
+    next_offset: int = 0  # Of a queue: offset of the group's next pull. Not sampled.
+    _samples: tuple[deque[tuple[float, Counts]], ...] = field(factory=_lists, init=False)
 
     @property
     def counts(self) -> Counts:
         return self.nums, self.size, self.latency_ms, self.calls
 
-    def look(self, period: int, now: float) -> None:
-        """Note how far it is. The first look pretends that one before found nothing, as RocketMQ's does."""
-        looks = self._looks[period]
-        if not looks:
-            looks.append((now - _PACES[period][0], _ZERO))
-        looks.append((now, self.counts))
+    def sample(self, period: int, now: float) -> None:
+        """Record the totals. Before the first sample comes one with zeros, as in RocketMQ."""
+        samples = self._samples[period]
+        if not samples:
+            samples.append((now - _PACES[period][0], _ZERO))
+        samples.append((now, self.counts))
 
     def span(self, period: int) -> tuple[tuple[float, Counts], tuple[float, Counts]] | None:
-        """The oldest and the newest look of a list; None before the first."""
-        looks = self._looks[period]
-        return (looks[0], looks[-1]) if looks else None
+        """Return the oldest and the newest sample of a period; None before the first."""
+        samples = self._samples[period]
+        return (samples[0], samples[-1]) if samples else None
 
     @property
     def is_idle(self) -> bool:
-        """True when nothing came for a day."""
-        day = self._looks[DAY]
+        """True when nothing was counted for a day."""
+        day = self._samples[DAY]
         return len(day) == day.maxlen and day[0][1] == self.counts
 
 
@@ -74,12 +74,12 @@ class Snapshot:
     average: float = 0.0
 
     def plain(self) -> dict[str, float]:
-        """BrokerStatsItem's JSON."""
+        """Return BrokerStatsItem's JSON."""
         return {"avgpt": self.average, "sum": self.sum, "tps": self.tps}
 
 
 def snapshot(counters: Iterable[Counter], what: int, period: int) -> Snapshot:
-    """Growth of `counters` together over a period."""
+    """Return the growth of `counters` together over a period."""
     spans = [span for counter in counters if (span := counter.span(period)) is not None]
     if not spans:
         return Snapshot()
@@ -91,12 +91,12 @@ def snapshot(counters: Iterable[Counter], what: int, period: int) -> Snapshot:
 
 @define
 class Windows:
-    """Says when which list is due: the first time at once, then at its period's pace."""
+    """Decides which periods are due for a sample: the first time at once, then at their pace."""
 
     _next: list[float] = field(factory=list, init=False)
 
     def due(self, now: float) -> list[int]:
-        """The lists to look for now. A late call brings one look, not those that were missed."""
+        """Return the periods to sample now. After a late call one sample is due, not those that were missed."""
         if not self._next:
             self._next = [now] * len(_PACES)
         found = [period for period, at in enumerate(self._next) if now >= at]
@@ -109,9 +109,9 @@ class Windows:
 K = TypeVar("K")
 
 SCHEDULE_CONSUMER_GROUP = "SCHEDULE_CONSUMER"
-COUNTERS_MAX = 20_000  # Of a kind: many groups with many topics and queues must not take all memory.
+COUNTERS_MAX = 20_000  # Of each kind: bounds memory for many groups, topics and queues.
 
-# Which counters a statistic is made of, and which of their numbers it shows.
+# Counters of each statistic, and the number of them that it shows.
 _VIEWS = {
     "TOPIC_PUT_NUMS": ("topic puts", NUMS),
     "TOPIC_PUT_SIZE": ("topic puts", SIZE),
@@ -129,7 +129,7 @@ _VIEWS = {
 
 
 class Queue(Protocol):
-    """A consume queue, as far as it is looked at here."""
+    """The part of a consume queue that is used here."""
 
     @property
     def min_offset(self) -> int: ...
@@ -155,29 +155,29 @@ class BrokerStatsManager:
     )  # Gets, by topic and group.
     broker_puts: Counter = field(factory=Counter, init=False)
     broker_gets: Counter = field(factory=Counter, init=False)
-    _ends: dict[tuple[str, int], tuple[int, int]] | None = field(default=None, init=False)  # At the last look.
+    _ends: dict[tuple[str, int], tuple[int, int]] | None = field(default=None, init=False)  # At the last sample.
     _not_calls: dict[tuple[str, int], int] = field(factory=dict, init=False)
     longest_get_ms: int = field(default=0, init=False)  # Since the start.
     _windows: Windows = field(factory=Windows, init=False)
-    _lost: Counter = field(factory=Counter, init=False)  # Takes what finds no room, and shows it to nobody.
+    _overflow: Counter = field(factory=Counter, init=False)  # Used above COUNTERS_MAX, and not shown.
 
     # Counting
 
     def batch_put(self, topic: str, queue_id: int, count: int) -> None:
-        """One request brought `count` messages: so many calls fewer than messages."""
+        """Note a request with `count` messages, so that calls are counted instead of messages."""
         key = topic, queue_id
         self._not_calls[key] = self._not_calls.get(key, 0) + count - 1
 
     def delivered(self, level: int, results: Sequence[PutResult]) -> None:
-        """Messages whose delay is over left their level's queue."""
+        """Count delivered messages of a delay level."""
         for result in results:
             self.group_get(SCHEDULE_CONSUMER_GROUP, SCHEDULE_TOPIC, level - 1, 1, result.size, 0)
 
     def group_get(
         self, group: str, topic: str, queue_id: int, count: int, size: int, latency_ms: int, next_offset: int = 0
     ) -> None:
-        """One pull was answered with messages; the next one goes on at `next_offset`."""
-        counter = self.gets.get((topic, queue_id, group)) or self._born_get((topic, queue_id, group))
+        """Count a pull that was answered with messages; the next one starts at `next_offset`."""
+        counter = self.gets.get((topic, queue_id, group)) or self._new_get((topic, queue_id, group))
         counter.nums += count
         counter.size += size
         counter.latency_ms += latency_ms
@@ -188,47 +188,47 @@ class BrokerStatsManager:
         self.broker_gets.nums += count
 
     def send_back(self, group: str, topic: str, count: int) -> None:
-        """A consumer handed back what it could not consume."""
-        counter = self.send_backs.get((topic, group)) or self._born(self.send_backs, (topic, group))
+        """Count messages that a consumer sent back."""
+        counter = self.send_backs.get((topic, group)) or self._new(self.send_backs, (topic, group))
         counter.nums += count
         counter.calls += 1
 
     def dead_letter(self, group: str, topic: str) -> None:
-        """A message of a topic was tried often enough."""
-        counter = self.dead.get((topic, group)) or self._born(self.dead, (topic, group))
+        """Count a message that became a dead letter."""
+        counter = self.dead.get((topic, group)) or self._new(self.dead, (topic, group))
         counter.nums += 1
 
     def pulled_to(self, group: str, topic: str, queue_id: int) -> int:
-        """Offset of a group's next pull, as far as it was answered with messages since the start; 0: it was not."""
+        """Return the offset of a group's next pull; 0 if no pull was answered with messages since the start."""
         counter = self.gets.get((topic, queue_id, group))
         return counter.next_offset if counter is not None else 0
 
-    def _born_get(self, key: tuple[str, int, str]) -> Counter:
+    def _new_get(self, key: tuple[str, int, str]) -> Counter:
         self._of_groups = None
-        return self._born(self.gets, key)
+        return self._new(self.gets, key)
 
-    def _born(self, table: dict[K, Counter], key: K) -> Counter:
+    def _new(self, table: dict[K, Counter], key: K) -> Counter:
         if len(table) >= COUNTERS_MAX:
-            return self._lost
+            return self._overflow
         counter = table[key] = Counter()
         return counter
 
-    # Looking
+    # Sampling
 
-    def look(self, now: float) -> None:
-        """Note where all counters are, as far as that is due; call it every second or so."""
+    def sample(self, now: float) -> None:
+        """Sample all counters for the periods that are due; call it about every second."""
         due = self._windows.due(now)
         if due:
             self.take_puts()
         for period in due:
             for counter in self._all():
                 if counter.nums:
-                    counter.look(period, now)
+                    counter.sample(period, now)
             if period == DAY:
                 self._make_room()
 
     def take_puts(self) -> None:
-        """Count by how much the queues grew. What they hold at the start was counted by others, and so is a slave's growth."""
+        """Count the growth of the queues. Their content at the start, and growth on a slave, are not counted."""
         counts = self.takes_puts() and self._ends is not None
         ends = self._ends if self._ends is not None else {}
         for topic, queue_id, queue in self.queues():
@@ -236,7 +236,7 @@ class BrokerStatsManager:
             before, size_before = ends.get(key) or (queue.min_offset, 0)
             ends[key] = end, size
             if counts and end > before:
-                counter = self.puts.get(key) or self._born(self.puts, key)
+                counter = self.puts.get(key) or self._new(self.puts, key)
                 counter.nums += end - before
                 counter.size += size - size_before
                 counter.calls += end - before - self._not_calls.pop(key, 0)
@@ -249,7 +249,7 @@ class BrokerStatsManager:
         yield from self.send_backs.values()
         yield from (self.broker_puts, self.broker_gets)
 
-    # Forgetting
+    # Removing
 
     def _make_room(self) -> None:
         if len(self.puts) > COUNTERS_MAX // 2:
@@ -260,7 +260,7 @@ class BrokerStatsManager:
             _drop(self.send_backs, lambda key: self.send_backs[key].is_idle)
 
     def topics(self) -> set[str]:
-        """The topics that anything was counted for."""
+        """Return the topics with counters."""
         return {key[0] for table in (self.puts, self.gets, self.send_backs) for key in table}
 
     def topic_deleted(self, topic: str) -> None:
@@ -278,10 +278,10 @@ class BrokerStatsManager:
         self._of_groups = None
         _drop(self.gets, is_unwanted)
 
-    # Showing
+    # Reading
 
     def view(self, name: str, key: str) -> list[Snapshot] | None:
-        """A statistic by its name and key, over minute, hour and day; None: there is none, or nothing was counted yet.
+        """Return a statistic by its name and key, over minute, hour and day; None if it is unknown or nothing was counted.
 
         Keys: topic, topic@queue, topic@group, queue@topic@group (latencies), topic@queue@group, and the cluster's name.
         """
@@ -295,7 +295,7 @@ class BrokerStatsManager:
         return [snapshot(counters, what, period) for period in PERIODS] if counters else None
 
     def group_get_tps(self, group: str, topic: str) -> float:
-        """Messages a second that a group got of a topic, over the last minute."""
+        """Return the messages per second that a group got of a topic, over the last minute."""
         return snapshot(self._find("group gets", f"{topic}@{group}"), NUMS, MINUTE).tps
 
     def _find(self, kind: str, key: str) -> list[Counter]:
@@ -316,7 +316,7 @@ class BrokerStatsManager:
         return []
 
     def _gets_of(self, topic: str, group: str) -> list[Counter]:
-        """Of all queues. Many are asked for, one after the other, so they are sorted once."""
+        """Return the counters of all queues, from a table that is made once for many calls."""
         if self._of_groups is None:
             self._of_groups = {}
             for (name, _, whose), counter in self.gets.items():
@@ -325,12 +325,12 @@ class BrokerStatsManager:
 
 
 def _one(counter: Counter | None) -> list[Counter]:
-    """A counter that counted something."""
+    """Return a list of the counter, empty if it counted nothing."""
     return [counter] if counter is not None and counter.nums else []
 
 
 def _number(text: str) -> int:
-    """A queue id; -1 for what is none."""
+    """Read a queue id; -1 for an invalid one."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else -1
 
 

@@ -73,7 +73,7 @@ async def test_a_master_takes_them_from_its_slave_before_it_serves(cluster, pair
         again, running = await cluster.start("broker-a-0")
         assert tables(again) == tables(before)
     assert asked_for(logs) == sorted(names)
-    taken = [each for each in logs if each["event"] == "a table that was missing is taken from slaves"]
+    taken = [each for each in logs if each["event"] == "a lost table was copied from slaves"]
     assert [each["peers"] for each in taken] == [[follower.address]] * len(names)
     assert again.lost_tables.names == []
     assert all((cluster.root / "broker-a-0" / "config" / name).exists() for name in names), "it is on the disk again"
@@ -88,8 +88,8 @@ async def test_without_a_slave_it_begins_empty_and_says_so(cluster):
     with capture_logs() as logs:
         again, running = await cluster.start("broker-a-0")
     assert asked_for(logs) == [GROUPS]
-    (told,) = [each for each in logs if each["event"] == "a table that was there begins empty"]
-    assert (told["file"].rpartition("/")[2], told["why"]) == (GROUPS, "no slave could be asked")
+    (told,) = [each for each in logs if each["event"] == "a lost table starts empty"]
+    assert (told["file"].rpartition("/")[2], told["why"]) == (GROUPS, "no slave answered")
     assert "Unused" not in again.tables.groups.table
     assert again.status.member().missing_tables == (GROUPS,)
     await running.stop()

@@ -31,13 +31,13 @@ def conversation():
 async def answers(broker):
     """The same requests to ours; yields request, the real answer and our own."""
     client = Client(broker)
-    broker.stats.look(0.0)
+    broker.stats.sample(0.0)
     looked = False
     for request, theirs in conversation():
         if request.code == STATISTICS and not looked:
             looked = True
             broker.store.dispatch_pending()
-            broker.stats.look(10.0)
+            broker.stats.sample(10.0)
         if request.code == 10:
             client.broker.send.process(client.connection, [request])
             continue

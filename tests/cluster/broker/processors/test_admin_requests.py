@@ -16,7 +16,7 @@ async def client(tmp_path):
     broker = make_broker(tmp_path / "broker-a-0")
     broker.tables.topics.update(TopicConfig("T1", 2, 2))
     async with opened(broker) as client:
-        broker.stats.look(0.0)
+        broker.stats.sample(0.0)
         yield client
 
 
@@ -36,7 +36,7 @@ def read(reply):
 
 async def test_statistics_are_shown_over_minute_hour_and_day(client):
     client.broker.stats.send_back("G", "T1", 20)
-    client.broker.stats.look(10.0)
+    client.broker.stats.sample(10.0)
     reply = client.ask(315, statsName="SNDBCK_PUT_NUMS", statsKey="T1@G")
     # As fastjson writes BrokerStatsData: keys sorted, doubles with a point.
     assert reply.body == (
@@ -49,7 +49,7 @@ async def test_statistics_are_shown_over_minute_hour_and_day(client):
 async def test_what_is_put_is_shown(client):
     for queue_id in (0, 0, 1):
         put(client.broker, queue_id=queue_id)
-    client.broker.stats.look(10.0)
+    client.broker.stats.sample(10.0)
     numbers = read(client.ask(315, statsName="TOPIC_PUT_NUMS", statsKey="T1"))["statsMinute"]
     assert numbers == {"avgpt": 1.0, "sum": 3, "tps": 0.3}
     sizes = read(client.ask(315, statsName="TOPIC_PUT_SIZE", statsKey="T1"))["statsMinute"]
@@ -79,7 +79,7 @@ async def test_a_pull_is_counted_and_shows_in_consume_stats(client):
     fields = {"consumerGroup": "G", "topic": "T1", "queueId": 0, "queueOffset": 0, "maxMsgNums": 32, "sysFlag": 0}
     reply = client.ask(11, **fields, commitOffset=0, suspendTimeoutMillis=0, subVersion=0)
     assert reply.code == 0
-    client.broker.stats.look(10.0)
+    client.broker.stats.sample(10.0)
     shown = read(client.ask(315, statsName="GROUP_GET_NUMS", statsKey="T1@G"))
     assert shown["statsMinute"] == {"avgpt": 2.0, "sum": 2, "tps": 0.2}
     size = read(client.ask(315, statsName="GROUP_GET_SIZE", statsKey="T1@G"))["statsMinute"]["sum"]
@@ -93,7 +93,7 @@ async def test_a_topic_that_is_named_twice_counts_once(client):
     client.broker.tables.offsets.commit("G", "T1", 0, 1)
     for queue_id in range(2):
         client.broker.stats.group_get("G", "T1", queue_id, 5, 500, 1)
-    client.broker.stats.look(10.0)
+    client.broker.stats.sample(10.0)
     once, twice = (client.ask(208, consumerGroup="G", topicList=";".join(["T1"] * count)) for count in (1, 2))
     assert read(once)["consumeTps"] == 1.0
     assert read(twice) == read(once)
@@ -366,7 +366,7 @@ async def test_statistics_of_topics_that_are_gone_are_cleaned(client):
     stats = client.broker.stats
     for topic in ("T1", "gone", names.SCHEDULE_TOPIC):
         put(client.broker, topic)
-    stats.look(10.0)
+    stats.sample(10.0)
     assert "gone" in stats.topics()
     assert (await client.ask_async(316)).code == 0
     assert stats.topics() == {"T1", names.SCHEDULE_TOPIC}

@@ -51,7 +51,7 @@ def store():
 @pytest.fixture
 def stats(store):
     stats = BrokerStatsManager("C", store.queues, takes_puts=lambda: store.is_master)
-    stats.look(0.0)
+    stats.sample(0.0)
     return stats
 
 
@@ -59,7 +59,7 @@ def run(stats, begin, end, *, each=lambda: None):
     """Look every second, as the broker does."""
     for second in range(begin, end):
         each()
-        stats.look(float(second))
+        stats.sample(float(second))
 
 
 def stored(size) -> PutResult:
@@ -96,7 +96,7 @@ def test_a_minute_is_seven_looks():
     counter, seen = Counter(), []
     for look in range(10):
         counter.nums += 10
-        counter.look(MINUTE, 10.0 * look)
+        counter.sample(MINUTE, 10.0 * look)
         seen.append(snapshot([counter], 0, MINUTE))
     assert (seen[0].sum, seen[0].tps) == (10, 1.0)
     assert (seen[1].sum, seen[1].tps) == (20, 1.0)
@@ -113,9 +113,9 @@ def test_counters_of_different_age_are_added():
     old, young = Counter(), Counter()
     for second in (0, 10, 20, 30):
         old.nums += 10
-        old.look(MINUTE, float(second))
+        old.sample(MINUTE, float(second))
     young.nums = 40
-    young.look(MINUTE, 30.0)
+    young.sample(MINUTE, 30.0)
     assert snapshot([old, young], 0, MINUTE) == Snapshot(80, 2.0, 0.0)
 
 
@@ -126,7 +126,7 @@ def test_messages_count_in_their_queue(stats, store):
     for queue_id in (0, 1, 0):
         store.put(queue_id=queue_id)
     store.put("U")
-    stats.look(10.0)
+    stats.sample(10.0)
     assert minute(stats, "TOPIC_PUT_NUMS", "T") == Snapshot(3, 0.3, 1.0)
     assert minute(stats, "TOPIC_PUT_SIZE", "T") == Snapshot(300, 30.0, 100.0)
     assert minute(stats, "QUEUE_PUT_NUMS", "T@1") == Snapshot(1, 0.1, 1.0)
@@ -144,43 +144,43 @@ def test_a_message_can_be_asked_about_at_once(stats, store):
 def test_what_was_there_before_the_start_does_not_count(store):
     store.put(count=1000)
     stats = BrokerStatsManager("C", store.queues)
-    stats.look(0.0)
+    stats.sample(0.0)
     store.put(count=2)
-    stats.look(10.0)
+    stats.sample(10.0)
     assert minute(stats, "TOPIC_PUT_NUMS", "T").sum == 2
 
 
 def test_what_a_slave_is_given_does_not_count(stats, store):
     store.is_master = False
     store.put(count=5)
-    stats.look(10.0)
+    stats.sample(10.0)
     store.is_master = True
     store.put(count=3)
-    stats.look(20.0)
+    stats.sample(20.0)
     assert stats.puts["T", 0].nums == 3
 
 
 def test_a_queue_that_is_cut_counts_from_there_on(stats, store):
     store.put(count=5)
-    stats.look(10.0)
+    stats.sample(10.0)
     store.table["T", 0].max_offset = 2
-    stats.look(20.0)
+    stats.sample(20.0)
     store.put(count=4)
-    stats.look(30.0)
+    stats.sample(30.0)
     assert stats.puts["T", 0].nums == 9
 
 
 def test_a_queue_that_begins_late_counts_its_own_messages(stats, store):
     store.table["T", 0] = FakeQueue(min_offset=1000, max_offset=1000)
     store.put(count=2)
-    stats.look(10.0)
+    stats.sample(10.0)
     assert stats.puts["T", 0].nums == 2
 
 
 def test_a_batch_is_one_call(stats, store):
     store.put(queue_id=3, count=10, size=200)
     stats.batch_put("T", 3, 10)
-    stats.look(10.0)
+    stats.sample(10.0)
     assert minute(stats, "TOPIC_PUT_NUMS", "T") == Snapshot(10, 1.0, 10.0)
     assert minute(stats, "TOPIC_PUT_SIZE", "T").average == 2000.0
 
@@ -188,7 +188,7 @@ def test_a_batch_is_one_call(stats, store):
 def test_a_pull_counts_for_group_queue_and_broker(stats):
     stats.group_get("G", "T", 0, 32, 3200, 4)
     stats.group_get("G", "T", 1, 8, 800, 2)
-    stats.look(10.0)
+    stats.sample(10.0)
     assert minute(stats, "GROUP_GET_NUMS", "T@G") == Snapshot(40, 4.0, 20.0)
     assert minute(stats, "GROUP_GET_SIZE", "T@G").sum == 4000
     assert minute(stats, "GROUP_GET_LATENCY", "0@T@G") == Snapshot(4, 0.4, 4.0)
@@ -215,11 +215,11 @@ def test_many_topics_of_a_group_cost_one_walk_over_the_counters(stats):
         for queue_id in (0, 1):
             stats.group_get("G", topic, queue_id, 10, 100, 1)
     stats.group_get("H", "T", 0, 100, 100, 1)
-    stats.look(10.0)
+    stats.sample(10.0)
     assert [stats.group_get_tps("G", topic) for topic in "TUV"] == [2.0, 2.0, 0.0]
     assert gets.walks == 1
     stats.group_get("G", "T", 2, 10, 100, 1)
-    stats.look(20.0)
+    stats.sample(20.0)
     assert stats.view("GROUP_GET_NUMS", "T@G")[0].sum == 30, "a new queue counts"
     stats.group_deleted("G")
     assert stats.group_get_tps("G", "U") == 0.0
@@ -227,13 +227,13 @@ def test_many_topics_of_a_group_cost_one_walk_over_the_counters(stats):
 
 def test_what_is_sent_back_counts(stats):
     stats.send_back("G", "T", 1)
-    stats.look(10.0)
+    stats.sample(10.0)
     assert minute(stats, "SNDBCK_PUT_NUMS", "T@G") == Snapshot(1, 0.1, 1.0)
 
 
 def test_delivered_messages_leave_the_queue_of_their_level(stats):
     stats.delivered(3, [stored(50)])
-    stats.look(10.0)
+    stats.sample(10.0)
     assert minute(stats, "QUEUE_GET_NUMS", "SCHEDULE_TOPIC_XXXX@2@SCHEDULE_CONSUMER").sum == 1
     assert minute(stats, "GROUP_GET_SIZE", "SCHEDULE_TOPIC_XXXX@SCHEDULE_CONSUMER").sum == 50
 
@@ -311,7 +311,7 @@ def test_a_deleted_topic_is_forgotten(stats, store):
         store.put(topic)
         stats.group_get("G", topic, 0, 1, 1, 0)
         stats.send_back("G", topic, 1)
-    stats.look(10.0)
+    stats.sample(10.0)
     stats.topic_deleted("T")
     assert stats.topics() == {"TT"}
     assert stats.view("TOPIC_PUT_NUMS", "T") is None
@@ -333,13 +333,13 @@ def test_there_is_room_for_so_many_only(monkeypatch, stats, store):
     monkeypatch.setattr(stats_module, "COUNTERS_MAX", 4)
     for number in range(6):
         store.put(f"T{number}")
-    stats.look(10.0)
+    stats.sample(10.0)
     assert len(stats.puts) == 4
     assert stats.view("TOPIC_PUT_NUMS", "T5") is None
     assert stats.broker_puts.nums == 6
     for hour in range(1, 26):
         store.put("T0")
-        stats.look(hour * 3600.0)
+        stats.sample(hour * 3600.0)
     assert list(stats.puts) == [("T0", 0)]
     store.put("T5")
     assert stats.view("TOPIC_PUT_NUMS", "T5") is not None
