@@ -80,7 +80,7 @@ def test_p_prints_the_configuration_in_force_and_where_each_value_is_from(tmp_pa
     assert values["namesrvAddr"] == ["ns:9876", "--namesrv"]
     assert values["slaveTimeout"] == ["1", "--set"]
     assert values["listenPort"] == ["10911", "default"]
-    assert "note: without effect here: " in done.stderr
+    assert "note: no effect here: " in done.stderr
     assert "sendMessageThreadPoolNums" in done.stderr
     assert "warning" not in done.stderr
 
