@@ -1,14 +1,27 @@
 """Rules for the health of a cluster: what is wrong, why, and what to do about it. Pure: facts in, findings out.
 
-A rule is a function with a title; `examine` applies all of them. Rules for security are in security_rules.py, rules for roles in
-role_views.py. `twinlog check`, `explain` and `doctor` show the findings.
+The tables at the end list every rule, by what it reads: RULES read one snapshot (`twinlog check`, `explain`, `doctor`, the
+dashboard), CONTRADICTIONS read two (`twinlog crosscheck`). Rules for security are in security_rules.py, rules for roles in
+role_views.py, rules for what members report about each other in cross_rules.py.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 
 from attrs import frozen
 
-from twinlog.cluster.observe.findings import Finding, Level
+from twinlog.cluster.observe.cross_rules import (
+    TwoSnapshots,
+    clusters,
+    in_both,
+    in_second,
+    lengths,
+    one_direction,
+    other_group,
+    registered_master,
+    unregistered,
+)
+from twinlog.cluster.observe.findings import Finding, Level, Rule, apply
 from twinlog.cluster.observe.members import ClusterFacts, MemberFacts, issue_of, successor_hint
 from twinlog.cluster.observe.role_views import roles
 from twinlog.cluster.observe.security_rules import access, encryption, replication_port, secret_files
@@ -374,37 +387,66 @@ class Diagnosis:
 
 def diagnosis(facts: ClusterFacts) -> Diagnosis:
     """Ask every rule."""
-    rules = tuple(RuleResult(title=title, findings=tuple(rule(facts))) for title, rule in RULES)
+    rules = tuple(RuleResult(title=rule.title, findings=tuple(rule.find(facts))) for rule in RULES)
     findings = examine(facts)
     bad = any(finding.level is not Level.NOTE for finding in findings)
     return Diagnosis(verdict="findings" if bad else "healthy", rules=rules, findings=findings)
 
 
 def examine(facts: ClusterFacts, limits: LagLimits | None = None) -> tuple[Finding, ...]:
-    """Apply all rules; findings, worst first."""
-    found = [finding for _, rule in RULES for finding in rule(facts)]
-    found += lag(facts, limits or LagLimits())
-    order = [Level.CRITICAL, Level.WARNING, Level.NOTE]
-    return tuple(sorted(found, key=lambda finding: order.index(finding.level)))
+    """Apply all rules for one snapshot; findings, worst first."""
+    return apply((*RULES, Rule("slaves lag less than the limits", partial(lag, limits=limits or LagLimits()))), facts)
 
 
-Rule = Callable[[ClusterFacts], Iterator[Finding]]
-RULES: tuple[tuple[str, Rule], ...] = (
-    ("name servers answer and agree", name_servers),
-    ("each group has one master, each member its own brokerId", masters),
-    ("a SYNC_MASTER has slaves", alone),
-    ("members answer, take messages and follow", states),
-    ("roles are settled, and could be changed", roles),
-    ("HA ports take connections", ha_ports),
-    ("slaves follow the address that their master announces", followed),
-    ("commit log files have one size in a group", file_sizes),
-    ("clocks agree", clocks),
-    ("acknowledgements are held by enough members", acknowledgements),
-    ("disks have room, logs are sound, event loops run", disks),
-    ("no replication connection is refused", refused),
-    ("one kind of broker in a group", versions),
-    ("requests are checked where other machines can connect", access),
-    ("connections are encrypted where other machines can connect", encryption),
-    ("only slaves receive the log", replication_port),
-    ("secrets are readable to their owner only", secret_files),
+def contradictions(before: ClusterFacts, now: ClusterFacts) -> tuple[Finding, ...]:
+    """Find contradictions, worst first; `before`: the same facts, asked a moment earlier."""
+    return apply(CONTRADICTIONS, TwoSnapshots(before, now))
+
+
+def between_members(facts: ClusterFacts) -> Iterator[Finding]:
+    """Findings of RULES that are contradictions between two members or name servers."""
+    return (finding for finding in examine(facts) if finding.cause in CAUSES_BETWEEN_MEMBERS)
+
+
+CAUSES_BETWEEN_MEMBERS = frozenset(
+    {
+        "name servers disagree",
+        "two masters",
+        "one brokerId twice",
+        "wrong brokerIP2",
+        "HA port closed",
+        "follows another address",
+        "other file size",
+        "clocks differ",
+    }
+)
+
+RULES: tuple[Rule[ClusterFacts], ...] = (
+    Rule("name servers answer and agree", name_servers),
+    Rule("each group has one master, each member its own brokerId", masters),
+    Rule("a SYNC_MASTER has slaves", alone),
+    Rule("members answer, take messages and follow", states),
+    Rule("roles are settled, and could be changed", roles),
+    Rule("HA ports take connections", ha_ports),
+    Rule("slaves follow the address that their master announces", followed),
+    Rule("commit log files have one size in a group", file_sizes),
+    Rule("clocks agree", clocks),
+    Rule("acknowledgements are held by enough members", acknowledgements),
+    Rule("disks have room, logs are sound, event loops run", disks),
+    Rule("no replication connection is refused", refused),
+    Rule("one kind of broker in a group", versions),
+    Rule("requests are checked where other machines can connect", access),
+    Rule("connections are encrypted where other machines can connect", encryption),
+    Rule("only slaves receive the log", replication_port),
+    Rule("secrets are readable to their owner only", secret_files),
+)
+
+CONTRADICTIONS: tuple[Rule[TwoSnapshots], ...] = (
+    Rule("members and name servers agree on addresses, roles, sizes and clocks", in_second(between_members)),
+    Rule("a group is in one cluster", in_second(clusters)),
+    Rule("slaves follow the master that is registered", in_second(registered_master)),
+    Rule("slaves follow a master of their own group", in_second(other_group)),
+    Rule("both ends of a connection report it", in_both(one_direction)),
+    Rule("only registered slaves are connected", in_both(unregistered)),
+    Rule("no slave holds more than its master, or less than it acknowledged", lengths),
 )

@@ -123,7 +123,7 @@ def _master_not_serving(group: GroupSnapshot, _look: ClusterSnapshot) -> PageVer
     )
 
 
-OF_SLAVES_GONE = ("lag", "no slave registered")  # Told by rules below, with their numbers.
+OF_SLAVES_GONE = ("lag", "no slave registered")  # Covered by rules below, with their numbers.
 
 
 def _too_few_copies(group: GroupSnapshot, snapshot: ClusterSnapshot) -> PageVerdict | None:

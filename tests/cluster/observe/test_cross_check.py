@@ -3,10 +3,11 @@
 import pytest
 from attrs import evolve
 
-from twinlog.cluster.observe.cross_check import Direction, contradictions, directions, result
+from twinlog.cluster.observe.cross_check import Direction, directions, result
 from twinlog.cluster.observe.live_diff import LiveDifference, Run, report_of
 from twinlog.cluster.observe.log_side import LiveSide
 from twinlog.cluster.observe.members import ClusterFacts, Member, MemberFacts, member_of_status
+from twinlog.cluster.observe.rules import contradictions
 from twinlog.cluster.remoting.member_status import MemberStatus
 from twinlog.cluster.remoting.route import BrokerAddresses
 from twinlog.store.offline.diff import DiffRecord
