@@ -6,6 +6,7 @@ import pytest
 
 from tests.ha.conftest import no_threads as no_threads
 from tests.support.group.group import Group
+from tests.support.group.stores import Stores
 
 
 @pytest.fixture
@@ -26,8 +27,6 @@ def refusing_disk(monkeypatch):
 
 @pytest.fixture
 async def group(nursery, tmp_path):
-    made = Group(nursery, tmp_path)
+    made = Group(nursery, tmp_path, Stores)
     yield made
-    for member in made.members:
-        if member.up:
-            await member.kill()
+    await made.kill()

@@ -4,8 +4,8 @@ import pytest
 import trio
 
 from tests.helpers import log_bytes
-from tests.support.group.group import same_log, until
-from tests.support.group.role_group import RoleGroup, RoleMember, started
+from tests.support.group.group import Group, Member, same_log, until
+from tests.support.group.stores import role_group
 from twinlog.store.log.offset_waiters import PutStatus
 
 LEASE = 3.0
@@ -14,21 +14,20 @@ LEASE = 3.0
 @pytest.fixture
 async def rooms(nursery, tmp_path):
     """A master and two slaves, each in a room of its own; a message is safe once two of them have it."""
-    group = await started(nursery, tmp_path, members=3, in_sync_replicas=2)
+    group = role_group(nursery, tmp_path, size=3)
+    await group.start()
     yield group
-    for member in group.members:
-        if member.up:
-            await member.kill()
+    await group.kill()
 
 
-async def produce(member: RoleMember, seconds: float, word: str) -> None:
+async def produce(member: Member, seconds: float, word: str) -> None:
     """Twenty messages a second."""
     for number in range(round(seconds * 20)):
         member.produce(b"%s %d" % (word.encode(), number))
         await trio.sleep(0.05)
 
 
-async def all_level(group: RoleGroup) -> None:
+async def all_level(group: Group) -> None:
     await until(
         lambda: (
             len({member.max_offset for member in group.members}) == 1
@@ -39,7 +38,7 @@ async def all_level(group: RoleGroup) -> None:
     assert all(same_log(group.members[0], member) for member in group.members)
 
 
-def kept_bytes(member: RoleMember) -> bytes:
+def kept_bytes(member: Member) -> bytes:
     """What was cut, as it is kept."""
     directory = member.root / "twinlog" / "divergent"
     files = [path for path in sorted(directory.rglob("*")) if path.is_file()] if directory.exists() else []
@@ -54,12 +53,13 @@ async def test_the_room_of_the_master_is_cut_off(autojump_clock, rooms):
     await produce(old, 2, "before")
     await trio.sleep(0.1)
     assert len(old.acknowledged) == 40
-    rooms.isolate(old.name)
+    rooms.isolate(old)
     cut_off_at = trio.current_time()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(produce, old, 10, "isolated")
         await trio.sleep(1)
-        await new.failover()
+        await rooms.change("failover", new)
+        assert new.is_serving
         nursery.start_soon(produce, new, 5, "after")
     await trio.sleep(5)
     told = [answer for body, answer in old.answers if body.startswith(b"isolated")]
@@ -85,7 +85,7 @@ async def test_the_room_of_the_master_is_cut_off(autojump_clock, rooms):
 async def test_a_master_that_is_heard_by_nobody_stops_within_its_lease(autojump_clock, rooms):
     """Acknowledgements still arrive over the HA port; who may have been elected meanwhile, it cannot know."""
     old = rooms.members[0]
-    rooms.deaf.add(old.name)
+    rooms.deaf.add(old)
     cut_off_at = trio.current_time()
     await produce(old, 8, "half deaf")
     await trio.sleep(5)
@@ -109,14 +109,14 @@ async def test_two_elections_without_a_write_between_them(autojump_clock, rooms)
     await produce(first, 1, "before")
     await trio.sleep(0.1)
     await first.kill()
-    await second.failover()
+    await rooms.change("failover", second)
+    assert second.is_serving
     await until(lambda: third.ha.client.state == "streaming", "the third follows the second")
-    rooms.isolate(second.name)
+    rooms.isolate(second)
     await first.start()
-    await until(
-        lambda: first.ha.client.state != "idle" or first.roles.member.status()[0] == "fenced", "the first is back"
-    )
-    await third.failover()
+    await until(lambda: first.ha.client.state != "idle" or first.word == "fenced", "the first is back")
+    await rooms.change("failover", third)
+    assert third.is_serving
     starts = [entry.start_offset for entry in third.roles.member.epochs()[-2:]]
     assert starts[0] == starts[1], "nothing was written between the two elections"
 

@@ -10,8 +10,8 @@ async def lose_tail(master, slave):
     master.put(3)
     assert await master.is_acknowledged()
     end = master.store.max_offset
-    await slave.stop()
-    await master.stop()
+    await slave.kill()
+    await master.kill()
     cut_log(master, 206)
     master.boot_id = "boot 2"
     await slave.start()

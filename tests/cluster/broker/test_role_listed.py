@@ -4,13 +4,13 @@ import pytest
 import trio
 
 from tests.ha.conftest import no_threads as no_threads
-from tests.support.group.role_nodes import Group
+from tests.support.group.stores import role_group
 from twinlog.ha.errors import HAConnectionLostError
 
 
 @pytest.fixture
 def group(tmp_path, nursery, no_threads):
-    return Group(nursery, tmp_path, size=3)
+    return role_group(nursery, tmp_path, size=3)
 
 
 def listed(*nodes):
@@ -23,15 +23,15 @@ async def refuse(_address):
 
 
 async def restart(node):
-    await node.stop(cleanly=True)
+    await node.stop()
     await node.start()
 
 
 async def test_a_member_that_is_gone_for_good_is_forgotten(autojump_clock, group):
     """The two that are left elect each other."""
     await group.start()
-    a, b, c = group.nodes
-    await b.stop()
+    a, b, c = group.members
+    await b.kill()
     a.put(3)
     assert await a.is_acknowledged()
     group.config["members"], group.size = listed(a, c), 2
@@ -40,18 +40,18 @@ async def test_a_member_that_is_gone_for_good_is_forgotten(autojump_clock, group
     assert {member.address for member in a.roles.member.group.members} == {a.address, c.address}
     a.put(3)
     assert await a.is_acknowledged()
-    a.kill()
+    a.die()
     assert (await group.change("failover", c)).error == ""
     assert c.roles.member.is_serving
 
 
 async def test_who_lacks_what_the_forgotten_one_acknowledged_is_not_elected(autojump_clock, group):
     await group.start()
-    a, b, c = group.nodes
-    await c.stop()
+    a, b, c = group.members
+    await c.kill()
     a.put(3)
     assert await a.is_acknowledged(), "by b"
-    await b.stop()
+    await b.kill()
     group.config["members"], group.size = listed(a, c), 2
     await restart(a)
     await c.start()
@@ -59,7 +59,7 @@ async def test_who_lacks_what_the_forgotten_one_acknowledged_is_not_elected(auto
     await trio.sleep(10)
     assert len(c.roles.member.group.members) == 2, "it has heard"
     assert c.store.max_offset < a.store.max_offset
-    a.kill()
+    a.die()
     state = await group.change("failover", c)
     assert not c.roles.member.is_serving
     assert "bytes up to 618, where only members" in state.error
@@ -68,12 +68,12 @@ async def test_who_lacks_what_the_forgotten_one_acknowledged_is_not_elected(auto
 @pytest.mark.parametrize("is_restarted", [False, True])
 async def test_another_member_takes_the_place_of_one_whose_machine_is_gone(autojump_clock, group, is_restarted):
     """Of two. Without haMembers the other one would have to agree first."""
-    a, b, c = group.nodes
+    a, b, c = group.members
     group.size = 2
     await a.start()
     await b.start()
     await group.settled()
-    await b.stop()
+    await b.kill()
     await c.start()
     await trio.sleep(20)
     a.put(1)
@@ -85,13 +85,13 @@ async def test_another_member_takes_the_place_of_one_whose_machine_is_gone(autoj
     assert await group.settled() is a
     assert {member.address for member in a.roles.member.group.members} == {a.address, c.address}
     assert await a.is_acknowledged()
-    a.kill()
+    a.die()
     assert (await group.change("failover", c)).error == ""
     assert c.roles.member.is_serving
 
 
 async def test_nobody_else_becomes_a_member(autojump_clock, group):
-    a, b, c = group.nodes
+    a, b, c = group.members
     group.config["members"], group.size = listed(a, b), 2
     await a.start()
     await b.start()

@@ -1,40 +1,62 @@
-"""A master and its slaves in one process, in virtual time: the product's own stores and replication, lines between them.
+"""A group of members in one process and in virtual time: the product's own parts, without sockets between them.
 
-A member can be killed (what it wrote stays, as after kill -9), stopped, started again with another configuration, and its disk
-can refuse every write.
+The `parts` of a group say what a member is made of: store and replication (`stores.Stores`), these with a RoleService
+(`stores.Roles`), or a whole broker (`brokers.Brokers`). Everything else is the same for all: members are killed (what they wrote
+stays, as after kill -9), stopped, started again, isolated, and change their roles; lines between them have a delay and can break.
 """
 
 import os
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import trio
 from attrs import define, field
 
-from tests.helpers import log_bytes
+from tests.helpers import log_bytes, put
 from tests.support.group.line import Line
+from twinlog.cluster.broker.peers.role_messages import ChangeRequest, ChangeState
+from twinlog.cluster.broker.roles.service import RoleService
 from twinlog.cluster.broker.send.acks import wait_until_safe
 from twinlog.ha.config import HAConfig
-from twinlog.ha.errors import HAConnectionLostError, HAPeerError
-from twinlog.ha.peer import PeerLog, RangeDigests
+from twinlog.ha.errors import HAConnectionLostError
 from twinlog.ha.service import HAService
 from twinlog.ha.statistics import HAClientStatistics
 from twinlog.ha.wire.transport import StreamTransport, Transport
-from twinlog.store.config import BrokerRole, StoreConfig
-from twinlog.store.hooks import StoreHooks
-from twinlog.store.integrity.range_digests import RangeDigester
+from twinlog.store.config import BrokerRole
+from twinlog.store.epoch_file import load_epochs
 from twinlog.store.log.commit_log import PutMessage
 from twinlog.store.log.offset_waiters import PutStatus
 from twinlog.store.message_store import MessageStore
+from twinlog.store.role_file import RoleState, load_role
 
 HOST = bytes([10, 0, 0, 1, 0, 0, 0x2A, 0x9F])
 FILE_SIZE = 16_384
+PORT = 10911
+SYNC, ASYNC, SLAVE = BrokerRole.SYNC_MASTER, BrokerRole.ASYNC_MASTER, BrokerRole.SLAVE
+
+
+class Parts(Protocol):
+    """Services of a member between a start and its end. `roles` exists where `has_roles`."""
+
+    store: MessageStore
+    ha: HAService
+    roles: RoleService
+    has_roles: bool
+
+    def __init__(self, member: "Member") -> None: ...
+
+    async def start(self, nursery: trio.Nursery) -> None:
+        """Load the directory, and serve."""
+
+    async def stop(self) -> None:
+        """Do what a broker does on SIGTERM before its tasks end."""
 
 
 @define
 class Answer:
-    """What a producer hears, and when."""
+    """The answer to a producer, and its time."""
 
     sent_at: float
     end_offset: int
@@ -60,27 +82,60 @@ class Answer:
 
 @define(eq=False, repr=False)  # A test that fails shows what it compares, and not a store inside out.
 class Member:
-    """One broker's store and replication."""
+    """A member of a group: its directory, and the parts of its last start."""
 
     group: "Group"
-    name: str
-    ip: str
-    role: BrokerRole
-    root: Path
+    number: int
+    role: BrokerRole  # As configured.
     options: Mapping[str, Any]
-    line: Line = field(factory=Line)  # A slave's, to its master.
-    store: MessageStore = field(init=False)
-    ha: HAService = field(init=False)
+    parts: Parts = field(init=False)
+    lines: defaultdict["Member", Line] = field(factory=lambda: defaultdict(Line))  # To each that it has followed.
     up: bool = False
     starts: int = 0
+    boot_id: str = "boot 1"  # Another one: its machine died.
     disk_refuses: int = 0  # An errno.
+    offsets: dict[str, int] = field(factory=dict)  # Of consumer groups.
+    answers: list[tuple[bytes, Answer]] = field(factory=list)  # Of all that was produced here.
     serving: trio.Nursery = field(init=False)
+    _closes: bool = False
     _scope: trio.CancelScope = field(init=False)
     _ended: trio.Event = field(factory=trio.Event)
 
     @property
+    def name(self) -> str:
+        return "abcd"[self.number]
+
+    @property
+    def ip(self) -> str:
+        return f"10.0.0.{self.number + 1}"
+
+    @property
     def address(self) -> str:
-        return f"{self.ip}:10912"
+        return f"{self.ip}:{PORT}"
+
+    @property
+    def ha_address(self) -> str:
+        return f"{self.ip}:{PORT + 1}"
+
+    @property
+    def root(self) -> Path:
+        return self.group.root / self.name
+
+    @property
+    def side(self) -> Path:
+        return self.root / "twinlog"
+
+    @property
+    def store(self) -> MessageStore:
+        return self.parts.store
+
+    @property
+    def ha(self) -> HAService:
+        return self.parts.ha
+
+    @property
+    def roles(self) -> RoleService:
+        return self.parts.roles
 
     @property
     def min_offset(self) -> int:
@@ -92,7 +147,43 @@ class Member:
 
     @property
     def is_slave(self) -> bool:
-        return self.role is BrokerRole.SLAVE
+        return (self.store.config.broker_role if self.up else self.role) is SLAVE
+
+    @property
+    def is_serving(self) -> bool:
+        return self.up and self.roles.member.is_serving
+
+    @property
+    def word(self) -> str:
+        """The state of its role."""
+        return self.roles.member.status()[0]
+
+    @property
+    def state(self) -> RoleState | None:
+        """On its disk."""
+        return load_role(self.side)
+
+    @property
+    def epochs(self) -> list[tuple[int, str, str]]:
+        """On its disk: number, winner, kind."""
+        names = {each.address: each.name for each in self.group.members}
+        return [(entry.epoch, names.get(entry.winner, ""), entry.kind) for entry in load_epochs(self.side)]
+
+    @property
+    def line(self) -> Line:
+        """To the member that is configured as the master."""
+        return self.lines[self.group.first]
+
+    @property
+    def client(self) -> HAClientStatistics:
+        """The slave's view."""
+        return self.ha.client.statistics()
+
+    @property
+    def ha_config(self) -> HAConfig:
+        return HAConfig(**{**self.group.config, **self.options})
+
+    # Its life
 
     async def start(self, **options: Any) -> None:
         """Start it, with other options than before if any are given."""
@@ -102,67 +193,61 @@ class Member:
     async def _run(self, *, task_status: trio.TaskStatus[None]) -> None:
         self.starts += 1
         self._ended = trio.Event()
-        config = StoreConfig(
-            root=self.root,
-            broker_role=self.role,
-            mapped_file_size_commit_log=FILE_SIZE,
-            mapped_file_size_consume_queue=50 * 20,
-            max_hash_slot_num=100,
-            max_index_num=400,
-        )
-        self.store = MessageStore(config, StoreHooks(disk_usage=lambda _: 0.5, clock=trio.current_time))
-        self.store.load()
-        self.ha = HAService(
-            self.store, HAConfig(**self.options), self.group.slave_ips, lambda: None, peer_of=self.group.peer_of
-        )
-        self.ha.client.connect = self._connect
-        self.store.hooks.retention_floor = self.ha.lowest_needed
-        self.store.hooks.soft_retention_floor = self.ha.disconnected_slaves.floor
-        self.store.retention.shortened.append(self.ha.disconnected_slaves.shortened)
-        with trio.CancelScope() as self._scope:
-            async with trio.open_nursery() as nursery:
-                await nursery.start(self.store.run)
-                await nursery.start(self.ha.run)
-                self.serving = nursery
-                self.up = True
-                if self.is_slave:
-                    self.ha.set_master(self.group.master.address)
-                task_status.started()
-                await trio.sleep_forever()
-        self._ended.set()
+        self.parts = self.group.parts(self)
+        self._closes = False
+        try:
+            with trio.CancelScope() as self._scope:
+                async with trio.open_nursery() as self.serving:
+                    await self.parts.start(self.serving)
+                    self.up = True
+                    task_status.started()
+                    await trio.sleep_forever()
+        finally:
+            self.up = False
+            if not self._closes:
+                self.store._release()
+            self._ended.set()
 
-    async def _connect(self, address: str) -> Transport:
+    def die(self) -> None:
+        """End at once, in the middle of whatever it does. Bytes that a held line has not delivered are lost with it."""
+        self.up = False
+        self._scope.cancel()
+        for each in self.group.members:
+            if each.lines[self].held:
+                each.lines[self].cut()
+
+    async def kill(self) -> None:
+        """As kill -9 does: the store is left as it is."""
+        self.die()
+        await self._ended.wait()
+
+    async def stop(self) -> None:
+        """As SIGTERM does."""
+        with trio.CancelScope(shield=True):
+            await self.parts.stop()
+        self._closes = True
+        await self.kill()
+        await self.store.close()
+        if self.parts.has_roles:
+            self.roles.member.durable.note_clean_stop()
+
+    async def follow(self, ha_address: str) -> Transport:
+        """Connect to the HA port of another member."""
         await trio.sleep(self.line.delay)
-        master = self.group.at(address)
-        if master is None:
+        master = self.group.at(ha_address)
+        if master is None or not self.group.is_open(self, master):
             raise HAConnectionLostError("cannot connect: connection refused")
-        ours, theirs = self.line.connect()
+        ours, theirs = self.lines[master].connect()
         master.serving.start_soon(
             master.ha.serve, StreamTransport(theirs), f"{self.ip}:{40_000 + self.starts}", self.ip
         )
         return StreamTransport(ours)
 
-    async def kill(self) -> None:
-        """As kill -9 does: nobody is told, and the store is left as it is."""
-        await self._end()
-        self.store._release()
-
-    async def stop(self) -> None:
-        """As SIGTERM does."""
-        await self._end()
-        await self.store.close()
-
-    async def _end(self) -> None:
-        self.up = False
-        self._scope.cancel()
-        await self._ended.wait()
-
-    @property
-    def client(self) -> HAClientStatistics:
-        """The slave's view."""
-        return self.ha.client.statistics()
-
     # As a producer
+
+    def put(self, count: int = 1) -> int:
+        """Append small messages; returns the end of the log."""
+        return put(self.store, *[b"x" * 100] * count)
 
     def send(self, body: bytes, *, wait: bool = True, topic: str = "T") -> Answer:
         """Put one message; the answer comes when the policy says so, at once without `wait`."""
@@ -177,81 +262,138 @@ class Member:
             answer.answer([])
         return answer
 
+    def produce(self, body: bytes) -> None:
+        """Send a message that its producer wants to be safe."""
+        self.answers.append((body, self.send(body)))
+
+    @property
+    def acknowledged(self) -> list[bytes]:
+        """Bodies for which producers got SEND_OK."""
+        return [body for body, answer in self.answers if answer.status is PutStatus.PUT_OK]
+
+    async def is_acknowledged(self) -> bool:
+        """Whether all that it holds is safe enough for its producers."""
+        with trio.move_on_after(5):
+            while self.ha.group_transfer.confirmed_offset < self.store.max_offset or not self.ha.lease.held(
+                trio.current_time()
+            ):
+                await trio.sleep(0.01)
+            return True
+        return False
+
 
 @define(eq=False, repr=False)
 class Group:
-    """All members. `master` comes first."""
+    """All members; the first one is configured as the master. `config`: HAConfig of all, read at each start.
+
+    `isolated`: nothing gets through to or from these, and no connection ends; `deaf`: the same on their remoting ports alone.
+    `size`: how many members a group has that is settled.
+    """
 
     nursery: trio.Nursery
     root: Path
+    parts: type[Parts]
+    size: int = 0
+    role: BrokerRole = SYNC
+    config: dict[str, Any] = field(factory=dict)
     members: list[Member] = field(factory=list)
+    isolated: set[Member] = field(factory=set)
+    deaf: set[Member] = field(factory=set)
+    registered_master: str | None = None  # What a name server says when it is asked first.
+
+    def __attrs_post_init__(self) -> None:
+        for number in range(self.size):
+            self.add(SLAVE if number else self.role)
 
     def add(self, role: BrokerRole, **options: Any) -> Member:
-        """A member that is not running yet."""
-        number = len(self.members)
-        member = Member(self, f"m{number}", f"10.0.0.{number + 1}", role, self.root / f"m{number}", options)
-        self.members.append(member)
-        return member
+        """Make a member that is not running yet."""
+        self.members.append(Member(self, len(self.members), role, options))
+        return self.members[-1]
 
-    @property
-    def master(self) -> Member:
-        return next(each for each in self.members if not each.is_slave)
+    async def start(self) -> None:
+        """Start all, until all follow and the record names them."""
+        for member in self.members:
+            await member.start()
+        await self.settled()
 
-    def slave_ips(self) -> list[str]:
-        """Who is registered."""
-        return [each.ip for each in self.members if each.is_slave]
+    async def kill(self) -> None:
+        """Kill all that are up."""
+        for member in self.members:
+            if member.up:
+                await member.kill()
 
     def at(self, address: str) -> Member | None:
-        return next((each for each in self.members if each.address == address and each.up), None)
+        """Find the member behind an address of either port, if it is up."""
+        return next((each for each in self.members if each.up and address in (each.address, each.ha_address)), None)
 
-    def peer_of(self, address: str) -> "LocalPeer":
-        return LocalPeer(self, address)
+    @property
+    def first(self) -> Member:
+        return self.members[0]
 
-
-@define(eq=False)
-class LocalPeer:
-    """A member's remoting port."""
-
-    group: Group
-    address: str
-
-    def _store(self) -> MessageStore:
-        found = self.group.at(self.address)
-        if found is None:
-            raise HAPeerError(f"{self.address}: connection refused")
-        return found.store
-
-    async def log(self) -> PeerLog:
+    async def ask_name_server(self) -> str | None:
         await trio.lowlevel.checkpoint()
-        store, member = self._store(), self.group.at(self.address)
-        assert member is not None
-        return PeerLog(
-            is_twinlog=True,
-            min_offset=store.min_offset,
-            max_offset=store.max_offset,
-            boot_ms=member.starts,
-            file_size=FILE_SIZE,
-            is_master=not member.is_slave,
+        return self.registered_master
+
+    # The network
+
+    def isolate(self, *members: Member) -> None:
+        """Cut these off from all others; nobody: everything gets through again."""
+        self.isolated = set(members)
+        for each in self.members:
+            for other, line in each.lines.items():
+                line.hold(not self.is_open(each, other))
+
+    def is_open(self, one: Member, other: Member) -> bool:
+        return one is other or not {one, other} & self.isolated
+
+    def hears(self, one: Member, other: Member) -> bool:
+        """Whether requests get through."""
+        return one is other or not {one, other} & (self.isolated | self.deaf)
+
+    # Roles
+
+    async def change(self, verb: str, candidate: Member, **more: Any) -> ChangeState:
+        """Ask for a role change, and wait for its end."""
+        await candidate.roles.start(ChangeRequest(verb=verb, candidate=candidate.address, **more))
+        await until(lambda: not (candidate.up and candidate.roles.state().running), f"the end of the {verb}", step=0.01)
+        return candidate.roles.state()
+
+    async def settled(self, seconds: float = 60) -> Member:
+        """Wait until one serves, all others that are up follow it, and the record is in force. Returns the master."""
+        await until(self._is_settled, "a settled group", seconds=seconds)
+        return next(each for each in self.members if each.is_serving)
+
+    def _is_settled(self) -> bool:
+        up = [each for each in self.members if each.up]
+        masters = [each for each in up if each.is_serving and each.word == "serving"]
+        if len(masters) != 1:
+            return False
+        (master,), record = masters, masters[0].roles.member.group
+        return (
+            record is not None
+            and len(record.members) == self.size
+            and master.roles.leases.is_settled
+            and all(each.roles.member.group == record for each in up)
+            and len({each.max_offset for each in up}) == 1
+            and all(each is master or self._follows(each, master) for each in up)
         )
 
-    async def digests(self, start: int, end: int, *, blocks_per_digest: int = 1) -> RangeDigests | None:
-        store = self._store()
-        digester = RangeDigester(store.commit_log, store.digest)
-        found = await digester.answer(start, end, blocks_per_digest=blocks_per_digest, digests_max=64)
-        return RangeDigests(found.start, found.end, found.blocks_per_digest, found.digests)
+    @staticmethod
+    def _follows(slave: Member, master: Member) -> bool:
+        client = slave.ha.client
+        return client.state == "streaming" and client.master_address == master.ha_address and slave.word == "following"
 
-    async def record(self, phy_offset: int) -> bytes | None:
-        await trio.lowlevel.checkpoint()
-        view = self._store().message_at(phy_offset)
-        return bytes(view) if view is not None else None
+    def are_equal(self) -> bool:
+        """Whether all that are up have one log."""
+        return len({log_bytes(each.store) for each in self.members if each.up}) == 1
 
 
-async def until(condition: Callable[[], object], what: str, *, seconds: float = 60) -> float:
+async def until(condition: Callable[[], object], what: str, *, seconds: float = 60, step: float = 0.05) -> float:
     """Wait in virtual time; returns how long it took."""
     began = trio.current_time()
     with trio.move_on_after(seconds) as scope:
         while not condition():
-            await trio.sleep(0.05)
+            await trio.sleep(step)
     assert not scope.cancelled_caught, f"not within {seconds:g} virtual seconds: {what}"
     return trio.current_time() - began
 
@@ -285,8 +427,8 @@ async def level(master, slave, *, seconds: float = 60) -> float:
 
 
 async def started(group, *, slaves: int = 1, **options):
-    master = group.add(BrokerRole.SYNC_MASTER)
-    others = [group.add(BrokerRole.SLAVE, **options) for _ in range(slaves)]
+    master = group.add(SYNC)
+    others = [group.add(SLAVE, **options) for _ in range(slaves)]
     await master.start()
     for each in others:
         await each.start()
@@ -299,3 +441,8 @@ def fill(member, files: int) -> None:
     end = member.max_offset + files * FILE_SIZE
     while member.max_offset < end:
         member.send(b"x" * 1500, wait=False)
+
+
+def step_states(state: ChangeState) -> dict[str, str]:
+    """Each step of a role change, and its state."""
+    return {step.name: step.state for step in state.steps}

@@ -5,7 +5,8 @@ import trio
 from structlog.testing import capture_logs
 
 from tests.ha.conftest import no_threads as no_threads
-from tests.support.group.role_nodes import ASYNC, SYNC, Group
+from tests.support.group.group import ASYNC, SYNC
+from tests.support.group.stores import role_group
 from twinlog.cluster.broker.roles.lease import acks_needed, joined
 from twinlog.ha.config import HAConfig
 from twinlog.store.role_file import GroupMember
@@ -30,8 +31,8 @@ def test_every_member_has_an_id_of_its_own():
 
 
 async def test_a_lone_master_needs_no_lease_and_writes_nothing(tmp_path, autojump_clock, no_threads, nursery):
-    group = Group(nursery, tmp_path, size=1, need=1)
-    (a,) = group.nodes
+    group = role_group(nursery, tmp_path, size=1, need=1)
+    (a,) = group.members
     await a.start()
     await trio.sleep(10)
     assert a.ha.lease.held(trio.current_time())
@@ -41,27 +42,27 @@ async def test_a_lone_master_needs_no_lease_and_writes_nothing(tmp_path, autojum
 
 
 async def test_the_third_member_counts_once_the_others_know(tmp_path, autojump_clock, no_threads, nursery):
-    group = Group(nursery, tmp_path, size=3)
-    a, b, c = group.nodes
+    group = role_group(nursery, tmp_path, size=3)
+    a, b, c = group.members
     await a.start()
     await b.start()
     await trio.sleep(5)
     assert a.roles.counted_members() == {a.address, b.address}
-    await b.stop()
+    await b.kill()
     await c.start()
     await trio.sleep(5)
     assert a.roles.counted_members() == {a.address, b.address}, "b alone could still elect itself"
     await b.start()
     await group.settled()
-    assert a.roles.counted_members() == {node.address for node in group.nodes}
+    assert a.roles.counted_members() == {node.address for node in group.members}
 
 
 async def test_a_slave_that_is_cut_off_is_missed_at_both_ends(tmp_path, autojump_clock, no_threads, nursery):
     """Another one acknowledges, so nobody waits for it, and a dropped packet ends no stream."""
-    group = Group(nursery, tmp_path, size=3)
+    group = role_group(nursery, tmp_path, size=3)
     await group.start()
-    a, _b, c = group.nodes
-    c.cut_off = True
+    a, _b, c = group.members
+    group.deaf.add(c)
     with capture_logs() as lines:
         await trio.sleep(4.5)
     assert {("master not heard", a.address), ("voter does not answer", c.address)} == {
@@ -69,7 +70,7 @@ async def test_a_slave_that_is_cut_off_is_missed_at_both_ends(tmp_path, autojump
     }
     assert a.roles.leases.silence.silent(trio.current_time()).keys() == {c.address}
     assert c.roles.voter.silence.is_silent
-    c.cut_off = False
+    group.deaf.clear()
     await trio.sleep(5)
     assert not a.roles.leases.silence.silent(trio.current_time())
     assert not c.roles.voter.silence.is_silent
@@ -77,13 +78,13 @@ async def test_a_slave_that_is_cut_off_is_missed_at_both_ends(tmp_path, autojump
 
 
 async def test_without_enough_answers_the_lease_ends(tmp_path, autojump_clock, no_threads, nursery):
-    group = Group(nursery, tmp_path, size=3)
+    group = role_group(nursery, tmp_path, size=3)
     await group.start()
-    a, b, c = group.nodes
-    await b.stop()
+    a, b, c = group.members
+    await b.kill()
     await trio.sleep(10)
     assert a.ha.lease.held(trio.current_time()), "two of three"
-    await c.stop()
+    await c.kill()
     await trio.sleep(3.1)
     assert not a.ha.lease.held(trio.current_time())
     assert a.word == "serving"
@@ -92,11 +93,11 @@ async def test_without_enough_answers_the_lease_ends(tmp_path, autojump_clock, n
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1)])
 async def test_another_number_of_acknowledgements(tmp_path, autojump_clock, no_threads, nursery, before, after):
     """The record changes first where less is promised, and last where more is."""
-    group = Group(nursery, tmp_path, need=before)
+    group = role_group(nursery, tmp_path, need=before)
     await group.start()
-    a, b = group.nodes
+    a, b = group.members
     assert a.state.group.acks_needed == before
-    await a.stop()
+    await a.kill()
     group.config["in_sync_replicas"] = after
     await a.start()
     await group.settled()

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from tests.ha.conftest import no_threads as no_threads
-from tests.support.group.role_nodes import Group
+from tests.support.group.stores import peers_of, role_group
 from twinlog.cluster.broker.peers.role_messages import RewindRequest, RoleRefusedError
 from twinlog.ha.errors import HAPeerError
 
@@ -33,22 +33,22 @@ def forge(node, number, *, is_sound=True):
 @pytest.fixture
 async def overtaken(tmp_path, autojump_clock, no_threads, nursery):
     """The first of two was cut off with messages of its own, and is down now; the second is master."""
-    group = Group(nursery, tmp_path, config={"auto_rewind": False})
+    group = role_group(nursery, tmp_path, config={"auto_rewind": False})
     await group.start()
-    a, b = group.nodes
+    a, b = group.members
     a.put(4)
     await group.settled()
-    await group.isolate(a)
+    group.isolate(a)
     a.put(2)
     assert (await group.change("failover", b)).error == ""
     b.put(1)
-    await a.stop()
-    a.cut_off = False
+    await a.kill()
+    group.isolate()
     return group
 
 
 async def test_rewind_cuts_nothing_while_bytes_below_the_cut_differ(autojump_clock, overtaken):
-    a, b = overtaken.nodes
+    a, b = overtaken.members
     differs = forge(a, 1)
     await a.start()
     await trio.sleep(10)
@@ -65,7 +65,7 @@ async def test_rewind_cuts_nothing_while_bytes_below_the_cut_differ(autojump_clo
 
 
 async def test_rewind_cuts_nothing_without_a_comparison(autojump_clock, overtaken):
-    a, b = overtaken.nodes
+    a, b = overtaken.members
     await a.start()
     await trio.sleep(10)
     end = a.store.max_offset
@@ -73,22 +73,22 @@ async def test_rewind_cuts_nothing_without_a_comparison(autojump_clock, overtake
     with pytest.raises(HAPeerError, match="cannot be compared"):
         await a.roles.rewind(RewindRequest())
     assert a.store.max_offset == end
-    a.ha.peer_of = overtaken.peer_of(a)
+    a.ha.peer_of = peers_of(a)
     await a.roles.rewind(RewindRequest())
     assert await overtaken.settled() is b
 
 
 async def test_no_switchover_to_a_log_whose_last_bytes_are_others(tmp_path, autojump_clock, no_threads, nursery):
-    group = Group(nursery, tmp_path)
+    group = role_group(nursery, tmp_path)
     await group.start()
-    a, b = group.nodes
+    a, b = group.members
     a.put(4)
     await group.settled()
     forge(b, 2)
     state = await group.change("switchover", b)
     assert "are not the master's" in state.error
     assert a.word == "serving"
-    assert a.effects.done[-1] == "release"
+    assert a.parts.effects.done[-1] == "release"
     assert b.roles.member.promised() == a.roles.member.promised(), "nothing was begun"
     a.put()
     assert await a.is_acknowledged()
@@ -96,9 +96,9 @@ async def test_no_switchover_to_a_log_whose_last_bytes_are_others(tmp_path, auto
 
 async def test_no_switchover_to_a_log_that_is_damaged(tmp_path, autojump_clock, no_threads, nursery):
     """It follows, because all that comes behind the damage is equal."""
-    group = Group(nursery, tmp_path)
+    group = role_group(nursery, tmp_path)
     await group.start()
-    a, b = group.nodes
+    a, b = group.members
     a.put(400)
     await group.settled()
     await b.stop()

@@ -7,7 +7,8 @@ import trio
 
 from tests.cluster.broker.cuts import cut_log, lose_tail
 from tests.ha.conftest import no_threads as no_threads
-from tests.support.group.role_nodes import ASYNC, SLAVE, Group, NodeCalls
+from tests.support.group.group import ASYNC, SLAVE, Group
+from tests.support.group.stores import Calls, role_group
 from twinlog.cluster.broker.peers.role_messages import PauseRequest, ReinitRequest, RoleRefusedError
 from twinlog.ha.election.voter import VoteRequest
 from twinlog.store.errors import StoreError
@@ -16,17 +17,17 @@ from twinlog.store.message_store import MessageStore
 
 @pytest.fixture
 async def pair(tmp_path, autojump_clock, no_threads, nursery):
-    group = Group(nursery, tmp_path)
+    group = role_group(nursery, tmp_path)
     await group.start()
     return group
 
 
 async def test_a_clean_stop_does_not_make_a_lost_tail_good(autojump_clock, pair):
     """Who restarts a master that waits for a person must not get one that writes again in the epoch whose tail it lost."""
-    a, b = pair.nodes
+    a, b = pair.members
     await lose_tail(a, b)
     assert a.word == "fenced"
-    await a.stop(cleanly=True)
+    await a.stop()
     await a.start()
     await trio.sleep(10)
     assert a.word == "fenced"
@@ -36,18 +37,18 @@ async def test_a_clean_stop_does_not_make_a_lost_tail_good(autojump_clock, pair)
 
 
 async def test_who_lost_a_tail_and_followed_since_stops_as_cleanly_as_others(autojump_clock, pair):
-    a, b = pair.nodes
+    a, b = pair.members
     await lose_tail(a, b)
     assert (await pair.change("failover", b)).error == ""
     await pair.settled()
     await trio.sleep(3)
-    await a.stop(cleanly=True)
+    await a.stop()
     assert (a.state.clean, a.state.whole) == (True, True)
 
 
 async def test_a_repair_that_fails_leaves_a_slave_that_follows(autojump_clock, pair):
     """What is cut cannot be kept: the log stays as it is, and goes on."""
-    a, b = pair.nodes
+    a, b = pair.members
     a.put(3)
     await pair.settled()
     (b.side / "divergent").write_bytes(b"no directory")
@@ -60,7 +61,7 @@ async def test_a_repair_that_fails_leaves_a_slave_that_follows(autojump_clock, p
 
 async def test_a_schedule_ends_with_the_mastership_that_it_was_made_for(autojump_clock, pair):
     """Another one took over before. Once this member is master again, an old plan must not move the role at once."""
-    a, b = pair.nodes
+    a, b = pair.members
     await a.roles.role_change("schedule", {"atMs": int(trio.current_time() * 1000) + 30_000})
     assert (await pair.change("switchover", b)).error == ""
     await pair.settled()
@@ -72,12 +73,12 @@ async def test_a_schedule_ends_with_the_mastership_that_it_was_made_for(autojump
 
 async def with_emptied_master(nursery, tmp_path) -> Group:
     """Of three, whose second one was chosen when the first one had died. The first one's directory is empty."""
-    group = Group(nursery, tmp_path, size=3)
+    group = role_group(nursery, tmp_path, size=3)
     await group.start()
-    a, b, _c = group.nodes
+    a, b, _c = group.members
     a.put(3)
     await group.settled()
-    await a.stop()
+    await a.kill()
     assert (await group.change("failover", b)).error == ""
     shutil.rmtree(a.root)
     return group
@@ -88,8 +89,8 @@ async def test_an_emptied_master_takes_nothing_as_soon_as_it_hears_of_its_group(
 ):
     """Another one may be master since: it waits to hear all the others, and stores nothing meanwhile."""
     group = await with_emptied_master(nursery, tmp_path)
-    a, _b, c = group.nodes
-    await c.stop()
+    a, _b, c = group.members
+    await c.kill()
     await a.start()
     await trio.sleep(5)
     word, role = a.word, a.store.config.broker_role
@@ -104,25 +105,25 @@ async def test_an_emptied_master_never_serves_beside_the_one_that_is_registered(
 ):
     """What it took for a moment would be a second beginning of the log."""
     group = await with_emptied_master(nursery, tmp_path)
-    a, b, _c = group.nodes
+    a, b, _c = group.members
     group.registered_master = b.address
     await a.start()
-    assert (a.store.config.broker_role, a.effects.done) == (SLAVE, ["fence"])
+    assert (a.store.config.broker_role, a.parts.effects.done) == (SLAVE, ["fence"])
     assert (await group.settled()).name == "b"
     assert group.are_equal()
-    assert "master" not in a.effects.done
+    assert "master" not in a.parts.effects.done
 
 
 async def test_a_new_master_serves_whoever_is_registered(tmp_path, autojump_clock, no_threads, nursery):
     """It never belonged to that one's group: as with RocketMQ, broker.conf says what it is. Nor does it wait for a dead one."""
-    group = Group(nursery, tmp_path, size=2)
-    a, b = group.nodes
+    group = role_group(nursery, tmp_path, size=2)
+    a, b = group.members
     await b.start()
     group.registered_master = b.address
     await a.start()
     assert (await group.settled()).name == "a"
-    await a.stop()
-    await b.stop()
+    await a.kill()
+    await b.kill()
     shutil.rmtree(a.root)
     await a.start()
     assert a.store.config.broker_role is group.role
@@ -132,9 +133,9 @@ async def test_what_is_promised_is_not_thrown_away_meanwhile(
     tmp_path, autojump_clock, no_threads, nursery, monkeypatch
 ):
     """An answer says what the log holds, and somebody may be elected by that."""
-    group = Group(nursery, tmp_path, size=3)
+    group = role_group(nursery, tmp_path, size=3)
     await group.start()
-    a, b, c = group.nodes
+    a, b, c = group.members
     a.put(3)
     await group.settled()
     answers, reset = [], MessageStore.reset
@@ -157,9 +158,9 @@ async def test_what_is_promised_is_not_thrown_away_meanwhile(
 async def test_a_member_that_promised_meanwhile_does_not_follow_the_old_master_again(
     tmp_path, autojump_clock, no_threads, nursery, monkeypatch
 ):
-    group = Group(nursery, tmp_path, size=3)
+    group = role_group(nursery, tmp_path, size=3)
     await group.start()
-    a, b, c = group.nodes
+    a, b, c = group.members
     a.put(3)
     await group.settled()
     suspect_tail = type(b.roles.member).suspect_tail
@@ -179,37 +180,37 @@ async def test_offsets_that_others_took_are_asked_for_before_a_new_epoch_serves(
     tmp_path, autojump_clock, no_threads, nursery
 ):
     """Consumers committed to whoever was there while the master was away, and in a new epoch only its master's word counts."""
-    group = Group(nursery, tmp_path, size=3)
+    group = role_group(nursery, tmp_path, size=3)
     await group.start()
-    a, b, _c = group.nodes
-    await a.stop()
+    a, b, _c = group.members
+    await a.kill()
     await trio.sleep(5)
     assert (await group.change("failover", b)).error == ""
-    done = b.effects.done
+    done = b.parts.effects.done
     assert done.index("offsets of 1") < done.index("master"), "of c; nobody waits for a, which is dead"
     await a.start()
     await group.settled()
     assert (await group.change("switchover", a)).error == ""
-    done = a.effects.done
+    done = a.parts.effects.done
     assert not [each for each in done if each.startswith("offsets")], "the old master handed its own over"
 
 
 async def test_a_master_that_is_elected_anew_asks_for_offsets_too(autojump_clock, pair):
-    a, _b = pair.nodes
+    a, _b = pair.members
     a.put(3)
     assert await a.is_acknowledged()
-    await a.stop()
+    await a.kill()
     a.boot_id = "boot 2"
     await a.start()
     assert (await pair.settled()).name == "a"
-    done, kinds = a.effects.done, [kind for _, _, kind in a.epochs]
+    done, kinds = a.parts.effects.done, [kind for _, _, kind in a.epochs]
     assert kinds == ["first", "restart"]
     assert done.index("offsets of 1") < done.index("master")
 
 
 async def test_a_pause_lasts_where_the_clock_is_ahead(autojump_clock, pair):
     """It ends by the master's clock, which is told with each question."""
-    a, b = pair.nodes
+    a, b = pair.members
     b.roles.member.now_ms = lambda: int(trio.current_time() * 1000) + 3_600_000
     await a.roles.pause(PauseRequest(for_ms=600_000, reason="maintenance"))
     await trio.sleep(3)
@@ -222,12 +223,12 @@ async def test_a_pause_lasts_where_the_clock_is_ahead(autojump_clock, pair):
 
 async def test_a_member_that_can_promise_nothing_holds_up_no_election(tmp_path, autojump_clock, no_threads, nursery):
     """No higher number helps there. All three acknowledge, so that one promise suffices."""
-    group = Group(nursery, tmp_path, size=3, need=3)
+    group = role_group(nursery, tmp_path, size=3, need=3)
     await group.start()
-    a, _b, c = group.nodes
+    a, _b, c = group.members
     a.put(3)
     assert await a.is_acknowledged()
-    await a.stop()
+    await a.kill()
     c.roles.member.durable.failure = "its role cannot be written"
     a.boot_id = "boot 2"
     await a.start()
@@ -236,7 +237,7 @@ async def test_a_member_that_can_promise_nothing_holds_up_no_election(tmp_path, 
 
 
 async def test_an_election_gives_up_when_others_promise_higher_numbers_meanwhile(autojump_clock, pair, monkeypatch):
-    a, b = pair.nodes
+    a, b = pair.members
     asked = []
 
     async def promise_higher(calls, address, ask):
@@ -246,8 +247,8 @@ async def test_an_election_gives_up_when_others_promise_higher_numbers_meanwhile
         await a.roles.voter.vote(VoteRequest(epoch=ask.epoch, candidate="somebody:10911"))
         return await asks(calls, address, ask)
 
-    asks = NodeCalls.promise
-    monkeypatch.setattr(NodeCalls, "promise", promise_higher)
+    asks = Calls.promise
+    monkeypatch.setattr(Calls, "promise", promise_higher)
     await a.roles.voter.vote(VoteRequest(epoch=1, candidate="somebody:10911"))
     state = await pair.change("failover", b, accept_data_loss="unknown")
     assert "others promise higher numbers meanwhile, 6 now" in state.error
@@ -260,10 +261,10 @@ async def lose_end(master, *, silent=None):
     master.put(3)
     await group.settled()
     end = master.store.max_offset
-    for node in group.nodes:
-        await node.stop()
+    for node in group.members:
+        await node.kill()
     cut_log(master, 206)
-    for node in reversed(group.nodes):
+    for node in reversed(group.members):
         if node is not silent:
             await node.start()
     return end
@@ -272,12 +273,12 @@ async def lose_end(master, *, silent=None):
 @pytest.mark.parametrize("restarts", [0, 1])
 async def test_a_master_that_lost_a_tail_without_its_machine_learns_it_from_its_slaves(autojump_clock, pair, restarts):
     """It is not forgotten by another start: there the slave may be silent."""
-    a, b = pair.nodes
+    a, b = pair.members
     end = await lose_end(a)
     await trio.sleep(10)
     if restarts:
-        await b.stop()
-        await a.stop()
+        await b.kill()
+        await a.kill()
         await a.start()
         await trio.sleep(10)
         await b.start()
@@ -288,7 +289,7 @@ async def test_a_master_that_lost_a_tail_without_its_machine_learns_it_from_its_
 
 
 async def test_a_lost_tail_is_told_by_a_slave_that_comes_later(autojump_clock, pair):
-    a, b = pair.nodes
+    a, b = pair.members
     await lose_end(a, silent=b)
     await trio.sleep(10)
     assert a.word == "serving"
@@ -301,9 +302,9 @@ async def test_a_lost_tail_is_told_by_a_slave_that_comes_later(autojump_clock, p
 
 
 async def test_who_acknowledges_alone_and_lost_a_tail_begins_a_new_epoch(tmp_path, autojump_clock, no_threads, nursery):
-    group = Group(nursery, tmp_path, size=3, role=ASYNC)
+    group = role_group(nursery, tmp_path, size=3, role=ASYNC)
     await group.start()
-    a = group.nodes[0]
+    a = group.members[0]
     await lose_end(a)
     assert await group.settled() is a
     assert (a.epochs[-1], a.store.max_offset, a.state.whole) == ((1, "a", "restart"), 206, True)

@@ -5,7 +5,8 @@ import trio
 
 from tests.ha.conftest import no_threads as no_threads
 from tests.helpers import log_bytes
-from tests.support.group.role_nodes import ASYNC, SYNC, Group, step_states
+from tests.support.group.group import ASYNC, SYNC, step_states
+from tests.support.group.stores import role_group
 from twinlog.cluster.broker.peers.role_messages import ChangeRequest
 from twinlog.cluster.broker.roles import durable_state
 from twinlog.ha.election.voter import VoteRequest
@@ -21,14 +22,14 @@ def _promise(epoch, node):
 
 @pytest.fixture
 async def pair(tmp_path, autojump_clock, no_threads, nursery):
-    group = Group(nursery, tmp_path)
+    group = role_group(nursery, tmp_path)
     await group.start()
     return group
 
 
 async def test_a_slave_that_follows_belongs_to_the_group(autojump_clock, pair):
     """The record begins with the first slave that votes; both have it on their disks."""
-    a, b = pair.nodes
+    a, b = pair.members
     assert [m.address for m in b.state.group.members] == [a.address, b.address]
     assert (a.state.role, b.state.role) == (SYNC, b.store.config.broker_role)
     assert a.epochs == b.epochs == [(0, "", "first")]
@@ -37,10 +38,10 @@ async def test_a_slave_that_follows_belongs_to_the_group(autojump_clock, pair):
 
 
 async def test_failover_to_the_slave_of_a_dead_master(autojump_clock, pair):
-    a, b = pair.nodes
+    a, b = pair.members
     a.put(5)
     assert await a.is_acknowledged()
-    await a.stop()
+    await a.kill()
     state = await pair.change("failover", b, reason="a is dead")
     assert (state.error, state.result.epoch, state.result.not_following) == ("", 1, (a.address,))
     assert set(step_states(state).values()) == {"done"}
@@ -54,7 +55,7 @@ async def test_failover_to_the_slave_of_a_dead_master(autojump_clock, pair):
 
 
 async def test_switchover_and_back(autojump_clock, pair):
-    a, b = pair.nodes
+    a, b = pair.members
     a.offsets = {"group": 5}
     for number in range(4):
         old, new = (a, b) if number % 2 == 0 else (b, a)
@@ -69,9 +70,9 @@ async def test_switchover_and_back(autojump_clock, pair):
 
 async def test_async_masters_switch_over_too(tmp_path, autojump_clock, no_threads, nursery):
     """Where a master alone acknowledges, its resignation is enough."""
-    group = Group(nursery, tmp_path, size=3, role=ASYNC, need=1)
+    group = role_group(nursery, tmp_path, size=3, role=ASYNC, need=1)
     await group.start()
-    a, _, c = group.nodes
+    a, _, c = group.members
     a.put(4)
     await group.settled()
     state = await group.change("switchover", c)
@@ -82,27 +83,27 @@ async def test_async_masters_switch_over_too(tmp_path, autojump_clock, no_thread
 
 
 async def test_a_dry_run_shows_the_plan_and_changes_nothing(autojump_clock, pair):
-    a, b = pair.nodes
-    before = [(node.state, node.epochs, node.word) for node in pair.nodes]
+    a, b = pair.members
+    before = [(node.state, node.epochs, node.word) for node in pair.members]
     state = await b.roles.check(_ask("switchover", b))
     assert [step.state for step in state.steps] == ["done"] + ["to do"] * 7
     assert state.judgements[0].may
     state = await b.roles.check(_ask("failover", b))
     assert not state.judgements[0].may
     assert f"{a.address} serves" in state.error
-    assert [(node.state, node.epochs, node.word) for node in pair.nodes] == before
+    assert [(node.state, node.epochs, node.word) for node in pair.members] == before
 
 
 async def test_failover_that_may_lose_is_refused_until_it_is_accepted(tmp_path, autojump_clock, no_threads, nursery):
-    group = Group(nursery, tmp_path, size=3)
+    group = role_group(nursery, tmp_path, size=3)
     await group.start()
-    a, b, c = group.nodes
-    await group.isolate(c)
+    a, b, c = group.members
+    group.isolate(c)
     a.put(3)
     assert await a.is_acknowledged()
-    await a.stop()
-    await b.stop()
-    c.cut_off = False
+    await a.kill()
+    await b.kill()
+    group.isolate()
     state = await group.change("failover", c)
     assert state.refused
     assert state.judgements[0].lost is not None, state.judgements
@@ -119,10 +120,10 @@ async def test_failover_that_may_lose_is_refused_until_it_is_accepted(tmp_path, 
 
 
 async def test_an_isolated_master_acknowledges_nothing_and_follows_once_it_is_back(autojump_clock, pair):
-    a, b = pair.nodes
+    a, b = pair.members
     a.put(2)
     assert await a.is_acknowledged()
-    await pair.isolate(a)
+    pair.isolate(a)
     await trio.sleep(4)
     assert not a.ha.lease.held(trio.current_time())
     state = await pair.change("failover", b)
@@ -132,7 +133,7 @@ async def test_an_isolated_master_acknowledges_nothing_and_follows_once_it_is_ba
     await trio.sleep(5)
     assert a.word == "serving", "nobody told it"
     assert not await a.is_acknowledged()
-    a.cut_off = False
+    pair.isolate()
     assert await pair.settled() is b
     assert pair.are_equal()
     assert any((a.side / "divergent").iterdir())
@@ -140,7 +141,7 @@ async def test_an_isolated_master_acknowledges_nothing_and_follows_once_it_is_ba
 
 async def test_a_promise_that_nobody_took_is_settled_by_any_failover(autojump_clock, pair):
     """The candidate died right after: the master is not taken along, and may be elected anew by name."""
-    a, b = pair.nodes
+    a, b = pair.members
     await b.roles.voter.vote(_promise(5, b))
     assert b.word == "fenced"
     await trio.sleep(5)
@@ -151,11 +152,11 @@ async def test_a_promise_that_nobody_took_is_settled_by_any_failover(autojump_cl
 
 
 async def test_a_master_of_three_survives_a_candidate_that_dies(tmp_path, autojump_clock, no_threads, nursery):
-    group = Group(nursery, tmp_path, size=3)
+    group = role_group(nursery, tmp_path, size=3)
     await group.start()
-    a, b, c = group.nodes
+    a, b, c = group.members
     await b.roles.voter.vote(_promise(5, b))
-    await b.stop()
+    await b.kill()
     await trio.sleep(5)
     a.put()
     assert await a.is_acknowledged()
@@ -183,11 +184,11 @@ class Cuts:
             hit = self.victim is not None and self.count == self.at
             self.count += self.victim is not None
             if hit and self.before and self.victim.side == side:
-                self.victim.kill()
+                self.victim.die()
                 raise OSError("it died")
             save(side, value)
             if hit:
-                self.victim.kill()
+                self.victim.die()
 
         return counted
 
@@ -204,19 +205,19 @@ async def test_a_switchover_that_is_cut_loses_nothing_and_can_be_finished(
     autojump_clock, pair, cuts, at, victim, before
 ):
     """At each durable write one of the two dies; it comes back, and the same command, or a failover, makes one master."""
-    a, b = pair.nodes
+    a, b = pair.members
     a.put(3)
     assert await a.is_acknowledged()
     kept = log_bytes(a.store)
     cuts.at, cuts.victim, cuts.before = at, {"a": a, "b": b}[victim], before
     state = await pair.change("switchover", b)
     cuts.victim = None
-    for node in pair.nodes:
-        if not node.is_up:
-            await node.stop()
+    for node in pair.members:
+        if not node.up:
+            await node.kill()
             await node.start()
     await trio.sleep(8)
-    if not (state.result is not None and b.is_up):
+    if not (state.result is not None and b.up):
         state = await pair.change("switchover", b)
         if "is master" in state.error or b.word == "serving":
             state = b.roles.state()
@@ -233,18 +234,18 @@ async def test_a_failover_that_is_cut_can_be_finished_by_another(
     tmp_path, autojump_clock, no_threads, nursery, cuts, at
 ):
     """B dies at each of its writes; then C is asked, and later B is back."""
-    group = Group(nursery, tmp_path, size=3)
+    group = role_group(nursery, tmp_path, size=3)
     await group.start()
-    a, b, c = group.nodes
+    a, b, c = group.members
     a.put(3)
     await group.settled()
     kept = log_bytes(a.store)
-    await a.stop()
+    await a.kill()
     cuts.at, cuts.victim = at, b
     await group.change("failover", b)
     cuts.victim = None
-    if not b.is_up:
-        await b.stop()
+    if not b.up:
+        await b.kill()
         await b.start()
         await trio.sleep(4)
     state = await group.change("failover", c)
@@ -260,7 +261,7 @@ async def test_a_failover_that_is_cut_can_be_finished_by_another(
 
 async def test_the_pause_lasts_until_the_new_master_may_answer(autojump_clock, pair):
     """One number: from the hold to the first message of the new epoch that is as safe as promised."""
-    a, b = pair.nodes
+    a, b = pair.members
     a.put()
     assert await a.is_acknowledged()
     connect = a.ha.client.connect
@@ -278,7 +279,7 @@ async def test_the_pause_lasts_until_the_new_master_may_answer(autojump_clock, p
 
 async def test_a_resigned_master_is_followed_up_without_a_look_at_the_bytes(autojump_clock, pair):
     """What producers wait for is some questions and answers, whatever the length of the log."""
-    a, b = pair.nodes
+    a, b = pair.members
     a.put(20)
     assert await a.is_acknowledged()
     peers = []
@@ -293,10 +294,10 @@ async def test_a_resigned_master_is_followed_up_without_a_look_at_the_bytes(auto
 
 async def test_who_is_silent_is_waited_for_once(tmp_path, autojump_clock, no_threads, nursery):
     """A machine that is gone answers nothing, not even that; the members that are left are enough."""
-    group = Group(nursery, tmp_path, size=3)
+    group = role_group(nursery, tmp_path, size=3)
     await group.start()
-    a, b, c = group.nodes
-    await group.isolate(a)
+    a, b, c = group.members
+    group.isolate(a)
     began = trio.current_time()
     state = await group.change("failover", b)
     assert (state.error, state.result.not_following) == ("", (a.address,))
@@ -307,14 +308,14 @@ async def test_who_is_silent_is_waited_for_once(tmp_path, autojump_clock, no_thr
 
 
 async def test_who_was_silent_is_asked_again_where_it_is_needed(tmp_path, autojump_clock, no_threads, nursery):
-    group = Group(nursery, tmp_path, size=3)
+    group = role_group(nursery, tmp_path, size=3)
     await group.start()
-    a, b, c = group.nodes
-    await a.stop()
-    await group.isolate(c)
+    a, b, c = group.members
+    await a.kill()
+    group.isolate(c)
     await b.roles.start(ChangeRequest(verb="failover", candidate=b.address, accept_data_loss="unknown"))
     await trio.sleep(2.9)
-    c.cut_off = False
+    group.isolate()
     with trio.fail_after(10):
         while b.roles.state().running:
             await trio.sleep(0.01)

@@ -7,7 +7,8 @@ import trio
 
 from tests.cluster.broker.cuts import cut_log, lose_tail
 from tests.ha.conftest import no_threads as no_threads
-from tests.support.group.role_nodes import ASYNC, SLAVE, SYNC, Group
+from tests.support.group.group import ASYNC, SLAVE, SYNC
+from tests.support.group.stores import role_group
 from twinlog.cluster.broker.peers.role_messages import PauseRequest, ReinitRequest, RewindRequest, RoleRefusedError
 from twinlog.ha.election.voter import VoteRequest
 from twinlog.store.epoch_file import EpochId
@@ -15,21 +16,21 @@ from twinlog.store.epoch_file import EpochId
 
 @pytest.fixture
 async def pair(tmp_path, autojump_clock, no_threads, nursery):
-    group = Group(nursery, tmp_path)
+    group = role_group(nursery, tmp_path)
     await group.start()
     return group
 
 
 @pytest.mark.parametrize("cleanly", [True, False])
 async def test_a_master_goes_on_in_its_epoch(autojump_clock, pair, cleanly):
-    a, _b = pair.nodes
+    a, _b = pair.members
     a.put(3)
-    await a.stop(cleanly=cleanly)
+    await (a.stop() if cleanly else a.kill())
     assert a.state.clean is cleanly
     await a.start()
     assert (a.word, a.store.config.broker_role) == ("starting", SLAVE), "until somebody says yes"
     assert await pair.settled() is a
-    assert a.effects.done.index("offsets of 1") < a.effects.done.index("master")
+    assert a.parts.effects.done.index("offsets of 1") < a.parts.effects.done.index("master")
     assert a.epochs == [(0, "", "first")]
     a.put()
     assert await a.is_acknowledged()
@@ -38,9 +39,9 @@ async def test_a_master_goes_on_in_its_epoch(autojump_clock, pair, cleanly):
 
 async def test_a_master_whose_slave_is_down_serves_after_the_lease_time(autojump_clock, pair):
     """As before; only that nothing is acknowledged by two."""
-    a, b = pair.nodes
-    await b.stop()
-    await a.stop()
+    a, b = pair.members
+    await b.kill()
+    await a.kill()
     await a.start()
     await trio.sleep(2)
     assert a.word == "starting"
@@ -54,10 +55,10 @@ async def test_a_master_whose_slave_is_down_serves_after_the_lease_time(autojump
 
 
 async def test_no_master_while_the_name_server_names_another(autojump_clock, pair):
-    a, b = pair.nodes
-    await a.stop()
+    a, b = pair.members
+    await a.kill()
     await a.start()
-    await b.stop()
+    await b.kill()
     a.roles.rules.has_name_servers = True
     await trio.sleep(5)
     assert a.roles.member.status() == ("starting", "no name server has said yet who is id 0")
@@ -71,24 +72,24 @@ async def test_no_master_while_the_name_server_names_another(autojump_clock, pai
 
 
 async def test_an_old_master_that_comes_back_is_a_slave(autojump_clock, pair):
-    a, b = pair.nodes
+    a, b = pair.members
     a.put(3)
     assert await a.is_acknowledged()
-    await a.stop()
+    await a.kill()
     assert (await pair.change("failover", b)).error == ""
     b.put(2)
     await a.start()
     assert await pair.settled() is b
-    assert "master" not in a.effects.done
+    assert "master" not in a.parts.effects.done
     assert a.state.broker_id == 1
 
 
 async def test_a_master_whose_machine_died_is_elected_anew(autojump_clock, pair):
     """It may have sent what it lost: it never writes in that epoch again."""
-    a, _b = pair.nodes
+    a, _b = pair.members
     a.put(3)
     assert await a.is_acknowledged()
-    await a.stop()
+    await a.kill()
     a.boot_id = "boot 2"
     await a.start()
     assert await pair.settled() is a
@@ -98,7 +99,7 @@ async def test_a_master_whose_machine_died_is_elected_anew(autojump_clock, pair)
 
 async def test_a_master_that_lost_a_tail_does_not_serve(autojump_clock, pair):
     """The slave has more: a person decides."""
-    a, b = pair.nodes
+    a, b = pair.members
     end = await lose_tail(a, b)
     assert a.word == "fenced"
     assert not a.roles.member.is_serving
@@ -111,19 +112,19 @@ async def test_a_master_that_lost_a_tail_does_not_serve(autojump_clock, pair):
 
 @pytest.fixture
 async def asynchronous(tmp_path, autojump_clock, no_threads, nursery):
-    group = Group(nursery, tmp_path, size=3, role=ASYNC)
+    group = role_group(nursery, tmp_path, size=3, role=ASYNC)
     await group.start()
     return group
 
 
 async def test_an_asynchronous_master_that_lost_a_tail_begins_a_new_epoch(autojump_clock, asynchronous):
     """Nobody else had to hold what it lost. In the old epoch there would be two histories, and no rule to cut by."""
-    a, b, c = asynchronous.nodes
+    a, b, c = asynchronous.members
     a.put(3)
     await asynchronous.settled()
     end = await lose_tail(a, b)
     assert await asynchronous.settled() is a
-    assert [node.epochs[-1] for node in asynchronous.nodes] == [(1, "a", "restart")] * 3
+    assert [node.epochs[-1] for node in asynchronous.members] == [(1, "a", "restart")] * 3
     assert (a.store.max_offset, b.store.max_offset, c.store.max_offset) == (206, 206, 206)
     assert [kept.name for kept in (b.side / "divergent").iterdir()] == [f"{206:020}-{end - 206}"], "only slaves had it"
     assert a.state.whole
@@ -134,11 +135,11 @@ async def test_an_asynchronous_master_that_lost_a_tail_begins_a_new_epoch(autoju
 
 async def test_a_new_epoch_of_its_own_is_begun_without_the_others(autojump_clock, asynchronous):
     """The last one standing serves, as it did before its machine died; who comes back follows it."""
-    a, b, c = asynchronous.nodes
+    a, b, c = asynchronous.members
     a.put(3)
     await asynchronous.settled()
-    for node in asynchronous.nodes:
-        await node.stop()
+    for node in asynchronous.members:
+        await node.kill()
     cut_log(a, 206)
     a.boot_id = "boot 2"
     await a.start()
@@ -153,17 +154,17 @@ async def test_a_new_epoch_of_its_own_is_begun_without_the_others(autojump_clock
 
 async def test_who_was_chosen_by_force_is_newer_than_a_master_that_began_again_meanwhile(autojump_clock, asynchronous):
     """Neither knew of the other: numbers are left free, so that they do not take the same one."""
-    a, b, c = asynchronous.nodes
+    a, b, c = asynchronous.members
     a.put(3)
     await asynchronous.settled()
-    for node in asynchronous.nodes:
-        await node.stop()
+    for node in asynchronous.members:
+        await node.kill()
     await b.start()
     await c.start()
     assert (await asynchronous.change("failover", b, accept_data_loss="unknown")).error == ""
     b.put(2)
-    await b.stop()
-    await c.stop()
+    await b.kill()
+    await c.kill()
     a.boot_id = "boot 2"
     await a.start()
     await trio.sleep(5)
@@ -179,20 +180,20 @@ async def test_who_was_chosen_by_force_is_newer_than_a_master_that_began_again_m
 @pytest.mark.parametrize("role", [SYNC, ASYNC])
 async def test_a_master_whose_log_file_is_gone_does_not_serve(tmp_path, autojump_clock, no_threads, nursery, role):
     """Nothing died, and what was lost was on its disk: slaves have it, and may not lose the same."""
-    group = Group(nursery, tmp_path, size=3, role=role)
+    group = role_group(nursery, tmp_path, size=3, role=role)
     await group.start()
-    a, b, _c = group.nodes
+    a, b, _c = group.members
     a.put(3)
     await group.settled()
     end = a.store.max_offset
-    await a.stop(cleanly=True)
+    await a.stop()
     next((a.root / "commitlog").iterdir()).unlink()
     for _ in range(2):  # It is not forgotten by another start.
         await a.start()
         await trio.sleep(10)
         assert (a.word, a.state.whole, a.store.max_offset, a.store.lost_bytes) == ("fenced", False, 0, end)
         assert "ends before its last durable end" in a.roles.member.status()[1]
-        await a.stop(cleanly=True)
+        await a.stop()
     await a.start()
     accept = None if role is SYNC else 0
     assert (await group.change("failover", b, accept_data_loss=accept)).error == ""
@@ -207,10 +208,10 @@ async def test_a_master_whose_log_file_is_gone_does_not_serve(tmp_path, autojump
 
 
 async def test_a_slave_whose_log_file_is_gone_is_whole_once_it_is_level(autojump_clock, pair):
-    a, b = pair.nodes
+    a, b = pair.members
     a.put(3)
     assert await a.is_acknowledged()
-    await b.stop(cleanly=True)
+    await b.stop()
     next((b.root / "commitlog").iterdir()).unlink()
     await b.start()
     assert b.store.lost_bytes
@@ -222,14 +223,14 @@ async def test_a_slave_whose_log_file_is_gone_is_whole_once_it_is_level(autojump
 
 
 async def test_an_emptied_member_hears_all_others_first(tmp_path, autojump_clock, no_threads, nursery):
-    group = Group(nursery, tmp_path, size=3)
+    group = role_group(nursery, tmp_path, size=3)
     await group.start()
-    a, b, c = group.nodes
+    a, b, c = group.members
     a.put(3)
     await group.settled()
     await b.roles.voter.vote(_promise(4, b))  # Which c may have promised, too.
-    await b.stop()
-    await c.stop()
+    await b.kill()
+    await c.kill()
     shutil.rmtree(c.root)
     await c.start()
     await trio.sleep(10)
@@ -247,11 +248,11 @@ async def test_an_emptied_member_hears_all_others_first(tmp_path, autojump_clock
 
 
 async def test_an_emptied_member_follows_once_a_person_says_so(tmp_path, autojump_clock, no_threads, nursery):
-    group = Group(nursery, tmp_path, size=3)
+    group = role_group(nursery, tmp_path, size=3)
     await group.start()
-    _a, b, c = group.nodes
-    await b.stop()
-    await c.stop()
+    _a, b, c = group.members
+    await b.kill()
+    await c.kill()
     shutil.rmtree(c.root)
     await c.start()
     await trio.sleep(5)
@@ -261,7 +262,7 @@ async def test_an_emptied_member_follows_once_a_person_says_so(tmp_path, autojum
 
 
 async def test_reinit_and_pause(autojump_clock, pair):
-    a, b = pair.nodes
+    a, b = pair.members
     a.put(3)
     await pair.settled()
     with pytest.raises(RoleRefusedError, match="only a slave"):
@@ -285,12 +286,12 @@ async def test_reinit_and_pause(autojump_clock, pair):
 
 async def test_a_switchover_for_later(autojump_clock, pair):
     """It outlives the master's process, names nobody, and is tried once."""
-    a, b = pair.nodes
+    a, b = pair.members
     at_ms = int(trio.current_time() * 1000) + 30_000
     with pytest.raises(RoleRefusedError):
         await b.roles.role_change("schedule", {"atMs": at_ms})
     await a.roles.role_change("schedule", {"atMs": at_ms, "reason": "at night"})
-    await a.stop()
+    await a.kill()
     await a.start()
     await trio.sleep(25)
     assert a.word == "serving"
@@ -301,16 +302,16 @@ async def test_a_switchover_for_later(autojump_clock, pair):
 
 
 async def test_rewind_gives_up_what_the_history_proves(tmp_path, autojump_clock, no_threads, nursery):
-    group = Group(nursery, tmp_path, config={"auto_rewind": False})
+    group = role_group(nursery, tmp_path, config={"auto_rewind": False})
     await group.start()
-    a, b = group.nodes
+    a, b = group.members
     with pytest.raises(RoleRefusedError, match="nothing to give up"):
         await b.roles.rewind(RewindRequest())
-    await group.isolate(a)
+    group.isolate(a)
     a.put(2)
     assert (await group.change("failover", b)).error == ""
     b.put(1)
-    a.cut_off = False
+    group.isolate()
     await trio.sleep(10)
     assert a.store.max_offset != b.store.max_offset
     await a.roles.rewind(RewindRequest(dry_run=True))
@@ -320,8 +321,8 @@ async def test_rewind_gives_up_what_the_history_proves(tmp_path, autojump_clock,
 
 
 async def test_a_save_that_fails_fences_for_good(autojump_clock, pair, monkeypatch):
-    a, b = pair.nodes
-    await a.stop()
+    a, b = pair.members
+    await a.kill()
 
     def full(_side, _state):
         raise OSError("no space left")
@@ -333,7 +334,7 @@ async def test_a_save_that_fails_fences_for_good(autojump_clock, pair, monkeypat
     await trio.sleep(5)
     assert b.word == "fenced"
     assert "cannot be written" in b.roles.member.status()[1]
-    await b.stop()
+    await b.kill()
     await b.start()
     assert (await pair.change("failover", b)).error == ""
     await a.start()
