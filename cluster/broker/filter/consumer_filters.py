@@ -1,13 +1,13 @@
 """Filter expressions by group and topic: a pure table, kept in consumerFilter.json.
 
-    heartbeat with SQL92 -> compiled, under its version; the same again only takes the newer version
+    heartbeat with SQL92 -> compiled, with its version; the same expression again only updates the version
     topic no longer listed, or the group's last consumer gone -> dead; a heartbeat revives it, after 24 h it is dropped
-    an expression that is none -> nothing is kept, so that pulls are answered FILTER_DATA_NOT_EXIST
+    invalid expression -> not stored, so pulls are answered FILTER_DATA_NOT_EXIST
 
-Sources: ConsumerFilterManager.java, ConsumerFilterData.java (RocketMQ 4.9.7). Other than there, what cannot be compiled is left
-out of a file that is loaded; RocketMQ would let such a group have all messages.
+Sources: ConsumerFilterManager.java, ConsumerFilterData.java (RocketMQ 4.9.7). Unlike there, expressions that cannot be
+compiled are dropped when the file is loaded; RocketMQ would send such a group all messages.
 
-BloomFilter gives each subscription the bit positions that RocketMQ gives it: without them RocketMQ ignores the file. The hash is
+BloomShape computes the bit positions that RocketMQ gives each subscription: without them RocketMQ ignores the file. The hash is
 the first half of Austin Appleby's murmur3 (x64, 128 bits) with seed 0. Source: BloomFilter.java (RocketMQ 4.9.7).
 """
 
@@ -55,7 +55,7 @@ class BloomShape:
 
 @cache
 def shape() -> BloomShape:
-    """RocketMQ's defaults; twinlog keeps no bit maps, so nothing depends on them here."""
+    """Return RocketMQ's defaults; twinlog has no bit maps, so nothing else depends on them."""
     return BloomShape()
 
 
@@ -70,7 +70,7 @@ def _final(value: int) -> int:
 
 
 def murmur3_64(data: bytes) -> int:
-    """The first 64 bits of murmur3 x64 128, unsigned."""
+    """Return the first 64 bits of murmur3 x64 128, unsigned."""
     h1 = h2 = 0
     whole = len(data) - len(data) % 16
     for at in range(0, whole, 16):
@@ -92,22 +92,22 @@ def murmur3_64(data: bytes) -> int:
 log = structlog.get_logger(__name__)
 
 DEAD_MS_MAX = 24 * 3_600_000
-HEARTBEAT_CHARACTERS_MAX = 32 * 1024  # Ours: of new expressions, those of all its groups together.
-FILTERS_MAX = 10_000  # Ours: groups' topics. Of a file all are taken.
+HEARTBEAT_CHARACTERS_MAX = 32 * 1024  # Ours: of new expressions in all groups of a heartbeat.
+FILTERS_MAX = 10_000  # Ours: pairs of group and topic; a file may have more.
 _DEAD_BEFORE_LOAD_MS = 30_000
 RETRY_TOPIC = "RETRY_TOPIC"
 
 
 def compile_expression(expression: str, expression_type: str) -> SqlFilter:
-    """Raises SelectorError, for a kind of expression that there is none of, too."""
+    """Compile an expression. Raises SelectorError for an invalid one or an unknown type."""
     if expression_type != SQL92:
-        raise SelectorError(f"{expression_type[:40]} is no kind of expression; there are TAG and {SQL92}")
+        raise SelectorError(f"{expression_type[:40]} is not a type of expression; types are TAG and {SQL92}")
     return compile_sql(expression)
 
 
 @define(kw_only=True, eq=False)
 class ConsumerFilterData:
-    """One group's expression for one topic. Times in ms since 1970."""
+    """Expression of a group for a topic. Times in ms since 1970."""
 
     topic: str
     group: str
@@ -138,8 +138,8 @@ class ConsumerFilterData:
 
 @define(eq=False)
 class ConsumerFilterManager:
-    """`changed` is called whenever the file should be written anew. `is_by_tag`: whether a group now filters a topic by tags,
-    or has left it; its expression stays here for a while.
+    """Filter expressions by topic and group. `changed` is called when the file has to be written. `is_by_tag`: True when a group
+    now filters a topic by tags, or does not subscribe to it; its dead expression is kept for a while.
     """
 
     now_ms: Callable[[], int]
@@ -153,33 +153,33 @@ class ConsumerFilterManager:
         return sum(map(len, self._topics.values()))
 
     def get(self, topic: str, group: str) -> ConsumerFilterData | None:
-        """Dead ones too."""
+        """Return an expression, also a dead one."""
         groups = self._topics.get(topic)
         return groups.get(group) if groups is not None else None
 
     def register(
         self, group: str, subscriptions: Iterable[SubscriptionData], characters_max: int = HEARTBEAT_CHARACTERS_MAX
     ) -> int:
-        """Take the topics of a group's heartbeat; its other topics are dead from now on.
+        """Register the topics of a group's heartbeat; its other topics become dead.
 
-        Very many new expressions are not all taken at once, as compiling them would hold up everybody; the next heartbeat brings
-        the rest. Returns how many characters the heartbeat's other groups may bring.
+        The size of new expressions per heartbeat is limited, as compiling them blocks the event loop; the rest is compiled at the
+        next heartbeats. Returns the number of characters left for the heartbeat's other groups.
         """
         listed, left = set(), characters_max
         for subscription in subscriptions:
             listed.add(subscription.topic)
-            if not subscription.is_tag and subscription.sub_string and self._is_news(group, subscription):
+            if not subscription.is_tag and subscription.sub_string and self._needs_compile(group, subscription):
                 left -= len(subscription.sub_string)
                 if left >= 0:
                     self._register_one(group, subscription)
         if left < 0:
-            log.warning("a heartbeat brings more expressions than are compiled at once", group=group)
+            log.warning("a heartbeat has too many new expressions: the rest waits for the next one", group=group)
         for topic in self._groups.get(group, set()) - listed:
             self._die(self._topics[topic][group])
         return max(left, 0)
 
-    def _is_news(self, group: str, subscription: SubscriptionData) -> bool:
-        """True when it is newer than what is known; the same again keeps that alive."""
+    def _needs_compile(self, group: str, subscription: SubscriptionData) -> bool:
+        """True when an expression is new; the same one again revives the known one and updates its version."""
         old = self.get(subscription.topic, group)
         if old is not None and subscription.sub_version == old.client_version:
             self._revive(old)
@@ -195,12 +195,14 @@ class ConsumerFilterManager:
             self.changed()
             return
         if old is None and len(self) >= FILTERS_MAX:
-            log.warning("a filter is not kept, there are too many", topic=topic, group=group, filters=len(self))
+            log.warning("too many filters: a new one is not stored", topic=topic, group=group, filters=len(self))
             return
         try:
             compiled = compile_expression(text, kind)
         except SelectorError as error:
-            log.warning("a filter is none", topic=topic, group=group, expression=text[:200], why=str(error))
+            log.warning(
+                "a filter expression is invalid", topic=topic, group=group, expression=text[:200], why=str(error)
+            )
             if old is not None:
                 self._forget(topic, group)
             return
@@ -239,12 +241,12 @@ class ConsumerFilterManager:
             self.changed()
 
     def unregister(self, group: str) -> None:
-        """The group has no consumer any more."""
+        """Mark all expressions of a group dead, when its last consumer has left."""
         for topic in self._groups.get(group, ()):
             self._die(self._topics[topic][group])
 
     def clean(self, dead_ms_max: int = DEAD_MS_MAX) -> None:
-        """Drop those that have been dead for so long."""
+        """Drop expressions that have been dead for so long."""
         before = self.now_ms() - dead_ms_max
         all_data = [data for groups in self._topics.values() for data in groups.values()]
         for data in all_data:
@@ -252,8 +254,8 @@ class ConsumerFilterManager:
                 self._forget(data.topic, data.group)
 
     def retry_filter(self, retry_topic: str) -> RawFilter:
-        """For a retry topic that there is: each message is asked for by the group's filter of the topic that it came from."""
-        known = self._retry_filters.get(retry_topic)  # One object, so that held pulls are asked about together.
+        """Return the filter of an existing retry topic: each message is matched by the group's filter of its original topic."""
+        known = self._retry_filters.get(retry_topic)  # One object, so that held pulls share it.
         if known is not None:
             return known
         group = retry_topic.removeprefix(names.RETRY_PREFIX)
@@ -269,7 +271,7 @@ class ConsumerFilterManager:
         return accepts
 
     def plain(self) -> dict[str, Any]:
-        """consumerFilter.json."""
+        """Return the content of consumerFilter.json."""
         return {
             "filterDataByTopic": {
                 topic: {"groupFilterData": {group: data.plain() for group, data in groups.items()}, "topic": topic}
@@ -278,7 +280,7 @@ class ConsumerFilterManager:
         }
 
     def merge(self, value: Mapping[str, Any]) -> None:
-        """Take a table in the form of plain(), with or without bits; all in it are dead until they show themselves.
+        """Load a table in the form of plain(), with or without bits; its expressions are dead until a heartbeat has them.
 
         Raises ValueError.
         """
@@ -298,7 +300,13 @@ class ConsumerFilterManager:
         try:
             compiled = compile_expression(expression, kind)
         except SelectorError as error:
-            log.warning("a filter is left out", topic=topic, group=group, expression=expression[:200], why=str(error))
+            log.warning(
+                "a filter was dropped: its expression is invalid",
+                topic=topic,
+                group=group,
+                expression=expression[:200],
+                why=str(error),
+            )
             return
         self._keep(
             ConsumerFilterData(

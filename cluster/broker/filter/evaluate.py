@@ -1,9 +1,9 @@
-"""Expressions compiled to Python closures that are asked for the truth of one message's properties. Pure.
+"""Compiler of expressions to Python closures that evaluate one message's properties. Pure.
 
-    properties (names and values, strings) -> True, False or None (null); NotComparable where RocketMQ raises, which ends it all
+    properties (names and values, strings) -> True, False or None (null); NotComparable if RocketMQ raises, which ends it
 
-Null and what raises follow RocketMQ's evaluation step by step: the side that is null decides, and what is not needed is not
-looked at. Sources: the evaluate methods of ComparisonExpression, LogicExpression and UnaryExpression (RocketMQ 4.9.7).
+Null and errors follow RocketMQ's evaluation step by step: the side that is null decides, and operands that are not needed are
+not evaluated. Sources: the evaluate methods of ComparisonExpression, LogicExpression and UnaryExpression (RocketMQ 4.9.7).
 """
 
 import operator
@@ -51,7 +51,7 @@ _PARSERS: dict[Kind, Callable[[str], Any]] = {
 
 
 def evaluator(expression: Expression) -> Evaluator:
-    """The closure of a tree; it keeps nothing of what it is asked."""
+    """Return the closure of a tree; it has no state."""
     match expression:
         case Constant():
             value = expression.value
@@ -197,7 +197,7 @@ def _ordered(expression: Comparison) -> Evaluator:
     left, right, symbol = expression.left, expression.right, expression.symbol
     if (
         isinstance(right, Property) and left.kind in NUMBERS
-    ):  # Numbers are never null, so the order of asking is no matter.
+    ):  # Numbers are never null, so the order of evaluation does not matter.
         left, right, symbol = right, left, _MIRRORED[symbol]
     if isinstance(left, Property) and isinstance(right, Constant):
         assert isinstance(right.value, int | float)
@@ -237,7 +237,7 @@ def _order(left: Kind, right: Kind, compare: Callable[[Any, Any], bool]) -> Call
         return _parsed_second(_PARSERS[left], _order(left, left, compare))
     if Kind.DOUBLE in (left, right):
         return lambda one, other: compare(compare_doubles(float(one), float(other)), 0)
-    return compare  # Two integers, or nothing that is ever compared.
+    return compare  # Two integers; others are never compared.
 
 
 def _parsed_first(parse: Callable[[str], Any], compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:

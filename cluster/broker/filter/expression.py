@@ -1,7 +1,7 @@
-"""SQL92 expressions as trees, and RocketMQ's rules for what may be put together. Pure.
+"""SQL92 expressions as trees, and RocketMQ's rules for combining their parts. Pure.
 
-Whether two things can be compared is known before a message is seen: properties are strings, constants have their own type.
-So the tree knows each part's kind, and all that RocketMQ refuses when it compiles is refused here.
+Types are known without a message: properties are strings, constants have their own type. So each part has a kind, and all that
+RocketMQ refuses when it compiles is refused here.
 Sources: ComparisonExpression, ConstantExpression, LogicExpression, UnaryExpression, SelectorParser (RocketMQ 4.9.7, filter).
 """
 
@@ -12,11 +12,11 @@ from attrs import frozen
 
 from twinlog.cluster.broker.filter.java_values import INT_MAX, LONG_MAX
 
-DEPTH_MAX = 100  # Ours: how deep parts may lie in each other; RocketMQ ends at its stack's end.
+DEPTH_MAX = 100  # Ours: depth of nesting; RocketMQ is limited by its stack.
 
 
 class SelectorError(ValueError):
-    """The expression is none; the text says why."""
+    """An invalid expression; the text is the reason."""
 
 
 class Kind(Enum):
@@ -27,7 +27,7 @@ class Kind(Enum):
     LONG = "long"
     DOUBLE = "double"
     BOOLEAN = "boolean"
-    NOTHING = "null"  # It always yields null.
+    NOTHING = "null"  # Always null.
 
 
 NUMBERS = frozenset((Kind.INTEGER, Kind.LONG, Kind.DOUBLE))
@@ -41,7 +41,7 @@ class Constant:
 
     @property
     def is_boolean(self) -> bool:
-        """TRUE, FALSE and NULL may stand where a condition may."""
+        """True for TRUE, FALSE and NULL, which are allowed as a condition."""
         return self.kind in (Kind.BOOLEAN, Kind.NOTHING)
 
     def __str__(self) -> str:
@@ -63,7 +63,7 @@ class Property:
 
 @frozen
 class Negation:
-    """`-x`: null unless x is a number."""
+    """Negation `-x`: null unless x is a number."""
 
     right: "Expression"
     kind: Kind
@@ -87,7 +87,7 @@ class Not:
 
 @frozen
 class Truth:
-    """A property where a condition is wanted: null without it, else false, for strings are not true."""
+    """Property as a condition: null without it, else false, as strings are not true."""
 
     right: Property
     depth: int = 2
@@ -100,7 +100,7 @@ class Truth:
 
 @frozen
 class Logic:
-    """AND or OR of two or more conditions, asked in their order."""
+    """AND or OR of two or more conditions, evaluated in order."""
 
     is_or: bool
     terms: "tuple[Expression, ...]"
@@ -142,7 +142,7 @@ Expression: TypeAlias = Constant | Property | Negation | Not | Truth | Logic | C
 
 
 def property_names(expression: Expression) -> frozenset[str]:
-    """The properties that it asks for."""
+    """Return the properties that an expression uses."""
     match expression:
         case Property() | In():
             return frozenset((expression.name,))
@@ -168,12 +168,12 @@ def _short(part: Expression) -> str:
 def _above(*parts: Expression) -> int:
     depth = 1 + max(part.depth for part in parts)
     if depth > DEPTH_MAX:
-        raise SelectorError(f"it is nested more than {DEPTH_MAX} deep")
+        raise SelectorError(f"it is nested deeper than {DEPTH_MAX} levels")
     return depth
 
 
 def decimal(text: str) -> Constant:
-    """An integer, or a long where that does not hold it; an L at the end changes nothing."""
+    """Read an integer, or a long for greater numbers; an L at the end is ignored."""
     digits = text.rstrip("lL")
     if len(digits) > len(str(LONG_MAX)) or (value := int(digits)) > LONG_MAX:
         raise SelectorError(f"the number {digits[:40]} is greater than {LONG_MAX}")
@@ -181,7 +181,7 @@ def decimal(text: str) -> Constant:
 
 
 def floating(text: str) -> Constant:
-    """A double above zero."""
+    """Read a double above zero."""
     value = float(text)
     if not 0.0 < value < float("inf"):
         raise SelectorError(f"the number {text[:40]} is not within the range of a double above 0")
@@ -189,11 +189,11 @@ def floating(text: str) -> Constant:
 
 
 def as_condition(part: Expression) -> Expression:
-    """The part as a condition. Raises SelectorError when it can be none."""
+    """Return the part as a condition. Raises SelectorError."""
     if isinstance(part, Property):
         return Truth(part)
     if not part.is_boolean:
-        raise SelectorError(f"{_short(part)} is no condition")
+        raise SelectorError(f"{_short(part)} is not a condition")
     return part
 
 
@@ -207,7 +207,7 @@ def negation(part: Expression) -> Not:
 
 
 def logic(left: Expression, right: Expression, *, is_or: bool) -> Logic:
-    """A chain of one kind is one node: how long it is does not make it deep."""
+    """Combine two conditions; a chain of one operator is one node, so its length adds no depth."""
     first, last = as_condition(left), as_condition(right)
     if isinstance(first, Logic) and first.is_or == is_or:
         return Logic(is_or, (*first.terms, last), max(first.depth, _above(last)))
@@ -217,7 +217,7 @@ def logic(left: Expression, right: Expression, *, is_or: bool) -> Logic:
 def equal(left: Expression, right: Expression) -> Comparison:
     for part in (left, right):
         if part == NULL:
-            raise SelectorError("NULL cannot be compared; say IS NULL")
+            raise SelectorError("NULL cannot be compared; use IS NULL")
     if (
         isinstance(left, Constant)
         and isinstance(right, Constant)
@@ -233,7 +233,7 @@ def is_null(left: Expression) -> Comparison:
 
 
 def ordered(symbol: str, left: Expression, right: Expression) -> Comparison:
-    """<, <=, > or >=: for numbers, and for properties that may hold some."""
+    """Make a comparison by <, <=, > or >=, of numbers and properties."""
     for part in (left, right):
         if part.is_boolean or (isinstance(part, Constant) and part.kind not in NUMBERS):
             raise SelectorError(f"{_short(part)} cannot be compared by {symbol}, which is for numbers")
@@ -244,7 +244,7 @@ def between(value: Expression, low: Expression, high: Expression) -> Logic:
     if isinstance(low, Constant) and isinstance(high, Constant) and {low.kind, high.kind} <= NUMBERS:
         assert isinstance(low.value, int | float)
         assert isinstance(high.value, int | float)
-        as_doubles = Kind.DOUBLE in (low.kind, high.kind)  # Java rounds the other one then.
+        as_doubles = Kind.DOUBLE in (low.kind, high.kind)  # Java then rounds the other one.
         if float(high.value) < float(low.value) if as_doubles else high.value < low.value:
             raise SelectorError(f"nothing is between {low} and {high}")
     return logic(ordered(">=", value, low), ordered("<=", value, high), is_or=False)
@@ -256,5 +256,5 @@ def not_between(value: Expression, low: Expression, high: Expression) -> Logic:
 
 def is_in(left: Expression, values: list[str], *, is_negated: bool) -> In:
     if not isinstance(left, Property):
-        raise SelectorError(f"IN is for properties, and {_short(left)} is none")
+        raise SelectorError(f"IN is for properties, and {_short(left)} is not one")
     return In(left.name, frozenset(values), is_negated)

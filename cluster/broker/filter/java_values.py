@@ -1,6 +1,6 @@
-"""Numbers and truth values in properties, read as Java reads them: Integer, Long, Double and Boolean.valueOf(String).
+"""Numbers and booleans in properties, read as by Java's Integer, Long, Double and Boolean.valueOf(String).
 
-Where Java raises a NumberFormatException, NotComparable is raised. Source: the JDK's documentation of these methods.
+NotComparable takes the place of NumberFormatException. Source: the JDK's documentation of these methods.
 """
 
 import re
@@ -9,19 +9,19 @@ from functools import partial
 INT_MIN, INT_MAX = -(1 << 31), (1 << 31) - 1
 LONG_MIN, LONG_MAX = -(1 << 63), (1 << 63) - 1
 
-_DECIMAL = re.compile(r"[+-]?\d+")  # Any script's digits, as Character.digit; those beyond the BMP are not taken there.
+_DECIMAL = re.compile(r"[+-]?\d+")  # Digits of any script, as Character.digit; Java refuses those beyond the BMP.
 _BMP_END = "\uffff"
 _LONG_DIGITS_MAX = 19
-_SAFE_INT_DIGITS, _SAFE_LONG_DIGITS = 9, 18  # So few fit, whatever they are.
+_SAFE_INT_DIGITS, _SAFE_LONG_DIGITS = 9, 18  # Any number of so few digits fits.
 _DOUBLE = re.compile(
     r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?"
     r"|0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+[fFdD]?)"
 )
-_TRIMMED = "".join(map(chr, range(0x21)))  # What String.trim takes off.
+_TRIMMED = "".join(map(chr, range(0x21)))  # Characters that String.trim removes.
 
 
 class NotComparable(Exception):
-    """The property's value cannot be compared with that: such a message does not match."""
+    """The property's value cannot be compared with the other one, so the message does not match."""
 
 
 def _parse_decimal(text: str, low: int, high: int, safe_digits: int) -> int:
@@ -47,7 +47,7 @@ parse_long = partial(_parse_decimal, low=LONG_MIN, high=LONG_MAX, safe_digits=_S
 
 
 def parse_double(text: str) -> float:
-    """Decimal, hexadecimal, NaN and Infinity. Raises NotComparable."""
+    """Parse a decimal or hexadecimal double, NaN or Infinity. Raises NotComparable."""
     text = text.strip(_TRIMMED)
     if _DOUBLE.fullmatch(text) is None:
         raise NotComparable(text)
@@ -64,12 +64,12 @@ def _parse_hexadecimal(text: str) -> float:
 
 
 def parse_boolean(text: str) -> bool:
-    """Whatever is not `true`, in any case, is false."""
+    """Parse a boolean: `true` in any case is true, all else is false."""
     return text.lower() == "true"
 
 
 def compare_doubles(left: float, right: float) -> int:
-    """Double.compareTo: NaN is equal to itself and greater than all, -0.0 is less than 0.0."""
+    """Compare like Double.compareTo: NaN is equal to itself and greater than all, -0.0 is less than 0.0."""
     if left < right:
         return -1
     if left > right:

@@ -1,7 +1,7 @@
-"""SQL92 text to expressions. The grammar is in selector.lark; lark is imported when the first expression comes.
+"""Parser of SQL92 expressions. The grammar is in selector.lark; lark is imported with the first expression.
 
-As in RocketMQ a text may go on behind the end of the expression: what does not continue it is not looked at, as long as its first
-token is one. Source: SelectorParser (RocketMQ 4.9.7, filter), which JavaCC made without an end in its grammar.
+As in RocketMQ, text behind the end of the expression is ignored if its first token is valid. Source: SelectorParser (RocketMQ
+4.9.7, filter), whose JavaCC grammar does not require the end of the input.
 """
 
 import re
@@ -111,15 +111,15 @@ def _parser() -> "Lark":
         grammar,
         start="selector",
         parser="lalr",
-        lexer="basic",  # Which tokens there are does not depend on what could come.
+        lexer="basic",  # Tokens do not depend on the parser's state.
         transformer=_Actions(),
-        g_regex_flags=re.ASCII,  # Keywords in any case, but not in other letters that fold to these.
+        g_regex_flags=re.ASCII,  # Keywords in any case, but not with non-ASCII letters that fold to these.
         maybe_placeholders=False,
     )
 
 
 def parse(text: str) -> Expression:
-    """The tree of an expression. Raises SelectorError."""
+    """Parse an expression. Raises SelectorError."""
     from lark.exceptions import UnexpectedCharacters, UnexpectedInput
 
     if len(text) > LENGTH_MAX:
@@ -127,10 +127,10 @@ def parse(text: str) -> Expression:
     try:
         return _tree(text)
     except UnexpectedCharacters as error:
-        raise SelectorError(f"{error.char!r} {_at(error)} begins nothing that is known") from None
+        raise SelectorError(f"{error.char!r} {_at(error)} is not the start of a token") from None
     except UnexpectedInput as error:
         token = str(getattr(error, "token", ""))[:_SHOWN_MAX]
-        raise SelectorError(f"{token!r} {_at(error)} is out of place" if token else "it ends too early") from None
+        raise SelectorError(f"{token!r} {_at(error)} is unexpected" if token else "it ends too early") from None
 
 
 def _at(error: Any) -> str:

@@ -11,33 +11,33 @@ from twinlog.cluster.broker.filter.java_values import NotComparable
 from twinlog.cluster.broker.filter.parser import parse
 from twinlog.store.record.properties import parse_properties
 
-_SEARCHED_MAX = 6  # Names; for more the whole text is taken apart.
-_REMEMBERED = 128  # Texts; also those that are none, because clients come with these again and again.
+_SEARCHED_MAX = 6  # Names; for more the whole text is split.
+_REMEMBERED = 128  # Texts, also invalid ones, which clients send repeatedly.
 
 
 @define(eq=False)
 class SqlFilter:
-    """An expression that was understood."""
+    """Compiled expression."""
 
     text: str
     _evaluate: Evaluator = field(repr=False)
     _read: "PropertyReader" = field(repr=False)
 
     def evaluate(self, properties: Mapping[str, str]) -> bool | None:
-        """Its truth for a message; None is null. Raises NotComparable."""
+        """Evaluate the expression for a message; None is null. Raises NotComparable."""
         result = self._evaluate(properties)
         assert result is None or isinstance(result, bool)
         return result
 
     def matches(self, properties: Mapping[str, str]) -> bool:
-        """True when a consumer gets the message: neither null nor what cannot be compared is true."""
+        """True when the message matches; null and values that cannot be compared do not."""
         try:
             return self._evaluate(properties) is True
         except NotComparable:
             return False
 
     def accepts(self, raw_properties: bytes) -> bool:
-        """The same for properties as a record has them."""
+        """True when properties in the form of a record match."""
         return self.matches(self._read(raw_properties))
 
 
@@ -45,9 +45,9 @@ PropertyReader = Callable[[bytes], Mapping[str, str]]
 
 
 def property_reader(names: frozenset[str]) -> PropertyReader:
-    """Finds the values of these names in properties as a record has them; the names are ASCII.
+    """Make a reader of these names' values in properties in the form of a record; the names are ASCII.
 
-    Most messages have more properties than filters ask for: a search for each name takes a third of the time.
+    Messages usually have more properties than filters use: a search for each name is three times as fast as splitting.
     """
     if len(names) > _SEARCHED_MAX:
         return lambda raw: parse_properties(raw.decode("utf-8", "replace"))
@@ -56,7 +56,7 @@ def property_reader(names: frozenset[str]) -> PropertyReader:
     def read(raw: bytes) -> Mapping[str, str]:
         raw, found = b"\x02" + raw, {}
         for name, key in searched:
-            at = raw.rfind(key)  # The last one counts, unless it is empty.
+            at = raw.rfind(key)  # The last value counts, unless it is empty.
             while at >= 0:
                 start = at + len(key)
                 end = raw.find(b"\x02", start)
@@ -79,7 +79,7 @@ def _compiled(text: str) -> SqlFilter | str:
 
 
 def compile_sql(text: str) -> SqlFilter:
-    """The filter of a text, the same object each time as long as it is remembered. Raises SelectorError."""
+    """Compile a text; cached texts return the same object. Raises SelectorError."""
     found = _compiled(text)
     if isinstance(found, str):
         raise SelectorError(found)
@@ -87,9 +87,9 @@ def compile_sql(text: str) -> SqlFilter:
 
 
 def prepare() -> None:
-    """Import the parser and make its tables, a tenth of a second that nobody should have to wait for later."""
+    """Import the parser and build its tables, which takes 0.1 s, before a client waits for it."""
     compile_sql("TRUE")
 
 
 RawFilter = Callable[[bytes], bool]
-"""Whether a message with these properties, as its record has them, is wanted."""
+"""Function that is True when a message with these properties, in the form of a record, matches."""

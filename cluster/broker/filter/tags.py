@@ -1,4 +1,4 @@
-"""Subscriptions: which messages of a topic a group wants, by tag.
+"""Subscriptions of groups to topics, by tag.
 
 Sources: SubscriptionData.java, FilterAPI.java, ExpressionMessageFilter.java (RocketMQ 4.9.8). Only tag hashes are
 compared here; the client compares the tags themselves.
@@ -22,13 +22,13 @@ class SubscriptionError(ValueError):
 
 @frozen(kw_only=True)
 class SubscriptionData:
-    """One topic of one group, as clients send it in heartbeats."""
+    """Subscription of a group to a topic, as clients send it in heartbeats."""
 
     topic: str
     sub_string: str = ALL
     tags: tuple[str, ...] = ()
     codes: tuple[int, ...] = ()  # Java hashes, signed 32 bits.
-    sub_version: int = 0  # The later one counts.
+    sub_version: int = 0  # The latest version counts.
     expression_type: str = TAG
     class_filter_mode: bool = False
     wanted: frozenset[int] | None = field(init=False, eq=False, repr=False)  # None: everything.
@@ -56,7 +56,7 @@ class SubscriptionData:
 
     @classmethod
     def read(cls, value: Mapping[str, Any]) -> Self:
-        """From a heartbeat. Raises ValueError, TypeError."""
+        """Read a subscription of a heartbeat. Raises ValueError, TypeError."""
         _check_length(str(value.get("subString") or ALL))
         return cls(
             topic=str(value["topic"]),
@@ -72,17 +72,17 @@ class SubscriptionData:
 def _check_length(expression: str) -> None:
     if len(expression) > EXPRESSION_LENGTH_MAX:
         raise SubscriptionError(
-            f"an expression of {len(expression)} characters, at most {EXPRESSION_LENGTH_MAX} are taken"
+            f"an expression of {len(expression)} characters; at most {EXPRESSION_LENGTH_MAX} are allowed"
         )
 
 
 def split_tags(expression: str) -> list[str]:
-    """`TagA || TagB` as a list, each tag once."""
+    """Split `TagA || TagB` into a list, each tag once."""
     return list(dict.fromkeys(tag.strip() for tag in expression.split("||") if tag.strip()))
 
 
 def build_subscription(topic: str, expression: str | None, expression_type: str | None = None) -> SubscriptionData:
-    """Subscription of a pull request that brings its own. Raises SubscriptionError."""
+    """Make the subscription of a pull request that has its own. Raises SubscriptionError."""
     _check_length(expression or "")
     if expression_type and expression_type != TAG:
         if not expression:
@@ -90,7 +90,7 @@ def build_subscription(topic: str, expression: str | None, expression_type: str 
         return SubscriptionData(topic=topic, sub_string=expression, expression_type=expression_type)
     if not expression or expression == ALL:
         return SubscriptionData(topic=topic)
-    if not expression.replace("|", ""):  # What Java's split leaves nothing of.
+    if not expression.replace("|", ""):  # Java's split returns nothing for it.
         raise SubscriptionError("subString split error")
     tags = split_tags(expression)
     return SubscriptionData(

@@ -1,4 +1,4 @@
-"""The rules of access: what one file says, and what all of them come to. Pure: plain objects in, frozen ones out.
+"""Rules of access control: those of one file, and those of all files together. Pure: plain objects in, frozen ones out.
 
 Sources: PlainPermissionManager.java, PlainAccessConfig.java (RocketMQ 4.9.8).
 """
@@ -26,7 +26,7 @@ Document = dict[str, Any]
 
 @frozen(eq=False)
 class Account:
-    """One account as it is checked. `permissions`: by topic, and by retry topic for groups; None: none are listed."""
+    """Account for checks. `permissions`: by topic, and by retry topic for groups; None: none are listed."""
 
     access_key: str
     mac: Mac = field(repr=False)
@@ -39,18 +39,18 @@ class Account:
 
 @frozen(eq=False)
 class AclFile:
-    """Content of one file."""
+    """Rules of one file."""
 
     path: Path
     white: tuple[AddressPattern, ...]
     accounts: tuple[Account, ...]
     version: DataVersion
-    document: Document = field(repr=False)  # As it was read; it has the secrets in clear.
+    document: Document = field(repr=False)  # As read, with the secrets in clear.
 
 
 @frozen(eq=False)
 class Rules:
-    """All files together. `home_of`: the file that an account is from; the first one that has it counts."""
+    """Rules of all files. `home_of`: the file of each account; the first one that has it counts."""
 
     files: tuple[AclFile, ...] = ()
     accounts: Mapping[str, Account] = field(factory=dict)
@@ -74,14 +74,14 @@ class Rules:
 
 
 def read_document(path: Path, value: object, loaded_ms: int) -> AclFile:
-    """`value`: what the YAML says, None for an empty file. Raises AclError."""
+    """Read the YAML document of a file, None for an empty one. Raises AclError."""
     if value is None:
         value = {}
     if not isinstance(value, dict):
-        raise AclError(f"it is a {type(value).__name__}, not a table")
+        raise AclError(f"its document is a {type(value).__name__}, not a table")
     accounts = tuple(read_account(plain_account(entry)) for entry in _list(value, ACCOUNTS))
     if twice := [key for key, count in Counter(each.access_key for each in accounts).items() if count > 1]:
-        raise AclError(f"it has accessKey={twice[0]} twice")
+        raise AclError(f"accessKey={twice[0]} occurs twice")
     white = tuple(parse_pattern(_text(each)) for each in _list(value, GLOBAL_WHITE))
     versions = _list(value, VERSION)
     try:
@@ -96,14 +96,14 @@ def _list(value: Mapping[str, Any], key: str) -> list[Any]:
     if items is None:
         return []
     if not isinstance(items, list):
-        raise AclError(f"{key} is no list")
+        raise AclError(f"{key} is not a list")
     return items
 
 
 def plain_account(entry: object) -> dict[str, Any]:
-    """PlainAccessConfig: its eight fields, texts as texts whatever YAML took them for. Raises AclError."""
+    """Read a PlainAccessConfig: its eight fields, strings even if YAML reads another type. Raises AclError."""
     if not isinstance(entry, dict):
-        raise AclError("an account is no table")
+        raise AclError("an account is not a table")
     return {
         "accessKey": _text(entry.get("accessKey")),
         "secretKey": _text(entry.get("secretKey")),
@@ -117,7 +117,7 @@ def plain_account(entry: object) -> dict[str, Any]:
 
 
 def is_true(value: object) -> bool:
-    """In all of YAML's spellings of yes and no. Raises AclError for another one."""
+    """Read one of YAML's spellings of true and false. Raises AclError."""
     text = (_text(value) or "false").lower()
     if text not in _YES | _NO:
         raise AclError("admin is neither true nor false")
@@ -129,16 +129,16 @@ def _texts(entry: Mapping[str, Any], key: str) -> list[str] | None:
 
 
 def _text(value: object) -> str | None:
-    """Numbers and bools are of requests: files have texts only."""
+    """Read a string; requests may have numbers and bools, files have strings only."""
     if value is None or isinstance(value, str):
         return value
     if not isinstance(value, (bool, int, float)):
-        raise AclError(f"a {type(value).__name__} stands where a text should be")
+        raise AclError(f"a {type(value).__name__} is found where a string is expected")
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def check_keys(plain: Mapping[str, Any]) -> None:
-    """Raises AclError."""
+    """Check access key and secret. Raises AclError."""
     key, secret = plain["accessKey"], plain["secretKey"]
     if key is None or secret is None or min(len(key), len(secret)) < KEY_LENGTH_MIN:
         shown = "null" if secret is None else HIDDEN
@@ -146,7 +146,7 @@ def check_keys(plain: Mapping[str, Any]) -> None:
 
 
 def read_account(plain: Mapping[str, Any]) -> Account:
-    """Raises AclError."""
+    """Read an account. Raises AclError."""
     check_keys(plain)
     listed = {retry_topic(name): perm for name, perm in _permissions("group", plain["groupPerms"])}
     listed |= dict(_permissions("topic", plain["topicPerms"]))

@@ -3,7 +3,7 @@
     192.0.2.1   192.0.2.*   192.0.1-9.*   192.0.2.1,192.0.2.2   192.0.2.{1,2}   *   *.*.*.*   and IPv6 alike, `*` and ranges last
 
 A pattern is a list of rows; a row has low and high for each part of an address, 4 of IPv4, 8 of IPv6.
-Source: RemoteAddressStrategyFactory.java (RocketMQ 4.9.8). Other than there, what stands behind a range counts, too.
+Source: RemoteAddressStrategyFactory.java (RocketMQ 4.9.8). Unlike there, parts behind a range count, too.
 """
 
 from functools import lru_cache
@@ -22,7 +22,7 @@ _V4_PART_MAX, _V6_PART_MAX = 255, 0xFFFF
 
 @frozen
 class AddressPattern:
-    """Some addresses, everybody, or nobody."""
+    """Pattern of addresses: some, all, or none."""
 
     rows: tuple[Row, ...] = ()
     everybody: bool = False
@@ -41,7 +41,7 @@ def _within(row: Row, parts: tuple[int, ...]) -> bool:
 
 @lru_cache(maxsize=1024)
 def _parts_of(host: str) -> tuple[int, ...]:
-    """Empty for what is no address. IPv4 in IPv6's clothes is IPv4."""
+    """Split an address; empty for an invalid one. IPv4-mapped IPv6 is IPv4."""
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:
@@ -54,7 +54,7 @@ def _parts_of(host: str) -> tuple[int, ...]:
 
 
 def parse_pattern(text: str | None) -> AddressPattern:
-    """Raises AclError. Nothing, or blanks: nobody."""
+    """Read a pattern; an empty or blank one matches nothing. Raises AclError."""
     text = (text or "").strip()
     if not text:
         return AddressPattern()
@@ -70,7 +70,7 @@ def parse_pattern(text: str | None) -> AddressPattern:
 
 
 def _members(text: str) -> list[str]:
-    """`192.0.2.{1,2}` -> 192.0.2.1, 192.0.2.2: the braces are the whole last part."""
+    """Expand `192.0.2.{1,2}` to 192.0.2.1, 192.0.2.2; the braces are the whole last part."""
     head, brace, tail = text.partition("{")
     if not brace or not head.endswith((".", ":")) or "{" in tail:
         raise AclError(f"Netaddress examine Exception netaddress is {text}")
@@ -92,7 +92,7 @@ def _range_v4(text: str) -> Row:
 
 
 def _range_v6(text: str) -> Row:
-    """`::` fills up to 8 parts. Without it a last `*` stands for all that follows."""
+    """Read an IPv6 range. `::` fills up to 8 parts; without it a last `*` matches all remaining parts."""
     head, gap, tail = text.partition("::")
     before, after = _split(head), _split(tail)
     missing = 8 - len(before) - len(after)

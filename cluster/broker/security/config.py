@@ -18,9 +18,9 @@ def _credentials(_instance: object, _attribute: object, value: str | None) -> No
 
 @frozen(kw_only=True)
 class AclConfig:
-    """The files are read when the broker starts, and each 5 s."""
+    """Options of access control. The files are read at the start and each 5 s."""
 
-    enable: bool = option(False, key="aclEnable", doc="check who asks: accounts and addresses are in plain_acl.yml")
+    enable: bool = option(False, key="aclEnable", doc="check accounts and addresses of requests, by plain_acl.yml")
     home: Path | None = option(
         None, key="rocketmqHome", doc="conf/plain_acl.yml and conf/acl/*.yml lie below it; none: $ROCKETMQ_HOME"
     )
@@ -35,13 +35,13 @@ class AclConfig:
         repr=False,
         metadata={
             "key": "innerClientAuthenticationCredentials",
-            "doc": 'what this broker signs its own requests with: {"accessKey":"...","secretKey":"..."}, an admin of all members',
+            "doc": 'credentials of this broker\'s requests: {"accessKey":"...","secretKey":"..."}, an admin of all members',
         },
     )
 
     @property
     def home_directory(self) -> Path | None:
-        """As an absolute path; None: nobody said."""
+        """rocketmqHome as an absolute path; None if it is not set."""
         home = self.home or os.environ.get("ROCKETMQ_HOME")
         return Path(os.path.abspath(Path(home).expanduser())) if home else None
 
@@ -52,7 +52,7 @@ class AclConfig:
 
 
 def read_credentials(text: str) -> Credentials:
-    """Raises ValueError that does not repeat the secret."""
+    """Read credentials. Raises ValueError without the secret in its text."""
     try:
         value: Any = orjson.loads(text)
     except orjson.JSONDecodeError:

@@ -2,4 +2,4 @@
 
 
 class AclError(ValueError):
-    """A request that is not allowed, or rules that cannot be. The text is RocketMQ's, where it has one."""
+    """A request that is not allowed, or invalid rules. The text is RocketMQ's, if it has one."""

@@ -1,10 +1,10 @@
-"""The files with the rules: found, read, written. Everything here blocks, so it runs in a thread once the broker serves.
+"""Files of access control rules: search, read, write. All functions block, so they run in a thread once the broker serves.
 
-<home>/conf/plain_acl.yml, and each *.yml and *.yaml below <home>/conf/acl but tools.yml. A file that breaks while the broker runs
-keeps the rules it had. Written as RocketMQ writes it, but at once and durably, with the mode it has.
+<home>/conf/plain_acl.yml, and each *.yml and *.yaml below <home>/conf/acl except tools.yml. If a file becomes invalid while the
+broker runs, its last rules stay in force. Written as RocketMQ does, but at once and durably, and with the same mode.
 Sources: PlainPermissionManager.java, AclUtils.java, AclFileWatchService.java (RocketMQ 4.9.8).
 
-The functions at the end carry out what mqadmin changes: accounts (50, 51) and global addresses (53). Each change counts up the
+The functions at the end carry out changes by mqadmin: accounts (50, 51) and global addresses (53). Each change increments the
 file's dataVersion.
 """
 
@@ -45,7 +45,7 @@ _SUFFIXES = (".yml", ".yaml")
 
 @define(eq=False)
 class AclFiles:
-    """`default` is where new accounts and global addresses go. `rules` is what all files say, as of the last `load`."""
+    """All files of rules. `default`: the file for new accounts and global addresses. `rules`: those of the last `load`."""
 
     home: Path
     default: Path
@@ -55,60 +55,60 @@ class AclFiles:
     _hashes: dict[Path, bytes] = field(factory=dict, init=False)
 
     def paths(self) -> list[Path]:
-        """The files that there are now."""
+        """Return the files that exist now."""
         directory = self.home / "conf" / "acl"
         found = [path for path in sorted(directory.rglob("*")) if path.suffix in _SUFFIXES and path.name != "tools.yml"]
         found = [path for path in found if path.is_file()]
         return found if self.default in found or not self.default.exists() else [*found, self.default]
 
     def load_first(self) -> None:
-        """For the start, when there are no rules to keep. Raises AclError that names the file, OSError."""
+        """Load at the start, when there are no earlier rules. Raises AclError with the file's name, OSError."""
         for path in self.paths():
             data = _read(path)
             self._good[path], self._hashes[path] = self._parse(path, data), _hash(data)
         self.rules = Rules.of(self._good.values())
 
     def load(self) -> bool:
-        """Read again what has changed; whether anything has. What is broken is logged, and changes nothing."""
+        """Read changed files again; False if none has changed. An invalid file is logged and ignored."""
         paths = self.paths()
         changed = [path for path in paths if self._reload(path)]
         gone = [path for path in self._hashes if path not in paths]
         for path in gone:
             del self._hashes[path]
             self._good.pop(path, None)
-            log.warning("a file with rules of access is gone, its accounts with it", file=str(path))
+            log.warning("a file of access rules was removed, and its accounts with it", file=str(path))
         if changed or gone:
             self.rules = Rules.of(self._good[path] for path in paths if path in self._good)
         return bool(changed or gone)
 
     def _reload(self, path: Path) -> bool:
-        """True when the file has changed."""
+        """Read a file again; True when its rules have changed."""
         try:
             data = _read(path)
             if self._hashes.get(path) == (digest := _hash(data)):
                 return False
-            self._hashes[path] = digest  # Broken or not: what is wrong with it is said once.
+            self._hashes[path] = digest  # Also of an invalid file, so that it is logged once.
             if not data and path in self._good:
-                raise AclError("it is empty")  # Most often somebody is just writing it.
+                raise AclError("it is empty")  # Usually it is just being written.
             self._good[path] = self._parse(path, data)
         except (AclError, OSError) as error:
-            self._say_broken(path, str(error))
+            self._log_invalid(path, str(error))
             return False
         except Exception as error:
-            self._say_broken(path, type(error).__name__)
+            self._log_invalid(path, type(error).__name__)
             return False
-        log.info("rules of access were read", file=str(path), accounts=len(self._good[path].accounts))
+        log.info("access rules were read", file=str(path), accounts=len(self._good[path].accounts))
         return True
 
-    def _say_broken(self, path: Path, why: str) -> None:
-        kept = "the rules it had stay in force" if path in self._good else "it is passed over"
-        log.error("a file with rules of access cannot be used", file=str(path), why=why, instead=kept)
+    def _log_invalid(self, path: Path, why: str) -> None:
+        kept = "its last rules stay in force" if path in self._good else "it is ignored"
+        log.error("a file of access rules is invalid", file=str(path), why=why, instead=kept)
 
     def _parse(self, path: Path, data: bytes) -> AclFile:
         return read_document(path, parse_yaml(path, data), self.now_ms())
 
     def document(self, path: Path) -> Document:
-        """The file's document, to be changed and written. Raises AclError, OSError; a new file is empty."""
+        """Return a file's document to change and write, empty for a new file. Raises AclError, OSError."""
         value = parse_yaml(path, _read(path)) if path.exists() else None
         document = read_document(path, value, self.now_ms()).document
         for account in document.get(ACCOUNTS) or ():
@@ -117,16 +117,16 @@ class AclFiles:
         return document
 
     def write(self, path: Path, document: Document) -> None:
-        """Replace the file, and take what it says. Raises AclError when that would not be understood, OSError."""
+        """Replace the file, and take its rules. Raises AclError for invalid rules, OSError."""
         text = yaml.safe_dump(document, default_flow_style=False, allow_unicode=True, sort_keys=False)
         file = read_document(path, document, self.now_ms())
-        write_durably(path.resolve(), text.encode(), new_mode=_NEW_FILE_MODE)  # A link stays one.
+        write_durably(path.resolve(), text.encode(), new_mode=_NEW_FILE_MODE)  # A symlink is kept.
         self._good[path], self._hashes[path] = file, _hash(text.encode())
         self.rules = Rules.of(self._good[each] for each in self.paths() if each in self._good)
 
 
 def parse_yaml(path: Path, data: bytes) -> Any:
-    """Texts, lists and tables. Raises AclError that says where, and repeats no line of the file."""
+    """Parse strings, lists and tables. Raises AclError with the position, but without a line of the file."""
     try:
         return load_plain(data)
     except PlainYamlError as error:
@@ -145,16 +145,16 @@ def _hash(data: bytes) -> bytes:
     return blake2b(data, digest_size=16).digest()
 
 
-_SET_WHEN_GIVEN = ("whiteRemoteAddress", "topicPerms", "groupPerms")  # An empty one, too.
+_SET_WHEN_GIVEN = ("whiteRemoteAddress", "topicPerms", "groupPerms")  # Also an empty one.
 _SET_WHEN_FILLED = ("secretKey", "defaultTopicPerm", "defaultGroupPerm")
 
 
 def update_account(files: AclFiles, plain: Mapping[str, Any]) -> None:
-    """Add an account, or change what is given of one. Raises AclError, OSError."""
+    """Add an account, or change the given fields of one. Raises AclError, OSError."""
     check_keys(plain)
     check_permissions(plain["topicPerms"])
     check_permissions(plain["groupPerms"])
-    read_account(plain)  # Or it could be written, but not read.
+    read_account(plain)  # An account that cannot be read must not be written.
     path = files.rules.home_of.get(plain["accessKey"], files.default)
     document = files.document(path)
     accounts = list(document.get(ACCOUNTS) or ())
@@ -186,7 +186,7 @@ def delete_account(files: AclFiles, access_key: str) -> bool:
 
 
 def update_global_white(files: AclFiles, patterns: Sequence[str], path_text: str | None) -> bool:
-    """False for a path that is none of the files: nothing else can be written. Raises AclError, OSError."""
+    """Set global white addresses; False for a path that is not one of the files. Raises AclError, OSError."""
     path = Path(path_text) if path_text else files.default
     if path != files.default and path not in files.paths():
         return False

@@ -1,6 +1,6 @@
 """Permissions that requests need, and permissions of accounts. Pure.
 
-Permissions are bits; DENY wins. Groups are kept and asked for under the name of their retry topic.
+Permissions are bits; DENY wins. A group has the name of its retry topic as a resource.
 Sources: Permission.java, PlainAccessValidator.java, PlainAccessResource.java (RocketMQ 4.9.8).
 """
 
@@ -40,13 +40,13 @@ _MEMBER_CODES = frozenset(
         RequestCode.TWINLOG_ROLE_CHANGE,
     }
 )
-# RocketMQ asks for an administrator for the others only: it lets any account make itself an administrator by request 50.
+# RocketMQ requires an administrator for the others only: there any account can make itself an administrator by request 50.
 ADMIN_CODES = (
     ACL_CODES
     | _MEMBER_CODES
     | {
         RequestCode.UPDATE_AND_CREATE_TOPIC,
-        RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,  # 5.x, as the one before.
+        RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,  # 5.x, like the one above.
         RequestCode.UPDATE_BROKER_CONFIG,
         RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
         RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
@@ -56,7 +56,7 @@ ADMIN_CODES = (
 )
 _GUARDED_CODES = ACL_CODES | _MEMBER_CODES
 _JOINING_FIELD = wire_names(GetBrokerEpoch)["member"]
-# Of any request: of access control, of the tools' stream type, and what 5.x adds.
+# Fields of any request: of access control, of the tools' stream type, and those that 5.x adds.
 _COMMON_FIELDS = {
     ACCESS_KEY,
     SIGNATURE,
@@ -78,12 +78,12 @@ Resources = dict[str, int]
 
 
 def needs_admin(command: RemotingCommand) -> bool:
-    """True when an account without a white address has to be an administrator's."""
+    """True when a signed request needs an administrator's account."""
     return command.code in ADMIN_CODES or is_guarded(command)
 
 
 def is_guarded(command: RemotingCommand) -> bool:
-    """True when it has to be an administrator's even where the address replaces the signature."""
+    """True when a request needs an administrator's signature, even from a white address of the account."""
     return command.code in _GUARDED_CODES or (command.code == RequestCode.GET_BROKER_EPOCH and _joins(command))
 
 
@@ -93,8 +93,8 @@ def _joins(command: RemotingCommand) -> bool:
 
 
 def check_fields(command: RemotingCommand) -> None:
-    """Raises AclError for fields that a guarded request does not have: a signature does not say where one value ends and the next
-    begins, so that another request's could be cut anew to be this one's.
+    """Raises AclError for fields that a guarded request does not have: a signature covers the concatenated values without their
+    borders, so one of another request could be reused with other fields.
     """
     if is_guarded(command):
         unknown = set(command.ext or {}) - _COMMON_FIELDS - {*wire_names(REQUESTS[RequestCode(command.code)]).values()}
@@ -111,12 +111,12 @@ def is_permitted(needed: int, owned: int) -> bool:
 
 
 def parse_permission(text: str | None) -> int:
-    """Read a permission; an unknown word is none."""
+    """Read a permission; an unknown one is 0."""
     return _WORDS.get((text or "").strip(), DENY)
 
 
 def split_permission(text: str) -> tuple[str, str] | None:
-    """`T1=PUB|SUB`; None when it has no such form."""
+    """Split `T1=PUB|SUB`; None for another form."""
     parts = [part for part in text.split("=") if part]
     return (parts[0].strip(), parts[1].strip()) if len(parts) == 2 else None
 
@@ -137,15 +137,15 @@ def check_permissions(texts: Iterable[str] | None) -> None:
 
 
 def resource_text(resource: str) -> str:
-    """As refusals name it."""
+    """Format a resource as refusals name it."""
     is_group = resource.startswith(RETRY_PREFIX)
     return f"group:{resource.removeprefix(RETRY_PREFIX)}" if is_group else f"topic:{resource}"
 
 
 def needed_by(command: RemotingCommand) -> Resources:
-    """The resources that a request asks for; most ask for none. Raises AclError for a request that cannot be understood.
+    """Return the resources that a request needs; most need none. Raises AclError for an invalid request.
 
-    As in 4.9, batches (320) and replies (324, 325) ask for none.
+    As in 4.9, batches (320) and replies (324, 325) need none.
     """
     needs = NEEDS.get(command.code)
     if needs is None:
@@ -178,7 +178,7 @@ def _of_pull(ext: Ext, _command: RemotingCommand) -> Resources:
 
 def _of_heartbeat(_ext: Ext, command: RemotingCommand) -> Resources:
     if len(command.body) > HEARTBEAT_BYTES_MAX:
-        raise AclError(f"a heartbeat of {len(command.body)} bytes, at most {HEARTBEAT_BYTES_MAX} are taken")
+        raise AclError(f"a heartbeat of {len(command.body)} bytes; at most {HEARTBEAT_BYTES_MAX} are allowed")
     beat: Mapping[str, Any] = fastjson.loads(bytes(command.body))
     needed: Resources = {}
     for data in beat.get("consumerDataSet") or ():
@@ -189,8 +189,8 @@ def _of_heartbeat(_ext: Ext, command: RemotingCommand) -> Resources:
 
 
 def _sending(topic: str | None) -> Resources:
-    """Consumers send to their retry topic what they could not consume. 4.9 asks for the group that the request names besides it,
-    which may be another one.
+    """Return the resources of a send. Consumers send messages to their retry topic; for these 4.9 checks the group in the
+    request, which may be another one.
     """
     if topic is not None and topic.startswith(RETRY_PREFIX):
         return _named((topic, SUB))
@@ -198,7 +198,7 @@ def _sending(topic: str | None) -> Resources:
 
 
 def _retry(group: str | None) -> str | None:
-    """As MixAll.getRetryTopic."""
+    """Return the retry topic, as MixAll.getRetryTopic."""
     return None if group is None else retry_topic(group)
 
 

@@ -1,12 +1,12 @@
-"""The check before each request, and the watch over the files.
+"""Access control: the check before each request, and the reload of changed files.
 
     1 the IP is white for all -> allowed           5 the signature differs -> refused
     2 no AccessKey -> refused                      6 it sends to the trace topic -> allowed
     3 no such account -> refused                   7 it needs an administrator -> refused
     4 the IP is white for the account -> allowed   8 permissions of what it names
 
-Sources: PlainPermissionManager.validate, checkPerm (RocketMQ 4.9.8). Other than there, who is not an administrator cannot see or
-change accounts or roles, even from the account's white address; and a signature with _UNIQUE_KEY_QUERY in it is good, too.
+Sources: PlainPermissionManager.validate, checkPerm (RocketMQ 4.9.8). Unlike there, only an administrator can see or
+change accounts or roles, even from the account's white address; and a signature that covers _UNIQUE_KEY_QUERY is valid, too.
 """
 
 import hmac
@@ -54,11 +54,11 @@ T = TypeVar("T")
 
 @define(eq=False)
 class AclService:
-    """Access control of one broker. `check` is RemotingServer's."""
+    """Access control of a broker. RemotingServer calls `check`."""
 
     files: AclFiles
     refused: Counter[str] = field(factory=Counter, init=False)  # By IP; bounded.
-    _white: dict[str, bool] = field(factory=dict, init=False)  # By IP:PORT: whether all requests are let through.
+    _white: dict[str, bool] = field(factory=dict, init=False)  # By IP:PORT: True when all requests are allowed.
     _lines: LogLimit = field(factory=lambda: LogLimit(keys_max=_ADDRESSES_MAX), init=False)
     _lock: trio.Lock = field(factory=trio.Lock, init=False)
 
@@ -67,38 +67,36 @@ class AclService:
         return self.files.rules
 
     def load(self) -> None:
-        """For the start. Raises AclError when a file cannot be used: there are no rules to keep yet. Raises OSError."""
+        """Load the rules at the start. Raises AclError for an invalid file, OSError."""
         self.files.load_first()
         if not self.rules.accounts and not self.rules.white:
-            log.warning(
-                "aclEnable is on, but there is no account: all requests are refused", file=str(self.files.default)
-            )
+            log.warning("aclEnable=true without any account: all requests are refused", file=str(self.files.default))
 
     async def run(self) -> None:
-        """Read the files again when they change."""
+        """Reload the files when they change, until cancelled."""
         while True:
             await trio.sleep(RELOAD_SECONDS)
             await self.reload()
 
     async def reload(self) -> None:
-        """Take what is new in the files. What cannot be read changes nothing."""
+        """Reload changed files. Unreadable ones are ignored."""
         async with self._lock:
             try:
                 if await trio.to_thread.run_sync(self.files.load):
                     self._white.clear()
             except OSError as error:
-                log.error("the rules of access cannot be read, those before stay in force", why=str(error))
+                log.error("access rules cannot be read: the last ones stay in force", why=str(error))
 
-    async def change(self, how: Callable[[AclFiles], T]) -> T:
+    async def change(self, change: Callable[[AclFiles], T]) -> T:
         """Change the files in a thread, one change at a time. Raises AclError, OSError."""
         async with self._lock:
             try:
-                return await trio.to_thread.run_sync(how, self.files)
+                return await trio.to_thread.run_sync(change, self.files)
             finally:
                 self._white.clear()
 
     def check(self, connection: Connection, command: RemotingCommand) -> Reply | None:
-        """None lets the request through. Called for each, so it should cost little."""
+        """Check a request; None allows it. Called for each request, so it must be fast."""
         address = connection.remote_address
         white = self._white.get(address)
         if white is None:
@@ -124,7 +122,7 @@ class AclService:
         if ext is None or key is None:
             raise AclError("No accessKey is configured")
         if len(ext) > FIELDS_MAX:
-            raise AclError(f"a request with {len(ext)} fields, at most {FIELDS_MAX} are taken")
+            raise AclError(f"a request with {len(ext)} fields; at most {FIELDS_MAX} are allowed")
         account = self.rules.accounts.get(key)
         if account is None:
             raise AclError(f"No acl config for {key[:128]}")
@@ -145,7 +143,7 @@ class AclService:
 
 
 def is_signed(account: Account, ext: dict[str, str], body: bytes | memoryview) -> bool:
-    """True when the signature is of this account: over all fields, or over those that servers of 4.9 take."""
+    """True when the signature is this account's, over all fields or over those that 4.9 servers use."""
     given = ext.get(SIGNATURE, "").encode("utf-8", "replace")
     for without in ("", _UNIQUE_KEY_QUERY) if _UNIQUE_KEY_QUERY in ext else ("",):
         if hmac.compare_digest(account.mac(signed_fields(ext, without=without), body), given):
@@ -155,7 +153,7 @@ def is_signed(account: Account, ext: dict[str, str], body: bytes | memoryview) -
 
 
 def require_permissions(account: Account, command: RemotingCommand) -> None:
-    """Raises AclError for the first thing that the account may not do."""
+    """Raises AclError for the first permission that the account lacks."""
     needed = needed_by(command)
     if needed.get(TRACE_TOPIC) == PUB:
         return
@@ -178,10 +176,10 @@ def _require_admin(account: Account, code: int) -> None:
 
 
 def acl_service(config: AclConfig, now_ms: Callable[[], int]) -> AclService | None:
-    """None when access is free for all. Raises AclError when nobody said where the rules are."""
+    """Make the service; None without access control. Raises AclError when the directory of the rules is not set."""
     if not config.enable:
         return None
     home = config.home_directory
     if home is None:
-        raise AclError("aclEnable=true needs to know where conf/plain_acl.yml is: set rocketmqHome, or ROCKETMQ_HOME")
+        raise AclError("aclEnable=true needs the directory of conf/plain_acl.yml: set rocketmqHome, or ROCKETMQ_HOME")
     return AclService(AclFiles(home, Path(home / config.file), now_ms))

@@ -253,11 +253,11 @@ async def test_a_config_check_says_what_is_wrong_with_an_expression(tmp_path):
         assert check(client, "a ||", "TAG").code == 0
         assert client.ask(46, {"clientId": "c", "group": "G"}).code == 0
         for expression, kind, why in (
-            ("a = = 1", "SQL92", "'=' in line 1, column 5, is out of place"),
+            ("a = = 1", "SQL92", "'=' in line 1, column 5, is unexpected"),
             ("a > 'x'", "SQL92", "'x' cannot be compared by >"),
             ("", "SQL92", "it ends too early"),
-            ("a = #", "SQL92", "'#' in line 1, column 5, begins nothing that is known"),
-            ("a", "XPATH", "XPATH is no kind of expression"),
+            ("a = #", "SQL92", "'#' in line 1, column 5, is not the start of a token"),
+            ("a", "XPATH", "XPATH is not a type of expression"),
         ):
             reply = check(client, expression, kind)
             assert reply.code == 23
