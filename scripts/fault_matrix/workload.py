@@ -88,11 +88,11 @@ async def produce(api: ClientApi, out: Writer, name: str, seed: int, pace_s: flo
             await trio.sleep(PAUSE_S)
             continue
         value = f"{name}-{number}"
-        request = producer.request(producer.prepare(OutgoingMessage(topic=TOPIC, body=body_of(value))), queue)
+        prepared = producer.prepare(OutgoingMessage(topic=TOPIC, body=body_of(value)))
         known = {"queue": _name(queue), "value": value}
         out.write("invoke", "append", name, number, **known)
         try:
-            sent = await api.send_request(address, request)
+            sent = await api.send(address, producer.header(prepared, queue), prepared.body)
         except RemotingError as error:
             out.write(_certainty(error), "append", name, number, node=address, text=str(error), **known)
             producer.routes.forget(TOPIC)

@@ -126,7 +126,7 @@ def test_a_disk_that_was_mounted_read_only(tmp_path, said):
             assert not disk.remount("ro")
             producer.send_some(20)
         assert disk.remount("ro")
-        with pytest.raises(AssertionError, match=r"could not start: the disk refused(.|\n)*Read-only file system"):
+        with pytest.raises(AssertionError, match=r"could not start: the disk failed(.|\n)*Read-only file system"):
             broker.start()
         assert "Traceback" not in said.read_text()
         assert disk.remount("rw")
