@@ -1,5 +1,5 @@
-"""One broker.
+"""The broker.
 
-Begin with broker.py; settings.py holds what changes while it runs, wiring.py makes the parts.
+Begin with broker.py; settings.py has what changes while it runs, wiring.py makes the parts.
 Imported by cli, metrics and http.
 """

@@ -1,12 +1,12 @@
-"""One broker: how its parts start and stop together.
+"""Broker: start and stop of its parts.
 
     run:   load store and tables -> bind both ports -> HA -> serve -> register; started() once the ports are bound
-    stop:  no more requests are read, and name servers are told, so that clients leave
-           -> what was accepted is answered, or its time is up -> connections closed, held pulls with them
-           -> services end -> tables written -> store closed
+    stop:  stop reading requests, and unregister from name servers, so that clients leave
+           -> answer accepted requests, for a limited time -> close connections, with their held pulls
+           -> stop services -> write tables -> close the store
 
-The services live on until all is answered: producers wait for slaves and disk. Store and outgoing connections outlive them,
-because stopping needs them. Source: BrokerController.java (RocketMQ 4.9.8), where a stop answers nobody.
+Services run until all requests are answered, as producers wait for slaves and disk. The store and outgoing connections stop last,
+because the stop needs them. Source: BrokerController.java (RocketMQ 4.9.8), where a stop does not answer pending requests.
 """
 
 import contextlib
@@ -56,24 +56,24 @@ log = structlog.get_logger(__name__)
 FAST_PORT_DISTANCE = 2  # Below the main port.
 CLIENT_SCAN_SECONDS, SAMPLE_SECONDS = 10.0, 1.0
 FIRST_OFFSET_FLUSH_SECONDS = 10.0
-RECORD_LOOK_SECONDS = 0.1
+RECORD_CHECK_SECONDS = 0.1
 UNREGISTER_SECONDS_MAX, STOP_SECONDS_MAX = 1.0, 20.0
-HEAR_SECONDS_MAX = 1.0  # A name server that is silent keeps nobody from serving.
-FINISH_SECONDS_MAX, PART_SECONDS_MAX, LOOK_SECONDS = 6.0, 0.25, 0.01  # syncFlushTimeout is 5 s, slaveTimeout 3 s.
+FIND_MASTER_SECONDS_MAX = 1.0  # Longest wait for name servers before the broker serves.
+FINISH_SECONDS_MAX, PART_SECONDS_MAX, CHECK_SECONDS = 6.0, 0.25, 0.01  # syncFlushTimeout is 5 s, slaveTimeout 3 s.
 
 
 @define(eq=False, kw_only=True, repr=False)
 class Broker:
-    """All parts of one broker, made by wiring.py, and their lifecycle.
+    """All parts of a broker, made by wiring.py, and their lifecycle.
 
-    Nothing is given a Broker to reach its parts, but for those outside that show all of it: metrics and HTTP.
+    Only metrics and HTTP, which show all parts, get a Broker.
     """
 
     settings: Settings
     store: MessageStore
     tables: BrokerTables
     queues: Queues
-    acl: AclService | None  # None: everything is allowed.
+    acl: AclService | None  # None: access control is off.
     tls: ServerTls
     remoting: RemotingClient  # For requests to other members, name servers and clients.
     watchdog: Watchdog
@@ -98,28 +98,28 @@ class Broker:
     send: SendProcessor
     main_port: Mapping[int, Handler]
     fast_port: Mapping[int, Handler]
-    servers: list[RemotingServer] = field(factory=list, init=False)  # Of the main port and the fast one.
+    servers: list[RemotingServer] = field(factory=list, init=False)  # For the main port and the fast one.
 
     @property
     def config(self) -> BrokerConfig:
-        """The configuration as it is now."""
+        """Configuration as it is now."""
         return self.settings.config
 
     @property
     def address(self) -> str:
-        """The address for clients; final once the ports are bound."""
+        """Address for clients; final once the ports are bound."""
         return self.settings.address
 
     @property
     def is_slave(self) -> bool:
-        """True while its role is a slave's."""
+        """True while this broker is a slave."""
         return self.store.config.is_slave
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled, then stop cleanly; started() once the ports are bound.
 
         Raises StoreDirectoryError for tables or a store that cannot be opened, TlsFilesError for certificates, OSError
-        when the disk refuses; OSError for a port that cannot be had comes in an exception group.
+        for disk errors; an OSError for a port that cannot be bound is in an exception group.
         """
         self.tls.check()
         self.load_tables()
@@ -127,7 +127,7 @@ class Broker:
             self.acl.load()
         await trio.to_thread.run_sync(self.store.load)
         try:
-            await trio.to_thread.run_sync(self.tables.note, self._delays)  # The store is locked now.
+            await trio.to_thread.run_sync(self.tables.note, self._delays)  # The store is locked by now.
             self._load_role()
             async with self._background(), self._services():
                 task_status.started()
@@ -136,11 +136,11 @@ class Broker:
             with trio.CancelScope(shield=True):
                 await self.store.close()
             if not (self.store.config.root.expanduser() / "abort").exists():
-                with contextlib.suppress(OSError):  # The next start takes it for a crash.
+                with contextlib.suppress(OSError):  # The next start then treats it as a crash.
                     self.roles.member.durable.note_clean_stop()
 
     def _load_role(self) -> None:
-        """Raises StoreDirectoryError."""
+        """Put the saved role into force. Raises StoreDirectoryError."""
         state = self.roles.member.load()
         self.slave_sync.master_offsets.epoch = self.roles.member.epochs()[-1].epoch
         if state is not None and self.queues.visibility is not None:
@@ -151,16 +151,16 @@ class Broker:
         return SavedTable(self.schedule.file, self.schedule.merge, self.schedule.plain)
 
     def load_tables(self) -> None:
-        """Read what was saved. Raises StoreDirectoryError."""
+        """Load the saved tables. Raises StoreDirectoryError."""
         for name in self.tables.load(self._delays):
             self.lost_tables.lost(name)
 
     @contextlib.asynccontextmanager
     async def _background(self) -> AsyncIterator[None]:
-        """Store and outgoing connections: they go on while the rest stops, and until the last table is written."""
+        """Run the store and outgoing connections, which stop last, after the last table is written."""
         scope = trio.CancelScope(shield=True)
 
-        async def carry(*, task_status: trio.TaskStatus[None]) -> None:
+        async def run_all(*, task_status: trio.TaskStatus[None]) -> None:
             with scope:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self.watchdog.run)
@@ -169,8 +169,8 @@ class Broker:
                     task_status.started()
 
         async with trio.open_nursery() as nursery:
-            with trio.CancelScope(shield=True):  # Or a stop that came while the store was loading would wait for ever:
-                await nursery.start(carry)  # trio starts nothing under a cancelled scope, and ours lets no cancel in.
+            with trio.CancelScope(shield=True):  # Otherwise a stop while the store loads would hang:
+                await nursery.start(run_all)  # trio starts no task in a cancelled scope, and ours is shielded.
             try:
                 yield
             finally:
@@ -182,23 +182,23 @@ class Broker:
 
     @contextlib.asynccontextmanager
     async def _services(self) -> AsyncIterator[None]:
-        """Everything else. At a stop it goes on until what was accepted is answered."""
+        """Run everything else; at a stop until accepted requests are answered."""
         running: trio.Nursery | None = None
 
-        async def carry(*, task_status: trio.TaskStatus[None]) -> None:
+        async def run_all(*, task_status: trio.TaskStatus[None]) -> None:
             nonlocal running
             try:
                 async with trio.open_nursery() as nursery:
                     await self._start(nursery)
                     running = nursery
-                    nursery.cancel_scope.shield = True  # From now on a stop comes from below.
+                    nursery.cancel_scope.shield = True  # From now on only the code below stops the services.
                     task_status.started()
             finally:
-                running = None  # All have ended, maybe as one has failed: nobody is left who could answer.
+                running = None  # All have ended, maybe by a failure: none can answer.
 
         async with trio.open_nursery() as outer:
             try:
-                await outer.start(carry)
+                await outer.start(run_all)
                 yield
             finally:
                 if (services := running) is not None:
@@ -207,7 +207,7 @@ class Broker:
                     services.cancel_scope.cancel()
 
     async def _finish(self) -> None:
-        """Answer what was accepted, and let clients leave."""
+        """Answer accepted requests, and let clients leave."""
         for server in self.servers:
             server.stop_reading()
         self.gate.shut("this broker stops")
@@ -218,18 +218,18 @@ class Broker:
             await server.close_gently(PART_SECONDS_MAX)
 
     async def _answered(self) -> None:
-        """Until no producer waits for slaves, disk, a topic's file or another member, and every answer has left."""
+        """Wait until no producer waits for slaves, disk, a topic's file or another member, and all responses are sent."""
         deadline = trio.current_time() + FINISH_SECONDS_MAX - PART_SECONDS_MAX * len(self.servers)
         with trio.move_on_at(deadline) as scope:
             while True:
                 safe = self.ha.group_transfer.waiting or self.store.flusher.waiting or self.tables.topics_writer.waiting
                 if not (safe or self.gate.forwarder.waiting):
                     break
-                await trio.sleep(LOOK_SECONDS)
+                await trio.sleep(CHECK_SECONDS)
             for server in self.servers:
                 await server.responses_sent()
         if scope.cancelled_caught:
-            log.warning("stopping: not all requests could be answered in time", seconds=FINISH_SECONDS_MAX)
+            log.warning("not all requests were answered before the stop", seconds=FINISH_SECONDS_MAX)
 
     async def _unregister(self) -> None:
         if self.registration.registered.is_set():
@@ -247,8 +247,8 @@ class Broker:
         self.settings.set_ports(main.getsockname()[1], ha_port)
         if not self.is_slave and not self.config.name_servers:
             log.info(
-                "no name server knows this broker's slaves: only those that haAllowedSlaves names may follow",
-                haAllowedSlaves=self.settings.ha_config.allowed_slaves or "nobody",
+                "namesrvAddr is not set: only slaves in haAllowedSlaves may follow",
+                haAllowedSlaves=self.settings.ha_config.allowed_slaves or "none",
             )
         await nursery.start(self.role_services.tasks.run)
         await self.roles.rules.hear_group(self._registered_master)
@@ -278,12 +278,12 @@ class Broker:
         nursery.start_soon(self._sample)
 
     async def _registered_master(self) -> str | None:
-        with trio.move_on_after(HEAR_SECONDS_MAX):
+        with trio.move_on_after(FIND_MASTER_SECONDS_MAX):
             return await self.registration.find_master()
         return None
 
     def _open_listeners(self) -> tuple[socket.socket, socket.socket]:
-        """The main port and the fast one; with listenPort 0 any two. Raises OSError that names the port."""
+        """Bind the main port and the fast one, any two with listenPort 0. Raises OSError with the port."""
         host, port = self.settings.server_config.bind_address, self.config.listen_port
         main = _listen(host, port)
         try:
@@ -305,7 +305,7 @@ class Broker:
         """Unregister, and save what the next start needs."""
         await self._unregister()
         if not self.is_slave:
-            await self.store.flush()  # The file may say only what is on disk.
+            await self.store.flush()  # The file may only have offsets that are on disk.
             self.schedule.confirm()
             await self.schedule.flush()
         tables = self.tables
@@ -314,18 +314,18 @@ class Broker:
             with contextlib.suppress(OSError):  # It was logged.
                 await writer.save()
 
-    # What goes on behind
+    # Periodic tasks
 
     async def _flush_offsets(self) -> None:
         await trio.sleep(FIRST_OFFSET_FLUSH_SECONDS)
         while True:
             self.tables.note_offsets()
-            with contextlib.suppress(OSError):  # It was logged, and the next save tries again.
+            with contextlib.suppress(OSError):  # It was logged, and the next save retries.
                 await self.tables.offsets_writer.save()
             await trio.sleep(self.config.flush_consumer_offset_interval_ms / 1000)
 
     async def _watch_clients(self) -> None:
-        """Drop clients without heartbeats; their connections go once nothing is left on them."""
+        """Remove clients without heartbeats, and close connections without clients."""
         while True:
             await trio.sleep(CLIENT_SCAN_SECONDS)
             consumers, producers = self.tables.consumers, self.tables.producers
@@ -336,10 +336,10 @@ class Broker:
             self.tables.filters.clean(self.config.filter_data_clean_time_span_ms)
 
     async def _watch_record(self) -> None:
-        """Count the members of a changed record once it is in force."""
+        """Count acknowledgements by a changed record once it is in force."""
         before = self.roles.counted_members()
         while True:
-            await trio.sleep(RECORD_LOOK_SECONDS)
+            await trio.sleep(RECORD_CHECK_SECONDS)
             if (now := self.roles.counted_members()) != before:
                 before = now
                 self.ha.members_changed(self.group.counted_slaves())

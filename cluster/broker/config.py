@@ -17,7 +17,7 @@ def _at_least_1(default: int, *, key: str, doc: str) -> Any:
 
 
 NO_BIT_MAPS = (
-    "twinlog keeps no bit maps of SQL92 filters, which only save RocketMQ work: each pull evaluates its filter, and consumers "
+    "twinlog has no bit maps of SQL92 filters, which only save RocketMQ work: each pull evaluates its filter, and consumers "
     "get the same messages. Remove the line, or set it to false"
 )
 
@@ -28,7 +28,7 @@ def _no_bit_maps(_config: Any, _attribute: Any, value: bool) -> None:
 
 
 class MessageVisibility(Enum):
-    """Messages that consumers are shown."""
+    """Messages that are visible to consumers."""
 
     all = "all"
     confirmed = "confirmed"
@@ -36,15 +36,15 @@ class MessageVisibility(Enum):
 
 @frozen(kw_only=True)
 class BrokerConfig:
-    """Identity of a broker and what it allows. Times in milliseconds unless the name says otherwise."""
+    """Identity of a broker and what it allows. Times in milliseconds unless the name has another unit."""
 
     broker_cluster_name: str = option("DefaultCluster", key="brokerClusterName", doc="the cluster it belongs to")
     broker_name: str = option(
         platform.node() or "DEFAULT_BROKER", key="brokerName", doc="the name that a master and its slaves share"
     )
     broker_id: int = option(0, key="brokerId", doc="0: master; slaves have other numbers")
-    broker_ip1: str | None = option(None, key="brokerIP1", doc="the address clients are told; none: this machine's own")
-    broker_ip2: str | None = option(None, key="brokerIP2", doc="the address slaves are told; none: brokerIP1's")
+    broker_ip1: str | None = option(None, key="brokerIP1", doc="address for clients; none: this machine's own")
+    broker_ip2: str | None = option(None, key="brokerIP2", doc="address for slaves; none: brokerIP1's")
     listen_port: int = option(10911, key="listenPort", doc="TCP port; two below it the fast port", validator=_PORT)
     namesrv_addr: str | None = option(None, key="namesrvAddr", doc="name servers, host:port joined by ;")
     broker_permission: int = option(6, key="brokerPermission", doc="4 read + 2 write", validator=validators.le(7))
@@ -66,13 +66,13 @@ class BrokerConfig:
         False, key="rejectTransactionMessage", doc="refuse the first half of transactions"
     )
     transaction_timeout_ms: int = option(
-        6_000, key="transactionTimeOut", doc="age at which the producer of an open transaction is asked"
+        6_000, key="transactionTimeOut", doc="age at which an open transaction is checked with its producer"
     )
     transaction_check_max: int = _at_least_1(
-        15, key="transactionCheckMax", doc="how often it is asked before the message goes to TRANS_CHECK_MAX_TIME_TOPIC"
+        15, key="transactionCheckMax", doc="checks before the message goes to TRANS_CHECK_MAX_TIME_TOPIC"
     )
     transaction_check_interval_ms: int = _at_least_1(
-        60_000, key="transactionCheckInterval", doc="how often open transactions are looked for"
+        60_000, key="transactionCheckInterval", doc="how often open transactions are searched"
     )
     start_accept_send_request_timestamp: int = option(
         0, key="startAcceptSendRequestTimeStamp", doc="no sends before this time, ms since 1970"
@@ -90,19 +90,19 @@ class BrokerConfig:
     visibility: MessageVisibility = option(
         MessageVisibility.all,
         key="visibility",
-        doc="messages that consumers are shown: all; or confirmed: those that a SYNC_MASTER could answer with SEND_OK, so that "
-        "none is consumed that a failover takes back",
+        doc="messages visible to consumers: all; or confirmed: those that a SYNC_MASTER could answer with SEND_OK, so that "
+        "no message is consumed that a failover may lose",
     )
     enable_property_filter: bool = option(
         False, key="enablePropertyFilter", doc="consumers may filter by SQL92 over messages' properties"
     )
     filter_support_retry: bool = option(
-        False, key="filterSupportRetry", doc="ask a group's filter about retried messages, too"
+        False, key="filterSupportRetry", doc="apply a group's filter to retried messages, too"
     )
     enable_calc_filter_bit_map: bool = option(
         False,
         key="enableCalcFilterBitMap",
-        doc="false only, `true` ends the start: there are no bit maps of filters, each pull evaluates its filter",
+        doc="only false is allowed: there are no bit maps of filters, each pull evaluates its filter",
         validator=_no_bit_maps,
     )
     filter_data_clean_time_span_ms: int = option(
@@ -119,24 +119,24 @@ class BrokerConfig:
     audit_metrics_file: str = option(
         "",
         key="auditMetricsFile",
-        doc="what `twinlog audit --metrics` writes, for /metrics to show; none: it shows none",
+        doc="file of `twinlog audit --metrics` for /metrics; none: no audit metrics",
     )
 
     def for_role(self, role: BrokerRole) -> "BrokerConfig":
-        """As RocketMQ starts it: a master has id 0 whatever is configured. Raises ValueError for a slave without an id."""
+        """Return the configuration for a role: a master has id 0, as in RocketMQ. Raises ValueError for a slave with id 0."""
         if role is not BrokerRole.SLAVE:
             return attrs.evolve(self, broker_id=0)
         if self.broker_id <= 0:
-            raise ValueError(f"brokerId={self.broker_id}: a SLAVE needs one above 0")
+            raise ValueError(f"brokerId={self.broker_id}: a SLAVE needs a number above 0")
         return self
 
     @property
     def register_period_seconds(self) -> float:
-        """RocketMQ keeps it between 10 and 60 s."""
+        """Time between registrations; limited to 10 to 60 s, as in RocketMQ."""
         return max(10_000, min(self.register_name_server_period_ms, 60_000)) / 1000
 
     @property
     def name_servers(self) -> tuple[str, ...]:
-        """The name servers' addresses, each once, in the order given."""
+        """Addresses of the name servers, in the given order without duplicates."""
         addresses = (address.strip() for address in (self.namesrv_addr or "").split(";"))
         return tuple(dict.fromkeys(address for address in addresses if address))

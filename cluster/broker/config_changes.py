@@ -1,7 +1,7 @@
 """Options that request 25 may change while a broker runs: an allow-list with a range for each number. Pure.
 
-RocketMQ sets whatever key it finds by reflection, except those in its black list, and passes over what it does not know. Here
-all other keys are refused, above all paths, hosts and ports, and what would make a broker forget what it promised.
+RocketMQ sets any key by reflection, except those in its black list, and ignores unknown ones. Here all other keys are refused,
+especially paths, hosts and ports, and those that would weaken what was acknowledged.
 Sources: AdminBrokerProcessor.updateBrokerConfig, Configuration.update (RocketMQ 4.9.8).
 """
 
@@ -22,7 +22,7 @@ from twinlog.store.config import StoreConfig
 _DAY_MS = 86_400_000
 _MINUTE_MS = 60_000
 
-# Key -> the numbers that are allowed; None: the option's type says it. All of these apply at once.
+# Key -> allowed numbers; None: by the option's type. All of these apply at once.
 CHANGEABLE: Mapping[str, range | None] = {
     # BrokerConfig
     "brokerPermission": range(0, 7, 2),
@@ -84,7 +84,7 @@ _OPTIONS = {
 
 @frozen
 class Changes:
-    """New values: for each class the fields to evolve, and for the file each key with its text."""
+    """New values: fields to evolve for each class, and keys with texts for the file."""
 
     broker: Mapping[str, Any]
     store: Mapping[str, Any]
@@ -92,18 +92,18 @@ class Changes:
 
 
 def read_changes(body: bytes | memoryview, broker: BrokerConfig, store: StoreConfig, known: Collection[str]) -> Changes:
-    """The `key=value` lines of a body. `known`: all options that this broker has.
+    """Read the `key=value` lines of a body. `known`: all options of this broker.
 
-    Raises RequestError, and nothing is to be changed: code 16 for a key that may not be changed, code 1 for a value.
+    Raises RequestError, and nothing is changed: code 16 for a key that may not be changed, code 1 for an invalid value.
     """
     try:
         given = {entry.key: entry.value.strip() for entry in parse_properties(bytes(body).decode())}
     except UnicodeDecodeError as error:
-        raise RequestError(ResponseCode.SYSTEM_ERROR, f"the configuration is no UTF-8: {error}") from None
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"the configuration is not UTF-8: {error}") from None
     if given.keys() & BLACK_LIST:
         raise RequestError(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
     if len(given) > KEYS_MAX:
-        raise RequestError(ResponseCode.SYSTEM_ERROR, f"{len(given)} keys, at most {KEYS_MAX} in one request")
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"{len(given)} keys; at most {KEYS_MAX} in one request")
     for key in sorted(given.keys() - CHANGEABLE.keys()):
         raise RequestError(ResponseCode.NO_PERMISSION, _why_not(key, known))
     values = {key: _value(key, text) for key, text in given.items()}
@@ -125,7 +125,7 @@ def _why_not(key: str, known: Collection[str]) -> str:
         return f"{key} cannot be changed while the broker runs: change its configuration file, then restart it"
     if key in rocketmq_keys.BROKER_FILE:
         return f"{key} has no effect here, so there is nothing to change"
-    return f"there is no option {key[:60]}; `twinlog broker -p` and mqadmin getBrokerConfig list those that there are"
+    return f"there is no option {key[:60]}; `twinlog broker -p` and mqadmin getBrokerConfig list all options"
 
 
 def _value(key: str, text: str) -> Any:
@@ -141,14 +141,14 @@ def _value(key: str, text: str) -> Any:
 
 
 def range_text(allowed: range) -> str:
-    """The numbers of a range, for people."""
+    """Format the numbers of a range for people."""
     if allowed.step == 1:
         return f"{allowed.start} to {allowed[-1]}"
     return f"{', '.join(map(str, allowed[:-1]))} or {allowed[-1]}"
 
 
 def _checked(config: BrokerConfig | StoreConfig, values: dict[str, Any]) -> dict[str, Any]:
-    """The values, if the class takes them together with its others."""
+    """Return the values, if the class accepts them together with the others."""
     try:
         attrs.evolve(config, **values)
     except (TypeError, ValueError) as error:

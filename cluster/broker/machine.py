@@ -8,7 +8,7 @@ import psutil
 
 
 def own_ip() -> str:
-    """This machine's first IPv4 address that others may reach; 127.0.0.1 when there is none."""
+    """Return this machine's first IPv4 address that is not a loopback address; 127.0.0.1 without one."""
     states = psutil.net_if_stats()
     for name, addresses in sorted(psutil.net_if_addrs().items()):
         for address in addresses:
@@ -18,7 +18,7 @@ def own_ip() -> str:
 
 
 def machine_boot_id() -> str:
-    """Another one after each start of the machine: what was only in memory is gone then."""
+    """Return an id that changes with each start of the machine, after which memory is lost."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 

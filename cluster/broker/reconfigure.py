@@ -1,6 +1,6 @@
-"""Changes of the configuration of a running broker (request 25): put into force, and written to its file.
+"""Configuration changes of a running broker (request 25): applied, and written to its file.
 
-Most services read their configuration each time they need it; those that keep a copy get the new values here.
+Most services read their configuration at each use; those that have a copy get the new values here.
 """
 
 from pathlib import Path
@@ -28,12 +28,12 @@ log = structlog.get_logger(__name__)
 
 
 async def save_changes(path: Path, changes: Changes) -> None:
-    """Put the new values into a configuration file, durably; comments and other lines stay. Raises OSError."""
+    """Write the new values to a configuration file, durably; comments and other lines are kept. Raises OSError."""
     await trio.to_thread.run_sync(_rewrite, path, dict(changes.texts))
 
 
 def _rewrite(path: Path, values: dict[str, str]) -> None:
-    path = path.resolve()  # A link stays one.
+    path = path.resolve()  # A symlink is kept.
     # latin-1 keeps every byte as it is, whatever the file's encoding.
     text = path.read_bytes().decode("latin-1")
     write_durably(path, with_values(text, values).encode("latin-1"))
@@ -45,7 +45,7 @@ def _concerns_routes(config: BrokerConfig) -> tuple[object, ...]:
 
 @define(eq=False)
 class Reconfiguration:
-    """Puts changes into force, also where a service keeps a copy."""
+    """Applies changes, also to services that have a copy."""
 
     settings: Settings
     store: MessageStore
@@ -56,7 +56,7 @@ class Reconfiguration:
     held_pulls: PullRequestHoldService
 
     def apply(self, changes: Changes) -> None:
-        """Let the new values hold from now on."""
+        """Apply the new values."""
         before, config = self.settings.config, evolve(self.settings.config, **changes.broker)
         self.store.reconfigure(**changes.store)
         self.settings.replace(config, self.store.now_ms())
@@ -78,7 +78,7 @@ class Reconfiguration:
         log.warning("configuration changed", changes=dict(changes.texts))
 
     def _restore_model(self, config: BrokerConfig) -> None:
-        """Give TBW102 back the bit that messages took from it while they could create no topics; add it where it is missing."""
+        """Restore the inherit bit of TBW102, removed while topics could not be created; add the topic if it is missing."""
         (model,) = (topic for topic in built_in(config) if topic.name == AUTO_CREATE_TOPIC)
         model = self.topics.table.get(AUTO_CREATE_TOPIC, model)
         self.topics.add_built_in([evolve(model, perm=model.perm | PERM_INHERIT)])

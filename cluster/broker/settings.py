@@ -1,8 +1,7 @@
 """Settings of a running broker: its configuration and addresses as they are now.
 
-They change by request (25), with a new role, and once the ports are bound. Other parts keep a reference to Settings and read it
-when they need a value; a part that keeps something derived from it is called back. The store's configuration, and with it the
-role, is `MessageStore.config`.
+They change by request (25), with a new role, and when the ports are bound. Other parts have a reference to Settings and read it
+at each use; a part with derived values registers a callback. The store's configuration, with the role, is `MessageStore.config`.
 """
 
 from collections.abc import Callable
@@ -27,7 +26,7 @@ def _version_now() -> DataVersion:
 
 @define(eq=False, kw_only=True)
 class Settings:
-    """`config.broker_ip1` and `broker_ip2` are set."""
+    """Configuration and addresses. `config.broker_ip1` and `broker_ip2` are always set."""
 
     config: BrokerConfig
     ha_config: HAConfig = field(factory=HAConfig)
@@ -46,17 +45,17 @@ class Settings:
         self.set_ports(self.config.listen_port, self.ha_config.listen_port)
 
     def set_ports(self, port: int, ha_port: int) -> None:
-        """Give both addresses these ports."""
+        """Set the ports of both addresses."""
         self.address = f"{self.config.broker_ip1}:{port}"
         self.ha_address = f"{self.config.broker_ip2}:{ha_port}"
         self._changed()
 
     def set_broker_id(self, broker_id: int) -> None:
-        """Take this id from now on."""
+        """Set the broker id."""
         self.config = attrs.evolve(self.config, broker_id=broker_id)
 
     def replace(self, config: BrokerConfig, now_ms: int) -> None:
-        """Put a changed configuration into force."""
+        """Replace the configuration."""
         self.config, self.version = config, self.version.next(now_ms)
         self._changed()
 

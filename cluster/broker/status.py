@@ -1,4 +1,4 @@
-"""Status of a broker for other members, mqadmin, HTTP and the log: collected from its parts, nothing is kept here."""
+"""Status of a broker for other members, mqadmin, HTTP and the log: collected from its parts, without state of its own."""
 
 import math
 import os
@@ -52,7 +52,7 @@ from twinlog.store.util.plain import to_plain
 
 VERSION_TEXT = "V4_9_8"
 
-# Keys of RocketMQ that exports of mqadmin read, and without which they fail; here they cannot be anything else.
+# Keys that exports of mqadmin require; here their values are fixed.
 FIXED_OPTIONS = {
     "clientCallbackExecutorThreads": os.cpu_count() or 1,
     "filterServerNums": 0,
@@ -61,7 +61,7 @@ FIXED_OPTIONS = {
 
 @define(eq=False, kw_only=True, repr=False)
 class BrokerStatus:
-    """Everything that a broker reports about itself, computed anew each time."""
+    """Status of a broker, computed at each call."""
 
     settings: Settings
     store: MessageStore
@@ -79,7 +79,7 @@ class BrokerStatus:
     client: RemotingClient
 
     def member(self) -> MemberStatus:
-        """Answer to 20001."""
+        """Return the response to 20001."""
         store, ha = self.store.statistics(), self.ha.statistics()
         client, policy = ha.client, self._effective_policy(ha)
         waits = self.ha.group_transfer.waits.recent()
@@ -132,9 +132,11 @@ class BrokerStatus:
         return self._with_role(status)
 
     def state_word(self, client_state: str) -> str:
-        """State in a word. `client_state`: of replication, where it is a slave."""
+        """Return the state as one word. `client_state`: of replication, on a slave."""
         flags = self.store.flags
-        if self.store.config.is_slave and client_state == "resyncing":  # It takes no bytes while it is cut.
+        if (
+            self.store.config.is_slave and client_state == "resyncing"
+        ):  # It receives nothing while it truncates its log.
             return client_state
         if flags.why_not_writable and not flags.is_passing:
             return "failed"
@@ -143,7 +145,7 @@ class BrokerStatus:
         return client_state if self.store.config.is_slave else "serving"
 
     def runtime_table(self) -> dict[str, str]:
-        """All values are texts. Three numbers are rates over 10 s, 1 min and 10 min."""
+        """Return the table of 28. All values are strings. Three numbers are rates over 10 s, 1 min and 10 min."""
         store, rates, pulls = self.store.statistics(), self.throughput.rates, self.throughput.pulls
         disk = shutil.disk_usage(self.store.config.root.expanduser())
         times = self.store.put_times
@@ -207,11 +209,11 @@ class BrokerStatus:
         return {key: str(value) for key, value in {**table, **self._runtime_details()}.items()}
 
     def _runtime_details(self) -> dict[str, object]:
-        """Rows for each directory, request queue and delay level."""
+        """Return the rows of each directory, request queue and delay level."""
         table: dict[str, object] = {}
         for directory in self.store.config.commit_log_paths:
             table[f"commitLogDiskRatio_{directory}"] = self.store.hooks.disk_usage(directory)
-        for kind, capacity in (("send", 10000), ("pull", 100000), ("query", 20000)):  # There are no such queues here.
+        for kind, capacity in (("send", 10000), ("pull", 100000), ("query", 20000)):  # twinlog has no such queues.
             table[f"{kind}ThreadPoolQueueSize"] = 0
             table[f"{kind}ThreadPoolQueueCapacity"] = capacity
             table[f"{kind}ThreadPoolQueueHeadWaitTimeMills"] = 0
@@ -221,7 +223,7 @@ class BrokerStatus:
         return table
 
     def options(self) -> dict[str, Any]:
-        """Every option by its key in broker.conf, as it is in force."""
+        """Return all options in force by their keys in broker.conf."""
         return {
             field.metadata["key"]: getattr(config, field.name)
             for config in (
@@ -237,15 +239,15 @@ class BrokerStatus:
         }
 
     def rocketmq_options(self) -> dict[str, Any]:
-        """The keys that RocketMQ's brokers tell besides, which exportConfigs of mqadmin cannot do without.
+        """Return further keys of RocketMQ's brokers, which exportConfigs of mqadmin requires.
 
-        `useTLS`: whether this broker's own requests use TLS; which connections it takes says `tls.server.mode`.
+        `useTLS`: true when this broker's own requests use TLS; `tls.server.mode` is about connections to it.
         Sources: BrokerStartup, NettyClientConfig, ExportConfigsCommand (RocketMQ 4.9.7, 5.3.3).
         """
         return {**FIXED_OPTIONS, "useTLS": self.settings.tls_config.is_client}
 
     def log_fields(self) -> dict[str, Any]:
-        """Fields of every line of the log: member, role, epoch of the last master that it followed, or was. Thread-safe."""
+        """Return the fields of every log line: member, role, epoch of the last master that it followed or was. Thread-safe."""
         group, directory = self.settings.config.broker_name, self.store.config.root.name
         return {
             "member": member_name(group, self.settings.config.broker_id, directory),
@@ -254,7 +256,7 @@ class BrokerStatus:
         }
 
     def _effective_policy(self, ha: HAStatistics) -> AckPolicy | None:
-        """The rule by which a producer receives SEND_OK now; None on a slave, which takes no messages."""
+        """Return the rule for SEND_OK to producers; None on a slave, which takes no messages."""
         if self.store.config.is_slave:
             return None
         master = MasterSide(
@@ -289,7 +291,7 @@ class BrokerStatus:
         )
 
     def _with_role(self, status: MemberStatus) -> MemberStatus:
-        """Add the role; a member whose role never changes has nothing to add."""
+        """Add the recorded role, if there is one."""
         roles, state = self.roles, self.roles.member.role_state()
         if state is None and roles.member.wiped_record is None:
             return status
@@ -324,7 +326,7 @@ def _sum_text(first: str, second: str) -> str:
 
 
 def duration_text(milliseconds: int) -> str:
-    """As mqadmin has always shown it."""
+    """Format a duration as mqadmin does."""
     minutes, seconds = divmod(max(milliseconds, 0) // 1000, 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
@@ -332,7 +334,7 @@ def duration_text(milliseconds: int) -> str:
 
 
 def size_text(size: int) -> str:
-    """Bytes for people, in powers of 1024."""
+    """Format bytes for people, in powers of 1024."""
     value = float(size)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if value < 1024:
@@ -393,7 +395,7 @@ def _refused(each: Refusal) -> RefusedStatus:
 
 
 def _earliest_message_ms(store: MessageStore) -> int:
-    """Store time of the first message of the log, ms; -1 for none."""
+    """Return the store time of the log's first message, ms; -1 for none."""
     record = store.message_at(store.min_offset)
     return decode_message(record, check_crc=False).store_timestamp if record is not None else -1
 
@@ -402,7 +404,7 @@ _FOR_OTHERS = 0o077
 
 
 def security_facts(settings: Settings, acl: AclService | None, *, signs: bool) -> SecurityStatus:
-    """`acl_enable` is what is in force; counts of rules only where there are some."""
+    """Return the security status. `acl_enable` is the value in force; rules are counted only with access control."""
     status = SecurityStatus(
         acl_enable=acl is not None,
         signs=signs,
@@ -412,7 +414,7 @@ def security_facts(settings: Settings, acl: AclService | None, *, signs: bool) -
 
 
 def secret_files(settings: Settings, acl: AclService | None) -> list[Path]:
-    """The files of this broker that have secrets in clear."""
+    """Return the files of this broker that have secrets in clear."""
     tls = settings.tls_config
     files = [path for path in (tls.server_key, tls.client_key) if path is not None]
     if acl is not None:

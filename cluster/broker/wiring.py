@@ -1,7 +1,7 @@
-"""Makes a broker: every part with what it uses, from top to bottom.
+"""Construction of a broker: each part with the parts that it uses.
 
-A few parts know each other in a circle: replication asks the roles, roles ask replication, registration asks both. They meet in
-GroupView, or in a lambda that reaches a part which is made further down. Source: BrokerController.java (RocketMQ 4.9.8).
+A few parts depend on each other in a circle: replication on roles, roles on replication, registration on both. They are connected
+by GroupView, or by a lambda that refers to a part made later. Source: BrokerController.java (RocketMQ 4.9.8).
 """
 
 from functools import partial
@@ -88,7 +88,7 @@ def make_broker(
     tls_config: TlsConfig | None = None,
     config_file: Path | None = None,
 ) -> Broker:
-    """A broker that can be run; its role is the one that its store has saved. `config_file`: changes by request go there.
+    """Make a broker, with the role saved in its store. `config_file` is changed by request 25.
 
     Raises StoreDirectoryError, AclError, TlsFilesError, ValueError.
     """
@@ -124,7 +124,7 @@ class _Base:
 
 @frozen
 class _Data:
-    """The log, its queues, the tables; and `group`, which is complete only once _roles() has run."""
+    """The log, its queues, the tables; and `group`, which is complete after _roles()."""
 
     store: MessageStore
     tables: BrokerTables
@@ -148,7 +148,7 @@ class _Members:
 
 @frozen
 class _Work:
-    """Services that put messages, on a master, or copy its tables, on a slave."""
+    """Services that put messages (on a master) or copy its tables (on a slave)."""
 
     schedule: ScheduleMessageService
     transactions: TransactionCheckService
@@ -219,7 +219,7 @@ def _make(settings: Settings, store_config: StoreConfig, role: RoleState | None)
         status=status,
         send=_send_processor(base, data, members, requests),
         main_port=handlers_of(*both_ports, pull),
-        fast_port=handlers_of(*both_ports),  # Without pulls: consumers cannot hold up what it is for.
+        fast_port=handlers_of(*both_ports),  # Without pulls: consumers cannot delay its requests.
     )
 
 
@@ -228,7 +228,7 @@ def _base(settings: Settings) -> _Base:
     if (own := settings.acl_config.own) is not None:
         client.sign = make_signer(own)
     acl = acl_service(settings.acl_config, wall_clock_ms)
-    if acl is not None:  # Only what was checked here may be passed on under this member's name.
+    if acl is not None:  # Only requests checked here may be forwarded with this member's signature.
         gate.forwarder.sign = client.sign
     if settings.tls_config.is_client:
         client.tls = client_context(settings.tls_config)
@@ -305,7 +305,7 @@ def _busy_since(store: MessageStore) -> float | None:
 
 
 def _peers_for_repair(store: MessageStore, group: GroupView, client: RemotingClient) -> list[RemotingPeer]:
-    """Members that may have what this log lost."""
+    """Return the members that may have the bytes that this log lost."""
     addresses = [group.master.address] if store.config.is_slave else sorted(group.slave_addresses())
     return [RemotingPeer(address, client) for address in addresses if address]
 
@@ -398,7 +398,7 @@ def _roles(base: _Base, data: _Data, members: _Members, work: _Work) -> _Roles:
 
 
 def _shown(queues: Queues) -> int:
-    """End of the log that consumers were shown; 0 where they are shown everything."""
+    """Return the end of the log that was shown to consumers; 0 if all of it is visible."""
     return queues.visibility.shown if queues.visibility is not None else 0
 
 
@@ -415,7 +415,7 @@ def _send_processor(base: _Base, data: _Data, members: _Members, requests: SendR
 
 
 def _client_processors(base: _Base, data: _Data, members: _Members, requests: SendRequests) -> list[object]:
-    """For requests of producers and consumers; the last one is for the main port only."""
+    """Make the processors for producers and consumers; the last one is for the main port only."""
     settings, store, tables, queues = base.settings, data.store, data.tables, data.queues
     topics, groups, offsets = tables.topics, tables.groups, tables.offsets
     consumers, producers = tables.consumers, tables.producers
@@ -472,7 +472,7 @@ def _client_processors(base: _Base, data: _Data, members: _Members, requests: Se
 def _admin_processors(
     base: _Base, data: _Data, members: _Members, work: _Work, roles: _Roles, status: BrokerStatus
 ) -> list[object]:
-    """For requests of administrators."""
+    """Make the processors for administrators."""
     settings, store, tables, queues, stats = base.settings, data.store, data.tables, data.queues, data.stats
     topics, groups, offsets = tables.topics, tables.groups, tables.offsets
     consumers, producers = tables.consumers, tables.producers
@@ -546,7 +546,7 @@ def _admin_processors(
 def _member_processors(
     base: _Base, data: _Data, members: _Members, roles: _Roles, status: BrokerStatus, progress: GroupProgress
 ) -> list[object]:
-    """For requests of other members, and about this one."""
+    """Make the processors for other members, and for the status of this one."""
     settings, store, tables = base.settings, data.store, data.tables
     return [
         AclProcessor(settings=settings, acl=base.acl),

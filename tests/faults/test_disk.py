@@ -300,7 +300,7 @@ def test_a_stuck_disk(tmp_path, said):
             disk.thaw()
         thread.join(30)
         assert producer.refused == []
-        wait_for(lambda: broker.lines("goes on") or broker.lines("came back"), "the line after")
+        wait_for(lambda: broker.lines("runs again") or broker.lines("sync of the disk finished"), "the line after")
         # In a write to the log, or of units that came a little before.
         assert all("write_at" in line["stack"] for line in broker.lines("the event loop stalls"))
         counters = broker.counters()

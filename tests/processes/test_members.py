@@ -115,7 +115,7 @@ def test_bit_maps_of_filters_are_refused_with_the_reason(tmp_path):
     done = run("broker", "-c", str(conf))
     assert done.returncode == 2
     assert done.stderr.startswith(
-        f"Error: {conf}:1: enableCalcFilterBitMap=true: expected false: twinlog keeps no bit maps"
+        f"Error: {conf}:1: enableCalcFilterBitMap=true: expected false: twinlog has no bit maps"
     )
     assert done.stderr.endswith("Remove the line, or set it to false\n")
     conf.write_text("enableCalcFilterBitMap=false\n")

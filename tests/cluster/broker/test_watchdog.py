@@ -31,7 +31,7 @@ def at():
 def watchdog(at):
     made = Watchdog(lambda: at.busy, at)
     made.beat()
-    made.look(None)
+    made.check(None)
     return made
 
 
@@ -41,7 +41,7 @@ def live(watchdog, at, seconds, *, beating):
         at.now += 0.25
         if beating:
             watchdog.beat()
-        watchdog.look(sys._getframe())
+        watchdog.check(sys._getframe())
 
 
 def test_a_loop_that_lives_is_nothing_to_talk_about(watchdog, at):
@@ -62,9 +62,9 @@ def test_a_stall_is_two_lines_however_long(watchdog, at):
         live(watchdog, at, 5, beating=True)
     assert [(line["event"], line["seconds"]) for line in lines] == [
         ("the event loop stalls", 1.2),
-        ("the event loop goes on", 60.2),
+        ("the event loop runs again", 60.2),
         ("the event loop stalls", 1.2),
-        ("the event loop goes on", 2.2),
+        ("the event loop runs again", 2.2),
     ]
     assert "live (test_watchdog.py:" in lines[0]["stack"]
     found = watchdog.statistics()
@@ -75,7 +75,7 @@ def test_a_process_that_was_stopped_is_no_stall(watchdog, at):
     """The watchdog slept with the loop."""
     with capture_logs() as lines:
         at.now += 30
-        watchdog.look(None)
+        watchdog.check(None)
         live(watchdog, at, 10, beating=True)
     assert [(line["event"], line["seconds"]) for line in lines] == [("this process did not run", 30.0)]
     assert watchdog.statistics().stalls == 0
@@ -92,8 +92,8 @@ def test_a_sync_that_hangs_is_told_by_the_loop(watchdog, at):
         at.busy = None
         live(watchdog, at, 5, beating=True)
     assert [line["event"] for line in lines] == [
-        "a sync of the disk hangs: producers who wait for it wait",
-        "the sync came back",
+        "a sync of the disk hangs: producers wait for it",
+        "the sync of the disk finished",
     ]
     assert lines[1]["seconds"] == 10.2
 
@@ -108,7 +108,7 @@ def starve(watchdog, at, times, seconds, *, with_cpu=0.0):
         times.append(evolve(times[-1], ran=times[-1].ran + with_cpu / 4, turns=times[-1].turns + bool(with_cpu)))
         if with_cpu:
             times[-1] = evolve(times[-1], waited=times[-1].waited + (1 - with_cpu) / 4)
-        watchdog.look(sys._getframe())
+        watchdog.check(sys._getframe())
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def times(watchdog, at):
     found = [ThreadTimes(ran=5.0, waited=1.0, turns=7, ready=True)]
     watchdog._loop = lambda: found[-1]
     watchdog.beat()
-    watchdog.look(None)
+    watchdog.check(None)
     return found
 
 
@@ -127,10 +127,10 @@ def test_a_loop_without_a_cpu_does_not_stand_still(watchdog, at, times, with_cpu
     with capture_logs() as lines:
         starve(watchdog, at, times, 3, with_cpu=with_cpu)
         watchdog.beat()
-        watchdog.look(None)
+        watchdog.check(None)
     assert [(line["event"], line["log_level"]) for line in lines] == [
         ("the event loop has no CPU: the machine is busy", "warning"),
-        ("the event loop goes on", "warning"),
+        ("the event loop runs again", "warning"),
     ]
     assert lines[1]["without_cpu"] == pytest.approx(3 * (1 - with_cpu), abs=0.1)
     found = watchdog.statistics()
@@ -146,7 +146,7 @@ def test_a_loop_that_computes_or_sleeps_stands_still_however_busy_the_machine_is
             more = 0.2 if computes else 0.0
             before = times[-1]
             times.append(ThreadTimes(before.ran + more, before.waited + 0.05, before.turns + 1, ready=computes))
-            watchdog.look(sys._getframe())
+            watchdog.check(sys._getframe())
     assert [line["event"] for line in lines] == ["the event loop stalls"]
     assert watchdog.statistics().stalls == 1
     assert watchdog.statistics().cpu_waits == 0
@@ -158,7 +158,7 @@ def test_a_loop_that_has_a_cpu_again_and_stands_still_then_stalls(watchdog, at, 
         for _ in range(8):
             at.now += 0.25
             times.append(evolve(times[-1], turns=times[-1].turns + 1, ready=False))
-            watchdog.look(sys._getframe())
+            watchdog.check(sys._getframe())
     assert [line["event"] for line in lines] == [
         "the event loop has no CPU: the machine is busy",
         "the event loop stalls",
@@ -195,6 +195,6 @@ async def test_a_real_loop_that_stands_still():
                 await trio.sleep(0.05)
             nursery.cancel_scope.cancel()
     assert "stand_still" in lines[0]["stack"]
-    assert lines[1]["event"] == "the event loop goes on"
+    assert lines[1]["event"] == "the event loop runs again"
     assert watchdog.statistics().stalls == 1
     assert "twinlog watchdog" not in [thread.name for thread in threading.enumerate()]

@@ -115,7 +115,7 @@ def test_the_black_list_of_rocketmq(key):
         ("storePathRootDir", "cannot be changed while the broker runs"),
         ("brokerRole", "cannot be changed while the broker runs"),
         ("sendMessageThreadPoolNums", "has no effect here"),
-        ("enableCalcFilterBitMap", "is always false: twinlog keeps no bit maps"),
+        ("enableCalcFilterBitMap", "is always false: twinlog has no bit maps"),
         ("noSuchKey", "there is no option noSuchKey"),
         ("x" * 10_000, "there is no option"),
         ("", "there is no option"),
