@@ -1,4 +1,7 @@
-"""Two real stores and their replication over loopback."""
+"""Stores and their replication over loopback and in real time: for tests of the listener, its limits and real sockets.
+
+Everything else of a group is tested in virtual time, without sockets: `tests.support.group`.
+"""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager

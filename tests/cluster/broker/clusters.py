@@ -1,4 +1,7 @@
-"""Whole brokers and a name server in one process, over loopback."""
+"""Whole brokers and a name server in one process, over loopback and in real time: for tests of sockets, ports and frames.
+
+Everything else of a group is tested in virtual time, without sockets: `tests.support.group`.
+"""
 
 import attrs
 import pytest
@@ -16,7 +19,7 @@ from twinlog.store.config import BrokerRole
 
 @attrs.define
 class Running:
-    """How to stop a broker, and to wait for its end."""
+    """A handle to stop a broker and wait for its end."""
 
     scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     ended: trio.Event = attrs.field(factory=trio.Event)

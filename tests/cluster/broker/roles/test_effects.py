@@ -9,7 +9,6 @@ from attrs import evolve
 
 from tests.cluster.broker.helpers import Client, heartbeat, make_broker, put
 from tests.cluster.broker.role_states import ASYNC, RECORD, SLAVE, SYNC, B, state
-from tests.ha.conftest import no_threads as no_threads
 from tests.helpers import log_bytes, replicate
 from twinlog.cluster.broker.broker import FIND_MASTER_SECONDS_MAX
 from twinlog.cluster.broker.group.registration import Master
@@ -60,7 +59,7 @@ async def running(*brokers):
 
 
 @pytest.fixture
-async def pair(tmp_path, no_threads):
+async def pair(tmp_path):
     a = make_broker(tmp_path / "a", role=ASYNC)
     b = make_broker(tmp_path / "b", role=SLAVE, listen_port=10921)
     async with running(a, b):
@@ -149,7 +148,7 @@ async def test_a_release_lets_all_go_on_and_comes_too_late_for_one_that_resigned
     assert a.gate.state == "holding", "the new master will get what came meanwhile"
 
 
-async def test_a_hold_that_slaves_do_not_confirm_fails_by_its_deadline(tmp_path, autojump_clock, no_threads):
+async def test_a_hold_that_slaves_do_not_confirm_fails_by_its_deadline(tmp_path, autojump_clock):
     a = make_broker(tmp_path, role=SYNC)
     async with running(a):
         put(a)
@@ -177,7 +176,7 @@ async def test_a_fenced_master_serves_nobody(autojump_clock, pair):
     assert a.gate.state == "open"
 
 
-async def test_a_former_master_starts_fenced(tmp_path, autojump_clock, no_threads):
+async def test_a_former_master_starts_fenced(tmp_path, autojump_clock):
     """The file says master. Before it knows that nobody else was elected it takes nothing."""
     make_directory(tmp_path / "twinlog")
     save_role(tmp_path / "twinlog", state())

@@ -4,7 +4,6 @@ import pytest
 import trio
 from structlog.testing import capture_logs
 
-from tests.ha.conftest import no_threads as no_threads
 from tests.support.group.group import ASYNC, SYNC
 from tests.support.group.stores import role_group
 from twinlog.cluster.broker.roles.lease import acks_needed, joined
@@ -30,7 +29,7 @@ def test_every_member_has_an_id_of_its_own():
     assert joined(record, member("a", 0), member("c", 7), 2, SYNC) is record, "it keeps what it has"
 
 
-async def test_a_lone_master_needs_no_lease_and_writes_nothing(tmp_path, autojump_clock, no_threads, nursery):
+async def test_a_lone_master_needs_no_lease_and_writes_nothing(tmp_path, autojump_clock, nursery):
     group = role_group(nursery, tmp_path, size=1, need=1)
     (a,) = group.members
     await a.start()
@@ -41,7 +40,7 @@ async def test_a_lone_master_needs_no_lease_and_writes_nothing(tmp_path, autojum
     assert not (a.side / "role").exists()
 
 
-async def test_the_third_member_counts_once_the_others_know(tmp_path, autojump_clock, no_threads, nursery):
+async def test_the_third_member_counts_once_the_others_know(tmp_path, autojump_clock, nursery):
     group = role_group(nursery, tmp_path, size=3)
     a, b, c = group.members
     await a.start()
@@ -57,12 +56,10 @@ async def test_the_third_member_counts_once_the_others_know(tmp_path, autojump_c
     assert a.roles.counted_members() == {node.address for node in group.members}
 
 
-async def test_a_slave_that_is_cut_off_is_missed_at_both_ends(tmp_path, autojump_clock, no_threads, nursery):
+async def test_a_slave_that_is_cut_off_is_missed_at_both_ends(autojump_clock, three):
     """Another one acknowledges, so nobody waits for it, and a dropped packet ends no stream."""
-    group = role_group(nursery, tmp_path, size=3)
-    await group.start()
-    a, _b, c = group.members
-    group.deaf.add(c)
+    a, _b, c = three.members
+    three.deaf.add(c)
     with capture_logs() as lines:
         await trio.sleep(4.5)
     assert {("master not heard", a.address), ("voter does not answer", c.address)} == {
@@ -70,17 +67,15 @@ async def test_a_slave_that_is_cut_off_is_missed_at_both_ends(tmp_path, autojump
     }
     assert a.roles.leases.silence.silent(trio.current_time()).keys() == {c.address}
     assert c.roles.voter.silence.is_silent
-    group.deaf.clear()
+    three.deaf.clear()
     await trio.sleep(5)
     assert not a.roles.leases.silence.silent(trio.current_time())
     assert not c.roles.voter.silence.is_silent
     assert await a.is_acknowledged()
 
 
-async def test_without_enough_answers_the_lease_ends(tmp_path, autojump_clock, no_threads, nursery):
-    group = role_group(nursery, tmp_path, size=3)
-    await group.start()
-    a, b, c = group.members
+async def test_without_enough_answers_the_lease_ends(autojump_clock, three):
+    a, b, c = three.members
     await b.kill()
     await trio.sleep(10)
     assert a.ha.lease.held(trio.current_time()), "two of three"
@@ -91,7 +86,7 @@ async def test_without_enough_answers_the_lease_ends(tmp_path, autojump_clock, n
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1)])
-async def test_another_number_of_acknowledgements(tmp_path, autojump_clock, no_threads, nursery, before, after):
+async def test_another_number_of_acknowledgements(tmp_path, autojump_clock, nursery, before, after):
     """The record changes first where less is promised, and last where more is."""
     group = role_group(nursery, tmp_path, need=before)
     await group.start()

@@ -7,7 +7,6 @@ from zlib import crc32
 import pytest
 import trio
 
-from tests.ha.conftest import no_threads as no_threads
 from tests.support.group.stores import peers_of, role_group
 from twinlog.cluster.broker.peers.role_messages import RewindRequest, RoleRefusedError
 from twinlog.ha.errors import HAPeerError
@@ -31,7 +30,7 @@ def forge(node, number, *, is_sound=True):
 
 
 @pytest.fixture
-async def overtaken(tmp_path, autojump_clock, no_threads, nursery):
+async def overtaken(tmp_path, autojump_clock, nursery):
     """The first of two was cut off with messages of its own, and is down now; the second is master."""
     group = role_group(nursery, tmp_path, config={"auto_rewind": False})
     await group.start()
@@ -78,14 +77,12 @@ async def test_rewind_cuts_nothing_without_a_comparison(autojump_clock, overtake
     assert await overtaken.settled() is b
 
 
-async def test_no_switchover_to_a_log_whose_last_bytes_are_others(tmp_path, autojump_clock, no_threads, nursery):
-    group = role_group(nursery, tmp_path)
-    await group.start()
-    a, b = group.members
+async def test_no_switchover_to_a_log_whose_last_bytes_are_others(autojump_clock, pair):
+    a, b = pair.members
     a.put(4)
-    await group.settled()
+    await pair.settled()
     forge(b, 2)
-    state = await group.change("switchover", b)
+    state = await pair.change("switchover", b)
     assert "are not the master's" in state.error
     assert a.word == "serving"
     assert a.parts.effects.done[-1] == "release"
@@ -94,18 +91,16 @@ async def test_no_switchover_to_a_log_whose_last_bytes_are_others(tmp_path, auto
     assert await a.is_acknowledged()
 
 
-async def test_no_switchover_to_a_log_that_is_damaged(tmp_path, autojump_clock, no_threads, nursery):
+async def test_no_switchover_to_a_log_that_is_damaged(autojump_clock, pair):
     """It follows, because all that comes behind the damage is equal."""
-    group = role_group(nursery, tmp_path)
-    await group.start()
-    a, b = group.members
+    a, b = pair.members
     a.put(400)
-    await group.settled()
+    await pair.settled()
     await b.stop()
     differs = forge(b, 2, is_sound=False)
     (b.side / "digest").unlink(missing_ok=True)
     await b.start()
-    await group.settled()
-    state = await group.change("switchover", b)
+    await pair.settled()
+    state = await pair.change("switchover", b)
     assert f"holds the same bytes; needed equal logs; actual a difference at {differs}" in state.error
     assert a.word == "serving"

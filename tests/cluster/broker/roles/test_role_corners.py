@@ -6,20 +6,12 @@ import pytest
 import trio
 
 from tests.cluster.broker.cuts import cut_log, lose_tail
-from tests.ha.conftest import no_threads as no_threads
-from tests.support.group.group import ASYNC, SLAVE, Group
+from tests.support.group.group import SLAVE, Group
 from tests.support.group.stores import Calls, role_group
 from twinlog.cluster.broker.peers.role_messages import PauseRequest, ReinitRequest, RoleRefusedError
 from twinlog.ha.election.voter import VoteRequest
 from twinlog.store.errors import StoreError
 from twinlog.store.message_store import MessageStore
-
-
-@pytest.fixture
-async def pair(tmp_path, autojump_clock, no_threads, nursery):
-    group = role_group(nursery, tmp_path)
-    await group.start()
-    return group
 
 
 async def test_a_clean_stop_does_not_make_a_lost_tail_good(autojump_clock, pair):
@@ -84,9 +76,7 @@ async def with_emptied_master(nursery, tmp_path) -> Group:
     return group
 
 
-async def test_an_emptied_master_takes_nothing_as_soon_as_it_hears_of_its_group(
-    tmp_path, autojump_clock, no_threads, nursery
-):
+async def test_an_emptied_master_takes_nothing_as_soon_as_it_hears_of_its_group(tmp_path, autojump_clock, nursery):
     """Another one may be master since: it waits to hear all the others, and stores nothing meanwhile."""
     group = await with_emptied_master(nursery, tmp_path)
     a, _b, c = group.members
@@ -100,9 +90,7 @@ async def test_an_emptied_master_takes_nothing_as_soon_as_it_hears_of_its_group(
     assert group.are_equal()
 
 
-async def test_an_emptied_master_never_serves_beside_the_one_that_is_registered(
-    tmp_path, autojump_clock, no_threads, nursery
-):
+async def test_an_emptied_master_never_serves_beside_the_one_that_is_registered(tmp_path, autojump_clock, nursery):
     """What it took for a moment would be a second beginning of the log."""
     group = await with_emptied_master(nursery, tmp_path)
     a, b, _c = group.members
@@ -114,7 +102,7 @@ async def test_an_emptied_master_never_serves_beside_the_one_that_is_registered(
     assert "master" not in a.parts.effects.done
 
 
-async def test_a_new_master_serves_whoever_is_registered(tmp_path, autojump_clock, no_threads, nursery):
+async def test_a_new_master_serves_whoever_is_registered(tmp_path, autojump_clock, nursery):
     """It never belonged to that one's group: as with RocketMQ, broker.conf says what it is. Nor does it wait for a dead one."""
     group = role_group(nursery, tmp_path, size=2)
     a, b = group.members
@@ -129,15 +117,11 @@ async def test_a_new_master_serves_whoever_is_registered(tmp_path, autojump_cloc
     assert a.store.config.broker_role is group.role
 
 
-async def test_what_is_promised_is_not_thrown_away_meanwhile(
-    tmp_path, autojump_clock, no_threads, nursery, monkeypatch
-):
+async def test_what_is_promised_is_not_thrown_away_meanwhile(autojump_clock, three, nursery, monkeypatch):
     """An answer says what the log holds, and somebody may be elected by that."""
-    group = role_group(nursery, tmp_path, size=3)
-    await group.start()
-    a, b, c = group.members
+    a, b, c = three.members
     a.put(3)
-    await group.settled()
+    await three.settled()
     answers, reset = [], MessageStore.reset
 
     async def ask():
@@ -156,13 +140,11 @@ async def test_what_is_promised_is_not_thrown_away_meanwhile(
 
 
 async def test_a_member_that_promised_meanwhile_does_not_follow_the_old_master_again(
-    tmp_path, autojump_clock, no_threads, nursery, monkeypatch
+    autojump_clock, three, monkeypatch
 ):
-    group = role_group(nursery, tmp_path, size=3)
-    await group.start()
-    a, b, c = group.members
+    a, b, c = three.members
     a.put(3)
-    await group.settled()
+    await three.settled()
     suspect_tail = type(b.roles.member).suspect_tail
 
     async def late_suspicion(member, why):
@@ -176,21 +158,17 @@ async def test_a_member_that_promised_meanwhile_does_not_follow_the_old_master_a
     assert (b.word, b.store.max_offset) == ("fenced", end)
 
 
-async def test_offsets_that_others_took_are_asked_for_before_a_new_epoch_serves(
-    tmp_path, autojump_clock, no_threads, nursery
-):
+async def test_offsets_that_others_took_are_asked_for_before_a_new_epoch_serves(autojump_clock, three):
     """Consumers committed to whoever was there while the master was away, and in a new epoch only its master's word counts."""
-    group = role_group(nursery, tmp_path, size=3)
-    await group.start()
-    a, b, _c = group.members
+    a, b, _c = three.members
     await a.kill()
     await trio.sleep(5)
-    assert (await group.change("failover", b)).error == ""
+    assert (await three.change("failover", b)).error == ""
     done = b.parts.effects.done
     assert done.index("offsets of 1") < done.index("master"), "of c; nobody waits for a, which is dead"
     await a.start()
-    await group.settled()
-    assert (await group.change("switchover", a)).error == ""
+    await three.settled()
+    assert (await three.change("switchover", a)).error == ""
     done = a.parts.effects.done
     assert not [each for each in done if each.startswith("offsets")], "the old master handed its own over"
 
@@ -221,7 +199,7 @@ async def test_a_pause_lasts_where_the_clock_is_ahead(autojump_clock, pair):
     assert words == ""
 
 
-async def test_a_member_that_can_promise_nothing_holds_up_no_election(tmp_path, autojump_clock, no_threads, nursery):
+async def test_a_member_that_can_promise_nothing_holds_up_no_election(tmp_path, autojump_clock, nursery):
     """No higher number helps there. All three acknowledge, so that one promise suffices."""
     group = role_group(nursery, tmp_path, size=3, need=3)
     await group.start()
@@ -301,13 +279,11 @@ async def test_a_lost_tail_is_told_by_a_slave_that_comes_later(autojump_clock, p
     assert pair.are_equal()
 
 
-async def test_who_acknowledges_alone_and_lost_a_tail_begins_a_new_epoch(tmp_path, autojump_clock, no_threads, nursery):
-    group = role_group(nursery, tmp_path, size=3, role=ASYNC)
-    await group.start()
-    a = group.members[0]
+async def test_who_acknowledges_alone_and_lost_a_tail_begins_a_new_epoch(autojump_clock, asynchronous):
+    a = asynchronous.members[0]
     await lose_end(a)
-    assert await group.settled() is a
+    assert await asynchronous.settled() is a
     assert (a.epochs[-1], a.store.max_offset, a.state.whole) == ((1, "a", "restart"), 206, True)
     a.put(3)
-    assert await group.settled() is a
-    assert group.are_equal()
+    assert await asynchronous.settled() is a
+    assert asynchronous.are_equal()

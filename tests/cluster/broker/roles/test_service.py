@@ -3,7 +3,6 @@
 import pytest
 import trio
 
-from tests.ha.conftest import no_threads as no_threads
 from tests.helpers import log_bytes
 from tests.support.group.group import ASYNC, SYNC, step_states
 from tests.support.group.stores import role_group
@@ -18,13 +17,6 @@ def _ask(verb, node):
 
 def _promise(epoch, node):
     return VoteRequest(epoch=epoch, candidate=node.address)
-
-
-@pytest.fixture
-async def pair(tmp_path, autojump_clock, no_threads, nursery):
-    group = role_group(nursery, tmp_path)
-    await group.start()
-    return group
 
 
 async def test_a_slave_that_follows_belongs_to_the_group(autojump_clock, pair):
@@ -68,7 +60,7 @@ async def test_switchover_and_back(autojump_clock, pair):
     assert pair.are_equal()
 
 
-async def test_async_masters_switch_over_too(tmp_path, autojump_clock, no_threads, nursery):
+async def test_async_masters_switch_over_too(tmp_path, autojump_clock, nursery):
     """Where a master alone acknowledges, its resignation is enough."""
     group = role_group(nursery, tmp_path, size=3, role=ASYNC, need=1)
     await group.start()
@@ -94,29 +86,27 @@ async def test_a_dry_run_shows_the_plan_and_changes_nothing(autojump_clock, pair
     assert [(node.state, node.epochs, node.word) for node in pair.members] == before
 
 
-async def test_failover_that_may_lose_is_refused_until_it_is_accepted(tmp_path, autojump_clock, no_threads, nursery):
-    group = role_group(nursery, tmp_path, size=3)
-    await group.start()
-    a, b, c = group.members
-    group.isolate(c)
+async def test_failover_that_may_lose_is_refused_until_it_is_accepted(autojump_clock, three):
+    a, b, c = three.members
+    three.isolate(c)
     a.put(3)
     assert await a.is_acknowledged()
     await a.kill()
     await b.kill()
-    group.isolate()
-    state = await group.change("failover", c)
+    three.isolate()
+    state = await three.change("failover", c)
     assert state.refused
     assert state.judgements[0].lost is not None, state.judgements
     assert state.judgements[0].lost.end is None, "nobody knows how much"
     assert c.state.promised.epoch == 0, "refused before anything was promised"
-    state = await group.change("failover", c, accept_data_loss="unknown")
+    state = await three.change("failover", c, accept_data_loss="unknown")
     assert (state.error, state.result.lost_bytes) == ("", None)
     assert c.epochs[-1] == (1, "c", "forced")
     await a.start()
     await b.start()
     c.put()
-    assert await group.settled() is c
-    assert group.are_equal()
+    assert await three.settled() is c
+    assert three.are_equal()
 
 
 async def test_an_isolated_master_acknowledges_nothing_and_follows_once_it_is_back(autojump_clock, pair):
@@ -151,10 +141,8 @@ async def test_a_promise_that_nobody_took_is_settled_by_any_failover(autojump_cl
     assert await pair.settled() is a
 
 
-async def test_a_master_of_three_survives_a_candidate_that_dies(tmp_path, autojump_clock, no_threads, nursery):
-    group = role_group(nursery, tmp_path, size=3)
-    await group.start()
-    a, b, c = group.members
+async def test_a_master_of_three_survives_a_candidate_that_dies(autojump_clock, three):
+    a, b, c = three.members
     await b.roles.voter.vote(_promise(5, b))
     await b.kill()
     await trio.sleep(5)
@@ -163,9 +151,9 @@ async def test_a_master_of_three_survives_a_candidate_that_dies(tmp_path, autoju
     await b.start()
     await trio.sleep(5)
     assert (a.word, b.word, c.word) == ("serving", "fenced", "following")
-    state = await group.change("failover", a)
+    state = await three.change("failover", a)
     assert (state.error, state.result.epoch) == ("", 6)
-    await group.settled()
+    await three.settled()
 
 
 # Cut in the middle
@@ -230,32 +218,28 @@ async def test_a_switchover_that_is_cut_loses_nothing_and_can_be_finished(
 
 
 @pytest.mark.parametrize("at", range(7))
-async def test_a_failover_that_is_cut_can_be_finished_by_another(
-    tmp_path, autojump_clock, no_threads, nursery, cuts, at
-):
+async def test_a_failover_that_is_cut_can_be_finished_by_another(autojump_clock, three, cuts, at):
     """B dies at each of its writes; then C is asked, and later B is back."""
-    group = role_group(nursery, tmp_path, size=3)
-    await group.start()
-    a, b, c = group.members
+    a, b, c = three.members
     a.put(3)
-    await group.settled()
+    await three.settled()
     kept = log_bytes(a.store)
     await a.kill()
     cuts.at, cuts.victim = at, b
-    await group.change("failover", b)
+    await three.change("failover", b)
     cuts.victim = None
     if not b.up:
         await b.kill()
         await b.start()
         await trio.sleep(4)
-    state = await group.change("failover", c)
+    state = await three.change("failover", c)
     if state.error:
         assert "serves" in state.error
     await a.start()
-    master = await group.settled()
+    master = await three.settled()
     master.put(2)
-    await group.settled()
-    assert group.are_equal()
+    await three.settled()
+    assert three.are_equal()
     assert log_bytes(master.store).startswith(kept)
 
 
@@ -292,14 +276,12 @@ async def test_a_resigned_master_is_followed_up_without_a_look_at_the_bytes(auto
     assert pair.are_equal()
 
 
-async def test_who_is_silent_is_waited_for_once(tmp_path, autojump_clock, no_threads, nursery):
+async def test_who_is_silent_is_waited_for_once(autojump_clock, three):
     """A machine that is gone answers nothing, not even that; the members that are left are enough."""
-    group = role_group(nursery, tmp_path, size=3)
-    await group.start()
-    a, b, c = group.members
-    group.isolate(a)
+    a, b, c = three.members
+    three.isolate(a)
     began = trio.current_time()
-    state = await group.change("failover", b)
+    state = await three.change("failover", b)
     assert (state.error, state.result.not_following) == ("", (a.address,))
     assert trio.current_time() - began < 3.2, "one time limit of a question"
     assert state.result.pause_ms is None
@@ -307,15 +289,13 @@ async def test_who_is_silent_is_waited_for_once(tmp_path, autojump_clock, no_thr
     assert c.word == "following"
 
 
-async def test_who_was_silent_is_asked_again_where_it_is_needed(tmp_path, autojump_clock, no_threads, nursery):
-    group = role_group(nursery, tmp_path, size=3)
-    await group.start()
-    a, b, c = group.members
+async def test_who_was_silent_is_asked_again_where_it_is_needed(autojump_clock, three):
+    a, b, c = three.members
     await a.kill()
-    group.isolate(c)
+    three.isolate(c)
     await b.roles.start(ChangeRequest(verb="failover", candidate=b.address, accept_data_loss="unknown"))
     await trio.sleep(2.9)
-    group.isolate()
+    three.isolate()
     with trio.fail_after(10):
         while b.roles.state().running:
             await trio.sleep(0.01)

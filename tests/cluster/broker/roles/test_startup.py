@@ -6,19 +6,11 @@ import pytest
 import trio
 
 from tests.cluster.broker.cuts import cut_log, lose_tail
-from tests.ha.conftest import no_threads as no_threads
 from tests.support.group.group import ASYNC, SLAVE, SYNC
 from tests.support.group.stores import role_group
 from twinlog.cluster.broker.peers.role_messages import PauseRequest, ReinitRequest, RewindRequest, RoleRefusedError
 from twinlog.ha.election.voter import VoteRequest
 from twinlog.store.epoch_file import EpochId
-
-
-@pytest.fixture
-async def pair(tmp_path, autojump_clock, no_threads, nursery):
-    group = role_group(nursery, tmp_path)
-    await group.start()
-    return group
 
 
 @pytest.mark.parametrize("cleanly", [True, False])
@@ -110,13 +102,6 @@ async def test_a_master_that_lost_a_tail_does_not_serve(autojump_clock, pair):
     assert pair.are_equal()
 
 
-@pytest.fixture
-async def asynchronous(tmp_path, autojump_clock, no_threads, nursery):
-    group = role_group(nursery, tmp_path, size=3, role=ASYNC)
-    await group.start()
-    return group
-
-
 async def test_an_asynchronous_master_that_lost_a_tail_begins_a_new_epoch(autojump_clock, asynchronous):
     """Nobody else had to hold what it lost. In the old epoch there would be two histories, and no rule to cut by."""
     a, b, c = asynchronous.members
@@ -178,7 +163,7 @@ async def test_who_was_chosen_by_force_is_newer_than_a_master_that_began_again_m
 
 
 @pytest.mark.parametrize("role", [SYNC, ASYNC])
-async def test_a_master_whose_log_file_is_gone_does_not_serve(tmp_path, autojump_clock, no_threads, nursery, role):
+async def test_a_master_whose_log_file_is_gone_does_not_serve(tmp_path, autojump_clock, nursery, role):
     """Nothing died, and what was lost was on its disk: slaves have it, and may not lose the same."""
     group = role_group(nursery, tmp_path, size=3, role=role)
     await group.start()
@@ -222,12 +207,10 @@ async def test_a_slave_whose_log_file_is_gone_is_whole_once_it_is_level(autojump
     assert pair.are_equal()
 
 
-async def test_an_emptied_member_hears_all_others_first(tmp_path, autojump_clock, no_threads, nursery):
-    group = role_group(nursery, tmp_path, size=3)
-    await group.start()
-    a, b, c = group.members
+async def test_an_emptied_member_hears_all_others_first(autojump_clock, three):
+    a, b, c = three.members
     a.put(3)
-    await group.settled()
+    await three.settled()
     await b.roles.voter.vote(_promise(4, b))  # Which c may have promised, too.
     await b.kill()
     await c.kill()
@@ -241,16 +224,14 @@ async def test_an_emptied_member_hears_all_others_first(tmp_path, autojump_clock
     await trio.sleep(5)
     assert c.state.promised == EpochId(4, b.address)
     assert not c.state.whole
-    assert (await group.change("failover", a)).error == ""
-    await group.settled()
+    assert (await three.change("failover", a)).error == ""
+    await three.settled()
     await trio.sleep(2)
     assert c.state.whole, "level again"
 
 
-async def test_an_emptied_member_follows_once_a_person_says_so(tmp_path, autojump_clock, no_threads, nursery):
-    group = role_group(nursery, tmp_path, size=3)
-    await group.start()
-    _a, b, c = group.members
+async def test_an_emptied_member_follows_once_a_person_says_so(autojump_clock, three):
+    _a, b, c = three.members
     await b.kill()
     await c.kill()
     shutil.rmtree(c.root)
@@ -258,7 +239,7 @@ async def test_an_emptied_member_follows_once_a_person_says_so(tmp_path, autojum
     await trio.sleep(5)
     assert c.word == "waiting"
     await c.roles.reinit(ReinitRequest())
-    await group.settled()
+    await three.settled()
 
 
 async def test_reinit_and_pause(autojump_clock, pair):
@@ -301,7 +282,7 @@ async def test_a_switchover_for_later(autojump_clock, pair):
     assert b.roles.member.epochs()[-1].reason == "at night"
 
 
-async def test_rewind_gives_up_what_the_history_proves(tmp_path, autojump_clock, no_threads, nursery):
+async def test_rewind_gives_up_what_the_history_proves(tmp_path, autojump_clock, nursery):
     group = role_group(nursery, tmp_path, config={"auto_rewind": False})
     await group.start()
     a, b = group.members
