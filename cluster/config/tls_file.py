@@ -41,8 +41,17 @@ def own_tls(environment: Mapping[str, str] = os.environ) -> ssl.SSLContext | Non
         return None
     if wanted != "true":
         raise ConfigError(f"{ENABLE}={wanted}: expected true or false")
-    from twinlog.cluster.remoting.tls.contexts import client_context
-
     path = environment.get(CONFIG)
     named = [Setting(_FILE_KEY, path, CONFIG)] if path else []
-    return client_context(configure((TlsConfig,), file_settings(named)).of(TlsConfig))
+    return _context(configure((TlsConfig,), file_settings(named)).of(TlsConfig))
+
+
+def trusting_tls(trust: Path | None) -> ssl.SSLContext:
+    """Return the TLS context of a client that checks servers by a file of certificates; None: it trusts any."""
+    return _context(TlsConfig(auth_server=trust is not None, client_trust=trust))
+
+
+def _context(config: TlsConfig) -> ssl.SSLContext:
+    from twinlog.cluster.remoting.tls.contexts import client_context  # 60 ms, and few clients use TLS.
+
+    return client_context(config)

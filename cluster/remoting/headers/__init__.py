@@ -3,20 +3,16 @@
 One class for each request code; a request without fields has an empty class, so that its handler can name it.
 Field names, types and which are required: RocketMQ's *RequestHeader classes (4.9.8); `5.x` marks later additions.
 `broker_name` (bname) and the like are sent by newer clients; brokers ignore them.
+All modules together take 25 ms to import, and a command uses few: each is imported at its first use.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from twinlog.store.util.late_modules import late_modules
+
+__all__ = ["broker_admin", "clients", "members", "messages", "namesrv", "offsets", "responses"]
 
 if TYPE_CHECKING:
     from twinlog.cluster.remoting.headers import broker_admin, clients, members, messages, namesrv, offsets, responses
-
-    __all__ = ["broker_admin", "clients", "members", "messages", "namesrv", "offsets", "responses"]
-
-
-def __getattr__(name: str) -> Any:
-    """Import a module of headers at its first use: all of them take 25 ms, and a command uses few."""
-    try:
-        return import_module(f"{__name__}.{name}")
-    except ModuleNotFoundError:
-        raise AttributeError(name) from None
+else:
+    __getattr__ = late_modules(__name__)
