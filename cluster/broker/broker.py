@@ -148,7 +148,7 @@ class Broker:
 
     @property
     def _delays(self) -> SavedTable:
-        return SavedTable(self.schedule.file, self.schedule.merge, self.schedule.plain)
+        return SavedTable(self.schedule.file, self.schedule.merge, self.schedule.to_json)
 
     def load_tables(self) -> None:
         """Load the saved tables. Raises StoreDirectoryError."""

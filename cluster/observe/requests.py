@@ -117,7 +117,7 @@ async def group_configs(api: ClientApi, address: str) -> dict[str, SubscriptionG
 
 async def update_group(api: ClientApi, address: str, config: SubscriptionGroupConfig) -> None:
     """Request 200: make the group, or change it."""
-    body = orjson.dumps(config.plain())
+    body = orjson.dumps(config.to_json())
     await api.call(address, broker_admin.UpdateAndCreateSubscriptionGroup(), body, timeout_ms=CHANGE_MS)
 
 

@@ -101,7 +101,7 @@ class FakeCluster:
                 queues = [{"brokerName": each, "readQueueNums": 2, "writeQueueNums": 2, "perm": 6} for each in brokers]
                 return {"queueDatas": queues, "brokerDatas": list(brokers.values())}
             case RequestCode.GET_TOPIC_CONFIG:
-                return TopicConfig(command.ext["topic"], 2, 2).plain()
+                return TopicConfig(command.ext["topic"], 2, 2).to_json()
             case RequestCode.GET_TOPIC_STATS_INFO:
                 keys = ({"topic": command.ext["topic"], "brokerName": name, "queueId": each} for each in range(2))
                 ends = {"minOffset": 0, "maxOffset": 10, "lastUpdateTimestamp": 0}
@@ -109,7 +109,7 @@ class FakeCluster:
             case RequestCode.GET_ALL_CONSUMER_OFFSET:
                 return {"offsetTable": {"T@G": {"0": 4, "1": 4}}}
             case RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG:
-                return {"subscriptionGroupTable": {"G": SubscriptionGroupConfig(name="G").plain()}}
+                return {"subscriptionGroupTable": {"G": SubscriptionGroupConfig(name="G").to_json()}}
             case RequestCode.QUERY_TOPIC_CONSUME_BY_WHO:
                 return {"groupList": ["G"]}
             case RequestCode.GET_CONSUMER_CONNECTION_LIST:

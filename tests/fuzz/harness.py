@@ -151,9 +151,9 @@ def check_tables(broker: Broker) -> None:
     for groups in (broker.tables.groups.table, broker.tables.consumers.groups, broker.tables.producers.groups):
         assert [group for group in groups if names.group_fault(group)] == []
     for read, plain in (
-        (read_topics, broker.tables.topics.plain()),
-        (read_groups, broker.tables.groups.plain()),
-        (read_offsets, broker.tables.offsets.plain()),
+        (read_topics, broker.tables.topics.to_json()),
+        (read_groups, broker.tables.groups.to_json()),
+        (read_offsets, broker.tables.offsets.to_json()),
     ):
         text = fastjson.dumps(plain)
         assert len(read(fastjson.loads(text))) == len(next(v for k, v in plain.items() if k != "dataVersion"))

@@ -148,7 +148,7 @@ class SimEffects:
         return PausedMaster(
             end_offset=member.store.max_offset,
             min_offset=member.store.min_offset,
-            offsets=member.offsets.table.plain(),
+            offsets=member.offsets.table.to_json(),
             delay_offsets={},
             topics={},
             groups={},

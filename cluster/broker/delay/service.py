@@ -89,7 +89,7 @@ class ScheduleMessageService:
         self.positions = positions
         self._held, self._flushed = Progress(dict(positions)), Progress(dict(positions))
 
-    def plain(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the body of the response to 45."""
         return {"offsetTable": dict(self.table)}
 

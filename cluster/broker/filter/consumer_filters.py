@@ -121,7 +121,7 @@ class ConsumerFilterData:
     def is_dead(self) -> bool:
         return self.dead_ms >= self.born_ms
 
-    def plain(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         bits = shape()
         return {
             "bloomFilterData": {"bitNum": bits.bits, "bitPos": bits.positions(f"{self.group}#{self.topic}")},
@@ -270,17 +270,17 @@ class ConsumerFilterManager:
         self._retry_filters[retry_topic] = accepts
         return accepts
 
-    def plain(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the content of consumerFilter.json."""
         return {
             "filterDataByTopic": {
-                topic: {"groupFilterData": {group: data.plain() for group, data in groups.items()}, "topic": topic}
+                topic: {"groupFilterData": {group: data.to_json() for group, data in groups.items()}, "topic": topic}
                 for topic, groups in self._topics.items()
             }
         }
 
     def merge(self, value: Mapping[str, Any]) -> None:
-        """Load a table in the form of plain(), with or without bits; its expressions are dead until a heartbeat has them.
+        """Load a table in the form of to_json(), with or without bits; its expressions are dead until a heartbeat has them.
 
         Raises ValueError.
         """

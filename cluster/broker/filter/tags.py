@@ -43,7 +43,7 @@ class SubscriptionData:
     def is_tag(self) -> bool:
         return self.expression_type == TAG
 
-    def plain(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         return {
             "classFilterMode": self.class_filter_mode,
             "codeSet": list(self.codes),

@@ -47,7 +47,7 @@ class Master:
 
 def registration_body(topics: TopicConfigManager, broker_permission: int) -> bytes:
     """Make a RegisterBrokerBody. The broker's own permission restricts that of all topics."""
-    wrapper = topics.plain()
+    wrapper = topics.to_json()
     if broker_permission != PERM_READ | PERM_WRITE:
         for config in wrapper["topicConfigTable"].values():
             config["perm"] = broker_permission

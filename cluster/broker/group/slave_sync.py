@@ -126,7 +126,7 @@ class SlaveSynchronize:
             log.info("consumer offsets newer than the master's were kept", queues=newer)
 
     async def take(self, offsets: Mapping[str, Any], topics: Mapping[str, Any], groups: Mapping[str, Any]) -> None:
-        """Save the tables that the master hands over, in the form of plain(). Raises ValueError, OSError."""
+        """Save the tables that the master hands over, in the form of to_json(). Raises ValueError, OSError."""
         self.offsets.update(self.master_offsets.merge_last(self.offsets.table, read_offsets(offsets)))
         self.offsets_writer.changed()
         more_topics, more_groups = (

@@ -60,7 +60,7 @@ class ConsumerAdminProcessor:
                 "consumeFromWhere": info.consume_from_where,
                 "consumeType": info.consume_type,
                 "messageModel": info.message_model,
-                "subscriptionTable": {topic: data.plain() for topic, data in info.subscriptions.items()},
+                "subscriptionTable": {topic: data.to_json() for topic, data in info.subscriptions.items()},
             }
         )
 
@@ -88,7 +88,7 @@ class ConsumerAdminProcessor:
         if config is None:
             group = header.group[: names.GROUP_LENGTH_MAX]
             raise RequestError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group[{group}] not exist")
-        return shared.json_reply(config.plain())
+        return shared.json_reply(config.to_json())
 
     def get_consume_stats(self, header: GetConsumeStats, request: Request) -> Reply:
         """Return the visible end and the group's offset for each queue of its topics."""

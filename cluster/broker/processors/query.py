@@ -82,8 +82,8 @@ class QueryProcessor:
         if subscription is None:
             return {"filterData": f"{group[: names.GROUP_LENGTH_MAX]}@{topic} is not online!"}
         data = self.filters.get(topic, group)
-        text = fastjson.pretty(data.plain()) if data is not None else "null"
-        return {"filterData": text, "subscriptionData": subscription.plain()}
+        text = fastjson.pretty(data.to_json()) if data is not None else "null"
+        return {"filterData": text, "subscriptionData": subscription.to_json()}
 
 
 COUNT_MAX = 1024  # Ours: a response of some 100 KB.

@@ -58,7 +58,7 @@ class RuntimeProcessor:
         if found is None:
             name, key = header.stats_name[:_SHOWN_MAX], header.stats_key[: 2 * names.GROUP_LENGTH_MAX]
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"The stats <{name}> <{key}> not exist")
-        minute, hour, day = (snapshot.plain() for snapshot in found)
+        minute, hour, day = (snapshot.to_json() for snapshot in found)
         return shared.json_reply({"statsDay": day, "statsHour": hour, "statsMinute": minute})
 
     async def get_broker_consume_stats(self, header: GetBrokerConsumeStats, request: Request) -> Reply:
@@ -117,7 +117,7 @@ class RuntimeProcessor:
         return shared.json_reply({"table": self.status.runtime_table()})
 
     def get_broker_ha_status(self, header: GetBrokerHaStatus, request: Request) -> Reply:
-        """For mqadmin haStatus of 5.x: slaves of a master, link of a slave; the other of the two is empty."""
+        """Return the replication status for mqadmin haStatus of 5.x: a master's slaves, or a slave's link."""
         ha = self.ha.statistics()
         slaves = () if self.store.config.is_slave else ha.connections
         ha_status = {

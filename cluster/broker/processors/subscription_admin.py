@@ -67,12 +67,12 @@ class SubscriptionAdminProcessor:
 
     def get_all_subscription_group_config(self, header: GetAllSubscriptionGroupConfig, request: Request) -> Reply:
         """Return the whole table, which slaves copy."""
-        return shared.json_reply(self.lost_tables.marked(GROUPS, self.groups.plain()))
+        return shared.json_reply(self.lost_tables.marked(GROUPS, self.groups.to_json()))
 
     def get_all_consumer_offset(self, header: GetAllConsumerOffset, request: Request) -> Reply:
         """Return the whole table, which slaves copy."""
-        return shared.json_reply(self.offsets.plain())
+        return shared.json_reply(self.offsets.to_json())
 
     def get_all_delay_offset(self, header: GetAllDelayOffset, request: Request) -> Reply:
         """Return the progress of delayed messages by level, which slaves copy."""
-        return shared.json_reply(self.schedule.plain())
+        return shared.json_reply(self.schedule.to_json())

@@ -103,11 +103,11 @@ class TopicAdminProcessor:
 
     def get_all_topic_config(self, header: GetAllTopicConfig, request: Request) -> Reply:
         """Return the whole table, which slaves copy every 10 s."""
-        return Reply.success(fastjson.dumps(self.lost_tables.marked(TOPICS, self.topics.plain())))
+        return Reply.success(fastjson.dumps(self.lost_tables.marked(TOPICS, self.topics.to_json())))
 
     def get_topic_config(self, header: GetTopicConfig, request: Request) -> Reply:
         """Return one topic, for mqadmin of 5.x."""
-        return shared.json_reply({"attributes": {}, **self._find(header.topic).plain()})
+        return shared.json_reply({"attributes": {}, **self._find(header.topic).to_json()})
 
     def get_topic_stats_info(self, header: GetTopicStatsInfo, request: Request) -> Reply:
         """Return the first and the visible last offset of each queue, and the store time of its last message."""

@@ -165,10 +165,10 @@ class BrokerRoleEffects:
         return PausedMaster(
             end_offset=store.max_offset,
             min_offset=store.min_offset,
-            offsets=self.tables.offsets.plain(),
+            offsets=self.tables.offsets.to_json(),
             delay_offsets=dict(self.schedule.positions),
-            topics=self.lost_tables.marked(TOPICS, self.tables.topics.plain()),
-            groups=self.lost_tables.marked(GROUPS, self.tables.groups.plain()),
+            topics=self.lost_tables.marked(TOPICS, self.tables.topics.to_json()),
+            groups=self.lost_tables.marked(GROUPS, self.tables.groups.to_json()),
         )
 
     def _is_settled(self) -> bool:

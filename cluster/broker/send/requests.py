@@ -200,7 +200,7 @@ class SendRequests:
             raise RequestError(ResponseCode.NO_PERMISSION, remark)
 
     def admit(self, connection: Connection, header: SendMessage | SendMessageV2) -> TopicConfig:
-        """The topic of a request; created when that is allowed. Raises RequestError."""
+        """Return the topic of a request, created if that is allowed. Raises RequestError."""
         if fault := names.topic_fault(header.topic):
             raise RequestError(ResponseCode.SYSTEM_ERROR, fault)
         if header.topic in names.FORBIDDEN_TO_SEND:
@@ -252,7 +252,7 @@ class SendRequests:
     def _special(
         self, topic: str, queue_id: int, text: str, given_up: bool, retried: bool
     ) -> tuple[str, int, bytes, int]:
-        """Topic, queue, properties and tags code of a message with a delay or of the first half of a transaction."""
+        """Return topic, queue, properties and tags code of a delayed message or a half message."""
         properties = {name: value for name, value in parse_properties(text).items() if name not in DISPATCH}
         begins = is_transaction(properties) and not retried  # Clients before 4.6.1 keep the property on retries.
         if begins and self.settings.config.reject_transaction_message:
@@ -290,7 +290,7 @@ class InnerMessage(NamedTuple):
 
 
 def split_batch(body: bytes | memoryview) -> list[InnerMessage]:
-    """The messages in order. Raises ValueError when the body is not made of whole messages."""
+    """Split a batch into its messages. Raises ValueError for a body that is not made of whole messages."""
     data = memoryview(body)
     messages: list[InnerMessage] = []
     at = 0

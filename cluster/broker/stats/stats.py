@@ -73,7 +73,7 @@ class Snapshot:
     tps: float = 0.0
     average: float = 0.0
 
-    def plain(self) -> dict[str, float]:
+    def to_json(self) -> dict[str, float]:
         """Return BrokerStatsItem's JSON."""
         return {"avgpt": self.average, "sum": self.sum, "tps": self.tps}
 

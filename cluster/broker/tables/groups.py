@@ -43,7 +43,7 @@ class SubscriptionGroupConfig:
     retry_queues: int = _wire("retryQueueNums", 1)
     which_broker_when_consume_slowly: int = _wire("whichBrokerWhenConsumeSlowly", 1)
 
-    def plain(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         return {wire: getattr(self, name) for wire, name, _kind in _FIELDS}
 
     @classmethod

@@ -104,12 +104,12 @@ class ConsumerOffsetManager:
                     own[queue_id] = offset
                     self.dirty = True
 
-    def plain(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """consumerOffset.json, and the body of 43."""
         return {"offsetTable": {key: dict(queues) for key, queues in self.table.items()}}
 
     def merge(self, value: Mapping[str, Any]) -> None:
-        """Replace entries by those of a table in the form of plain(); others stay. Raises ValueError."""
+        """Replace entries by those of a table in the form of to_json(); others stay. Raises ValueError."""
         self.update(read_offsets(value))
 
     def update(self, entries: Mapping[str, dict[int, int]]) -> None:

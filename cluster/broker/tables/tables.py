@@ -35,7 +35,7 @@ class SavedTable:
 
     file: JsonFile
     merge: Callable[[Mapping[str, Any]], None]
-    plain: Callable[[], Mapping[str, Any]]
+    to_json: Callable[[], Mapping[str, Any]]
 
 
 @define(eq=False, repr=False)
@@ -63,14 +63,14 @@ class BrokerTables:
         self.known_tables = KnownTables(self.side_directory)
         self.topics = TopicConfigManager(self.now_ms, config.auto_create_topic_enable)
         self.topics.add_built_in(built_in(config))
-        self.topics_writer = TableWriter(self.known_file(TOPICS), self.topics.plain)
+        self.topics_writer = TableWriter(self.known_file(TOPICS), self.topics.to_json)
         self.topics.on_change.append(self.topics_writer.changed)
         self.groups = SubscriptionGroupManager(self.now_ms, config.auto_create_subscription_group)
-        self.groups_writer = TableWriter(self.known_file(GROUPS), self.groups.plain)
+        self.groups_writer = TableWriter(self.known_file(GROUPS), self.groups.to_json)
         self.groups.on_change.append(self.groups_writer.changed)
-        self.offsets_writer = TableWriter(self.known_file(OFFSETS), self.offsets.plain)
+        self.offsets_writer = TableWriter(self.known_file(OFFSETS), self.offsets.to_json)
         self.filters = ConsumerFilterManager(self.now_ms, self._filters_changed, self._is_by_tag)
-        self.filters_writer = TableWriter(JsonFile(self.directory / "consumerFilter.json"), self.filters.plain)
+        self.filters_writer = TableWriter(JsonFile(self.directory / "consumerFilter.json"), self.filters.to_json)
         self.consumers = ConsumerManager(trio.current_time, _notify_consumers, self.filters.unregister)
         self.producers = ProducerManager(trio.current_time)
         self.locks = RebalanceLockManager(trio.current_time)
@@ -96,7 +96,7 @@ class BrokerTables:
         """
         lost = []
         self.known_tables.load()
-        filters = SavedTable(self.filters_writer.file, self.filters.merge, self.filters.plain)
+        filters = SavedTable(self.filters_writer.file, self.filters.merge, self.filters.to_json)
         for table in (*self._saved(delays), filters):
             file = table.file
             try:
@@ -117,14 +117,14 @@ class BrokerTables:
         """Record which tables have entries: a store of an older version has no such record. Blocks for the disk."""
         tables = self._saved(delays)
         self.known_tables.note(
-            *(each.file.path.name for each in tables if not each.file.is_missing and not is_empty(each.plain()))
+            *(each.file.path.name for each in tables if not each.file.is_missing and not is_empty(each.to_json()))
         )
 
     def _saved(self, delays: SavedTable) -> tuple[SavedTable, ...]:
         return (
-            SavedTable(self.topics_writer.file, self.topics.merge, self.topics.plain),
-            SavedTable(self.groups_writer.file, self.groups.merge, self.groups.plain),
-            SavedTable(self.offsets_writer.file, self.offsets.merge, self.offsets.plain),
+            SavedTable(self.topics_writer.file, self.topics.merge, self.topics.to_json),
+            SavedTable(self.groups_writer.file, self.groups.merge, self.groups.to_json),
+            SavedTable(self.offsets_writer.file, self.offsets.merge, self.offsets.to_json),
             delays,
         )
 

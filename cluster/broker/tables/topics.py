@@ -30,7 +30,7 @@ class TopicConfig:
     sys_flag: int = 0
     order: bool = False
 
-    def plain(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the entry of topics.json and of the bodies of 21 and 103; keys sorted, as fastjson does."""
         return {
             "order": self.order,

@@ -13,7 +13,7 @@ from twinlog.cluster.remoting.names import DataVersion
 
 
 class _Entry(Protocol):
-    def plain(self) -> dict[str, Any]: ...
+    def to_json(self) -> dict[str, Any]: ...
 
 
 E = TypeVar("E", bound=_Entry)
@@ -38,7 +38,7 @@ class VersionedTable(ABC, Generic[E]):
     @staticmethod
     @abstractmethod
     def read(value: Mapping[str, Any]) -> dict[str, E]:
-        """Read entries in the form of plain(). Raises ValueError, TypeError."""
+        """Read entries in the form of to_json(). Raises ValueError, TypeError."""
 
     def delete(self, name: str) -> bool:
         """Delete an entry; False if there was none."""
@@ -55,11 +55,11 @@ class VersionedTable(ABC, Generic[E]):
         for callback in self.on_change:
             callback(name)
 
-    def plain(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the content of the file, which is also the body of the response to a slave."""
         return {
             "dataVersion": self.version.to_json(),
-            self.KEY: {name: entry.plain() for name, entry in self.table.items()},
+            self.KEY: {name: entry.to_json() for name, entry in self.table.items()},
         }
 
     def merge(self, value: Mapping[str, Any]) -> None:

@@ -12,8 +12,10 @@ from twinlog.cluster.broker.processors.client_forward import ClientForwardProces
 from twinlog.cluster.broker.processors.clients import ClientProcessor
 from twinlog.cluster.broker.processors.digests import DigestProcessor
 from twinlog.cluster.broker.processors.query import QueryProcessor
+from twinlog.cluster.broker.processors.reply import ReplyProcessor
 from twinlog.cluster.broker.processors.reset_offset import ResetOffsetProcessor
 from twinlog.cluster.broker.roles.gate import Gate
+from twinlog.cluster.broker.send.requests import SendRequests
 from twinlog.cluster.broker.settings import Settings
 from twinlog.cluster.broker.stats.stats import BrokerStatsManager
 from twinlog.cluster.broker.tables.clients import ClientConnections
@@ -71,6 +73,11 @@ class Parts:
     def query(self) -> QueryProcessor:
         return QueryProcessor(self.store, self.tables.consumers, self.tables.filters, self.queues)
 
+    def reply(self) -> ReplyProcessor:
+        tables = self.tables
+        requests = SendRequests(self.settings, self.store, tables.topics, tables.groups, self.stats, self.gate)
+        return ReplyProcessor(self.settings, self.store, requests, tables.producers, ClientCalls(), self.gate)
+
     def reset_offset(self) -> ResetOffsetProcessor:
         tables = self.tables
         return ResetOffsetProcessor(
@@ -85,9 +92,11 @@ class Parts:
         )
 
 
-def make_parts(root: Path, role: BrokerRole = BrokerRole.ASYNC_MASTER) -> Parts:
-    """With small files, as the broker of helpers.py."""
-    config = BrokerConfig(broker_name="broker-a", broker_ip1="127.0.0.1", broker_ip2="127.0.0.1", listen_port=10911)
+def make_parts(root: Path, role: BrokerRole = BrokerRole.ASYNC_MASTER, **options: object) -> Parts:
+    """With small files, as the broker of helpers.py; `options` are BrokerConfig's."""
+    config = BrokerConfig(
+        broker_name="broker-a", broker_ip1="127.0.0.1", broker_ip2="127.0.0.1", listen_port=10911, **options
+    )
     store = StoreConfig(
         root=root,
         broker_role=role,

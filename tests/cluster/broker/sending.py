@@ -86,7 +86,7 @@ class SendingParts:
     stats: BrokerStatsManager = field(factory=lambda: BrokerStatsManager("C1"))
 
     def __attrs_post_init__(self):
-        self.topics_writer = TableWriter(JsonFile(self.store.config.root / "topics.json"), self.topics.plain)
+        self.topics_writer = TableWriter(JsonFile(self.store.config.root / "topics.json"), self.topics.to_json)
 
 
 def make_parts(root: Path, *, now_ms=lambda: NOW_MS, address=ADDRESS, broker=None, **store_options) -> SendingParts:

@@ -34,7 +34,7 @@ def test_what_rocketmq_wrote_is_read_and_written_again_with_the_same_text(name, 
     if hasattr(manager, "version"):
         manager.table.clear()
     manager.merge(JsonFile(GOLDEN / name).load())
-    assert pretty(manager.plain()) == (GOLDEN / name).read_text()
+    assert pretty(manager.to_json()) == (GOLDEN / name).read_text()
 
 
 def test_delay_offsets_have_rocketmqs_text():
@@ -147,7 +147,7 @@ def test_broken_files_are_an_error(tmp_path, backup):
 
 def test_a_table_that_makes_no_sense_is_replaced_by_the_one_before(tmp_path):
     broker = make_broker(tmp_path)
-    broker.tables.topics_writer.file.save(pretty({"topicConfigTable": {"T1": TopicConfig("T1").plain()}}))
+    broker.tables.topics_writer.file.save(pretty({"topicConfigTable": {"T1": TopicConfig("T1").to_json()}}))
     broker.tables.topics_writer.file.save('{"dataVersion":{"counter":"x"},"topicConfigTable":{"T2":{}}}')
     broker.load_tables()
     assert "T1" in broker.tables.topics.table
@@ -229,7 +229,7 @@ def test_tables_that_a_store_had_are_told(tmp_path, capsys):
     told = capsys.readouterr().out
     assert told.count("it starts empty") == 1
     assert "topics.json" in told
-    topics = {"topicConfigTable": {name: TopicConfig(name).plain() for name in ("T1", "%RETRY%g1")}}
+    topics = {"topicConfigTable": {name: TopicConfig(name).to_json() for name in ("T1", "%RETRY%g1")}}
     broker.tables.topics_writer.file.save(pretty(topics))
     make_broker(tmp_path).load_tables()
     told = capsys.readouterr().out

@@ -341,7 +341,7 @@ async def test_rocketmqs_file_is_read(tmp_path):
     broker.schedule.file.save('{\n\t"offsetTable":{1:2,3:7\n\t}\n}')
     broker.load_tables()
     assert broker.schedule.positions == {1: 2, 3: 7}
-    assert fastjson.dumps(broker.schedule.plain()) == b'{"offsetTable":{1:2,3:7}}'
+    assert fastjson.dumps(broker.schedule.to_json()) == b'{"offsetTable":{1:2,3:7}}'
 
 
 async def test_times_in_an_extension_count(tmp_path, autojump_clock):

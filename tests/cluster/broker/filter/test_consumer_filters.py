@@ -144,7 +144,7 @@ def test_the_file_is_rocketmqs():
     assert len(filters) == 1
     assert filters.get("T", "G").dead_ms == clock.now - 30_000
     filters.register("G", [sql("a = 1", 5)])
-    written = fastjson.loads(fastjson.pretty(filters.plain()).encode())
+    written = fastjson.loads(fastjson.pretty(filters.to_json()).encode())
     (entry,) = written["filterDataByTopic"]["T"]["groupFilterData"].values()
     known = fastjson.loads(ROCKETMQ_FILE.encode())["filterDataByTopic"]["T"]["groupFilterData"]["G"]
     assert entry.keys() == known.keys()

@@ -33,17 +33,17 @@ def asked_for(logs):
 def tables(broker):
     """All that lasts, but versions."""
     plain = (
-        broker.tables.topics.plain(),
-        broker.tables.groups.plain(),
-        broker.tables.offsets.plain(),
-        broker.schedule.plain(),
+        broker.tables.topics.to_json(),
+        broker.tables.groups.to_json(),
+        broker.tables.offsets.to_json(),
+        broker.schedule.to_json(),
     )
     return [{name: table for name, table in each.items() if name != "dataVersion"} for each in plain]
 
 
 async def change_group(cluster, broker, name, retries):
     group = SubscriptionGroupConfig(name=name, retry_times_max=retries)
-    assert (await cluster.ask(broker, 200, group.plain())).code == 0
+    assert (await cluster.ask(broker, 200, group.to_json())).code == 0
 
 
 @pytest.fixture
@@ -201,11 +201,11 @@ def test_a_group_that_was_changed_here_since_is_newer():
     system = next(iter(built_in))
     for name in ("A", "B", system):
         copy.update(SubscriptionGroupConfig(name=name, retry_times_max=2))
-    lost.fill(copy.plain(), built_in)
+    lost.fill(copy.to_json(), built_in)
     assert (lost.table, lost.version) == (copy.table, copy.version)
     lost = SubscriptionGroupManager(lambda: 7)
     lost.update(SubscriptionGroupConfig(name="A", retry_times_max=9))
-    lost.fill(copy.plain(), built_in)
+    lost.fill(copy.to_json(), built_in)
     assert {name: lost.table[name].retry_times_max for name in ("A", "B", system)} == {"A": 9, "B": 2, system: 2}
     assert lost.version.counter > copy.version.counter, "slaves take it"
 

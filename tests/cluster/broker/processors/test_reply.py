@@ -1,8 +1,11 @@
 """Request and reply: the answer finds the producer that asked, and is kept."""
 
+from pathlib import Path
+
 import pytest
 
-from tests.cluster.broker.helpers import Client, FakeConnection, make_broker, opened
+from tests.cluster.broker.helpers import Client, FakeConnection, opened
+from tests.cluster.broker.parts import make_parts
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.request import Reply
 from twinlog.store.config import BrokerRole
@@ -13,9 +16,15 @@ TOPIC = "DefaultCluster_REPLY_TOPIC"
 PROPERTIES = "CORRELATION_ID\x01id-1\x02REPLY_TO_CLIENT\x01p1\x02MSG_TYPE\x01reply\x02TAGS\x01a"
 
 
+def serving(root: Path, role: BrokerRole = BrokerRole.ASYNC_MASTER, **options: object):
+    """A client of the processor of replies, with that of heartbeats."""
+    parts = make_parts(root, role, **options)
+    return opened(parts.serve(parts.clients(), parts.reply()))
+
+
 @pytest.fixture
 async def client(tmp_path):
-    async with opened(make_broker(tmp_path / "broker-a-0")) as client:
+    async with serving(tmp_path) as client:
         yield client
 
 
@@ -72,7 +81,7 @@ async def test_long_names_are_understood_too(client):
 
 
 async def test_nothing_is_kept_when_that_is_off(tmp_path):
-    async with opened(make_broker(tmp_path / "broker-a-0", store_reply_message_enable=False)) as client:
+    async with serving(tmp_path, store_reply_message_enable=False) as client:
         producer(client, answer=Reply())
         reply = await client.ask_async(325, b"pong", **short())
         assert (reply.code, reply.ext["msgId"], reply.ext["queueOffset"]) == (0, "0", "0")
@@ -80,7 +89,7 @@ async def test_nothing_is_kept_when_that_is_off(tmp_path):
 
 
 async def test_a_slave_pushes_and_keeps_nothing(tmp_path):
-    async with opened(make_broker(tmp_path / "broker-a-1", role=BrokerRole.SLAVE)) as client:
+    async with serving(tmp_path, BrokerRole.SLAVE) as client:
         asker = producer(client, answer=Reply())
         assert (await client.ask_async(325, b"pong", **short())).code == 0
         assert len(asker.sent) == 1

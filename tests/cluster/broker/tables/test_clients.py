@@ -83,7 +83,7 @@ def test_tags_are_compared_by_their_java_hash():
     built = build_subscription("T", "TagA || TagC|| TagA")
     assert built.tags == ("TagA", "TagC")
     assert built.wanted == {2598919, 2598921} == {java_hash("TagA"), java_hash("TagC")}
-    assert SubscriptionData.read(built.plain()) == built
+    assert SubscriptionData.read(built.to_json()) == built
 
 
 def test_an_expression_without_any_tag_is_an_error():

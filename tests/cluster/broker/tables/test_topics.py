@@ -93,6 +93,6 @@ def test_order_comes_from_name_servers_only():
 def test_a_masters_table_replaces_ours_only_when_its_version_differs():
     master, slave = manager(), manager()
     master.update(TopicConfig("T1"))
-    assert slave.replace(json.loads(json.dumps(master.plain())))
+    assert slave.replace(json.loads(json.dumps(master.to_json())))
     assert slave.table == master.table
-    assert not slave.replace(master.plain())
+    assert not slave.replace(master.to_json())
