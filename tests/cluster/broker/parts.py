@@ -3,20 +3,29 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+import trio
 from attrs import define, field
 
 from twinlog.cluster.broker.config import BrokerConfig
+from twinlog.cluster.broker.consume.long_polling import (
+    SCAN_SECONDS,
+    SCAN_SECONDS_SHORT_POLLING,
+    PullRequestHoldService,
+)
 from twinlog.cluster.broker.consume.queues import Queues
 from twinlog.cluster.broker.peers.client_calls import ClientCalls
 from twinlog.cluster.broker.processors.client_forward import ClientForwardProcessor
 from twinlog.cluster.broker.processors.clients import ClientProcessor
 from twinlog.cluster.broker.processors.digests import DigestProcessor
+from twinlog.cluster.broker.processors.offset import OffsetProcessor
+from twinlog.cluster.broker.processors.pull import PullProcessor
 from twinlog.cluster.broker.processors.query import QueryProcessor
 from twinlog.cluster.broker.processors.reply import ReplyProcessor
 from twinlog.cluster.broker.processors.reset_offset import ResetOffsetProcessor
 from twinlog.cluster.broker.roles.gate import Gate
 from twinlog.cluster.broker.send.requests import SendRequests
 from twinlog.cluster.broker.settings import Settings
+from twinlog.cluster.broker.stats.rates import PullCounters
 from twinlog.cluster.broker.stats.stats import BrokerStatsManager
 from twinlog.cluster.broker.tables.clients import ClientConnections
 from twinlog.cluster.broker.tables.tables import BrokerTables
@@ -34,6 +43,8 @@ class Parts:
     tables: BrokerTables = field(init=False)
     queues: Queues = field(init=False)
     stats: BrokerStatsManager = field(init=False)
+    held_pulls: PullRequestHoldService = field(init=False)
+    connections: ClientConnections = field(init=False)
     gate: Gate = field(factory=Gate)
     main_port: Mapping[int, Handler] = field(factory=dict, init=False)
 
@@ -41,6 +52,16 @@ class Parts:
         self.tables = BrokerTables(self.settings.config, self.store.config.root)
         self.queues = Queues(self.store, self.tables.topics)
         self.stats = BrokerStatsManager(self.settings.config.broker_cluster_name, self.store.queues)
+        self.held_pulls = PullRequestHoldService(
+            now=trio.current_time,
+            max_offset=self.queues.shown_end,
+            scan_seconds=SCAN_SECONDS if self.settings.config.long_polling_enable else SCAN_SECONDS_SHORT_POLLING,
+            any_accepted=self.store.any_accepted,
+        )
+        self.store.on_arrival.append(self.held_pulls.on_arrival)
+        self.store.on_dispatched.append(self.held_pulls.run_ready)
+        owners = self.tables.consumers, self.tables.producers, self.held_pulls
+        self.connections = ClientConnections(tuple(each.connection_closed for each in owners))
 
     def serve(self, *processors: object) -> "Parts":
         """Let clients call these."""
@@ -60,7 +81,7 @@ class Parts:
             producers=tables.producers,
             filters=tables.filters,
             locks=tables.locks,
-            connections=ClientConnections((tables.consumers.connection_closed, tables.producers.connection_closed)),
+            connections=self.connections,
             gate=self.gate,
         )
 
@@ -69,6 +90,25 @@ class Parts:
 
     def digests(self) -> DigestProcessor:
         return DigestProcessor(self.store)
+
+    def pull(self) -> PullProcessor:
+        tables = self.tables
+        return PullProcessor(
+            settings=self.settings,
+            store=self.store,
+            topics=tables.topics,
+            groups=tables.groups,
+            offsets=tables.offsets,
+            consumers=tables.consumers,
+            filters=tables.filters,
+            queues=self.queues,
+            held_pulls=self.held_pulls,
+            pulls=PullCounters(),
+            stats=self.stats,
+            connections=self.connections,
+            gate=self.gate,
+            commits=OffsetProcessor(self.store, tables.offsets, self.queues, self.gate),
+        )
 
     def query(self) -> QueryProcessor:
         return QueryProcessor(self.store, self.tables.consumers, self.tables.filters, self.queues)

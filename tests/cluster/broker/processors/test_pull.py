@@ -1,11 +1,14 @@
 """11: what a consumer may fetch, what it is told, and how long it waits."""
 
+from pathlib import Path
+
 import attrs
 import pytest
 import trio
 import trio.testing
 
-from tests.cluster.broker.helpers import FakeConnection, append, heartbeat, make_broker, opened, put
+from tests.cluster.broker.helpers import FakeConnection, append, heartbeat, opened, put
+from tests.cluster.broker.parts import Parts, make_parts
 from tests.cluster.broker.pulls import COMMIT, OWN_SUBSCRIPTION, PULL, SUSPEND, serving
 from tests.store.java_map import JavaHashMap
 from twinlog.cluster.broker.consume import long_polling
@@ -19,9 +22,15 @@ from twinlog.store.read.get_message import GetResult, GetStatus
 from twinlog.store.record.message import decode_message, host_bytes
 
 
+def make_pulls(root: Path, role: BrokerRole = BrokerRole.ASYNC_MASTER, **options: object) -> Parts:
+    """Parts with the processors of pulls and heartbeats."""
+    parts = make_parts(root, role, **options)
+    return parts.serve(parts.clients(), parts.pull())
+
+
 async def test_messages_come_as_they_are_stored(tmp_path):
     """Body and the four offsets of the header, all texts, and the status as remark."""
-    async with opened(make_broker(tmp_path)) as client:
+    async with opened(make_pulls(tmp_path)) as client:
         serving(client.broker, client)
         put(client.broker, body=b"one")
         put(client.broker, body=b"two")
@@ -55,7 +64,7 @@ async def test_messages_come_as_they_are_stored(tmp_path):
     ],
 )
 async def test_a_pull_that_cannot_be_served_is_told_why(tmp_path, change, code, remark):
-    async with opened(make_broker(tmp_path)) as client:
+    async with opened(make_pulls(tmp_path)) as client:
         broker = client.broker
         serving(broker, client)
         broker.tables.topics.update(TopicConfig("OTHER", 1, 1))
@@ -67,12 +76,12 @@ async def test_a_pull_that_cannot_be_served_is_told_why(tmp_path, change, code, 
 
 
 async def test_a_broker_without_read_permission_serves_no_pulls(tmp_path):
-    async with opened(make_broker(tmp_path, broker_permission=2)) as client:
+    async with opened(make_pulls(tmp_path, broker_permission=2)) as client:
         assert client.ask(11, **PULL).code == ResponseCode.NO_PERMISSION
 
 
 async def test_broadcasting_needs_the_groups_consent(tmp_path):
-    async with opened(make_broker(tmp_path)) as client:
+    async with opened(make_pulls(tmp_path)) as client:
         broker = client.broker
         broker.tables.topics.update(TopicConfig("T1", 1, 1))
         broker.tables.groups.update(SubscriptionGroupConfig(name="G", consume_broadcast_enable=False))
@@ -83,7 +92,7 @@ async def test_broadcasting_needs_the_groups_consent(tmp_path):
 
 
 async def test_tags_filter_and_the_next_offset_passes_what_was_refused(tmp_path):
-    async with opened(make_broker(tmp_path)) as client:
+    async with opened(make_pulls(tmp_path)) as client:
         serving(client.broker, client, expression="TagA || TagC")
         for tags in ("TagA", "TagB", "TagC", "TagB"):
             put(client.broker, tags=tags, body=tags.encode())
@@ -133,11 +142,11 @@ def test_slow_groups_are_sent_to_a_slave_where_that_is_allowed(slave_read, slow,
 @pytest.mark.parametrize("offset", [0, 1, 9])
 async def test_every_answer_says_where_to_pull_next(tmp_path, role, slave_read, slow, broker_id, offset):
     """Slow: what was looked at lies farther behind the log's end than memory reaches. Only what is found can be slow."""
-    broker = make_broker(tmp_path, slave_read_enable=slave_read)
+    broker = make_pulls(tmp_path, slave_read_enable=slave_read)
     async with opened(broker) as client:
         put(broker)
         put(broker, "T2")
-    broker = make_broker(tmp_path, role=role, slave_read_enable=slave_read)
+    broker = make_pulls(tmp_path, role, slave_read_enable=slave_read)
     ratio = {"access_message_in_memory_max_ratio": 0} if slow else {}
     broker.store.config = attrs.evolve(broker.store.config, **ratio)
     async with opened(broker) as client:
@@ -160,7 +169,7 @@ def moved_events(broker):
 
 async def test_a_consumer_that_is_moved_is_reported(tmp_path, autojump_clock):
     """As RocketMQ 4.9 writes it; the same again a minute later at the soonest."""
-    async with opened(make_broker(tmp_path)) as client:
+    async with opened(make_pulls(tmp_path)) as client:
         broker = client.broker
         serving(broker, client)
         put(broker)
@@ -193,7 +202,7 @@ def test_a_consumer_out_of_its_mind_does_not_fill_the_disk():
 
 async def test_a_consumer_ahead_of_a_slave_goes_back_to_the_master(tmp_path):
     """21 would make it lose its place."""
-    async with opened(make_broker(tmp_path, role=BrokerRole.SLAVE)) as client:
+    async with opened(make_pulls(tmp_path, BrokerRole.SLAVE)) as client:
         client.broker.tables.topics.update(TopicConfig("T1", 1, 1))
         reply = client.ask(11, **{**PULL, "queueOffset": 9, "sysFlag": OWN_SUBSCRIPTION, "subscription": "*"})
         assert reply.code == ResponseCode.PULL_RETRY_IMMEDIATELY
@@ -204,7 +213,7 @@ async def test_a_consumer_ahead_of_a_slave_goes_back_to_the_master(tmp_path):
 @pytest.mark.parametrize(("role", "stored"), [(BrokerRole.ASYNC_MASTER, 7), (BrokerRole.SLAVE, -1)])
 async def test_a_pull_may_bring_the_offset_to_commit(tmp_path, role, stored):
     """On the master only: a slave's offsets are its master's."""
-    async with opened(make_broker(tmp_path, role=role)) as client:
+    async with opened(make_pulls(tmp_path, role)) as client:
         serving(client.broker, client)
         client.ask(11, **{**PULL, "sysFlag": COMMIT, "commitOffset": 7})
         assert client.broker.tables.offsets.query("G", "T1", 0) == stored
@@ -212,7 +221,7 @@ async def test_a_pull_may_bring_the_offset_to_commit(tmp_path, role, stored):
 
 async def test_a_pull_finds_what_was_appended_just_now(tmp_path):
     """Before the dispatcher had its turn; what was held meanwhile is answered when that comes."""
-    async with opened(make_broker(tmp_path)) as client, trio.open_nursery() as nursery:
+    async with opened(make_pulls(tmp_path)) as client, trio.open_nursery() as nursery:
         broker = client.broker
         serving(broker, client)
         assert client.ask(11, **{**PULL, "sysFlag": SUSPEND}) is None
@@ -232,7 +241,7 @@ async def test_a_pull_finds_what_was_appended_just_now(tmp_path):
 
 async def test_a_held_pull_is_answered_when_its_message_comes(tmp_path, autojump_clock, nursery):
     """Not by messages that its tags refuse."""
-    async with opened(make_broker(tmp_path)) as client:
+    async with opened(make_pulls(tmp_path)) as client:
         broker = client.broker
         serving(broker, client, expression="TagA")
         nursery.start_soon(broker.held_pulls.run)
@@ -250,7 +259,7 @@ async def test_a_held_pull_is_answered_when_its_message_comes(tmp_path, autojump
 
 async def test_a_held_pull_ends_at_the_scan_after_its_time(tmp_path, autojump_clock, nursery):
     """Each 5 s: a wait of 7 s ends after 10 s, with nothing new."""
-    async with opened(make_broker(tmp_path)) as client:
+    async with opened(make_pulls(tmp_path)) as client:
         serving(client.broker, client)
         nursery.start_soon(client.broker.held_pulls.run)
         client.ask(11, **{**PULL, "sysFlag": SUSPEND, "suspendTimeoutMillis": 7000})
@@ -263,7 +272,7 @@ async def test_a_held_pull_ends_at_the_scan_after_its_time(tmp_path, autojump_cl
 
 
 async def test_without_long_polling_pulls_are_held_for_a_second(tmp_path, autojump_clock, nursery):
-    async with opened(make_broker(tmp_path, long_polling_enable=False)) as client:
+    async with opened(make_pulls(tmp_path, long_polling_enable=False)) as client:
         serving(client.broker, client)
         nursery.start_soon(client.broker.held_pulls.run)
         client.ask(11, **{**PULL, "sysFlag": SUSPEND})
@@ -272,7 +281,7 @@ async def test_without_long_polling_pulls_are_held_for_a_second(tmp_path, autoju
 
 
 async def test_pulls_of_a_closed_connection_are_forgotten(tmp_path, autojump_clock, nursery):
-    async with opened(make_broker(tmp_path)) as client:
+    async with opened(make_pulls(tmp_path)) as client:
         serving(client.broker, client)
         for _ in range(1000):
             client.ask(11, **{**PULL, "sysFlag": SUSPEND})
@@ -287,7 +296,7 @@ async def test_pulls_of_a_closed_connection_are_forgotten(tmp_path, autojump_clo
 
 async def test_pulls_that_cannot_be_held_are_refused_as_busy(tmp_path, autojump_clock, monkeypatch):
     monkeypatch.setattr(long_polling, "HELD_PER_CONNECTION_MAX", 2)
-    async with opened(make_broker(tmp_path)) as client:
+    async with opened(make_pulls(tmp_path)) as client:
         serving(client.broker, client)
         assert [client.ask(11, **{**PULL, "sysFlag": SUSPEND}) for _ in range(2)] == [None, None]
         answer = client.ask(11, **{**PULL, "sysFlag": SUSPEND})
@@ -295,7 +304,7 @@ async def test_pulls_that_cannot_be_held_are_refused_as_busy(tmp_path, autojump_
 
 
 async def test_a_topic_that_goes_ends_the_hold_with_an_error(tmp_path, autojump_clock, nursery):
-    async with opened(make_broker(tmp_path)) as client:
+    async with opened(make_pulls(tmp_path)) as client:
         serving(client.broker, client)
         nursery.start_soon(client.broker.held_pulls.run)
         client.ask(11, **{**PULL, "sysFlag": SUSPEND, "suspendTimeoutMillis": 1000})
@@ -306,7 +315,7 @@ async def test_a_topic_that_goes_ends_the_hold_with_an_error(tmp_path, autojump_
 
 async def test_the_scan_finds_what_no_arrival_announced(tmp_path, autojump_clock, nursery):
     """And does not ask the filter: the consumer moves on past what it does not want."""
-    async with opened(make_broker(tmp_path)) as client:
+    async with opened(make_pulls(tmp_path)) as client:
         serving(client.broker, client, expression="TagA")
         nursery.start_soon(client.broker.held_pulls.run)
         client.ask(11, **{**PULL, "sysFlag": SUSPEND})
