@@ -8,9 +8,22 @@ from typing import TYPE_CHECKING
 
 from twinlog.store.util.late_modules import late_modules
 
-__all__ = ["bundle", "config", "groups", "messages", "offsets", "repair", "roles", "sending", "topics", "waiting"]
+__all__ = [
+    "admin",
+    "bundle",
+    "config",
+    "groups",
+    "messages",
+    "offsets",
+    "options",
+    "repair",
+    "roles",
+    "sending",
+    "topics",
+    "waiting",
+]
 
 if TYPE_CHECKING:
-    from twinlog.cluster.admin import bundle, config, groups, messages, offsets, repair, roles, sending, topics, waiting
+    from . import admin, bundle, config, groups, messages, offsets, options, repair, roles, sending, topics, waiting
 else:
     __getattr__ = late_modules(__name__)

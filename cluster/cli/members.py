@@ -7,6 +7,7 @@ from datetime import datetime
 
 import click
 
+from twinlog.cluster.cli import common
 from twinlog.cluster.cli.common.group import examples
 from twinlog.cluster.cli.common.options import document_option, namesrv_option
 from twinlog.cluster.cli.common.render import (
@@ -110,21 +111,17 @@ def _flushed(show: Callable[[], None]) -> None:
 
 @contextmanager
 def _live(fmt: str) -> Iterator[Callable[[MemberList], None]]:
-    from rich.console import Console, Group
-    from rich.live import Live
-    from rich.text import Text
-
-    console = Console()
-    with Live(console=console, auto_refresh=False) as live:
+    console = common.drawing.Console()
+    with common.drawing.Live(console=console, auto_refresh=False) as live:
 
         def show(found: MemberList) -> None:
             columns = [column for column in member_columns(found.members) if fmt == "wide" or not column.wide]
             cells = cells_of(columns, found.members)
             kept = range(len(columns)) if fmt == "wide" else fitting(columns, cells, console.width)
             drawn = rich_table([columns[i] for i in kept], [[line[i] for i in kept] for line in cells])
-            notes = (Text(f"note: {note}", style="cyan") for note in found.notes)
-            issues = (Text(f"issue: {issue}", style="yellow") for issue in found.issues)
-            at = Text(f"{datetime.now():%H:%M:%S}  Ctrl-C ends", style="dim")
-            live.update(Group(drawn, *notes, *issues, at), refresh=True)
+            notes = (common.drawing.Text(f"note: {note}", style="cyan") for note in found.notes)
+            issues = (common.drawing.Text(f"issue: {issue}", style="yellow") for issue in found.issues)
+            at = common.drawing.Text(f"{datetime.now():%H:%M:%S}  Ctrl-C ends", style="dim")
+            live.update(common.drawing.Group(drawn, *notes, *issues, at), refresh=True)
 
         yield show

@@ -13,8 +13,6 @@ from twinlog.cluster.metrics.snapshot import Snapshot as Snapshot
 
 def expose(snapshot: Snapshot, accept: str) -> tuple[bytes, str]:
     """The body and its content type: OpenMetrics when `accept`, a request's Accept header, asks for it."""
-    from twinlog.cluster.metrics.exposition import (
-        expose as as_text,
-    )  # Here: its import takes time that no start should wait for.
+    from twinlog.cluster.metrics.exposition import expose as as_text  # No start should wait for prometheus-client.
 
     return as_text(snapshot, accept)

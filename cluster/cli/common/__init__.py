@@ -3,3 +3,14 @@
 Begin with options.py and render.py.
 Imported by the commands.
 """
+
+from typing import TYPE_CHECKING
+
+from twinlog.store.util.late_modules import late_modules
+
+__all__ = ["drawing"]
+
+if TYPE_CHECKING:
+    from . import drawing
+else:
+    __getattr__ = late_modules(__name__)

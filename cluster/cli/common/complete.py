@@ -1,38 +1,36 @@
 """Completion in the shell: names from a name server or a broker, if it answers in time.
 
-The functions import what they need: every command refers to them, but few runs call them.
+Every command refers to these functions, but few runs call them: what they need is imported at its first use.
 """
 
 import sys
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.shell_completion import BashComplete, CompletionItem, FishComplete, ShellComplete, ZshComplete
 
+from twinlog.cluster import admin as operations
+from twinlog.cluster import client, observe
 from twinlog.cluster.cli.common.group import examples
 from twinlog.cluster.cli.common.which_cluster import DEFAULT_NAMESRV, chosen_context
-
-if TYPE_CHECKING:
-    from twinlog.cluster.admin.admin import Admin
 
 SECONDS_MAX = 0.3  # Longer would be felt while typing.
 
 
-def _asked(context: click.Context, ask: "Callable[[Admin], Awaitable[Iterable[str]]]") -> list[str]:
+def _asked(context: click.Context, ask: "Callable[[operations.admin.Admin], Awaitable[Iterable[str]]]") -> list[str]:
     """The names, or none when there is no answer in time."""
     import trio
 
-    from twinlog.cluster.admin.admin import open_admin
-    from twinlog.cluster.client.api import name_servers
-
     async def main() -> list[str]:
-        async with open_admin(addresses, timeout_ms=round(SECONDS_MAX * 1000), context=chosen_context()) as admin:
+        async with operations.admin.open_admin(
+            addresses, timeout_ms=round(SECONDS_MAX * 1000), context=chosen_context()
+        ) as admin:
             with trio.move_on_after(SECONDS_MAX):
                 return sorted(await ask(admin))
         return []
 
-    addresses = name_servers(context.params.get("namesrv") or DEFAULT_NAMESRV)
+    addresses = client.api.name_servers(context.params.get("namesrv") or DEFAULT_NAMESRV)
     try:
         return trio.run(main)
     except Exception:  # The command itself will report the problem when it runs.
@@ -42,11 +40,9 @@ def _asked(context: click.Context, ask: "Callable[[Admin], Awaitable[Iterable[st
 def topics(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Topics; RocketMQ's internal ones only when their first letters were typed."""
 
-    async def ask(admin: "Admin") -> Iterable[str]:
-        from twinlog.cluster.admin.topics import is_system_topic
-
+    async def ask(admin: "operations.admin.Admin") -> Iterable[str]:
         found = await admin.api.topics()
-        return [each for each in found if incomplete or not is_system_topic(each, set())]
+        return [each for each in found if incomplete or not operations.topics.is_system_topic(each, set())]
 
     return [each for each in _asked(context, ask) if each.startswith(incomplete)]
 
@@ -54,15 +50,11 @@ def topics(context: click.Context, _parameter: click.Parameter, incomplete: str)
 def groups(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Consumer groups."""
 
-    async def ask(admin: "Admin") -> Iterable[str]:
-        from twinlog.cluster.admin.groups import is_system_group
-        from twinlog.cluster.observe.gather import readers
-        from twinlog.cluster.observe.requests import group_configs
-
+    async def ask(admin: "operations.admin.Admin") -> Iterable[str]:
         found: set[str] = set()
-        for target in readers(await admin.api.cluster()):
-            found |= set(await group_configs(admin.api, target.address))
-        return [each for each in found if incomplete or not is_system_group(each)]
+        for target in observe.gather.readers(await admin.api.cluster()):
+            found |= set(await observe.requests.group_configs(admin.api, target.address))
+        return [each for each in found if incomplete or not operations.groups.is_system_group(each)]
 
     return [each for each in _asked(context, ask) if each.startswith(incomplete)]
 
@@ -70,10 +62,8 @@ def groups(context: click.Context, _parameter: click.Parameter, incomplete: str)
 def members(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Names of members."""
 
-    async def ask(admin: "Admin") -> Iterable[str]:
-        from twinlog.cluster.client.api import addresses_of
-
-        found = addresses_of(await admin.api.cluster())
+    async def ask(admin: "operations.admin.Admin") -> Iterable[str]:
+        found = client.api.addresses_of(await admin.api.cluster())
         return [f"{group.broker_name}-{broker_id}" for group, broker_id, _ in found]
 
     return [each for each in _asked(context, ask) if each.startswith(incomplete)]
@@ -82,7 +72,7 @@ def members(context: click.Context, _parameter: click.Parameter, incomplete: str
 def brokers(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Names of broker groups."""
 
-    async def ask(admin: "Admin") -> Iterable[str]:
+    async def ask(admin: "operations.admin.Admin") -> Iterable[str]:
         return [group.broker_name for group in await admin.api.cluster()]
 
     return [each for each in _asked(context, ask) if each.startswith(incomplete)]
@@ -90,9 +80,12 @@ def brokers(context: click.Context, _parameter: click.Parameter, incomplete: str
 
 def options(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[Any]:
     """Configuration keys of brokers and name servers, with their meaning."""
-    from twinlog.cluster.admin.options import all_options
 
-    return [CompletionItem(key, help=each.meaning) for key, each in all_options().items() if key.startswith(incomplete)]
+    return [
+        CompletionItem(key, help=each.meaning)
+        for key, each in operations.options.all_options().items()
+        if key.startswith(incomplete)
+    ]
 
 
 _WHERE = {

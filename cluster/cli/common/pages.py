@@ -14,6 +14,7 @@ from attrs import evolve, field, frozen
 
 from twinlog.cluster.admin.admin import Admin
 from twinlog.cluster.admin.waiting import watch
+from twinlog.cluster.cli import common
 from twinlog.cluster.cli.common.render import (
     Column,
     cells_of,
@@ -80,7 +81,6 @@ def answer(
     with _screen(fmt, page) as put:
 
         async def keep(admin: Admin) -> None:
-
             async def again() -> T:
                 return await ask(admin)
 
@@ -146,37 +146,31 @@ def _screen(fmt: str, page: "Callable[[Any], Page]") -> Iterator[Callable[[Any],
 
 @contextmanager
 def _live(fmt: str, page: "Callable[[Any], Page]") -> Iterator[Callable[[Any], None]]:
-    from rich.console import Console, Group
-    from rich.live import Live
-    from rich.text import Text
-
-    console = Console()
-    last: list[Any] = [Text("no answer yet")]
-    with Live(console=console, auto_refresh=False, vertical_overflow="ellipsis") as live:
+    console = common.drawing.Console()
+    last: list[Any] = [common.drawing.Text("no answer yet")]
+    with common.drawing.Live(console=console, auto_refresh=False, vertical_overflow="ellipsis") as live:
 
         def put(found: Any) -> None:
-            at = Text(f"{datetime.now():%H:%M:%S}  Ctrl-C ends", style="dim")
+            at = common.drawing.Text(f"{datetime.now():%H:%M:%S}  Ctrl-C ends", style="dim")
             if isinstance(found, str):
-                at = Text(f"{datetime.now():%H:%M:%S}  no answer: {found}", style="bold red")
+                at = common.drawing.Text(f"{datetime.now():%H:%M:%S}  no answer: {found}", style="bold red")
             else:
                 last[:] = _drawn(page(found), fmt, console.width)
-            live.update(Group(*last, at), refresh=True)
+            live.update(common.drawing.Group(*last, at), refresh=True)
 
         yield put
 
 
 def _drawn(page: Page, fmt: str, width: int) -> list[Any]:
-    from rich.text import Text
-
     parts: list[Any] = []
     for i, block in enumerate(page.blocks):
         if block.title is not None:
-            parts.append(Text(("\n" if i else "") + block.title, style="bold"))
+            parts.append(common.drawing.Text(("\n" if i else "") + block.title, style="bold"))
         if not block.rows and block.empty:
-            parts.append(Text(block.empty))
+            parts.append(common.drawing.Text(block.empty))
             continue
         columns = [column for column in block.columns if fmt == "wide" or not column.wide]
         cells = cells_of(columns, block.rows)
         kept = range(len(columns)) if fmt == "wide" else fitting(columns, cells, width)
         parts.append(rich_table([columns[k] for k in kept], [[line[k] for k in kept] for line in cells]))
-    return parts + [Text(f"note: {note}", style="cyan") for note in page.notes]
+    return parts + [common.drawing.Text(f"note: {note}", style="cyan") for note in page.notes]

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from twinlog.cluster.cli import common
 from twinlog.cluster.text import size
 
 Report = Callable[[int, int], None]  # Bytes done, bytes in total.
@@ -26,26 +27,17 @@ def progress(what: str) -> Iterator[Report]:
 
 @contextmanager
 def _bar(what: str) -> Iterator[Report]:
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
-
     columns: tuple[Any, ...] = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
+        common.drawing.TextColumn("{task.description}"),
+        common.drawing.BarColumn(),
+        common.drawing.TaskProgressColumn(),
+        common.drawing.DownloadColumn(),
+        common.drawing.TransferSpeedColumn(),
+        common.drawing.TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=5) as drawn:
+    with common.drawing.Progress(
+        *columns, console=common.drawing.Console(stderr=True), transient=True, refresh_per_second=5
+    ) as drawn:
         task = drawn.add_task(what, total=None)
         yield lambda done, total: drawn.update(task, completed=done, total=total)
 

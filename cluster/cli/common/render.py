@@ -14,6 +14,7 @@ from attrs import frozen
 
 from twinlog.cluster import text
 from twinlog.cluster.admin.documents import document, dumps
+from twinlog.cluster.cli import common
 
 UNKNOWN = "-"
 
@@ -81,14 +82,11 @@ def _widths(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> list[i
 
 def rich_table(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> Any:
     """Return the same as a rich table, in which states are coloured."""
-    from rich.table import Table
-    from rich.text import Text
-
-    drawn = Table(box=None, pad_edge=False, header_style="bold")
+    drawn = common.drawing.Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         drawn.add_column(column.title, justify="right" if column.right else "left", no_wrap=True)
     for line in cells:
-        drawn.add_row(*(Text(text, style=STATE_STYLES.get(text, "")) for text in line))
+        drawn.add_row(*(common.drawing.Text(text, style=STATE_STYLES.get(text, "")) for text in line))
     return drawn
 
 
@@ -118,9 +116,7 @@ STATE_STYLES = {
 
 
 def _rich(columns: Sequence[Column], cells: Sequence[Sequence[str]], *, keep_all: bool) -> None:
-    from rich.console import Console
-
-    console = Console()
+    console = common.drawing.Console()
     kept = list(range(len(columns))) if keep_all else fitting(columns, cells, console.width)
     cells = [[line[i] for i in kept] for line in cells]
     shown = [columns[i] for i in kept]

@@ -7,6 +7,7 @@ from textwrap import wrap
 from typing import Any, Protocol
 
 from twinlog.cluster.broker.peers.role_messages import ChangeResult, ChangeState
+from twinlog.cluster.cli import common
 from twinlog.cluster.cli.demo.traffic import Account
 from twinlog.cluster.cli.run.up_view import members_table
 from twinlog.cluster.observe.live_diff import LiveDiffReport, LiveVerdict
@@ -64,20 +65,15 @@ class LiveScreen:
 
     def chapter(self, title: str, why: str) -> None:
         """Print the title in bold."""
-        from rich.padding import Padding
-        from rich.text import Text
-
         self._chapters += 1
-        self._live.console.print(Text(f"\n{self._chapters}. {title}", style="bold cyan"))
-        self._live.console.print(Padding(Text(why, style="dim"), (0, 0, 0, 3)))
+        self._live.console.print(common.drawing.Text(f"\n{self._chapters}. {title}", style="bold cyan"))
+        self._live.console.print(common.drawing.Padding(common.drawing.Text(why, style="dim"), (0, 0, 0, 3)))
 
     def tell(self, words: str, mark: str = "·") -> None:
         """Print one event with a coloured mark."""
-        from rich.text import Text
-
         style = {"✓": "green", "✗": "bold red"}.get(mark, "")
         self._live.console.print(
-            Text.assemble((f"   {self._clock():5.1f} s ", "dim"), (f"{mark} ", style), (words, style))
+            common.drawing.Text.assemble((f"   {self._clock():5.1f} s ", "dim"), (f"{mark} ", style), (words, style))
         )
 
     def draw(self, picture: Picture) -> None:
@@ -91,10 +87,11 @@ def screen(clock: Callable[[], float]) -> Iterator[Screen]:
     if not sys.stdout.isatty():
         yield PlainScreen(clock)
         return
-    from rich.console import Console
-    from rich.live import Live
 
-    with Live(console=Console(), auto_refresh=False, transient=True) as live:  # auto_refresh would be a thread.
+    console = common.drawing.Console()
+    with common.drawing.Live(
+        console=console, auto_refresh=False, transient=True
+    ) as live:  # auto_refresh would be a thread.
         yield LiveScreen(live, clock)
 
 
@@ -102,11 +99,8 @@ def picture_of(members: MemberList, traffic: str, where: str) -> Picture:
     """Return a picture of the members, the traffic, and where to see more."""
 
     def picture(width: int) -> Any:
-        from rich.console import Group
-        from rich.text import Text
-
-        lines = [Text(traffic[:width], style="green"), Text(where[:width], style="dim")]
-        return Group(Text(""), members_table(members.members, width), *lines)
+        lines = [common.drawing.Text(traffic[:width], style="green"), common.drawing.Text(where[:width], style="dim")]
+        return common.drawing.Group(common.drawing.Text(""), members_table(members.members, width), *lines)
 
     return picture
 

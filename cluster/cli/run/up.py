@@ -7,7 +7,10 @@ import click
 
 from twinlog.cluster.cli.common.errors import USAGE, CliError
 from twinlog.cluster.cli.common.group import examples
+from twinlog.cluster.cli.run.supervisor import supervise
 from twinlog.cluster.cli.run.up_plan import PlanError, default_directory, plan_up
+from twinlog.cluster.config.config_file import setting_of
+from twinlog.cluster.config.environment import without_options
 
 
 @click.command(
@@ -63,8 +66,6 @@ def up(
     Prints one line `ready namesrv=HOST:PORT dashboard=http://HOST:PORT` when all are registered and the slaves follow. Ctrl-C
     stops them cleanly, a second one at once; the data is kept. A member that dies is restarted.
     """
-    from twinlog.cluster.config.config_file import setting_of
-
     if overrides:
         from twinlog.cluster.cli.run.settings import load_broker
 
@@ -76,13 +77,9 @@ def up(
         plan = plan_up(directory, masters=masters, slaves=slaves, is_async=is_async, port_base=port_base)
     except PlanError as error:
         raise CliError(str(error), exit_code=USAGE) from error
-    from twinlog.cluster.cli.run.supervisor import supervise
-
     supervise(plan, [(each.key, each.value) for each in settings], with_dashboard=not no_dashboard)
 
 
 def _note_variables() -> None:
-    from twinlog.cluster.config.environment import without_options
-
     if ignored := sorted(os.environ.keys() - without_options(os.environ).keys()):
         click.echo(f"note: `up` ignores {', '.join(ignored)}; use --set KEY=VALUE instead", err=True)

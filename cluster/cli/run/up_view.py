@@ -10,6 +10,7 @@ from typing import Any
 import trio
 
 from twinlog.cluster.admin.admin import Admin, open_admin
+from twinlog.cluster.cli import common
 from twinlog.cluster.cli.common.render import cells_of, fitting, rich_table
 from twinlog.cluster.cli.members import member_columns
 from twinlog.cluster.cli.run.up_dashboard import UpDashboard
@@ -76,10 +77,8 @@ async def _lines(plan: UpPlan, admin: Admin, before: MemberList, say: Say) -> No
 
 
 async def _live(plan: UpPlan, admin: Admin, members: MemberList) -> None:
-    from rich.console import Console
-    from rich.live import Live
-
-    with Live(console=Console(stderr=True), auto_refresh=False) as live:  # auto_refresh would be a thread.
+    console = common.drawing.Console(stderr=True)
+    with common.drawing.Live(console=console, auto_refresh=False) as live:  # auto_refresh would be a thread.
         while True:
             live.update(_renderable(plan, members, live.console.width), refresh=True)
             await trio.sleep(POLL_SECONDS)
@@ -87,13 +86,10 @@ async def _live(plan: UpPlan, admin: Admin, members: MemberList) -> None:
 
 
 def _renderable(plan: UpPlan, members: MemberList, width: int) -> Any:
-    from rich.console import Group
-    from rich.text import Text
-
-    footer = [Text(f"note: {note}", style="cyan") for note in members.notes]
-    footer += [Text(f"issue: {issue}", style="yellow") for issue in members.issues]
+    footer = [common.drawing.Text(f"note: {note}", style="cyan") for note in members.notes]
+    footer += [common.drawing.Text(f"issue: {issue}", style="yellow") for issue in members.issues]
     where = f"name server {plan.namesrv.address}  data {plan.directory}  Ctrl-C stops"
-    return Group(members_table(members.members, width), *footer, Text(where, style="dim"))
+    return common.drawing.Group(members_table(members.members, width), *footer, common.drawing.Text(where, style="dim"))
 
 
 def members_table(members: Sequence[Member], width: int) -> Any:

@@ -13,6 +13,6 @@ from twinlog.store.util.late_modules import late_modules
 __all__ = ["broker_admin", "clients", "members", "messages", "namesrv", "offsets", "responses"]
 
 if TYPE_CHECKING:
-    from twinlog.cluster.remoting.headers import broker_admin, clients, members, messages, namesrv, offsets, responses
+    from . import broker_admin, clients, members, messages, namesrv, offsets, responses
 else:
     __getattr__ = late_modules(__name__)
