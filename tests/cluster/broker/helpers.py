@@ -15,6 +15,7 @@ from twinlog.cluster.broker.filter.tags import SubscriptionData
 from twinlog.cluster.config.json_file import JsonFile
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.command import RemotingCommand, decode
+from twinlog.cluster.remoting.config import ServerConfig
 from twinlog.cluster.remoting.errors import RemotingTimeoutError, RequestError
 from twinlog.cluster.remoting.header_fields import decode_header
 from twinlog.cluster.remoting.request import Reply, Request
@@ -120,7 +121,12 @@ class Client:
 
 
 def make_broker(
-    root: Path, *, role: BrokerRole = BrokerRole.ASYNC_MASTER, ha_config: HAConfig | None = None, **options: object
+    root: Path,
+    *,
+    role: BrokerRole = BrokerRole.ASYNC_MASTER,
+    ha_config: HAConfig | None = None,
+    server: ServerConfig | None = None,
+    **options: object,
 ) -> Broker:
     """A broker with small files; `options` are BrokerConfig's."""
     settings = {"broker_name": "broker-a", "broker_ip1": "127.0.0.1", "listen_port": 10911, **options}
@@ -134,7 +140,7 @@ def make_broker(
         max_hash_slot_num=100,
         max_index_num=400,
     )
-    return wiring.make_broker(BrokerConfig(**settings), store, ha_config)
+    return wiring.make_broker(BrokerConfig(**settings), store, ha_config, server)
 
 
 @contextlib.asynccontextmanager

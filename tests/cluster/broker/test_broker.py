@@ -6,9 +6,9 @@ import pytest
 import trio
 from structlog.testing import capture_logs
 
-from tests.cluster.broker.clusters import cluster as cluster
-from tests.cluster.broker.clusters import until
 from tests.cluster.broker.helpers import SlowFile, heartbeat, make_broker
+from tests.support.group.loopback import cluster as cluster
+from tests.support.group.loopback import until
 from tests.support.process_group.ports import free_broker_port
 from twinlog.cluster.broker.broker import Broker
 from twinlog.cluster.broker.tables.writer import TableWriter

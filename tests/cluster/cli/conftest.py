@@ -3,26 +3,17 @@
 import sys
 from copy import copy
 from functools import partial
-from pathlib import Path
 
 import pytest
 import structlog
 import trio
-from attrs import define, evolve
+from attrs import define
 from click.testing import CliRunner, Result
 
-from twinlog.cluster.broker import wiring
+from tests.support.group.loopback import open_cluster
 from twinlog.cluster.broker.broker import Broker
-from twinlog.cluster.broker.config import BrokerConfig
 from twinlog.cluster.cli.main import cli
-from twinlog.cluster.namesrv.config import NamesrvConfig
-from twinlog.cluster.namesrv.service import NameServer
-from twinlog.cluster.remoting.config import ServerConfig
-from twinlog.ha.config import HAConfig
-from twinlog.store.config import BrokerRole, StoreConfig
-
-HOST = "127.0.0.1"
-SERVER = ServerConfig(bind_address=HOST)
+from twinlog.store.config import BrokerRole
 
 
 @pytest.fixture(autouse=True)
@@ -48,25 +39,6 @@ class Cluster:
         return result
 
 
-async def start_broker(nursery: trio.Nursery, root: Path, namesrv: str, role: BrokerRole) -> Broker:
-    broker = wiring.make_broker(
-        BrokerConfig(
-            broker_name="broker-a",
-            broker_id=0 if role is not BrokerRole.SLAVE else 1,
-            broker_ip1=HOST,
-            broker_ip2=HOST,
-            listen_port=0,
-            namesrv_addr=namesrv,
-        ),
-        StoreConfig(root=root, broker_role=role, mapped_file_size_commit_log=1 << 20),
-        HAConfig(listen_host=HOST),
-        SERVER,
-    )
-    await nursery.start(broker.run)
-    await broker.registration.registered.wait()
-    return broker
-
-
 async def slave_counts(master: Broker) -> None:
     """Until producers are answered on the slave's word; there is no event for it."""
     with trio.fail_after(10):
@@ -74,26 +46,21 @@ async def slave_counts(master: Broker) -> None:
             await trio.sleep(0.01)
 
 
-async def start_namesrv(nursery: trio.Nursery) -> str:
-    server = NameServer(evolve(NamesrvConfig(), kv_config_path=None), SERVER)
-    return f"{HOST}:{await nursery.start(partial(server.run, HOST, 0))}"
-
-
 @pytest.fixture
 async def lone_master(nursery, tmp_path):
     """No slave has ever been there: what is sent is not as safe as promised."""
-    namesrv = await start_namesrv(nursery)
-    return Cluster(namesrv, await start_broker(nursery, tmp_path / "broker-a-0", namesrv, BrokerRole.SYNC_MASTER), None)
+    members = await open_cluster(nursery, tmp_path)
+    master, _ = await members.start("broker-a-0", BrokerRole.SYNC_MASTER)
+    return Cluster(members.namesrv, master, None)
 
 
 @pytest.fixture
 async def cluster(nursery, tmp_path):
-    namesrv = await start_namesrv(nursery)
-    master = await start_broker(nursery, tmp_path / "broker-a-0", namesrv, BrokerRole.SYNC_MASTER)
-    slave = await start_broker(nursery, tmp_path / "broker-a-1", namesrv, BrokerRole.SLAVE)
-
+    members = await open_cluster(nursery, tmp_path)
+    master, _ = await members.start("broker-a-0", BrokerRole.SYNC_MASTER)
+    slave, _ = await members.start("broker-a-1", BrokerRole.SLAVE)
     await slave_counts(master)
-    return Cluster(namesrv, master, slave)
+    return Cluster(members.namesrv, master, slave)
 
 
 def register_under(broker: Broker, address: str) -> None:

@@ -7,8 +7,9 @@ import socket
 import pytest
 import trio
 
-from tests.cluster.cli.conftest import HOST, SERVER, register_under
+from tests.cluster.cli.conftest import register_under
 from tests.cluster.cli.json_schema import violations
+from tests.support.group.loopback import HOST, SERVER
 from twinlog.cluster.admin.admin import open_admin
 from twinlog.cluster.broker import wiring
 from twinlog.cluster.broker.broker import Broker

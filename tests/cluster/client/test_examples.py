@@ -13,11 +13,7 @@ import trio
 
 import twinlog.client
 import twinlog.cluster.client
-from tests.support.process_group.ports import free_broker_port
-from twinlog.cluster.broker import wiring
-from twinlog.cluster.broker.config import BrokerConfig
-from twinlog.cluster.namesrv.service import NameServer
-from twinlog.store.config import StoreConfig
+from tests.support.group.loopback import open_cluster
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "client.md"
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
@@ -27,16 +23,9 @@ MODULES = [each.name for each in walk_packages(twinlog.cluster.client.__path__, 
 @pytest.fixture
 async def namesrv(tmp_path, nursery):
     """The address of a name server that has one broker."""
-    port = await nursery.start(NameServer().run, "127.0.0.1", 0)
-    address = f"127.0.0.1:{port}"
-    config = BrokerConfig(
-        broker_name="broker-a", broker_ip1="127.0.0.1", listen_port=free_broker_port(), namesrv_addr=address
-    )
-    broker = wiring.make_broker(config, StoreConfig(root=tmp_path, mapped_file_size_commit_log=1 << 20))
-    await nursery.start(broker.run)
-    with trio.fail_after(5):
-        await broker.registration.registered.wait()
-    return address
+    cluster = await open_cluster(nursery, tmp_path)
+    await cluster.start("broker-a-0")
+    return cluster.namesrv
 
 
 async def run(example: str, namesrv: str) -> None:

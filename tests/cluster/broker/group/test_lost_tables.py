@@ -4,11 +4,11 @@ import pytest
 import trio
 from structlog.testing import capture_logs
 
-from tests.cluster.broker.clusters import cluster as cluster
-from tests.cluster.broker.clusters import until
 from tests.cluster.broker.helpers import make_broker
 from tests.cluster.broker.slaves import FAST, MASTER
 from tests.cluster.broker.slaves import slave as slave
+from tests.support.group.loopback import cluster as cluster
+from tests.support.group.loopback import until
 from twinlog.cluster.broker.group import lost_tables
 from twinlog.cluster.broker.group.lost_tables import DELAYS, GROUPS, OFFSETS, TOPICS
 from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig, SubscriptionGroupManager

@@ -1,7 +1,11 @@
-"""Whole brokers and a name server in one process, over loopback and in real time: for tests of sockets, ports and frames.
+"""Whole brokers and a name server in one process, over loopback and in real time: for tests of sockets and ports, and of
+clients and commands, which are threads or open connections of their own.
 
-Everything else of a group is tested in virtual time, without sockets: `tests.support.group`.
+Virtual time leaps while a socket or a thread is at work. Tests of all else take the members of `tests.support.group.group`.
 """
+
+from functools import partial
+from pathlib import Path
 
 import attrs
 import pytest
@@ -10,11 +14,17 @@ import trio
 from tests.cluster.broker.helpers import make_broker
 from tests.support.process_group.ports import free_broker_port
 from twinlog.cluster.broker.broker import Broker
+from twinlog.cluster.namesrv.config import NamesrvConfig
 from twinlog.cluster.namesrv.service import NameServer
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.config import ServerConfig
+from twinlog.ha.config import HAConfig
 from twinlog.store.config import BrokerRole
+
+HOST = "127.0.0.1"
+SERVER = ServerConfig(bind_address=HOST)
 
 
 @attrs.define
@@ -32,15 +42,26 @@ class Running:
 
 @attrs.define
 class Cluster:
+    """A name server, and brokers of one group below `root`."""
+
     nursery: trio.Nursery
-    root: object
+    root: Path
     namesrv: str
     client: RemotingClient
     ports: dict[str, int] = attrs.field(factory=dict)
 
     async def start(self, name, role=BrokerRole.ASYNC_MASTER, **options) -> tuple[Broker, Running]:
         port = self.ports.setdefault(name, free_broker_port())
-        broker = make_broker(self.root / name, role=role, listen_port=port, namesrv_addr=self.namesrv, **options)
+        broker = make_broker(
+            self.root / name,
+            role=role,
+            ha_config=HAConfig(listen_host=HOST),
+            server=SERVER,
+            broker_ip2=HOST,
+            listen_port=port,
+            namesrv_addr=self.namesrv,
+            **options,
+        )
         running = Running()
 
         async def run(*, task_status):
@@ -49,7 +70,7 @@ class Cluster:
             running.ended.set()
 
         await self.nursery.start(run)
-        with trio.fail_after(5):
+        with trio.fail_after(10):
             await broker.registration.registered.wait()
         return broker, running
 
@@ -78,12 +99,18 @@ class Cluster:
         return await self.ask(broker, 11, **{**fields, **more})
 
 
-@pytest.fixture
-async def cluster(tmp_path, nursery):
-    namesrv_port = await nursery.start(NameServer().run, "127.0.0.1", 0)
+async def open_cluster(nursery: trio.Nursery, root: Path) -> Cluster:
+    """Start the name server. Brokers come with `start`."""
+    namesrv = NameServer(attrs.evolve(NamesrvConfig(), kv_config_path=None), SERVER)
+    port = await nursery.start(partial(namesrv.run, HOST, 0))
     client = RemotingClient()
     await nursery.start(client.run)
-    return Cluster(nursery, tmp_path, f"127.0.0.1:{namesrv_port}", client)
+    return Cluster(nursery, root, f"{HOST}:{port}", client)
+
+
+@pytest.fixture
+async def cluster(tmp_path, nursery):
+    return await open_cluster(nursery, tmp_path)
 
 
 async def until(condition, seconds=10.0):
