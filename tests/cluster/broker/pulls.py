@@ -1,7 +1,11 @@
-"""A pull request, and a topic with a member of its group."""
+"""A pull request, parts that serve it, and a topic with a member of its group."""
+
+from pathlib import Path
 
 from tests.cluster.broker.helpers import heartbeat
+from tests.cluster.broker.parts import Parts, make_parts
 from twinlog.cluster.broker.tables.topics import TopicConfig
+from twinlog.store.config import BrokerRole
 
 PULL = {
     "consumerGroup": "G",
@@ -17,6 +21,12 @@ PULL = {
 
 
 OWN_SUBSCRIPTION, SUSPEND, COMMIT = 4, 2, 1
+
+
+def make_pulls(root: Path, role: BrokerRole = BrokerRole.ASYNC_MASTER, **options: object) -> Parts:
+    """Parts with the processors of pulls and heartbeats."""
+    parts = make_parts(root, role, **options)
+    return parts.serve(parts.clients(), parts.pull())
 
 
 def serving(broker, client, **beat):

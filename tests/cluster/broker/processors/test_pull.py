@@ -1,15 +1,12 @@
 """11: what a consumer may fetch, what it is told, and how long it waits."""
 
-from pathlib import Path
-
 import attrs
 import pytest
 import trio
 import trio.testing
 
 from tests.cluster.broker.helpers import FakeConnection, append, heartbeat, opened, put
-from tests.cluster.broker.parts import Parts, make_parts
-from tests.cluster.broker.pulls import COMMIT, OWN_SUBSCRIPTION, PULL, SUSPEND, serving
+from tests.cluster.broker.pulls import COMMIT, OWN_SUBSCRIPTION, PULL, SUSPEND, make_pulls, serving
 from tests.store.java_map import JavaHashMap
 from twinlog.cluster.broker.consume import long_polling
 from twinlog.cluster.broker.consume.offset_moved import OffsetMoved, OffsetMovedEvents
@@ -20,12 +17,6 @@ from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.store.config import BrokerRole
 from twinlog.store.read.get_message import GetResult, GetStatus
 from twinlog.store.record.message import decode_message, host_bytes
-
-
-def make_pulls(root: Path, role: BrokerRole = BrokerRole.ASYNC_MASTER, **options: object) -> Parts:
-    """Parts with the processors of pulls and heartbeats."""
-    parts = make_parts(root, role, **options)
-    return parts.serve(parts.clients(), parts.pull())
 
 
 async def test_messages_come_as_they_are_stored(tmp_path):

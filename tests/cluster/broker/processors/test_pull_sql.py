@@ -6,8 +6,8 @@ import attrs
 import pytest
 import trio
 
-from tests.cluster.broker.helpers import heartbeat, make_broker, opened, put
-from tests.cluster.broker.pulls import OWN_SUBSCRIPTION, PULL, SUSPEND
+from tests.cluster.broker.helpers import heartbeat, opened, put
+from tests.cluster.broker.pulls import OWN_SUBSCRIPTION, PULL, SUSPEND, make_pulls
 from twinlog.cluster.broker.tables.topics import TopicConfig
 from twinlog.store.config import BrokerRole
 from twinlog.store.record.message import decode_message
@@ -26,7 +26,7 @@ def filtering(client, expression="a = 1", **how):
 
 
 def sql_broker(tmp_path, **options):
-    return make_broker(tmp_path, enable_property_filter=True, **options)
+    return make_pulls(tmp_path, enable_property_filter=True, **options)
 
 
 def found(reply):
@@ -124,7 +124,7 @@ async def test_a_filter_older_than_the_subscription(tmp_path):
 
 @pytest.mark.parametrize("fields", [{}, {"sysFlag": 4, "subscription": "a = 1", "expressionType": "SQL92"}])
 async def test_without_enable_property_filter_sql92_is_refused(tmp_path, fields):
-    async with opened(make_broker(tmp_path)) as client:
+    async with opened(make_pulls(tmp_path)) as client:
         filtering(client)
         reply = client.ask(11, **{**PULL, **fields})
         assert (reply.code, reply.remark) == (1, "The broker does not support consumer to filter message by SQL92")
@@ -160,7 +160,7 @@ async def test_a_filter_that_is_over_withholds_no_retried_messages(tmp_path, end
         if ending == "dead":
             broker.tables.filters.unregister("G")
         if ending == "switched off":
-            broker.settings.config = attrs.evolve(broker.config, enable_property_filter=False)
+            broker.settings.config = attrs.evolve(broker.settings.config, enable_property_filter=False)
         assert found(client.ask(11, **{**PULL, "topic": "%RETRY%G"})) == [0]
 
 
@@ -236,7 +236,7 @@ async def test_a_filter_dies_with_its_group_and_outlives_a_restart(tmp_path):
         assert broker.tables.filters.get("T1", "G").is_dead
         await broker.tables.filters_writer.save()
     again = sql_broker(tmp_path)
-    again.load_tables()
+    again.tables.filters_writer.file.load_into(again.tables.filters.merge)
     assert again.tables.filters.get("T1", "G").filter.text == "a = 1"
     assert again.tables.filters.get("T1", "G").is_dead
 
@@ -263,5 +263,5 @@ async def test_a_config_check_says_what_is_wrong_with_an_expression(tmp_path):
             assert reply.code == 23
             assert reply.remark.startswith("Invalid MessageSelector. ")
             assert why in reply.remark
-    async with opened(make_broker(tmp_path)) as client:
+    async with opened(make_pulls(tmp_path)) as client:
         assert check(client, "a = = 1").code == 1
