@@ -6,6 +6,7 @@ While the service's loop is stalled, its last answer is returned, with its age.
 import contextlib
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import trio
@@ -164,15 +165,10 @@ LOOPBACK = "127.0.0.1"
 def source_of_broker(broker: "Broker") -> Source:
     """Made in the broker's loop."""
 
-    def snapshot() -> Any:
-        from twinlog.cluster.metrics import broker_snapshot
-
-        return broker_snapshot(broker)
-
     return Source(
         kind="broker",
         read_node=broker.status.member,
-        read_snapshot=snapshot,
+        read_snapshot=partial(_broker_snapshot, broker),
         namesrv=lambda: broker.config.name_servers,
         guards_bodies=broker.acl is not None or has_credentials(),
     )
@@ -181,18 +177,25 @@ def source_of_broker(broker: "Broker") -> Source:
 def source_of_namesrv(namesrv: "NameServer") -> Source:
     """Made in the name server's loop."""
 
-    def snapshot() -> Any:
-        from twinlog.cluster.metrics import namesrv_snapshot
-
-        return namesrv_snapshot(namesrv)
-
     source = Source(
         kind="namesrv",
         read_node=NamesrvStatus,
-        read_snapshot=snapshot,
+        read_snapshot=partial(_namesrv_snapshot, namesrv),
         namesrv=lambda: (f"{host}:{source.port}",),
         guards_bodies=has_credentials(),
     )
     bound = namesrv.server_config.bind_address
     host = LOOPBACK if bound in ("", "0.0.0.0", "::") else bound
     return source
+
+
+def _broker_snapshot(broker: "Broker") -> Any:
+    from twinlog.cluster.metrics import broker_snapshot  # At the first scrape: no start waits for it.
+
+    return broker_snapshot(broker)
+
+
+def _namesrv_snapshot(namesrv: "NameServer") -> Any:
+    from twinlog.cluster.metrics import namesrv_snapshot
+
+    return namesrv_snapshot(namesrv)

@@ -122,9 +122,7 @@ def list_files(uri: StoreUri) -> list[ListedFile]:
         with _named(uri), _scan(uri.path) as entries:
             here = [_local_info(entry, entry.name) for entry in entries if _is(entry.is_file)]
         return sorted((info for info in here if info is not None), key=lambda info: info.name)
-    from pyarrow.fs import FileType
-
-    found = (info for info in _remote_listing(uri) if info.type == FileType.File)
+    found = (info for info in _remote_listing(uri) if info.is_file)
     return sorted(
         (ListedFile(info.base_name, info.size, info.mtime_ns or 0) for info in found), key=lambda info: info.name
     )
@@ -144,10 +142,8 @@ def list_tree(uri: StoreUri) -> list[ListedFile]:
     """All files below a directory, by relative path. Raises UnreadableError."""
     if uri.is_local:
         return sorted(_local_tree(uri, ""), key=lambda info: info.name)
-    from pyarrow.fs import FileType
-
     base = _remote(uri)[1] + "/"
-    found = (info for info in _remote_listing(uri, recursive=True) if info.type == FileType.File)
+    found = (info for info in _remote_listing(uri, recursive=True) if info.is_file)
     infos = [ListedFile(info.path.removeprefix(base), info.size, info.mtime_ns or 0) for info in found]
     return sorted(infos, key=lambda info: info.name)
 
@@ -295,11 +291,9 @@ def _remote_listing(uri: StoreUri, *, recursive: bool = False) -> list[Any]:
 
 
 def _is_remote_file(uri: StoreUri) -> bool:
-    from pyarrow.fs import FileType
-
     system, path = _remote(uri)
     info = system.get_file_info(path)
-    return bool(info.type == FileType.File)
+    return bool(info.is_file)
 
 
 def _remote(uri: StoreUri) -> "tuple[FileSystem, str]":
