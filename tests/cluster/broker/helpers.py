@@ -126,6 +126,7 @@ def make_broker(
     role: BrokerRole = BrokerRole.ASYNC_MASTER,
     ha_config: HAConfig | None = None,
     server: ServerConfig | None = None,
+    file_size: int = 1 << 20,
     **options: object,
 ) -> Broker:
     """A broker with small files; `options` are BrokerConfig's."""
@@ -135,7 +136,7 @@ def make_broker(
     store = StoreConfig(
         root=root,
         broker_role=role,
-        mapped_file_size_commit_log=1 << 20,
+        mapped_file_size_commit_log=file_size,
         mapped_file_size_consume_queue=2000,
         max_hash_slot_num=100,
         max_index_num=400,

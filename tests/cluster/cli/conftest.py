@@ -10,7 +10,7 @@ import trio
 from attrs import define
 from click.testing import CliRunner, Result
 
-from tests.support.group.loopback import open_cluster
+from tests.support.group import loopback
 from twinlog.cluster.broker.broker import Broker
 from twinlog.cluster.cli.main import cli
 from twinlog.store.config import BrokerRole
@@ -26,9 +26,13 @@ def log_elsewhere(plain_log):
 class Cluster:
     """What runs, and `twinlog` to look at it with."""
 
-    namesrv: str
+    members: loopback.Cluster
     master: Broker
     slave: Broker | None
+
+    @property
+    def namesrv(self) -> str:
+        return self.members.namesrv
 
     async def twinlog(self, *arguments: str, stdin: str | bytes | None = None, ok: bool = True) -> Result:
         """Run a command as a shell would; with `ok` it must succeed."""
@@ -49,18 +53,18 @@ async def slave_counts(master: Broker) -> None:
 @pytest.fixture
 async def lone_master(nursery, tmp_path):
     """No slave has ever been there: what is sent is not as safe as promised."""
-    members = await open_cluster(nursery, tmp_path)
+    members = await loopback.open_cluster(nursery, tmp_path)
     master, _ = await members.start("broker-a-0", BrokerRole.SYNC_MASTER)
-    return Cluster(members.namesrv, master, None)
+    return Cluster(members, master, None)
 
 
 @pytest.fixture
 async def cluster(nursery, tmp_path):
-    members = await open_cluster(nursery, tmp_path)
+    members = await loopback.open_cluster(nursery, tmp_path)
     master, _ = await members.start("broker-a-0", BrokerRole.SYNC_MASTER)
     slave, _ = await members.start("broker-a-1", BrokerRole.SLAVE)
     await slave_counts(master)
-    return Cluster(members.namesrv, master, slave)
+    return Cluster(members, master, slave)
 
 
 def register_under(broker: Broker, address: str) -> None:

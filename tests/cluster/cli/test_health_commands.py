@@ -9,13 +9,9 @@ import trio
 
 from tests.cluster.cli.conftest import register_under
 from tests.cluster.cli.json_schema import violations
-from tests.support.group.loopback import HOST, SERVER
+from tests.support.group.loopback import HOST
 from twinlog.cluster.admin.admin import open_admin
-from twinlog.cluster.broker import wiring
-from twinlog.cluster.broker.broker import Broker
-from twinlog.cluster.broker.config import BrokerConfig
-from twinlog.ha.config import HAConfig
-from twinlog.store.config import BrokerRole, StoreConfig
+from twinlog.store.config import BrokerRole
 
 PROMETHEUS_LINE = re.compile(r'[a-z_]+(\{([a-z]+="[^"]*",?)+\})? [-0-9.e+]+|# (HELP|TYPE) [a-z_]+ .+')
 
@@ -118,23 +114,6 @@ async def causes(cluster, *arguments: str) -> set[str]:
     return {finding["cause"] for finding in document["findings"]}
 
 
-async def start(
-    nursery, root, namesrv: str, role: BrokerRole, *, name: str = "broker-b", file_size: int = 1 << 20
-) -> Broker:
-    number = int(role is BrokerRole.SLAVE)
-    broker = wiring.make_broker(
-        BrokerConfig(
-            broker_name=name, broker_id=number, broker_ip1=HOST, broker_ip2=HOST, listen_port=0, namesrv_addr=namesrv
-        ),
-        StoreConfig(root=root, broker_role=role, mapped_file_size_commit_log=file_size),
-        HAConfig(listen_host=HOST),
-        SERVER,
-    )
-    await nursery.start(broker.run)
-    await broker.registration.registered.wait()
-    return broker
-
-
 async def test_doctor_names_a_closed_ha_port(cluster):
     cluster.master.settings.ha_address = (
         f"{HOST}:{closed_port()}"  # As it looks from outside when a firewall closes it.
@@ -147,22 +126,22 @@ async def test_doctor_names_a_wrong_broker_ip2(cluster):
     assert "wrong brokerIP2" in await causes(cluster)
 
 
-async def test_doctor_names_two_masters_by_the_address_of_the_one_that_is_not_shown(cluster, nursery, tmp_path):
-    other = await start(nursery, tmp_path / "second", cluster.namesrv, BrokerRole.ASYNC_MASTER, name="broker-a")
+async def test_doctor_names_two_masters_by_the_address_of_the_one_that_is_not_shown(cluster):
+    other, _ = await cluster.members.start("second", BrokerRole.ASYNC_MASTER)
     await cluster.master.registration.register_all()
     assert "two masters" in await causes(cluster, other.address, cluster.master.address)
 
 
-async def test_doctor_names_a_slave_that_was_started_as_a_master(cluster, nursery, tmp_path):
-    await start(nursery, tmp_path / "b", cluster.namesrv, BrokerRole.SYNC_MASTER)
+async def test_doctor_names_a_slave_that_was_started_as_a_master(cluster):
+    await cluster.members.start("b", BrokerRole.SYNC_MASTER, broker_name="broker-b")
     result = await cluster.twinlog("doctor", ok=False)
     assert result.exit_code == 1
     assert "no slave of broker-b is registered" in result.stdout
 
 
-async def test_doctor_names_another_file_size(cluster, nursery, tmp_path):
-    await start(nursery, tmp_path / "b0", cluster.namesrv, BrokerRole.SYNC_MASTER)
-    await start(nursery, tmp_path / "b1", cluster.namesrv, BrokerRole.SLAVE, file_size=1 << 18)
+async def test_doctor_names_another_file_size(cluster):
+    await cluster.members.start("b0", BrokerRole.SYNC_MASTER, broker_name="broker-b")
+    await cluster.members.start("b1", BrokerRole.SLAVE, broker_name="broker-b", file_size=1 << 18)
     assert "other file size" in await causes(cluster)
 
 
