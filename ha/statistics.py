@@ -7,7 +7,7 @@ from attrs import frozen
 
 from twinlog.ha.compare.finding import Finding
 from twinlog.ha.errors import Cause
-from twinlog.ha.policy.ack_policy import Decision
+from twinlog.ha.policy.ack_policy import AckDecision
 from twinlog.ha.policy.admission import Refusal
 from twinlog.ha.policy.disconnected import KnownSlave
 
@@ -83,7 +83,7 @@ class HAStatistics:
     max_offset: int
     push2_slave_max_offset: int
     confirmed_offset: int  # As many slaves hold what lies below as producers wait for.
-    decision: Decision  # What becomes of a message that asks to wait.
+    decision: AckDecision  # What becomes of a message that asks to wait.
     registered: tuple[str, ...]  # The IPs of the registered slaves, one for each slave.
     waiting_messages: int
     connections: tuple[HAConnectionStatistics, ...]

@@ -37,7 +37,7 @@ class Step:
 
 
 @frozen(kw_only=True)
-class Snapshot:
+class ChangeSnapshot:
     """Progress of a change. `epoch` 0: nothing was checked yet. `elected`: the votes suffice, or the loss was accepted."""
 
     verb: Verb
@@ -100,13 +100,13 @@ def plan(verb: Verb, own: str, old_master: str, members: tuple[str, ...]) -> tup
     return tuple(Step(number, name, texts[name][1], texts[name][0]) for number, name in enumerate(_ORDERS[verb], 1))
 
 
-def next_step(snapshot: Snapshot) -> Step | None:
+def next_step(snapshot: ChangeSnapshot) -> Step | None:
     """The first step that is not done; None at the end."""
     steps = plan(snapshot.verb, snapshot.own, snapshot.old_master, snapshot.members)
     return next((step for step in steps if not _is_done(step.name, snapshot)), None)
 
 
-def _is_done(name: StepName, now: Snapshot) -> bool:
+def _is_done(name: StepName, now: ChangeSnapshot) -> bool:
     promised = now.has_entry or (now.epoch > 0 and now.state.promised == now.id and now.elected)
     match name:
         case "check":
@@ -140,7 +140,7 @@ def next_epoch(state: RoleState, entries: tuple[EpochEntry, ...], answers: Mappi
     return state.promised.epoch if begun and max(known) == state.promised.epoch else max(known) + 1
 
 
-def check_invariants(now: Snapshot) -> None:
+def check_invariants(now: ChangeSnapshot) -> None:
     """Assert the order of steps and the choice of the winner, after every step."""
     assert now.entries[-1].epoch <= now.state.promised.epoch, "an entry without its vote"
     if now.state.role is not BrokerRole.SLAVE:
@@ -156,7 +156,7 @@ def check_invariants(now: Snapshot) -> None:
     assert now.serving or not now.registered, "registered without serving"
 
 
-def _whole_votes(now: Snapshot) -> list[VoteReply]:
+def _whole_votes(now: ChangeSnapshot) -> list[VoteReply]:
     """Votes of members that lost nothing. One that follows already has the new entry itself."""
     return [
         answer

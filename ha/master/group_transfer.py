@@ -16,7 +16,7 @@ import trio
 from attrs import define, field, frozen
 
 from twinlog.ha.config import HAConfig
-from twinlog.ha.policy.ack_policy import AckRule, Decision, Standing, Verdict, decide, describe, describe_missing
+from twinlog.ha.policy.ack_policy import AckDecision, AckRule, AckVerdict, Standing, decide, describe, describe_missing
 from twinlog.ha.policy.in_sync import InSync, Slave
 from twinlog.store.log.offset_waiters import AckSink, OffsetWaiters, PutStatus, Waiter, by_sink
 from twinlog.store.util.histogram import BOUNDS, Histogram, HistogramCounts
@@ -112,7 +112,7 @@ class GroupTransferService:
     synchronous: bool = True
     gate: Callable[[float], str | None] = _open
     confirmed_offset: int = field(default=0, init=False)  # Enough slaves hold everything below. Falls when they leave.
-    decision: Decision = field(init=False)
+    decision: AckDecision = field(init=False)
     waits: AckWaits = field(factory=AckWaits, init=False)
     _in_sync: InSync = field(init=False)
     _waiters: OffsetWaiters = field(factory=OffsetWaiters, init=False)
@@ -182,7 +182,7 @@ class GroupTransferService:
     @property
     def refusal(self) -> str | None:
         """Reason to refuse a message that asks to wait before it is stored; None: store it. Checked before each append."""
-        if self.decision.verdict is not Verdict.REFUSE or trio.current_time() < self._expects_until:
+        if self.decision.verdict is not AckVerdict.REFUSE or trio.current_time() < self._expects_until:
             return None
         return (
             f"in-sync replicas not enough: {self.decision.alive} of this broker group are in sync, the master included, "
@@ -232,7 +232,7 @@ class GroupTransferService:
     async def run(self) -> None:
         """Refuse those who waited too long; when cancelled, all that still wait."""
         if self.synchronous and (
-            self.decision.verdict is Verdict.REFUSE or self.decision.need < self._rule.in_sync_replicas
+            self.decision.verdict is AckVerdict.REFUSE or self.decision.need < self._rule.in_sync_replicas
         ):
             self._log_decision()
         try:
@@ -302,7 +302,7 @@ class GroupTransferService:
         self._slaves_needed = self.decision.need - 1
         if self._slaves_needed == 0:
             self.confirmed_offset = EVERYTHING
-        refused, refuses = before.verdict is Verdict.REFUSE, self.decision.verdict is Verdict.REFUSE
+        refused, refuses = before.verdict is AckVerdict.REFUSE, self.decision.verdict is AckVerdict.REFUSE
         if (self.decision.need, refuses) == (before.need, refused):
             return False
         if self.synchronous:
@@ -312,7 +312,7 @@ class GroupTransferService:
     def _log_decision(self) -> None:
         """Synchronous replication never becomes asynchronous, and a master never refuses, without a line."""
         after = self.decision
-        refuses, lowered = after.verdict is Verdict.REFUSE, after.need < self._rule.in_sync_replicas
+        refuses, lowered = after.verdict is AckVerdict.REFUSE, after.need < self._rule.in_sync_replicas
         tell = log.warning if refuses or lowered else log.info
         tell(
             "too few members are in sync: messages are refused" if refuses else "how many members must hold a message",

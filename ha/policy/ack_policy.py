@@ -14,7 +14,7 @@ from attrs import frozen
 from twinlog.ha.policy.in_sync import Slave
 
 
-class Verdict(Enum):
+class AckVerdict(Enum):
     """Decision on a message that asks to wait."""
 
     ANSWER = "answer"  # Stored, and answered at once: there is nobody to ask.
@@ -34,15 +34,15 @@ class AckRule:
 
 
 @frozen
-class Decision:
+class AckDecision:
     """`need` members must hold a message, `alive` of them are in sync; both count the master."""
 
     need: int
     alive: int
-    verdict: Verdict
+    verdict: AckVerdict
 
 
-def decide(rule: AckRule, *, eligible: int, in_sync: int) -> Decision:
+def decide(rule: AckRule, *, eligible: int, in_sync: int) -> AckDecision:
     """The one decision for a message: `eligible` slaves can be waited for, `in_sync` of them are in sync.
 
     Fewer in sync than minInSyncReplicas is refused whatever is needed; `need` never falls below minInSyncReplicas.
@@ -54,14 +54,14 @@ def decide(rule: AckRule, *, eligible: int, in_sync: int) -> Decision:
     if rule.all_ack:
         need = max(need, alive)
     if alive < rule.min_in_sync_replicas:
-        verdict = Verdict.REFUSE
+        verdict = AckVerdict.REFUSE
     elif need <= 1:
-        verdict = Verdict.ANSWER
+        verdict = AckVerdict.ANSWER
     elif 1 + eligible < need:
-        verdict = Verdict.NOT_AVAILABLE
+        verdict = AckVerdict.NOT_AVAILABLE
     else:
-        verdict = Verdict.WAIT
-    return Decision(need, alive, verdict)
+        verdict = AckVerdict.WAIT
+    return AckDecision(need, alive, verdict)
 
 
 NUMBERS = ("no", "one", "two", "three", "four", "five")
@@ -98,12 +98,12 @@ class AckPolicy:
 
 
 def effective_policy(
-    master: MasterSide, rule: AckRule, decision: Decision, slaves: Sequence[SlaveSide], *, registered: int
+    master: MasterSide, rule: AckRule, decision: AckDecision, slaves: Sequence[SlaveSide], *, registered: int
 ) -> AckPolicy:
     """The policy in force. `slaves`: those that count; `registered`: the number that the name server knows."""
     members = 1 + max(registered, len(slaves))
     if not master.synchronous:
-        decision = Decision(1, 1, Verdict.ANSWER)
+        decision = AckDecision(1, 1, AckVerdict.ANSWER)
     in_sync = [slave for slave in slaves if slave.in_sync]
     alive = 1 + len(in_sync)
     return AckPolicy(
@@ -116,14 +116,14 @@ def effective_policy(
     )
 
 
-def _words(master: MasterSide, decision: Decision, in_sync: Sequence[SlaveSide], ratio: str, rule: AckRule) -> str:
+def _words(master: MasterSide, decision: AckDecision, in_sync: Sequence[SlaveSide], ratio: str, rule: AckRule) -> str:
     if master.sync_flush:
         place = "on the master's disk"
     else:
         place = "in the master's write buffers" if master.write_buffers else "in the master's memory"
     if not master.synchronous:
         return place
-    if decision.verdict is Verdict.REFUSE:
+    if decision.verdict is AckVerdict.REFUSE:
         return f"never: messages are refused, minInSyncReplicas={rule.min_in_sync_replicas} {ratio}"
     if decision.need == 1:
         return f"{place}, and no slave is asked {ratio}"
@@ -134,7 +134,7 @@ def _words(master: MasterSide, decision: Decision, in_sync: Sequence[SlaveSide],
     else:
         verified = in_sync and all(slave.verified for slave in in_sync)
         slaves = f"{'verified' if verified else 'held'} by {slaves}"
-    lacking = ", who cannot be had now" if decision.verdict is Verdict.NOT_AVAILABLE else ""
+    lacking = ", who cannot be had now" if decision.verdict is AckVerdict.NOT_AVAILABLE else ""
     return f"{place} and {slaves}{lacking} {ratio}"
 
 
@@ -142,7 +142,7 @@ def _number(count: int) -> str:
     return NUMBERS[count] if count < len(NUMBERS) else str(count)
 
 
-def _level(master: MasterSide, rule: AckRule, decision: Decision, in_sync: Sequence[SlaveSide]) -> str:
+def _level(master: MasterSide, rule: AckRule, decision: AckDecision, in_sync: Sequence[SlaveSide]) -> str:
     if decision.need == 1:
         return "L1 sync flush" if master.sync_flush else "L0 async"
     flushed = bool(in_sync) and all(slave.flushed for slave in in_sync)
@@ -164,11 +164,11 @@ def configured_warnings(rule: AckRule, *, synchronous: bool) -> list[str]:
     return []
 
 
-def _warnings(master: MasterSide, rule: AckRule, decision: Decision, alive: int) -> list[str]:
+def _warnings(master: MasterSide, rule: AckRule, decision: AckDecision, alive: int) -> list[str]:
     warnings = configured_warnings(rule, synchronous=master.synchronous)
     if not master.synchronous:
         return warnings
-    if decision.verdict is Verdict.REFUSE:
+    if decision.verdict is AckVerdict.REFUSE:
         warnings.append(
             f"messages are refused: {alive} in sync, the master included, and "
             f"minInSyncReplicas={rule.min_in_sync_replicas}. Bring a slave back"
@@ -179,7 +179,7 @@ def _warnings(master: MasterSide, rule: AckRule, decision: Decision, alive: int)
             f"enableAutoInSyncReplicas has lowered inSyncReplicas={rule.in_sync_replicas} to {decision.need}, "
             f"with {alive} in sync: {asked}. Bring a slave back, or set minInSyncReplicas"
         )
-    elif decision.verdict is Verdict.NOT_AVAILABLE:
+    elif decision.verdict is AckVerdict.NOT_AVAILABLE:
         warnings.append(
             f"producers hear SLAVE_NOT_AVAILABLE: {decision.need} members must hold a message, and too few slaves "
             "can be waited for. Bring a slave back"

@@ -27,7 +27,7 @@ class _Arrival(NamedTuple):
     codes: list[int]
 
 
-class _Store(Protocol):
+class _VisibleStore(Protocol):
     @property
     def max_offset(self) -> int: ...
 
@@ -38,7 +38,7 @@ class Visibility:
     visible, and `all_arrived` after the last of them, except within a dispatch of the store, which makes that call itself.
     """
 
-    store: _Store
+    store: _VisibleStore
     confirmed: Callable[[], int]
     arrived: Callable[[str, int, int, Sequence[int]], None]
     all_arrived: Callable[[], None]

@@ -34,7 +34,7 @@ _TRY_AGAIN = frozenset(
 )
 
 
-class _Store(Protocol):
+class _DelayStore(Protocol):
     @property
     def flushed_offset(self) -> int: ...
     @property
@@ -50,7 +50,7 @@ class _Store(Protocol):
 class ScheduleMessageService:
     """`confirmed_offset` returns the log offset up to which enough slaves hold the log."""
 
-    store: _Store
+    store: _DelayStore
     file: JsonFile
     levels_ms: tuple[int, ...]
     now_ms: Callable[[], int]

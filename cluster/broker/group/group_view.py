@@ -76,7 +76,7 @@ class _JoinRequests(Protocol):
     def registered(self, addresses: Mapping[int, str]) -> None: ...
 
 
-class _Roles(Protocol):
+class _RoleView(Protocol):
     """RoleService."""
 
     @property
@@ -105,7 +105,7 @@ class GroupView:
     settings: Settings
     store: MessageStore
     ha: HAService = field(init=False)
-    roles: _Roles = field(init=False)
+    roles: _RoleView = field(init=False)
     effects: _Effects = field(init=False)
     registration: RegistrationService = field(init=False)
     slave_sync: SlaveSynchronize = field(init=False)

@@ -25,7 +25,7 @@ REPORT_SECONDS = 10.0  # A slave reports its connection right before its request
 
 
 @frozen
-class _Report:
+class _EndReport:
     """A member's end of its last connection, and the IP that reported it; seconds, monotonic."""
 
     end: str
@@ -44,13 +44,13 @@ class SlavePeers:
     ask_members: Callable[[], None]
     behind: Callable[[str], Collection[str]] = lambda _ip: ()  # Remoting ports of members whose HA address has this IP.
     is_open: Callable[[str], bool] = lambda _end: True  # Whether we have an HA connection with this end.
-    _reports: dict[str, _Report] = field(factory=dict, init=False)  # By member.
+    _reports: dict[str, _EndReport] = field(factory=dict, init=False)  # By member.
 
     def report(self, address: str, ha_end: str, ip: str) -> None:
         """A twinlog member at `ip` says that this is its end of an HA connection."""
         if len(self._reports) >= REPORTS_MAX:
             self._reports.clear()
-        self._reports[address] = _Report(ha_end, ip, trio.current_time())
+        self._reports[address] = _EndReport(ha_end, ip, trio.current_time())
 
     def _is_reported(self, ha_end: str, ip: str) -> bool:
         """Once: another program may be at this end later."""

@@ -28,7 +28,7 @@ from twinlog.cluster.broker.roles.candidate import (
 from twinlog.cluster.broker.roles.lease import LeaseRounds
 from twinlog.cluster.broker.roles.member import Member, pause_text
 from twinlog.cluster.broker.roles.voter import Voter
-from twinlog.ha.election.role_change import Snapshot, Step, StepName, check_invariants, next_step, plan
+from twinlog.ha.election.role_change import ChangeSnapshot, Step, StepName, check_invariants, next_step, plan
 from twinlog.ha.election.voter import VoteRequest
 from twinlog.ha.election.votes import Judgement, may_take
 from twinlog.ha.errors import HAPeerError
@@ -104,9 +104,9 @@ class RoleChange:
             "report": self._report,
         }
 
-    def _snapshot(self) -> Snapshot:
+    def _snapshot(self) -> ChangeSnapshot:
         member = self.member
-        return Snapshot(
+        return ChangeSnapshot(
             verb=self.ask.verb,
             own=member.address,
             old_master=self.survey.old_master,

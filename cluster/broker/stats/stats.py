@@ -66,7 +66,7 @@ class Counter:
 
 
 @frozen
-class Snapshot:
+class CounterSnapshot:
     """Growth of a counter: in total, per second, and per call (0 where calls are not counted)."""
 
     sum: int = 0
@@ -78,15 +78,15 @@ class Snapshot:
         return {"avgpt": self.average, "sum": self.sum, "tps": self.tps}
 
 
-def snapshot(counters: Iterable[Counter], what: int, period: int) -> Snapshot:
+def snapshot(counters: Iterable[Counter], what: int, period: int) -> CounterSnapshot:
     """Return the growth of `counters` together over a period."""
     spans = [span for counter in counters if (span := counter.span(period)) is not None]
     if not spans:
-        return Snapshot()
+        return CounterSnapshot()
     total = sum(after[what] - before[what] for (_, before), (_, after) in spans)
     calls = sum(after[CALLS] - before[CALLS] for (_, before), (_, after) in spans)
     seconds = max(end for _, (end, _) in spans) - min(begin for (begin, _), _ in spans)
-    return Snapshot(total, total / seconds, total / calls if calls else 0.0)
+    return CounterSnapshot(total, total / seconds, total / calls if calls else 0.0)
 
 
 @define
@@ -280,7 +280,7 @@ class BrokerStatsManager:
 
     # Reading
 
-    def view(self, name: str, key: str) -> list[Snapshot] | None:
+    def view(self, name: str, key: str) -> list[CounterSnapshot] | None:
         """Return a statistic by its name and key, over minute, hour and day; None if it is unknown or nothing was counted.
 
         Keys: topic, topic@queue, topic@group, queue@topic@group (latencies), topic@queue@group, and the cluster's name.

@@ -29,7 +29,7 @@ class CheckRules:
         return int(text) * 1000 if text.isdecimal() else self.timeout_ms
 
 
-class Verdict(Enum):
+class HalfVerdict(Enum):
     """Decision about a half message without an op message."""
 
     GIVE_UP = auto()
@@ -38,17 +38,17 @@ class Verdict(Enum):
     ASK = auto()
 
 
-def judge(half: Message, rules: CheckRules, started_ms: int, now_ms: int) -> Verdict:
+def judge(half: Message, rules: CheckRules, started_ms: int, now_ms: int) -> HalfVerdict:
     """Decide about a half message in the round of checks that began at `started_ms`."""
     age_ms = now_ms - half.born_timestamp
     if check_times(half) >= rules.check_max or age_ms > rules.reserved_ms:
-        return Verdict.GIVE_UP
+        return HalfVerdict.GIVE_UP
     if half.store_timestamp >= started_ms:
-        return Verdict.WAIT
+        return HalfVerdict.WAIT
     immunity_ms = rules.immunity_ms(half)
     if immunity_ms is not None:
-        return Verdict.POSTPONE if age_ms < immunity_ms else Verdict.ASK
-    return Verdict.WAIT if 0 <= age_ms < rules.timeout_ms else Verdict.ASK
+        return HalfVerdict.POSTPONE if age_ms < immunity_ms else HalfVerdict.ASK
+    return HalfVerdict.WAIT if 0 <= age_ms < rules.timeout_ms else HalfVerdict.ASK
 
 
 @define

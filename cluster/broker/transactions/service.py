@@ -15,7 +15,7 @@ from attrs import define, field
 
 from twinlog.cluster.broker.tables.offsets import NOT_STORED, ConsumerOffsetManager
 from twinlog.cluster.broker.tables.topics import TopicConfigManager
-from twinlog.cluster.broker.transactions.check import CheckRules, EndedHalves, Verdict, judge
+from twinlog.cluster.broker.transactions.check import CheckRules, EndedHalves, HalfVerdict, judge
 from twinlog.cluster.broker.transactions.records import (
     HALF_QUEUE_ID,
     PRODUCER_GROUP,
@@ -44,7 +44,7 @@ _CHECKPOINT_EACH = 32  # Messages between two checkpoints.
 ROUND_SECONDS_MAX = 60.0
 
 
-class _Store(Protocol):
+class _HalfStore(Protocol):
     @property
     def flushed_offset(self) -> int: ...
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue: ...
@@ -60,7 +60,7 @@ class _Producer(Protocol):
 class TransactionCheckService:
     """`producer_of` returns the connection of a producer of a group, `flush` flushes the whole log."""
 
-    store: _Store
+    store: _HalfStore
     offsets: ConsumerOffsetManager
     topics: TopicConfigManager
     rules: CheckRules
@@ -157,17 +157,17 @@ class TransactionCheckService:
         if half is None or prepared_offset(half) in self._ended:
             return True
         match judge(half, self.rules, started_ms, self.now_ms()):
-            case Verdict.WAIT:
+            case HalfVerdict.WAIT:
                 return False
-            case Verdict.POSTPONE:
+            case HalfVerdict.POSTPONE:
                 return self._put(postponed(half)) is not None
-            case Verdict.ASK:
+            case HalfVerdict.ASK:
                 half = counted(half)
                 copy = self._put(asked_again(half))
                 if copy is not None:
                     self._ask(half, copy)
                 return copy is not None
-            case Verdict.GIVE_UP:
+            case HalfVerdict.GIVE_UP:
                 self.topics.create_in_send_back(CHECK_MAX_TIME_TOPIC, 1)
                 log.error(
                     "an open transaction was given up",

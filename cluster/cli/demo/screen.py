@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from twinlog.cluster.broker.peers.role_messages import ChangeResult, ChangeState
 from twinlog.cluster.cli import common
-from twinlog.cluster.cli.demo.traffic import Account
+from twinlog.cluster.cli.demo.traffic import LedgerAccount
 from twinlog.cluster.cli.run.up_view import members_table
 from twinlog.cluster.observe.live_diff import LiveDiffReport, LiveVerdict
 from twinlog.cluster.observe.members import MemberList
@@ -153,7 +153,7 @@ def rewound(name: str, kept: Sequence["Divergent"]) -> str:
     return f"{name} follows; it cut {size} bytes that only it had, without SEND_OK, and keeps them in divergent/{where}"
 
 
-def account_lines(account: Account) -> list[tuple[str, bool]]:
+def account_lines(account: LedgerAccount) -> list[tuple[str, bool]]:
     """Format the account in lines, each with whether it is good."""
     lines = [
         (f"acknowledged {number(account.acknowledged)}", True),

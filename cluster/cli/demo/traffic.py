@@ -23,7 +23,7 @@ _FILL = "x" * 200
 
 
 @frozen(kw_only=True)
-class Account:
+class LedgerAccount:
     """The comparison with the ledger. `surplus`: further copies of messages whose first try got no response."""
 
     acknowledged: int
@@ -77,11 +77,11 @@ class Ledger:
                 found[index] += 1
         return found
 
-    def account(self, found: Iterable[int]) -> Account:
+    def account(self, found: Iterable[int]) -> LedgerAccount:
         """Compare with the numbers of all messages that a consumer found."""
         copies = Counter(found)
         sent = {number for number in copies if 1 <= number <= self.begun}
-        return Account(
+        return LedgerAccount(
             acknowledged=len(self.acknowledged),
             found=len(self.acknowledged.keys() & copies.keys()),
             missing=tuple(sorted(self.acknowledged.keys() - copies.keys())),

@@ -5,7 +5,15 @@ from attrs import define, evolve, field
 
 from twinlog.ha.election.epochs import with_entry
 from twinlog.ha.election.group_record import with_ids_swapped
-from twinlog.ha.election.role_change import Snapshot, StepName, Verb, check_invariants, next_epoch, next_step, plan
+from twinlog.ha.election.role_change import (
+    ChangeSnapshot,
+    StepName,
+    Verb,
+    check_invariants,
+    next_epoch,
+    next_step,
+    plan,
+)
 from twinlog.ha.election.voter import VoteReply, VoteRequest, decide_vote
 from twinlog.ha.election.votes import may_take
 from twinlog.store.config import BrokerRole
@@ -59,9 +67,9 @@ class Candidate:
             setattr(self.disks[address], name, value)
 
     @property
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> ChangeSnapshot:
         disk = self.disks[self.own]
-        return Snapshot(
+        return ChangeSnapshot(
             verb=self.verb,
             own=self.own,
             old_master="a",
@@ -193,7 +201,7 @@ def test_an_epoch_that_has_begun_is_gone_on_with():
     assert disks["b"].entries[-1].id == EpochId(2, "b")
 
 
-def snapshot(**changes: object) -> Snapshot:
+def snapshot(**changes: object) -> ChangeSnapshot:
     candidate = Candidate("failover", "b", {address: Disk.of(address) for address in "abc"}, 1 << 30)
     candidate.run()
     return evolve(candidate.snapshot, **changes)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.cluster.broker.helpers import HOST, Client, FakeConnection, heartbeat, make_broker, opened
 from tests.cluster.broker.sending import Waits, Wire
 from twinlog.cluster.broker.tables.topics import TopicConfig
-from twinlog.cluster.broker.transactions.check import EndedHalves, Verdict, judge
+from twinlog.cluster.broker.transactions.check import EndedHalves, HalfVerdict, judge
 from twinlog.cluster.broker.transactions.records import ended_halves
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.store.config import BrokerRole
@@ -415,7 +415,7 @@ def test_bodies_of_op_messages():
 def test_a_count_that_is_no_number_starts_anew(tmp_path):
     half = Message(topic=HALF, queue_id=0, body=b"", properties_raw=b"TRANSACTION_CHECK_TIMES\x01many")
     rules = make_broker(tmp_path).transactions.rules
-    assert judge(half, rules, started_ms=10_000, now_ms=10_000) is Verdict.ASK
+    assert judge(half, rules, started_ms=10_000, now_ms=10_000) is HalfVerdict.ASK
 
 
 async def test_a_half_message_may_still_lie_in_a_buffer(tmp_path, autojump_clock):

@@ -14,7 +14,7 @@ from twinlog.cluster.cli.demo.screen import (
     taken_over,
     verdict,
 )
-from twinlog.cluster.cli.demo.traffic import Account, Ledger
+from twinlog.cluster.cli.demo.traffic import Ledger, LedgerAccount
 from twinlog.ha.election.votes import Judgement, LostRange
 
 
@@ -29,7 +29,7 @@ def test_the_account_tells_what_is_missing_there_twice_and_of_nobody():
     kept = ledger(1.0, 2.0, 3.0)
     assert kept.begin() == 4  # Without an answer.
     account = kept.account([1, 3, 3, 4, 9])
-    assert account == Account(acknowledged=3, found=2, missing=(2,), surplus=1, unclear=1, unknown=1)
+    assert account == LedgerAccount(acknowledged=3, found=2, missing=(2,), surplus=1, unclear=1, unknown=1)
     assert not account.is_good
 
 
@@ -62,13 +62,13 @@ def test_bars_show_a_gap():
 
 
 def test_a_good_account_in_words():
-    lines = account_lines(Account(acknowledged=3972, found=3972, missing=(), surplus=2, unclear=0, unknown=0))
+    lines = account_lines(LedgerAccount(acknowledged=3972, found=3972, missing=(), surplus=2, unclear=0, unknown=0))
     assert [words.split()[0] for words, _ in lines] == ["acknowledged", "found", "missing", "2"]
     assert all(is_good for _, is_good in lines)
 
 
 def test_a_bad_account_names_the_first_that_is_missing():
-    lines = account_lines(Account(acknowledged=5, found=3, missing=(2, 4), surplus=0, unclear=1, unknown=1))
+    lines = account_lines(LedgerAccount(acknowledged=5, found=3, missing=(2, 4), surplus=0, unclear=1, unknown=1))
     bad = [words for words, is_good in lines if not is_good]
     assert bad == ["found        3", "missing      2, first number 2", "1 message found, but never sent"]
 
