@@ -22,6 +22,7 @@ from twinlog.cluster.broker.processors.pull import PullProcessor
 from twinlog.cluster.broker.processors.query import QueryProcessor
 from twinlog.cluster.broker.processors.reply import ReplyProcessor
 from twinlog.cluster.broker.processors.reset_offset import ResetOffsetProcessor
+from twinlog.cluster.broker.processors.send_back import SendBackProcessor
 from twinlog.cluster.broker.roles.gate import Gate
 from twinlog.cluster.broker.send.requests import SendRequests
 from twinlog.cluster.broker.settings import Settings
@@ -91,6 +92,9 @@ class Parts:
     def digests(self) -> DigestProcessor:
         return DigestProcessor(self.store)
 
+    def offset(self) -> OffsetProcessor:
+        return OffsetProcessor(self.store, self.tables.offsets, self.queues, self.gate)
+
     def pull(self) -> PullProcessor:
         tables = self.tables
         return PullProcessor(
@@ -107,7 +111,7 @@ class Parts:
             stats=self.stats,
             connections=self.connections,
             gate=self.gate,
-            commits=OffsetProcessor(self.store, tables.offsets, self.queues, self.gate),
+            commits=self.offset(),
         )
 
     def query(self) -> QueryProcessor:
@@ -130,6 +134,10 @@ class Parts:
             self.queues,
             self.gate,
         )
+
+    def send_back(self) -> SendBackProcessor:
+        tables = self.tables
+        return SendBackProcessor(self.settings, self.store, tables.topics, tables.groups, self.stats, self.gate)
 
 
 def make_parts(root: Path, role: BrokerRole = BrokerRole.ASYNC_MASTER, **options: object) -> Parts:

@@ -1,10 +1,10 @@
-"""Requests of clients and administrators, each through its handler, against a real store."""
+"""Requests of administrators, each through its handler, against a real store."""
 
 import pytest
 import trio
 from trio.testing import memory_stream_pair
 
-from tests.cluster.broker.helpers import Client, FakeConnection, heartbeat, make_broker, opened, put
+from tests.cluster.broker.helpers import heartbeat, make_broker, opened, put
 from twinlog.cluster.broker.peers.slave_peers import SlaveKind
 from twinlog.cluster.broker.tables.topics import TopicConfig
 from twinlog.cluster.remoting import fastjson
@@ -25,136 +25,6 @@ async def client(tmp_path):
 async def slave(tmp_path):
     async with opened(make_broker(tmp_path / "broker-a-1", role=BrokerRole.SLAVE)) as client:
         yield client
-
-
-# Clients
-
-
-async def test_a_heartbeat_makes_a_member_and_its_retry_topic(client):
-    other = Client(client.broker, FakeConnection())
-    reply = client.ask(34, heartbeat("T1", "%RETRY%G"))
-    assert (reply.code, reply.ext, reply.body) == (0, None, b"")
-    assert client.broker.tables.topics.select("%RETRY%G") == TopicConfig("%RETRY%G", 1, 1)
-    other.ask(34, heartbeat("T1", "%RETRY%G", client_id="c2"))
-    assert [command.code for command in client.connection.sent] == [40, 40]
-    assert client.connection.sent[-1].is_oneway
-    assert client.connection.sent[-1].ext == {"consumerGroup": "G"}
-    assert fastjson.loads(client.ask(38, consumerGroup="G").body) == {"consumerIdList": ["c1", "c2"]}
-
-
-async def test_who_leaves_or_is_cut_off_is_a_member_no_more(client):
-    other = Client(client.broker, FakeConnection())
-    client.ask(34, heartbeat("T1"))
-    other.ask(34, heartbeat("T1", client_id="c2"))
-    client.connection.sent.clear()
-    other.connection.close()
-    assert [command.code for command in client.connection.sent] == [40]
-    assert client.ask(35, clientID="c1", consumerGroup="G").code == 0
-    reply = client.ask(38, consumerGroup="G")
-    assert (reply.code, reply.remark) == (1, "no consumer for this group, G")
-
-
-async def test_producers_are_remembered_until_they_leave(client):
-    client.ask(34, {"clientID": "c1", "consumerDataSet": [], "producerDataSet": [{"groupName": "P"}]})
-    assert client.broker.tables.producers.has(client.connection)
-    client.ask(35, clientID="c1", producerGroup="P")
-    assert not client.broker.tables.producers.has(client.connection)
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"[]",
-        b"{",
-        {"clientID": "c1", "consumerDataSet": 5},
-        {"consumerDataSet": []},
-        heartbeat("T1", group="a/b"),
-        heartbeat("../T1"),
-        heartbeat("T1", version="x"),
-        {"clientID": "c1", "consumerDataSet": [{"groupName": "G", "subscriptionDataSet": [{}]}]},
-    ],
-)
-async def test_a_heartbeat_that_makes_no_sense_changes_nothing(client, body):
-    assert client.ask(34, body).code == 1
-    assert client.broker.tables.consumers.groups == {}
-
-
-async def test_a_slave_does_not_make_topics_of_its_own(slave):
-    assert slave.ask(34, heartbeat("T1")).code == 0
-    assert slave.broker.tables.topics.select("%RETRY%G") is None
-
-
-@pytest.mark.parametrize(("kind", "code"), [("TAG", 0), ("SQL92", 1)])
-async def test_only_tags_are_understood_as_filters(client, kind, code):
-    body = {"clientId": "c1", "group": "G", "subscriptionData": {"topic": "T1", "expressionType": kind}}
-    assert client.ask(46, body).code == code
-
-
-# Locks
-
-
-async def test_queues_are_locked_for_one_client(client):
-    def request(client_id):
-        queue = {"brokerName": "broker-a", "queueId": 0, "topic": "T1"}
-        return {"clientId": client_id, "consumerGroup": "G", "mqSet": [queue]}
-
-    granted = fastjson.loads(client.ask(41, request("c1")).body)
-    assert granted == {"lockOKMQSet": [{"brokerName": "broker-a", "queueId": 0, "topic": "T1"}]}
-    assert fastjson.loads(client.ask(41, request("c2")).body) == {"lockOKMQSet": []}
-    assert client.ask(42, request("c1")).body == b""
-    assert fastjson.loads(client.ask(41, request("c2")).body) == granted
-    assert client.ask(41, {"clientId": "c1", "consumerGroup": "a/b", "mqSet": []}).code == 1
-
-
-# Offsets
-
-
-async def test_offsets_are_kept_per_group_and_queue(client):
-    where = {"consumerGroup": "G", "topic": "T1", "queueId": 0}
-    assert client.ask(15, **where, commitOffset=5).ext == {}
-    assert client.ask(14, **where).ext == {"offset": "5"}
-
-
-@pytest.mark.parametrize("bad", [{"topic": "../x"}, {"consumerGroup": "a@b"}, {"queueId": -1}, {"commitOffset": -1}])
-async def test_offsets_that_cannot_be_are_refused(client, bad):
-    fields = {"consumerGroup": "G", "topic": "T1", "queueId": 0, "commitOffset": 5, **bad}
-    assert client.ask(15, **fields).code == 1
-    assert client.broker.tables.offsets.table == {}
-
-
-async def test_a_new_group_starts_at_the_head_of_a_young_queue(client):
-    """0 while the first message is in memory; RocketMQ 5 clients may decline (setZeroIfNotFound)."""
-    client.broker.tables.topics.update(TopicConfig("T1", 1, 1))
-    where = {"consumerGroup": "G", "topic": "T1", "queueId": 0}
-    put(client.broker)
-    assert client.ask(14, **where).ext == {"offset": "0"}
-    assert client.ask(14, **where, setZeroIfNotFound=False).code == 22
-    client.broker.store.queue("T1", 0).min_offset = 1
-    assert client.ask(14, **where).code == 22
-
-
-async def test_bounds_of_a_queue(client):
-    client.broker.tables.topics.update(TopicConfig("T1", 2, 2))
-    put(client.broker)
-    put(client.broker)
-    where = {"topic": "T1", "queueId": 0}
-    assert client.ask(30, **where).ext == {"offset": "2"}
-    assert client.ask(31, **where).ext == {"offset": "0"}
-    stored = int(client.ask(32, **where).ext["timestamp"])
-    assert client.ask(29, **where, timestamp=stored - 5).ext == {"offset": "0"}
-    assert client.ask(29, **where, timestamp=stored + 100_000).ext == {"offset": "1"}
-
-
-async def test_questions_about_unknown_queues_leave_nothing_behind(client):
-    before = len(list(client.broker.store.queues()))
-    for topic, queue_id in (("T1", 5), ("../x", 0), ("BenchmarkTest", 70000)):
-        where = {"topic": topic, "queueId": queue_id}
-        assert client.ask(30, **where).ext == {"offset": "0"}
-        assert client.ask(31, **where).ext == {"offset": "0"}
-        assert client.ask(29, **where, timestamp=1).ext == {"offset": "0"}
-        assert client.ask(32, **where).ext == {"timestamp": "-1"}
-    assert len(list(client.broker.store.queues())) == before
 
 
 # Topics and groups
