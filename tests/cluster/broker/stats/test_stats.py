@@ -12,7 +12,7 @@ from twinlog.cluster.broker.stats.stats import (
     MINUTE,
     BrokerStatsManager,
     Counter,
-    Snapshot,
+    CounterSnapshot,
     Windows,
     snapshot,
 )
@@ -66,7 +66,7 @@ def stored(size) -> PutResult:
     return PutResult(PutStatus.PUT_OK, 0, size, 0, 0)
 
 
-def minute(stats, name, key) -> Snapshot:
+def minute(stats, name, key) -> CounterSnapshot:
     return stats.view(name, key)[MINUTE]
 
 
@@ -105,7 +105,7 @@ def test_a_minute_is_seven_looks():
 
 
 def test_nothing_is_shown_before_the_first_look():
-    assert snapshot([Counter(nums=5)], 0, MINUTE) == Snapshot(0, 0.0, 0.0)
+    assert snapshot([Counter(nums=5)], 0, MINUTE) == CounterSnapshot(0, 0.0, 0.0)
 
 
 def test_counters_of_different_age_are_added():
@@ -116,7 +116,7 @@ def test_counters_of_different_age_are_added():
         old.sample(MINUTE, float(second))
     young.nums = 40
     young.sample(MINUTE, 30.0)
-    assert snapshot([old, young], 0, MINUTE) == Snapshot(80, 2.0, 0.0)
+    assert snapshot([old, young], 0, MINUTE) == CounterSnapshot(80, 2.0, 0.0)
 
 
 # What is counted
@@ -127,18 +127,20 @@ def test_messages_count_in_their_queue(stats, store):
         store.put(queue_id=queue_id)
     store.put("U")
     stats.sample(10.0)
-    assert minute(stats, "TOPIC_PUT_NUMS", "T") == Snapshot(3, 0.3, 1.0)
-    assert minute(stats, "TOPIC_PUT_SIZE", "T") == Snapshot(300, 30.0, 100.0)
-    assert minute(stats, "QUEUE_PUT_NUMS", "T@1") == Snapshot(1, 0.1, 1.0)
+    assert minute(stats, "TOPIC_PUT_NUMS", "T") == CounterSnapshot(3, 0.3, 1.0)
+    assert minute(stats, "TOPIC_PUT_SIZE", "T") == CounterSnapshot(300, 30.0, 100.0)
+    assert minute(stats, "QUEUE_PUT_NUMS", "T@1") == CounterSnapshot(1, 0.1, 1.0)
     assert minute(stats, "QUEUE_PUT_SIZE", "T@0").sum == 200
-    assert minute(stats, "BROKER_PUT_NUMS", "C") == Snapshot(4, 0.4, 0.0)  # Its calls are not counted, as in RocketMQ.
+    assert minute(stats, "BROKER_PUT_NUMS", "C") == CounterSnapshot(
+        4, 0.4, 0.0
+    )  # Its calls are not counted, as in RocketMQ.
 
 
 def test_a_message_can_be_asked_about_at_once(stats, store):
     """As in RocketMQ: without an answer until it comes, then with zeros until the next look."""
     assert stats.view("TOPIC_PUT_NUMS", "T") is None
     store.put()
-    assert stats.view("TOPIC_PUT_NUMS", "T") == [Snapshot(), Snapshot(), Snapshot()]
+    assert stats.view("TOPIC_PUT_NUMS", "T") == [CounterSnapshot(), CounterSnapshot(), CounterSnapshot()]
 
 
 def test_what_was_there_before_the_start_does_not_count(store):
@@ -181,7 +183,7 @@ def test_a_batch_is_one_call(stats, store):
     store.put(queue_id=3, count=10, size=200)
     stats.batch_put("T", 3, 10)
     stats.sample(10.0)
-    assert minute(stats, "TOPIC_PUT_NUMS", "T") == Snapshot(10, 1.0, 10.0)
+    assert minute(stats, "TOPIC_PUT_NUMS", "T") == CounterSnapshot(10, 1.0, 10.0)
     assert minute(stats, "TOPIC_PUT_SIZE", "T").average == 2000.0
 
 
@@ -189,9 +191,9 @@ def test_a_pull_counts_for_group_queue_and_broker(stats):
     stats.group_get("G", "T", 0, 32, 3200, 4)
     stats.group_get("G", "T", 1, 8, 800, 2)
     stats.sample(10.0)
-    assert minute(stats, "GROUP_GET_NUMS", "T@G") == Snapshot(40, 4.0, 20.0)
+    assert minute(stats, "GROUP_GET_NUMS", "T@G") == CounterSnapshot(40, 4.0, 20.0)
     assert minute(stats, "GROUP_GET_SIZE", "T@G").sum == 4000
-    assert minute(stats, "GROUP_GET_LATENCY", "0@T@G") == Snapshot(4, 0.4, 4.0)
+    assert minute(stats, "GROUP_GET_LATENCY", "0@T@G") == CounterSnapshot(4, 0.4, 4.0)
     assert minute(stats, "QUEUE_GET_NUMS", "T@1@G").sum == 8
     assert minute(stats, "QUEUE_GET_SIZE", "T@1@G").sum == 800
     assert minute(stats, "BROKER_GET_NUMS", "C").sum == 40
@@ -228,7 +230,7 @@ def test_many_topics_of_a_group_cost_one_walk_over_the_counters(stats):
 def test_what_is_sent_back_counts(stats):
     stats.send_back("G", "T", 1)
     stats.sample(10.0)
-    assert minute(stats, "SNDBCK_PUT_NUMS", "T@G") == Snapshot(1, 0.1, 1.0)
+    assert minute(stats, "SNDBCK_PUT_NUMS", "T@G") == CounterSnapshot(1, 0.1, 1.0)
 
 
 def test_delivered_messages_leave_the_queue_of_their_level(stats):
@@ -261,9 +263,9 @@ def test_a_stream_that_ended_is_seen_to_end(stats, store):
 def test_what_is_born_between_two_looks_is_shown_as_from_the_first(stats, store):
     run(stats, 1, 995)
     store.put(count=5)
-    assert minute(stats, "TOPIC_PUT_NUMS", "T") == Snapshot(0, 0.0, 0.0)
+    assert minute(stats, "TOPIC_PUT_NUMS", "T") == CounterSnapshot(0, 0.0, 0.0)
     run(stats, 995, 1001)
-    assert minute(stats, "TOPIC_PUT_NUMS", "T") == Snapshot(5, 0.5, 1.0)
+    assert minute(stats, "TOPIC_PUT_NUMS", "T") == CounterSnapshot(5, 0.5, 1.0)
     assert minute(stats, "BROKER_PUT_NUMS", "C").tps == 0.5  # Not spread over the time before.
 
 
