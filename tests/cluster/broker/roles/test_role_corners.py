@@ -173,19 +173,6 @@ async def test_offsets_that_others_took_are_asked_for_before_a_new_epoch_serves(
     assert not [each for each in done if each.startswith("offsets")], "the old master handed its own over"
 
 
-async def test_a_master_that_is_elected_anew_asks_for_offsets_too(autojump_clock, pair):
-    a, _b = pair.members
-    a.put(3)
-    assert await a.is_acknowledged()
-    await a.kill()
-    a.boot_id = "boot 2"
-    await a.start()
-    assert (await pair.settled()).name == "a"
-    done, kinds = a.parts.effects.done, [kind for _, _, kind in a.epochs]
-    assert kinds == ["first", "restart"]
-    assert done.index("offsets of 1") < done.index("master")
-
-
 async def test_a_pause_lasts_where_the_clock_is_ahead(autojump_clock, pair):
     """It ends by the master's clock, which is told with each question."""
     a, b = pair.members

@@ -77,7 +77,7 @@ async def test_an_old_master_that_comes_back_is_a_slave(autojump_clock, pair):
 
 
 async def test_a_master_whose_machine_died_is_elected_anew(autojump_clock, pair):
-    """It may have sent what it lost: it never writes in that epoch again."""
+    """It may have sent what it lost: it never writes in that epoch again, and asks for offsets before it serves."""
     a, _b = pair.members
     a.put(3)
     assert await a.is_acknowledged()
@@ -86,6 +86,9 @@ async def test_a_master_whose_machine_died_is_elected_anew(autojump_clock, pair)
     await a.start()
     assert await pair.settled() is a
     assert a.epochs[-1] == (1, "a", "restart")
+    assert [kind for _, _, kind in a.epochs] == ["first", "restart"]
+    done = a.parts.effects.done
+    assert done.index("offsets of 1") < done.index("master")
     assert a.state.whole
 
 
