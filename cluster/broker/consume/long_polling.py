@@ -172,6 +172,7 @@ class PullRequestHoldService:
                 del self._queues[queue]
         _remove(self._connections, pull.connection, pull)
         self.held_bytes -= _PULL_BYTES + pull.text_size
+        assert self.held_bytes >= 0, self.held_bytes
 
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:

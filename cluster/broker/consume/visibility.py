@@ -67,6 +67,7 @@ class Visibility:
                 low = middle + 1
             else:
                 high = middle
+        assert queue.min_offset <= low <= queue.max_offset, (queue.min_offset, low, queue.max_offset)
         return low
 
     def on_arrival(self, topic: str, queue_id: int, max_offset: int, codes: list[int]) -> None:

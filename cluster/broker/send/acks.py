@@ -119,6 +119,7 @@ class BothAcks:
 
     def _settle(self) -> None:
         self._missing -= 1
+        assert self._missing >= 0, "answered twice"
         if self._missing:
             return
         refusal = self._replica_refusal or self._flush_refusal
