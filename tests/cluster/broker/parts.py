@@ -16,6 +16,8 @@ from twinlog.cluster.broker.consume.queues import Queues
 from twinlog.cluster.broker.peers.client_calls import ClientCalls
 from twinlog.cluster.broker.processors.client_forward import ClientForwardProcessor
 from twinlog.cluster.broker.processors.clients import ClientProcessor
+from twinlog.cluster.broker.processors.consume_stats import GroupProgress
+from twinlog.cluster.broker.processors.consumer_admin import ConsumerAdminProcessor
 from twinlog.cluster.broker.processors.digests import DigestProcessor
 from twinlog.cluster.broker.processors.offset import OffsetProcessor
 from twinlog.cluster.broker.processors.pull import PullProcessor
@@ -88,6 +90,24 @@ class Parts:
 
     def client_forward(self) -> ClientForwardProcessor:
         return ClientForwardProcessor(self.settings, self.store, self.tables.consumers, ClientCalls())
+
+    def consumer_admin(self) -> ConsumerAdminProcessor:
+        tables = self.tables
+        progress = GroupProgress(
+            self.settings, self.store, tables.topics, tables.offsets, tables.consumers, self.stats, self.queues
+        )
+        return ConsumerAdminProcessor(
+            store=self.store,
+            topics=tables.topics,
+            groups=tables.groups,
+            groups_writer=tables.groups_writer,
+            offsets=tables.offsets,
+            consumers=tables.consumers,
+            producers=tables.producers,
+            stats=self.stats,
+            consume_stats=progress,
+            gate=self.gate,
+        )
 
     def digests(self) -> DigestProcessor:
         return DigestProcessor(self.store)

@@ -4,7 +4,7 @@ import pytest
 import trio
 from trio.testing import memory_stream_pair
 
-from tests.cluster.broker.helpers import heartbeat, make_broker, opened, put
+from tests.cluster.broker.helpers import make_broker, opened, put
 from twinlog.cluster.broker.peers.slave_peers import SlaveKind
 from twinlog.cluster.broker.tables.topics import TopicConfig
 from twinlog.cluster.remoting import fastjson
@@ -12,7 +12,6 @@ from twinlog.ha.master.connection import HAConnection
 from twinlog.ha.wire.transport import StreamTransport
 from twinlog.store.config import BrokerRole
 from twinlog.store.log.offset_waiters import Waiter
-from twinlog.store.record.message import decode_message
 
 
 @pytest.fixture
@@ -100,34 +99,7 @@ async def test_a_group_is_made_and_all_tables_are_shown(client):
     assert client.ask(45).body == b'{"offsetTable":{3:4}}'
 
 
-# Connections and progress
-
-
-async def test_members_are_shown_with_their_subscriptions(client):
-    client.ask(34, {**heartbeat("T1"), "producerDataSet": [{"groupName": "P"}]})
-    connection = {"clientAddr": "127.0.0.1:5000", "clientId": "c1", "language": "JAVA", "version": 409}
-    shown = fastjson.loads(client.ask(203, consumerGroup="G").body)
-    assert shown["connectionSet"] == [connection]
-    assert shown["messageModel"] == "CLUSTERING"
-    assert shown["subscriptionTable"]["T1"]["subString"] == "*"
-    assert fastjson.loads(client.ask(204, producerGroup="P").body) == {"connectionSet": [connection]}
-    assert client.ask(203, consumerGroup="H").code == 206
-    assert client.ask(204, producerGroup="Q").code == 1
-
-
-async def test_progress_of_a_group(client):
-    client.broker.tables.topics.update(TopicConfig("T1", 1, 1))
-    stored = put(client.broker).store_timestamp
-    put(client.broker)
-    client.broker.tables.offsets.commit("G", "T1", 0, 1)
-    assert client.ask(208, consumerGroup="G").body == (
-        b'{"consumeTps":0.0,"offsetTable":{{"brokerName":"broker-a","queueId":0,"topic":"T1"}:'
-        b'{"brokerOffset":2,"consumerOffset":1,"lastTimestamp":%d}}}' % stored
-    )
-    client.ask(34, heartbeat("T2"))
-    assert client.ask(208, consumerGroup="G", topic="T1").body == b'{"consumeTps":0.0,"offsetTable":{}}'
-    assert fastjson.loads(client.ask(300, topic="T1").body) == {"groupList": ["G"]}
-    assert fastjson.loads(client.ask(300, topic="T2").body) == {"groupList": ["G"]}
+# Groups
 
 
 async def test_a_group_goes_with_its_offsets_where_that_is_asked(client, slave):
@@ -142,20 +114,7 @@ async def test_a_group_goes_with_its_offsets_where_that_is_asked(client, slave):
     assert (await slave.ask_async(207, groupName="G")).code == 1
 
 
-async def test_system_topics_are_listed(client):
-    topics = fastjson.loads(client.ask(305).body)["topicList"]
-    assert {"TBW102", "SCHEDULE_TOPIC_XXXX", "broker-a", "DefaultCluster"} <= set(topics)
-
-
-# Single messages
-
-
-async def test_a_message_is_found_by_its_place(client):
-    result = put(client.broker)
-    (record,) = client.ask(33, offset=result.phy_offset).body
-    assert decode_message(record).body == b"hello"
-    reply = client.ask(33, offset=5)
-    assert (reply.code, reply.remark) == (1, "can not find message by the offset, 5")
+# Transactions
 
 
 async def test_a_transaction_that_never_began_cannot_end(client, slave):

@@ -1,4 +1,4 @@
-"""Requests 12: messages by key."""
+"""Requests 12 and 33: messages by key or offset."""
 
 from contextlib import asynccontextmanager
 
@@ -59,3 +59,11 @@ async def test_an_answer_has_the_newest_messages_up_to_a_limit(client, unique, a
         put(client.broker, body=b"%d" % number, properties={"KEYS": "k"})
     reply = await client.ask_async(12, topic="T1", key="k", maxNum=asked, **EVER, _UNIQUE_KEY_QUERY=unique)
     assert bodies(reply) == [b"%d" % number for number in range(70 - found, 70)]
+
+
+async def test_a_message_is_found_by_its_place(client):
+    result = put(client.broker)
+    (record,) = client.ask(33, offset=result.phy_offset).body
+    assert decode_message(record).body == b"hello"
+    reply = client.ask(33, offset=5)
+    assert (reply.code, reply.remark) == (1, "can not find message by the offset, 5")
