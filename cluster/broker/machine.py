@@ -8,7 +8,7 @@ import psutil
 
 
 def own_ip() -> str:
-    """Return this machine's first IPv4 address that is not a loopback address; 127.0.0.1 without one."""
+    """Return the first IPv4 address of an interface that is up, without loopback ones; 127.0.0.1 if there is none."""
     states = psutil.net_if_stats()
     for name, addresses in sorted(psutil.net_if_addrs().items()):
         for address in addresses:

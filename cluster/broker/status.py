@@ -134,9 +134,7 @@ class BrokerStatus:
     def state_word(self, client_state: str) -> str:
         """Return the state as one word. `client_state`: of replication, on a slave."""
         flags = self.store.flags
-        if (
-            self.store.config.is_slave and client_state == "resyncing"
-        ):  # It receives nothing while it truncates its log.
+        if self.store.config.is_slave and client_state == "resyncing":  # It truncates its log, and receives nothing.
             return client_state
         if flags.why_not_writable and not flags.is_passing:
             return "failed"

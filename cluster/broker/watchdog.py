@@ -114,9 +114,7 @@ class Watchdog:
     _own: Read = field(default=lambda: None, init=False)
     _loop_wait: CpuWait = field(factory=CpuWait, init=False)
     _own_wait: CpuWait = field(factory=CpuWait, init=False)
-    _wait_at_beat: tuple[float, float] = field(
-        default=(0.0, 0.0), init=False
-    )  # The last beat seen, and the wait until then.
+    _wait_at_beat: tuple[float, float] = field(default=(0.0, 0.0), init=False)  # Last beat seen, and wait until then.
     _cpu_waits: int = field(default=0, init=False)
     _beat: float = field(default=0.0, init=False)  # Last time that the loop ran.
     _seen: float = field(default=0.0, init=False)  # Last check by the watchdog.

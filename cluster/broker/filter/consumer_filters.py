@@ -168,7 +168,7 @@ class ConsumerFilterManager:
         listed, left = set(), characters_max
         for subscription in subscriptions:
             listed.add(subscription.topic)
-            if not subscription.is_tag and subscription.sub_string and self._needs_compile(group, subscription):
+            if not subscription.is_tag and subscription.sub_string and self._is_newer(group, subscription):
                 left -= len(subscription.sub_string)
                 if left >= 0:
                     self._register_one(group, subscription)
@@ -178,8 +178,8 @@ class ConsumerFilterManager:
             self._die(self._topics[topic][group])
         return max(left, 0)
 
-    def _needs_compile(self, group: str, subscription: SubscriptionData) -> bool:
-        """True when an expression is new; the same one again revives the known one and updates its version."""
+    def _is_newer(self, group: str, subscription: SubscriptionData) -> bool:
+        """True when a subscription is newer than the known one; the same version revives that."""
         old = self.get(subscription.topic, group)
         if old is not None and subscription.sub_version == old.client_version:
             self._revive(old)

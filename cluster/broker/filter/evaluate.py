@@ -195,9 +195,8 @@ def _as_doubles(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], boo
 
 def _ordered(expression: Comparison) -> Evaluator:
     left, right, symbol = expression.left, expression.right, expression.symbol
-    if (
-        isinstance(right, Property) and left.kind in NUMBERS
-    ):  # Numbers are never null, so the order of evaluation does not matter.
+    if isinstance(right, Property) and left.kind in NUMBERS:
+        # Numbers are never null, so the order of evaluation does not matter.
         left, right, symbol = right, left, _MIRRORED[symbol]
     if isinstance(left, Property) and isinstance(right, Constant):
         assert isinstance(right.value, int | float)

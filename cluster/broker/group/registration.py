@@ -273,7 +273,7 @@ class RegistrationService:
                 await trio.sleep_until(now + COALESCE_SECONDS)
 
     async def _woken(self, name_server: str, pause: float) -> bool:
-        """Wait for a change, `pause` seconds, or the loss of the connection; True for a change or loss."""
+        """Wait for a change, `pause` seconds, or the loss of the connection; True for a change."""
         until = trio.current_time() + pause
         connected = name_server in self.client.addresses
         while trio.current_time() < until:
@@ -296,7 +296,7 @@ class RegistrationService:
                 del self._under_way[name_server]
 
     def _is_fenced_off(self, name_server: str) -> bool:
-        """True for a master without a lease: registering would take the id and clients of one elected meanwhile."""
+        """True for a master without a lease, if another is registered: this one must not take its id and clients."""
         leader = self._leaders.get(name_server)
         return not self.is_slave and leader not in (None, self.settings.address) and self.listener.may_be_replaced()
 
@@ -382,9 +382,8 @@ class RegistrationService:
 
         async def ask(name_server: str) -> None:
             if name_server not in self.client.addresses:
-                self._changes[
-                    name_server
-                ].set()  # This request opens a new connection, on which no broker is registered.
+                # This request opens a new connection, on which no broker is registered.
+                self._changes[name_server].set()
             try:
                 answer = await self._call(name_server, GetBrokerClusterInfo())
                 found = fastjson.loads(answer.body)

@@ -80,9 +80,8 @@ class OffsetProcessor:
     @partial(gated, taken=_note)
     def _commit(self, header: UpdateConsumerOffset, request: Request) -> Reply:
         group, topic, queue_id, offset = header.consumer_group, header.topic, header.queue_id, header.commit_offset
-        if (
-            self.gate.original_client(request.connection, request.command) is not None
-        ):  # The client may have committed more here since.
+        if self.gate.original_client(request.connection, request.command) is not None:
+            # Forwarded: the client may have committed more here since.
             offset = max(offset, self.offsets.query(group, topic, queue_id))
         self.offsets.commit(group, topic, queue_id, offset)
         return Reply.success()

@@ -59,10 +59,8 @@ class RoleProcessor:
                 asker = sender
                 if header.ha_end:
                     ip = ip_of(request.connection.remote_address)
-                    is_own = ip_of(header.ha_end) in (
-                        ip,
-                        ip_of(sender.ha_address),
-                    )  # The HA network may be another one.
+                    # The HA address may be in another network.
+                    is_own = ip_of(header.ha_end) in (ip, ip_of(sender.ha_address))
                     self.slave_peers.report(header.member, header.ha_end if is_own else "", ip)
             elif _names_itself(request, sender):
                 roles.joining.ask_unregistered(sender)

@@ -61,12 +61,8 @@ class EndedHalves:
 
     next_offset: int  # Of the op message to read next.
     _op_of: dict[int, int] = field(factory=dict, init=False)  # Half to op message.
-    _late: dict[int, tuple[int, int]] = field(
-        factory=dict, init=False
-    )  # Half to op message, and position where it is dropped.
-    _left: dict[int, int] = field(
-        factory=dict, init=False
-    )  # Op message to number of its halves that are not passed yet.
+    _late: dict[int, tuple[int, int]] = field(factory=dict, init=False)  # Half to op message, and position to drop it.
+    _left: dict[int, int] = field(factory=dict, init=False)  # Op message to number of its halves not passed yet.
 
     def add(self, op_offset: int, halves: list[int], position: int, half_end: int) -> None:
         """Add the op message at `op_offset`. Half messages below `position` are passed; their queue ends at `half_end`."""
