@@ -477,25 +477,14 @@ def _admin_processors(
     topics, groups, offsets = tables.topics, tables.groups, tables.offsets
     consumers, producers = tables.consumers, tables.producers
     progress = GroupProgress(
-        settings=settings,
-        store=store,
-        topics=topics,
-        offsets=offsets,
-        consumers=consumers,
-        stats=stats,
-        queues=queues,
+        settings=settings, store=store, topics=topics, offsets=offsets, consumers=consumers, stats=stats, queues=queues
     )
     reconfiguration = Reconfiguration(
         settings, store, topics, groups, work.schedule, work.transactions, data.held_pulls
     )
     return [
         ConfigProcessor(
-            settings=settings,
-            store=store,
-            topics=topics,
-            stats=stats,
-            status=status,
-            reconfiguration=reconfiguration,
+            settings=settings, store=store, topics=topics, stats=stats, status=status, reconfiguration=reconfiguration
         ),
         ConsumerAdminProcessor(
             store=store,
