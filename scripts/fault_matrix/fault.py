@@ -165,7 +165,7 @@ class PauseSlaveLong(Pause):
 class PauseMasterAndFailOver(PauseMasterLong):
     """Meanwhile a person makes another member the master: the woken one must not acknowledge what clients have sent it before."""
 
-    trace: ClassVar[str] = r"role|epoch|master is another one"
+    trace: ClassVar[str] = r"role|epoch|master changed"
     seconds: ClassVar[tuple[float, float]] = (0.05, 0.4)
 
     @property

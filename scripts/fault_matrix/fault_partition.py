@@ -65,7 +65,7 @@ class Bridge(Majorities):
 class Rival(Majorities):
     """Somebody asks one to be master that does not see the one that there is, and then one that does; clients reach everybody."""
 
-    trace: ClassVar[str] = r"role|epoch|master is another one"
+    trace: ClassVar[str] = r"role|epoch|master changed"
     seconds: ClassVar[tuple[float, float]] = (0.5, 2.0)
 
     @property

@@ -111,7 +111,7 @@ class ReadOnly(Refusal):
 class TooManyFiles(Refusal):
     """It may open no more file and take no more connection; those that it has go on."""
 
-    trace: ClassVar[str] = r"Too many open files|connections are refused"
+    trace: ClassVar[str] = r"Too many open files|connections refused"
     limits: tuple[int, int] = field(init=False)
 
     @property

@@ -25,8 +25,8 @@ MODULE = "scripts.fault_matrix.planted"
 NOTHING_THERE = '"log": "0..0"'  # Said by a start; a scrub of nothing says nothing.
 OF_DAMAGE = (
     r"ends before its last durable end|damaged bytes|changed on the disk|wrong unit|made anew|rebuilt|recomputed|"
-    r"were cut|was cut|is cut|"
-    r"cannot be (read|opened)|could not be read|unreadable|unusable|a table is missing"
+    r"were cut|was cut|is cut|truncated|lost its first files|"
+    r"cannot be (read|opened)|could not be read|unreadable|unusable|a table (and its backup )?(is|are) missing"
 )
 
 

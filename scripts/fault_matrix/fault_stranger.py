@@ -177,7 +177,7 @@ class Probes(Strangers):
 class Drips(Strangers):
     """Slow-loris: each connection says just enough to be there still. None may stay for that."""
 
-    trace: ClassVar[str] = r"comes too slowly"
+    trace: ClassVar[str] = r"arrives too slowly"
 
     @property
     def text(self) -> str:
@@ -194,7 +194,7 @@ class Drips(Strangers):
 class Oversize(Strangers):
     """Frames that cannot be, and large ones that never end: together they are more than a member keeps."""
 
-    trace: ClassVar[str] = r"does not speak the remoting protocol|keep too much"
+    trace: ClassVar[str] = r"does not speak the remoting protocol|use too much memory"
 
     @property
     def text(self) -> str:
