@@ -79,7 +79,7 @@ def test_topics_messages_groups_and_settings_of_a_real_broker(twinlog: Shell) ->
             while not (holders := {queue["consumer"] for queue in twinlog.json("lag", "billing")["queues"]} - {None}):
                 pass
             assert len(holders) == 1
-            assert "1 connected client was told" in twinlog(
+            assert "1 connected client was notified" in twinlog(
                 "group", "reset", "billing", "orders", "--to", "first", "--yes"
             )
             assert "all queues at once" in twinlog("group", "seek", "billing", "orders", "0", "+1", "--yes", status=4)

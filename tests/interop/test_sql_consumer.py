@@ -57,5 +57,5 @@ def test_a_retried_message_is_still_filtered_by_its_first_topic(cluster: twinlog
 
 def test_what_is_no_expression_ends_the_consumers_start(cluster: twinlog.Up, client: JavaClient) -> None:
     create_topic(cluster.address(0), "wrong", queues=1)
-    with pytest.raises(JavaError, match=r"(?s)CODE: 23 .*Invalid MessageSelector.*out of place"):
+    with pytest.raises(JavaError, match=r"(?s)CODE: 23 .*Invalid MessageSelector.*is unexpected"):
         client.consumer("wrong", cluster.namesrv, "wrong", sql="a = = 5")
