@@ -56,24 +56,24 @@ def test_the_rules_are_loaded_and_evaluated(watched):
 
 def test_one_master_serves_and_all_agree_on_the_epoch(watched):
     ask = watched.prometheus
-    ask.until('sum(rocketmq_ha_role_info{role="master"})', 1)
-    ask.until('sum(rocketmq_ha_role_info{role="slave"})', SLAVES)
-    ask.until('count(count by (epoch) (count_values("epoch", rocketmq_ha_epoch)))', 1)
-    ask.until("sum by (group) (rocketmq_ha_in_sync_members)", 1 + SLAVES)
+    ask.wait_for('sum(rocketmq_ha_role_info{role="master"})', 1)
+    ask.wait_for('sum(rocketmq_ha_role_info{role="slave"})', SLAVES)
+    ask.wait_for('count(count by (epoch) (count_values("epoch", rocketmq_ha_epoch)))', 1)
+    ask.wait_for("sum by (group) (rocketmq_ha_in_sync_members)", 1 + SLAVES)
 
 
 def test_messages_are_counted_where_producers_sent_them(watched):
     ask = watched.prometheus
-    ask.until(f'sum(rocketmq_messages_in_total{{topic="{TOPIC}"}})', 250)
-    ask.until(f'max(rocketmq_consumer_lag_messages{{topic="{TOPIC}"}})', 150)
-    ask.until(f'sum(rocketmq_send_to_dlq_messages_total{{topic="{TOPIC}"}})', 1)
+    ask.wait_for(f'sum(rocketmq_messages_in_total{{topic="{TOPIC}"}})', 250)
+    ask.wait_for(f'max(rocketmq_consumer_lag_messages{{topic="{TOPIC}"}})', 150)
+    ask.wait_for(f'sum(rocketmq_send_to_dlq_messages_total{{topic="{TOPIC}"}})', 1)
 
 
 @pytest.mark.timeout(120)
 def test_lag_rises_while_a_slave_stands_still_and_falls_after(watched):
     """Also after its master has given the connection up: whoever is gone still lags."""
     ask, replica = watched.prometheus, '{replica="broker-a-2"}'
-    ask.until(f"rocketmq_ha_replica_lag_bytes{replica}", 0)
+    ask.wait_for(f"rocketmq_ha_replica_lag_bytes{replica}", 0)
     slave = watched.up.member("broker-a-2")
     slave.send_signal(signal.SIGSTOP)
     try:
@@ -81,11 +81,11 @@ def test_lag_rises_while_a_slave_stands_still_and_falls_after(watched):
         wait_for(lambda: (ask.value(f"rocketmq_ha_replica_lag_bytes{replica}") or 0) > 0, "bytes of lag")
         wait_for(lambda: (ask.value(f"rocketmq_ha_replica_lag_seconds{replica}") or 0) > 2, "seconds of lag")
         wait_for(lambda: (ask.value(f"rocketmq_ha_replica_lag_messages{replica}") or 0) >= 10, "messages of lag")
-        ask.until('sum(up{service="broker"})', SLAVES)
+        ask.wait_for('sum(up{service="broker"})', SLAVES)
     finally:
         slave.send_signal(signal.SIGCONT)
-    ask.until(f"rocketmq_ha_replica_lag_bytes{replica}", 0)
-    ask.until(f"rocketmq_ha_replica_connected{replica}", 1)
+    ask.wait_for(f"rocketmq_ha_replica_lag_bytes{replica}", 0)
+    ask.wait_for(f"rocketmq_ha_replica_connected{replica}", 1)
 
 
 def test_what_a_scrape_costs_the_loop_is_little(watched):
