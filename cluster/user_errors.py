@@ -24,7 +24,7 @@ class NotDone:
 
 @frozen(kw_only=True)
 class Failure:
-    """What a command prints with -o json instead of its answer when it fails, or has done only a part."""
+    """The document that a command prints with -o json instead of its answer when it fails, or has done only a part."""
 
     error: str
     why: str = field(metadata={"doc": "one sentence a line; empty: nothing more is known"})

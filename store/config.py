@@ -236,7 +236,7 @@ class StoreConfig:
 
     @property
     def is_slave(self) -> bool:
-        """Whether the log is a copy of a master's."""
+        """True if the log is a copy of a master's."""
         return self.broker_role is BrokerRole.SLAVE
 
     @property

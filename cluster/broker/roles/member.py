@@ -145,7 +145,7 @@ class Member:
 
     @property
     def is_serving(self) -> bool:
-        """Whether it is master now."""
+        """True while it is master."""
         return self.phase in ("serving", "holding") and self.store.config.broker_role is not BrokerRole.SLAVE
 
     def state_or_first(self) -> RoleState:

@@ -101,7 +101,7 @@ class Voter:
         return after, answer
 
     def has_resigned_for(self, master: PeerHistory) -> bool:
-        """Whether that master's epoch begins exactly where this log ends: it had caught up when this member resigned for it, and
+        """True if that master's epoch begins exactly where this log ends: it had caught up when this member resigned for it, and
         nothing was written since.
         """
         last = master.entries[-1]
