@@ -335,17 +335,7 @@ def _work(base: _Base, data: _Data) -> _Work:
         producer_of=partial(_idle_producer, tables.producers),
         flush=store.flush,
     )
-    slave_sync = SlaveSynchronize(
-        client=base.client,
-        topics=tables.topics,
-        topics_writer=tables.topics_writer,
-        groups=tables.groups,
-        groups_writer=tables.groups_writer,
-        offsets=tables.offsets,
-        offsets_writer=tables.offsets_writer,
-        schedule=schedule,
-        epoch=data.group.epoch_followed,
-    )
+    slave_sync = SlaveSynchronize(client=base.client, tables=tables, schedule=schedule, epoch=data.group.epoch_followed)
     if store.config.is_slave:
         store.on_arrival.append(slave_sync.on_arrival)
     return _Work(schedule, transactions, slave_sync)

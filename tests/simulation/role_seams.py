@@ -174,10 +174,9 @@ class SimEffects:
             self._holds_until = None
             self.member.writable = True
 
-    async def take_tables(self, held: PausedMaster | None) -> None:
+    async def take_tables(self, held: PausedMaster) -> None:
         await trio.lowlevel.checkpoint()
-        if held is not None:
-            role_offsets.handed_over(self.member, held.offsets)
+        role_offsets.handed_over(self.member, held.offsets)
 
     async def serve_as_master(self, state: RoleState) -> None:
         member = self.member

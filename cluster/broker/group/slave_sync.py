@@ -4,7 +4,7 @@ Copied at once, then each 10 s, and when a message of an unknown topic arrives; 
 Source: SlaveSynchronize.java (RocketMQ 4.9.8), which requests topics, and only these, at the fast port.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Set
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -13,9 +13,9 @@ import trio
 from attrs import define, field
 
 from twinlog.cluster.broker.delay.service import ScheduleMessageService, read_delay_offsets
-from twinlog.cluster.broker.tables.groups import SubscriptionGroupManager, read_groups
-from twinlog.cluster.broker.tables.offsets import ConsumerOffsetManager, MasterOffsets, read_offsets
-from twinlog.cluster.broker.tables.topics import TopicConfigManager, read_topics
+from twinlog.cluster.broker.tables.offsets import MasterOffsets, read_offsets
+from twinlog.cluster.broker.tables.tables import BrokerTables
+from twinlog.cluster.broker.tables.versioned import VersionedTable
 from twinlog.cluster.broker.tables.writer import TableWriter
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.calls import call
@@ -48,14 +48,9 @@ def fast_address(address: str) -> str:
 @define(kw_only=True, eq=False)
 class SlaveSynchronize:
     client: RemotingClient
-    topics: TopicConfigManager
-    topics_writer: TableWriter
-    groups: SubscriptionGroupManager
-    groups_writer: TableWriter
-    offsets: ConsumerOffsetManager
-    offsets_writer: TableWriter
+    tables: BrokerTables
     schedule: ScheduleMessageService
-    epoch: Callable[[], int | None] = lambda: None  # Of the master that is followed.
+    epoch: Callable[[], int | None]  # Of the master that is followed.
     master_address: str | None = field(default=None, init=False)
     master_offsets: MasterOffsets = field(factory=MasterOffsets, init=False)
     _round: trio.CancelScope | None = field(default=None, init=False)
@@ -67,7 +62,7 @@ class SlaveSynchronize:
 
     def on_arrival(self, topic: str, _queue_id: int, _max_offset: int, _codes: list[int]) -> None:
         """Copy the topic of a new message at once: if this slave is promoted without it, nobody can read the message."""
-        if topic not in self.topics.table and topic not in self._new_topics and not is_light(topic):
+        if topic not in self.tables.topics.table and topic not in self._new_topics and not is_light(topic):
             self._new_topics.add(topic)
             self._wakeup.set()
 
@@ -107,36 +102,40 @@ class SlaveSynchronize:
                 self._failing.discard(name)
 
     async def _topics(self, address: str) -> None:
-        table = _object(await self._ask(fast_address(address), GetAllTopicConfig()))
-        if self._is_last_copy("topics", address, table, self.topics.table.keys() - read_topics(table).keys()):
-            return
-        if self.topics.replace(table):
-            self.topics_writer.changed()
-            await self.topics_writer.save()
-            log.info("topics copied from the master", count=len(self.topics.table))
+        if self._take_topics(address, await ask_object(self.client, fast_address(address), GetAllTopicConfig())):
+            await self.tables.topics_writer.save()
+            log.info("topics copied from the master", count=len(self.tables.topics.table))
 
     async def _offsets(self, address: str) -> None:
-        runtime = _object(await self._ask(address, GetBrokerRuntimeInfo()))["table"]
-        reported = read_offsets(await all_consumer_offsets(self.client, address))
-        life, epoch = (address, runtime.get("bootTimestamp")), self.epoch()
-        merged, newer = self.master_offsets.merge(self.offsets.table, reported, life, epoch=epoch)
-        self.offsets.update(merged)  # Saved with the other offsets.
+        runtime = (await ask_object(self.client, address, GetBrokerRuntimeInfo()))["table"]
+        reported = read_offsets(await ask_object(self.client, address, GetAllConsumerOffset()))
+        life, offsets = (address, runtime.get("bootTimestamp")), self.tables.offsets
+        merged, newer = self.master_offsets.merge(offsets.table, reported, life, epoch=self.epoch())
+        offsets.update(merged)  # Saved with the other offsets.
         if newer != self._newer_offsets:
             self._newer_offsets = newer
             log.info("consumer offsets newer than the master's were kept", queues=newer)
 
+    async def _delay_offsets(self, address: str) -> None:
+        body = await _body(self.client, address, GetAllDelayOffset())
+        table = read_delay_offsets(_object(body))
+        if table != self.schedule.table or not self.schedule.file.path.exists():
+            save = partial(self.schedule.file.save, body.decode(), is_empty=not table)
+            await trio.to_thread.run_sync(save)
+            self.schedule.replace(table)
+
+    async def _groups(self, address: str) -> None:
+        if self._take_groups(address, await ask_object(self.client, address, GetAllSubscriptionGroupConfig())):
+            await self.tables.groups_writer.save()
+            log.info("subscription groups copied from the master", count=len(self.tables.groups.table))
+
     async def take(self, offsets: Mapping[str, Any], topics: Mapping[str, Any], groups: Mapping[str, Any]) -> None:
         """Save the tables that the master hands over, in the form of to_json(). Raises ValueError, OSError."""
-        self.offsets.update(self.master_offsets.merge_last(self.offsets.table, read_offsets(offsets)))
-        self.offsets_writer.changed()
-        more_topics, more_groups = (
-            self.topics.table.keys() - read_topics(topics),
-            self.groups.table.keys() - read_groups(groups),
-        )
-        if not self._is_last_copy("topics", "", topics, more_topics) and self.topics.replace(topics):
-            self.topics_writer.changed()
-        if not self._is_last_copy("subscription groups", "", groups, more_groups) and self.groups.replace(groups):
-            self.groups_writer.changed()
+        tables = self.tables
+        tables.offsets.update(self.master_offsets.merge_last(tables.offsets.table, read_offsets(offsets)))
+        tables.offsets_writer.changed()
+        self._take_topics("", topics)
+        self._take_groups("", groups)
         refused: list[OSError] = []
 
         async def save(writer: TableWriter) -> None:
@@ -146,56 +145,42 @@ class SlaveSynchronize:
                 refused.append(error)
 
         async with trio.open_nursery() as nursery:
-            for writer in (self.offsets_writer, self.topics_writer, self.groups_writer):
+            for writer in (tables.offsets_writer, tables.topics_writer, tables.groups_writer):
                 nursery.start_soon(save, writer)
         if refused:
             raise refused[0]
 
-    async def _delay_offsets(self, address: str) -> None:
-        body = await self._ask(address, GetAllDelayOffset())
-        table = read_delay_offsets(_object(body))
-        if table != self.schedule.table or not self.schedule.file.path.exists():
-            save = partial(self.schedule.file.save, body.decode(), is_empty=not table)
-            await trio.to_thread.run_sync(save)
-            self.schedule.replace(table)
+    def _take_topics(self, address: str, table: Mapping[str, Any]) -> bool:
+        return self._take("topics", address, table, self.tables.topics, self.tables.topics_writer)
 
-    async def _groups(self, address: str) -> None:
-        table = _object(await self._ask(address, GetAllSubscriptionGroupConfig()))
-        if self._is_last_copy(
-            "subscription groups", address, table, self.groups.table.keys() - read_groups(table).keys()
-        ):
-            return
-        if self.groups.replace(table):
-            self.groups_writer.changed()
-            await self.groups_writer.save()
-            log.info("subscription groups copied from the master", count=len(self.groups.table))
+    def _take_groups(self, address: str, table: Mapping[str, Any]) -> bool:
+        return self._take("subscription groups", address, table, self.tables.groups, self.tables.groups_writer)
 
-    def _is_last_copy(self, what: str, address: str, table: Mapping[str, Any], more: Set[str]) -> bool:
-        """True when the master lost its table and this copy has more entries: the master will request it, see lost_tables.py."""
+    def _take(
+        self, what: str, address: str, table: Mapping[str, Any], own: VersionedTable[Any], writer: TableWriter
+    ) -> bool:
+        """Take a table, without saving it. False: it is the same one, or the master lost it and this copy has more entries. The
+        master will request that; see lost_tables.py.
+        """
+        more = own.table.keys() - own.read(table).keys()
         is_last = bool(more) and table.get(IS_LOST) is True
         if is_last and what not in self._kept:
             log.warning("the master lost a table: the copy here is kept", what=what, entries=len(more), peer=address)
         self._kept = self._kept | {what} if is_last else self._kept - {what}
-        return is_last
-
-    async def _ask(self, address: str, header: RequestHeader) -> bytes:
-        """Send a request to the master. Raises RemotingError, RequestError for any code but 0."""
-        return await _ask(self.client, address, header)
-
-
-async def all_consumer_offsets(client: RemotingClient, address: str, *, timeout_ms: int = TIMEOUT_MS) -> dict[str, Any]:
-    """Request 43, for read_offsets(). Raises RemotingError, RequestError for any code but 0, ValueError."""
-    return await ask_object(client, address, GetAllConsumerOffset(), timeout_ms=timeout_ms)
+        if is_last or not own.replace(table):
+            return False
+        writer.changed()
+        return True
 
 
 async def ask_object(
     client: RemotingClient, address: str, header: RequestHeader, *, timeout_ms: int = TIMEOUT_MS
 ) -> dict[str, Any]:
     """Request a table of another member. Raises RemotingError, RequestError for any code but 0, ValueError."""
-    return _object(await _ask(client, address, header, timeout_ms=timeout_ms))
+    return _object(await _body(client, address, header, timeout_ms=timeout_ms))
 
 
-async def _ask(client: RemotingClient, address: str, header: RequestHeader, *, timeout_ms: int = TIMEOUT_MS) -> bytes:
+async def _body(client: RemotingClient, address: str, header: RequestHeader, *, timeout_ms: int = TIMEOUT_MS) -> bytes:
     return bytes((await call(client, address, header, timeout_ms=timeout_ms)).body)
 
 

@@ -230,7 +230,7 @@ class RemotingCalls:
             return (await call(self.client, address, header, body, timeout_ms=timeout_ms)).json(parse)
         except RequestError as error:
             if error.code == ResponseCode.NO_PERMISSION and isinstance(header, ChangeRole):
-                raise RoleRefusedError(tuple(error.remark.splitlines())) from error
+                raise RoleRefusedError(*error.remark.splitlines()) from error
             raise HAPeerError(f"{address} answers {error.code}: {error.remark}") from error
         except RemotingError as error:
             raise HAPeerError(f"asking {address} failed: {error}") from error

@@ -26,7 +26,7 @@ Plain = dict[str, Any]  # A JSON object.
 class RoleRefusedError(Exception):
     """Rules forbid it: one line of text for each. Nothing was changed."""
 
-    def __init__(self, lines: tuple[str, ...]) -> None:
+    def __init__(self, *lines: str) -> None:
         super().__init__("; ".join(lines))
         self.lines = lines
 
@@ -166,8 +166,8 @@ class RoleEffects(Protocol):
     def release(self) -> None:
         """Resume writes."""
 
-    async def take_tables(self, held: PausedMaster | None) -> None:
-        """Save the tables that the old master handed over; None: there are none."""
+    async def take_tables(self, held: PausedMaster) -> None:
+        """Save the tables that the old master handed over."""
 
     async def serve_as_master(self, state: RoleState) -> None:
         """Take messages, run a master's services, register as id 0."""

@@ -89,8 +89,8 @@ class CandidateSurvey:
             return max(living, key=lambda answer: answer.entries[-1].id).address
         if self.member.master is not None:
             return self.member.master.address
-        zero = [each.address for each in self.group.members if each.broker_id == 0] if self.group is not None else []
-        return zero[0] if zero else ""
+        members = self.group.members if self.group is not None else ()
+        return next((each.address for each in members if each.broker_id == 0), "")
 
     @property
     def has_resigned(self) -> bool:
@@ -263,24 +263,3 @@ async def become_master(member: Member, survey: CandidateSurvey, entry: EpochEnt
         evolve(state, role=group.master_role, broker_id=0, group=record, before=group, whole=True)
     )
     member.store.accept_end()
-
-
-def entry_of(
-    member: Member, ask: ChangeRequest, epoch: int, old_master: str, judgement: Judgement | None
-) -> EpochEntry:
-    """The epoch that begins at the end of the log; an accepted loss is named in it."""
-    forced = judgement is not None and judgement.forced
-    lost = judgement.lost if judgement is not None and forced else None
-    lost_bytes: int | None = 0
-    if lost is not None:
-        lost_bytes = lost.end - lost.first if lost.end is not None else None
-    return EpochEntry(
-        epoch=epoch,
-        winner=member.address,
-        start_offset=member.store.max_offset,
-        at_ms=member.now_ms(),
-        kind="forced" if forced else ask.verb,
-        reason=ask.reason,
-        old=old_master,
-        lost_bytes=lost_bytes,
-    )

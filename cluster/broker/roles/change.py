@@ -4,6 +4,7 @@ Votes stay given when it ends in the middle; a change that is started again, her
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
 import structlog
 import trio
@@ -22,7 +23,6 @@ from twinlog.cluster.broker.roles.candidate import (
     RoleStepError,
     SwitchoverPause,
     become_master,
-    entry_of,
     refusal_line,
 )
 from twinlog.cluster.broker.roles.lease import LeaseRounds
@@ -30,7 +30,7 @@ from twinlog.cluster.broker.roles.member import Member, pause_text
 from twinlog.cluster.broker.roles.voter import Voter
 from twinlog.ha.election.role_change import ChangeSnapshot, Step, StepName, check_invariants, next_step, plan
 from twinlog.ha.election.voter import VoteRequest
-from twinlog.ha.election.votes import Judgement, may_take
+from twinlog.ha.election.votes import Judgement, LostRange, may_take
 from twinlog.ha.errors import HAPeerError
 from twinlog.store.epoch_file import EpochEntry
 from twinlog.store.role_file import Change
@@ -41,6 +41,7 @@ NUMBERS_MAX = 5  # Attempts with higher epoch numbers, while others promise mean
 # Epoch numbers that a forced change leaves free, for an unreachable master that acknowledges alone: one for each of its restarts.
 NUMBERS_FREE = 10
 FOLLOW_SECONDS = 3.0
+EXPECTED = RoleStepError, HAPeerError, OSError  # Their messages say enough; a traceback would not help.
 
 
 @define(eq=False)
@@ -78,14 +79,15 @@ class RoleChange:
                 self._done.add(step.number)
                 if self.ask.dry_run:
                     return
-            log.info(
-                "this member is the master now", epoch=self.epoch, verb=self.ask.verb, pause_ms=self.pause.pause_ms
-            )
+            pause_ms = self.pause.pause_ms
+            log.info("this member is the master now", epoch=self.epoch, verb=self.ask.verb, pause_ms=pause_ms)
         except RoleRefusedError as error:
             self.error, self.is_refused = str(error), True
         except Exception as error:  # A background task must not end the broker.
             self.error = f"{self._doing.name if self._doing else 'check'}: {error}"
-            log.warning("role change failed", verb=self.ask.verb, why=self.error, exc_info=not _is_expected(error))
+            log.warning(
+                "role change failed", verb=self.ask.verb, why=self.error, exc_info=not isinstance(error, EXPECTED)
+            )
         finally:
             self.is_running = False
             with trio.CancelScope(shield=True), trio.move_on_after(1):
@@ -95,12 +97,12 @@ class RoleChange:
     def _steps(self) -> Mapping[StepName, Callable[[], Awaitable[None]]]:
         return {
             "check": self._check,
-            "hold": self._hold,
-            "level": self._level,
+            "hold": partial(self.pause.begin, self.epoch),
+            "level": self.pause.catch_up,
             "promise": self._promise,
             "take": self._take,
             "serve": self._serve,
-            "register": self._register,
+            "register": trio.lowlevel.checkpoint,  # serve_as_master() has started it.
             "report": self._report,
         }
 
@@ -128,11 +130,8 @@ class RoleChange:
 
     @property
     def _members(self) -> tuple[str, ...]:
-        return (
-            tuple(each.address for each in self.survey.group.members)
-            if self.survey.group is not None
-            else (self.member.address,)
-        )
+        group = self.survey.group
+        return (self.member.address,) if group is None else tuple(each.address for each in group.members)
 
     def state(self) -> ChangeState:
         """Report of the change."""
@@ -165,7 +164,7 @@ class RoleChange:
         if member.durable.last.id != (epoch, member.address):  # Else it was elected, and continues.
             self.judgement = await self.survey.judge(self.ask)
             if not self.judgement.may:
-                raise RoleRefusedError((refusal_line(self.judgement),))
+                raise RoleRefusedError(refusal_line(self.judgement))
             if self.judgement.forced and self._may_begin_again():
                 epoch += NUMBERS_FREE
         self.epoch = epoch
@@ -174,14 +173,6 @@ class RoleChange:
         """True if a silent master may begin new epochs by itself meanwhile; see StartRules."""
         group = self.survey.group
         return bool(self.survey.silent) and group is not None and group.acks_needed <= 1
-
-    # A switchover's pause
-
-    async def _hold(self) -> None:
-        await self.pause.begin(self.epoch)
-
-    async def _level(self) -> None:
-        await self.pause.catch_up()
 
     # From here on older epochs are fenced
 
@@ -201,17 +192,15 @@ class RoleChange:
         )
         if not self.judgement.may:
             raise RoleRefusedError(
-                (
-                    refusal_line(self.judgement),
-                    f"{self.member.address} has promised epoch {self.epoch}: choose another, or run this again",
-                )
+                refusal_line(self.judgement),
+                f"{self.member.address} has promised epoch {self.epoch}: choose another, or run this again",
             )
         self._elected = True
 
     def _require_may_change(self) -> None:
         paused = pause_text(self.survey.group, self.member.group_ms())
         if paused and not self.ask.dry_run:
-            raise RoleRefusedError((paused,))
+            raise RoleRefusedError(paused)
 
     async def _collect(self) -> int:
         """Ask votes for one epoch number. Returns the highest promised number that refuses it; 0 without any."""
@@ -240,7 +229,7 @@ class RoleChange:
             epoch=self.epoch,
             candidate=self.member.address,
             reason=self.ask.reason,
-            forced=self.judgement is not None and self.judgement.forced,
+            forced=self._is_forced,
             started_ms=self.member.now_ms(),
             step="promise",
         )
@@ -256,15 +245,37 @@ class RoleChange:
         if promised != (self.epoch, self.member.address):
             raise RoleStepError(f"it has promised epoch {promised.epoch} meanwhile: run the command again")
 
+    @property
+    def _is_forced(self) -> bool:
+        return self.judgement is not None and self.judgement.forced
+
+    @property
+    def _lost(self) -> LostRange | None:
+        """Bytes that a forced change gives up."""
+        return self.judgement.lost if self.judgement is not None and self._is_forced else None
+
     def _entry(self) -> EpochEntry:
-        return entry_of(self.member, self.ask, self.epoch, self.survey.old_master, self.judgement)
+        """The epoch that begins at the end of the log; an accepted loss is named in it."""
+        lost, lost_bytes = self._lost, 0 if self._lost is None else None
+        if lost is not None and lost.end is not None:
+            lost_bytes = lost.end - lost.first
+        return EpochEntry(
+            epoch=self.epoch,
+            winner=self.member.address,
+            start_offset=self.member.store.max_offset,
+            at_ms=self.member.now_ms(),
+            kind="forced" if self._is_forced else self.ask.verb,
+            reason=self.ask.reason,
+            old=self.survey.old_master,
+            lost_bytes=lost_bytes,
+        )
 
     async def _serve(self) -> None:
         """Serve, in memory; the lease informs the others."""
         member = self.member
         if (
             self.pause.held is None
-        ):  # Consumers may have committed elsewhere, and from now on only offsets known here count.
+        ):  # Consumers may have committed elsewhere; from now on only offsets known here count.
             await member.effects.pull_offsets(tuple(sorted(set(self.survey.answers) - {member.address})))
         async with member.lock:
             self._require_promise()
@@ -274,16 +285,13 @@ class RoleChange:
         self.leases.begin_epoch()
         self.leases.ask_soon()
 
-    async def _register(self) -> None:
-        """Nothing to do: effects.serve_as_master has started the registration."""
-
     async def _report(self) -> None:
         member, entry = self.member, self.member.durable.last
         await self.pause.wait_for_end(entry.start_offset, FOLLOW_SECONDS)
         await self.leases.wait_for_answers(self.survey.heard, FOLLOW_SECONDS)
         async with member.lock:
             await member.durable.save(evolve(member.state_or_first(), change=None))
-        lost = self.judgement.lost if self.judgement is not None and self.judgement.forced else None
+        lost = self._lost
         self.result = ChangeResult(
             epoch=entry.epoch,
             winner=entry.winner,
@@ -293,7 +301,3 @@ class RoleChange:
             kept=lost.holders if lost is not None else (),
             not_following=tuple(sorted(self.leases.others - self.leases.followers)),
         )
-
-
-def _is_expected(error: Exception) -> bool:
-    return isinstance(error, RoleStepError | HAPeerError | OSError)

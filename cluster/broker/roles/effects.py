@@ -22,7 +22,7 @@ from twinlog.cluster.broker.delay.service import ScheduleMessageService
 from twinlog.cluster.broker.group.group_view import GroupView
 from twinlog.cluster.broker.group.lost_tables import LostTables
 from twinlog.cluster.broker.group.registration import Master, RegistrationService
-from twinlog.cluster.broker.group.slave_sync import SlaveSynchronize, all_consumer_offsets
+from twinlog.cluster.broker.group.slave_sync import SlaveSynchronize, ask_object
 from twinlog.cluster.broker.peers.role_messages import PausedMaster
 from twinlog.cluster.broker.peers.slave_peers import SlaveKinds
 from twinlog.cluster.broker.roles.gate import Gate
@@ -31,6 +31,7 @@ from twinlog.cluster.broker.tables.tables import GROUPS, TOPICS, BrokerTables
 from twinlog.cluster.broker.transactions.service import TransactionCheckService
 from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.cluster.remoting.headers.broker_admin import GetAllConsumerOffset
 from twinlog.cluster.remoting.route import MASTER_ID
 from twinlog.ha.peer import PeerHistory
 from twinlog.ha.service import HAService
@@ -46,8 +47,6 @@ STREAM_SECONDS_MAX = 0.3  # How long requests wait for the stream to the new mas
 PULL_OFFSETS_MS = 1_000
 STARTS = "this member starts, and does not know yet whether it is still the master"
 Phase = Literal["master", "holding", "fenced", "slave"]
-
-
 Role = Literal["master", "slave"]
 Task = Callable[[], Awaitable[None]]
 
@@ -121,9 +120,7 @@ class BrokerRoleEffects:
     tasks: RoleTasks = field(init=False)
     master: Master | None = field(default=None, init=False)  # The master by the role; None: by name servers.
     phase: Phase = field(default="slave", init=False)
-    _handed_over: Mapping[int, int] = field(
-        factory=dict, init=False
-    )  # Delivery positions of the master before, by delay level.
+    _handed_over: Mapping[int, int] = field(factory=dict, init=False)  # The last master's positions, by delay level.
 
     def __attrs_post_init__(self) -> None:
         self.tasks = RoleTasks(
@@ -193,11 +190,10 @@ class BrokerRoleEffects:
             self.tasks.begin_now("master")
         self.gate.open()
 
-    async def take_tables(self, held: PausedMaster | None) -> None:
+    async def take_tables(self, held: PausedMaster) -> None:
         """Save the tables that the old master handed over."""
-        if held is not None:
-            await self.slave_sync.take(held.offsets, held.topics, held.groups)
-            self._handed_over = dict(held.delay_offsets)
+        await self.slave_sync.take(held.offsets, held.topics, held.groups)
+        self._handed_over = dict(held.delay_offsets)
 
     async def fence(self, why: str) -> None:
         """Stop serving. Requests that the gate holds stay there: another member is about to become master."""
@@ -228,13 +224,12 @@ class BrokerRoleEffects:
         self.ha.members_changed(self.group.counted_slaves())
         self.ha.unfence(synchronous=role is BrokerRole.SYNC_MASTER)
         self.gate.open()
-        self._register(MASTER_ID, is_slave=False)
+        self.registration.set_role(MASTER_ID, is_slave=False)
 
     def _take_over(self) -> None:
         """Continue where the master before stopped, as far as that is known."""
-        handed_over = self._handed_over
         table = dict(self.schedule.table)
-        for level, position in handed_over.items():
+        for level, position in self._handed_over.items():
             table[level] = max(position, table.get(level, 0))
         self.schedule.take_over(table)
         self.schedule.correct()
@@ -253,7 +248,8 @@ class BrokerRoleEffects:
         self.ha.members_changed(self.group.counted_slaves())
         self.ha.unfence(synchronous=False)
         self._follow(Master(master.address, master.ha_address) if master is not None else Master(None, None))
-        self._register(state.broker_id, is_slave=True)
+        if state.broker_id != MASTER_ID:  # Else it was master, and its new id is not known yet.
+            self.registration.set_role(state.broker_id, is_slave=True)
 
     def _watch_topics(self, *, wanted: bool) -> None:
         """Let a slave notice messages of unknown topics, as it does not create topics itself."""
@@ -283,17 +279,13 @@ class BrokerRoleEffects:
             else:
                 await trio.sleep(POLL_SECONDS)
 
-    def _register(self, broker_id: int, *, is_slave: bool) -> None:
-        if is_slave and broker_id == MASTER_ID:
-            return  # It was master, and its new role is not known yet.
-        self.registration.set_role(broker_id, is_slave=is_slave)
-
     async def pull_offsets(self, addresses: tuple[str, ...]) -> None:
         """Raise consumer offsets to those of other members; silent ones are left out."""
 
         async def pull(address: str) -> None:
             try:
-                reported = read_offsets(await all_consumer_offsets(self.client, address, timeout_ms=PULL_OFFSETS_MS))
+                offsets = await ask_object(self.client, address, GetAllConsumerOffset(), timeout_ms=PULL_OFFSETS_MS)
+                reported = read_offsets(offsets)
             except (RemotingError, ValueError, TypeError, AttributeError) as error:
                 log.warning("taking consumer offsets from a member failed", peer=address, error=str(error))
             else:

@@ -39,13 +39,11 @@ async def rewind(member: Member, rules: StartRules, ask: RewindRequest) -> None:
     verdict = await _compared(member, master)
     end, cut = verdict.own.max_offset, _cut_of(member, master, verdict)
     if cut is None:
-        raise RoleRefusedError(
-            (f"{member.address} has nothing to give up: its log fits {master.address}'s, or is newer",)
-        )
+        raise RoleRefusedError(f"{member.address} has nothing to give up: its log fits {master.address}'s, or is newer")
     size = end - cut.offset
     if not cut.is_proven and (ask.accept_data_loss is None or ask.accept_data_loss < size):
         line = f"bytes {cut.offset} to {end} on {member.address} would be given up; they are kept in twinlog/divergent"
-        raise RoleRefusedError((cut.why, line, f"run it with --accept-data-loss {size}"))
+        raise RoleRefusedError(cut.why, line, f"run it with --accept-data-loss {size}")
     if ask.dry_run:
         return
     if not cut.is_proven:
@@ -107,18 +105,18 @@ def _cut_of(member: Member, master: PeerHistory, verdict: Verdict) -> _Cut | Non
         return None
     if verdict.common_offset is None:
         raise RoleRefusedError(
-            (verdict.finding.text, f"no cut makes it fit; next: twinlog reinit {member.me().name or member.address}")
+            verdict.finding.text, f"no cut makes it fit; next: twinlog reinit {member.me().name or member.address}"
         )
     return _Cut(verdict.common_offset, verdict.finding.text, is_proven=False)
 
 
 async def _master_of(member: Member, what: str) -> PeerHistory:
     if paused := member.paused():
-        raise RoleRefusedError((paused,))
+        raise RoleRefusedError(paused)
     if member.is_serving or member.master is None:
         word, why = member.status()
         raise RoleRefusedError(
-            (f"only a slave that knows its master can {what}: {member.address} is {word} {why}".rstrip(),)
+            f"only a slave that knows its master can {what}: {member.address} is {word} {why}".rstrip()
         )
     found = await member.calls.history(member.master.address)
     if found is None or found.id != member.master.id:
@@ -131,7 +129,7 @@ async def _alone(member: Member, rules: StartRules, master: PeerHistory, repair:
     try:
         async with member.lock:
             if member.master is None or member.master.id != master.id or member.phase != "following":
-                raise RoleRefusedError((f"{member.address} does not follow {master.address} any more",))
+                raise RoleRefusedError(f"{member.address} does not follow {master.address} any more")
             await member.ha.leave_master()
             await repair()
             log.warning("log truncated on request", ends_at=member.store.max_offset, peer=master.address)

@@ -79,7 +79,7 @@ class ScheduledSwitchover:
         member = self.member
         async with member.lock:
             if not member.is_serving or member.durable.state is None:
-                raise RoleRefusedError((f"{member.address} is not the master of a group with a record",))
+                raise RoleRefusedError(f"{member.address} is not the master of a group with a record")
             scheduled = None
             if ask.at_ms is not None:
                 scheduled = Scheduled(at_ms=ask.at_ms, candidate=ask.candidate, reason=ask.reason)
@@ -89,7 +89,7 @@ class ScheduledSwitchover:
     async def _begin(self, due: Scheduled) -> None:
         await self.set(ScheduleRequest(at_ms=None))
         if paused := self.member.paused():
-            raise RoleRefusedError((paused,))
+            raise RoleRefusedError(paused)
         candidate = due.candidate or self._best()
         ask = ChangeRequest(verb="switchover", candidate=candidate, reason=due.reason)
         await self.member.calls.role_change(candidate, "start", to_plain(ask))
@@ -102,7 +102,7 @@ class ScheduledSwitchover:
             if answer.accepted and answer.whole and known is not None:
                 found.append((answer, known.broker_id, address))
         if not found:
-            raise RoleRefusedError(("no slave follows that could become master",))
+            raise RoleRefusedError("no slave follows that could become master")
         return min(found, key=lambda each: (-each[0].max_offset, each[1]))[2]
 
 
@@ -186,15 +186,15 @@ class RoleService:
     async def start(self, ask: ChangeRequest) -> ChangeState:
         """Start a role change in the background, or find it started. Raises RoleRefusedError."""
         if self._nursery is None:
-            raise RoleRefusedError((f"{self.member.address} has only just started",))
+            raise RoleRefusedError(f"{self.member.address} has only just started")
         if ask.candidate != self.member.address:
-            raise RoleRefusedError((f"{ask.candidate} is another member: this one is {self.member.address}",))
+            raise RoleRefusedError(f"{ask.candidate} is another member: this one is {self.member.address}")
         if self._change is None or not self._change.is_running:
             self._change = RoleChange(self.member, self.voter, self.leases, ask)
             self.rules.is_changing = True
             self._nursery.start_soon(self._carry_out, self._change)
         elif self._change.ask.verb != ask.verb:
-            raise RoleRefusedError((f"a {self._change.ask.verb} to {self.member.address} is under way",))
+            raise RoleRefusedError(f"a {self._change.ask.verb} to {self.member.address} is under way")
         return self._change.state()
 
     async def _carry_out(self, run: RoleChange) -> None:
@@ -232,14 +232,14 @@ class RoleService:
                 async with self.member.lock:
                     group = self.member.group
                     if not self.member.is_serving or group is None:
-                        raise RoleRefusedError((f"{self.member.address} is not the master of a group with a record",))
+                        raise RoleRefusedError(f"{self.member.address} is not the master of a group with a record")
                     if self.leases.is_settled:
                         record = with_pause(group, pause)
                         if record is not group:
                             await self.leases.write_record(record)
                         return
                 await trio.sleep(RETRY_SECONDS)
-        raise RoleRefusedError(("too few members answer: the last change of the group's record is not in force yet",))
+        raise RoleRefusedError("too few members answer: the last change of the group's record is not in force yet")
 
     # Its log
 
@@ -278,5 +278,5 @@ class RoleService:
             case "schedule":
                 await self.scheduled.set(from_plain(ScheduleRequest, body))
             case _:
-                raise RoleRefusedError((f"{op} is no operation of this version",))
+                raise RoleRefusedError(f"{op} is no operation of this version")
         return dict(to_plain(answer))

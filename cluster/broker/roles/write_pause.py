@@ -72,12 +72,12 @@ class WritePause:
         async with member.lock:
             if member.phase != "serving" or not member.is_serving:
                 raise RoleRefusedError(
-                    (f"{member.address} is no master that serves: {member.phase} {member.why}".strip(),)
+                    f"{member.address} is no master that serves: {member.phase} {member.why}".strip()
                 )
             if member.group is None or ask.candidate not in member.group.voters:
-                raise RoleRefusedError((f"{ask.candidate} is no member of this group that votes",))
+                raise RoleRefusedError(f"{ask.candidate} is no member of this group that votes")
             if paused := member.paused():
-                raise RoleRefusedError((paused,))
+                raise RoleRefusedError(paused)
             self._last = None
             deadline = trio.current_time() + min(ask.ms, member.config.switchover_pause_max_ms) / 1000
             member.become("holding", f"writes wait for {ask.candidate} to become master of epoch {ask.epoch}")
@@ -87,7 +87,7 @@ class WritePause:
             except BaseException as error:
                 self._end()
                 if isinstance(error, TimeoutError):
-                    raise RoleRefusedError((f"{member.address} could not hold in time: {error}",)) from error
+                    raise RoleRefusedError(f"{member.address} could not hold in time: {error}") from error
                 raise
             self._last = _Granted(ask.candidate, deadline, held.end_offset)
             self._begun.set()

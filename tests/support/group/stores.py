@@ -229,9 +229,8 @@ class Effects:
         self.done.append("release")
         self.held_until = None
 
-    async def take_tables(self, held: PausedMaster | None) -> None:
+    async def take_tables(self, held: PausedMaster) -> None:
         await trio.lowlevel.checkpoint()
-        assert held is not None
         assert held.delay_offsets == {1: 7}
         self.member.offsets = dict(held.offsets)
 
