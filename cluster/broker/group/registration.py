@@ -14,6 +14,7 @@ BrokerOuterAPI.java, RegisterBrokerBody.java (RocketMQ 4.9.8).
 
 import zlib
 from collections.abc import Collection, Iterable, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 import structlog
@@ -23,13 +24,12 @@ from attrs import define, field, frozen
 from twinlog.cluster.broker.settings import Settings
 from twinlog.cluster.broker.tables.topics import TopicConfigManager
 from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.calls import Response, call
 from twinlog.cluster.remoting.client import RemotingClient
-from twinlog.cluster.remoting.codes import ResponseCode
-from twinlog.cluster.remoting.command import RemotingCommand
-from twinlog.cluster.remoting.errors import RemotingError, RequestError
-from twinlog.cluster.remoting.header_fields import RequestHeader, decode_header
+from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.cluster.remoting.headers.namesrv import GetBrokerClusterInfo, RegisterBroker, UnregisterBroker
 from twinlog.cluster.remoting.headers.responses import RegisterBrokerResponse
+from twinlog.cluster.remoting.names import ip_of
 from twinlog.cluster.remoting.route import MASTER_ID, PERM_READ, PERM_WRITE
 from twinlog.store.util.wakeup import Wakeup
 
@@ -54,21 +54,15 @@ def registration_body(topics: TopicConfigManager, broker_permission: int) -> byt
     return fastjson.dumps({"filterServerList": [], "topicConfigSerializeWrapper": wrapper})
 
 
-def slaves_of(broker_name: str, cluster_info: Mapping[str, Any], *, but: int = MASTER_ID) -> set[tuple[int, str]]:
-    """Return id and IP of each slave of a group in the body of 106, except for id `but`."""
-    group = (cluster_info.get("brokerAddrTable") or {}).get(broker_name) or {}
-    addresses = group.get("brokerAddrs") or {}
-    return {
-        (int(broker_id), address.rpartition(":")[0].strip("[]"))
-        for broker_id, address in addresses.items()
-        if int(broker_id) not in (MASTER_ID, but)
-    }
-
-
 def member_addresses(broker_name: str, cluster_info: Mapping[str, Any]) -> dict[int, str]:
     """Return the remoting address of each member of a group in the body of 106, by its id."""
     group = (cluster_info.get("brokerAddrTable") or {}).get(broker_name) or {}
     return {int(broker_id): str(address) for broker_id, address in (group.get("brokerAddrs") or {}).items()}
+
+
+def slaves_of(members: Mapping[int, str], *, but: int = MASTER_ID) -> set[tuple[int, str]]:
+    """Return id and IP of each slave among a group's members, except for id `but`."""
+    return {(broker_id, ip_of(address)) for broker_id, address in members.items() if broker_id not in (MASTER_ID, but)}
 
 
 def next_pause(since_first: float, failures: int, period: float) -> float:
@@ -117,22 +111,13 @@ LEAVE_SECONDS_MAX = 0.3
 
 
 class RegistrationListener(Protocol):
-    """Receiver of what name servers report, and source of what a registration needs."""
+    """GroupView: receives what name servers report, and says what a registration needs."""
 
-    def master_changed(self, master: Master) -> None:
-        """Name servers report another master to this slave."""
-
-    def members_changed(self) -> None:
-        """The registered slaves have changed."""
-
-    def found_members(self, addresses: Mapping[int, str]) -> None:
-        """Name servers have reported the members: remoting addresses by broker id."""
-
-    def has_unregistered_peers(self) -> bool:
-        """True while a slave that is not registered yet has a pending HA connection."""
-
-    def may_be_replaced(self) -> bool:
-        """True while this master does not know whether it has been replaced."""
+    def master_changed(self, master: Master) -> None: ...
+    def members_changed(self) -> None: ...
+    def found_members(self, addresses: Mapping[int, str]) -> None: ...
+    def has_unregistered_peers(self) -> bool: ...
+    def may_be_replaced(self) -> bool: ...
 
 
 @define(kw_only=True, eq=False)
@@ -190,18 +175,20 @@ class RegistrationService:
 
     async def hold(self) -> None:
         """Stop registering until restart(). Returns soon; a pending registration may still take effect at a name server."""
+        await self._end_registrations(HOLD_SECONDS_MAX)
+        self._late = dict.fromkeys(self._under_way, trio.current_time() + LATE_SECONDS_MAX)
+
+    async def _end_registrations(self, seconds_max: float) -> None:
         self._held = True
-        with trio.move_on_after(HOLD_SECONDS_MAX):
+        with trio.move_on_after(seconds_max):
             for ended in list(self._under_way.values()):
                 await ended.wait()
-        self._late = dict.fromkeys(self._under_way, trio.current_time() + LATE_SECONDS_MAX)
 
     def restart(self) -> None:
         """Register at once, and as often as after a start: a late registration of another member may replace this one."""
         self._held = False
         self._first.clear()
-        for name_server in self._changes:
-            self._changes[name_server].set()
+        self.topics_changed()
 
     async def find_master(self) -> str | None:
         """Return the registered master, before this broker registers; None without one, or if no name server answers."""
@@ -215,25 +202,13 @@ class RegistrationService:
                 nursery.start_soon(self._register, name_server)
 
     async def leave(self) -> None:
-        """Unregister at a stop, and register no more."""
-        if self._held:
-            return
-        under_way = list(self._under_way.values())
-        self._held = True
-        with trio.move_on_after(LEAVE_SECONDS_MAX):  # A late one would register this broker again.
-            for ended in under_way:
-                await ended.wait()
-        await self._unregister_all()
-
-    async def unregister_all(self) -> None:
-        """Unregister from all name servers; those that do not respond detect the closed connection.
+        """Unregister from all name servers at a stop, and register no more. Those that do not respond notice the close.
 
         Name servers remove the id, so an id that may be another member's by now is not unregistered.
         """
-        if not self._held:
-            await self._unregister_all()
-
-    async def _unregister_all(self) -> None:
+        if self._held:
+            return
+        await self._end_registrations(LEAVE_SECONDS_MAX)  # A late one would register this broker again.
         header = UnregisterBroker(
             broker_name=self.settings.config.broker_name,
             broker_addr=self.settings.address,
@@ -243,7 +218,7 @@ class RegistrationService:
 
         async def unregister(name_server: str) -> None:
             try:
-                await self._call(name_server, header, timeout_ms=UNREGISTER_MS_MAX)
+                await call(self.client, name_server, header, timeout_ms=UNREGISTER_MS_MAX)
             except RemotingError as error:
                 log.debug("unregistration failed", peer=name_server, error=str(error))
 
@@ -310,9 +285,8 @@ class RegistrationService:
         if until is None or not self.is_slave:
             return False
         try:
-            answer = await self._call(name_server, GetBrokerClusterInfo())
-            leader = member_addresses(self.settings.config.broker_name, fastjson.loads(answer.body)).get(MASTER_ID)
-        except (RemotingError, ValueError, TypeError, AttributeError):
+            leader = (await self._members_at(name_server)).get(MASTER_ID)
+        except RemotingError:
             leader = None  # Registering will report what is wrong.
         if leader == self.settings.address and trio.current_time() < until:
             return True
@@ -329,10 +303,9 @@ class RegistrationService:
             broker_id=self.settings.config.broker_id,
             body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
         )
+        timeout_ms = self.settings.config.register_broker_timeout_ms
         try:
-            answer = await self._call(
-                name_server, header, body, timeout_ms=self.settings.config.register_broker_timeout_ms
-            )
+            answer = await call(self.client, name_server, header, body, timeout_ms=timeout_ms)
             self._take(name_server, answer)
         except (RemotingError, ValueError, AttributeError) as error:
             self._failed(name_server, "registration failed", error)
@@ -343,8 +316,8 @@ class RegistrationService:
         self.registered.set()
         return True
 
-    def _take(self, name_server: str, answer: RemotingCommand) -> None:
-        response = decode_header(RegisterBrokerResponse, answer.ext)
+    def _take(self, name_server: str, answer: Response) -> None:
+        response = answer.header(RegisterBrokerResponse)
         self._masters[name_server] = Master(response.master_addr or None, response.ha_server_addr or None)
         if self.is_slave:
             self._choose_master()
@@ -385,10 +358,8 @@ class RegistrationService:
                 # This request opens a new connection, on which no broker is registered.
                 self._changes[name_server].set()
             try:
-                answer = await self._call(name_server, GetBrokerClusterInfo())
-                found = fastjson.loads(answer.body)
-                answers.append(slaves_of(self.settings.config.broker_name, found, but=self.settings.config.broker_id))
-                known = member_addresses(self.settings.config.broker_name, found)
+                known = await self._members_at(name_server)
+                answers.append(slaves_of(known, but=self.settings.config.broker_id))
                 self._leaders[name_server] = known.get(MASTER_ID)
                 if MASTER_ID not in known and not self.is_slave and not self._held:
                     self._changes[name_server].set()  # The member that had it has registered with another id.
@@ -397,7 +368,7 @@ class RegistrationService:
                         addresses[broker_id] = address
                     if broker_id != MASTER_ID:
                         slaves.add(address)
-            except (RemotingError, ValueError, TypeError, AttributeError) as error:
+            except RemotingError as error:
                 self._failed(name_server, "the registered slaves could not be requested", error)
 
         async with trio.open_nursery() as nursery:
@@ -415,15 +386,10 @@ class RegistrationService:
             self.members = members
             self.listener.members_changed()
 
-    async def _call(
-        self, name_server: str, header: RequestHeader, body: bytes = b"", *, timeout_ms: float = 3_000
-    ) -> RemotingCommand:
-        """Send a request. Raises RemotingError, RequestError for any code but 0."""
-        command = header.command(body)
-        answer = await self.client.request(name_server, command, timeout_ms=timeout_ms)
-        if answer.code != ResponseCode.SUCCESS:
-            raise RequestError(answer.code, answer.remark or "")
-        return answer
+    async def _members_at(self, name_server: str) -> dict[int, str]:
+        """Return the remoting addresses of the group's members, by id. Raises RemotingError."""
+        answer = await call(self.client, name_server, GetBrokerClusterInfo())
+        return answer.json(partial(member_addresses, self.settings.config.broker_name))
 
     def _failed(self, name_server: str, what: str, error: Exception) -> None:
         if name_server not in self._failing:

@@ -12,6 +12,7 @@ from twinlog.cluster.broker.group.registration import (
     LATE_SECONDS_MAX,
     Master,
     RegistrationService,
+    member_addresses,
     next_pause,
     registration_body,
     slaves_of,
@@ -260,8 +261,8 @@ def test_two_slaves_at_one_address_are_two():
             "broker-b": {"brokerAddrs": {"1": "192.0.2.9:2"}},
         }
     }
-    assert slaves_of("broker-a", info) == {(1, "127.0.0.1"), (2, "127.0.0.1")}
-    assert slaves_of("broker-c", info) == set()
+    assert slaves_of(member_addresses("broker-a", info)) == {(1, "127.0.0.1"), (2, "127.0.0.1")}
+    assert slaves_of(member_addresses("broker-c", info)) == set()
 
 
 async def test_a_master_whose_id_was_taken_away_registers_again_soon(autojump_clock, nursery):
@@ -305,7 +306,7 @@ async def test_a_master_that_may_be_none_takes_no_id_from_another(autojump_clock
 
 async def test_it_says_goodbye(autojump_clock, nursery):
     fake = FakeNameServers(down={NS2})
-    await service(fake, namesrv=f"{NS1};{NS2}").unregister_all()
+    await service(fake, namesrv=f"{NS1};{NS2}").leave()
     ((_, _, command),) = fake.asked
     assert command.code == 104
     assert command.ext["brokerAddr"] == "192.0.2.11:10911"
@@ -403,7 +404,7 @@ async def test_who_is_held_does_not_give_up_an_id_that_may_be_anothers(autojump_
     registration = service(fake)
     await registration.register_all()
     await registration.hold()
-    await registration.unregister_all()
+    await registration.leave()
     assert fake.times(104) == []
 
 
