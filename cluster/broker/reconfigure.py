@@ -15,8 +15,7 @@ from twinlog.cluster.broker.consume.long_polling import SCAN_SECONDS, SCAN_SECON
 from twinlog.cluster.broker.delay.service import ScheduleMessageService
 from twinlog.cluster.broker.settings import Settings
 from twinlog.cluster.broker.tables.groups import SubscriptionGroupManager
-from twinlog.cluster.broker.tables.tables import built_in
-from twinlog.cluster.broker.tables.topics import TopicConfigManager
+from twinlog.cluster.broker.tables.topics import TopicConfigManager, built_in_topics
 from twinlog.cluster.broker.transactions.service import TransactionCheckService
 from twinlog.cluster.config.properties_file import with_values
 from twinlog.cluster.remoting.names import AUTO_CREATE_TOPIC
@@ -79,6 +78,6 @@ class Reconfiguration:
 
     def _restore_model(self, config: BrokerConfig) -> None:
         """Restore the inherit bit of TBW102, removed while topics could not be created; add the topic if it is missing."""
-        (model,) = (topic for topic in built_in(config) if topic.name == AUTO_CREATE_TOPIC)
+        (model,) = (topic for topic in built_in_topics(config) if topic.name == AUTO_CREATE_TOPIC)
         model = self.topics.table.get(AUTO_CREATE_TOPIC, model)
         self.topics.add_built_in([evolve(model, perm=model.perm | PERM_INHERIT)])

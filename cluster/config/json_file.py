@@ -169,3 +169,11 @@ def _object(raw: bytes) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise ValueError("holds no JSON object")
     return value
+
+
+def entries_of(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """Return the entries under `key`. Raises ValueError."""
+    table = value.get(key) or {}
+    if not isinstance(table, dict):
+        raise ValueError(f"{key} is not a table")
+    return table

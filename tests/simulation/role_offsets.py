@@ -45,7 +45,7 @@ class Offsets:
 
     def raise_to(self, told: Table) -> None:
         """What somebody tells a master that comes back. Raises Violation."""
-        self.table.raise_to(told)
+        self.table.fill(told, or_raise=True)
         self._check(told, "although another member has it")
 
     def copy(self) -> dict[str, dict[int, int]]:

@@ -15,7 +15,7 @@ import trio
 from attrs import define, field
 
 from twinlog.cluster.broker.delay.records import Progress, delivered
-from twinlog.cluster.config.json_file import JsonFile
+from twinlog.cluster.config.json_file import JsonFile, entries_of
 from twinlog.cluster.remoting.names import SCHEDULE_TOPIC
 from twinlog.store.errors import MessageFormatError
 from twinlog.store.log.commit_log import PutMessage, PutResult
@@ -228,7 +228,4 @@ class ScheduleMessageService:
 
 def read_delay_offsets(value: Mapping[str, Any]) -> dict[int, int]:
     """Read the table of delayOffset.json. Raises ValueError."""
-    table = value.get("offsetTable") or {}
-    if not isinstance(table, dict):
-        raise ValueError("offsetTable is not a table")
-    return {int(level): int(offset) for level, offset in table.items()}
+    return {int(level): int(offset) for level, offset in entries_of(value, "offsetTable").items()}

@@ -289,7 +289,7 @@ class BrokerRoleEffects:
             except (RemotingError, ValueError, TypeError, AttributeError) as error:
                 log.warning("taking consumer offsets from a member failed", peer=address, error=str(error))
             else:
-                self.tables.offsets.raise_to(reported)
+                self.tables.offsets.fill(reported, or_raise=True)
 
         async with trio.open_nursery() as nursery:
             for address in addresses:

@@ -136,10 +136,8 @@ class ConsumerManager(Generic[C]):
 
     def expire(self) -> set[C]:
         """Remove clients without heartbeats from their groups; return their connections."""
-        expired = _silent({info.group: info.clients for info in self.groups.values()}, self.now())
-        for group, connection in expired:
-            self.unregister(group, connection)
-        return {connection for _, connection in expired}
+        clients = {info.group: info.clients for info in self.groups.values()}
+        return _expire(clients, self.now(), self.unregister)
 
     def has(self, connection: C) -> bool:
         return any(connection in info.clients for info in self.groups.values())
@@ -210,22 +208,24 @@ class ProducerManager(Generic[C]):
 
     def expire(self) -> set[C]:
         """Remove clients without heartbeats from their groups; return their connections."""
-        expired = _silent(self.groups, self.now())
-        for group, connection in expired:
-            self.unregister(group, connection)
-        return {connection for _, connection in expired}
+        return _expire(self.groups, self.now(), self.unregister)
 
     def has(self, connection: C) -> bool:
         return connection in self._groups_of
 
 
-def _silent(groups: Mapping[str, Mapping[C, ClientInfo[C]]], now: float) -> list[tuple[str, C]]:
-    return [
+def _expire(
+    groups: Mapping[str, Mapping[C, ClientInfo[C]]], now: float, unregister: Callable[[str, C], None]
+) -> set[C]:
+    silent = [
         (group, connection)
         for group, clients in groups.items()
         for connection, client in clients.items()
         if now - client.last_seen > CLIENT_SILENCE_SECONDS_MAX
     ]
+    for group, connection in silent:
+        unregister(group, connection)
+    return {connection for _, connection in silent}
 
 
 @define(eq=False, repr=False)

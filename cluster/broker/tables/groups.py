@@ -9,11 +9,13 @@ from typing import Any, ClassVar, Self
 import structlog
 from attrs import define, field, fields, frozen
 
-from twinlog.cluster.broker.tables.versioned import VersionedTable, entries_of
+from twinlog.cluster.broker.tables.versioned import VersionedTable
+from twinlog.cluster.config.json_file import entries_of
 from twinlog.cluster.remoting import names
 
 log = structlog.get_logger(__name__)
 
+GROUPS_KEY = "subscriptionGroupTable"
 BUILT_IN_GROUPS = (
     "TOOLS_CONSUMER",
     "FILTERSRV_CONSUMER",
@@ -60,19 +62,21 @@ _FIELDS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = tuple(
 )
 
 
+def read_groups(value: Mapping[str, Any]) -> dict[str, SubscriptionGroupConfig]:
+    """Read the groups of subscriptionGroup.json. Raises ValueError, TypeError."""
+    entries = entries_of(value, GROUPS_KEY)
+    return {name: SubscriptionGroupConfig.read({**entry, "groupName": name}) for name, entry in entries.items()}
+
+
 @define(eq=False)
 class SubscriptionGroupManager(VersionedTable[SubscriptionGroupConfig]):
     """Groups by name: subscriptionGroup.json, and the body of 201."""
 
-    KEY: ClassVar[str] = "subscriptionGroupTable"
+    KEY: ClassVar[str] = GROUPS_KEY
+    read = staticmethod(read_groups)
 
     def __attrs_post_init__(self) -> None:
         self.table = {name: SubscriptionGroupConfig(name=name) for name in BUILT_IN_GROUPS}
-
-    @staticmethod
-    def read(value: Mapping[str, Any]) -> dict[str, SubscriptionGroupConfig]:
-        """Read groups. Raises ValueError, TypeError."""
-        return read_groups(value)
 
     def find(self, group: str) -> SubscriptionGroupConfig | None:
         """Return a group, created on its first use if that is allowed."""
@@ -92,9 +96,3 @@ class SubscriptionGroupManager(VersionedTable[SubscriptionGroupConfig]):
         self.table[config.name] = config
         self.renew_version(config.name)
         return config
-
-
-def read_groups(value: Mapping[str, Any]) -> dict[str, SubscriptionGroupConfig]:
-    """Read the groups of subscriptionGroup.json. Raises ValueError, TypeError."""
-    entries = entries_of(value, SubscriptionGroupManager.KEY)
-    return {name: SubscriptionGroupConfig.read({**entry, "groupName": name}) for name, entry in entries.items()}

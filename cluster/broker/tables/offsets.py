@@ -9,6 +9,7 @@ from typing import Any
 import structlog
 from attrs import define, field
 
+from twinlog.cluster.config.json_file import entries_of
 from twinlog.cluster.remoting import names
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
@@ -37,9 +38,8 @@ class ConsumerOffsetManager:
             names.require_room(_GROUPS_IN_TOPICS, len(self.table), names.OFFSETS_MAX)
             queues = self.table[key] = {}
         if queue_id > names.QUEUE_ID_MAX:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR, f"queue {queue_id}: queues have numbers up to {names.QUEUE_ID_MAX}"
-            )
+            why = f"queue {queue_id}: queues have numbers up to {names.QUEUE_ID_MAX}"
+            raise RequestError(ResponseCode.SYSTEM_ERROR, why)
         if queues.get(queue_id) != offset:
             queues[queue_id] = offset
             self.dirty = True
@@ -86,21 +86,14 @@ class ConsumerOffsetManager:
         if offset > self.query(group, topic, queue_id):
             self.commit(group, topic, queue_id, offset)
 
-    def raise_to(self, others: Mapping[str, Mapping[int, int]]) -> None:
-        """Take the greater offsets of another member's table."""
+    def fill(self, others: Mapping[str, Mapping[int, int]], *, or_raise: bool = False) -> None:
+        """Take missing offsets from another member's table, with `or_raise` also greater ones. Otherwise those committed here are
+        newer, even if smaller.
+        """
         for key, queues in others.items():
             own = self.table.setdefault(key, {})
             for queue_id, offset in queues.items():
-                if offset > own.get(queue_id, NOT_STORED):
-                    own[queue_id] = offset
-                    self.dirty = True
-
-    def fill(self, others: Mapping[str, Mapping[int, int]]) -> None:
-        """Take missing offsets from another member's table. Those committed here are newer, even if smaller."""
-        for key, queues in others.items():
-            own = self.table.setdefault(key, {})
-            for queue_id, offset in queues.items():
-                if queue_id not in own:
+                if queue_id not in own or (or_raise and offset > own[queue_id]):
                     own[queue_id] = offset
                     self.dirty = True
 
@@ -121,11 +114,8 @@ class ConsumerOffsetManager:
 
 def read_offsets(value: Mapping[str, Any]) -> dict[str, dict[int, int]]:
     """Read a table of offsets; entries with invalid names are dropped and logged once. Raises ValueError."""
-    table = value.get("offsetTable") or {}
-    if not isinstance(table, dict):
-        raise ValueError("offsetTable is not a table")
     entries, refused = {}, []
-    for key, queues in table.items():
+    for key, queues in entries_of(value, "offsetTable").items():
         topic, _, group = key.rpartition("@")
         if names.topic_fault(topic) or names.group_fault(group) or not isinstance(queues, dict):
             refused.append(key[:80])

@@ -15,7 +15,7 @@ from twinlog.cluster.broker.tables.clients import ConsumerManager, ProducerManag
 from twinlog.cluster.broker.tables.groups import SubscriptionGroupManager
 from twinlog.cluster.broker.tables.locks import RebalanceLockManager
 from twinlog.cluster.broker.tables.offsets import ConsumerOffsetManager
-from twinlog.cluster.broker.tables.topics import TopicConfig, TopicConfigManager, built_in_topics
+from twinlog.cluster.broker.tables.topics import TopicConfigManager, built_in_topics
 from twinlog.cluster.broker.tables.writer import TableWriter
 from twinlog.cluster.config.json_file import JsonFile, KnownTables, is_empty
 from twinlog.cluster.remoting.command import ONEWAY, encode
@@ -62,7 +62,7 @@ class BrokerTables:
         config = self.config
         self.known_tables = KnownTables(self.side_directory)
         self.topics = TopicConfigManager(self.now_ms, config.auto_create_topic_enable)
-        self.topics.add_built_in(built_in(config))
+        self.topics.add_built_in(built_in_topics(config))
         self.topics_writer = TableWriter(self.known_file(TOPICS), self.topics.to_json)
         self.topics.on_change.append(self.topics_writer.changed)
         self.groups = SubscriptionGroupManager(self.now_ms, config.auto_create_subscription_group)
@@ -161,19 +161,6 @@ class BrokerTables:
         """True when a group does not filter a topic by an expression."""
         subscription = self.consumers.find_subscription(group, topic)
         return subscription is None or subscription.is_tag
-
-
-def built_in(config: BrokerConfig) -> list[TopicConfig]:
-    """Return the topics that a broker with this configuration always has."""
-    return built_in_topics(
-        cluster_name=config.broker_cluster_name,
-        broker_name=config.broker_name,
-        default_queues=config.default_topic_queues,
-        auto_create=config.auto_create_topic_enable,
-        cluster_topic=config.cluster_topic_enable,
-        broker_topic=config.broker_topic_enable,
-        trace_topic=config.msg_trace_topic_name if config.trace_topic_enable else None,
-    )
 
 
 def _notify_consumers(group: str, connections: list[Connection]) -> None:

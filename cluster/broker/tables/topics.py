@@ -10,12 +10,15 @@ import attrs
 import structlog
 from attrs import define, field, frozen
 
-from twinlog.cluster.broker.tables.versioned import VersionedTable, entries_of
+from twinlog.cluster.broker.config import BrokerConfig
+from twinlog.cluster.broker.tables.versioned import VersionedTable
+from twinlog.cluster.config.json_file import entries_of
 from twinlog.cluster.remoting import names
 from twinlog.cluster.remoting.route import PERM_INHERIT, PERM_READ, PERM_WRITE, UNIT, UNIT_SUBSCRIPTION
 
 log = structlog.get_logger(__name__)
 
+TOPICS_KEY = "topicConfigTable"
 SCHEDULE_QUEUES = 18  # Fixed, whatever delay levels are configured.
 QUEUES_MAX = 65536  # Ours: bounds the memory that one request can use.
 
@@ -61,46 +64,39 @@ class TopicConfig:
         return config
 
 
-def built_in_topics(
-    *,
-    cluster_name: str,
-    broker_name: str,
-    default_queues: int,
-    auto_create: bool = True,
-    cluster_topic: bool = True,
-    broker_topic: bool = True,
-    trace_topic: str | None = None,
-) -> list[TopicConfig]:
-    """Return the topics of a new broker; saved ones replace them."""
+def built_in_topics(config: BrokerConfig) -> list[TopicConfig]:
+    """Return the topics that a broker with this configuration always has; saved ones replace them."""
+    cluster, queues = config.broker_cluster_name, config.default_topic_queues
     everything = PERM_READ | PERM_WRITE | PERM_INHERIT
     topics = [TopicConfig(names.SELF_TEST_TOPIC, 1, 1)]
-    if auto_create:
-        topics.append(TopicConfig(names.AUTO_CREATE_TOPIC, default_queues, default_queues, everything))
+    if config.auto_create_topic_enable:
+        topics.append(TopicConfig(names.AUTO_CREATE_TOPIC, queues, queues, everything))
     topics += [
         TopicConfig(names.BENCHMARK_TOPIC, 1024, 1024),
-        TopicConfig(cluster_name, 16, 16, everything if cluster_topic else PERM_INHERIT),
-        TopicConfig(broker_name, 1, 1, everything if broker_topic else PERM_INHERIT),
+        TopicConfig(cluster, 16, 16, everything if config.cluster_topic_enable else PERM_INHERIT),
+        TopicConfig(config.broker_name, 1, 1, everything if config.broker_topic_enable else PERM_INHERIT),
         TopicConfig(names.OFFSET_MOVED_TOPIC, 1, 1),
         TopicConfig(names.SCHEDULE_TOPIC, SCHEDULE_QUEUES, SCHEDULE_QUEUES),
-        TopicConfig(f"{cluster_name}_REPLY_TOPIC", 1, 1),
+        TopicConfig(f"{cluster}_REPLY_TOPIC", 1, 1),
     ]
-    if trace_topic:
-        topics.append(TopicConfig(trace_topic, 1, 1))
+    if config.trace_topic_enable and config.msg_trace_topic_name:
+        topics.append(TopicConfig(config.msg_trace_topic_name, 1, 1))
     return topics
+
+
+def read_topics(value: Mapping[str, Any]) -> dict[str, TopicConfig]:
+    """Read the topics of topics.json. Raises ValueError."""
+    return {name: TopicConfig.read(name, each) for name, each in entries_of(value, TOPICS_KEY).items()}
 
 
 @define(eq=False)
 class TopicConfigManager(VersionedTable[TopicConfig]):
     """Topics by name: topics.json, and the body of 21."""
 
-    KEY: ClassVar[str] = "topicConfigTable"
+    KEY: ClassVar[str] = TOPICS_KEY
+    read = staticmethod(read_topics)
 
     system: frozenset[str] = field(default=names.SYSTEM_TOPICS, init=False)  # Refused by 17 and 215.
-
-    @staticmethod
-    def read(value: Mapping[str, Any]) -> dict[str, TopicConfig]:
-        """Read topics. Raises ValueError."""
-        return read_topics(value)
 
     def add_built_in(self, topics: Iterable[TopicConfig]) -> None:
         for topic in topics:
@@ -173,8 +169,3 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
             self.table[config.name] = attrs.evolve(config, order=not config.order)
         if different:
             self.renew_version(different[0].name)
-
-
-def read_topics(value: Mapping[str, Any]) -> dict[str, TopicConfig]:
-    """Read the topics of topics.json. Raises ValueError."""
-    return {name: TopicConfig.read(name, each) for name, each in entries_of(value, TopicConfigManager.KEY).items()}

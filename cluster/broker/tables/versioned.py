@@ -88,11 +88,3 @@ class VersionedTable(ABC, Generic[E]):
         self.table = self.read(value)
         self.version = version
         return True
-
-
-def entries_of(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """Return the entries under `key`. Raises ValueError."""
-    table = value.get(key) or {}
-    if not isinstance(table, dict):
-        raise ValueError(f"{key} is not a table")
-    return table

@@ -96,9 +96,7 @@ def make_parts(root: Path, *, now_ms=lambda: NOW_MS, address=ADDRESS, broker=Non
     settings = Settings(config=config)
     settings.address = address
     topics = TopicConfigManager(now_ms, auto_create=config.auto_create_topic_enable)
-    topics.add_built_in(
-        built_in_topics(cluster_name=config.broker_cluster_name, broker_name=config.broker_name, default_queues=8)
-    )
+    topics.add_built_in(built_in_topics(config))
     store = MessageStore(StoreConfig(root=root, **options), StoreHooks(now_ms=now_ms))
     store.load()
     return SendingParts(settings, store, topics, SubscriptionGroupManager(now_ms))

@@ -3,18 +3,17 @@
 import json
 
 import pytest
+from attrs import evolve
 
+from twinlog.cluster.broker.config import BrokerConfig
 from twinlog.cluster.broker.tables.topics import TopicConfig, TopicConfigManager, built_in_topics
 from twinlog.cluster.remoting.route import PERM_INHERIT
 
 
 def manager(**options):
     topics = TopicConfigManager(now_ms=lambda: 1000, **options)
-    topics.add_built_in(
-        built_in_topics(
-            cluster_name="C1", broker_name="broker-a", default_queues=8, auto_create=options.get("auto_create", True)
-        )
-    )
+    config = BrokerConfig(broker_cluster_name="C1", broker_name="broker-a")
+    topics.add_built_in(built_in_topics(evolve(config, auto_create_topic_enable=topics.auto_create)))
     return topics
 
 
