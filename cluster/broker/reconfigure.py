@@ -11,11 +11,12 @@ from attrs import define, evolve
 
 from twinlog.cluster.broker.config import BrokerConfig
 from twinlog.cluster.broker.config_changes import Changes
-from twinlog.cluster.broker.consume.long_polling import SCAN_SECONDS, SCAN_SECONDS_SHORT_POLLING, PullRequestHoldService
+from twinlog.cluster.broker.consume.long_polling import PullRequestHoldService
 from twinlog.cluster.broker.delay.service import ScheduleMessageService
 from twinlog.cluster.broker.settings import Settings
 from twinlog.cluster.broker.tables.groups import SubscriptionGroupManager
 from twinlog.cluster.broker.tables.topics import TopicConfigManager, built_in_topics
+from twinlog.cluster.broker.transactions.check import CheckRules
 from twinlog.cluster.broker.transactions.service import TransactionCheckService
 from twinlog.cluster.config.properties_file import with_values
 from twinlog.cluster.remoting.names import AUTO_CREATE_TOPIC
@@ -62,14 +63,9 @@ class Reconfiguration:
         self.topics.auto_create = config.auto_create_topic_enable
         self.groups.auto_create = config.auto_create_subscription_group
         self.schedule.flush_interval_ms = config.flush_delay_offset_interval_ms
-        self.held_pulls.scan_seconds = SCAN_SECONDS if config.long_polling_enable else SCAN_SECONDS_SHORT_POLLING
+        self.held_pulls.long_polling = config.long_polling_enable
         self.transactions.interval_ms = config.transaction_check_interval_ms
-        self.transactions.rules = evolve(
-            self.transactions.rules,
-            timeout_ms=config.transaction_timeout_ms,
-            check_max=config.transaction_check_max,
-            reserved_ms=self.store.config.file_reserved_time_hours * 3_600_000,
-        )
+        self.transactions.rules = CheckRules.of(config, self.store.config)
         if config.auto_create_topic_enable and not before.auto_create_topic_enable:
             self._restore_model(config)
         if not self.store.config.is_slave and _concerns_routes(before) != _concerns_routes(config):

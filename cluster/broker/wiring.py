@@ -13,7 +13,7 @@ from attrs import frozen
 
 from twinlog.cluster.broker.broker import Broker
 from twinlog.cluster.broker.config import BrokerConfig, MessageVisibility
-from twinlog.cluster.broker.consume.long_polling import SCAN_SECONDS, SCAN_SECONDS_SHORT_POLLING, PullRequestHoldService
+from twinlog.cluster.broker.consume.long_polling import PullRequestHoldService
 from twinlog.cluster.broker.consume.queues import Queues
 from twinlog.cluster.broker.consume.visibility import Visibility
 from twinlog.cluster.broker.delay.service import ScheduleMessageService
@@ -56,7 +56,7 @@ from twinlog.cluster.broker.settings import Settings
 from twinlog.cluster.broker.stats.rates import Throughput
 from twinlog.cluster.broker.stats.stats import BrokerStatsManager
 from twinlog.cluster.broker.status import BrokerStatus
-from twinlog.cluster.broker.tables.clients import ClientConnections, ProducerManager
+from twinlog.cluster.broker.tables.clients import ClientConnections
 from twinlog.cluster.broker.tables.tables import DELAYS, BrokerTables
 from twinlog.cluster.broker.transactions.check import CheckRules
 from twinlog.cluster.broker.transactions.service import TransactionCheckService
@@ -170,7 +170,7 @@ def _make(settings: Settings, store_config: StoreConfig, role: RoleState | None)
     members = _members(base, data)
     work = _work(base, data)
     roles = _roles(base, data, members, work)
-    watchdog = Watchdog(partial(_busy_since, data.store), on_stall=data.group.stalled)
+    watchdog = Watchdog(lambda: data.store.flusher.busy_since, on_stall=data.group.stalled)
     status = BrokerStatus(
         settings=settings,
         store=data.store,
@@ -244,7 +244,7 @@ def _data(settings: Settings, store: MessageStore) -> _Data:
     held_pulls = PullRequestHoldService(
         now=trio.current_time,
         max_offset=queues.shown_end,
-        scan_seconds=SCAN_SECONDS if config.long_polling_enable else SCAN_SECONDS_SHORT_POLLING,
+        long_polling=config.long_polling_enable,
         any_accepted=store.any_accepted,
     )
     store.on_dispatched.append(held_pulls.run_ready)
@@ -300,10 +300,6 @@ def _members(base: _Base, data: _Data) -> _Members:
     return _Members(registration, peers, slave_peers, SlaveKinds(client, group.slave_addresses), ha, repair)
 
 
-def _busy_since(store: MessageStore) -> float | None:
-    return store.flusher.busy_since
-
-
 def _peers_for_repair(store: MessageStore, group: GroupView, client: RemotingClient) -> list[RemotingPeer]:
     """Return the members that may have the bytes that this log lost."""
     addresses = [group.master.address] if store.config.is_slave else sorted(group.slave_addresses())
@@ -325,24 +321,15 @@ def _work(base: _Base, data: _Data) -> _Work:
         store=store,
         offsets=tables.offsets,
         topics=tables.topics,
-        rules=CheckRules(
-            timeout_ms=config.transaction_timeout_ms,
-            check_max=config.transaction_check_max,
-            reserved_ms=store.config.file_reserved_time_hours * 3_600_000,
-        ),
+        rules=CheckRules.of(config, store.config),
         interval_ms=config.transaction_check_interval_ms,
         now_ms=wall_clock_ms,
-        producer_of=partial(_idle_producer, tables.producers),
-        flush=store.flush,
+        producer_of=lambda group: tables.producers.next_of(group, _is_idle),
     )
     slave_sync = SlaveSynchronize(client=base.client, tables=tables, schedule=schedule, epoch=data.group.epoch_followed)
     if store.config.is_slave:
         store.on_arrival.append(slave_sync.on_arrival)
     return _Work(schedule, transactions, slave_sync)
-
-
-def _idle_producer(producers: ProducerManager[Connection], group: str) -> Connection | None:
-    return producers.next_of(group, _is_idle)
 
 
 def _is_idle(connection: Connection) -> bool:
@@ -378,18 +365,13 @@ def _roles(base: _Base, data: _Data, members: _Members, work: _Work) -> _Roles:
         now_ms=wall_clock_ms,
         boot_id=machine_boot_id,
         boot_ms=settings.boot_ms,
-        shown_offset=partial(_shown, data.queues),
+        shown_offset=lambda: data.queues.visibility.shown if data.queues.visibility is not None else 0,
     )
     roles = RoleService(member, has_name_servers=bool(settings.config.name_servers))
     base.gate.role_state = member.role_state
     group.ha, group.roles, group.effects = members.ha, roles, role_services
     group.registration, group.slave_sync = members.registration, work.slave_sync
     return _Roles(lost_tables, role_services, roles)
-
-
-def _shown(queues: Queues) -> int:
-    """Return the end of the log that was shown to consumers; 0 if all of it is visible."""
-    return queues.visibility.shown if queues.visibility is not None else 0
 
 
 def _send_processor(base: _Base, data: _Data, members: _Members, requests: SendRequests) -> SendProcessor:

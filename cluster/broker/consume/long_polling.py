@@ -83,7 +83,7 @@ def _any_may_match(_topic: str, _queue_id: int, _start: int, _end: int, _accepts
 class PullRequestHoldService:
     now: Callable[[], float]
     max_offset: Callable[[str, int], int]  # Offset of a queue's next message.
-    scan_seconds: float = SCAN_SECONDS
+    long_polling: bool = True
     # True when a filter accepts a message of a queue between two offsets.
     any_accepted: Callable[[str, int, int, int, PropertyFilter], bool] = _any_may_match
     _queues: dict[tuple[str, int], dict[_Filter, dict[HeldPull, None]]] = field(factory=dict, init=False)
@@ -91,6 +91,11 @@ class PullRequestHoldService:
     _ready: deque[HeldPull] = field(factory=deque, init=False)
     _wakeup: Wakeup = field(factory=Wakeup, init=False)
     held_bytes: int = field(default=0, init=False)  # Estimated memory of all held pulls.
+
+    @property
+    def scan_seconds(self) -> float:
+        """Seconds between two scans."""
+        return SCAN_SECONDS if self.long_polling else SCAN_SECONDS_SHORT_POLLING
 
     def __len__(self) -> int:
         return sum(len(held) for filters in self._queues.values() for held in filters.values())

@@ -7,11 +7,12 @@ exist yet: the pulls are held.
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import trio
 from attrs import define, field
 
+from twinlog.store.message_store import MessageStore
 from twinlog.store.queue.consume_queue import ConsumeQueue
 from twinlog.store.util.wakeup import Wakeup
 
@@ -27,18 +28,13 @@ class _Arrival(NamedTuple):
     codes: list[int]
 
 
-class _VisibleStore(Protocol):
-    @property
-    def max_offset(self) -> int: ...
-
-
 @define(kw_only=True, eq=False)
 class Visibility:
     """Limit of what consumers may read. `confirmed` returns the confirmed offset; `arrived` is called for messages that become
     visible, and `all_arrived` after the last of them, except within a dispatch of the store, which makes that call itself.
     """
 
-    store: _VisibleStore
+    store: MessageStore
     confirmed: Callable[[], int]
     arrived: Callable[[str, int, int, Sequence[int]], None]
     all_arrived: Callable[[], None]

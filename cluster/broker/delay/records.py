@@ -15,7 +15,7 @@ from attrs import define, field
 from twinlog.cluster.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
 from twinlog.store.log.commit_log import PutMessage
 from twinlog.store.record.message import Message
-from twinlog.store.record.properties import DELAY, tags_code, without_dispatch
+from twinlog.store.record.properties import DELAY, TAGS, tags_code, without_dispatch
 
 REAL_TOPIC, REAL_QUEUE_ID = "REAL_TOPIC", "REAL_QID"
 
@@ -54,18 +54,24 @@ def delivered(message: Message) -> PutMessage | None:
     topic, queue_id = properties.get(REAL_TOPIC), properties.get(REAL_QUEUE_ID, "")
     if not topic or topic == HALF_TOPIC or not queue_id.isdecimal():
         return None
+    code = tags_code(properties.get(TAGS, ""))
+    return put_again(message, topic, int(queue_id), without_dispatch(message.properties_raw), code)
+
+
+def put_again(message: Message, topic: str, queue_id: int, properties: bytes, code: int) -> PutMessage:
+    """Make the copy of a stored message for another place; `code`: its tags code there."""
     return PutMessage(
         topic=topic,
-        queue_id=int(queue_id),
+        queue_id=queue_id,
         body=message.body,
-        properties=without_dispatch(message.properties_raw),
+        properties=properties,
         flag=message.flag,
         sys_flag=message.sys_flag,
         born_timestamp=message.born_timestamp,
         born_host=message.born_host,
         store_host=message.store_host,
         reconsume_times=message.reconsume_times,
-        tags_code=tags_code(properties.get("TAGS", "")),
+        tags_code=code,
     )
 
 

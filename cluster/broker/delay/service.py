@@ -6,9 +6,9 @@ the delivered message is on disk, and the table for slaves (45) only when they h
 longer configured are delivered, too; a level with an error does not stop the others.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from itertools import takewhile
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 import trio
@@ -20,6 +20,7 @@ from twinlog.cluster.remoting.names import SCHEDULE_TOPIC
 from twinlog.store.errors import MessageFormatError
 from twinlog.store.log.commit_log import PutMessage, PutResult
 from twinlog.store.log.offset_waiters import PutStatus
+from twinlog.store.message_store import MessageStore
 from twinlog.store.queue.consume_queue import ConsumeQueue
 from twinlog.store.queue.consume_queue_ext import is_ext_address
 from twinlog.store.record.message import decode_message
@@ -34,23 +35,11 @@ _TRY_AGAIN = frozenset(
 )
 
 
-class _DelayStore(Protocol):
-    @property
-    def flushed_offset(self) -> int: ...
-    @property
-    def max_offset(self) -> int: ...
-    def queue(self, topic: str, queue_id: int) -> ConsumeQueue: ...
-    def queues(self) -> Iterator[tuple[str, int, ConsumeQueue]]: ...
-    def message_of(self, topic: str, queue_id: int, queue_offset: int) -> memoryview | None: ...
-    def store_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> int: ...
-    def put(self, messages: list[PutMessage]) -> list[PutResult]: ...
-
-
 @define(kw_only=True, eq=False)
 class ScheduleMessageService:
     """`confirmed_offset` returns the log offset up to which enough slaves hold the log."""
 
-    store: _DelayStore
+    store: MessageStore
     file: JsonFile
     levels_ms: tuple[int, ...]
     now_ms: Callable[[], int]

@@ -4,10 +4,13 @@ Source: TransactionalMessageServiceImpl.check (RocketMQ 4.9.8).
 """
 
 from enum import Enum, auto
+from typing import Self
 
 from attrs import define, field, frozen
 
+from twinlog.cluster.broker.config import BrokerConfig
 from twinlog.cluster.broker.transactions.records import check_times
+from twinlog.store.config import StoreConfig
 from twinlog.store.record.message import Message
 
 IMMUNITY_SECONDS = "CHECK_IMMUNITY_TIME_IN_SECONDS"
@@ -20,6 +23,15 @@ class CheckRules:
     timeout_ms: int
     check_max: int
     reserved_ms: int  # Older half messages are not checked any more.
+
+    @classmethod
+    def of(cls, config: BrokerConfig, store: StoreConfig) -> Self:
+        """Return the limits of a configuration."""
+        return cls(
+            timeout_ms=config.transaction_timeout_ms,
+            check_max=config.transaction_check_max,
+            reserved_ms=store.file_reserved_time_hours * 3_600_000,
+        )
 
     def immunity_ms(self, half: Message) -> int | None:
         """Return the time for which the message itself asks for no check; None if it has no such property."""

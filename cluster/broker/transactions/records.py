@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from attrs import evolve
 
-from twinlog.cluster.broker.delay.records import REAL_QUEUE_ID, REAL_TOPIC, delayed
+from twinlog.cluster.broker.delay.records import REAL_QUEUE_ID, REAL_TOPIC, delayed, put_again
 from twinlog.cluster.remoting.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
 from twinlog.store.log.commit_log import PutMessage
 from twinlog.store.record.message import TRANSACTION_COMMIT, TRANSACTION_MASK, Message, encode_message
@@ -49,20 +49,9 @@ def committed(half: Message, levels_ms: tuple[int, ...], now_ms: int) -> PutMess
     if late := delayed(topic, queue_id, _without_half(properties), levels_ms, now_ms):
         topic, queue_id, code = late.topic, late.queue_id, late.tags_code
         raw = format_properties(late.properties, puts=len(properties)).encode()
-    return PutMessage(
-        topic=topic,
-        queue_id=queue_id,
-        body=half.body,
-        properties=raw,
-        flag=half.flag,
-        sys_flag=half.sys_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT,
-        born_timestamp=half.born_timestamp,
-        born_host=half.born_host,
-        store_host=half.store_host,
-        reconsume_times=half.reconsume_times,
-        prepared_transaction_offset=half.phy_offset,
-        tags_code=code,
-    )
+    sys_flag = half.sys_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT
+    copy = put_again(half, topic, queue_id, raw, code)
+    return copy._replace(sys_flag=sys_flag, prepared_transaction_offset=half.phy_offset)
 
 
 def _without_half(properties: Mapping[str, str]) -> dict[str, str]:
@@ -126,19 +115,8 @@ def _with(half: Message, more: Mapping[str, str]) -> bytes:
 
 
 def _copy(half: Message, topic: str, queue_id: int) -> PutMessage:
-    return PutMessage(
-        topic=topic,
-        queue_id=queue_id,
-        body=half.body,
-        properties=without_dispatch(half.properties_raw),
-        flag=half.flag,
-        sys_flag=half.sys_flag,
-        born_timestamp=half.born_timestamp,
-        born_host=half.born_host,
-        store_host=half.store_host,
-        reconsume_times=half.reconsume_times,
-        tags_code=tags_code(half.properties.get(TAGS, "")),
-    )
+    code = tags_code(half.properties.get(TAGS, ""))
+    return put_again(half, topic, queue_id, without_dispatch(half.properties_raw), code)
 
 
 def check_body(half: Message, queue_offset: int, phy_offset: int) -> bytes:

@@ -6,8 +6,7 @@ as the offsets of the group CID_RMQ_SYS_TRANS. Sources: TransactionalMessageChec
 AbstractTransactionalMessageCheckListener (RocketMQ 4.9.8). Unlike there, all op messages are read before a producer is asked.
 """
 
-from collections.abc import Awaitable, Callable
-from typing import Protocol
+from collections.abc import Callable
 
 import structlog
 import trio
@@ -27,12 +26,14 @@ from twinlog.cluster.broker.transactions.records import (
     postponed,
     prepared_offset,
 )
-from twinlog.cluster.remoting.command import ONEWAY, RemotingCommand
+from twinlog.cluster.remoting.command import ONEWAY
+from twinlog.cluster.remoting.connection import Connection
 from twinlog.cluster.remoting.headers.messages import CheckTransactionState
 from twinlog.cluster.remoting.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GROUP
 from twinlog.store.errors import MessageFormatError
 from twinlog.store.log.commit_log import PutMessage, PutResult
 from twinlog.store.log.offset_waiters import PutStatus
+from twinlog.store.message_store import MessageStore
 from twinlog.store.queue.consume_queue import ConsumeQueue
 from twinlog.store.record.message import Message, decode_message, message_id
 from twinlog.store.record.properties import UNIQ_KEY
@@ -44,30 +45,17 @@ _CHECKPOINT_EACH = 32  # Messages between two checkpoints.
 ROUND_SECONDS_MAX = 60.0
 
 
-class _HalfStore(Protocol):
-    @property
-    def flushed_offset(self) -> int: ...
-    def queue(self, topic: str, queue_id: int) -> ConsumeQueue: ...
-    def message_of(self, topic: str, queue_id: int, queue_offset: int) -> memoryview | None: ...
-    def put(self, messages: list[PutMessage]) -> list[PutResult]: ...
-
-
-class _Producer(Protocol):
-    def send(self, command: RemotingCommand) -> None: ...
-
-
 @define(kw_only=True, eq=False)
 class TransactionCheckService:
-    """`producer_of` returns the connection of a producer of a group, `flush` flushes the whole log."""
+    """`producer_of` returns the connection of a producer of a group."""
 
-    store: _HalfStore
+    store: MessageStore
     offsets: ConsumerOffsetManager
     topics: TopicConfigManager
     rules: CheckRules
     interval_ms: int
     now_ms: Callable[[], int]
-    producer_of: Callable[[str], _Producer | None]
-    flush: Callable[[], Awaitable[None]]
+    producer_of: Callable[[str], Connection | None]
     _unsaved: int = field(default=0, init=False)  # Position to go on from, while it is not on disk.
     _copies_end: int = field(default=0, init=False)  # End of the last copy in the log.
     _ended: EndedHalves = field(factory=lambda: EndedHalves(0), init=False)
@@ -108,7 +96,7 @@ class TransactionCheckService:
                         break
                 position += 1
             if self._copies_end > self.store.flushed_offset:
-                await self.flush()
+                await self.store.flush()
         finally:
             self._unsaved = position
             # Passed messages are not read again, even after a restart, so their copies must be on disk.

@@ -7,11 +7,7 @@ import trio
 from attrs import define, field
 
 from twinlog.cluster.broker.config import BrokerConfig
-from twinlog.cluster.broker.consume.long_polling import (
-    SCAN_SECONDS,
-    SCAN_SECONDS_SHORT_POLLING,
-    PullRequestHoldService,
-)
+from twinlog.cluster.broker.consume.long_polling import PullRequestHoldService
 from twinlog.cluster.broker.consume.queues import Queues
 from twinlog.cluster.broker.peers.client_calls import ClientCalls
 from twinlog.cluster.broker.processors.client_forward import ClientForwardProcessor
@@ -58,7 +54,7 @@ class Parts:
         self.held_pulls = PullRequestHoldService(
             now=trio.current_time,
             max_offset=self.queues.shown_end,
-            scan_seconds=SCAN_SECONDS if self.settings.config.long_polling_enable else SCAN_SECONDS_SHORT_POLLING,
+            long_polling=self.settings.config.long_polling_enable,
             any_accepted=self.store.any_accepted,
         )
         self.store.on_arrival.append(self.held_pulls.on_arrival)
