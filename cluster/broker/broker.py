@@ -27,7 +27,6 @@ from twinlog.cluster.broker.group.group_view import GroupView
 from twinlog.cluster.broker.group.lost_tables import LostTables
 from twinlog.cluster.broker.group.registration import RegistrationService
 from twinlog.cluster.broker.group.slave_sync import SlaveSynchronize
-from twinlog.cluster.broker.peers.ha_peer import Peers
 from twinlog.cluster.broker.peers.slave_peers import SlaveKinds, SlavePeers
 from twinlog.cluster.broker.processors.send import SEND_CODES, SendProcessor
 from twinlog.cluster.broker.roles.effects import BrokerRoleEffects
@@ -83,7 +82,6 @@ class Broker:
     gate: Gate
     group: GroupView
     registration: RegistrationService
-    peers: Peers
     slave_peers: SlavePeers
     slave_kinds: SlaveKinds
     ha: HAService

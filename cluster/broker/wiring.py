@@ -139,7 +139,6 @@ class _Members:
     """Name servers, other members, replication."""
 
     registration: RegistrationService
-    peers: Peers
     slave_peers: SlavePeers
     slave_kinds: SlaveKinds
     ha: HAService
@@ -188,8 +187,8 @@ def _make(settings: Settings, store_config: StoreConfig, role: RoleState | None)
         client=base.client,
     )
     requests = SendRequests(settings, data.store, data.tables.topics, data.tables.groups, data.stats, base.gate)
-    *both_ports, pull = _client_processors(base, data, members, requests)
-    both_ports += _admin_processors(base, data, members, work, roles, status)
+    both_ports, pull = _processors(base, data, members, work, roles, status, requests)
+    transfer, writer = members.ha.group_transfer, data.tables.topics_writer
     return Broker(
         settings=settings,
         store=data.store,
@@ -205,7 +204,6 @@ def _make(settings: Settings, store_config: StoreConfig, role: RoleState | None)
         gate=base.gate,
         group=data.group,
         registration=members.registration,
-        peers=members.peers,
         slave_peers=members.slave_peers,
         slave_kinds=members.slave_kinds,
         ha=members.ha,
@@ -217,7 +215,7 @@ def _make(settings: Settings, store_config: StoreConfig, role: RoleState | None)
         roles=roles.roles,
         role_services=roles.role_services,
         status=status,
-        send=_send_processor(base, data, members, requests),
+        send=SendProcessor(settings, data.store, requests, transfer, writer, data.stats, base.gate),
         main_port=handlers_of(*both_ports, pull),
         fast_port=handlers_of(*both_ports),  # Without pulls: consumers cannot delay its requests.
     )
@@ -297,7 +295,7 @@ def _members(base: _Base, data: _Data) -> _Members:
     store.hooks.soft_retention_floor = ha.disconnected_slaves.floor
     store.retention.shortened.append(ha.disconnected_slaves.shortened)
     repair = RepairService(store, partial(_peers_for_repair, store, group, client))
-    return _Members(registration, peers, slave_peers, SlaveKinds(client, group.slave_addresses), ha, repair)
+    return _Members(registration, slave_peers, SlaveKinds(client, group.slave_addresses), ha, repair)
 
 
 def _peers_for_repair(store: MessageStore, group: GroupView, client: RemotingClient) -> list[RemotingPeer]:
@@ -374,165 +372,68 @@ def _roles(base: _Base, data: _Data, members: _Members, work: _Work) -> _Roles:
     return _Roles(lost_tables, role_services, roles)
 
 
-def _send_processor(base: _Base, data: _Data, members: _Members, requests: SendRequests) -> SendProcessor:
-    return SendProcessor(
-        settings=base.settings,
-        store=data.store,
-        requests=requests,
-        transfer=members.ha.group_transfer,
-        topics_writer=data.tables.topics_writer,
-        stats=data.stats,
-        gate=base.gate,
-    )
-
-
-def _client_processors(base: _Base, data: _Data, members: _Members, requests: SendRequests) -> list[object]:
-    """Make the processors for producers and consumers; the last one is for the main port only."""
-    settings, store, tables, queues = base.settings, data.store, data.tables, data.queues
-    topics, groups, offsets = tables.topics, tables.groups, tables.offsets
-    consumers, producers = tables.consumers, tables.producers
+def _processors(
+    base: _Base,
+    data: _Data,
+    members: _Members,
+    work: _Work,
+    roles: _Roles,
+    status: BrokerStatus,
+    requests: SendRequests,
+) -> tuple[list[object], PullProcessor]:
+    """Make the processors of both ports, and that of pulls, which is for the main port only."""
+    settings, gate, client_calls = base.settings, base.gate, base.client_calls
+    store, tables, queues, stats = data.store, data.tables, data.queues, data.stats
+    topics, groups, offsets, filters = tables.topics, tables.groups, tables.offsets, tables.filters
+    consumers, producers, lost_tables = tables.consumers, tables.producers, roles.lost_tables
     connections = ClientConnections(
         (data.held_pulls.connection_closed, consumers.connection_closed, producers.connection_closed)
     )
-    commits = OffsetProcessor(store=store, offsets=offsets, queues=queues, gate=base.gate)
-    return [
-        ClientProcessor(
-            settings=settings,
-            store=store,
-            topics=topics,
-            groups=groups,
-            consumers=consumers,
-            producers=producers,
-            filters=tables.filters,
-            locks=tables.locks,
-            connections=connections,
-            gate=base.gate,
-        ),
-        commits,
-        QueryProcessor(store=store, consumers=consumers, filters=tables.filters, queues=queues),
-        ReplyProcessor(
-            settings=settings,
-            store=store,
-            requests=requests,
-            producers=producers,
-            client_calls=base.client_calls,
-            gate=base.gate,
-        ),
-        SendBackProcessor(
-            settings=settings, store=store, topics=topics, groups=groups, stats=data.stats, gate=base.gate
-        ),
-        TransactionProcessor(settings=settings, store=store, transfer=members.ha.group_transfer, gate=base.gate),
-        PullProcessor(
-            settings=settings,
-            store=store,
-            topics=topics,
-            groups=groups,
-            offsets=offsets,
-            consumers=consumers,
-            filters=tables.filters,
-            queues=queues,
-            held_pulls=data.held_pulls,
-            pulls=base.throughput.pulls,
-            stats=data.stats,
-            connections=connections,
-            gate=base.gate,
-            commits=commits,
-        ),
-    ]
-
-
-def _admin_processors(
-    base: _Base, data: _Data, members: _Members, work: _Work, roles: _Roles, status: BrokerStatus
-) -> list[object]:
-    """Make the processors for administrators."""
-    settings, store, tables, queues, stats = base.settings, data.store, data.tables, data.queues, data.stats
-    topics, groups, offsets = tables.topics, tables.groups, tables.offsets
-    consumers, producers = tables.consumers, tables.producers
-    progress = GroupProgress(
-        settings=settings, store=store, topics=topics, offsets=offsets, consumers=consumers, stats=stats, queues=queues
-    )
+    commits = OffsetProcessor(store, offsets, queues, gate)
+    progress = GroupProgress(settings, store, topics, offsets, consumers, stats, queues)
     reconfiguration = Reconfiguration(
         settings, store, topics, groups, work.schedule, work.transactions, data.held_pulls
     )
+    pull = PullProcessor(
+        settings=settings,
+        store=store,
+        topics=topics,
+        groups=groups,
+        offsets=offsets,
+        consumers=consumers,
+        filters=filters,
+        queues=queues,
+        held_pulls=data.held_pulls,
+        pulls=base.throughput.pulls,
+        stats=stats,
+        connections=connections,
+        gate=gate,
+        commits=commits,
+    )
     return [
-        ConfigProcessor(
-            settings=settings, store=store, topics=topics, stats=stats, status=status, reconfiguration=reconfiguration
+        # For producers and consumers
+        ClientProcessor(
+            settings, store, topics, groups, consumers, producers, filters, tables.locks, connections, gate
         ),
+        commits,
+        QueryProcessor(store, consumers, filters, queues),
+        ReplyProcessor(settings, store, requests, producers, client_calls, gate),
+        SendBackProcessor(settings, store, topics, groups, stats, gate),
+        TransactionProcessor(settings, store, members.ha.group_transfer, gate),
+        # For administrators
+        ConfigProcessor(settings, store, topics, stats, status, reconfiguration),
         ConsumerAdminProcessor(
-            store=store,
-            topics=topics,
-            groups=groups,
-            groups_writer=tables.groups_writer,
-            offsets=offsets,
-            consumers=consumers,
-            producers=producers,
-            stats=stats,
-            consume_stats=progress,
-            gate=base.gate,
+            store, topics, groups, tables.groups_writer, offsets, consumers, producers, stats, progress, gate
         ),
-        ResetOffsetProcessor(
-            settings=settings,
-            store=store,
-            topics=topics,
-            groups=groups,
-            offsets=offsets,
-            consumers=consumers,
-            queues=queues,
-            gate=base.gate,
-        ),
-        SubscriptionAdminProcessor(
-            store=store,
-            groups=groups,
-            groups_writer=tables.groups_writer,
-            offsets=offsets,
-            schedule=work.schedule,
-            lost_tables=roles.lost_tables,
-            gate=base.gate,
-        ),
+        ResetOffsetProcessor(settings, store, topics, groups, offsets, consumers, queues, gate),
+        SubscriptionAdminProcessor(store, groups, tables.groups_writer, offsets, work.schedule, lost_tables, gate),
         TopicAdminProcessor(
-            store=store,
-            topics=topics,
-            topics_writer=tables.topics_writer,
-            stats=stats,
-            queues=queues,
-            consume_stats=progress,
-            registration=members.registration,
-            lost_tables=roles.lost_tables,
-            gate=base.gate,
+            store, topics, tables.topics_writer, stats, queues, progress, members.registration, lost_tables, gate
         ),
-        *_member_processors(base, data, members, roles, status, progress),
-    ]
-
-
-def _member_processors(
-    base: _Base, data: _Data, members: _Members, roles: _Roles, status: BrokerStatus, progress: GroupProgress
-) -> list[object]:
-    """Make the processors for other members, and for the status of this one."""
-    settings, store, tables = base.settings, data.store, data.tables
-    return [
-        AclProcessor(settings=settings, acl=base.acl),
-        ClientForwardProcessor(
-            settings=settings, store=store, consumers=tables.consumers, client_calls=base.client_calls
-        ),
-        DigestProcessor(store=store),
-        RoleProcessor(
-            settings=settings,
-            store=store,
-            roles=roles.roles,
-            ha=members.ha,
-            group=data.group,
-            slave_peers=members.slave_peers,
-        ),
-        RuntimeProcessor(
-            settings=settings,
-            store=store,
-            topics=tables.topics,
-            groups=tables.groups,
-            offsets=tables.offsets,
-            stats=data.stats,
-            queues=data.queues,
-            ha=members.ha,
-            status=status,
-            consume_stats=progress,
-        ),
-    ]
+        AclProcessor(settings, base.acl),
+        ClientForwardProcessor(settings, store, consumers, client_calls),
+        # For other members, and for the status of this one
+        DigestProcessor(store),
+        RoleProcessor(settings, store, roles.roles, members.ha, data.group, members.slave_peers),
+        RuntimeProcessor(settings, store, topics, groups, offsets, stats, queues, members.ha, status, progress),
+    ], pull
