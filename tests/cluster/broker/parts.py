@@ -71,18 +71,8 @@ class Parts:
 
     def clients(self) -> ClientProcessor:
         tables = self.tables
-        return ClientProcessor(
-            settings=self.settings,
-            store=self.store,
-            topics=tables.topics,
-            groups=tables.groups,
-            consumers=tables.consumers,
-            producers=tables.producers,
-            filters=tables.filters,
-            locks=tables.locks,
-            connections=self.connections,
-            gate=self.gate,
-        )
+        clients = tables.consumers, tables.producers, tables.filters, tables.locks, self.connections
+        return ClientProcessor(self.settings, self.store, tables.topics, tables.groups, *clients, self.gate)
 
     def client_forward(self) -> ClientForwardProcessor:
         return ClientForwardProcessor(self.settings, self.store, self.tables.consumers, ClientCalls())
@@ -92,18 +82,8 @@ class Parts:
         progress = GroupProgress(
             self.settings, self.store, tables.topics, tables.offsets, tables.consumers, self.stats, self.queues
         )
-        return ConsumerAdminProcessor(
-            store=self.store,
-            topics=tables.topics,
-            groups=tables.groups,
-            groups_writer=tables.groups_writer,
-            offsets=tables.offsets,
-            consumers=tables.consumers,
-            producers=tables.producers,
-            stats=self.stats,
-            consume_stats=progress,
-            gate=self.gate,
-        )
+        kept = tables.topics, tables.groups, tables.groups_writer, tables.offsets, tables.consumers, tables.producers
+        return ConsumerAdminProcessor(self.store, *kept, self.stats, progress, self.gate)
 
     def digests(self) -> DigestProcessor:
         return DigestProcessor(self.store)
@@ -140,16 +120,8 @@ class Parts:
 
     def reset_offset(self) -> ResetOffsetProcessor:
         tables = self.tables
-        return ResetOffsetProcessor(
-            self.settings,
-            self.store,
-            tables.topics,
-            tables.groups,
-            tables.offsets,
-            tables.consumers,
-            self.queues,
-            self.gate,
-        )
+        kept = tables.topics, tables.groups, tables.offsets, tables.consumers
+        return ResetOffsetProcessor(self.settings, self.store, *kept, self.queues, self.gate)
 
     def send_back(self) -> SendBackProcessor:
         tables = self.tables
