@@ -167,9 +167,8 @@ class GroupView:
         """Return the confirmed offset for consumers: on a slave its master's last report, or without a record its end."""
         if not self.store.config.is_slave:
             return self.confirmed_offset()
-        return (
-            self.roles.voter.confirmed_offset if self.roles.member.role_state() is not None else self.store.max_offset
-        )
+        has_role = self.roles.member.role_state() is not None
+        return self.roles.voter.confirmed_offset if has_role else self.store.max_offset
 
     def stalled(self, why: str) -> None:
         """Give up the lease, on the watchdog's thread. A master without a group record has none."""

@@ -133,53 +133,35 @@ class ScheduleRequest:
     reason: str = ""
 
 
-NOT_ALLOWED = (
-    "is no member of this group, and haAllowedSlaves does not name it"  # The refusal of a peer that may not ask.
-)
+NOT_ALLOWED = "is no member of this group, and haAllowedSlaves does not name it"
 
 
 class MemberCalls(Protocol):
-    """Requests to the member at an address. Each raises HAPeerError when there is no usable answer."""
+    """Requests to the member at an address (20005, 20004, 20006, 1007). Each raises HAPeerError without a usable answer."""
 
-    async def promise(self, address: str, ask: VoteRequest) -> VoteReply:
-        """20005."""
-
-    async def lease(self, address: str, ask: LeaseRequest, *, timeout_ms: float) -> LeaseReply:
-        """20004."""
-
-    async def role_change(self, address: str, op: Op, body: Plain, *, timeout_ms: float = 3_000) -> Plain:
-        """20006. RoleRefusedError when the member refuses."""
-
-    async def history(self, address: str, me: GroupMember | None = None) -> PeerHistory | None:
-        """1007; None: not a twinlog member."""
+    async def promise(self, address: str, ask: VoteRequest) -> VoteReply: ...
+    async def lease(self, address: str, ask: LeaseRequest, *, timeout_ms: float) -> LeaseReply: ...
+    async def role_change(self, address: str, op: Op, body: Plain, *, timeout_ms: float = 3_000) -> Plain: ...
+    async def history(self, address: str, me: GroupMember | None = None) -> PeerHistory | None: ...
 
 
 class RoleEffects(Protocol):
-    """Effects of a role on the other parts of a broker. Each may be repeated for a role that is in effect already."""
+    """Effects of a role on the other parts of a broker. Each may be repeated for a role that is in effect already.
+
+    BrokerRoleEffects says what each does; here is what role changes rely on.
+    """
 
     async def hold(self, deadline: float) -> PausedMaster:
-        """Hold writes back, stop the master's own services, wait until no producer waits for slaves.
-
-        After `deadline`, in trio's time, writes resume unless the member resigned. Raises TimeoutError.
-        """
-
-    def release(self) -> None:
-        """Resume writes."""
-
-    async def take_tables(self, held: PausedMaster) -> None:
-        """Save the tables that the old master handed over."""
-
-    async def serve_as_master(self, state: RoleState) -> None:
-        """Take messages, run a master's services, register as id 0."""
-
-    async def serve_as_slave(self, state: RoleState, master: PeerHistory | None) -> None:
-        """Take no messages, follow `master`, None: nobody yet; register under the state's id."""
+        """After `deadline`, in trio's time, writes resume unless the member resigned. Raises TimeoutError."""
 
     async def fence(self, why: str) -> None:
-        """Return once nothing is served any more: no writes, no acknowledgement, no registration as id 0."""
+        """Nothing is served any more once it returns: no writes, no acknowledgement, no registration as id 0."""
 
-    async def pull_offsets(self, addresses: tuple[str, ...]) -> None:
-        """Raise consumer offsets to those of other members; silent ones are left out."""
+    def release(self) -> None: ...
+    async def take_tables(self, held: PausedMaster) -> None: ...
+    async def serve_as_master(self, state: RoleState) -> None: ...
+    async def serve_as_slave(self, state: RoleState, master: PeerHistory | None) -> None: ...
+    async def pull_offsets(self, addresses: tuple[str, ...]) -> None: ...
 
 
 VERSION = 1  # Of the object under `twinlog`.

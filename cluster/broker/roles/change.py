@@ -273,9 +273,7 @@ class RoleChange:
     async def _serve(self) -> None:
         """Serve, in memory; the lease informs the others."""
         member = self.member
-        if (
-            self.pause.held is None
-        ):  # Consumers may have committed elsewhere; from now on only offsets known here count.
+        if self.pause.held is None:  # Consumers committed elsewhere, too; from now on only what is known here counts.
             await member.effects.pull_offsets(tuple(sorted(set(self.survey.answers) - {member.address})))
         async with member.lock:
             self._require_promise()

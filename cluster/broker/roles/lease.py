@@ -17,6 +17,7 @@ from attrs import define, evolve, field
 from twinlog.cluster.broker.roles.durable_state import RoleFileError
 from twinlog.cluster.broker.roles.joining import JoinRequests
 from twinlog.cluster.broker.roles.member import Member
+from twinlog.cluster.remoting.names import ip_of
 from twinlog.ha.config import HAConfig
 from twinlog.ha.election.epochs import confirmed_in
 from twinlog.ha.election.group_record import (
@@ -62,8 +63,8 @@ def joined(record: GroupRecord | None, me: GroupMember, slave: GroupMember, need
     return with_member(record, slave)
 
 
-def _ip(address: str) -> str:
-    return address.rpartition(":")[0].strip("[]")
+def _promise_text(address: str, answer: LeaseReply) -> str:
+    return f"{address} has promised epoch {answer.promised.epoch} to {answer.promised.winner}"
 
 
 @define(eq=False)
@@ -103,9 +104,8 @@ class LeaseRounds:
     joining: JoinRequests
     answers: dict[str, tuple[float, LeaseReply]] = field(factory=dict, init=False)
     silence: SilentVoters = field(init=False)
-    raise_at: int | None = field(
-        default=None, init=False
-    )  # A higher number of acknowledgements applies once this byte is confirmed.
+    # A higher number of acknowledgements applies once this byte is confirmed.
+    raise_at: int | None = field(default=None, init=False)
     _epoch: EpochId | None = field(default=None, init=False)
     _asking: set[str] = field(factory=set, init=False)
     _answered: trio.Event = field(factory=trio.Event, init=False)
@@ -167,10 +167,13 @@ class LeaseRounds:
 
     def newer_promise(self) -> str:
         """The voter that promised a newer epoch, as text; "" when none reported one."""
-        for address, (_, answer) in sorted(self.answers.items()):
-            if answer.promised.epoch > self.member.id.epoch:
-                return f"{address} has promised epoch {answer.promised.epoch} to {answer.promised.winner}"
-        return ""
+        return next((_promise_text(*each) for each in sorted(self._newer.items())), "")
+
+    @property
+    def _newer(self) -> dict[str, LeaseReply]:
+        """Answers of voters that promised a newer epoch."""
+        epoch = self.member.id.epoch
+        return {address: each for address, (_, each) in self.answers.items() if each.promised.epoch > epoch}
 
     def quorum_at(self) -> float:
         """The time at which enough members that said yes were asked, so that the lease counts from it; -inf: too few."""
@@ -183,10 +186,10 @@ class LeaseRounds:
     def _non_voters(self) -> int:
         """RocketMQ slaves of the group whose acknowledgements count now."""
         group = self.member.group
-        ips = [_ip(m.ha_address) for m in group.members if not m.votes] if group is not None else []
+        ips = [ip_of(m.ha_address) for m in group.members if not m.votes] if group is not None else []
         if not ips:
             return 0
-        there = [_ip(each.address) for each in self.member.ha.statistics().connections if each.counted]
+        there = [ip_of(each.address) for each in self.member.ha.statistics().connections if each.counted]
         return sum(min(there.count(ip), ips.count(ip)) for ip in set(ips))
 
     async def wait_for_answers(self, heard: Collection[str], seconds: float) -> None:
@@ -238,9 +241,7 @@ class LeaseRounds:
             self._renew()
             await self._step_down()
             member.changed.set()
-            if (
-                member.is_serving and self._is_in_force_now()
-            ):  # A member that does not serve keeps no record: the rounds would never end.
+            if member.is_serving and self._is_in_force_now():  # Others keep no record: the rounds would never end.
                 self.ask_soon()
 
     def _renew(self) -> None:
@@ -252,10 +253,8 @@ class LeaseRounds:
             self.member.ha.lease.grant(ALWAYS)
             self.member.ha.group_transfer.gate_opened()
             return
-        at, known = (
-            self.quorum_at(),
-            (self.member.durable.state.before or group) if self.member.durable.state else group,
-        )
+        state, at = self.member.durable.state, self.quorum_at()
+        known = (state.before or group) if state is not None else group
         if at == ALWAYS and known.acks_needed <= self.need:
             self.member.ha.lease.grant(ALWAYS)
         elif self.member.ha.lease.remaining(trio.current_time()) == math.inf:
@@ -274,13 +273,11 @@ class LeaseRounds:
         member, group = self.member, self.member.group
         if not member.is_serving or group is None:
             return
-        newer = [(a, each) for a, (_, each) in self.answers.items() if each.promised.epoch > member.id.epoch]
-        for address, answer in newer:
-            same = sum(other.promised == answer.promised for _, other in newer)
+        newer = self._newer
+        for address, answer in newer.items():
+            same = sum(other.promised == answer.promised for other in newer.values())
             if answer.last.epoch > member.id.epoch or same >= needed(group):
-                await member.fence_older(
-                    f"{address} has promised epoch {answer.promised.epoch} to {answer.promised.winner}"
-                )
+                await member.fence_older(_promise_text(address, answer))
                 return
 
     # The record
@@ -352,7 +349,7 @@ class LeaseRounds:
     def _count(self, record: GroupRecord) -> None:
         """Count the acknowledgements of a version's members, and of no other slave."""
         others = (each for each in record.members if each.address != self.member.address)
-        self.member.ha.members_changed(sorted(_ip(each.ha_address) for each in others))
+        self.member.ha.members_changed(sorted(ip_of(each.ha_address) for each in others))
 
     def _next_record(self) -> GroupRecord | None:
         member, group = self.member, self.member.group

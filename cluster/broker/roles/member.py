@@ -113,18 +113,14 @@ class Member:
         self.phase, self.why = ("starting", "asks the others") if was_master else ("waiting", "knows no master yet")
         if not was_master and state.promised.epoch > durable.last.epoch:
             self.phase = "fenced"
-            self.why = (
-                f"it has promised epoch {state.promised.epoch} to {state.promised.winner}, and knows no master of it"
-            )
+            promised = f"epoch {state.promised.epoch} to {state.promised.winner}"
+            self.why = f"it has promised {promised}, and knows no master of it"
         return state
 
     def _acknowledged_is_on_disk(self, role: BrokerRole) -> bool:
-        config = self.store.config
-        return (
-            self.config.ack_mode.value == "flushed"
-            if role is BrokerRole.SLAVE
-            else config.flush_disk_type.value == "SYNC_FLUSH"
-        )
+        if role is BrokerRole.SLAVE:
+            return self.config.ack_mode.value == "flushed"
+        return self.store.config.flush_disk_type.value == "SYNC_FLUSH"
 
     # Identity and state
 
@@ -224,9 +220,7 @@ class Member:
         """
         epoch_id, self.durable.lacks_tail = self.id, True
         async with self.lock:
-            if (
-                self.id == epoch_id and self.durable.lacks_tail
-            ):  # Else it has promised, or won, another epoch meanwhile.
+            if self.id == epoch_id and self.durable.lacks_tail:  # Else it promised, or won, another epoch meanwhile.
                 log.warning("log ends before its last durable end", max_offset=self.store.max_offset, why=why)
                 await self.fence(f"its log lacks an end that others have: {why}")
                 state = self.state_or_first()

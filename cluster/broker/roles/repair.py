@@ -62,9 +62,7 @@ async def rewind(member: Member, rules: StartRules, ask: RewindRequest) -> None:
 
 async def reinit(member: Member, rules: StartRules, ask: ReinitRequest) -> None:
     """Replace the whole log. Raises RoleRefusedError, RoleFileError, StoreError, OSError, HAPeerError."""
-    if (
-        member.wiped_record is not None and not ask.dry_run
-    ):  # Its promises are lost, and an operator says that these voters are gone.
+    if member.wiped_record is not None and not ask.dry_run:  # Its promises are lost; an operator gives these voters up.
         rules.gone |= member.wiped_record.voters
         member.changed.set()
         return

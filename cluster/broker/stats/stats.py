@@ -150,9 +150,8 @@ class BrokerStatsManager:
     gets: dict[tuple[str, int, str], Counter] = field(factory=dict, init=False)  # By topic, queue and group.
     send_backs: dict[tuple[str, str], Counter] = field(factory=dict, init=False)  # By topic and group.
     dead: dict[tuple[str, str], Counter] = field(factory=dict, init=False)  # Dead letters; likewise.
-    _of_groups: dict[tuple[str, str], list[Counter]] | None = field(
-        default=None, init=False
-    )  # Gets, by topic and group.
+    # Gets, by topic and group.
+    _of_groups: dict[tuple[str, str], list[Counter]] | None = field(default=None, init=False)
     broker_puts: Counter = field(factory=Counter, init=False)
     broker_gets: Counter = field(factory=Counter, init=False)
     _ends: dict[tuple[str, int], tuple[int, int]] | None = field(default=None, init=False)  # At the last sample.
