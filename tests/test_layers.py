@@ -51,7 +51,6 @@ ORDER = [
     "cluster.client",
     "cluster.client.consume",
     "cluster.broker.watchdog",
-    "cluster.broker.machine",
     "cluster.http.config",
     "cluster.broker.config",
     "cluster.pipeline.sources",

@@ -1,23 +1,44 @@
-"""Settings of a running broker: its configuration and addresses as they are now.
+"""Settings of a running broker: its configuration and addresses as they are now, and facts of its machine.
 
 They change by request (25), with a new role, and when the ports are bound. Other parts have a reference to Settings and read it
 at each use; a part with derived values registers a callback. The store's configuration, with the role, is `MessageStore.config`.
 """
 
+import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import attrs
+import psutil
 import trio
 from attrs import define, field
 
 from twinlog.cluster.broker.config import BrokerConfig
-from twinlog.cluster.broker.machine import wall_clock_ms
 from twinlog.cluster.broker.security.config import AclConfig
 from twinlog.cluster.remoting.config import ServerConfig
 from twinlog.cluster.remoting.names import DataVersion
 from twinlog.cluster.remoting.tls.config import TlsConfig
 from twinlog.ha.config import HAConfig
+
+
+def own_ip() -> str:
+    """Return the first IPv4 address of an interface that is up, without loopback ones; 127.0.0.1 if there is none."""
+    states = psutil.net_if_stats()
+    for name, addresses in sorted(psutil.net_if_addrs().items()):
+        for address in addresses:
+            if address.family == socket.AF_INET and not address.address.startswith("127.") and states[name].isup:
+                return str(address.address)
+    return "127.0.0.1"
+
+
+def machine_boot_id() -> str:
+    """Return an id that changes with each start of the machine, after which memory is lost."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _version_now() -> DataVersion:

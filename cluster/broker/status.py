@@ -52,12 +52,6 @@ from twinlog.store.util.plain import to_plain
 
 VERSION_TEXT = "V4_9_8"
 
-# Keys that exports of mqadmin require; here their values are fixed.
-FIXED_OPTIONS = {
-    "clientCallbackExecutorThreads": os.cpu_count() or 1,
-    "filterServerNums": 0,
-}
-
 
 @define(eq=False, kw_only=True, repr=False)
 class BrokerStatus:
@@ -242,7 +236,11 @@ class BrokerStatus:
         `useTLS`: true when this broker's own requests use TLS; `tls.server.mode` is about connections to it.
         Sources: BrokerStartup, NettyClientConfig, ExportConfigsCommand (RocketMQ 4.9.7, 5.3.3).
         """
-        return {**FIXED_OPTIONS, "useTLS": self.settings.tls_config.is_client}
+        return {
+            "clientCallbackExecutorThreads": os.cpu_count() or 1,
+            "filterServerNums": 0,
+            "useTLS": self.settings.tls_config.is_client,
+        }
 
     def log_fields(self) -> dict[str, Any]:
         """Return the fields of every log line: member, role, epoch of the last master that it followed or was. Thread-safe."""
@@ -398,17 +396,21 @@ def _earliest_message_ms(store: MessageStore) -> int:
     return decode_message(record, check_crc=False).store_timestamp if record is not None else -1
 
 
-_FOR_OTHERS = 0o077
-
-
 def security_facts(settings: Settings, acl: AclService | None, *, signs: bool) -> SecurityStatus:
     """Return the security status. `acl_enable` is the value in force; rules are counted only with access control."""
-    status = SecurityStatus(
-        acl_enable=acl is not None,
-        signs=signs,
-        readable_by_others=tuple(str(path) for path in secret_files(settings, acl) if readable_by_others(path)),
+    files = tuple(str(path) for path in secret_files(settings, acl) if readable_by_others(path))
+    status = SecurityStatus(acl_enable=acl is not None, signs=signs, readable_by_others=files)
+    if acl is None:
+        return status
+    accounts = acl.rules.accounts.values()
+    return evolve(
+        status,
+        accounts=len(accounts),
+        admins=sum(account.admin for account in accounts),
+        admins_without_signature=sum(account.admin and account.white.everybody for account in accounts),
+        white_for_all=any(pattern.everybody for pattern in acl.rules.white),
+        refused_requests=sum(acl.refused.values()),
     )
-    return status if acl is None else _with_rules(status, acl)
 
 
 def secret_files(settings: Settings, acl: AclService | None) -> list[Path]:
@@ -423,21 +425,9 @@ def secret_files(settings: Settings, acl: AclService | None) -> list[Path]:
     return files
 
 
-def _with_rules(status: SecurityStatus, acl: AclService) -> SecurityStatus:
-    accounts = acl.rules.accounts.values()
-    return evolve(
-        status,
-        accounts=len(accounts),
-        admins=sum(account.admin for account in accounts),
-        admins_without_signature=sum(a.admin and a.white.everybody for a in accounts),
-        white_for_all=any(pattern.everybody for pattern in acl.rules.white),
-        refused_requests=sum(acl.refused.values()),
-    )
-
-
 def readable_by_others(path: Path) -> bool:
     """True when other users of this machine may read the file; False when there is no file."""
     try:
-        return bool(os.stat(path).st_mode & _FOR_OTHERS)
+        return bool(os.stat(path).st_mode & 0o077)
     except OSError:
         return False

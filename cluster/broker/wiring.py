@@ -21,7 +21,6 @@ from twinlog.cluster.broker.group.group_view import GroupView, is_replicated, sa
 from twinlog.cluster.broker.group.lost_tables import LostTables
 from twinlog.cluster.broker.group.registration import RegistrationService
 from twinlog.cluster.broker.group.slave_sync import SlaveSynchronize
-from twinlog.cluster.broker.machine import machine_boot_id, own_ip, wall_clock_ms
 from twinlog.cluster.broker.peers.client_calls import ClientCalls
 from twinlog.cluster.broker.peers.ha_peer import Peers, RemotingCalls, RemotingPeer
 from twinlog.cluster.broker.peers.slave_peers import SlaveKinds, SlavePeers
@@ -52,7 +51,7 @@ from twinlog.cluster.broker.roles.service import RoleService
 from twinlog.cluster.broker.security.config import AclConfig
 from twinlog.cluster.broker.security.service import AclService, acl_service
 from twinlog.cluster.broker.send.requests import SendRequests
-from twinlog.cluster.broker.settings import Settings
+from twinlog.cluster.broker.settings import Settings, machine_boot_id, own_ip, wall_clock_ms
 from twinlog.cluster.broker.stats.rates import Throughput
 from twinlog.cluster.broker.stats.stats import BrokerStatsManager
 from twinlog.cluster.broker.status import BrokerStatus

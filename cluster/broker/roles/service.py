@@ -140,18 +140,13 @@ class RoleService:
             await self.write_pause.run()
 
     async def _elect_again(self) -> None:
-        self._change = RoleChange(
-            self.member,
-            self.voter,
-            self.leases,
-            ChangeRequest(verb="restart", candidate=self.member.address, reason="its machine was restarted"),
-        )
-        self.rules.is_changing = True
-        await self._carry_out(self._change)
-        if self._change.error and not self.member.is_serving:
+        ask = ChangeRequest(verb="restart", candidate=self.member.address, reason="its machine was restarted")
+        change = self._begin(ask)
+        await self._carry_out(change)
+        if change.error and not self.member.is_serving:
             died, gone = "its machine died, or its disk failed", "its log ends before its last durable end"
             why = gone if self.member.store.lost_bytes else died
-            self.member.become("fenced", f"{why}, and it may lack bytes that others have: {self._change.error}")
+            self.member.become("fenced", f"{why}, and it may lack bytes that others have: {change.error}")
 
     # The group
 
@@ -166,11 +161,6 @@ class RoleService:
         return self.leases.counted_members()
 
     # Role changes
-
-    @property
-    def is_changing(self) -> bool:
-        """True while this member carries out a role change."""
-        return self._change is not None and self._change.is_running
 
     @property
     def last_pause_ms(self) -> float | None:
@@ -190,12 +180,15 @@ class RoleService:
         if ask.candidate != self.member.address:
             raise RoleRefusedError(f"{ask.candidate} is another member: this one is {self.member.address}")
         if self._change is None or not self._change.is_running:
-            self._change = RoleChange(self.member, self.voter, self.leases, ask)
-            self.rules.is_changing = True
-            self._nursery.start_soon(self._carry_out, self._change)
+            self._nursery.start_soon(self._carry_out, self._begin(ask))
         elif self._change.ask.verb != ask.verb:
             raise RoleRefusedError(f"a {self._change.ask.verb} to {self.member.address} is under way")
-        return self._change.state()
+        return self.state()
+
+    def _begin(self, ask: ChangeRequest) -> RoleChange:
+        self._change = RoleChange(self.member, self.voter, self.leases, ask)
+        self.rules.is_changing = True
+        return self._change
 
     async def _carry_out(self, run: RoleChange) -> None:
         try:

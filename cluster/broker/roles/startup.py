@@ -132,10 +132,10 @@ class StartRules:
 
     async def _seek(self) -> None:
         """Ask the members of the group which of them is master. A request for a lease may arrive first."""
-        member, group, now = self.member, self.member.group, trio.current_time()
-        if group is None or now < self._sought_at + SEEK_SECONDS:
+        member = self.member
+        if member.group is None or not self._begin_search():
             return
-        self._sought_at, before = now, member.master
+        before = member.master
         for address in sorted(self.leases.others):
             found = await self._unless_a_master_speaks(address)
             if member.master is not before:
@@ -178,7 +178,7 @@ class StartRules:
             await self._seek()
             return
         if member.durable.lacks_tail and (not leases.acknowledges_alone or (member.store.lost_bytes and leases.others)):
-            await self._want_election()
+            await self._want_election(waited)
             return
         asked = leases.need > 1 and leases.quorum_at() > float("-inf") and leases.others
         if not asked and not (leases.others <= leases.followers or waited):
@@ -189,19 +189,20 @@ class StartRules:
             return
         await self._serve()
 
-    async def _want_election(self) -> None:
+    async def _want_election(self, waited: bool) -> None:
         """It may lack what it sent: it may not write there again, but in a new epoch behind it, if it wins one."""
         if paused := self.member.paused():
             self.member.become("fenced", f"its log may lack bytes that others have, and {paused}")
-        elif (self.leases.others <= self.leases.followers or self._is_over_due()) and (
-            trio.current_time() >= self._sought_at + SEEK_SECONDS
-        ):
-            self._sought_at = trio.current_time()
+        elif (waited or self.leases.others <= self.leases.followers) and self._begin_search():
             await self.elect_again()
 
-    def _is_over_due(self) -> bool:
-        assert self._starting_since is not None
-        return trio.current_time() >= self._starting_since + self.member.config.lease_ms / 1000
+    def _begin_search(self) -> bool:
+        """Note that a search begins now; False: the last one began less than SEEK_SECONDS ago."""
+        now = trio.current_time()
+        if now < self._sought_at + SEEK_SECONDS:
+            return False
+        self._sought_at = now
+        return True
 
     async def _why_not_alone(self) -> str:
         """Why a master without a lease does not serve yet; "" when no other member can be master."""
@@ -246,10 +247,8 @@ class StartRules:
         """Its promised epoch is lost: the greatest of all others becomes its own, once all have answered."""
         member, record = self.member, self.member.wiped_record
         assert record is not None
-        now = trio.current_time()
-        if now < self._sought_at + SEEK_SECONDS:
+        if not self._begin_search():
             return
-        self._sought_at = now
         silent = []
         for address in sorted(record.voters - {member.address} - self.gone):
             try:
