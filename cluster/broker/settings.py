@@ -41,10 +41,6 @@ def wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _version_now() -> DataVersion:
-    return DataVersion(wall_clock_ms())
-
-
 @define(eq=False, kw_only=True)
 class Settings:
     """Configuration and addresses. `config.broker_ip1` and `broker_ip2` are always set."""
@@ -58,7 +54,7 @@ class Settings:
     address: str = field(init=False)  # For clients. Final once the ports are bound.
     ha_address: str = field(init=False)  # For slaves. Likewise.
     boot_ms: int = field(factory=wall_clock_ms, init=False)
-    version: DataVersion = field(factory=_version_now, init=False)
+    version: DataVersion = field(factory=lambda: DataVersion(wall_clock_ms()), init=False)
     lock: trio.Lock = field(factory=trio.Lock, init=False)  # Held while a request changes the configuration.
     on_change: list[Callable[[], None]] = field(factory=list, init=False, repr=False)
 

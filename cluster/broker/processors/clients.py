@@ -19,9 +19,14 @@ from twinlog.cluster.broker.processors import shared
 from twinlog.cluster.broker.processors.pull import not_supported
 from twinlog.cluster.broker.roles.gate import Gate, gated
 from twinlog.cluster.broker.settings import Settings
-from twinlog.cluster.broker.tables.clients import ClientConnections, ClientInfo, ConsumerManager, ProducerManager
+from twinlog.cluster.broker.tables.clients import (
+    ClientConnections,
+    ClientInfo,
+    ConsumerManager,
+    ProducerManager,
+    RebalanceLockManager,
+)
 from twinlog.cluster.broker.tables.groups import SubscriptionGroupManager
-from twinlog.cluster.broker.tables.locks import RebalanceLockManager
 from twinlog.cluster.broker.tables.topics import TopicConfigManager
 from twinlog.cluster.remoting import fastjson, names
 from twinlog.cluster.remoting.codes import ResponseCode

@@ -135,7 +135,7 @@ class Voter:
             if member.is_serving or (other and member.phase != "fenced"):
                 await member.fence(f"{ask.address} is master of epoch {ask.id.epoch}")
             now = state or before
-            if not now.whole and not is_new and self._has_caught_up(ask):
+            if not now.whole and not is_new and self._follows(ask) and store.max_offset >= ask.max_offset:
                 now = evolve(now, whole=True)
             if now != before or durable.state is None:
                 await durable.save(now)
@@ -144,9 +144,6 @@ class Voter:
             self._note_master(ask)
             assert durable.promised == ask.id, "a lease of another epoch than the promised one"
             return evolve(answer, whole=now.whole)
-
-    def _has_caught_up(self, ask: LeaseRequest) -> bool:
-        return self._follows(ask) and self.member.store.max_offset >= ask.max_offset
 
     def _follows(self, ask: LeaseRequest) -> bool:
         client = self.member.ha.client

@@ -20,12 +20,6 @@ log = structlog.get_logger(__name__)
 TAIL_MAX = 4 << 20  # Bytes: some milliseconds to read and digest, while producers wait.
 
 
-async def tail_digest(store: ComparableStore, end: int) -> tuple[int, str]:
-    """Start of the tail that ends at `end`, and its digest in hex. Raises OSError."""
-    start = max(store.commit_log.min_offset, end - TAIL_MAX)
-    return start, await digest_of(store, start, end)
-
-
 async def digest_of(store: ComparableStore, start: int, end: int) -> str:
     """Digest in hex of the bytes that the log has of this range. Raises OSError."""
     with LogRange.open(store.commit_log, start, end) as bytes_:
@@ -83,7 +77,8 @@ class WritePause:
             member.become("holding", f"writes wait for {ask.candidate} to become master of epoch {ask.epoch}")
             try:
                 held = await member.effects.hold(deadline)
-                start, tail = await tail_digest(member.store, held.end_offset)
+                start = max(member.store.commit_log.min_offset, held.end_offset - TAIL_MAX)
+                tail = await digest_of(member.store, start, held.end_offset)
             except BaseException as error:
                 self._end()
                 if isinstance(error, TimeoutError):

@@ -12,7 +12,7 @@ Source: BrokerStatsManager.java, Stats.java (RocketMQ 4.9.7). There a topic's qu
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from attrs import define, field, frozen
 
@@ -251,31 +251,26 @@ class BrokerStatsManager:
     # Removing
 
     def _make_room(self) -> None:
-        if len(self.puts) > COUNTERS_MAX // 2:
-            _drop(self.puts, lambda key: self.puts[key].is_idle)
-        if len(self.gets) > COUNTERS_MAX // 2:
-            self._drop_gets(lambda key: self.gets[key].is_idle)
-        if len(self.send_backs) > COUNTERS_MAX // 2:
-            _drop(self.send_backs, lambda key: self.send_backs[key].is_idle)
+        for table in (self.puts, self.gets, self.send_backs):
+            if len(table) > COUNTERS_MAX // 2:
+                self._drop(table, lambda _key, counter: counter.is_idle)
 
     def topics(self) -> set[str]:
         """Return the topics with counters."""
         return {key[0] for table in (self.puts, self.gets, self.send_backs) for key in table}
 
     def topic_deleted(self, topic: str) -> None:
-        _drop(self.puts, lambda key: key[0] == topic)
-        self._drop_gets(lambda key: key[0] == topic)
-        _drop(self.send_backs, lambda key: key[0] == topic)
-        _drop(self.dead, lambda key: key[0] == topic)
+        for table in (self.puts, self.gets, self.send_backs, self.dead):
+            self._drop(table, lambda key, _counter: key[0] == topic)
 
     def group_deleted(self, group: str) -> None:
-        self._drop_gets(lambda key: key[2] == group)
-        _drop(self.send_backs, lambda key: key[1] == group)
-        _drop(self.dead, lambda key: key[1] == group)
+        for table in (self.gets, self.send_backs, self.dead):
+            self._drop(table, lambda key, _counter: key[-1] == group)
 
-    def _drop_gets(self, is_unwanted: Callable[[tuple[str, int, str]], bool]) -> None:
+    def _drop(self, table: dict[Any, Counter], is_unwanted: Callable[[Any, Counter], bool]) -> None:
         self._of_groups = None
-        _drop(self.gets, is_unwanted)
+        for key in [key for key, counter in table.items() if is_unwanted(key, counter)]:
+            del table[key]
 
     # Reading
 
@@ -331,8 +326,3 @@ def _one(counter: Counter | None) -> list[Counter]:
 def _number(text: str) -> int:
     """Read a queue id; -1 for an invalid one."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else -1
-
-
-def _drop(table: dict[K, Counter], is_unwanted: Callable[[K], bool]) -> None:
-    for key in [key for key in table if is_unwanted(key)]:
-        del table[key]

@@ -2,8 +2,8 @@
 
 import pytest
 
+from twinlog.cluster.broker.tables.clients import RebalanceLockManager
 from twinlog.cluster.broker.tables.groups import BUILT_IN_GROUPS, SubscriptionGroupConfig, SubscriptionGroupManager
-from twinlog.cluster.broker.tables.locks import RebalanceLockManager
 from twinlog.cluster.broker.tables.offsets import NOT_STORED, ConsumerOffsetManager
 from twinlog.cluster.remoting.route import MessageQueue
 
