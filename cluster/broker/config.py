@@ -117,9 +117,7 @@ class BrokerConfig:
     )
 
     audit_metrics_file: str = option(
-        "",
-        key="auditMetricsFile",
-        doc="file of `twinlog audit --metrics` for /metrics; none: no audit metrics",
+        "", key="auditMetricsFile", doc="file of `twinlog audit --metrics` for /metrics; none: no audit metrics"
     )
 
     def for_role(self, role: BrokerRole) -> "BrokerConfig":

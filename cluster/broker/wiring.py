@@ -22,7 +22,7 @@ from twinlog.cluster.broker.group.lost_tables import LostTables
 from twinlog.cluster.broker.group.registration import RegistrationService
 from twinlog.cluster.broker.group.slave_sync import SlaveSynchronize
 from twinlog.cluster.broker.peers.client_calls import ClientCalls
-from twinlog.cluster.broker.peers.ha_peer import Peers, RemotingCalls, RemotingPeer
+from twinlog.cluster.broker.peers.ha_peer import HA_PORT_DISTANCE, Peers, RemotingCalls, RemotingPeer
 from twinlog.cluster.broker.peers.slave_peers import SlaveKinds, SlavePeers
 from twinlog.cluster.broker.processors.acl import AclProcessor
 from twinlog.cluster.broker.processors.client_forward import ClientForwardProcessor
@@ -73,8 +73,6 @@ from twinlog.ha.slave.repair import RepairService
 from twinlog.store.config import StoreConfig
 from twinlog.store.message_store import MessageStore
 from twinlog.store.role_file import RoleState
-
-HA_PORT_DISTANCE = 1  # Above the main port.
 
 
 def make_broker(

@@ -75,17 +75,13 @@ def _remove(table: dict[K, dict[HeldPull, None]], key: K, pull: HeldPull) -> Non
             del table[key]
 
 
-def _any_may_match(_topic: str, _queue_id: int, _start: int, _end: int, _accepts: PropertyFilter) -> bool:
-    return True
-
-
 @define(eq=False)
 class PullRequestHoldService:
     now: Callable[[], float]
     max_offset: Callable[[str, int], int]  # Offset of a queue's next message.
     long_polling: bool = True
     # True when a filter accepts a message of a queue between two offsets.
-    any_accepted: Callable[[str, int, int, int, PropertyFilter], bool] = _any_may_match
+    any_accepted: Callable[[str, int, int, int, PropertyFilter], bool] = lambda *_: True
     _queues: dict[tuple[str, int], dict[_Filter, dict[HeldPull, None]]] = field(factory=dict, init=False)
     _connections: dict[PullConnection, dict[HeldPull, None]] = field(factory=dict, init=False)
     _ready: deque[HeldPull] = field(factory=deque, init=False)

@@ -72,10 +72,6 @@ class DurableRoleState:
         """The epoch in which this log ends."""
         return self.entries[-1]
 
-    def state_or_first(self, role: BrokerRole, broker_id: int) -> RoleState:
-        """The saved state, or the one that a member begins with."""
-        return self.state or RoleState(role=role, broker_id=broker_id, promised=self.entries[-1].id, group=None)
-
     async def save(self, state: RoleState) -> None:
         """Save a state, then let it take effect. Raises RoleFileError."""
         assert state.promised >= self.promised, "the promised epoch falls"

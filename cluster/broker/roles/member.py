@@ -146,7 +146,10 @@ class Member:
 
     def state_or_first(self) -> RoleState:
         """The durable state, or the one that a member begins with."""
-        return self.durable.state_or_first(self.store.config.broker_role, self.me().broker_id)
+        if self.durable.state is not None:
+            return self.durable.state
+        role, broker_id = self.store.config.broker_role, self.me().broker_id
+        return RoleState(role=role, broker_id=broker_id, promised=self.id, group=None)
 
     def role_state(self) -> RoleState | None:
         """The durable state; None: it never was in a group whose roles change."""
