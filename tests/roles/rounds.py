@@ -23,14 +23,11 @@ async def run_rounds(directory: Path, rounds: int, seed: int) -> dict[str, Any]:
     with running(directory, MEMBERS) as group:
         traffic = Traffic(group.namesrv.address)
         told = []
-        async with trio.open_nursery() as nursery:
-            for number in range(PRODUCERS):
-                nursery.start_soon(traffic.produce, f"p{number}")
+        async with traffic.flowing(PRODUCERS):
             master = group.members[0]
             for number in range(rounds):
                 master, what = await _round(number, group, master, traffic, rng)
                 told.append(what)
-            nursery.cancel_scope.cancel()
         await in_thread(group.wait_healthy)
         traffic.check(await traffic.consumed())
         first, *others = group.members

@@ -65,8 +65,7 @@ async def test_a_master_that_stood_still_acknowledges_nothing_of_its_own(tmp_pat
     with running(tmp_path, 3) as group:
         first, second, _ = group.members
         traffic = Traffic(group.namesrv.address)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(traffic.produce, "p")
+        async with traffic.flowing():
             await traffic.more(20)
             first.send_signal(signal.SIGSTOP)
             async with trio.open_nursery() as late:
@@ -76,7 +75,6 @@ async def test_a_master_that_stood_still_acknowledges_nothing_of_its_own(tmp_pat
                 assert done.returncode in (0, 6), done.stderr
                 await traffic.more(20)
                 first.send_signal(signal.SIGCONT)
-            nursery.cancel_scope.cancel()
         await in_thread(group.wait_healthy)
         assert await in_thread(group.master) is second
         traffic.check(await traffic.consumed())

@@ -4,7 +4,6 @@ import json
 import shutil
 
 import pytest
-import trio
 
 from tests.support.disk.compare import wait_for_same_commitlog
 from tests.support.process_group.roles import Traffic, in_thread, running
@@ -17,10 +16,8 @@ async def test_a_tail_that_was_given_up_is_cut_when_somebody_says_so(tmp_path):
     with running(tmp_path, 3, haAutoRewind="false") as group:
         first, second, third = group.members
         traffic = Traffic(group.namesrv.address)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(traffic.produce, "p")
+        async with traffic.flowing():
             await traffic.more(20)
-            nursery.cancel_scope.cancel()
         second.kill()
         third.kill()
         group.twinlog("send", "tail", "nobody else has this", status=None)
@@ -51,10 +48,8 @@ async def test_reinit_begins_anew(tmp_path):
     with running(tmp_path) as group:
         first, second = group.members
         traffic = Traffic(group.namesrv.address)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(traffic.produce, "p")
+        async with traffic.flowing():
             await traffic.more(50)
-            nursery.cancel_scope.cancel()
         group.twinlog("wait", "level")
         group.twinlog("reinit", first.label, "--yes", status=4)
         group.twinlog("reinit", second.label, "--dry-run")
@@ -72,8 +67,7 @@ async def test_an_emptied_master_comes_back_as_a_slave(tmp_path):
     with running(tmp_path, 3) as group:
         first, second, _third = group.members
         traffic = Traffic(group.namesrv.address)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(traffic.produce, "p")
+        async with traffic.flowing():
             await traffic.more(20)
             first.kill()
             done = await in_thread(lambda: group.twinlog("failover", "--candidate", second.label, "--yes"))
@@ -88,7 +82,6 @@ async def test_an_emptied_master_comes_back_as_a_slave(tmp_path):
             await in_thread(first.start)
             await in_thread(group.wait_healthy)
             await traffic.more(20)
-            nursery.cancel_scope.cancel()
         told = "\n".join(first.tail(1000).splitlines()[said:])
         assert told.index("every other voter has to be heard first") < told.index("ready broker="), told
         assert group.master() is second

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-import trio
 
 from tests.support.disk.compare import wait_for_same_commitlog
 from tests.support.process_group.roles import Group, Traffic, in_thread, running
@@ -26,9 +25,7 @@ async def test_there_and_back_in_traffic_without_a_message_lost(tmp_path):
         assert group.master() is first
         traffic = Traffic(group.namesrv.address)
         results = []
-        async with trio.open_nursery() as nursery:
-            for number in range(3):
-                nursery.start_soon(traffic.produce, f"p{number}")
+        async with traffic.flowing(3):
             for candidate in (second, first):
                 await traffic.more(20)
                 done = await in_thread(
@@ -47,7 +44,6 @@ async def test_there_and_back_in_traffic_without_a_message_lost(tmp_path):
                     told = [line.partition(". ")[2].rpartition(":")[0] for line in done.stderr.splitlines()]
                     assert told == [in_names(step, group) for step in steps], "what was planned is what was done"
                 await traffic.more(20)
-            nursery.cancel_scope.cancel()
         await in_thread(group.wait_healthy)
         assert await in_thread(group.master) is first
         traffic.check(await traffic.consumed())

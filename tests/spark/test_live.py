@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-import trio
 
 from tests.spark.logs import parting
 from tests.support.process_group.roles import TOPIC, Group, RoleBroker, Traffic, in_thread, running
@@ -39,9 +38,7 @@ async def test_members_in_traffic_are_equal_up_to_lag(spark, tmp_path: Path):
     """Repeatedly, while messages arrive: late bytes count as no difference."""
     with running(tmp_path, 3) as group:
         traffic = Traffic(group.namesrv.address)
-        async with trio.open_nursery() as nursery:
-            for number in range(2):
-                nursery.start_soon(traffic.produce, f"p{number}")
+        async with traffic.flowing(2):
             await traffic.more(200)
             await in_thread(wait_for, lambda: all(map(knows_topic, group.members)), "the topic at the slaves")
             for _ in range(2):
@@ -54,7 +51,6 @@ async def test_members_in_traffic_are_equal_up_to_lag(spark, tmp_path: Path):
                 assert len(traffic.acknowledged) > before, "there was no traffic meanwhile"
             live = await in_thread(asked, group)
             assert live["verdict"] == "equal", live
-            nursery.cancel_scope.cancel()
         traffic.check(await traffic.consumed())
 
 
@@ -63,10 +59,8 @@ async def test_where_a_master_wrote_alone_is_named_after_the_failover(spark, tmp
     with running(tmp_path, 3, haAutoRewind="false") as group:
         first, second, third = group.members
         traffic = Traffic(group.namesrv.address)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(traffic.produce, "p")
+        async with traffic.flowing():
             await traffic.more(100)
-            nursery.cancel_scope.cancel()
         group.twinlog("wait", "level")
         second.kill()
         third.kill()

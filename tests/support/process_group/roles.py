@@ -7,8 +7,8 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -145,6 +145,15 @@ class Traffic:
                 else:
                     self._note_other(result.status.name)
                     await trio.sleep(0.02)
+
+    @asynccontextmanager
+    async def flowing(self, producers: int = 1) -> AsyncIterator[None]:
+        """So many producers send meanwhile."""
+        async with trio.open_nursery() as nursery:
+            for number in range(producers):
+                nursery.start_soon(self.produce, f"p{number}")
+            yield
+            nursery.cancel_scope.cancel()
 
     def message(self, body: bytes) -> OutgoingMessage:
         """What is sent with this body."""

@@ -54,6 +54,11 @@ async def test_a_pull_behind_the_end_of_its_queue_is_not_held_any_more(autojump_
 MANY = 5_000
 
 
+@pytest.fixture
+async def service():
+    return PullRequestHoldService(trio.current_time, lambda topic, queue_id: 0)
+
+
 class Touched(Exception):
     """A pull was looked at that need not be."""
 
@@ -92,8 +97,7 @@ def held(service, queue_id, *, kind=HeldPull, wanted=None, accepts=None, connect
     return woken
 
 
-async def test_5000_pulls_of_other_queues_cost_an_arrival_nothing():
-    service = PullRequestHoldService(trio.current_time, lambda topic, queue_id: 0)
+async def test_5000_pulls_of_other_queues_cost_an_arrival_nothing(service):
     for queue_id in range(1, MANY + 1):
         held(service, queue_id, kind=Untouchable)
     woken = held(service, 0)
@@ -139,9 +143,8 @@ async def test_an_arrival_is_not_looked_at_for_ever(monkeypatch):
     assert woken == [1]
 
 
-async def test_many_pulls_are_woken_and_forgotten(autojump_clock, nursery):
+async def test_many_pulls_are_woken_and_forgotten(autojump_clock, nursery, service):
     """Those that filter in the same way go together; the others stay, until their connection closes."""
-    service = PullRequestHoldService(trio.current_time, lambda topic, queue_id: 0)
     nursery.start_soon(service.run)
     red = [held(service, 0, wanted=frozenset({1})) for _ in range(MANY)]
     other = Peer()
@@ -155,9 +158,8 @@ async def test_many_pulls_are_woken_and_forgotten(autojump_clock, nursery):
     assert len(service) == 0
 
 
-async def test_answers_that_a_connection_gets_in_one_turn_go_out_together():
+async def test_answers_that_a_connection_gets_in_one_turn_go_out_together(service):
     """Two connections, three queues: each is written to once."""
-    service = PullRequestHoldService(trio.current_time, lambda topic, queue_id: 0)
     one, two = Peer(), Peer()
     for peer, queue_id in ((one, 0), (two, 0), (one, 1), (one, 2)):
         text = f"answer of queue {queue_id}"
@@ -172,8 +174,7 @@ async def test_answers_that_a_connection_gets_in_one_turn_go_out_together():
     assert len(one.sent) == 1, "nothing was ready"
 
 
-async def test_one_that_cannot_be_answered_keeps_no_other_waiting():
-    service = PullRequestHoldService(trio.current_time, lambda topic, queue_id: 0)
+async def test_one_that_cannot_be_answered_keeps_no_other_waiting(service):
     peer, deadline = Peer(), trio.current_time() + 60
     service.hold(HeldPull("T", 0, 0, None, deadline, peer, lambda: [][0]))
     service.hold(HeldPull("T", 0, 0, None, deadline, peer, partial(peer.write, "an answer")))
@@ -183,9 +184,8 @@ async def test_one_that_cannot_be_answered_keeps_no_other_waiting():
     assert [line["event"] for line in lines] == ["a held pull could not be answered"]
 
 
-async def test_pulls_that_take_long_leave_time_for_others(nursery):
+async def test_pulls_that_take_long_leave_time_for_others(nursery, service):
     """A read of a queue may take a filter a while; a thousand of them are not done in one go."""
-    service = PullRequestHoldService(trio.current_time, lambda topic, queue_id: 0)
     nursery.start_soon(service.run)
     seen, count = [], 10
     with LoopTurns.counted() as turns:
@@ -205,10 +205,9 @@ async def test_pulls_that_take_long_leave_time_for_others(nursery):
     nursery.cancel_scope.cancel()
 
 
-async def test_what_is_held_has_an_end(monkeypatch):
+async def test_what_is_held_has_an_end(monkeypatch, service):
     """For one connection and in all; texts that a client chose count, and what is forgotten leaves room."""
     monkeypatch.setattr(long_polling, "HELD_PER_CONNECTION_MAX", 3)
-    service = PullRequestHoldService(trio.current_time, lambda topic, queue_id: 0)
 
     def hold(connection, text_size=0):
         return service.hold(HeldPull("T", 0, 0, None, 1e9, connection, lambda: None, None, text_size))

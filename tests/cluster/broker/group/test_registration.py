@@ -99,6 +99,12 @@ def service(fake, *, namesrv=NS1, broker_id=0, is_slave=False, listener=None):
     return made
 
 
+def running(nursery, fake, **options):
+    made = service(fake, **options)
+    nursery.start_soon(made.run)
+    return made
+
+
 async def test_the_request_is_rocketmqs(autojump_clock, nursery):
     """Header and body as captured from 4.9.7, CRC included."""
     fake = FakeNameServers()
@@ -134,7 +140,7 @@ def test_pauses_grow_while_nobody_answers_and_settle_at_the_period():
 
 async def test_it_registers_early_often_and_then_each_period(autojump_clock, nursery):
     fake = FakeNameServers()
-    nursery.start_soon(service(fake).run)
+    running(nursery, fake)
     await trio.sleep(80)
     assert fake.times(103) == [0, 1, 11, 41, 71]
 
@@ -142,8 +148,7 @@ async def test_it_registers_early_often_and_then_each_period(autojump_clock, nur
 async def test_a_name_server_that_comes_late_learns_of_the_broker_at_once(autojump_clock, nursery):
     """And one that stays away holds up nobody."""
     fake = FakeNameServers(down={NS1, NS2})
-    registration = service(fake, namesrv=f"{NS1};{NS2}")
-    nursery.start_soon(registration.run)
+    registration = running(nursery, fake, namesrv=f"{NS1};{NS2}")
     await trio.sleep(60)
     assert not registration.registered.is_set()
     fake.down = {NS2}
@@ -154,7 +159,7 @@ async def test_a_name_server_that_comes_late_learns_of_the_broker_at_once(autoju
 async def test_a_lost_connection_is_registered_anew(autojump_clock, nursery):
     """The name server forgets a broker with its connection; waiting for the period would cost 30 s."""
     fake = FakeNameServers()
-    nursery.start_soon(service(fake).run)
+    running(nursery, fake)
     await trio.sleep(52)
     before = len(fake.times(103))
     fake.addresses.clear()
@@ -164,8 +169,7 @@ async def test_a_lost_connection_is_registered_anew(autojump_clock, nursery):
 
 async def test_changes_that_come_together_go_out_together(autojump_clock, nursery):
     fake = FakeNameServers()
-    registration = service(fake)
-    nursery.start_soon(registration.run)
+    registration = running(nursery, fake)
     await trio.sleep(20)
     for n in range(10):
         registration.topics.update(TopicConfig(f"N{n}"))
@@ -177,8 +181,7 @@ async def test_changes_that_come_together_go_out_together(autojump_clock, nurser
 async def test_changes_that_follow_each_other_go_out_at_a_pace(autojump_clock, nursery):
     """The first one at once: whoever made a topic asks for it soon. A thousand new topics are not a thousand registrations."""
     fake = FakeNameServers()
-    registration = service(fake)
-    nursery.start_soon(registration.run)
+    registration = running(nursery, fake)
     await trio.sleep(20)
     for n in range(1000):
         registration.topics.update(TopicConfig(f"N{n}"))
@@ -193,8 +196,7 @@ async def test_changes_that_follow_each_other_go_out_at_a_pace(autojump_clock, n
 async def test_a_slave_asks_each_second_until_a_master_is_known(autojump_clock, nursery):
     listener = Listener()
     fake = FakeNameServers()
-    registration = service(fake, is_slave=True, broker_id=1, listener=listener)
-    nursery.start_soon(registration.run)
+    registration = running(nursery, fake, is_slave=True, broker_id=1, listener=listener)
     await trio.sleep(30.5)
     assert listener.masters == []
     fake.master = {"masterAddr": "192.0.2.11:10911", "haServerAddr": "192.0.2.11:10912"}
@@ -207,8 +209,7 @@ async def test_a_slave_asks_each_second_until_a_master_is_known(autojump_clock, 
 
 async def test_ordered_topics_are_named_by_the_name_server(autojump_clock, nursery):
     fake = FakeNameServers(ordered={"T1": "broker-a:4"})
-    registration = service(fake)
-    nursery.start_soon(registration.run)
+    registration = running(nursery, fake)
     await trio.sleep(5)
     assert registration.topics.table["T1"].order
     assert len(fake.times(103)) == 3, "start, once more for the change, and the early repeat"
@@ -217,8 +218,7 @@ async def test_ordered_topics_are_named_by_the_name_server(autojump_clock, nurse
 async def test_an_answer_that_is_none_is_a_failure(autojump_clock, nursery):
     """Of one name server: whoever sits at that address must not end the broker."""
     fake = FakeNameServers(table_body=b"[]")
-    registration = service(fake)
-    nursery.start_soon(registration.run)
+    registration = running(nursery, fake)
     await trio.sleep(3)
     assert not registration.registered.is_set()
     fake.table_body = None
@@ -229,8 +229,7 @@ async def test_an_answer_that_is_none_is_a_failure(autojump_clock, nursery):
 async def test_a_master_watches_who_its_slaves_are(autojump_clock, nursery):
     listener = Listener()
     fake = FakeNameServers()
-    registration = service(fake, listener=listener)
-    nursery.start_soon(registration.run)
+    registration = running(nursery, fake, listener=listener)
     await trio.sleep(12)
     assert fake.times(106) == [0, 5, 10]
     fake.slaves[NS1] = {1: "192.0.2.12:10911", 2: "192.0.2.13:10911"}
@@ -248,7 +247,7 @@ async def test_a_slave_watches_who_else_is_a_slave(autojump_clock, nursery):
     """They may follow it; itself it does not count."""
     listener = Listener()
     fake = FakeNameServers(slaves={NS1: {1: "192.0.2.12:10911", 2: "192.0.2.13:10911"}})
-    nursery.start_soon(service(fake, is_slave=True, broker_id=1, listener=listener).run)
+    running(nursery, fake, is_slave=True, broker_id=1, listener=listener)
     await trio.sleep(1)
     assert listener.members == [["192.0.2.13"]]
 
@@ -268,7 +267,7 @@ def test_two_slaves_at_one_address_are_two():
 async def test_a_master_whose_id_was_taken_away_registers_again_soon(autojump_clock, nursery):
     """A master of before that comes to itself may register as id 0 once more, and takes that along when it becomes a slave."""
     fake = FakeNameServers()
-    nursery.start_soon(service(fake, namesrv=f"{NS1};{NS2}").run)
+    running(nursery, fake, namesrv=f"{NS1};{NS2}")
     await trio.sleep(60)
     before = len(fake.times(103)), len(fake.times(103, NS2))
     fake.forgot_master.add(NS1)
@@ -278,7 +277,7 @@ async def test_a_master_whose_id_was_taken_away_registers_again_soon(autojump_cl
     slave = FakeNameServers(
         forgot_master={NS1}, master={"masterAddr": "192.0.2.12:10911", "haServerAddr": "192.0.2.12:10912"}
     )
-    nursery.start_soon(service(slave, broker_id=1, is_slave=True).run)
+    running(nursery, slave, broker_id=1, is_slave=True)
     await trio.sleep(60)
     asked = len(slave.times(103))
     await trio.sleep(20)
@@ -288,7 +287,7 @@ async def test_a_master_whose_id_was_taken_away_registers_again_soon(autojump_cl
 async def test_a_master_that_may_be_none_takes_no_id_from_another(autojump_clock, nursery):
     """Cut off from its group and not from the name server, it would lead clients to itself each 30 s."""
     fake, listener = FakeNameServers(), Listener()
-    nursery.start_soon(service(fake, listener=listener).run)
+    running(nursery, fake, listener=listener)
     await trio.sleep(60)
     listener.replaced = True
     before = len(fake.times(103))
@@ -329,8 +328,7 @@ async def test_who_is_held_registers_nothing_and_asks_all_the_same(autojump_cloc
 
 async def test_another_role_is_registered_at_once_and_often(autojump_clock, nursery):
     fake = FakeNameServers()
-    registration = service(fake)
-    nursery.start_soon(registration.run)
+    registration = running(nursery, fake)
     await trio.sleep(50)
     before = len(fake.times(103))
     registration.set_role(2, is_slave=True)
@@ -368,8 +366,7 @@ class SlowNameServer:
 async def test_a_registration_that_comes_late_stands_until_the_new_master_is_known(stays, autojump_clock, nursery):
     """Else the group would have no master in routes for a while, and producers that ask just then would fail."""
     fake = SlowNameServer()
-    registration = service(fake)
-    nursery.start_soon(registration.run)
+    registration = running(nursery, fake)
     await trio.sleep(0.05)
     began = trio.current_time()
     await registration.hold()
@@ -411,8 +408,7 @@ async def test_who_is_held_does_not_give_up_an_id_that_may_be_anothers(autojump_
 async def test_who_leaves_unregisters_once_and_registers_no_more(autojump_clock, nursery):
     """A stop goes on for seconds behind that: producers are still being answered."""
     fake = FakeNameServers()
-    registration = service(fake)
-    nursery.start_soon(registration.run)
+    registration = running(nursery, fake)
     await trio.sleep(1)
     await registration.leave()
     assert len(fake.times(104)) == 1

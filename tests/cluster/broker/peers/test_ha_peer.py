@@ -18,13 +18,6 @@ from twinlog.store.record.message import decode_message
 
 
 @pytest.fixture
-async def client(nursery):
-    client = RemotingClient()
-    await nursery.start(client.run)
-    return client
-
-
-@pytest.fixture
 async def member(tmp_path, nursery):
     broker = make_broker(tmp_path / "broker-a-0", listen_port=free_broker_port())
     await nursery.start(broker.run)

@@ -10,20 +10,12 @@ from tests.cluster.fake_rocketmq import RocketMQ, serve_rocketmq
 from tests.support.process_group.ports import free_broker_port
 from twinlog.cluster.broker.peers.ha_peer import RemotingPeer
 from twinlog.cluster.broker.peers.slave_peers import REPORT_SECONDS, SlaveKind, SlaveKinds, SlavePeers, kind_of
-from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingConnectError
 from twinlog.cluster.remoting.member_status import MemberStatus
 
 HA_END = "127.0.0.1:5555"
-
-
-@pytest.fixture
-async def client(nursery):
-    client = RemotingClient()
-    await nursery.start(client.run)
-    return client
 
 
 async def found(client, *addresses, requested=77):

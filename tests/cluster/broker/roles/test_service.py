@@ -15,10 +15,6 @@ def _ask(verb, node):
     return ChangeRequest(verb=verb, candidate=node.address)
 
 
-def _promise(epoch, node):
-    return VoteRequest(epoch=epoch, candidate=node.address)
-
-
 async def test_a_slave_that_follows_belongs_to_the_group(autojump_clock, pair):
     """The record begins with the first slave that votes; both have it on their disks."""
     a, b = pair.members
@@ -132,7 +128,7 @@ async def test_an_isolated_master_acknowledges_nothing_and_follows_once_it_is_ba
 async def test_a_promise_that_nobody_took_is_settled_by_any_failover(autojump_clock, pair):
     """The candidate died right after: the master is not taken along, and may be elected anew by name."""
     a, b = pair.members
-    await b.roles.voter.vote(_promise(5, b))
+    await b.roles.voter.vote(VoteRequest(epoch=5, candidate=b.address))
     assert b.word == "fenced"
     await trio.sleep(5)
     assert a.word == "fenced", "one promise elects, of two members"
@@ -143,7 +139,7 @@ async def test_a_promise_that_nobody_took_is_settled_by_any_failover(autojump_cl
 
 async def test_a_master_of_three_survives_a_candidate_that_dies(autojump_clock, three):
     a, b, c = three.members
-    await b.roles.voter.vote(_promise(5, b))
+    await b.roles.voter.vote(VoteRequest(epoch=5, candidate=b.address))
     await b.kill()
     await trio.sleep(5)
     a.put()

@@ -214,7 +214,7 @@ async def test_an_emptied_member_hears_all_others_first(autojump_clock, three):
     a, b, c = three.members
     a.put(3)
     await three.settled()
-    await b.roles.voter.vote(_promise(4, b))  # Which c may have promised, too.
+    await b.roles.voter.vote(VoteRequest(epoch=4, candidate=b.address))  # Which c may have promised, too.
     await b.kill()
     await c.kill()
     shutil.rmtree(c.root)
@@ -323,7 +323,3 @@ async def test_a_save_that_fails_fences_for_good(autojump_clock, pair, monkeypat
     assert (await pair.change("failover", b)).error == ""
     await a.start()
     assert await pair.settled() is b
-
-
-def _promise(epoch, node):
-    return VoteRequest(epoch=epoch, candidate=node.address)

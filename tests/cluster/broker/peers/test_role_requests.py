@@ -10,7 +10,6 @@ from tests.support.process_group.ports import free_broker_port
 from twinlog.cluster.broker.peers.ha_peer import RemotingCalls, RemotingPeer
 from twinlog.cluster.broker.peers.role_messages import RoleRefusedError
 from twinlog.cluster.client.api import ClientApi
-from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.headers.members import RenewLease
@@ -21,13 +20,6 @@ from twinlog.store.epoch_file import FIRST
 from twinlog.store.role_file import GroupMember
 
 SLAVE = GroupMember(address="127.0.0.1:7", ha_address="127.0.0.1:8", broker_id=3, name="b")
-
-
-@pytest.fixture
-async def client(nursery):
-    client = RemotingClient()
-    await nursery.start(client.run)
-    return client
 
 
 @pytest.fixture
