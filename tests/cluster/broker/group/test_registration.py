@@ -196,7 +196,7 @@ async def test_changes_that_follow_each_other_go_out_at_a_pace(autojump_clock, n
 async def test_a_slave_asks_each_second_until_a_master_is_known(autojump_clock, nursery):
     listener = Listener()
     fake = FakeNameServers()
-    registration = running(nursery, fake, is_slave=True, broker_id=1, listener=listener)
+    running(nursery, fake, is_slave=True, broker_id=1, listener=listener)
     await trio.sleep(30.5)
     assert listener.masters == []
     fake.master = {"masterAddr": "192.0.2.11:10911", "haServerAddr": "192.0.2.11:10912"}
