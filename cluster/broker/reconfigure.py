@@ -14,9 +14,9 @@ from twinlog.cluster.broker.config_changes import Changes
 from twinlog.cluster.broker.consume.long_polling import PullRequestHoldService
 from twinlog.cluster.broker.delay.service import ScheduleMessageService
 from twinlog.cluster.broker.settings import Settings
-from twinlog.cluster.broker.tables.groups import SubscriptionGroupManager
-from twinlog.cluster.broker.tables.topics import TopicConfigManager, built_in_topics
-from twinlog.cluster.broker.transactions.check import CheckRules
+from twinlog.cluster.broker.tables.tables import BrokerTables
+from twinlog.cluster.broker.tables.topics import built_in_topics
+from twinlog.cluster.broker.transactions.records import CheckRules
 from twinlog.cluster.broker.transactions.service import TransactionCheckService
 from twinlog.cluster.config.properties_file import with_values
 from twinlog.cluster.remoting.names import AUTO_CREATE_TOPIC
@@ -49,8 +49,7 @@ class Reconfiguration:
 
     settings: Settings
     store: MessageStore
-    topics: TopicConfigManager
-    groups: SubscriptionGroupManager
+    tables: BrokerTables
     schedule: ScheduleMessageService
     transactions: TransactionCheckService
     held_pulls: PullRequestHoldService
@@ -60,8 +59,8 @@ class Reconfiguration:
         before, config = self.settings.config, evolve(self.settings.config, **changes.broker)
         self.store.reconfigure(**changes.store)
         self.settings.replace(config, self.store.now_ms())
-        self.topics.auto_create = config.auto_create_topic_enable
-        self.groups.auto_create = config.auto_create_subscription_group
+        self.tables.topics.auto_create = config.auto_create_topic_enable
+        self.tables.groups.auto_create = config.auto_create_subscription_group
         self.schedule.flush_interval_ms = config.flush_delay_offset_interval_ms
         self.held_pulls.long_polling = config.long_polling_enable
         self.transactions.interval_ms = config.transaction_check_interval_ms
@@ -69,11 +68,11 @@ class Reconfiguration:
         if config.auto_create_topic_enable and not before.auto_create_topic_enable:
             self._restore_model(config)
         if not self.store.config.is_slave and _concerns_routes(before) != _concerns_routes(config):
-            self.topics.renew_version()  # Name servers receive it at once.
+            self.tables.topics.renew_version()  # Name servers receive it at once.
         log.warning("configuration changed", changes=dict(changes.texts))
 
     def _restore_model(self, config: BrokerConfig) -> None:
         """Restore the inherit bit of TBW102, removed while topics could not be created; add the topic if it is missing."""
         (model,) = (topic for topic in built_in_topics(config) if topic.name == AUTO_CREATE_TOPIC)
-        model = self.topics.table.get(AUTO_CREATE_TOPIC, model)
-        self.topics.add_built_in([evolve(model, perm=model.perm | PERM_INHERIT)])
+        model = self.tables.topics.table.get(AUTO_CREATE_TOPIC, model)
+        self.tables.topics.add_built_in([evolve(model, perm=model.perm | PERM_INHERIT)])

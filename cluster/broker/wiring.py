@@ -57,12 +57,11 @@ from twinlog.cluster.broker.stats.stats import BrokerStatsManager
 from twinlog.cluster.broker.status import BrokerStatus
 from twinlog.cluster.broker.tables.clients import ClientConnections
 from twinlog.cluster.broker.tables.tables import DELAYS, BrokerTables
-from twinlog.cluster.broker.transactions.check import CheckRules
+from twinlog.cluster.broker.transactions.records import CheckRules
 from twinlog.cluster.broker.transactions.service import TransactionCheckService
 from twinlog.cluster.broker.watchdog import Watchdog
 from twinlog.cluster.remoting.client import RemotingClient, tls_connect
 from twinlog.cluster.remoting.config import ServerConfig
-from twinlog.cluster.remoting.connection import Connection
 from twinlog.cluster.remoting.request import handlers_of
 from twinlog.cluster.remoting.signing import make_signer
 from twinlog.cluster.remoting.tls.config import TlsConfig
@@ -314,21 +313,15 @@ def _work(base: _Base, data: _Data) -> _Work:
     )
     transactions = TransactionCheckService(
         store=store,
-        offsets=tables.offsets,
-        topics=tables.topics,
+        tables=tables,
         rules=CheckRules.of(config, store.config),
         interval_ms=config.transaction_check_interval_ms,
         now_ms=wall_clock_ms,
-        producer_of=lambda group: tables.producers.next_of(group, _is_idle),
     )
     slave_sync = SlaveSynchronize(client=base.client, tables=tables, schedule=schedule, epoch=data.group.epoch_followed)
     if store.config.is_slave:
         store.on_arrival.append(slave_sync.on_arrival)
     return _Work(schedule, transactions, slave_sync)
-
-
-def _is_idle(connection: Connection) -> bool:
-    return not connection.closed and not connection.unsent_bytes
 
 
 def _roles(base: _Base, data: _Data, members: _Members, work: _Work) -> _Roles:

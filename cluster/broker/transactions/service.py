@@ -12,17 +12,20 @@ import structlog
 import trio
 from attrs import define, field
 
-from twinlog.cluster.broker.tables.offsets import NOT_STORED, ConsumerOffsetManager
-from twinlog.cluster.broker.tables.topics import TopicConfigManager
-from twinlog.cluster.broker.transactions.check import CheckRules, EndedHalves, HalfVerdict, judge
+from twinlog.cluster.broker.tables.offsets import NOT_STORED
+from twinlog.cluster.broker.tables.tables import BrokerTables
 from twinlog.cluster.broker.transactions.records import (
     HALF_QUEUE_ID,
     PRODUCER_GROUP,
+    CheckRules,
+    EndedHalves,
+    HalfVerdict,
     asked_again,
     check_body,
     counted,
     ended_halves,
     given_up,
+    judge,
     postponed,
     prepared_offset,
 )
@@ -47,19 +50,19 @@ ROUND_SECONDS_MAX = 60.0
 
 @define(kw_only=True, eq=False)
 class TransactionCheckService:
-    """`producer_of` returns the connection of a producer of a group."""
-
     store: MessageStore
-    offsets: ConsumerOffsetManager
-    topics: TopicConfigManager
+    tables: BrokerTables
     rules: CheckRules
     interval_ms: int
     now_ms: Callable[[], int]
-    producer_of: Callable[[str], Connection | None]
     _unsaved: int = field(default=0, init=False)  # Position to go on from, while it is not on disk.
     _copies_end: int = field(default=0, init=False)  # End of the last copy in the log.
     _ended: EndedHalves = field(factory=lambda: EndedHalves(0), init=False)
     _alone: set[str] = field(factory=set, init=False)  # Groups without a producer, each logged once.
+
+    def producer_of(self, group: str) -> Connection | None:
+        """Return the connection of a producer of the group, an idle one if there is any."""
+        return self.tables.producers.next_of(group, lambda each: not each.closed and not each.unsent_bytes)
 
     def begin_anew(self) -> None:
         """Start from the saved offsets: another member may have been the master meanwhile."""
@@ -77,7 +80,7 @@ class TransactionCheckService:
 
     async def check(self) -> None:
         """Run one round. Raises OSError when the log cannot be read."""
-        self.topics.create_in_send_back(HALF_TOPIC, 1)
+        self.tables.topics.create_in_send_back(HALF_TOPIC, 1)
         halves, ops = self.store.queue(HALF_TOPIC, HALF_QUEUE_ID), self.store.queue(OP_HALF_TOPIC, HALF_QUEUE_ID)
         first_half, first_op = self._offset_of(halves), self._offset_of(ops)
         if first_op != self._ended.done_offset:
@@ -108,12 +111,12 @@ class TransactionCheckService:
                 self._commit(ops, first_op, self._ended.done_offset)
 
     def _offset_of(self, queue: ConsumeQueue) -> int:
-        stored = self.offsets.query(TRANSACTION_GROUP, queue.topic, queue.queue_id)
+        stored = self.tables.offsets.query(TRANSACTION_GROUP, queue.topic, queue.queue_id)
         return queue.min_offset if stored == NOT_STORED else max(queue.min_offset, min(stored, queue.max_offset))
 
     def _commit(self, queue: ConsumeQueue, before: int, now: int) -> None:
         if now != before:
-            self.offsets.commit(TRANSACTION_GROUP, queue.topic, queue.queue_id, now)
+            self.tables.offsets.commit(TRANSACTION_GROUP, queue.topic, queue.queue_id, now)
 
     def _read_ops(self, ops: ConsumeQueue, position: int, half_end: int) -> bool:
         """Read more op messages; False when there were none."""
@@ -156,7 +159,7 @@ class TransactionCheckService:
                     self._ask(half, copy)
                 return copy is not None
             case HalfVerdict.GIVE_UP:
-                self.topics.create_in_send_back(CHECK_MAX_TIME_TOPIC, 1)
+                self.tables.topics.create_in_send_back(CHECK_MAX_TIME_TOPIC, 1)
                 log.error(
                     "an open transaction was given up",
                     topic=CHECK_MAX_TIME_TOPIC,

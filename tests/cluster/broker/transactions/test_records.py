@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from tests.cluster.broker.helpers import HOST, Client, FakeConnection, heartbeat, make_broker, opened
 from tests.cluster.broker.sending import Waits, Wire
 from twinlog.cluster.broker.tables.topics import TopicConfig
-from twinlog.cluster.broker.transactions.check import EndedHalves, HalfVerdict, judge
-from twinlog.cluster.broker.transactions.records import ended_halves
+from twinlog.cluster.broker.transactions.records import EndedHalves, HalfVerdict, ended_halves, judge
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.store.config import BrokerRole
 from twinlog.store.log.commit_log import PutMessage
