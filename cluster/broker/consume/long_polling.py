@@ -35,13 +35,10 @@ SLICE_SECONDS = 0.01  # Then other tasks run.
 
 
 class PullConnection(Hashable, Protocol):
-    """Connection of a pull."""
+    """Connection of a pull; what is written between cork() and uncork() is sent at once."""
 
-    def cork(self) -> None:
-        """Buffer what is written from now on."""
-
-    def uncork(self) -> None:
-        """Send what was buffered."""
+    def cork(self) -> None: ...
+    def uncork(self) -> None: ...
 
 
 @define(eq=False)

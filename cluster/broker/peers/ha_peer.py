@@ -88,16 +88,14 @@ class RemotingPeer:
         header = GetBrokerEpoch()
         if me is not None:
             header = GetBrokerEpoch(me.address, me.ha_address, me.broker_id, me.name, self.ha_end())
-        found = await self._ask(self._history_body(header))
-        reported = self._read(lambda: read_history(found)) if found is not None else None
+        expected = SUCCESS | {ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.SYSTEM_ERROR}
+        answer = await self._ask(self._api.call(self.address, header, expected=expected))
+        if not answer.is_success:  # 1: RocketMQ 5 without a controller.
+            return None
+        reported = self._read(lambda: read_history(answer.body))
         if reported is not None:
             self.heard(reported)
         return reported
-
-    async def _history_body(self, header: GetBrokerEpoch) -> bytes | None:
-        expected = SUCCESS | {ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.SYSTEM_ERROR}
-        answer = await self._api.call(self.address, header, expected=expected)
-        return bytes(answer.body) if answer.is_success else None  # 1: RocketMQ 5 without a controller.
 
     @property
     def _known_rocketmq(self) -> _RocketMQ | None:
