@@ -357,7 +357,7 @@ def _roles(base: _Base, data: _Data, members: _Members, work: _Work) -> _Roles:
     )
     roles = RoleService(member, has_name_servers=bool(settings.config.name_servers))
     base.gate.role_state = member.role_state
-    group.ha, group.roles, group.effects = members.ha, roles, role_services
+    group.ha, group.roles = members.ha, roles
     group.registration, group.slave_sync = members.registration, work.slave_sync
     return _Roles(lost_tables, role_services, roles)
 

@@ -88,16 +88,9 @@ class _RoleView(Protocol):
     def counted_members(self) -> frozenset[str] | None: ...
 
 
-class _Effects(Protocol):
-    """BrokerRoleEffects. `master`: the one to follow by this member's role; None: the one that name servers report."""
-
-    @property
-    def master(self) -> Master | None: ...
-
-
 @define(eq=False, repr=False)
 class GroupView:
-    """Read-only view for replication and a slave's services, computed at each call; and listener of registrations.
+    """View for replication and a slave's services, computed at each call; and listener of registrations.
 
     The parts that know each other in a circle are set by wiring.py.
     """
@@ -106,9 +99,9 @@ class GroupView:
     store: MessageStore
     ha: HAService = field(init=False)
     roles: _RoleView = field(init=False)
-    effects: _Effects = field(init=False)
     registration: RegistrationService = field(init=False)
     slave_sync: SlaveSynchronize = field(init=False)
+    role_master: Master | None = field(default=None, init=False)  # By this member's role; None: by name servers.
 
     def me(self) -> GroupMember:
         """This member, as its group knows it."""
@@ -122,7 +115,7 @@ class GroupView:
     @property
     def master(self) -> Master:
         """Master to follow, by the recorded roles, or without them by name servers."""
-        return self.effects.master or self.registration.master
+        return self.role_master or self.registration.master
 
     def slave_addresses(self) -> set[str]:
         """Return the remoting addresses of the registered slaves and of the other members in the group's record."""
@@ -179,7 +172,7 @@ class GroupView:
 
     def master_changed(self, master: Master) -> None:
         """Follow the master that name servers report, unless this member's role determines it."""
-        if self.effects.master is not None:
+        if self.role_master is not None:
             return
         if master.ha_address and not self.settings.ha_config.master_address:
             self.ha.set_master(master.ha_address)

@@ -118,7 +118,6 @@ class BrokerRoleEffects:
     gate: Gate
     client: RemotingClient
     tasks: RoleTasks = field(init=False)
-    master: Master | None = field(default=None, init=False)  # The master by the role; None: by name servers.
     phase: Phase = field(default="slave", init=False)
     _handed_over: Mapping[int, int] = field(factory=dict, init=False)  # The last master's positions, by delay level.
 
@@ -201,7 +200,7 @@ class BrokerRoleEffects:
         if not held and not self.store.config.is_slave:
             self.gate.shut(why)
         self.ha.fence(why)
-        self.master = Master(None, None)
+        self.group.role_master = Master(None, None)
         self.slave_sync.set_master(None)
         await self.ha.leave_master()
         if self.tasks.role == "master":
@@ -219,7 +218,7 @@ class BrokerRoleEffects:
             await self.tasks.end()
             self._take_over()
             self._watch_topics(wanted=False)
-        self.phase, self.master = "master", None
+        self.phase, self.group.role_master = "master", None
         await self.tasks.begin("master")
         self.ha.members_changed(self.group.counted_slaves())
         self.ha.unfence(synchronous=role is BrokerRole.SYNC_MASTER)
@@ -260,9 +259,9 @@ class BrokerRoleEffects:
             listeners.append(listener)
 
     def _follow(self, master: Master) -> None:
-        if master.address is not None and master != self.master:
+        if master.address is not None and master != self.group.role_master:
             log.info("master changed", peer=master.address, ha_address=master.ha_address)
-        self.master = master
+        self.group.role_master = master
         self.slave_sync.set_master(master.address)
         self.ha.set_master(master.ha_address)
         if master.address is not None and self.gate.state in ("closed", "forwarding"):  # Clients still send here.
@@ -272,7 +271,8 @@ class BrokerRoleEffects:
         """Forward held requests once this log follows the new master: before that nothing can be confirmed."""
         gate, client, known_at = self.gate, self.ha.client, math.inf
         while gate.state == "holding":
-            address, now = self.master.address if self.master is not None else None, trio.current_time()
+            master, now = self.group.role_master, trio.current_time()
+            address = master.address if master is not None else None
             known_at = min(known_at, now) if address is not None else math.inf
             if address is not None and (client.state == "streaming" or now >= known_at + STREAM_SECONDS_MAX):
                 gate.forward_to(address, FORWARD_SECONDS)
