@@ -1,5 +1,6 @@
 """What the watchdog notices and says: its looks by hand with a clock of our own, then a real loop that stands still."""
 
+import os
 import sys
 import threading
 import time
@@ -9,7 +10,7 @@ import trio
 from attrs import evolve
 from structlog.testing import capture_logs
 
-from twinlog.cluster.broker.watchdog import ThreadTimes, Watchdog
+from twinlog.cluster.broker.watchdog import CpuWait, ThreadTimes, Watchdog, read_thread
 
 
 class Time:
@@ -198,3 +199,91 @@ async def test_a_real_loop_that_stands_still():
     assert lines[1]["event"] == "the event loop runs again"
     assert watchdog.statistics().stalls == 1
     assert "twinlog watchdog" not in [thread.name for thread in threading.enumerate()]
+
+
+# ---- What the kernel says of threads: one that sleeps, one that works, and many that share a CPU
+
+
+def waits(*readings: ThreadTimes | None) -> float:
+    """One each second."""
+    wait = CpuWait()
+    for at, reading in enumerate(readings):
+        wait.take(float(at), reading)
+    return wait.total
+
+
+def read(ran: float = 0.0, waited: float = 0.0, turns: int = 0, *, ready: bool = True) -> ThreadTimes:
+    return ThreadTimes(ran, waited, turns, ready)
+
+
+def test_a_wait_counts_when_it_has_ended():
+    assert waits(read(turns=1, ready=False), read(0.2, 0.7, 9, ready=False)) == pytest.approx(0.7)
+
+
+def test_a_wait_that_goes_on_counts_too():
+    assert waits(read(), read(), read()) == pytest.approx(2)
+
+
+def test_no_wait_counts_twice():
+    """The kernel adds all three seconds at once, when it has a CPU again."""
+    assert waits(read(), read(), read(), read(0.1, 2.9, 1)) == pytest.approx(2.9)
+
+
+def test_a_thread_that_sleeps_waits_for_nothing():
+    assert waits(read(ready=False), read(ready=False)) == 0
+
+
+def test_what_is_not_known_is_not_counted():
+    assert waits(None, read(), None, read(0.0, 5.0, 1)) == 0
+
+
+def test_a_thread_that_is_not_there_has_no_times():
+    assert read_thread(1 << 30) is None
+
+
+def test_the_kernel_tells_a_thread_that_works_from_one_that_sleeps():
+    mine = threading.get_native_id()
+    before = read_thread(mine)
+    assert before is not None
+    assert before.ready
+    ends = time.thread_time() + 0.2
+    while time.thread_time() < ends:
+        pass
+    after = read_thread(mine)
+    assert after is not None
+    assert after.ran - before.ran >= 0.19
+    ended = threading.Event()
+    thread = threading.Thread(target=ended.wait)
+    thread.start()
+    try:
+        assert thread.native_id is not None
+        deadline = time.monotonic() + 20
+        while (found := read_thread(thread.native_id)) is None or found.ready:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_processes_that_share_a_cpu_wait_for_it():
+    """Three of them: each waits two thirds of the time, by what the kernel says."""
+    read_end, write_end = os.pipe()
+    cpu = {min(os.sched_getaffinity(0))}
+    children = []
+    for _ in range(3):
+        if (child := os.fork()) == 0:
+            os.sched_setaffinity(0, cpu)
+            wait, mine, ends = CpuWait(), threading.get_native_id(), time.monotonic() + 1.0
+            while time.monotonic() < ends:
+                wait.take(time.monotonic(), read_thread(mine))
+            os.write(write_end, f"{wait.total}\n".encode())
+            os._exit(0)
+        children.append(child)
+    for child in children:
+        os.waitpid(child, 0)
+    os.close(write_end)
+    with os.fdopen(read_end) as told:
+        totals = [float(line) for line in told]
+    assert len(totals) == 3
+    assert sum(totals) >= 1.0

@@ -9,8 +9,10 @@ from attrs import define, field
 from twinlog.cluster.broker.config import BrokerConfig
 from twinlog.cluster.broker.group.registration import (
     HOLD_SECONDS_MAX,
+    KEPT_SECONDS,
     LATE_SECONDS_MAX,
     Master,
+    RegisteredSlaves,
     RegistrationService,
     member_addresses,
     next_pause,
@@ -433,3 +435,26 @@ async def test_leaving_waits_for_what_is_under_way_but_not_long(autojump_clock, 
         fake.answers.set()
     await trio.sleep(0.01 if answers else 0.2)
     assert fake.asked == [103, 104]
+
+
+def test_a_name_server_that_forgot_everybody_takes_no_slave_away():
+    """After its restart a RocketMQ slave registers again only within 30 s; its acks must count all the while."""
+    slaves = RegisteredSlaves()
+    assert slaves.answered({(1, "192.0.2.1"), (2, "192.0.2.2")}, 0.0) == ["192.0.2.1", "192.0.2.2"]
+    assert slaves.answered(set(), 30.0) == ["192.0.2.1", "192.0.2.2"]
+
+
+def test_a_slave_that_stays_away_is_forgotten():
+    slaves = RegisteredSlaves()
+    slaves.answered({(1, "192.0.2.1"), (2, "192.0.2.2")}, 0.0)
+    assert slaves.answered({(2, "192.0.2.2")}, KEPT_SECONDS) == ["192.0.2.2"]
+
+
+def test_a_slave_that_moved_has_one_voice():
+    slaves = RegisteredSlaves()
+    slaves.answered({(1, "192.0.2.1")}, 0.0)
+    assert slaves.answered({(1, "192.0.2.9")}, 1.0) == ["192.0.2.9"]
+
+
+def test_two_slaves_with_one_ip_have_two_voices():
+    assert RegisteredSlaves().answered({(1, "127.0.0.1"), (2, "127.0.0.1")}, 0.0) == ["127.0.0.1", "127.0.0.1"]
