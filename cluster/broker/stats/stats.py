@@ -243,28 +243,31 @@ class BrokerStatsManager:
         self._ends = ends
 
     def _all(self) -> Iterator[Counter]:
-        yield from self.puts.values()
-        yield from self.gets.values()
-        yield from self.send_backs.values()
+        for table in self._sampled:
+            yield from table.values()
         yield from (self.broker_puts, self.broker_gets)
 
     # Removing
 
+    @property
+    def _sampled(self) -> tuple[dict[Any, Counter], ...]:
+        return self.puts, self.gets, self.send_backs
+
     def _make_room(self) -> None:
-        for table in (self.puts, self.gets, self.send_backs):
+        for table in self._sampled:
             if len(table) > COUNTERS_MAX // 2:
                 self._drop(table, lambda _key, counter: counter.is_idle)
 
     def topics(self) -> set[str]:
         """Return the topics with counters."""
-        return {key[0] for table in (self.puts, self.gets, self.send_backs) for key in table}
+        return {key[0] for table in self._sampled for key in table}
 
     def topic_deleted(self, topic: str) -> None:
-        for table in (self.puts, self.gets, self.send_backs, self.dead):
+        for table in (*self._sampled, self.dead):
             self._drop(table, lambda key, _counter: key[0] == topic)
 
     def group_deleted(self, group: str) -> None:
-        for table in (self.gets, self.send_backs, self.dead):
+        for table in (*self._sampled[1:], self.dead):  # Puts have no group.
             self._drop(table, lambda key, _counter: key[-1] == group)
 
     def _drop(self, table: dict[Any, Counter], is_unwanted: Callable[[Any, Counter], bool]) -> None:
