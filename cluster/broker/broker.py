@@ -235,13 +235,12 @@ class Broker:
                 await self.registration.leave()
 
     async def _start(self, nursery: trio.Nursery) -> None:
-        main, fast = self._open_listeners()
-        try:
+        host, port = self.settings.server_config.bind_address, self.config.listen_port
+        with contextlib.ExitStack() as sockets:
+            main = sockets.enter_context(_listen(host, port))
+            fast = sockets.enter_context(_listen(host, port - FAST_PORT_DISTANCE if port else 0))
             ha_port = await nursery.start(self.ha.run)
-        except BaseException:
-            main.close()
-            fast.close()
-            raise
+            sockets.pop_all()  # From now on the servers close them.
         self.settings.set_ports(main.getsockname()[1], ha_port)
         if not self.is_slave and not self.config.name_servers:
             log.info(
@@ -279,16 +278,6 @@ class Broker:
         with trio.move_on_after(FIND_MASTER_SECONDS_MAX):
             return await self.registration.find_master()
         return None
-
-    def _open_listeners(self) -> tuple[socket.socket, socket.socket]:
-        """Bind the main port and the fast one, any two with listenPort 0. Raises OSError with the port."""
-        host, port = self.settings.server_config.bind_address, self.config.listen_port
-        main = _listen(host, port)
-        try:
-            return main, _listen(host, port - FAST_PORT_DISTANCE if port else 0)
-        except OSError:
-            main.close()
-            raise
 
     async def _serve(self, nursery: trio.Nursery, main: socket.socket, fast: socket.socket) -> None:
         budget = Budget(self.settings.server_config.bytes_max)
@@ -353,6 +342,7 @@ class Broker:
 
 
 def _listen(host: str, port: int) -> socket.socket:
+    """Bind a port, any with 0. Raises OSError with the port."""
     try:
         return open_listener(host, port)
     except OSError as error:
