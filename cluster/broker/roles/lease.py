@@ -249,18 +249,15 @@ class LeaseRounds:
         group = self.member.group
         if not self.leads or group is None or not self.member.is_serving:
             return
-        if self._first_is_new:  # Nobody else can be elected, unless somebody accepts a loss.
-            self.member.ha.lease.grant(ALWAYS)
-            self.member.ha.group_transfer.gate_opened()
-            return
-        state, at = self.member.durable.state, self.quorum_at()
+        state, lease = self.member.durable.state, self.member.ha.lease
         known = (state.before or group) if state is not None else group
-        if at == ALWAYS and known.acks_needed <= self.need:
-            self.member.ha.lease.grant(ALWAYS)
-        elif self.member.ha.lease.remaining(trio.current_time()) == math.inf:
-            self.member.ha.lease.give_up("the group has new voters, which were not asked yet")
-        if at != ALWAYS and at > -math.inf and known.acks_needed <= self.need:
-            self.member.ha.lease.grant(at)
+        is_new = self._first_is_new  # Nobody else can be elected, unless somebody accepts a loss.
+        at = ALWAYS if is_new else self.quorum_at()
+        suffices = is_new or known.acks_needed <= self.need
+        if not (suffices and at == ALWAYS) and lease.remaining(trio.current_time()) == math.inf:
+            lease.give_up("the group has new voters, which were not asked yet")
+        if suffices and at > -math.inf:
+            lease.grant(at)
         self.member.ha.group_transfer.gate_opened()  # Producers that only waited for the lease are answered now.
 
     def _has_more(self, answer: LeaseReply) -> bool:
