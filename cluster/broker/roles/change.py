@@ -256,9 +256,10 @@ class RoleChange:
 
     def _entry(self) -> EpochEntry:
         """The epoch that begins at the end of the log; an accepted loss is named in it."""
-        lost, lost_bytes = self._lost, 0 if self._lost is None else None
-        if lost is not None and lost.end is not None:
-            lost_bytes = lost.end - lost.first
+        lost = self._lost
+        lost_bytes: int | None = 0
+        if lost is not None:
+            lost_bytes = lost.end - lost.first if lost.end is not None else None
         return EpochEntry(
             epoch=self.epoch,
             winner=self.member.address,
