@@ -13,7 +13,7 @@ BrokerOuterAPI.java, RegisterBrokerBody.java (RocketMQ 4.9.8).
 """
 
 import zlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, Protocol
 
@@ -340,8 +340,11 @@ class RegistrationService:
             await self.registered.wait()
         while True:
             answers = await self._ask_all()
-            if answers:
-                self._set_members(answers)
+            members = self._slaves.answered(set().union(*answers), trio.current_time()) if answers else self.members
+            if members != self.members:
+                log.info("the registered slaves changed", before=self.members, now=members)
+                self.members = members
+                self.listener.members_changed()
             soon = self._held or self.listener.has_unregistered_peers()
             pause = MEMBERS_SECONDS_WITH_STRANGERS if soon else MEMBERS_SECONDS
             with trio.move_on_after(pause):
@@ -378,13 +381,6 @@ class RegistrationService:
             self.slave_addresses = slaves
             self.listener.found_members(addresses)
         return answers
-
-    def _set_members(self, answers: Collection[Iterable[tuple[int, str]]]) -> None:
-        members = self._slaves.answered(set().union(*answers), trio.current_time())
-        if members != self.members:
-            log.info("the registered slaves changed", before=self.members, now=members)
-            self.members = members
-            self.listener.members_changed()
 
     async def _members_at(self, name_server: str) -> dict[int, str]:
         """Return the remoting addresses of the group's members, by id. Raises RemotingError."""

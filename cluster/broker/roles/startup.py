@@ -61,7 +61,8 @@ class StartRules:
                 except (RoleFileError, StoreError, OSError, HAPeerError) as error:
                     log.warning("role not assumed yet; retrying", why=str(error))
                     await trio.sleep(SEEK_SECONDS)
-            self._check_master()
+            master = self.member.master if self.member.phase == "following" else None
+            self.voter.silence.check(master.address if master is not None else None, trio.current_time())
             with trio.move_on_after(CHECK_SECONDS):
                 await self.member.changed.wait()
 
@@ -84,11 +85,6 @@ class StartRules:
         async with member.lock:
             if found is not None and (why := member.must_hear_others(found.group)):
                 await member.fence(why)
-
-    def _check_master(self) -> None:
-        member = self.member
-        master = member.master if member.phase == "following" else None
-        self.voter.silence.check(master.address if master is not None else None, trio.current_time())
 
     async def _step(self) -> None:
         member = self.member

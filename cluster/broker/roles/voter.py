@@ -122,12 +122,15 @@ class Voter:
             state, answer = decide_lease(
                 before, ask, durable.entries, end, store.flusher.flushed_offset, member.address
             )
-            if answer.accepted and (why := member.must_hear_others(ask.group) or self._why_unproven(ask)):
+            if not answer.accepted:
+                return answer
+            why = member.must_hear_others(ask.group)
+            if not why and durable.state is None and not self._follows(ask):  # It may be no prefix of the group's log.
+                why = "its log was not compared with the master's"
+            if why:
                 if member.wiped_record is not None and store.config.broker_role is not BrokerRole.SLAVE:
                     await member.fence(why)  # Master by broker.conf, and another one may have been elected.
                 return evolve(answer, accepted=False, why=why)
-            if not answer.accepted:
-                return answer
             if durable.failure:
                 return evolve(answer, accepted=False, why=durable.failure)
             is_new = member.master is None or member.master.id != ask.id or member.master.address != ask.address
@@ -148,11 +151,6 @@ class Voter:
     def _follows(self, ask: LeaseRequest) -> bool:
         client = self.member.ha.client
         return client.state == "streaming" and client.master_address == ask.ha_address
-
-    def _why_unproven(self, ask: LeaseRequest) -> str:
-        """Why a member without files may not promise yet: its log may be no prefix of the group's."""
-        is_proven = self.member.durable.state is not None or self._follows(ask)
-        return "" if is_proven else "its log was not compared with the master's"
 
     def _note_master(self, ask: LeaseRequest) -> None:
         member = self.member

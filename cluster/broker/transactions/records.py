@@ -51,16 +51,13 @@ def committed(half: Message, levels_ms: tuple[int, ...], now_ms: int) -> PutMess
     if not topic or topic in (HALF_TOPIC, OP_HALF_TOPIC) or queue_id < 0:
         raise ValueError(f"a half message of topic '{topic}'")
     raw, code = without_dispatch(half.properties_raw), tags_code(properties.get(TAGS, ""))
-    if late := delayed(topic, queue_id, _without_half(properties), levels_ms, now_ms):
+    own = {name: value for name, value in properties.items() if name not in _OF_HALVES}
+    if late := delayed(topic, queue_id, own, levels_ms, now_ms):
         topic, queue_id, code = late.topic, late.queue_id, late.tags_code
         raw = format_properties(late.properties, puts=len(properties)).encode()
     sys_flag = half.sys_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT
     copy = put_again(half, topic, queue_id, raw, code)
     return copy._replace(sys_flag=sys_flag, prepared_transaction_offset=half.phy_offset)
-
-
-def _without_half(properties: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in properties.items() if name not in _OF_HALVES}
 
 
 def op_message(half_queue_id: int, half_queue_offset: int, host: bytes, now_ms: int) -> PutMessage:
