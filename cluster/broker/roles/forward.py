@@ -66,18 +66,15 @@ class _Link:
     unsent_bytes: int = field(default=0, init=False)
     _is_open: bool = field(default=False, init=False)  # From then on the master may have got requests.
     _outbox: list[bytes] = field(factory=list, init=False)
-    _passed: dict[int, _Passed] = field(factory=dict, init=False)  # By our opaque numbers, the oldest first.
+    passed: dict[int, _Passed] = field(
+        factory=dict, init=False
+    )  # Without an answer, by our opaque numbers; the oldest first.
     _filled: trio.Event = field(factory=trio.Event, init=False)
-
-    @property
-    def waiting(self) -> int:
-        """Number of requests without an answer yet."""
-        return len(self._passed)
 
     def pass_on(self, frame: bytes, opaque: int, passed: _Passed | None) -> None:
         """Send soon. `passed`: the request that gets the answer with that number, if any."""
         if passed is not None:
-            self._passed[opaque] = passed
+            self.passed[opaque] = passed
         self._outbox.append(frame)
         self.unsent_bytes += len(frame)
         self._filled.set()
@@ -90,7 +87,7 @@ class _Link:
         finally:
             self.over = True
             end = give_up if self._is_open else refuse
-            for passed in self._passed.values():
+            for passed in self.passed.values():
                 end(passed.connection, passed.command, reason)
 
     async def _carry(self) -> str:
@@ -126,7 +123,7 @@ class _Link:
 
     def _hand_on(self, answers: list[RemotingCommand]) -> None:
         """Return answers, in one write for each client."""
-        waiting = [(self._passed.pop(answer.opaque, None), answer) for answer in answers if answer.is_response]
+        waiting = [(self.passed.pop(answer.opaque, None), answer) for answer in answers if answer.is_response]
         clients = {passed.connection for passed, _ in waiting if passed is not None}
         for connection in clients:
             connection.cork()
@@ -147,10 +144,10 @@ class _Link:
         while True:
             await trio.sleep(_SCAN_SECONDS)
             now = trio.current_time()
-            for opaque in [opaque for opaque, passed in self._passed.items() if passed.deadline <= now]:
-                late = self._passed.pop(opaque)
+            for opaque in [opaque for opaque, passed in self.passed.items() if passed.deadline <= now]:
+                late = self.passed.pop(opaque)
                 give_up(late.connection, late.command, f"the master {self.address} did not answer in time")
-            if self._passed or self.unsent_bytes:
+            if self.passed or self.unsent_bytes:
                 needed_at = now
             elif self.over or now >= needed_at + IDLE_SECONDS:
                 self.over = True
@@ -183,7 +180,7 @@ class Forwarder:
     @property
     def waiting(self) -> int:
         """Number of requests without an answer of the present master yet."""
-        return self._link.waiting if self._link is not None else 0
+        return len(self._link.passed) if self._link is not None else 0
 
     def aim(self, address: str) -> None:
         """Forward to this member from now on. A master before it still answers its own requests."""

@@ -27,10 +27,6 @@ Counts = tuple[int, int, int, int]
 _ZERO: Counts = (0, 0, 0, 0)
 
 
-def _lists() -> tuple[deque[tuple[float, Counts]], ...]:
-    return tuple(deque(maxlen=length) for _, length in _PACES)
-
-
 @define(eq=False)
 class Counter:
     """Totals since the counter was made; callers add to the fields."""
@@ -40,7 +36,10 @@ class Counter:
     latency_ms: int = 0
     calls: int = 0
     next_offset: int = 0  # Of a queue: offset of the group's next pull. Not sampled.
-    _samples: tuple[deque[tuple[float, Counts]], ...] = field(factory=_lists, init=False)
+    _samples: tuple[deque[tuple[float, Counts]], ...] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._samples = tuple(deque(maxlen=length) for _, length in _PACES)
 
     @property
     def counts(self) -> Counts:
