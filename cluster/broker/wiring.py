@@ -120,7 +120,7 @@ class _Base:
 
 @frozen
 class _Data:
-    """The log, its queues, the tables; and `group`, which is complete after _roles()."""
+    """The log, its queues, the tables; and `group`, which is complete after _services()."""
 
     store: MessageStore
     tables: BrokerTables
@@ -142,18 +142,12 @@ class _Members:
 
 
 @frozen
-class _Work:
-    """Services that put messages (on a master) or copy its tables (on a slave)."""
+class _Services:
+    """Services that put messages (on a master) or copy its tables (on a slave), and change between these roles."""
 
     schedule: ScheduleMessageService
     transactions: TransactionCheckService
     slave_sync: SlaveSynchronize
-
-
-@frozen
-class _Roles:
-    """Role changes."""
-
     lost_tables: LostTables
     role_services: BrokerRoleEffects
     roles: RoleService
@@ -163,18 +157,17 @@ def _make(settings: Settings, store_config: StoreConfig, role: RoleState | None)
     base = _base(settings)
     data = _data(settings, MessageStore(store_config, is_replicated=is_replicated(role)))
     members = _members(base, data)
-    work = _work(base, data)
-    roles = _roles(base, data, members, work)
+    services = _services(base, data, members)
     watchdog = Watchdog(lambda: data.store.flusher.busy_since, on_stall=data.group.stalled)
     status = BrokerStatus(
         settings=settings,
         store=data.store,
         ha=members.ha,
-        roles=roles.roles,
+        roles=services.roles,
         group=data.group,
         gate=base.gate,
-        lost_tables=roles.lost_tables,
-        schedule=work.schedule,
+        lost_tables=services.lost_tables,
+        schedule=services.schedule,
         slave_kinds=members.slave_kinds,
         stats=data.stats,
         throughput=base.throughput,
@@ -183,7 +176,7 @@ def _make(settings: Settings, store_config: StoreConfig, role: RoleState | None)
         client=base.client,
     )
     requests = SendRequests(settings, data.store, data.tables.topics, data.tables.groups, data.stats, base.gate)
-    both_ports, pull = _processors(base, data, members, work, roles, status, requests)
+    both_ports, pull = _processors(base, data, members, services, status, requests)
     transfer, writer = members.ha.group_transfer, data.tables.topics_writer
     return Broker(
         settings=settings,
@@ -204,12 +197,12 @@ def _make(settings: Settings, store_config: StoreConfig, role: RoleState | None)
         slave_kinds=members.slave_kinds,
         ha=members.ha,
         repair=members.repair,
-        schedule=work.schedule,
-        transactions=work.transactions,
-        slave_sync=work.slave_sync,
-        lost_tables=roles.lost_tables,
-        roles=roles.roles,
-        role_services=roles.role_services,
+        schedule=services.schedule,
+        transactions=services.transactions,
+        slave_sync=services.slave_sync,
+        lost_tables=services.lost_tables,
+        roles=services.roles,
+        role_services=services.role_services,
         status=status,
         send=SendProcessor(settings, data.store, requests, transfer, writer, data.stats, base.gate),
         main_port=handlers_of(*both_ports, pull),
@@ -300,14 +293,15 @@ def _peers_for_repair(store: MessageStore, group: GroupView, client: RemotingCli
     return [RemotingPeer(address, client) for address in addresses if address]
 
 
-def _work(base: _Base, data: _Data) -> _Work:
-    config, store, tables = base.settings.config, data.store, data.tables
+def _services(base: _Base, data: _Data, members: _Members) -> _Services:
+    settings, store, tables, queues, group = base.settings, data.store, data.tables, data.queues, data.group
+    config = settings.config
     schedule = ScheduleMessageService(
         store=store,
         file=tables.known_file(DELAYS),
         levels_ms=store.delays_ms,
         now_ms=wall_clock_ms,
-        confirmed_offset=data.group.confirmed_offset,
+        confirmed_offset=group.confirmed_offset,
         delivered=data.stats.delivered,
         flush_interval_ms=config.flush_delay_offset_interval_ms,
     )
@@ -318,34 +312,29 @@ def _work(base: _Base, data: _Data) -> _Work:
         interval_ms=config.transaction_check_interval_ms,
         now_ms=wall_clock_ms,
     )
-    slave_sync = SlaveSynchronize(client=base.client, tables=tables, schedule=schedule, epoch=data.group.epoch_followed)
+    slave_sync = SlaveSynchronize(client=base.client, tables=tables, schedule=schedule, epoch=group.epoch_followed)
     if store.config.is_slave:
         store.on_arrival.append(slave_sync.on_arrival)
-    return _Work(schedule, transactions, slave_sync)
-
-
-def _roles(base: _Base, data: _Data, members: _Members, work: _Work) -> _Roles:
-    group, settings = data.group, base.settings
-    lost_tables = LostTables(data.tables, data.store, work.schedule, data.queues, group, base.gate, base.client)
+    lost_tables = LostTables(tables, store, schedule, queues, group, base.gate, base.client)
     role_services = BrokerRoleEffects(
-        store=data.store,
-        tables=data.tables,
-        queues=data.queues,
-        schedule=work.schedule,
-        transactions=work.transactions,
+        store=store,
+        tables=tables,
+        queues=queues,
+        schedule=schedule,
+        transactions=transactions,
         ha=members.ha,
         group=group,
         registration=members.registration,
-        slave_sync=work.slave_sync,
+        slave_sync=slave_sync,
         slave_kinds=members.slave_kinds,
         lost_tables=lost_tables,
         gate=base.gate,
         client=base.client,
     )
     member = Member(
-        side=data.tables.side_directory,
+        side=tables.side_directory,
         me=group.me,
-        store=data.store,
+        store=store,
         ha=members.ha,
         calls=RemotingCalls(base.client),
         effects=role_services,
@@ -353,21 +342,20 @@ def _roles(base: _Base, data: _Data, members: _Members, work: _Work) -> _Roles:
         now_ms=wall_clock_ms,
         boot_id=machine_boot_id,
         boot_ms=settings.boot_ms,
-        shown_offset=lambda: data.queues.visibility.shown if data.queues.visibility is not None else 0,
+        shown_offset=lambda: queues.visibility.shown if queues.visibility is not None else 0,
     )
-    roles = RoleService(member, has_name_servers=bool(settings.config.name_servers))
+    roles = RoleService(member, has_name_servers=bool(config.name_servers))
     base.gate.role_state = member.role_state
     group.ha, group.roles = members.ha, roles
-    group.registration, group.slave_sync = members.registration, work.slave_sync
-    return _Roles(lost_tables, role_services, roles)
+    group.registration, group.slave_sync = members.registration, slave_sync
+    return _Services(schedule, transactions, slave_sync, lost_tables, role_services, roles)
 
 
 def _processors(
     base: _Base,
     data: _Data,
     members: _Members,
-    work: _Work,
-    roles: _Roles,
+    services: _Services,
     status: BrokerStatus,
     requests: SendRequests,
 ) -> tuple[list[object], PullProcessor]:
@@ -375,14 +363,14 @@ def _processors(
     settings, gate, client_calls = base.settings, base.gate, base.client_calls
     store, tables, queues, stats = data.store, data.tables, data.queues, data.stats
     topics, groups, offsets, filters = tables.topics, tables.groups, tables.offsets, tables.filters
-    consumers, producers, lost_tables = tables.consumers, tables.producers, roles.lost_tables
+    consumers, producers, lost_tables = tables.consumers, tables.producers, services.lost_tables
     connections = ClientConnections(
         (data.held_pulls.connection_closed, consumers.connection_closed, producers.connection_closed)
     )
     commits = OffsetProcessor(store, offsets, queues, gate)
     progress = GroupProgress(settings, store, topics, offsets, consumers, stats, queues)
     reconfiguration = Reconfiguration(
-        settings, store, topics, groups, work.schedule, work.transactions, data.held_pulls
+        settings, store, tables, services.schedule, services.transactions, data.held_pulls
     )
     pull = PullProcessor(
         settings=settings,
@@ -416,7 +404,7 @@ def _processors(
             store, topics, groups, tables.groups_writer, offsets, consumers, producers, stats, progress, gate
         ),
         ResetOffsetProcessor(settings, store, topics, groups, offsets, consumers, queues, gate),
-        SubscriptionAdminProcessor(store, groups, tables.groups_writer, offsets, work.schedule, lost_tables, gate),
+        SubscriptionAdminProcessor(store, groups, tables.groups_writer, offsets, services.schedule, lost_tables, gate),
         TopicAdminProcessor(
             store, topics, tables.topics_writer, stats, queues, progress, members.registration, lost_tables, gate
         ),
@@ -424,6 +412,6 @@ def _processors(
         ClientForwardProcessor(settings, store, consumers, client_calls),
         # For other members, and for the status of this one
         DigestProcessor(store),
-        RoleProcessor(settings, store, roles.roles, members.ha, data.group, members.slave_peers),
+        RoleProcessor(settings, store, services.roles, members.ha, data.group, members.slave_peers),
         RuntimeProcessor(settings, store, topics, groups, offsets, stats, queues, members.ha, status, progress),
     ], pull
