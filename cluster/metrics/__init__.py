@@ -6,9 +6,7 @@ expose                              in the thread of HTTP: text, by prometheus-c
 
 from twinlog.cluster.metrics.broker import broker_snapshot as broker_snapshot
 from twinlog.cluster.metrics.broker import namesrv_snapshot as namesrv_snapshot
-from twinlog.cluster.metrics.snapshot import BrokerSnapshot as BrokerSnapshot
-from twinlog.cluster.metrics.snapshot import NamesrvSnapshot as NamesrvSnapshot
-from twinlog.cluster.metrics.snapshot import Snapshot as Snapshot
+from twinlog.cluster.metrics.snapshot import Snapshot
 
 
 def expose(snapshot: Snapshot, accept: str) -> tuple[bytes, str]:

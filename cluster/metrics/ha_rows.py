@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import get_args
 
-from twinlog.cluster.metrics.row import GROUP, OWN, Metric, Sample, one
+from twinlog.cluster.metrics.row import GROUP, OWN, Sample, counter, gauge, histogram
 from twinlog.cluster.metrics.snapshot import BrokerSnapshot, ReplicaNumbers
 from twinlog.cluster.observe.members import STATE_NAMES
 from twinlog.ha.statistics import ClientState
@@ -54,148 +54,129 @@ def _reconnects(snapshot: BrokerSnapshot) -> Iterable[Sample]:
     return (((state,), count) for state, count in snapshot.ha.reconnects)
 
 
-def _if_master(value: Callable[[BrokerSnapshot], float]) -> Callable[[BrokerSnapshot], Iterable[Sample]]:
-    return one(lambda snapshot: value(snapshot) if snapshot.ha.role == "master" else None)
+def _if_master(value: Callable[[BrokerSnapshot], float]) -> Callable[[BrokerSnapshot], float | None]:
+    return lambda snapshot: value(snapshot) if snapshot.ha.role == "master" else None
 
 
 REPLICA = ("replica",)
 HA = (
-    Metric(
+    gauge(
         name="rocketmq_ha_role_info",
-        kind="gauge",
         help="1 for the role that a member has now: master (it serves), slave, or none (fenced, starting, waiting)",
         labels=("role",),
         read=_roles,
     ),
-    Metric(
+    gauge(
         name="rocketmq_ha_epoch",
-        kind="gauge",
         help="Epoch of the last master that this member has followed, or been",
-        read=one(lambda snapshot: snapshot.ha.epoch),
+        read=lambda snapshot: snapshot.ha.epoch,
     ),
-    Metric(
+    gauge(
         name="rocketmq_ha_paused",
-        kind="gauge",
         help="1 while somebody has paused role changes in this group",
-        read=one(lambda snapshot: snapshot.ha.paused),
+        read=lambda snapshot: snapshot.ha.paused,
     ),
-    Metric(
+    gauge(
         name="rocketmq_ha_replica_state",
-        kind="gauge",
         help="1 for the state that a member is in now, 0 for the others",
         scope=OWN,
         labels=("state",),
         read=_states,
     ),
-    Metric(
+    gauge(
         name="rocketmq_ha_offset_bytes",
-        kind="gauge",
         help="Points of a member's own log: its first byte, the end of what is written, synced and confirmed",
         scope=OWN,
         labels=("point",),
         read=_offsets,
     ),
-    Metric(
+    gauge(
         name="rocketmq_ha_replica_connected",
-        kind="gauge",
         help="Told by the master: 1 while a slave is connected, 0 for one that was, or that belongs to the group",
         scope=GROUP,
         labels=REPLICA,
         read=_replicas(lambda each: each.connected),
     ),
-    Metric(
+    gauge(
         name="rocketmq_ha_replica_in_sync",
-        kind="gauge",
         help="Told by the master: 1 while producers may be answered on this slave's word",
         scope=GROUP,
         labels=REPLICA,
         read=_replicas(lambda each: each.in_sync),
     ),
-    Metric(
+    gauge(
         name="rocketmq_ha_replica_lag_bytes",
-        kind="gauge",
         help="Told by the master: bytes of its log that a slave has not acknowledged, also of one that is gone",
         scope=GROUP,
         labels=REPLICA,
         read=_replicas(lambda each: each.lag_bytes),
     ),
-    Metric(
+    gauge(
         name="rocketmq_ha_replica_lag_seconds",
-        kind="gauge",
         help="Age of the oldest of these bytes, by the master's own clock; absent when they came before it started",
         scope=GROUP,
         labels=REPLICA,
         read=_replicas(lambda each: each.lag_seconds),
     ),
-    Metric(
+    gauge(
         name="rocketmq_ha_replica_lag_messages",
-        kind="gauge",
         help="About so many messages are in these bytes, by the mean size of those since the start",
         scope=GROUP,
         labels=REPLICA,
         read=_replicas(lambda each: each.lag_messages),
     ),
-    Metric(
+    gauge(
         name="rocketmq_ha_acks_configured",
-        kind="gauge",
         help="Told by the master: members that should hold a message before SEND_OK, itself included (inSyncReplicas)",
         scope=GROUP,
         read=_if_master(lambda snapshot: snapshot.ha.acks_configured),
     ),
-    Metric(
+    gauge(
         name="rocketmq_ha_acks_needed",
-        kind="gauge",
         help="Told by the master: members that have to hold it now; less than configured where that may adapt",
         scope=GROUP,
         read=_if_master(lambda snapshot: snapshot.ha.acks_needed),
     ),
-    Metric(
+    gauge(
         name="rocketmq_ha_in_sync_members",
-        kind="gauge",
         help="Told by the master: members that are in sync, itself included",
         scope=GROUP,
         read=_if_master(lambda snapshot: snapshot.ha.in_sync),
     ),
-    Metric(
+    histogram(
         name="rocketmq_ha_ack_wait_seconds",
-        kind="histogram",
         help="How long producers waited for slaves, by members that had to hold the message (policy) and outcome",
         scope=GROUP,
         labels=("policy", "outcome"),
         read=_ack_waits,
     ),
-    Metric(
+    counter(
         name="rocketmq_ha_transferred_bytes_total",
-        kind="counter",
         help="Told by a slave: bytes of log that it received",
         scope=OWN,
-        read=one(lambda snapshot: snapshot.ha.received),
+        read=lambda snapshot: snapshot.ha.received,
     ),
-    Metric(
+    counter(
         name="rocketmq_ha_reconnects_total",
-        kind="counter",
         help="Told by a slave: connections to a master that ended, by the state that this left it in",
         scope=OWN,
         labels=("reason",),
         read=_reconnects,
     ),
-    Metric(
+    counter(
         name="rocketmq_ha_divergence_detected_total",
-        kind="counter",
         help="Times that a member found its log to hold what its master's does not",
         scope=OWN,
-        read=one(lambda snapshot: snapshot.ha.divergences),
+        read=lambda snapshot: snapshot.ha.divergences,
     ),
-    Metric(
+    gauge(
         name="rocketmq_ha_divergent_bytes",
-        kind="gauge",
         help="Bytes of a member's log that its master's does not have, from the first that differs; 0: none are known",
         scope=OWN,
-        read=one(lambda snapshot: snapshot.ha.divergent),
+        read=lambda snapshot: snapshot.ha.divergent,
     ),
-    Metric(
+    counter(
         name="rocketmq_ha_rejected_total",
-        kind="counter",
         help="Connections of slaves that were refused: strangers, forged or impossible requests and acknowledgements",
         labels=("listener", "reason"),
         read=_rejected,

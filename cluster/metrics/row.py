@@ -1,15 +1,17 @@
 """A metric is one row: its name as it is scraped, type, help, labels, and how a snapshot's numbers become its samples."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Literal
 
 from attrs import frozen
 
-from twinlog.cluster.metrics.snapshot import BrokerSnapshot, NamesrvSnapshot
+from twinlog.cluster.metrics.snapshot import BrokerSnapshot, Snapshot
 from twinlog.store.util.histogram import HistogramCounts
 
 Kind = Literal["counter", "gauge", "histogram"]
-Sample = tuple[tuple[str, ...], float | HistogramCounts]  # Values of the row's own labels, and the value.
+Value = float | HistogramCounts
+Sample = tuple[tuple[str, ...], Value]  # Values of the row's own labels, and the value.
 
 
 @frozen
@@ -36,9 +38,10 @@ PROCESS = Scope((), lambda _snapshot: ())
 
 @frozen(kw_only=True)
 class Metric:
-    """`name` is what Prometheus stores, of a histogram without _bucket. `read` gives no sample for what is not known.
+    """`name` is what Prometheus stores, of a histogram without _bucket.
 
-    `of` says whose snapshots it is read from. A row without `read` comes from prometheus-client's own collector.
+    `of` says whose snapshots it is read from. `read` gives the samples, of a row without labels of its own the value; no sample
+    and None stand for what is not known. A row without `read` comes from prometheus-client's own collector.
     """
 
     name: str
@@ -47,27 +50,25 @@ class Metric:
     scope: Scope = MEMBER
     labels: tuple[str, ...] = ()
     of: tuple[type, ...] = (BrokerSnapshot,)
-    read: Callable[[Any], Iterable[Sample]] | None = None
+    read: Callable[[Any], Iterable[Sample] | Value | None] | None = None
 
     @property
     def all_labels(self) -> tuple[str, ...]:
         """Names of all labels, in order."""
         return (*self.scope.labels, *self.labels)
 
-    def samples(
-        self, snapshot: BrokerSnapshot | NamesrvSnapshot
-    ) -> list[tuple[tuple[str, ...], float | HistogramCounts]]:
+    def samples(self, snapshot: Snapshot) -> list[Sample]:
         """Samples with the values of all labels."""
         assert self.read is not None
+        found = self.read(snapshot)
+        if found is None:
+            return []
+        if isinstance(found, (int, float, HistogramCounts)):
+            found = (((), found),)
         base = self.scope.values(snapshot)
-        return [((*base, *values), value) for values, value in self.read(snapshot)]
+        return [((*base, *values), value) for values, value in found]
 
 
-def one(value: Callable[[Any], float | HistogramCounts | None]) -> Callable[[Any], Iterable[Sample]]:
-    """A metric with a single sample, or none while its value is None."""
-
-    def read(snapshot: Any) -> Iterable[Sample]:
-        found = value(snapshot)
-        return () if found is None else (((), found),)
-
-    return read
+counter = partial(Metric, kind="counter")
+gauge = partial(Metric, kind="gauge")
+histogram = partial(Metric, kind="histogram")

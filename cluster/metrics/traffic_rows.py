@@ -3,16 +3,14 @@
 `message_type` is left out: messages are counted by how much queues grew, which costs producers nothing and has no type.
 """
 
-from collections.abc import Iterable
-from typing import Literal
+from collections.abc import Callable, Iterable
 
-from twinlog.cluster.metrics.row import NODE, Metric, Sample, one
+from twinlog.cluster.metrics.row import NODE, Sample, counter, gauge
 from twinlog.cluster.metrics.snapshot import BrokerSnapshot, GroupLag
 from twinlog.cluster.remoting import names
 
 _TOPIC = ("topic", "is_system")
 _TOPIC_AND_GROUP = ("topic", "consumer_group", "is_retry", "is_system")
-Field = Literal["lag", "inflight", "ready", "latency"]
 
 
 def _word(value: bool) -> str:
@@ -43,22 +41,13 @@ def _dead(snapshot: BrokerSnapshot) -> Iterable[Sample]:
     return (((topic, group, _word(is_system)), nums) for topic, group, is_system, nums in snapshot.dead)
 
 
-def _of(each: GroupLag, field: Field) -> int | None:
-    match field:
-        case "lag":
-            return each.lag
-        case "inflight":
-            return each.inflight
-        case "ready":
-            return each.lag - each.inflight
-        case "latency":
-            return each.latency_ms
+def _lags(value: Callable[[GroupLag], int | None]) -> Callable[[BrokerSnapshot], Iterable[Sample]]:
+    def read(snapshot: BrokerSnapshot) -> Iterable[Sample]:
+        for each in snapshot.lags:
+            if (found := value(each)) is not None:
+                yield _topic_and_group(each.topic, each.group, each.is_system), found
 
-
-def _lags(snapshot: BrokerSnapshot, field: Field) -> Iterable[Sample]:
-    for each in snapshot.lags:
-        if (value := _of(each, field)) is not None:
-            yield _topic_and_group(each.topic, each.group, each.is_system), value
+    return read
 
 
 def _producers(snapshot: BrokerSnapshot) -> Iterable[Sample]:
@@ -77,121 +66,106 @@ def _watermarks(snapshot: BrokerSnapshot) -> Iterable[Sample]:
 
 
 TRAFFIC = (
-    Metric(
+    counter(
         name="rocketmq_messages_in_total",
-        kind="counter",
         help="Messages that came into a topic's queues while this member was master",
         scope=NODE,
         labels=_TOPIC,
         read=_messages_in,
     ),
-    Metric(
+    counter(
         name="rocketmq_throughput_in_total",
-        kind="counter",
         help="Bytes of these, as they are stored",
         scope=NODE,
         labels=_TOPIC,
         read=_bytes_in,
     ),
-    Metric(
+    counter(
         name="rocketmq_messages_out_total",
-        kind="counter",
         help="Messages that were delivered to consumers",
         scope=NODE,
         labels=_TOPIC_AND_GROUP,
         read=_messages_out,
     ),
-    Metric(
+    counter(
         name="rocketmq_throughput_out_total",
-        kind="counter",
         help="Bytes of these, as they are stored",
         scope=NODE,
         labels=_TOPIC_AND_GROUP,
         read=_bytes_out,
     ),
-    Metric(
+    counter(
         name="rocketmq_send_to_dlq_messages_total",
-        kind="counter",
         help="Messages that became dead letters after too many attempts to consume them",
         scope=NODE,
         labels=("topic", "consumer_group", "is_system"),
         read=_dead,
     ),
-    Metric(
+    gauge(
         name="rocketmq_consumer_lag_messages",
-        kind="gauge",
         help="Messages that a group has not reported as consumed",
         scope=NODE,
         labels=_TOPIC_AND_GROUP,
-        read=lambda snapshot: _lags(snapshot, "lag"),
+        read=_lags(lambda each: each.lag),
     ),
-    Metric(
+    gauge(
         name="rocketmq_consumer_inflight_messages",
-        kind="gauge",
         help="Of these, messages that were fetched",
         scope=NODE,
         labels=_TOPIC_AND_GROUP,
-        read=lambda snapshot: _lags(snapshot, "inflight"),
+        read=_lags(lambda each: each.inflight),
     ),
-    Metric(
+    gauge(
         name="rocketmq_consumer_ready_messages",
-        kind="gauge",
         help="Of these, messages that were not fetched",
         scope=NODE,
         labels=_TOPIC_AND_GROUP,
-        read=lambda snapshot: _lags(snapshot, "ready"),
+        read=_lags(lambda each: each.lag - each.inflight),
     ),
-    Metric(
+    gauge(
         name="rocketmq_consumer_lag_latency_milliseconds",
-        kind="gauge",
         help="Age of the oldest message that a group has not consumed; absent while that message is not in memory",
         scope=NODE,
         labels=_TOPIC_AND_GROUP,
-        read=lambda snapshot: _lags(snapshot, "latency"),
+        read=_lags(lambda each: each.latency_ms),
     ),
-    Metric(
+    gauge(
         name="rocketmq_producer_connections",
-        kind="gauge",
         help="Connections of producers, once for each of their groups",
         scope=NODE,
         labels=("language", "version", "protocol_type"),
         read=_producers,
     ),
-    Metric(
+    gauge(
         name="rocketmq_consumer_connections",
-        kind="gauge",
         help="Connections of consumers",
         scope=NODE,
         labels=("consumer_group", "language", "version", "consume_mode", "protocol_type", "is_system"),
         read=_consumers,
     ),
-    Metric(
+    gauge(
         name="rocketmq_processor_watermark",
-        kind="gauge",
         help="Requests that wait: async_put for slaves or disk, pull for messages, send until their handlers are done",
         scope=NODE,
         labels=("processor",),
         read=_watermarks,
     ),
-    Metric(
+    gauge(
         name="rocketmq_broker_permission",
-        kind="gauge",
         help="brokerPermission: 4 read + 2 write",
         scope=NODE,
-        read=one(lambda snapshot: snapshot.permission),
+        read=lambda snapshot: snapshot.permission,
     ),
-    Metric(
+    gauge(
         name="rocketmq_topic_number",
-        kind="gauge",
         help="Topics that are configured here",
         scope=NODE,
-        read=one(lambda snapshot: snapshot.topics),
+        read=lambda snapshot: snapshot.topics,
     ),
-    Metric(
+    gauge(
         name="rocketmq_consumer_group_number",
-        kind="gauge",
         help="Consumer groups that are configured here",
         scope=NODE,
-        read=one(lambda snapshot: snapshot.groups),
+        read=lambda snapshot: snapshot.groups,
     ),
 )

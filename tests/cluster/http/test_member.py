@@ -12,8 +12,8 @@ from tests.cluster.http.conftest import AUTHORIZED, TOKEN
 from tests.cluster.http.members import MASTER, SLAVE
 from twinlog.cluster.admin.documents import schema_of
 from twinlog.cluster.http.server.app import endpoints
-from twinlog.cluster.metrics import NamesrvSnapshot
 from twinlog.cluster.metrics.exposition import METRICS
+from twinlog.cluster.metrics.snapshot import NamesrvSnapshot
 from twinlog.cluster.remoting.command import RemotingCommand
 
 READS = [
