@@ -2,7 +2,7 @@
 
 import socket
 from collections.abc import Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import nullcontext
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -23,12 +23,13 @@ from twinlog.cluster.admin.topics import NoTopicError
 from twinlog.cluster.config.contexts import Context
 from twinlog.cluster.config.credentials import has_credentials
 from twinlog.cluster.dashboard.messages import MessageQuery, QuestionError, found_messages, peek_form, problem
-from twinlog.cluster.dashboard.model.series import SECONDS_KEPT
+from twinlog.cluster.dashboard.model.memory import sample_of
+from twinlog.cluster.dashboard.model.series import SECONDS_KEPT, columns
 from twinlog.cluster.dashboard.model.verdict import verdict_of
 from twinlog.cluster.dashboard.view.html import Markup
 from twinlog.cluster.dashboard.view.page import PageState, document, sections
 from twinlog.cluster.dashboard.view.roles import operation_section, plan_section, refusal_section
-from twinlog.cluster.dashboard.watcher import Watcher, sample_now
+from twinlog.cluster.dashboard.watcher import Watcher
 from twinlog.cluster.http.admin import OpenAdmin, asking
 from twinlog.cluster.http.config import HttpConfig
 from twinlog.cluster.http.events import Feed, events_route
@@ -39,6 +40,7 @@ from twinlog.cluster.http.server.responses import EventStream, HttpError, Write,
 from twinlog.cluster.http.server.serve import ServerLimits, serve
 from twinlog.cluster.http.server.tokens import Tokens
 from twinlog.cluster.http.v1 import v1_routes
+from twinlog.cluster.remoting.server import open_listener
 
 LOOK_TIMEOUT_MS = 2000  # A member that does not answer delays every refresh by this time.
 PEEK_SECONDS_MAX = 5.0
@@ -84,34 +86,23 @@ async def run_dashboard(
             opened(looking), config.namesrv, config.audit_directory, can_change=config.token_file is not None
         )
         app, feed = application(watcher, opened(admin), _tokens(config), config.allow_hosts)
-        limits = ServerLimits()
-        port = await nursery.start(lambda task_status: _serve(app, config, limits, task_status))
+        port = await nursery.start(serve, app, _listener(config), ServerLimits())
         nursery.start_soon(watcher.run)
         nursery.start_soon(feed.run)
         task_status.started(port)
 
 
-async def _serve(
-    app: ASGIApp, config: DashboardConfig, limits: ServerLimits, task_status: trio.TaskStatus[int]
-) -> None:
-    listener = _inherited(config.listen_fd) if config.listen_fd is not None else None
-    await serve(app, config.host, config.port, listener=listener, limits=limits, task_status=task_status)
-
-
-def _inherited(listen_fd: int) -> socket.socket:
-    listener = socket.socket(fileno=listen_fd)
+def _listener(config: DashboardConfig) -> socket.socket:
+    if config.listen_fd is None:
+        return open_listener(config.host, config.port)
+    listener = socket.socket(fileno=config.listen_fd)
     listener.setblocking(False)
     return listener
 
 
 def opened(admin: Admin) -> OpenAdmin:
     """An Admin that is there already, in the form that routes open it."""
-
-    @asynccontextmanager
-    async def open_it():  # type: ignore[no-untyped-def]
-        yield admin
-
-    return open_it
+    return lambda: nullcontext(admin)
 
 
 def _tokens(config: DashboardConfig) -> Tokens:
@@ -223,28 +214,20 @@ class Files(StaticFiles):
         return response
 
 
-HEARTBEAT_SECONDS = 10.0
-RETRY_MS = 2000
 VIEWERS_MAX = 64
 MARKS_MAX = 40
 
 
 def live_route(watcher: Watcher) -> Endpoint:
     """GET /live."""
-    viewers = 0
 
     async def show(write: Write) -> None:
-        nonlocal viewers
-        viewers += 1
-        try:
-            with watcher.viewing():
-                await write_changes(watcher, write)
-        finally:
-            viewers -= 1
+        with watcher.viewing():
+            await write_changes(watcher, write)
 
     async def live(request: Request) -> Response:
         """The page's parts as they change, as server-sent events."""
-        if viewers >= VIEWERS_MAX:
+        if watcher.viewers >= VIEWERS_MAX:
             raise HttpError(
                 status=503,
                 what="There are too many viewers.",
@@ -259,7 +242,7 @@ def live_route(watcher: Watcher) -> Endpoint:
 
 async def write_changes(watcher: Watcher, write: Write) -> None:
     """The stream of one viewer, until cancelled."""
-    await write(b"retry: %d\n\n" % RETRY_MS)
+    await write(EventStream.RETRY)
     await write(_event("series", watcher.memory.series.columns()))
     sent: dict[str, str] = {}
     while True:
@@ -268,10 +251,10 @@ async def write_changes(watcher: Watcher, write: Write) -> None:
         changed = {name: text for name, text in parts.items() if sent.get(name) != text}
         sent = dict(parts)
         await write(_event("page", _page_event(state, changed)))
-        with trio.move_on_after(HEARTBEAT_SECONDS):
+        with trio.move_on_after(EventStream.HEARTBEAT_SECONDS):
             await news.wait()
             continue
-        await write(b": still here\n\n")
+        await write(EventStream.HEARTBEAT)
 
 
 def _page_event(state: PageState, changed: Mapping[str, str]) -> dict[str, Any]:
@@ -282,7 +265,7 @@ def _page_event(state: PageState, changed: Mapping[str, str]) -> dict[str, Any]:
         "title": verdict.headline,
         "mark": verdict.mark,
         "sections": changed,
-        "sample": sample_now(state.snapshot) if state.snapshot.problem is None else None,
+        "sample": columns([sample_of(state.snapshot)]) if state.snapshot.problem is None else None,
         "marks": [[each.at, each.mark, f"{each.subject} {each.text}"] for each in recent],
         "candidates": {
             group.name: [[each.member.name, each.member.role, each.member.state] for each in group.members]
@@ -320,8 +303,8 @@ def role_routes(watcher: Watcher, open_it: OpenAdmin, operations: Operations) ->
         found = operations.find(request.path_params["id"])
         if found is None:
             raise HttpError(status=404, what="There is no such change.", why="It was begun elsewhere, or long ago.")
-        names = {each.member.address: each.member.name for each in watcher.state.snapshot.members}
-        return json_response({"state": found.state, "html": operation_section(found, names)})
+        html = operation_section(found, watcher.state.snapshot.names)
+        return json_response({"state": found.state, "html": html})
 
     return [Endpoint("/plan", plan, method="POST"), Endpoint("/changes/{id}", change)]
 

@@ -6,7 +6,7 @@ from attrs import frozen
 
 from twinlog.cluster.admin.message_view import MessageView
 from twinlog.cluster.admin.messages import PeekedMessage
-from twinlog.cluster.dashboard.view.html import Markup, join, tag
+from twinlog.cluster.dashboard.view.html import Markup, facts, join, tag
 from twinlog.cluster.text import count, day_and_clock, size
 
 COUNT_MAX = 50
@@ -102,7 +102,7 @@ def problem(words: str) -> Markup:
 def _message(peeked: PeekedMessage) -> Markup:
     message = peeked.message
     place = f"{message.topic} · {message.broker} · queue {message.queue_id} · offset {count(message.queue_offset)}"
-    facts = [
+    rows = [
         ("Id", tag("code", message.message_id)),
         ("Stored", f"{day_and_clock(message.stored_ms / 1000)}, sent from {message.born_host}"),
         ("Tags", message.tags),
@@ -110,8 +110,7 @@ def _message(peeked: PeekedMessage) -> Markup:
         *((name, value) for name, value in sorted(message.properties.items())),
         ("Read by", _readers(peeked)),
     ]
-    rows = [(tag("dt", title), tag("dd", value)) for title, value in facts if value]
-    return join(tag("h3", place), tag("dl", rows, class_="facts"), _body(message))
+    return join(tag("h3", place), facts(rows), _body(message))
 
 
 def _readers(peeked: PeekedMessage) -> str | None:

@@ -9,21 +9,20 @@ from typing import Any
 import orjson
 import structlog
 import trio
-from attrs import define, field
+from attrs import define, evolve, field
 
 from twinlog.cluster.admin.admin import Admin
 from twinlog.cluster.admin.roles import RoleError
 from twinlog.cluster.admin.topics import NoTopicError
 from twinlog.cluster.dashboard.model.events import merged, of_history
-from twinlog.cluster.dashboard.model.memory import Memory, sample_of
-from twinlog.cluster.dashboard.model.series import columns
+from twinlog.cluster.dashboard.model.memory import Memory
 from twinlog.cluster.dashboard.model.snapshot import ClusterSnapshot, Mark
-from twinlog.cluster.dashboard.view.html import Markup, join, mark, tag
+from twinlog.cluster.dashboard.view.html import Markup, facts, join, mark, tag
 from twinlog.cluster.dashboard.view.page import PageState
 from twinlog.cluster.dashboard.view.tables import command
 from twinlog.cluster.http.admin import OpenAdmin
 from twinlog.cluster.http.server.responses import HttpError
-from twinlog.cluster.observe.consumption import LagReport, with_change
+from twinlog.cluster.observe.consumption import with_change
 from twinlog.cluster.observe.gather import error_text, gather
 from twinlog.cluster.observe.rules import LagLimits, examine
 from twinlog.cluster.remoting.errors import RemotingError
@@ -33,9 +32,8 @@ from twinlog.store.util.text import counted
 log = structlog.get_logger(__name__)
 
 REFRESH_SECONDS, IDLE_SECONDS = 1.0, 5.0
-EXTRAS_SECONDS = (
-    5.0  # Consumer groups cost a request for each topic, so they are asked less often, and only for viewers.
-)
+# Consumer groups cost a request for each topic, so they are asked less often, and only for viewers.
+EXTRAS_SECONDS = 5.0
 TOPICS_MAX = 200
 
 
@@ -51,11 +49,8 @@ class Watcher:
     memory: Memory = field(factory=Memory)
     state: PageState = field(init=False)
     news: trio.Event = field(factory=trio.Event, init=False)
-    _viewers: int = field(default=0, init=False)
+    viewers: int = field(default=0, init=False)
     _wanted: trio.Event = field(factory=trio.Event, init=False)
-    _lag: LagReport | None = field(default=None, init=False)
-    _topics: tuple[str, ...] = field(default=(), init=False)
-    _audit: Markup = field(default=Markup(""), init=False)
     _epochs: dict[str, int] = field(factory=dict, init=False)
     _refreshed_at: float = field(default=float("-inf"), init=False)  # On trio's clock.
     _last_error: str = field(default="", init=False)  # The last error that was logged.
@@ -63,7 +58,8 @@ class Watcher:
 
     def __attrs_post_init__(self) -> None:
         self.state = PageState(
-            snapshot=ClusterSnapshot(at=self.clock(), namesrv=self.namesrv, problem="nobody was asked yet")
+            snapshot=ClusterSnapshot(at=self.clock(), namesrv=self.namesrv, problem="nobody was asked yet"),
+            can_change=self.can_change,
         )
 
     async def run(self) -> None:
@@ -73,11 +69,11 @@ class Watcher:
             while True:
                 self._wanted = trio.Event()
                 await self.refresh(older_than=0.0)
-                with trio.move_on_at(self._refreshed_at + (REFRESH_SECONDS if self._viewers else IDLE_SECONDS)):
+                with trio.move_on_at(self._refreshed_at + (REFRESH_SECONDS if self.viewers else IDLE_SECONDS)):
                     await self._until_somebody_comes()
 
     async def _until_somebody_comes(self) -> None:
-        if self._viewers:
+        if self.viewers:
             await trio.sleep_forever()
         await self._wanted.wait()
         await trio.sleep_until(self._refreshed_at + REFRESH_SECONDS)
@@ -85,12 +81,12 @@ class Watcher:
     @contextmanager
     def viewing(self) -> Iterator[None]:
         """Count a viewer for as long as the block lasts."""
-        self._viewers += 1
+        self.viewers += 1
         self._wanted.set()
         try:
             yield
         finally:
-            self._viewers -= 1
+            self.viewers -= 1
 
     async def refresh(self, *, older_than: float = REFRESH_SECONDS) -> PageState:
         """Ask the cluster now, unless somebody else has within `older_than` seconds."""
@@ -98,7 +94,7 @@ class Watcher:
             if trio.current_time() - self._refreshed_at > older_than:
                 snapshot = await self._ask()
                 self._refreshed_at = trio.current_time()
-                self._show(snapshot)
+                self._show(evolve(self.state, snapshot=snapshot))
         return self.state
 
     async def _ask(self) -> ClusterSnapshot:
@@ -119,15 +115,8 @@ class Watcher:
             self._last_error = said
             log.exception("status of a member cannot be read")
 
-    def _show(self, snapshot: ClusterSnapshot | None = None) -> None:
-        self.state = PageState(
-            snapshot=snapshot or self.state.snapshot,
-            events=self.memory.events,
-            lag=self._lag,
-            audit=self._audit,
-            topics=self._topics,
-            can_change=self.can_change,
-        )
+    def _show(self, state: PageState) -> None:
+        self.state = evolve(state, events=self.memory.events)
         self.news.set()
         self.news = trio.Event()
 
@@ -137,20 +126,20 @@ class Watcher:
             if self.memory.last is not None:
                 await self._ask_extras()
                 report = await trio.to_thread.run_sync(read_report, self.audit_directory)
-                self._audit = audit_section(report, self.audit_directory, self.state.snapshot)
-                self._show()
+                audit = audit_section(report, self.audit_directory, self.state.snapshot)
+                self._show(evolve(self.state, audit=audit))
             await trio.sleep(EXTRAS_SECONDS if self.memory.last is not None else 0.2)
 
     async def _ask_extras(self) -> None:
         snapshot = self.state.snapshot
         epochs = {group.name: max((m.member.epoch or 0 for m in group.members), default=0) for group in snapshot.groups}
         news = {name: epoch for name, epoch in epochs.items() if self._epochs.get(name) != epoch}
-        if snapshot.problem is not None or not (news or self._viewers):
+        if snapshot.problem is not None or not (news or self.viewers):
             return
         try:
             async with self.open_admin() as admin:
                 await self._histories(admin, news)
-                if self._viewers:
+                if self.viewers:
                     await self._consumers(admin)
         except (RemotingError, HttpError, NoTopicError) as error:
             log.debug("consumer groups and topics cannot be read", why=str(error))
@@ -165,16 +154,11 @@ class Watcher:
             self._epochs[name] = epoch
 
     async def _consumers(self, admin: Admin) -> None:
-        before, self._lag = self._lag, await admin.groups.lag(None)
-        if before is not None:
-            self._lag = with_change(before, self._lag)
+        lag = await admin.groups.lag(None)
+        if self.state.lag is not None:
+            lag = with_change(self.state.lag, lag)
         topics = await admin.topics.summaries()
-        self._topics = tuple(each.name for each in topics[:TOPICS_MAX])
-
-
-def sample_now(snapshot: ClusterSnapshot) -> dict[str, object]:
-    """The newest sample, as series.columns() has them."""
-    return columns([sample_of(snapshot)])
+        self.state = evolve(self.state, lag=lag, topics=tuple(each.name for each in topics[:TOPICS_MAX]))
 
 
 BYTES_MAX = 16 << 20
@@ -223,8 +207,7 @@ def audit_section(report: dict[str, Any] | str | None, directory: Path | None, s
         ("Compared", f"{size(compared)} of {names}"),
         ("Found", counted(found, "thing", "things")),
     )
-    shown = tag("dl", [(tag("dt", title), tag("dd", value)) for title, value in rows], class_="facts")
-    return join(shown, _how(directory, snapshot) if age > STALE_SECONDS or of != "ok" else None)
+    return join(facts(rows), _how(directory, snapshot) if age > STALE_SECONDS or of != "ok" else None)
 
 
 def _how(directory: Path | None, snapshot: ClusterSnapshot) -> Markup:

@@ -2,9 +2,10 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import orjson
+from attrs import frozen
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -14,7 +15,7 @@ from twinlog.cluster.admin.repair import PreparedRepair, RepairPlan
 from twinlog.cluster.admin.roles import ChangeOutcome, Prepared, RoleOrder
 from twinlog.cluster.broker.peers.role_messages import ChangeState
 from twinlog.cluster.http.admin import OpenAdmin, asking
-from twinlog.cluster.http.operations import Operation, OperationList, Operations, Update
+from twinlog.cluster.http.operations import Key, Operation, OperationList, Operations, Update
 from twinlog.cluster.http.query import Field, read_body
 from twinlog.cluster.http.server.app import Endpoint
 from twinlog.cluster.http.server.responses import HttpError, json_response
@@ -68,15 +69,8 @@ FIELDS: dict[str, tuple[Field, ...]] = {
     "rewind": (_MEMBER, _BYTES, _timeout(60), _DRY_RUN),
     "reinit": (_MEMBER, _timeout(600), _DRY_RUN),
 }
-DOCS = {
-    "switchover": "Make a slave the master while both run. As `twinlog switchover`.",
-    "failover": "Make a slave the master in place of one that is gone. As `twinlog failover`.",
-    "pause": "Allow no role changes in a group. As `twinlog pause`.",
-    "resume": "Allow them again. As `twinlog resume`.",
-    "rewind": "Cut a slave's log to what fits its master's. As `twinlog rewind`.",
-    "reinit": "Put a slave's log aside and begin anew. As `twinlog reinit`.",
-}
-Key = tuple[str | None, bytes]
+Body = dict[str, Any]
+Work = Callable[[Body, Key], Awaitable[Response]]
 
 
 def change_routes(open_admin: OpenAdmin, tokens: Tokens, operations: Operations) -> Sequence[Endpoint]:
@@ -101,25 +95,26 @@ def change_routes(open_admin: OpenAdmin, tokens: Tokens, operations: Operations)
 
     list_operations.__name__ = "operations"
     return [
-        *(changes.route(verb) for verb in FIELDS),
+        changes.route(changes.switchover, ChangeState),
+        changes.route(changes.failover, ChangeState),
+        changes.route(changes.pause, ChangeState),
+        changes.route(changes.resume, ChangeState),
+        changes.route(changes.rewind, RepairPlan),
+        changes.route(changes.reinit, RepairPlan),
         Endpoint("/v1/operations", list_operations, document=OperationList),
         Endpoint("/v1/operations/{id}", operation, document=Operation),
     ]
 
 
+@frozen
 class _Changes:
-    def __init__(self, open_admin: OpenAdmin, tokens: Tokens, operations: Operations) -> None:
-        self.open_admin, self.tokens, self.operations = open_admin, tokens, operations
-        self._verbs: dict[str, Callable[[dict[str, Any], Key], Awaitable[Response]]] = {
-            "switchover": partial(self.change, "switchover"),
-            "failover": partial(self.change, "failover"),
-            "pause": self.pause,
-            "resume": self.resume,
-            "rewind": self.rewind,
-            "reinit": self.reinit,
-        }
+    open_admin: OpenAdmin
+    tokens: Tokens
+    operations: Operations
 
-    def route(self, verb: str) -> Endpoint:
+    def route(self, work: Work, document_class: type) -> Endpoint:
+        verb = work.__name__
+
         async def handler(request: Request) -> Response:
             self.tokens.check(request.headers.get("authorization"))
             body = await read_body(request, FIELDS[verb])
@@ -127,21 +122,27 @@ class _Changes:
             async with self.operations.turn(key[0]):
                 if (same := self.operations.same(*key)) is not None:
                     return _accepted(same)
-                return await self._verbs[verb](body, key)
+                return await work(body, key)
 
-        handler.__name__, handler.__doc__ = verb, DOCS[verb]
-        document_class = RepairPlan if verb in ("rewind", "reinit") else ChangeState
+        handler.__name__, handler.__doc__ = verb, work.__doc__
         return Endpoint(f"/v1/{verb}", handler, method="POST", parameters=FIELDS[verb], document=document_class)
 
-    async def change(self, verb: Any, body: dict[str, Any], key: Key) -> Response:
-        seconds = body.get("timeout_seconds", 30.0)
+    async def switchover(self, body: Body, key: Key) -> Response:
+        """Make a slave the master while both run. As `twinlog switchover`."""
+        return await self._change("switchover", body, key)
+
+    async def failover(self, body: Body, key: Key) -> Response:
+        """Make a slave the master in place of one that is gone. As `twinlog failover`."""
+        return await self._change("failover", body, key)
+
+    async def _change(self, verb: Literal["switchover", "failover"], body: Body, key: Key) -> Response:
         order = RoleOrder(
             verb=verb,
             member=body.get("candidate") or None,
             group=body.get("group") or None,
             reason=body.get("reason", ""),
             accept_data_loss=body.get("accept_data_loss"),
-            timeout_seconds=seconds,
+            timeout_seconds=body.get("timeout_seconds", 30.0),
         )
         async with asking(self.open_admin, PREPARE_SECONDS_MAX) as admin:
             prepared = await admin.prepare_role_change(order)
@@ -155,7 +156,8 @@ class _Changes:
         async with self.open_admin() as admin:
             return await admin.change_role(prepared, lambda state: update({"steps": state}))
 
-    async def pause(self, body: dict[str, Any], key: Key) -> Response:
+    async def pause(self, body: Body, key: Key) -> Response:
+        """Allow no role changes in a group. As `twinlog pause`."""
         reason = body.get("reason", "")
         async with asking(self.open_admin) as admin:
             group = await admin.pause_roles(
@@ -163,21 +165,24 @@ class _Changes:
             )
         return _accepted(self.operations.finished("pause", group.name, reason, key))
 
-    async def resume(self, body: dict[str, Any], key: Key) -> Response:
+    async def resume(self, body: Body, key: Key) -> Response:
+        """Allow them again. As `twinlog resume`."""
         async with asking(self.open_admin) as admin:
             group = await admin.resume_roles(body.get("group") or None)
         return _accepted(self.operations.finished("resume", group.name, "", key))
 
-    async def rewind(self, body: dict[str, Any], key: Key) -> Response:
+    async def rewind(self, body: Body, key: Key) -> Response:
+        """Cut a slave's log to what fits its master's. As `twinlog rewind`."""
         loss = body.get("accept_data_loss")
         accepted = int(loss) if loss is not None else None
         return await self._repair(body, key, lambda admin: admin.prepare_rewind(body["member"], accepted), 60.0)
 
-    async def reinit(self, body: dict[str, Any], key: Key) -> Response:
+    async def reinit(self, body: Body, key: Key) -> Response:
+        """Put a slave's log aside and begin anew. As `twinlog reinit`."""
         return await self._repair(body, key, lambda admin: admin.prepare_reinit(body["member"]), 600.0)
 
     async def _repair(
-        self, body: dict[str, Any], key: Key, prepare: Callable[[Admin], Awaitable[PreparedRepair]], seconds: float
+        self, body: Body, key: Key, prepare: Callable[[Admin], Awaitable[PreparedRepair]], seconds: float
     ) -> Response:
         async with asking(self.open_admin, PREPARE_SECONDS_MAX) as admin:
             prepared = await prepare(admin)

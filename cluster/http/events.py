@@ -28,8 +28,6 @@ from twinlog.cluster.remoting.errors import RemotingError
 log = structlog.get_logger(__name__)
 
 LOOK_SECONDS = 1.0
-HEARTBEAT_SECONDS = 10.0
-RETRY_MS = 2000
 BACKLOG_MAX = 64  # Events that a listener may leave unread.
 
 
@@ -114,26 +112,22 @@ class Feed:
         except trio.BrokenResourceError:
             self._listeners.discard(listener)
 
-    @property
-    def is_full(self) -> bool:
-        """True if no more listeners are allowed."""
-        return len(self._listeners) >= self.listeners_max
-
-    def full(self) -> HttpError:
-        """The answer in that case."""
-        return HttpError(
-            status=503,
-            what="There are too many listeners.",
-            why=f"{self.listeners_max} are allowed by httpMaxListeners.",
-            next_step="Read /v1/cluster from time to time, or listen at another member.",
-            headers={"retry-after": "10"},
-        )
+    def check_room(self) -> None:
+        """Raises HttpError if no more listeners are allowed."""
+        if len(self._listeners) >= self.listeners_max:
+            raise HttpError(
+                status=503,
+                what="There are too many listeners.",
+                why=f"{self.listeners_max} are allowed by httpMaxListeners.",
+                next_step="Read /v1/cluster from time to time, or listen at another member.",
+                headers={"retry-after": "10"},
+            )
 
     @contextmanager
     def listening(self) -> Iterator[trio.MemoryReceiveChannel[bytes]]:
         """A channel of events, for as long as the block lasts."""
         send, receive = trio.open_memory_channel[bytes](BACKLOG_MAX)
-        send.send_nowait(b"retry: %d\n\n" % RETRY_MS)
+        send.send_nowait(EventStream.RETRY)
         if self._cluster:
             send.send_nowait(b"event: cluster\ndata: %s\n\n" % self._cluster)
         for operation in self.running():
@@ -154,8 +148,8 @@ def events_route(feed: Feed) -> Endpoint:
     async def write_events(write: Write) -> None:
         with feed.listening() as channel:
             while True:
-                text = b": still here\n\n"
-                with trio.move_on_after(HEARTBEAT_SECONDS):
+                text = EventStream.HEARTBEAT
+                with trio.move_on_after(EventStream.HEARTBEAT_SECONDS):
                     try:
                         text = await channel.receive()
                     except trio.EndOfChannel:
@@ -164,8 +158,7 @@ def events_route(feed: Feed) -> Endpoint:
 
     async def events(_request: Request) -> Response:
         """Changes of the cluster, as server-sent events: `cluster`, `history` and `operation`."""
-        if feed.is_full:
-            raise feed.full()
+        feed.check_room()
         return EventStream(write_events)
 
     return Endpoint("/events", events)

@@ -15,7 +15,7 @@ from twinlog.cluster.http.config import HttpConfig
 from twinlog.cluster.http.events import Feed, events_route
 from twinlog.cluster.http.operations import Operations
 from twinlog.cluster.http.probes import Probes
-from twinlog.cluster.http.server.app import Endpoint, endpoints, guarded_app
+from twinlog.cluster.http.server.app import Endpoint, guarded_app
 from twinlog.cluster.http.server.responses import HttpError, json_response
 from twinlog.cluster.http.server.serve import ServerLimits, serve
 from twinlog.cluster.http.server.tokens import TokenFileError, Tokens
@@ -62,24 +62,19 @@ async def run_member(
         await nursery.start(admin.run)
         nursery.start_soon(feed.run)
         limits = ServerLimits(connections_max=config.connections_max)
-        port = await nursery.start(
-            lambda task_status: serve(app, listener=listener, limits=limits, task_status=task_status)
-        )
-        task_status.started(port)
+        task_status.started(await nursery.start(serve, app, listener, limits))
 
 
 def member_routes(
     source: Source, open_admin: OpenAdmin, tokens: Tokens, operations: Operations, feed: Feed
 ) -> Sequence[Endpoint]:
     """All endpoints of a member."""
-    found = endpoints(
-        [
-            *Probes(source, open_admin).routes(),
-            _metrics_route(source),
-            *v1_routes(open_admin, tokens, operations),
-            events_route(feed),
-        ]
-    )
+    found = [
+        *Probes(source, open_admin).routes(),
+        _metrics_route(source),
+        *v1_routes(open_admin, tokens, operations),
+        events_route(feed),
+    ]
     return [*found, _index_route(found)]
 
 

@@ -67,6 +67,7 @@ class OperationList:
 
 
 Update = Callable[[dict[str, Any]], None]  # Fields of Operation that have changed.
+Key = tuple[str | None, bytes]  # Its Idempotency-Key, and the request.
 
 
 @define(eq=False)
@@ -127,7 +128,7 @@ class Operations:
         member: str | None,
         reason: str,
         carry_out: Callable[[Update], Awaitable[Any]],
-        key: tuple[str | None, bytes] = (None, b""),
+        key: Key,
     ) -> Operation:
         """Start it behind; `carry_out` gives its result. Raises HttpError when too many run."""
         if sum(each.state == "running" for each in self._kept.values()) >= RUNNING_MAX:
@@ -160,19 +161,12 @@ class Operations:
             if kept == name:
                 del self._by_key[key]
 
-    def finished(self, verb: Verb, group: str, reason: str, key: tuple[str | None, bytes] = (None, b"")) -> Operation:
+    def finished(self, verb: Verb, group: str, reason: str, key: Key) -> Operation:
         """Note one that is done already."""
         return self._note(verb, group, None, reason, key, is_done=True)
 
     def _note(
-        self,
-        verb: Verb,
-        group: str,
-        member: str | None,
-        reason: str,
-        key: tuple[str | None, bytes],
-        *,
-        is_done: bool = False,
+        self, verb: Verb, group: str, member: str | None, reason: str, key: Key, *, is_done: bool = False
     ) -> Operation:
         now = _now_ms()
         operation = Operation(

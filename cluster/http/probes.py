@@ -205,9 +205,8 @@ class Probes:
             return refused(node, not_serving(node, status))
         if limit is not None:
             return await self._following(node, status, limit, mode)
-        found = await self._following(
-            node, status, None, mode
-        )  # A master that cannot be asked is no reason against it.
+        # A master that cannot be asked is no reason against it.
+        found = await self._following(node, status, None, mode)
         too_far = found.lag_bytes is not None and found.lag_bytes > READY_LAG_BYTES
         return refused(found, _too_far(found.lag_bytes, READY_LAG_BYTES)) if too_far else found
 

@@ -101,11 +101,9 @@ class Query:
 
 
 @frozen(kw_only=True)
-class Field:
+class Field(Parameter):
     """A field of a request's JSON body."""
 
-    name: str
-    doc: str
     kind: type
     needed: bool = False
     least: float = 0

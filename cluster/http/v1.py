@@ -7,7 +7,6 @@ import trio
 from attrs import frozen
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute
 
 from twinlog.cluster.admin.admin import Admin
 from twinlog.cluster.admin.documents import document, schema_of
@@ -19,7 +18,7 @@ from twinlog.cluster.http.admin import OpenAdmin, asking
 from twinlog.cluster.http.changes import change_routes
 from twinlog.cluster.http.operations import Operations
 from twinlog.cluster.http.query import Query
-from twinlog.cluster.http.server.app import Endpoint, Parameter, endpoints
+from twinlog.cluster.http.server.app import Endpoint, Parameter
 from twinlog.cluster.http.server.responses import HttpError, json_response
 from twinlog.cluster.http.server.tokens import Tokens
 from twinlog.cluster.observe.consumption import LagReport
@@ -42,7 +41,7 @@ class PeekedMessages:
     messages: tuple[PeekedMessage, ...]
 
 
-def v1_routes(open_admin: OpenAdmin, tokens: Tokens, operations: Operations | None = None) -> Sequence[BaseRoute]:
+def v1_routes(open_admin: OpenAdmin, tokens: Tokens, operations: Operations) -> Sequence[Endpoint]:
     """All of /v1. `open_admin` gives an Admin for the time of a request; `operations` are those that /events reports."""
     reads = trio.CapacityLimiter(READS_MAX)
     peeks = trio.CapacityLimiter(PEEKS_MAX)
@@ -64,26 +63,20 @@ def v1_routes(open_admin: OpenAdmin, tokens: Tokens, operations: Operations | No
         async with peeks:
             return PeekedMessages(await _peek(admin, request.path_params["topic"], query))
 
-    routes: list[Endpoint] = [
+    routes = [
         read("/v1/cluster", MemberList, cluster),
         read("/v1/check", CheckResult, check, *_LIMITS),
         read("/v1/history", History, history, ("group", "the broker group, where there are several")),
         read("/v1/explain/{member}", Explanation, explain),
-        *_of_data(read),
-        read("/v1/topics/{topic}/messages", PeekedMessages, messages, *_PLACE),
-        *change_routes(open_admin, tokens, operations or Operations()),
-    ]
-    return [*routes, _schema_route(routes)]
-
-
-def _of_data(read: Callable[..., Endpoint]) -> list[Endpoint]:
-    return [
-        read("/v1/topics", TopicList, topics, ("all", "true: also those that brokers make for themselves")),
+        read("/v1/topics", TopicList, topics, _ALL),
         read("/v1/topics/{topic}", TopicDetail, topic),
-        read("/v1/groups", GroupList, groups, ("all", "true: also those that brokers make for themselves")),
+        read("/v1/groups", GroupList, groups, _ALL),
         read("/v1/groups/{group}", GroupDetail, group),
         read("/v1/lag", LagReport, lag, ("group", "one consumer group, with its queues")),
+        read("/v1/topics/{topic}/messages", PeekedMessages, messages, *_PLACE),
+        *change_routes(open_admin, tokens, operations),
     ]
+    return [*routes, _schema_route(routes)]
 
 
 # Each answers one path.
@@ -126,6 +119,9 @@ async def explain(admin: Admin, request: Request, _query: Query) -> Any:
     if found is None:
         raise NoMemberError(name)
     return found
+
+
+_ALL = ("all", "true: also those that brokers make for themselves")
 
 
 async def topics(admin: Admin, _request: Request, query: Query) -> Any:
@@ -181,8 +177,8 @@ async def _peek(admin: Admin, name: str, query: Query) -> tuple[PeekedMessage, .
     return await admin.messages.with_readers(found)
 
 
-def _schema_route(routes: Sequence[BaseRoute]) -> Endpoint:
-    documents = {each.name: each.document for each in endpoints(routes) if each.document is not None}
+def _schema_route(routes: Sequence[Endpoint]) -> Endpoint:
+    documents = {each.name: each.document for each in routes if each.document is not None}
 
     async def schema(request: Request) -> Response:
         """The JSON Schema of an answer, by the name that the list of endpoints gives it."""

@@ -46,9 +46,8 @@ class MemberSnapshot:
     heard_at: float | None = None
     lag_bytes: int | None = None
     lag_seconds: float | None = None
-    is_last_word: bool = (
-        False  # The lag is since its last word: it may have less by now, if it is only cut off from here.
-    )
+    # The lag is since its last word: it may have less by now, if it is only cut off from here.
+    is_last_word: bool = False
     last_offset: int | None = None  # Where its log ended by its last word, where that is all that is known.
     catch_up_seconds: float | None = None  # None: level, or no end in sight.
     is_growing: bool = False
@@ -93,6 +92,11 @@ class ClusterSnapshot:
     @property
     def members(self) -> tuple[MemberSnapshot, ...]:
         return tuple(member for group in self.groups for member in group.members)
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Members' names by their addresses."""
+        return {each.member.address: each.member.name for each in self.members}
 
 
 def mark_of(state: str) -> Mark:

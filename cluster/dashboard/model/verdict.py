@@ -1,6 +1,8 @@
 """Verdict of the page: rules about one group, the worst first, each with a Verdict or None; and one for all groups. Pure."""
 
-from attrs import frozen
+from collections.abc import Sequence
+
+from attrs import evolve, frozen
 
 from twinlog.cluster.dashboard.model.snapshot import (
     DIVERGED,
@@ -83,13 +85,12 @@ def _diverged(group: GroupSnapshot, snapshot: ClusterSnapshot) -> PageVerdict | 
     first, good = diverged[0], _good(group)
     what = f"{first.member.name} {_how_diverged(first)}"
     more = f", and {counted(len(diverged) - 1, 'more', 'more')}" if len(diverged) > 1 else ""
-    held = _held(good, group)
     return PageVerdict(
         mark="bad",
         headline=f"{'NOT SAFE' if not good else 'One slave is no copy'}: {what}{more}",
         since=first.since,
         was_so=first.was_so,
-        details=(held,),
+        details=(_held(good, group),),
     )
 
 
@@ -104,9 +105,8 @@ def _critical(group: GroupSnapshot, snapshot: ClusterSnapshot) -> PageVerdict | 
     ]
     if not found:
         return None
-    text = found[0].what
     details = (f"Do: {found[0].fix}",) if found[0].fix else ()
-    return PageVerdict(mark="bad", headline=f"NOT SAFE: {text}", details=details)
+    return PageVerdict(mark="bad", headline=f"NOT SAFE: {found[0].what}", details=details)
 
 
 def _master_not_serving(group: GroupSnapshot, _look: ClusterSnapshot) -> PageVerdict | None:
@@ -241,10 +241,10 @@ def end_of(each: MemberSnapshot) -> str:
     return "and it falls further behind" if each.is_growing else "it does not catch up yet"
 
 
-def within(slaves: "tuple[MemberSnapshot, ...] | list[MemberSnapshot]") -> str:
+def within(slaves: Sequence[MemberSnapshot]) -> str:
     known = [each.lag_seconds for each in slaves if each.lag_seconds is not None]
     if known:
-        return seconds(max(0.1, *known)) if len(known) > 1 else seconds(max(0.1, known[0]))
+        return seconds(max(0.1, *known))
     return size(max((each.lag_bytes or 0 for each in slaves), default=0))
 
 
@@ -326,10 +326,4 @@ def _of_all(verdicts: list[PageVerdict], snapshot: ClusterSnapshot) -> PageVerdi
     first, *others = verdicts
     more = tuple(each.headline for each in others if each.mark != "ok")
     rest = (f"{fine} of {len(verdicts)} groups {'is' if fine == 1 else 'are'} fine.",) if fine else ()
-    return PageVerdict(
-        mark=first.mark,
-        headline=first.headline,
-        since=first.since,
-        was_so=first.was_so,
-        details=(*first.details, *more, *rest),
-    )
+    return evolve(first, details=(*first.details, *more, *rest))

@@ -232,30 +232,16 @@ def legend(snapshot: ClusterSnapshot) -> Markup:
     shown = {"parted": any(not part.is_cut for part in parts), "kept": any(part.is_cut for part in parts)}
     shown["silent"] = any(each.last_offset is not None for each in snapshot.members)
     kinds = (
-        ("confirmed", "confirmed: on as many members as promised"),
-        ("flushed", "flushed: on its disk"),
-        ("written", "written: in its log"),
-        ("parted", "not its master's bytes"),
-        ("kept", "cut, and kept aside"),
-        ("silent", "by its last word"),
+        ("confirmed", 4, "confirmed: on as many members as promised"),
+        ("flushed", 8, "flushed: on its disk"),
+        ("written", 12, "written: in its log"),
+        ("parted", 12, "not its master's bytes"),
+        ("kept", 12, "cut, and kept aside"),
+        ("silent", 12, "by its last word"),
     )
-    heights = {"confirmed": 4, "flushed": 8, "written": 12, "parted": 12, "kept": 12, "silent": 12}
-    return tag(
-        "ul",
-        [
-            tag(
-                "li",
-                tag(
-                    "svg",
-                    tag("rect", width=18, height=heights[name], y=(12 - heights[name]) / 2, class_=name),
-                    width=18,
-                    height=12,
-                    aria_hidden="true",
-                ),
-                join(text),
-            )
-            for name, text in kinds
-            if shown.get(name, True)
-        ],
-        class_="legend",
-    )
+    items = []
+    for name, height, text in kinds:
+        if shown.get(name, True):
+            shape = tag("rect", width=18, height=height, y=(12 - height) / 2, class_=name)
+            items.append(tag("li", tag("svg", shape, width=18, height=12, aria_hidden="true"), text))
+    return tag("ul", items, class_="legend")

@@ -29,6 +29,11 @@ def join(*children: object) -> Markup:
     return Markup("".join(_child(each) for each in children))
 
 
+def facts(rows: Iterable[tuple[str, object]]) -> Markup:
+    """A list of titles and values; those without a value are left out."""
+    return tag("dl", [(tag("dt", title), tag("dd", value)) for title, value in rows if value], class_="facts")
+
+
 def _child(child: object) -> str:
     if child is None:
         return ""

@@ -9,7 +9,7 @@ from twinlog.cluster.dashboard.model.events import Event
 from twinlog.cluster.dashboard.model.snapshot import ClusterSnapshot, GroupSnapshot
 from twinlog.cluster.dashboard.model.verdict import PageVerdict, verdict_of
 from twinlog.cluster.dashboard.view.drawings import legend, offset_bars, picture
-from twinlog.cluster.dashboard.view.html import Markup, definitions, join, mark, tag
+from twinlog.cluster.dashboard.view.html import Markup, definitions, facts, join, mark, tag
 from twinlog.cluster.dashboard.view.roles import role_dialog
 from twinlog.cluster.dashboard.view.tables import events_list, groups_table, issues_list, members_table
 from twinlog.cluster.observe.consumption import LagReport
@@ -64,7 +64,7 @@ def policy_lines(group: GroupSnapshot) -> Markup:
     if group.acks_needed is not None:
         rows.append(("A message needs", f"{group.acks_needed} of {counted(total, 'member', 'members')}"))
         rows.append(("A failover needs", counted(max(1, total - group.acks_needed + 1), "promise", "promises")))
-    return tag("dl", [(tag("dt", title), tag("dd", value)) for title, value in rows if value], class_="facts")
+    return facts(rows)
 
 
 def verdict_section(verdict: PageVerdict, snapshot: ClusterSnapshot) -> Markup:

@@ -136,8 +136,7 @@ def issues_list(snapshot: ClusterSnapshot) -> Markup:
 
 def _issue(each: Finding, snapshot: ClusterSnapshot) -> Markup:
     fix = tag("span", f"{each.fix[0].upper()}{each.fix[1:]}", class_="fix") if each.fix else None
-    names = {known.member.address: known.member.name for known in snapshot.members}
-    text = tag("span", tag("span", f"{named(each.what, names).rstrip('.')}."), fix, class_="issue-text")
+    text = tag("span", tag("span", f"{named(each.what, snapshot.names).rstrip('.')}."), fix, class_="issue-text")
     return tag("li", mark(LEVEL_MARKS[each.level], label=True), text, command(command_of(each, snapshot)))
 
 
@@ -156,9 +155,9 @@ def named(text: str, names: Mapping[str, str]) -> str:
 
 def events_list(events: Sequence[Event], snapshot: ClusterSnapshot) -> Markup:
     """The newest first."""
-    names = {each.member.address: each.member.name for each in snapshot.members}
     if not events:
         return tag("p", "Nothing has changed since the dashboard started.", class_="quiet")
+    names = snapshot.names
     return tag(
         "ol",
         [_event(each, names) for each in events[:EVENTS_SHOWN]],

@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
 
 from attrs import frozen
 from starlette.applications import Starlette
@@ -19,19 +18,10 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 @frozen(kw_only=True)
 class Parameter:
-    """A parameter of the query."""
+    """A parameter of the query, or a field of the body."""
 
     name: str
     doc: str
-
-
-class Named(Protocol):
-    """A parameter, or a field of the body."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def doc(self) -> str: ...
 
 
 class Endpoint(Route):
@@ -46,7 +36,7 @@ class Endpoint(Route):
         handler: Handler,
         *,
         method: str = "GET",
-        parameters: Sequence[Named] = (),
+        parameters: Sequence[Parameter] = (),
         document: type | None = None,
     ) -> None:
         self.method, self.parameters, self.document = method, tuple(parameters), document
@@ -59,11 +49,6 @@ class Endpoint(Route):
             return await handler(request)
 
         super().__init__(path, endpoint, methods=[method, "OPTIONS"], name=handler.__name__)
-
-
-def endpoints(routes: Sequence[BaseRoute]) -> list[Endpoint]:
-    """Our endpoints, in order."""
-    return [each for each in routes if isinstance(each, Endpoint)]
 
 
 PATH_LENGTH_SHOWN = 200

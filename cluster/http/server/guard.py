@@ -11,7 +11,7 @@ import trio
 from attrs import define, field
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from twinlog.cluster.http.server.responses import HttpError
+from twinlog.cluster.http.server.responses import HttpError, until_disconnected
 
 log = structlog.get_logger(__name__)
 
@@ -57,14 +57,6 @@ def host_name(header: str) -> str:
     return text.rpartition(":")[0] if text.count(":") == 1 else text
 
 
-class _TooMuch(Exception):
-    """The body is too long, or too slow; the error says which."""
-
-    def __init__(self, error: HttpError) -> None:
-        super().__init__(error.what)
-        self.error = error
-
-
 @define(eq=False)
 class Guard:
     """An ASGI application round another one."""
@@ -89,8 +81,8 @@ class Guard:
     async def _request(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             body = await _whole_body(scope, receive)
-        except _TooMuch as refused:
-            await _refuse_and_close(refused.error, scope, receive, send)
+        except HttpError as error:
+            await _refuse_and_close(error, scope, receive, send)
             return
         if body is None:
             return  # The peer has left.
@@ -138,10 +130,10 @@ class Guard:
 
 
 async def _whole_body(scope: Scope, receive: Receive) -> bytes | None:
-    """Read the whole body; None: the peer has disconnected. Raises _TooMuch."""
+    """Read the whole body; None: the peer has disconnected. Raises HttpError for one that is too long, or too slow."""
     for name, value in scope["headers"]:
         if name == b"content-length" and (len(value) > 10 or (value.isdigit() and int(value) > BODY_BYTES_MAX)):
-            raise _TooMuch(_too_long())
+            raise _too_long()
     body = bytearray()
     with trio.move_on_after(BODY_SECONDS_MAX):
         while True:
@@ -150,16 +142,14 @@ async def _whole_body(scope: Scope, receive: Receive) -> bytes | None:
                 return None
             body += message.get("body", b"")
             if len(body) > BODY_BYTES_MAX:
-                raise _TooMuch(_too_long())
+                raise _too_long()
             if not message.get("more_body"):
                 return bytes(body)
-    raise _TooMuch(
-        HttpError(
-            status=408,
-            what="The request's body did not come.",
-            why=f"It has {BODY_SECONDS_MAX:g} s.",
-            next_step="Send it at once.",
-        )
+    raise HttpError(
+        status=408,
+        what="The request's body did not come.",
+        why=f"It has {BODY_SECONDS_MAX:g} s.",
+        next_step="Send it at once.",
     )
 
 
@@ -179,13 +169,11 @@ async def _refuse_and_close(error: HttpError, scope: Scope, receive: Receive, se
     await send({"type": "http.response.start", "status": error.status, "headers": headers})
     await send({"type": "http.response.body", "body": bytes(response.body), "more_body": True})
     with trio.move_on_after(LINGER_SECONDS):
-        while (await receive())["type"] != "http.disconnect":
-            pass
+        await until_disconnected(receive)
     close: Callable[[], None] = scope.get("state", {}).get("close", lambda: None)
     close()
     with trio.move_on_after(LINGER_SECONDS):
-        while (await receive())["type"] != "http.disconnect":
-            pass
+        await until_disconnected(receive)
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:

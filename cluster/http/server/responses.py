@@ -34,6 +34,12 @@ def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | No
     return Response(dumps(value) + b"\n", status, headers, media_type=JSON)
 
 
+async def until_disconnected(receive: Receive) -> None:
+    """Wait until the peer of an ASGI request leaves."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
 Write = Callable[[bytes], Awaitable[None]]
 
 
@@ -41,6 +47,9 @@ class EventStream(Response):
     """text/event-stream. `work` writes it, and is cancelled when the reader leaves."""
 
     media_type = "text/event-stream"
+    HEARTBEAT_SECONDS = 10.0
+    HEARTBEAT = b": still here\n\n"
+    RETRY = b"retry: 2000\n\n"  # ms.
 
     def __init__(self, work: Callable[[Write], Awaitable[None]]) -> None:
         super().__init__(headers={"x-accel-buffering": "no"})
@@ -59,12 +68,11 @@ class EventStream(Response):
 
         async with trio.open_nursery() as nursery:
 
-            async def until_it_leaves() -> None:
-                while (await receive())["type"] != "http.disconnect":
-                    pass
+            async def cancel_once_disconnected() -> None:
+                await until_disconnected(receive)
                 nursery.cancel_scope.cancel()
 
-            nursery.start_soon(until_it_leaves)
+            nursery.start_soon(cancel_once_disconnected)
             await self._work(write)
             nursery.cancel_scope.cancel()
         await send({"type": "http.response.body", "body": b""})

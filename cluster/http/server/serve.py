@@ -18,7 +18,6 @@ from hypercorn.utils import wrap_app
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from twinlog.cluster.http.server.guard import HEADER_BYTES_MAX
-from twinlog.cluster.remoting.server import open_listener
 
 log = structlog.get_logger(__name__)
 
@@ -28,9 +27,8 @@ class ServerLimits:
     """Limits of one port. Times in seconds."""
 
     connections_max: int = 256
-    idle_seconds_max: float = (
-        10.0  # From the start of a connection, or the last answer, to the end of a request's header.
-    )
+    # From the start of a connection, or the last answer, to the end of a request's header.
+    idle_seconds_max: float = 10.0
     send_seconds_max: float = 10.0  # A peer that takes nothing for so long is gone.
 
 
@@ -52,18 +50,6 @@ class _Log:
 
     async def exception(self, message: str, *_args: Any, **_more: Any) -> None:
         log.exception("HTTP request failed", what=message)
-
-
-def _hypercorn_config(limits: ServerLimits) -> Config:
-    config = Config()
-    config.logger_class = cast(Any, _Log)
-    config.h11_max_incomplete_size = HEADER_BYTES_MAX
-    config.h2_max_concurrent_streams = 8
-    config.h2_max_header_list_size = HEADER_BYTES_MAX
-    config.keep_alive_timeout = limits.idle_seconds_max
-    config.include_server_header = False
-    config.websocket_max_message_size = 1024
-    return config
 
 
 @define(eq=False)
@@ -124,7 +110,7 @@ class _Stream:
         seconds = self.limits.idle_seconds_max
         while True:
             await trio.sleep(seconds)
-            if not self._requests and trio.current_time() - self._idle_since >= 2 * seconds:
+            if self.is_idle and trio.current_time() - self._idle_since >= 2 * seconds:
                 self.close()
                 return
 
@@ -138,8 +124,16 @@ class _Server:
     _streams: dict[_Stream, None] = field(factory=dict, init=False)  # The oldest first.
 
     @_config.default
-    def _make_config(self) -> Config:
-        return _hypercorn_config(self.limits)
+    def _hypercorn_config(self) -> Config:
+        config = Config()
+        config.logger_class = cast(Any, _Log)
+        config.h11_max_incomplete_size = HEADER_BYTES_MAX
+        config.h2_max_concurrent_streams = 8
+        config.h2_max_header_list_size = HEADER_BYTES_MAX
+        config.keep_alive_timeout = self.limits.idle_seconds_max
+        config.include_server_header = False
+        config.websocket_max_message_size = 1024
+        return config
 
     async def connection(self, accepted: trio.SocketStream) -> None:
         stream = _Stream(accepted, self.limits)
@@ -177,20 +171,13 @@ class _Server:
 
 async def serve(
     app: ASGIApp,
-    host: str = "127.0.0.1",
-    port: int = 0,
+    listener: socket.socket,
+    limits: ServerLimits,
     *,
-    listener: socket.socket | None = None,
-    limits: ServerLimits | None = None,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve until cancelled, then close all connections and the port; started() gives the port.
-
-    `listener`: a socket of open_listener(), which is closed at the end, in place of host and port.
-    Raises OSError for a port that cannot be had.
-    """
-    server = _Server(app, limits or ServerLimits())
-    listener = listener or open_listener(host, port)
+    """Serve until cancelled, then close the listener and all connections; started() gives the port."""
+    server = _Server(app, limits)
     with trio.socket.from_stdlib_socket(listener) as sock:
         try:
             async with trio.open_nursery() as nursery:

@@ -46,9 +46,8 @@ class Tokens:
         if scheme.lower() != "bearer" or not given.strip():
             raise _unauthorized("This needs a token.", "No Authorization: Bearer header came.")
         sent = given.strip().encode("latin-1", "replace")
-        matches = [
-            hmac.compare_digest(sent, token) for token in tokens
-        ]  # All of them: how long it takes tells nothing.
+        # All of them: how long it takes tells nothing.
+        matches = [hmac.compare_digest(sent, token) for token in tokens]
         if not any(matches):
             raise _unauthorized("The token is not one of ours.", "It stands on no line of the token file.")
 
@@ -61,9 +60,8 @@ class Tokens:
         """The tokens as the file has them now. Raises TokenFileError."""
         assert self.path is not None
         try:
-            with open(
-                os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb"
-            ) as file:  # A pipe would block.
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # A pipe would block.
+            with open(descriptor, "rb") as file:
                 status = os.fstat(file.fileno())
                 seen = (status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_size)
                 if seen != self._seen:

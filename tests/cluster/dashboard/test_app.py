@@ -177,9 +177,9 @@ async def test_a_viewer_that_is_cut_is_forgotten_at_once(cluster):
     async with trio.open_nursery() as nursery:
         nursery.start_soon(live_route(watcher).app, {"type": "http", "method": "GET", "path": "/live"}, receive, send)
         await begun.wait()
-        assert watcher._viewers == 1
+        assert watcher.viewers == 1
         cut.set()
-    assert watcher._viewers == 0
+    assert watcher.viewers == 0
 
 
 async def test_who_is_not_on_this_machine_sees_messages_with_a_token_only(cluster, tmp_path):

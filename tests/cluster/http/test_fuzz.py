@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from tests.cluster.fake_cluster import FakeCluster
 from tests.cluster.http.conftest import TOKEN, Member
 from twinlog.cluster.http.query import Query
-from twinlog.cluster.http.server.app import endpoints
 from twinlog.cluster.http.server.responses import HttpError
 
 PATHS = [
@@ -108,8 +107,7 @@ async def test_whatever_comes_is_answered(tmp_path_factory, method, path, query,
 async def test_the_fuzzer_meets_every_endpoint(tmp_path):
     """Or it proves little: an endpoint that it does not name is missing in PATHS."""
     found = {
-        each.path.replace("{topic}", "T").replace("{member}", "a-0")
-        for each in endpoints(Member(tmp_path, FakeCluster()).routes)
+        each.path.replace("{topic}", "T").replace("{member}", "a-0") for each in Member(tmp_path, FakeCluster()).routes
     }
     rest = {"/master", "/sync", "/async", "/v1/topics", "/v1/topics/T", "/v1/groups", "/v1/groups/{group}"}
     rest |= {"/v1/schema/{document}", "/v1/operations/{id}", "/events", "/v1/resume"}

@@ -11,7 +11,6 @@ from tests.cluster.fake_cluster import NAMESRV
 from tests.cluster.http.conftest import AUTHORIZED, TOKEN
 from tests.cluster.http.members import MASTER, SLAVE
 from twinlog.cluster.admin.documents import schema_of
-from twinlog.cluster.http.server.app import endpoints
 from twinlog.cluster.metrics.exposition import METRICS
 from twinlog.cluster.metrics.snapshot import NamesrvSnapshot
 from twinlog.cluster.remoting.command import RemotingCommand
@@ -36,7 +35,7 @@ READS = [
 
 def endpoint_of(member, path: str):
     """Which endpoint answers it."""
-    for each in endpoints(member.routes):
+    for each in member.routes:
         match, _ = each.matches({"type": "http", "method": "GET", "path": path})
         if match.value == 2:
             return each
@@ -61,7 +60,7 @@ async def test_an_answer_is_what_its_schema_says(member, path):
 
 
 async def test_every_endpoint_says_what_it_is_for(member):
-    for each in endpoints(member.routes):
+    for each in member.routes:
         assert each.doc.endswith("."), each.path
         assert all(parameter.doc for parameter in each.parameters), each.path
 

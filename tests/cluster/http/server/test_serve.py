@@ -13,6 +13,7 @@ from twinlog.cluster.http.server.app import Endpoint, guarded_app
 from twinlog.cluster.http.server.guard import HEADER_BYTES_MAX
 from twinlog.cluster.http.server.responses import EventStream
 from twinlog.cluster.http.server.serve import ServerLimits, serve
+from twinlog.cluster.remoting.server import open_listener
 
 QUICK = ServerLimits(connections_max=20, idle_seconds_max=0.5, send_seconds_max=0.5)
 
@@ -59,7 +60,7 @@ APP = guarded_app(
 
 @pytest.fixture
 async def port(nursery):
-    return await nursery.start(lambda task_status: serve(APP, limits=QUICK, task_status=task_status))
+    return await nursery.start(serve, APP, open_listener("127.0.0.1", 0), QUICK)
 
 
 @pytest.fixture
@@ -183,7 +184,7 @@ async def test_a_stop_closes_the_port_and_all_connections_at_once(raw):
     patient = ServerLimits(send_seconds_max=300)
     with trio.fail_after(5):
         async with trio.open_nursery() as serving:
-            port = await serving.start(lambda task_status: serve(APP, limits=patient, task_status=task_status))
+            port = await serving.start(serve, APP, open_listener("127.0.0.1", 0), patient)
             streams = [await raw(port, b"GET /endless HTTP/1.1\r\nHost: x\r\n\r\n"), await raw(port, b"GET /")]
             await trio.sleep(0.3)
             serving.cancel_scope.cancel()
