@@ -4,34 +4,32 @@ Each system runs alone, started fresh, and the rounds go through the systems in 
 that what changes on the machine meanwhile hits all of them alike.
 """
 
-import json
-import os
-import tempfile
+from collections.abc import Iterator
+from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import click
 
-from scripts.benchmarks import (
-    audit_commands,
-    clients_commands,
-    cost_commands,
-    ha,
-    ha_table,
-    observe_commands,
-    roles,
-    roles_table,
-    table,
-)
+from scripts.benchmarks import audit as audits
+from scripts.benchmarks import audit_table, clients, ha, ha_table, http_cost, observe_table, roles, roles_table, table
+from scripts.benchmarks import store as stores
+from scripts.benchmarks.ack_levels import AckBench
+from scripts.benchmarks.audit_steps import MASTER, TASKS
+from scripts.benchmarks.clients import ClientsBench
+from scripts.benchmarks.idle import IdleLoad
 from scripts.benchmarks.load import TOPIC, Load, measure
-from scripts.benchmarks.report import new_report
-from scripts.benchmarks.store import PARTS, SYSTEMS, StoreBench
+from scripts.benchmarks.observe import ObserveBench
+from scripts.benchmarks.report import Row, all_of, in_turn, out_option, record, rounds_option, say, scratch
 from scripts.benchmarks.store_directory import BODY_SIZE
 from scripts.benchmarks.store_restarts import BURST
 from scripts.benchmarks.store_steps import SCALES
-from scripts.benchmarks.systems import QUEUES, candidates
+from scripts.benchmarks.systems import QUEUES, Candidate, candidates
 
 KINDS = ("rocketmq", "twinlog", "answer-only")
+GIB, MIB = 1 << 30, 1 << 20
 
 
 @click.group()
@@ -40,14 +38,14 @@ def main() -> None:
 
 
 @main.command()
-@click.option("--rounds", default=3, show_default=True, help="How often each system is measured.")
+@rounds_option(3, "How often each system is measured.")
 @click.option("--seconds", default=10, show_default=True, help="Length of one measurement.")
 @click.option("--first-warm-up", default=30, show_default=True, help="Seconds of load on a system just started.")
 @click.option("--warm-up", default=5, show_default=True, help="Seconds of load before each measurement.")
 @click.option("--threads", multiple=True, type=int, default=(64, 1), show_default=True, help="Client threads.")
 @click.option("--slaves", default=1, show_default=True, help="Slaves of every master, RocketMQ's and ours.")
 @click.option("--only", multiple=True, type=click.Choice(KINDS), help="Measure these systems alone.")
-@click.option("--out", type=click.Path(path_type=Path), help="Raw results. Default: docs/benchmarks/produce-DATE.json.")
+@out_option("produce")
 def produce(
     rounds: int,
     seconds: int,
@@ -69,51 +67,54 @@ def produce(
         "first_warm_up_s": first_warm_up,
         "warm_up_s": warm_up,
     }
-    report = new_report("produce", setup)
-    path = out or table.DIRECTORY / f"produce-{report['date'][:10]}.json"
-    for number in range(1, rounds + 1):
-        for candidate in chosen if number % 2 else reversed(chosen):
-            os.sync()  # What the last one left to write is not charged to this one.
-            with candidate.running(TOPIC) as system, tempfile.TemporaryDirectory() as client:
-                for row in measure(system, load, Path(client)):
-                    result = {"round": number, "system": candidate.kind, "role": candidate.role, **row}
-                    report["results"].append(result)
-                    _show(result)
-                    path.write_text(json.dumps(report, indent=1) + "\n")
-    click.echo(f"raw results: {path}", err=True)
+    record("produce", setup, _produced(rounds, chosen, load), _produced_line, out)
+
+
+def _produced(rounds: int, chosen: list[Candidate], load: Load) -> Iterator[Row]:
+    for number, candidate in in_turn(rounds, chosen):
+        with candidate.running(TOPIC) as system, scratch() as client:
+            for row in measure(system, load, client):
+                yield {"round": number, "system": candidate.kind, "role": candidate.role, **row}
+
+
+def _produced_line(row: Row) -> str:
+    name = f"{row['system']} {row['role'] or ''}"
+    cpu = " ".join(f"{who} {us:.1f}" for who, us in row["cpu_us_per_message"].items())
+    return (
+        f"round {row['round']}  {name:23} {row['threads']:3} threads {row['messages_per_s']:9.0f}/s"
+        f"  p50 {row['p50_ms']:.3f} p99 {row['p99_ms']:.3f} max {row['max_ms']:.1f} ms"
+        f"  CPU us: {cpu}, others {row['other_cpu_percent']:.0f} %  {row['outcomes']}"
+    )
 
 
 @main.command()
 @click.option("--quick", is_flag=True, help="A small log, to see that it works: the numbers mean nothing.")
 @click.option("--repeats", default=3, show_default=True, help="How often restarts and appends are measured.")
-@click.option("--only", multiple=True, type=click.Choice(SYSTEMS), help="Measure these systems alone.")
-@click.option("--part", multiple=True, type=click.Choice(PARTS), help="Measure the store alone, or brokers' restarts.")
+@click.option("--only", multiple=True, type=click.Choice(stores.SYSTEMS), help="Measure these systems alone.")
+@click.option(
+    "--part", multiple=True, type=click.Choice(stores.PARTS), help="Measure the store alone, or brokers' restarts."
+)
 @click.option("--cold/--no-cold", default=None, help="Also with nothing cached: as root. Default: not with --quick.")
-@click.option("--out", type=click.Path(path_type=Path), help="Raw results. Default: docs/benchmarks/store-DATE.json.")
+@out_option("store")
 def store(
     quick: bool, repeats: int, only: tuple[str, ...], part: tuple[str, ...], cold: bool | None, out: Path | None
 ) -> None:
     """Measure the store: append, scan, rebuild, restarts, memory. At most 10 minutes; needs 12 GiB in $TMPDIR."""
     name = "quick" if quick else "full"
-    bench = StoreBench(
+    bench = stores.StoreBench(
         scale_name=name,
-        systems=tuple(system for system in SYSTEMS if system in (only or SYSTEMS)),
-        parts=part or PARTS,
+        systems=tuple(system for system in stores.SYSTEMS if system in (only or stores.SYSTEMS)),
+        parts=part or stores.PARTS,
         repeats=repeats,
         cold=not quick if cold is None else cold,
-        say=lambda text: click.echo(text, err=True),
     )
-    report = new_report(
-        "store", {"scale": name, "body_bytes": BODY_SIZE, "queues": SCALES[name].queues, "burst": BURST}
-    )
-    report["setup"]["repeats"] = repeats
-    path = out or table.DIRECTORY / f"store-{report['date'][:10]}.json"
-    for row in bench.rows():
-        report["results"].append(row)
-        numbers = {key: round(value, 3) for key, value in row.items() if not isinstance(value, str)}
-        click.echo(f"{row['system']:9} {row['measure']:38} {numbers}")
-        path.write_text(json.dumps(report, indent=1) + "\n")
-    click.echo(f"raw results: {path}", err=True)
+    setup = {"scale": name, "body_bytes": BODY_SIZE, "queues": SCALES[name].queues, "burst": BURST, "repeats": repeats}
+    record("store", setup, bench.rows(), _stored_line, out)
+
+
+def _stored_line(row: Row) -> str:
+    numbers = {key: round(value, 3) for key, value in row.items() if not isinstance(value, str)}
+    return f"{row['system']:9} {row['measure']:38} {numbers}"
 
 
 @main.command("ha")
@@ -121,10 +122,10 @@ def store(
 @click.option("--body", "bodies", multiple=True, type=int, default=(1024, 8192), show_default=True, help="Bytes.")
 @click.option("--pair", "chosen", multiple=True, help="MASTER/SLAVE, as twinlog/rocketmq. Default: all four.")
 @click.option("--part", multiple=True, type=click.Choice(ha.PARTS), help="Measure these alone.")
-@click.option("--rounds", default=1, show_default=True, help="How often each is measured.")
+@rounds_option(1)
 @click.option("--seconds", default=10.0, show_default=True, help="Length of a measurement of lag or throughput.")
 @click.option("--rate", default=10_000, show_default=True, help="Messages a second, for the lag.")
-@click.option("--out", type=click.Path(path_type=Path), help="Raw results. Default: docs/benchmarks/ha-DATE.json.")
+@out_option("ha")
 def replication(
     mib: int,
     bodies: tuple[int, ...],
@@ -136,56 +137,194 @@ def replication(
     out: Path | None,
 ) -> None:
     """Measure slaves: catching up, lag, and what verification costs. Needs 4 times the log in $TMPDIR."""
-    pairs = tuple(pair for pair in ha.PAIRS if not chosen or "/".join(pair) in chosen)
     bench = ha.HABench(
-        log_bytes=mib << 20,
+        log_bytes=mib * MIB,
         body_sizes=bodies,
-        pairs=pairs,
+        pairs=tuple(pair for pair in ha.PAIRS if not chosen or "/".join(pair) in chosen),
         parts=part or ha.PARTS,
         rounds=rounds,
         seconds=seconds,
         messages_per_second=rate,
-        say=lambda text: click.echo(text, err=True),
     )
-    report = new_report("ha", {"log_mib": mib, "seconds": seconds, "rate": rate, "rounds": rounds})
-    path = out or table.DIRECTORY / f"ha-{report['date'][:10]}.json"
-    for row in bench.rows():
-        report["results"].append(row)
-        click.echo(ha_table.line(row))
-        path.write_text(json.dumps(report, indent=1) + "\n")
-    click.echo(f"raw results: {path}", err=True)
+    setup = {"log_mib": mib, "seconds": seconds, "rate": rate, "rounds": rounds}
+    record("ha", setup, bench.rows(), ha_table.line, out)
 
 
 @main.command("roles")
-@click.option("--rounds", default=20, show_default=True, help="Switchovers at each rate, and half as many failovers.")
+@rounds_option(20, "Switchovers at each rate, and half as many failovers.")
 @click.option(
     "--rate", "rates", multiple=True, type=int, default=(1_000, 10_000), show_default=True, help="Messages/s."
 )
 @click.option("--mib", default=1024, show_default=True, help="Length of the log that is cut, and taken anew.")
 @click.option("--part", multiple=True, type=click.Choice(roles.PARTS), help="Measure these alone.")
-@click.option("--out", type=click.Path(path_type=Path), help="Raw results. Default: docs/benchmarks/roles-DATE.json.")
+@out_option("roles")
 def role_changes(rounds: int, rates: tuple[int, ...], mib: int, part: tuple[str, ...], out: Path | None) -> None:
     """Measure role changes: how long producers wait, and rewind and reinit. Needs 6 times the log in $TMPDIR."""
-    bench = roles.RolesBench(
-        parts=part or roles.PARTS,
+    bench = roles.RolesBench(parts=part or roles.PARTS, rounds=rounds, rates=rates, log_bytes=mib * MIB)
+    record("roles", {"rounds": rounds, "rates": rates, "log_mib": mib}, bench.rows(), roles_table.line, out)
+
+
+only_option = click.option(
+    "--only", multiple=True, type=click.Choice(clients.KINDS), help="Measure these systems alone."
+)
+
+
+def _clients(rounds: int, only: tuple[str, ...]) -> ClientsBench:
+    return ClientsBench(rounds=rounds, kinds=tuple(kind for kind in clients.KINDS if kind in (only or clients.KINDS)))
+
+
+@main.command()
+@rounds_option(3, "How often each system is measured.")
+@only_option
+@click.option("--mib", default=1024, show_default=True, help="Length of the log.")
+@click.option("--consumers", multiple=True, type=int, default=(1, 8), show_default=True, help="Push consumers.")
+@out_option("consume")
+def consume(rounds: int, only: tuple[str, ...], mib: int, consumers: tuple[int, ...], out: Path | None) -> None:
+    """Measure how fast push consumers drain a topic, from memory and from the disk. Needs the super-user."""
+    setup = {"rounds": rounds, "log_mib": mib, "consumers": consumers}
+    record("consume", setup, _clients(rounds, only).consume(mib * MIB, consumers), all_of, out)
+
+
+@main.command()
+@rounds_option(3, "How often each system is measured.")
+@only_option
+@click.option(
+    "--rate", "rates", multiple=True, type=int, default=(1_000, 10_000), show_default=True, help="Messages a second."
+)
+@click.option(
+    "--warm-up",
+    "warm_ups",
+    multiple=True,
+    type=int,
+    default=(10, 40),
+    show_default=True,
+    help="Seconds at a rate before it is measured; of several, it is measured after each.",
+)
+@click.option("--seconds", default=10, show_default=True, help="Length of one measurement.")
+@out_option("latency")
+def latency(
+    rounds: int,
+    only: tuple[str, ...],
+    rates: tuple[int, ...],
+    warm_ups: tuple[int, ...],
+    seconds: int,
+    out: Path | None,
+) -> None:
+    """Measure how long messages take from send to a push consumer's listener."""
+    starts = sorted(set(warm_ups))
+    if any(after - before < seconds for before, after in pairwise(starts)):
+        raise click.UsageError(f"a measurement takes {seconds} s; warm-ups {starts} leave no room for it")
+    setup = {"rounds": rounds, "rates": rates, "warm_ups": starts, "seconds": seconds}
+    record("latency", setup, _clients(rounds, only).latency(rates, starts, seconds), all_of, out)
+
+
+@main.command()
+@rounds_option(3, "How often each system is measured.")
+@only_option
+@click.option("--consumers", default=1000, show_default=True, help="Connections.")
+@click.option("--pulls", default=2000, show_default=True, help="Held pulls, of all consumers together.")
+@click.option("--seconds", default=20.0, show_default=True, help="How long the idle broker is watched.")
+@out_option("idle")
+def idle(rounds: int, only: tuple[str, ...], consumers: int, pulls: int, seconds: float, out: Path | None) -> None:
+    """Measure start, memory, idle CPU and the waking of many consumers that wait."""
+    load = IdleLoad(consumers=consumers, pulls=pulls, seconds=seconds)
+    setup = {"rounds": rounds, "consumers": consumers, "pulls": pulls, "seconds": seconds}
+    record("idle", setup, _clients(rounds, only).idle(load), all_of, out)
+
+
+@main.command()
+@click.option("--gib", default=4, show_default=True, help="Length of each replica's log.")
+@click.option(
+    "--growth", multiple=True, type=int, default=(1, 2, 4, 8), show_default=True, help="Lengths of a log, in GiB."
+)
+@rounds_option(3, "How often each is measured, but for the growth: once.")
+@click.option("--part", multiple=True, type=click.Choice(audits.PARTS), help="Measure these alone.")
+@click.option(
+    "--quick", is_flag=True, help="64 MiB instead of each GiB, to see that it works: the numbers mean little."
+)
+@out_option("audit")
+def audit(gib: int, growth: tuple[int, ...], rounds: int, part: tuple[str, ...], quick: bool, out: Path | None) -> None:
+    """Measure `twinlog audit` and its tables on Spark. Needs 13 GiB in $TMPDIR, and as much memory for them to stay in."""
+    unit = 64 * MIB if quick else GIB
+    bench = audits.AuditBench(
+        log_bytes=gib * unit,
+        log_file_bytes=unit,
+        growth=tuple(sorted(set(growth))),
         rounds=rounds,
-        rates=rates,
-        log_bytes=mib << 20,
-        say=lambda text: click.echo(text, err=True),
+        parts=part or audits.PARTS,
     )
-    report = new_report("roles", {"rounds": rounds, "rates": rates, "log_mib": mib})
-    path = out or table.DIRECTORY / f"roles-{report['date'][:10]}.json"
-    for row in bench.rows():
-        report["results"].append(row)
-        click.echo(roles_table.line(row))
-        path.write_text(json.dumps(report, indent=1) + "\n")
-    click.echo(f"raw results: {path}", err=True)
+    setup: dict[str, Any] = {"log_bytes": bench.log_bytes, "log_file_bytes": unit, "rounds": rounds}
+    setup |= {"body_bytes": BODY_SIZE, "spark": version("pyspark"), "master": MASTER, "tasks": TASKS}
+    record("audit", setup, bench.rows(), audit_table.line, out)
 
 
-for command in (clients_commands.consume, clients_commands.latency, clients_commands.idle):
-    main.add_command(command)
-for command in (audit_commands.audit, observe_commands.observe, cost_commands.http, cost_commands.acks):
-    main.add_command(command)
+@main.command()
+@rounds_option(10, "Pairs of measurements.")
+@click.option("--seconds", default=20, show_default=True, help="Length of one measurement.")
+@click.option("--warm-up", default=10, show_default=True, help="Seconds of load before each measurement.")
+@click.option("--threads", multiple=True, type=int, default=(64,), show_default=True, help="Client threads.")
+@click.option("--scrape", default=5, show_default=True, help="Seconds between two scrapes.")
+@click.option("--topics", default=1, show_default=True, help="Topics that metrics tell of.")
+@out_option("observe")
+def observe(
+    rounds: int, seconds: int, warm_up: int, threads: tuple[int, ...], scrape: int, topics: int, out: Path | None
+) -> None:
+    """Measure what metrics, scraping and the dashboard cost a broker. Needs Debian's prometheus."""
+    load = Load(threads=threads, first_warm_up_s=warm_up, warm_up_s=0, seconds=seconds)
+    setup = {
+        "rounds": rounds,
+        "seconds": seconds,
+        "first_warm_up_s": warm_up,
+        "scrape_seconds": scrape,
+        "topics": topics,
+        "body_bytes": load.body_size,
+    }
+    bench = ObserveBench(rounds=rounds, load=load, scrape_seconds=scrape, topics=topics)
+    rows = record("observe", setup, bench.rows(), observe_table.line, out)
+    for number in threads:
+        found = observe_table.differences([row for row in rows if row["threads"] == number], "master")
+        say(f"{number} threads: observed, the master takes {median(found) * 100:+.2f} % CPU a message")
+
+
+@main.command()
+@rounds_option(8)
+@click.option("--seconds", default=15.0, show_default=True, help="How long the idle broker is watched.")
+@click.option("--settle", default=5.0, show_default=True, help="Seconds between ready and that.")
+@click.option("--scrapes", default=30, show_default=True, help="Scrapes of each case, in each round.")
+@click.option("--topics", default=500, show_default=True, help="Topics of the large cases.")
+@click.option("--part", multiple=True, type=click.Choice(http_cost.PARTS), help="Measure these alone.")
+@out_option("http")
+def http(
+    rounds: int, seconds: float, settle: float, scrapes: int, topics: int, part: tuple[str, ...], out: Path | None
+) -> None:
+    """Measure what HTTP costs a broker: start, memory, idle CPU, and a scrape of /metrics."""
+    bench = http_cost.HttpBench(
+        rounds=rounds,
+        parts=part or http_cost.PARTS,
+        cases=((1, 1), (topics, 0), (topics, topics)),
+        idle_seconds=seconds,
+        settle_seconds=settle,
+        scrapes=scrapes,
+    )
+    setup = {
+        "rounds": rounds,
+        "idle_seconds": seconds,
+        "settle_seconds": settle,
+        "scrapes": scrapes,
+        "queues": http_cost.QUEUES_PER_TOPIC,
+    }
+    record("http", setup, bench.rows(), all_of, out)
+
+
+@main.command()
+@rounds_option(5, "How often each level is measured.")
+@click.option("--messages", default=500, show_default=True, help="Messages of one measurement.")
+@click.option("--warm-up", default=200, show_default=True, help="Messages before it.")
+@out_option("acks")
+def acks(rounds: int, messages: int, warm_up: int, out: Path | None) -> None:
+    """Measure how long a lone producer waits at each level of acknowledgement."""
+    bench = AckBench(rounds=rounds, messages=messages, warm_up=warm_up)
+    record("acks", {"rounds": rounds, "messages": messages, "warm_up": warm_up}, bench.rows(), all_of, out)
 
 
 @main.command("table")
@@ -193,17 +332,7 @@ for command in (audit_commands.audit, observe_commands.observe, cost_commands.ht
 def write_table(raw: Path | None) -> None:
     """Generate docs/benchmarks/the pages of docs/benchmarks from raw results (default: the newest of each)."""
     for path in [raw] if raw else table.newest():
-        click.echo(f"tables: {table.write(path)}", err=True)
-
-
-def _show(result: dict[str, Any]) -> None:
-    name = f"{result['system']} {result['role'] or ''}"
-    cpu = " ".join(f"{who} {us:.1f}" for who, us in result["cpu_us_per_message"].items())
-    click.echo(
-        f"round {result['round']}  {name:23} {result['threads']:3} threads {result['messages_per_s']:9.0f}/s"
-        f"  p50 {result['p50_ms']:.3f} p99 {result['p99_ms']:.3f} max {result['max_ms']:.1f} ms"
-        f"  CPU us: {cpu}, others {result['other_cpu_percent']:.0f} %  {result['outcomes']}"
-    )
+        say(f"tables: {table.write(path)}")
 
 
 if __name__ == "__main__":

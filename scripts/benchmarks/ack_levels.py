@@ -4,18 +4,14 @@ One message is under way at a time, so that the answer's time is the level's own
 second round backwards; each pair is started fresh.
 """
 
-import os
-import shutil
 import socket
-import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from statistics import quantiles
-from typing import Any
 
 from attrs import field, frozen
 
+from scripts.benchmarks.report import Row, in_turn, scratch
 from scripts.benchmarks.store_directory import FULL, TOPIC
 from scripts.benchmarks.store_restarts import SUCCESS, receive_codes, send_frame
 from scripts.benchmarks.systems import QUEUES
@@ -23,8 +19,6 @@ from tests.support.clients.remoting import create_topic
 from tests.support.process_group import twinlog
 from tests.support.process_group.ports import HOST
 from tests.support.process_group.role_changes import wait_grouped
-
-Row = dict[str, Any]
 
 
 @frozen
@@ -54,33 +48,26 @@ class AckBench:
     rounds: int
     messages: int = 500
     warm_up: int = 200
-    root: Path = field(factory=lambda: Path(tempfile.mkdtemp(prefix="bench-acks-")))
 
     def rows(self) -> Iterator[Row]:
         """Rows come out as they are measured; nothing is left behind."""
-        try:
-            with twinlog.NameServer(self.root / "namesrv") as namesrv:
-                for number in range(1, self.rounds + 1):
-                    for level in LEVELS if number % 2 else reversed(LEVELS):
-                        yield {"round": number, "level": level.name, **self._measure(level, namesrv.address)}
-        finally:
-            shutil.rmtree(self.root, ignore_errors=True)
+        with scratch("bench-acks-") as root, twinlog.NameServer(root / "namesrv") as namesrv:
+            for number, level in in_turn(self.rounds, LEVELS):
+                yield {"round": number, "level": level.name, **self._measure(level, namesrv.address)}
 
     def _measure(self, level: Level, namesrv: str) -> Row:
-        os.sync()
-        directory = Path(tempfile.mkdtemp(dir=self.root))
-        name = directory.name  # A group of its own: the name server remembers the others.
-        leader, follower = (
-            twinlog.Broker(directory / role, namesrv, role=role, broker_name=name, settings={**FULL.settings, **own})
-            for role, own in ((level.role, level.master), ("SLAVE", level.slave))
-        )
-        try:
+        with scratch("bench-acks-") as directory:
+            name = directory.name  # A group of its own: the name server remembers the others.
+            leader, follower = (
+                twinlog.Broker(
+                    directory / role, namesrv, role=role, broker_name=name, settings={**FULL.settings, **own}
+                )
+                for role, own in ((level.role, level.master), ("SLAVE", level.slave))
+            )
             with leader, follower:
                 create_topic(leader.address, TOPIC, queues=QUEUES)
                 wait_grouped(leader, 2)
                 return _waits(leader.port, self.warm_up, self.messages)
-        finally:
-            shutil.rmtree(directory, ignore_errors=True)
 
 
 def _waits(port: int, warm_up: int, count: int) -> Row:

@@ -5,11 +5,9 @@ All of it lies in the page cache: what a disk gives is a matter of the disk.
 
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +15,13 @@ from attrs import define, field
 
 from scripts.benchmarks.audit_steps import TASKS
 from scripts.benchmarks.machine import ROOT
+from scripts.benchmarks.report import Row, say, scratch
 from scripts.benchmarks.store_directory import copy_store
 
 PARTS = ("digests", "records", "growth", "start-up")
 BASE, REPLICA, GROWN, SMALL = "base", "replica", "grown", "small"
 STEP_SECONDS_MAX = 900
 MIB = 1 << 20
-Row = dict[str, Any]
 
 
 @define
@@ -38,13 +36,11 @@ class AuditBench:
     growth: tuple[int, ...]
     rounds: int
     parts: tuple[str, ...]
-    say: Callable[[str], None]
     root: Path = field(init=False)
 
     def rows(self) -> Iterator[Row]:
         """Measure."""
-        self.root = Path(tempfile.mkdtemp(prefix="bench-audit-", dir=os.environ.get("TMPDIR", tempfile.gettempdir())))
-        try:
+        with scratch("bench-audit-") as self.root:
             yield from self._fill()
             if "start-up" in self.parts:
                 for _ in range(self.rounds):
@@ -55,8 +51,6 @@ class AuditBench:
                 yield from self._records()
             if "growth" in self.parts:
                 yield from self._growth()
-        finally:
-            shutil.rmtree(self.root, ignore_errors=True)
 
     def _fill(self) -> Iterator[Row]:
         """Two replicas with all that belongs to a store, on files of their own; and a small one to warm up on."""
@@ -110,7 +104,7 @@ class AuditBench:
 
     def _step(self, measure: str, step: str, **options: Any) -> Iterator[Row]:
         """Run one step of audit_steps.py in a process of its own; its results."""
-        self.say(f"{measure} ...")
+        say(f"{measure} ...")
         command = [sys.executable, "-m", "scripts.benchmarks.audit_steps", step, json.dumps(options)]
         ran = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=STEP_SECONDS_MAX)
         if ran.returncode != 0:

@@ -20,8 +20,8 @@ import psutil
 import structlog
 from attrs import evolve
 
+from scripts.benchmarks.machine import memory
 from scripts.benchmarks.store_directory import FULL
-from scripts.benchmarks.store_restarts import memory
 from scripts.benchmarks.store_steps import fill
 from twinlog.store.integrity.digest import digests_of
 from twinlog.store.record.scan import scan_records

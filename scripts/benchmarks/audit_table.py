@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-Row = dict[str, Any]
+from scripts.benchmarks.report import Row, head, numbers_of, spread, table_line
+
 GIB, GB, MB = float(1 << 30), 1e9, 1e6
 DIGESTS_GOAL, RECORDS_GOAL = 1.5, 150.0  # GB/s and MB/s, of one core.
 
@@ -40,25 +41,21 @@ MEMORY = (
 
 def line(row: Row) -> str:
     """One result, for the terminal."""
-    numbers = {key: round(value, 3) for key, value in row.items() if isinstance(value, int | float)}
-    return f"{row['measure']:20} {numbers}"
+    return f"{row['measure']:20} {numbers_of(row)}"
 
 
 def page(report: dict[str, Any], raw: str) -> str:
     """Return the whole page as Markdown."""
-    machine, setup, rows = report["machine"], report["setup"], report["results"]
-    parts = [
-        INTRODUCTION.format(
-            **{**machine, **setup, "commit": machine["commit"][:12]},
-            log_gib=setup["log_bytes"] / GIB,
-            file_gib=setup["log_file_bytes"] / GIB,
-            s="s" if setup["rounds"] > 1 else "",
-            changed=f" with {machine['changed_files']} changed files" if machine["changed_files"] else "",
-            raw=raw,
-            date=report["date"][:10],
-            command=report["command"],
-        )
-    ]
+    setup, rows = report["setup"], report["results"]
+    introduction = head(
+        INTRODUCTION,
+        report,
+        raw,
+        log_gib=setup["log_bytes"] / GIB,
+        file_gib=setup["log_file_bytes"] / GIB,
+        s="s" if setup["rounds"] > 1 else "",
+    )
+    parts = [introduction]
     if _of(rows, "digests"):
         parts += ["\n## Digests of two replicas\n\n", DIGESTS, _digests(rows)]
     if _of(rows, "records"):
@@ -91,7 +88,7 @@ def _digests(rows: Sequence[Row]) -> str:
         if own:
             share = median(map(_rate, own)) / median(map(_rate, limit))
             cells = [name, str(processes), _spread(own, GB, ".2f"), _spread(own, GB * processes, ".2f"), f"{share:.2f}"]
-            lines.append(f"| {' | '.join(cells)} |")
+            lines.append(table_line(cells))
     return "\n".join(lines) + "\n"
 
 
@@ -109,7 +106,7 @@ def _records(rows: Sequence[Row]) -> str:
         if own := _of(rows, measure):
             messages = f"{median(map(_rate, own)) * per_byte:,.0f}"
             cells = [name, str(processes), _spread(own, MB, ",.0f"), _spread(own, MB * processes, ",.0f"), messages]
-            lines.append(f"| {' | '.join(cells)} |")
+            lines.append(table_line(cells))
     return "\n".join(lines) + "\n"
 
 
@@ -125,7 +122,7 @@ def _growth(rows: Sequence[Row]) -> str:
             own = [row for row in found if row["bytes"] == size]
             seconds, mib = (median(row[key] for row in own) for key in ("seconds", "worker_mib_max"))
             cells += [f"{seconds:.1f}", _spread(own, unit, form), f"{mib:,.0f}"]
-        lines.append(f"| {' | '.join(cells)} |")
+        lines.append(table_line(cells))
     return "\n".join(lines) + "\n"
 
 
@@ -134,14 +131,14 @@ def _memory(rows: Sequence[Row]) -> str:
     for measure in dict.fromkeys(row["measure"] for row in rows):
         own = _of(rows, measure)
         most = (max(row[f"{who}_mib_max"] for row in own) for who in ("worker", "jvm", "job"))
-        lines.append(f"| {' | '.join([measure, *(f'{mib:,.0f}' for mib in most)])} |")
+        lines.append(table_line([measure, *(f"{mib:,.0f}" for mib in most)]))
     return "\n".join(lines) + "\n"
 
 
 def _start_up(rows: Sequence[Row]) -> str:
     lines = ["| session | first table | second |", "|--:|--:|--:|"]
-    cells = [_between([row[f"{key}_seconds"] for row in rows], ".1f") for key in ("session", "first", "second")]
-    return "\n".join([*lines, f"| {' | '.join(cells)} |"]) + "\n"
+    cells = [spread([row[f"{key}_seconds"] for row in rows], ".1f") for key in ("session", "first", "second")]
+    return "\n".join([*lines, table_line(cells)]) + "\n"
 
 
 def _of(rows: Sequence[Row], measure: str) -> list[Row]:
@@ -153,10 +150,4 @@ def _rate(row: Row) -> float:
 
 
 def _spread(rows: Sequence[Row], unit: float, form: str) -> str:
-    return _between([_rate(row) / unit for row in rows], form)
-
-
-def _between(values: Sequence[float], form: str) -> str:
-    """The median, with the lowest and highest where they read differently."""
-    low, middle, high = (format(value, form) for value in (min(values), median(values), max(values)))
-    return middle + (f" ({low} to {high})" if low != high else "")
+    return spread([_rate(row) / unit for row in rows], form)

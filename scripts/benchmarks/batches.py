@@ -1,13 +1,12 @@
 """Many messages for a running broker, in batches, as quickly as a few lines of Python send them."""
 
-import json
 import random
 import socket
 import struct
 import time
 
 from scripts.benchmarks.store_directory import BODY_SIZE, TOPIC
-from scripts.benchmarks.store_restarts import SUCCESS, receive_codes
+from scripts.benchmarks.store_restarts import SUCCESS, frame, receive_codes
 from scripts.benchmarks.systems import QUEUES
 from tests.support.process_group.ports import HOST
 
@@ -44,17 +43,7 @@ def _frame(number: int, body: bytes) -> bytes:
         "k": "false",
         "m": "true",
     }
-    header = json.dumps(
-        {
-            "code": SEND_BATCH_MESSAGE,
-            "language": "JAVA",
-            "version": 407,
-            "opaque": number,
-            "flag": 0,
-            "extFields": fields,
-        }
-    ).encode()
-    return struct.pack(">ii", 4 + len(header) + len(items), len(header)) + header + items
+    return frame(SEND_BATCH_MESSAGE, number, fields, items)
 
 
 def _item(number: int, body: bytes) -> bytes:

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Any
 
-Row = dict[str, Any]
+from scripts.benchmarks.report import Row, head, spread, table_line
+
 NAMES = {"twinlog": "twinlog", "rocketmq": "RocketMQ"}
 
 INTRODUCTION = """# {title}
@@ -34,12 +35,6 @@ IDLE = """{consumers:,} connections, each a consumer with heartbeats and its sha
 process, which takes a part of that time. *Memory* is the process's own (anonymous) pages."""
 
 
-def line(row: Row) -> str:
-    """One result, for the terminal."""
-    words = [f"{key} {round(value, 3) if isinstance(value, float) else value}" for key, value in row.items()]
-    return "  ".join(words)
-
-
 def consume_page(report: dict[str, Any], raw: str) -> str:
     """Return the page as Markdown."""
     rows: list[Row] = report["results"]
@@ -49,7 +44,7 @@ def consume_page(report: dict[str, Any], raw: str) -> str:
             these = [row for row in rows if (row["cold"], row["consumers"]) == (is_cold, consumers)]
             for name, own, of_theirs in _systems(these, "messages_per_s"):
                 cells = ["disk" if is_cold else "memory", str(consumers), name, _spread(own, "messages_per_s", ",.0f")]
-                lines.append(_line([*cells, of_theirs, _spread(own, "broker_cpu_us", ".1f")]))
+                lines.append(table_line([*cells, of_theirs, _spread(own, "broker_cpu_us", ".1f")]))
     return _head(report, raw, "Consume: messages per second", CONSUME) + "\n".join(lines) + "\n"
 
 
@@ -66,7 +61,7 @@ def latency_page(report: dict[str, Any], raw: str) -> str:
         for name, own, _ in _systems(these, "p50_ms"):
             times = [_spread(own, key, form) for key, form in forms.items()]
             refused = sum(row["failed"] for row in own)
-            lines.append(_line([f"{rate:,}", str(warm_up), name, *times, f"{refused:,}"]))
+            lines.append(table_line([f"{rate:,}", str(warm_up), name, *times, f"{refused:,}"]))
     return _head(report, raw, "Latency from send to listener", LATENCY) + "\n".join(lines) + "\n"
 
 
@@ -85,22 +80,12 @@ def idle_page(report: dict[str, Any], raw: str) -> str:
         "wake_max_ms": ".0f",
     }
     for name, own, _ in _systems(report["results"], "wake_ms"):
-        lines.append(_line([name, *(_spread(own, key, form) for key, form in forms.items())]))
+        lines.append(table_line([name, *(_spread(own, key, form) for key, form in forms.items())]))
     return _head(report, raw, "Idle: a thousand consumers that wait", IDLE) + "\n".join(lines) + "\n"
 
 
 def _head(report: dict[str, Any], raw: str, title: str, what: str) -> str:
-    machine, setup = report["machine"], report["setup"]
-    return INTRODUCTION.format(
-        **{**machine, "commit": machine["commit"][:12]},
-        title=title,
-        what=what.format(**setup),
-        rounds=setup["rounds"],
-        changed=f" with {machine['changed_files']} changed files" if machine["changed_files"] else "",
-        raw=raw,
-        date=report["date"][:10],
-        command=report["command"],
-    )
+    return head(INTRODUCTION, report, raw, title=title, what=what.format(**report["setup"]))
 
 
 def _systems(rows: Sequence[Row], key: str) -> Iterator[tuple[str, list[Row], str]]:
@@ -118,10 +103,4 @@ def _median(rows: Sequence[Row], key: str) -> float:
 
 
 def _spread(rows: Sequence[Row], key: str, form: str) -> str:
-    values = [float(row[key]) for row in rows]
-    middle, low, high = (format(number, form) for number in (median(values), min(values), max(values)))
-    return middle if low == high else f"{middle} ({low} to {high})"
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+    return spread((row[key] for row in rows), form)

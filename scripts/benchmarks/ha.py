@@ -5,19 +5,18 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 import trio
-from attrs import define, field, frozen
+from attrs import define, field
 
 from scripts.benchmarks.ha_lag import LagProxy, send_evenly
 from scripts.benchmarks.ha_pairs import Logs, catch_up, fill, make_broker, pair
 from scripts.benchmarks.load import TOPIC, Load, measure
 from scripts.benchmarks.machine import ROOT
+from scripts.benchmarks.report import Row, in_turn, say, scratch
 from scripts.benchmarks.store_directory import FULL, QUICK, Scale
 from scripts.benchmarks.store_directory import TOPIC as EVEN_TOPIC
 from scripts.benchmarks.systems import QUEUES, System
@@ -29,10 +28,9 @@ from tests.support.process_group.ports import HOST
 PAIRS = (("twinlog", "twinlog"), ("twinlog", "rocketmq"), ("rocketmq", "twinlog"), ("rocketmq", "rocketmq"))
 PARTS = ("catch-up", "raw", "lag", "verification")
 VERIFIED, UNVERIFIED = "twinlog", "unverified"
-Row = dict[str, Any]
 
 
-@frozen(kw_only=True)
+@define(kw_only=True)
 class HABench:
     """One run. Everything lies below a temporary directory; rows come out as they are measured."""
 
@@ -43,69 +41,57 @@ class HABench:
     rounds: int
     seconds: float  # Of a measurement of lag or throughput.
     messages_per_second: int
-    say: Callable[[str], None]
+    root: Path = field(init=False)
+    namesrv: str = field(init=False)
 
     def rows(self) -> Iterator[Row]:
         """Measure one thing after the other."""
-        root = Path(tempfile.mkdtemp(prefix="bench-ha-", dir=os.environ.get("TMPDIR", tempfile.gettempdir())))
-        try:
-            with twinlog.NameServer(root / "namesrv") as namesrv:
-                yield from _Run(self, root, namesrv.address).rows()
-        finally:
-            shutil.rmtree(root, ignore_errors=True)
+        with scratch("bench-ha-") as self.root, twinlog.NameServer(self.root / "namesrv") as namesrv:
+            self.namesrv = namesrv.address
+            for body_size in self.body_sizes:
+                if {"catch-up", "raw"} & {*self.parts}:
+                    yield from self._catch_up(body_size)
+            if "lag" in self.parts:
+                yield from self._lag()
+            if "verification" in self.parts:
+                for _, kind in in_turn(self.rounds, (VERIFIED, UNVERIFIED)):
+                    yield self._throughput(kind)
 
     @property
     def scale(self) -> Scale:
         """RocketMQ's own file sizes, or small ones for a small log."""
         return FULL if self.log_bytes >= FULL.log_file_bytes else QUICK
 
-
-@define
-class _Run:
-    bench: HABench
-    root: Path
-    namesrv: str
-    _number: int = field(default=0, init=False)
-
-    def rows(self) -> Iterator[Row]:
-        for body_size in self.bench.body_sizes:
-            if {"catch-up", "raw"} & {*self.bench.parts}:
-                yield from self._catch_up(body_size)
-        if "lag" in self.bench.parts:
-            yield from self._lag()
-        if "verification" in self.bench.parts:
-            for number in range(self.bench.rounds):
-                for kind in (VERIFIED, UNVERIFIED) if number % 2 == 0 else (UNVERIFIED, VERIFIED):
-                    yield self._throughput(kind)
-
     def _catch_up(self, body_size: int) -> Iterator[Row]:
         base = self.root / f"base-{body_size}"
-        self.bench.say(f"filling a log of {self.bench.log_bytes >> 20} MiB with messages of {body_size} bytes")
-        logs = fill(base, self.bench.scale, body_size, self.bench.log_bytes)
-        for number in range(self.bench.rounds):
-            if "raw" in self.bench.parts:
+        say(f"filling a log of {self.log_bytes >> 20} MiB with messages of {body_size} bytes")
+        logs = fill(base, self.scale, body_size, self.log_bytes)
+        for number in range(self.rounds):
+            if "raw" in self.parts:
                 yield {"measure": "raw", "body_bytes": body_size, "round": number, **self._raw(logs)}
-            for master, slave in self.bench.pairs if "catch-up" in self.bench.parts else ():
+            for master, slave in self.pairs if "catch-up" in self.parts else ():
                 os.sync()  # What the last one left to write is not charged to this one.
-                with self._directory() as directory, self._pair(directory, master, slave, logs) as (leader, follower):
+                with (
+                    scratch(within=self.root) as directory,
+                    self._pair(directory, master, slave, logs) as (leader, follower),
+                ):
                     row = catch_up(leader, follower, logs)
                 yield {"measure": "catch-up", "master": master, "slave": slave, "body_bytes": body_size} | row
         shutil.rmtree(base)
 
     def _raw(self, logs: Logs) -> Row:
         command = [sys.executable, "-m", "scripts.benchmarks.ha_raw", str(logs.whole / "commitlog")]
-        with self._directory() as directory:
-            directory.mkdir()
+        with scratch(within=self.root) as directory:
             command += [str(directory / "received"), str(logs.end)]
             ran = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True, timeout=300)
         result: Row = json.loads(ran.stdout)
         return result
 
     def _lag(self) -> Iterator[Row]:
-        for number in range(self.bench.rounds):
-            for master, slave in self.bench.pairs:
+        for number in range(self.rounds):
+            for master, slave in self.pairs:
                 os.sync()
-                with self._directory() as directory:
+                with scratch(within=self.root) as directory:
                     row = trio.run(self._lag_of, directory, master, slave)
                 yield {"measure": "lag", "master": master, "slave": slave, "round": number, **row}
 
@@ -121,7 +107,7 @@ class _Run:
             nursery.start_soon(proxy.run, listener)
             with await trio.to_thread.run_sync(leader.__enter__), await trio.to_thread.run_sync(follower.__enter__):
                 await trio.to_thread.run_sync(_create_topics, leader.address)
-                rate, seconds = self.bench.messages_per_second, self.bench.seconds
+                rate, seconds = self.messages_per_second, self.seconds
                 await send_evenly(leader.port, rate, seconds)  # To warm up: a JVM compiles for a while.
                 await trio.sleep(1)
                 proxy.counting = True
@@ -132,8 +118,8 @@ class _Run:
 
     def _throughput(self, kind: str) -> Row:
         """What a SYNC_MASTER takes whose slave verifies, or does not."""
-        load = Load(threads=(64,), first_warm_up_s=5, warm_up_s=2, seconds=max(1, round(self.bench.seconds)))
-        with self._directory() as directory:
+        load = Load(threads=(64,), first_warm_up_s=5, warm_up_s=2, seconds=max(1, round(self.seconds)))
+        with scratch(within=self.root) as directory:
             master = make_broker(VERIFIED, directory / "master", self.namesrv, "SYNC_MASTER", FULL.settings)
             address = {"haMasterAddress": f"{HOST}:{master.ha_port}"}
             slave = make_broker(kind, directory / "slave", self.namesrv, "SLAVE", {**FULL.settings, **address})
@@ -144,20 +130,10 @@ class _Run:
                 (row,) = measure(system, load, directory)
         return {"measure": "verification", "slave": kind, **row}
 
-    @contextmanager
-    def _directory(self) -> Iterator[Path]:
-        """One that is not there yet, and is removed in the end."""
-        self._number += 1
-        directory = self.root / f"run-{self._number}"
-        try:
-            yield directory
-        finally:
-            shutil.rmtree(directory, ignore_errors=True)
-
     def _pair(
         self, directory: Path, master: str, slave: str, logs: Logs
     ) -> AbstractContextManager[tuple[BrokerProcess, BrokerProcess]]:
-        return pair(directory, self.namesrv, master, slave, self.bench.scale.settings, logs)
+        return pair(directory, self.namesrv, master, slave, self.scale.settings, logs)
 
 
 def _create_topics(address: str) -> None:

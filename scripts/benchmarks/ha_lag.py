@@ -3,8 +3,6 @@
 A record says when it was stored (ms, of the same clock); its message has arrived when the slave acknowledges its end.
 """
 
-import json
-import struct
 import time
 from collections import deque
 from functools import partial
@@ -88,18 +86,10 @@ class LagProxy:
 async def send_evenly(port: int, per_second: int, seconds: float) -> None:
     """Send messages one way, so many a second, in small groups."""
     count = max(1, round(per_second * TICK_SECONDS))
-    frames = b"".join(_one_way(send_frame(number)) for number in range(count))
+    frames = b"".join(send_frame(number, ONE_WAY) for number in range(count))
     stream = await trio.open_tcp_stream(HOST, port)
     async with stream:
         begin = trio.current_time()
         for tick in range(round(seconds / TICK_SECONDS)):
             await trio.sleep_until(begin + tick * TICK_SECONDS)
             await stream.send_all(frames)
-
-
-def _one_way(frame: bytes) -> bytes:
-    (header_size,) = struct.unpack_from(">i", frame, 4)
-    header = json.loads(frame[8 : 8 + header_size])
-    header["flag"] = ONE_WAY
-    encoded, body = json.dumps(header).encode(), frame[8 + header_size :]
-    return struct.pack(">ii", 4 + len(encoded) + len(body), len(encoded)) + encoded + body

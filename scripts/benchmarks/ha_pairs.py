@@ -7,14 +7,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import trio
 from attrs import evolve, frozen
 
-from scripts.benchmarks.machine import ROOT
+from scripts.benchmarks.machine import ROOT, cpu_seconds
+from scripts.benchmarks.report import Row
 from scripts.benchmarks.store_directory import TOPIC, Scale, copy_store
-from scripts.benchmarks.store_restarts import cpu_seconds
 from scripts.benchmarks.systems import BROKER_HEAP, QUEUES
 from tests.support.clients.remoting import runtime_info
 from tests.support.process_group import rocketmq, twinlog
@@ -25,11 +24,9 @@ from twinlog.store.log.commit_log import PutMessage
 from twinlog.store.message_store import MessageStore
 from twinlog.store.record.message import host_bytes
 
-KINDS = ("twinlog", "rocketmq")
 BATCH = 64
 POLL_SECONDS, SETTLE_SECONDS, SECONDS_MAX = 0.01, 3.0, 300.0
 _HOST = host_bytes("127.0.0.1:10911")
-Row = dict[str, Any]
 
 
 class UnverifiedBroker(twinlog.Broker):

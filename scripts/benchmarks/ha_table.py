@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any
 
-Row = dict[str, Any]
+from scripts.benchmarks.report import Row, head, numbers_of, spread, table_line
+
 NAMES = {"twinlog": "twinlog", "rocketmq": "RocketMQ", "unverified": "twinlog, no CRC checked"}
 MB, GB = 1e6, 1e9
 
@@ -28,23 +29,15 @@ Command: `{command}`. Raw results: [{raw}]({raw}).
 def line(row: Row) -> str:
     """One result, for the terminal."""
     name = "/".join(row[key] for key in ("master", "slave") if key in row)
-    numbers = {key: round(value, 3) for key, value in row.items() if isinstance(value, int | float)}
-    return f"{row['measure']:12} {name:18} {numbers} {row.get('cpu_seconds', row.get('cpu_us_per_message', ''))}"
+    return (
+        f"{row['measure']:12} {name:18} {numbers_of(row)} {row.get('cpu_seconds', row.get('cpu_us_per_message', ''))}"
+    )
 
 
 def page(report: dict[str, Any], raw: str) -> str:
     """Return the whole page as Markdown."""
-    machine, setup, rows = report["machine"], report["setup"], report["results"]
-    parts = [
-        INTRODUCTION.format(
-            **{**machine, **setup, "commit": machine["commit"][:12]},
-            s="s" if setup["rounds"] > 1 else "",
-            changed=f" with {machine['changed_files']} changed files" if machine["changed_files"] else "",
-            raw=raw,
-            date=report["date"][:10],
-            command=report["command"],
-        )
-    ]
+    setup, rows = report["setup"], report["results"]
+    parts = [head(INTRODUCTION, report, raw, s="s" if setup["rounds"] > 1 else "")]
     raw_rows = [row for row in rows if row["measure"] == "raw"]
     for body in sorted({row["body_bytes"] for row in rows if "body_bytes" in row}):
         found = [row for row in rows if row.get("body_bytes") == body and row["measure"] == "catch-up"]
@@ -83,7 +76,7 @@ def _catch_up(rows: Sequence[Row], raw: Sequence[Row]) -> str:
             _spread(own, lambda row: row["bytes"] / row["dispatched_seconds"] / MB, ",.0f"),
             *(_spread(own, _cpu(who), ".2f") for who in ("master", "slave")),
         ]
-        lines.append(f"| {' | '.join(cells)} |")
+        lines.append(table_line(cells))
     if raw:
         cpu = _spread(raw, _cpu("receiver"), ".2f")
         lines.append(f"| *raw* | | {_spread(raw, _taken, ',.0f')} | | | | | | {cpu} |")
@@ -96,7 +89,7 @@ def _lag(rows: Sequence[Row]) -> str:
         own = _of(rows, master, slave)
         times = [_spread(own, _number(key), ".1f") for key in ("p50_ms", "p99_ms", "max_ms")]
         messages = format(sum(row["messages"] for row in own), ",")
-        lines.append(f"| {' | '.join([NAMES[master], NAMES[slave], *times, messages])} |")
+        lines.append(table_line([NAMES[master], NAMES[slave], *times, messages]))
     return "\n".join(lines) + "\n"
 
 
@@ -107,7 +100,7 @@ def _cost(rows: Sequence[Row]) -> str:
         cells = [NAMES[slave], _spread(own, lambda row: row["messages_per_s"], ",.0f")]
         cells += [_spread(own, lambda row: row["p99_ms"], ".2f")]
         cells += [f"{median(row['cpu_us_per_message'][who] for row in own):.1f}" for who in ("master", "slave")]
-        lines.append(f"| {' | '.join(cells)} |")
+        lines.append(table_line(cells))
     return "\n".join(lines) + "\n"
 
 
@@ -132,6 +125,4 @@ def _cpu(who: str) -> Callable[[Row], float]:
 
 
 def _spread(rows: Sequence[Row], value: Callable[[Row], float], form: str) -> str:
-    values = [value(row) for row in rows]
-    middle, low, high = (format(number, form) for number in (median(values), min(values), max(values)))
-    return middle if low == high else f"{middle} ({low} to {high})"
+    return spread(map(value, rows), form)

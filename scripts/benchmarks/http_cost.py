@@ -5,81 +5,60 @@ The broker has a name server and no traffic. Rounds go through the kinds in turn
 
 import os
 import re
-import shutil
-import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from statistics import median
-from typing import Any
 
-from attrs import field, frozen
+from attrs import frozen
 
-from scripts.benchmarks.store_restarts import StartedTwinlog, cpu_seconds, memory
-from tests.support.clients.remoting import create_topic, request
+from scripts.benchmarks.machine import cpu_seconds, memory
+from scripts.benchmarks.report import Row, scratch
+from scripts.benchmarks.store_restarts import StartedTwinlog, timed_start
+from tests.support.clients.remoting import create_topic, message_fields, request
 from tests.support.process_group import twinlog
 from tests.support.process_group.ports import HOST
 from tests.support.process_group.process import answers
+from tests.support.process_group.status import commit_offset
 from tests.support.waiting import wait_for
 
 PARTS = ("process", "scrape")
 KINDS = ("off", "on", "probed")
-CASES = ((1, 1), (500, 0), (500, 500))  # Topics, and how many of them have a group that lags.
 QUEUES_PER_TOPIC = 4
-SEND_MESSAGE, UPDATE_CONSUMER_OFFSET = 10, 15
-POLL_SECONDS, READY_SECONDS_MAX, HTTP_PORT_DISTANCE = 0.005, 60.0, 3
+SEND_MESSAGE, HTTP_PORT_DISTANCE = 10, 3
 SETTINGS = {"mappedFileSizeCommitLog": str(64 << 20), "autoCreateSubscriptionGroup": "true"}
 _LOOP_SECONDS = re.compile(r"^twinlog_snapshot_seconds(?:{.*})? (\S+)$", re.MULTILINE)
-Row = dict[str, Any]
 
 
 @frozen(kw_only=True)
 class HttpBench:
-    """One run. `idle_seconds`: how long a broker without work is watched; `scrapes`: of each case, in each round."""
+    """One run. `cases`: topics, and how many of them have a group that lags."""
 
     rounds: int
-    parts: tuple[str, ...] = PARTS
-    cases: tuple[tuple[int, int], ...] = CASES
-    idle_seconds: float = 15.0
-    settle_seconds: float = 5.0
-    scrapes: int = 30
-    root: Path = field(factory=lambda: Path(tempfile.mkdtemp(prefix="bench-http-")))
+    parts: tuple[str, ...]
+    cases: tuple[tuple[int, int], ...]
+    idle_seconds: float  # How long a broker without work is watched.
+    settle_seconds: float
+    scrapes: int  # Of each case, in each round.
 
     def rows(self) -> Iterator[Row]:
         """Rows come out as they are measured; nothing is left behind."""
-        try:
-            with twinlog.NameServer(self.root / "namesrv") as namesrv:
-                for number in range(1, self.rounds + 1):
-                    if "process" in self.parts:
-                        for kind in KINDS if number % 2 else reversed(KINDS):
-                            yield {"measure": "process", "round": number, "kind": kind, **self._process(namesrv, kind)}
-                    if "scrape" in self.parts:
-                        for topics, lagging in self.cases:
-                            row = self._scrape(namesrv, topics, lagging)
-                            yield {"measure": "scrape", "round": number, "topics": topics, "lagging": lagging, **row}
-        finally:
-            shutil.rmtree(self.root, ignore_errors=True)
-
-    @contextmanager
-    def _broker(self, namesrv: twinlog.NameServer, *, http: bool) -> Iterator[StartedTwinlog]:
-        """A broker that is not started yet."""
-        os.sync()
-        directory = Path(tempfile.mkdtemp(dir=self.root))
-        settings = {**SETTINGS, "httpEnable": "true" if http else "false"}
-        broker = StartedTwinlog(directory, namesrv.address, settings=settings)
-        try:
-            yield broker
-        finally:
-            broker.kill()
-            shutil.rmtree(directory, ignore_errors=True)
+        with scratch("bench-http-") as root, twinlog.NameServer(root / "namesrv") as namesrv:
+            for number in range(1, self.rounds + 1):
+                if "process" in self.parts:
+                    for kind in KINDS if number % 2 else reversed(KINDS):
+                        yield {"measure": "process", "round": number, "kind": kind, **self._process(namesrv, kind)}
+                if "scrape" in self.parts:
+                    for topics, lagging in self.cases:
+                        row = self._scrape(namesrv, topics, lagging)
+                        yield {"measure": "scrape", "round": number, "topics": topics, "lagging": lagging, **row}
 
     def _process(self, namesrv: twinlog.NameServer, kind: str) -> Row:
-        with self._broker(namesrv, http=kind != "off") as broker:
+        with _broker(namesrv, http=kind != "off") as broker:
             ready = _start(broker)
             if kind != "off":
-                wait_for(lambda: answers(_http_port(broker)), "the port for HTTP")
+                wait_for(lambda: answers(broker.port + HTTP_PORT_DISTANCE), "the port for HTTP")
             time.sleep(self.settle_seconds)
             settled_cpu = cpu_seconds(broker.pid)
             began = time.monotonic()
@@ -97,13 +76,15 @@ class HttpBench:
             }
 
     def _scrape(self, namesrv: twinlog.NameServer, topics: int, lagging: int) -> Row:
-        with self._broker(namesrv, http=True) as broker:
+        with _broker(namesrv, http=True) as broker:
             _start(broker)
             for number in range(topics):
                 create_topic(broker.address, topic := f"bench-{number}", queues=QUEUES_PER_TOPIC)
-                _send(broker, topic)
+                fields = message_fields(topic, queues=QUEUES_PER_TOPIC)
+                header, _ = request(broker.address, SEND_MESSAGE, fields, bytes(1024))
+                assert header["code"] == 0, header
                 if number < lagging:
-                    _commit(broker, topic, f"group-{number}")
+                    commit_offset(broker, f"group-{number}", topic, 0)
             wait_for(lambda: _get(broker, "/metrics").count("rocketmq_consumer_lag_messages{") >= lagging, "the lags")
             before, loops, waits, sizes = cpu_seconds(broker.pid), [], [], []
             for _ in range(self.scrapes):
@@ -121,23 +102,28 @@ class HttpBench:
             }
 
 
+@contextmanager
+def _broker(namesrv: twinlog.NameServer, *, http: bool) -> Iterator[StartedTwinlog]:
+    """A broker that is not started yet."""
+    os.sync()
+    settings = {**SETTINGS, "httpEnable": "true" if http else "false"}
+    with scratch("bench-http-") as directory:
+        broker = StartedTwinlog(directory, namesrv.address, settings=settings)
+        try:
+            yield broker
+        finally:
+            broker.kill()
+
+
 def _start(broker: StartedTwinlog) -> Row:
     """Seconds, and seconds of CPU, until it says that it is ready."""
-    begin = time.perf_counter()
-    broker.start()
-    while not broker.printed("ready "):
-        if not broker.running or time.perf_counter() - begin > READY_SECONDS_MAX:
-            raise RuntimeError(f"{broker.name} is not ready\n{broker.tail()}")
-        time.sleep(POLL_SECONDS)
-    return {"ready_seconds": time.perf_counter() - begin, "ready_cpu_seconds": cpu_seconds(broker.pid)}
-
-
-def _http_port(broker: StartedTwinlog) -> int:
-    return broker.port + HTTP_PORT_DISTANCE
+    found = timed_start(broker, lambda: broker.printed("ready "))
+    return {f"ready_{name}": value for name, value in found.items()}
 
 
 def _get(broker: StartedTwinlog, path: str) -> str:
-    with urllib.request.urlopen(f"http://{HOST}:{_http_port(broker)}{path}", timeout=30) as answer:
+    url = f"http://{HOST}:{broker.port + HTTP_PORT_DISTANCE}{path}"
+    with urllib.request.urlopen(url, timeout=30) as answer:
         return str(answer.read().decode())
 
 
@@ -146,29 +132,3 @@ def _loop_seconds(metrics: str) -> float:
     if found is None:
         raise RuntimeError("/metrics does not tell twinlog_snapshot_seconds")
     return float(found[1])
-
-
-def _send(broker: StartedTwinlog, topic: str) -> None:
-    """One message, to the first queue."""
-    fields = {
-        "producerGroup": "bench",
-        "topic": topic,
-        "defaultTopic": "TBW102",
-        "defaultTopicQueueNums": str(QUEUES_PER_TOPIC),
-        "queueId": "0",
-        "sysFlag": "0",
-        "bornTimestamp": str(time.time_ns() // 1_000_000),
-        "flag": "0",
-        "properties": "",
-    }
-    header, _ = request(broker.address, SEND_MESSAGE, fields, bytes(1024))
-    if header["code"] != 0:
-        raise RuntimeError(f"{broker.name} did not take a message: {header}")
-
-
-def _commit(broker: StartedTwinlog, topic: str, group: str) -> None:
-    """The group has consumed nothing of that queue."""
-    fields = {"consumerGroup": group, "topic": topic, "queueId": "0", "commitOffset": "0"}
-    header, _ = request(broker.address, UPDATE_CONSUMER_OFFSET, fields)
-    if header["code"] != 0:
-        raise RuntimeError(f"{broker.name} did not take an offset: {header}")

@@ -1,10 +1,10 @@
 """The page docs/benchmarks/http.md, generated from raw results so that no number is typed by hand."""
 
 from collections.abc import Sequence
-from statistics import median
 from typing import Any
 
-Row = dict[str, Any]
+from scripts.benchmarks.report import Row, head, spread, table_line
+
 NAMES = {"off": "`httpEnable=false`", "on": "`httpEnable=true`", "probed": "and a probe of `/livez` each second"}
 INTRODUCTION = """# HTTP: what the port costs, and a scrape
 
@@ -35,25 +35,10 @@ until who asked had read it. Of {scrapes} scrapes one after the other, in each r
 """
 
 
-def line(row: Row) -> str:
-    """One result, for the terminal."""
-    words = [f"{key} {round(value, 3) if isinstance(value, float) else value}" for key, value in row.items()]
-    return "  ".join(words)
-
-
 def page(report: dict[str, Any], raw: str) -> str:
     """Return the whole page as Markdown."""
-    machine, setup, rows = report["machine"], report["setup"], report["results"]
-    parts = [
-        INTRODUCTION.format(
-            **{**machine, "commit": machine["commit"][:12]},
-            changed=f" with {machine['changed_files']} changed files" if machine["changed_files"] else "",
-            rounds=setup["rounds"],
-            raw=raw,
-            date=report["date"][:10],
-            command=report["command"],
-        )
-    ]
+    setup, rows = report["setup"], report["results"]
+    parts = [head(INTRODUCTION, report, raw)]
     if found := [row for row in rows if row["measure"] == "process"]:
         parts += [PROCESS.format(**setup), _processes(found)]
     if found := [row for row in rows if row["measure"] == "scrape"]:
@@ -75,7 +60,7 @@ def _processes(rows: Sequence[Row]) -> str:
     }
     for kind, name in NAMES.items():
         if own := [row for row in rows if row["kind"] == kind]:
-            lines.append(table_line([name, *(spread(own, key, form) for key, form in forms.items())]))
+            lines.append(table_line([name, *_spreads(own, forms)]))
     return "\n".join(lines) + "\n"
 
 
@@ -87,18 +72,10 @@ def _scrapes(rows: Sequence[Row]) -> str:
     forms = {"loop_ms": ".2f", "cpu_ms": ".1f", "answer_ms": ".1f", "answer_kib": ".0f"}
     for topics, lagging in sorted({(row["topics"], row["lagging"]) for row in rows}):
         own = [row for row in rows if (row["topics"], row["lagging"]) == (topics, lagging)]
-        cells = [str(topics), str(lagging), *(spread(own, key, form) for key, form in forms.items())]
+        cells = [str(topics), str(lagging), *_spreads(own, forms)]
         lines.append(table_line(cells))
     return "\n".join(lines) + "\n"
 
 
-def spread(rows: Sequence[Row], key: str, form: str) -> str:
-    """The median of a value over the rounds, with the lowest and highest."""
-    values = [float(row[key]) for row in rows]
-    middle, low, high = (format(number, form) for number in (median(values), min(values), max(values)))
-    return middle if low == high else f"{middle} ({low} to {high})"
-
-
-def table_line(cells: Sequence[str]) -> str:
-    """A line of a Markdown table."""
-    return f"| {' | '.join(cells)} |"
+def _spreads(rows: Sequence[Row], forms: dict[str, str]) -> list[str]:
+    return [spread((row[key] for row in rows), form) for key, form in forms.items()]

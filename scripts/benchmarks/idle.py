@@ -3,18 +3,17 @@
 Consumers are plain connections with heartbeats and held pulls, so that one process can be a thousand of them.
 """
 
-import struct
 import time
-from collections.abc import Mapping
 from statistics import median
-from typing import Any
 
 import orjson
 import trio
 from attrs import define, field, frozen
 
+from scripts.benchmarks.machine import cpu_seconds, memory
+from scripts.benchmarks.report import Row
 from scripts.benchmarks.store_directory import TOPIC
-from scripts.benchmarks.store_restarts import cpu_seconds, memory, send_frame, serve
+from scripts.benchmarks.store_restarts import frame, send_frame, serve
 from tests.support.clients.remoting import request
 from tests.support.process_group.member import BrokerProcess
 from tests.support.process_group.ports import HOST
@@ -24,7 +23,6 @@ FOUND, NOT_FOUND = 0, 19
 SUSPEND, SUBSCRIPTION = 2, 4
 QUEUES, HELD_MS, HEARTBEAT_SECONDS, SETTLE_SECONDS = 8, 15_000, 30, 5
 WAKE_UPS, WAKE_SECONDS_MAX = 9, 30
-Row = dict[str, Any]
 
 
 @frozen(kw_only=True)
@@ -133,7 +131,7 @@ class _Crowd:
         beat = {"clientID": f"idle@{number}", "consumerDataSet": [consumer], "producerDataSet": []}
         while True:
             async with sending:
-                await stream.send_all(_frame(HEART_BEAT, QUEUES, {}, orjson.dumps(beat)))
+                await stream.send_all(frame(HEART_BEAT, QUEUES, {}, orjson.dumps(beat)))
             await trio.sleep(HEARTBEAT_SECONDS)
 
 
@@ -151,11 +149,4 @@ def _pull(group: str, queue: int, offset: int) -> bytes:
         "subVersion": "1",
         "expressionType": "TAG",
     }
-    return _frame(PULL_MESSAGE, queue, fields, b"")
-
-
-def _frame(code: int, opaque: int, fields: Mapping[str, str], body: bytes) -> bytes:
-    header = orjson.dumps(
-        {"code": code, "language": "JAVA", "version": 407, "opaque": opaque, "flag": 0, "extFields": dict(fields)}
-    )
-    return struct.pack(">ii", 4 + len(header) + len(body), len(header)) + header + body
+    return frame(PULL_MESSAGE, queue, fields, b"")

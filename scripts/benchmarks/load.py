@@ -5,12 +5,14 @@ import os
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import psutil
 from attrs import frozen
 
+from scripts.benchmarks.machine import cpu_seconds
+from scripts.benchmarks.report import Row
 from scripts.benchmarks.systems import System
 from tests.support.process_group import jars
 
@@ -36,35 +38,43 @@ class Load:
         return 60 + self.first_warm_up_s + 2 * len(self.threads) * (self.warm_up_s + self.seconds)
 
 
-def measure(system: System, load: Load, root: Path) -> Iterator[dict[str, Any]]:
-    """Run the client against a system; yield one row of results for each number of threads."""
-    logback = root / "logback.xml"
+@contextmanager
+def java_client(name: str, arguments: Sequence[str], home: Path, limit_s: float) -> Iterator[tuple[int, Iterator[Row]]]:
+    """One of java/ in a JVM of its own, with its home in `home`: its pid, and what it prints. Raises RuntimeError if it fails."""
+    logback = home / "logback.xml"
     logback.write_text(SILENT)
+    options = [f"-Duser.home={home}", f"-Drocketmq.client.logRoot={home}", f"-Dlogback.configurationFile={logback}"]
     class_path = os.pathsep.join(jars.class_path(sources=SOURCES))
-    options = [f"-Duser.home={root}", f"-Drocketmq.client.logRoot={root}", f"-Dlogback.configurationFile={logback}"]
-    command = ["java", *CLIENT_HEAP, *options, "-cp", class_path, "twinlog.bench.ProduceLoad", system.namesrv, TOPIC]
-    command += map(str, (load.body_size, load.first_warm_up_s, load.warm_up_s, load.seconds, *load.threads))
-    before: dict[str, float] = {}
+    command = ["java", *CLIENT_HEAP, *options, "-cp", class_path, f"twinlog.bench.{name}", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as client:
         assert client.stdout is not None
-        limit = threading.Timer(load.time_limit_s, client.kill)
+        limit = threading.Timer(limit_s, client.kill)
         limit.start()
         try:
-            for line in client.stdout:
-                event = json.loads(line)
-                now = cpu_seconds({**system.pids, "client": client.pid}) | {MACHINE: busy_seconds()}
-                if event.pop("event") == "start":
-                    before = now
-                else:
-                    yield row(event, {name: seconds - before[name] for name, seconds in now.items()})
+            yield client.pid, map(json.loads, client.stdout)
         finally:
             limit.cancel()
             client.kill()
     if client.returncode != 0:
-        raise RuntimeError(f"the client ended with {client.returncode} against {system.name}")
+        raise RuntimeError(f"{name} ended with {client.returncode}")
 
 
-def row(event: dict[str, Any], cpu_s: dict[str, float]) -> dict[str, Any]:
+def measure(system: System, load: Load, root: Path) -> Iterator[Row]:
+    """Run the client against a system; yield one row of results for each number of threads."""
+    numbers = (load.body_size, load.first_warm_up_s, load.warm_up_s, load.seconds, *load.threads)
+    arguments = [system.namesrv, TOPIC, *map(str, numbers)]
+    before: dict[str, float] = {}
+    with java_client("ProduceLoad", arguments, root, load.time_limit_s) as (client, events):
+        for event in events:
+            used = {name: cpu_seconds(pid) for name, pid in {**system.pids, "client": client}.items()}
+            now = used | {MACHINE: busy_seconds()}
+            if event.pop("event") == "start":
+                before = now
+            else:
+                yield row(event, {name: seconds - before[name] for name, seconds in now.items()})
+
+
+def row(event: Row, cpu_s: dict[str, float]) -> Row:
     """Turn what the client printed and the CPU seconds of the interval into one row."""
     messages = sum(event["outcomes"].values())
     others_s = cpu_s.pop(MACHINE) - sum(cpu_s.values())
@@ -75,12 +85,6 @@ def row(event: dict[str, Any], cpu_s: dict[str, float]) -> dict[str, Any]:
         # Who else was busy: other programs, and the kernel where it works for nobody in particular.
         "other_cpu_percent": round(100 * others_s / (event["elapsed_s"] * (os.cpu_count() or 1)), 1),
     }
-
-
-def cpu_seconds(pids: dict[str, int]) -> dict[str, float]:
-    """Return user and system time of each process so far (/proc/PID/stat)."""
-    times = {name: psutil.Process(pid).cpu_times() for name, pid in pids.items()}
-    return {name: time.user + time.system for name, time in times.items()}
 
 
 def busy_seconds() -> float:

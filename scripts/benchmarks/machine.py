@@ -1,4 +1,4 @@
-"""What a number depends on besides the code: the machine, the versions, the commit."""
+"""The machine: what a number depends on besides the code, and what processes take of it."""
 
 import os
 import platform
@@ -40,3 +40,26 @@ def _cpu_model() -> str:
 def _output(*command: str) -> str:
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     return done.stdout.strip()
+
+
+def memory(pid: int) -> dict[str, float]:
+    """What a process holds in memory, MiB: its own (anonymous) pages, and mapped file pages, which the kernel can drop."""
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    kib = {name: int(status[name].split()[0]) for name in ("RssAnon", "RssFile", "RssShmem")}
+    return {"anon_mib": kib["RssAnon"] / 1024, "file_mib": (kib["RssFile"] + kib["RssShmem"]) / 1024}
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process so far."""
+    times = psutil.Process(pid).cpu_times()
+    return times.user + times.system
+
+
+def drop_caches() -> bool:
+    """Let the kernel forget what it cached of files; False where we may not."""
+    os.sync()
+    try:
+        Path("/proc/sys/vm/drop_caches").write_text("3\n")
+    except OSError:
+        return False
+    return True

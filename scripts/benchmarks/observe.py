@@ -4,9 +4,6 @@ Each round measures both, in turn and in the other order next time; what changes
 load is that of `produce`: sync sends of 1 KiB messages to a SYNC_MASTER with one slave, as `twinlog up` starts them.
 """
 
-import os
-import shutil
-import tempfile
 import threading
 import urllib.request
 from collections.abc import Iterator
@@ -14,9 +11,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from attrs import field, frozen
+from attrs import frozen
 
 from scripts.benchmarks.load import TOPIC, Load, measure
+from scripts.benchmarks.report import Row, in_turn, scratch
 from scripts.benchmarks.systems import QUEUES, System
 from tests.monitoring.prometheus import prometheus
 from tests.support.clients.remoting import create_topic
@@ -25,7 +23,6 @@ from tests.support.process_group.up import Up, running
 
 KINDS = ("off", "on")
 OPTIONS = ("--set", "mappedFileSizeCommitLog=268435456")
-Row = dict[str, Any]
 
 
 @frozen(kw_only=True)
@@ -34,26 +31,23 @@ class ObserveBench:
 
     rounds: int
     load: Load
-    scrape_seconds: int = 5
-    topics: int = field(default=1)  # That the metrics have to tell of, besides the system's.
+    scrape_seconds: int
+    topics: int  # That the metrics have to tell of, besides the system's.
 
     def rows(self) -> Iterator[Row]:
         """One for each round and kind."""
-        for number in range(1, self.rounds + 1):
-            for kind in KINDS if number % 2 else reversed(KINDS):
-                os.sync()  # What the last one left to write is not charged to this one.
-                with self._system(kind) as system, tempfile.TemporaryDirectory() as client:
-                    for row in measure(system, self.load, Path(client)):
-                        yield {"round": number, "kind": kind, **row}
+        for number, kind in in_turn(self.rounds, KINDS):
+            with self._system(kind) as system, scratch() as client:
+                for row in measure(system, self.load, client):
+                    yield {"round": number, "kind": kind, **row}
 
     @contextmanager
     def _system(self, kind: str) -> Iterator[System]:
         """A master and its slave, ready; with all that watches, or nothing."""
         watched = kind == "on"
-        root = Path(tempfile.mkdtemp(prefix="bench-observe-"))
         options = OPTIONS if watched else (*OPTIONS, "--set", "httpEnable=false")
         with ExitStack() as stack:
-            stack.callback(shutil.rmtree, root, ignore_errors=True)
+            root = stack.enter_context(scratch("bench-observe-"))
             up = stack.enter_context(running(root / "data", *options, with_dashboard=watched))
             up.wait_ready()
             master = f"{HOST}:{up.port_base + 11}"

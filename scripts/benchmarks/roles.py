@@ -1,20 +1,17 @@
 """scripts/bench roles: how long producers wait when roles change, and how quickly a log is cut or taken anew."""
 
-import os
-import shutil
 import subprocess
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import trio
-from attrs import define, field, frozen
+from attrs import define, field
 
 from scripts.benchmarks.ha_lag import send_evenly
+from scripts.benchmarks.report import Row, say, scratch
 from scripts.benchmarks.roles_load import EvenLoad, wait_send_ok
 from scripts.benchmarks.store_directory import FULL, TOPIC
 from scripts.benchmarks.systems import QUEUES
@@ -27,10 +24,9 @@ PARTS = ("switchover", "failover", "rewind", "reinit")
 AROUND_SECONDS = 0.5  # Of load before and after a switchover.
 FILL_RATE, LEVEL_SECONDS = 20_000, 120.0
 SEND_OK_SECONDS_MAX = 60.0
-Row = dict[str, Any]
 
 
-@frozen(kw_only=True)
+@define(kw_only=True)
 class RolesBench:
     """One run. Everything lies below a temporary directory; rows come out as they are measured."""
 
@@ -38,67 +34,49 @@ class RolesBench:
     rounds: int  # Switchovers at each rate, and twice the failovers.
     rates: tuple[int, ...]  # Messages a second.
     log_bytes: int  # That are cut, and taken anew.
-    say: Callable[[str], None]
+    root: Path = field(init=False)
+    namesrv: str = field(init=False)
 
     def rows(self) -> Iterator[Row]:
         """Measure one thing after the other."""
-        root = Path(tempfile.mkdtemp(prefix="bench-roles-", dir=os.environ.get("TMPDIR", tempfile.gettempdir())))
-        try:
-            with twinlog.NameServer(root / "namesrv") as namesrv:
-                yield from _Run(self, root, namesrv.address).rows()
-        finally:
-            shutil.rmtree(root, ignore_errors=True)
-
-
-@define
-class _Run:
-    bench: RolesBench
-    root: Path
-    namesrv: str
-    _number: int = field(default=0, init=False)
-
-    def rows(self) -> Iterator[Row]:
-        if "switchover" in self.bench.parts:
-            for rate in self.bench.rates:
-                yield from self._switchovers(rate)
-        if "failover" in self.bench.parts:
-            yield from self._failovers()
-        if "rewind" in self.bench.parts:
-            yield self._rewind()
-        if "reinit" in self.bench.parts:
-            yield self._reinit()
+        with scratch("bench-roles-") as self.root, twinlog.NameServer(self.root / "namesrv") as namesrv:
+            self.namesrv = namesrv.address
+            if "switchover" in self.parts:
+                for rate in self.rates:
+                    yield from self._switchovers(rate)
+            if "failover" in self.parts:
+                yield from self._failovers()
+            if "rewind" in self.parts:
+                yield self._rewind()
+            if "reinit" in self.parts:
+                yield self._reinit()
 
     @contextmanager
     def _group(self, count: int, **settings: str) -> Iterator[list[twinlog.Broker]]:
         """A master and its slaves, in one record."""
-        self._number += 1
-        directory, name = self.root / f"run-{self._number}", f"broker-{self._number}"
-        try:
-            with ExitStack() as stack:
-                members = []
-                for number in range(count):
-                    role = "SLAVE" if number else "SYNC_MASTER"
-                    member = twinlog.Broker(
-                        directory / str(number),
-                        self.namesrv,
-                        role=role,
-                        broker_id=number,
-                        broker_name=name,
-                        settings={**FULL.settings, **settings},
-                    )
-                    members.append(stack.enter_context(member))
-                create_topic(members[0].address, TOPIC, queues=QUEUES)
-                wait_grouped(members[0], count)
-                for slave in members[1:]:  # The master may know them before they know each other.
-                    wait_electable(slave, count)
-                yield members
-        finally:
-            shutil.rmtree(directory, ignore_errors=True)
+        with scratch(within=self.root) as directory, ExitStack() as stack:
+            members = []
+            for number in range(count):
+                role = "SLAVE" if number else "SYNC_MASTER"
+                member = twinlog.Broker(
+                    directory / str(number),
+                    self.namesrv,
+                    role=role,
+                    broker_id=number,
+                    broker_name=directory.name,  # A group of its own: the name server remembers the others.
+                    settings={**FULL.settings, **settings},
+                )
+                members.append(stack.enter_context(member))
+            create_topic(members[0].address, TOPIC, queues=QUEUES)
+            wait_grouped(members[0], count)
+            for slave in members[1:]:  # The master may know them before they know each other.
+                wait_electable(slave, count)
+            yield members
 
     def _switchovers(self, rate: int) -> Iterator[Row]:
         """There and back, each time with a producer that goes on talking to the old master."""
         with self._group(2) as members:
-            for number in range(self.bench.rounds):
+            for number in range(self.rounds):
                 master, candidate = members[number % 2], members[1 - number % 2]
                 row = trio.run(_switchover, master, candidate, rate)
                 yield {"measure": "switchover", "rate": rate, "round": number, **row}
@@ -106,7 +84,7 @@ class _Run:
     def _failovers(self) -> Iterator[Row]:
         """The master dies; of three members two are left. It comes back before the next round."""
         with self._group(3) as members:
-            for number in range((self.bench.rounds + 1) // 2):
+            for number in range((self.rounds + 1) // 2):
                 master, candidate = members[number % 3], members[(number + 1) % 3]
                 yield {"measure": "failover", "round": number, **trio.run(_failover, master, candidate)}
                 master.start()
@@ -137,9 +115,9 @@ class _Run:
             return {"measure": "reinit", "bytes": _end(master), "seconds": seconds}
 
     def _fill(self, master: twinlog.Broker) -> None:
-        self.bench.say(f"filling a log of {self.bench.log_bytes >> 20} MiB")
+        say(f"filling a log of {self.log_bytes >> 20} MiB")
         begin = _end(master)
-        while _end(master) < begin + self.bench.log_bytes:
+        while _end(master) < begin + self.log_bytes:
             trio.run(send_evenly, master.port, FILL_RATE, 1.0)
 
     def _wait_level(self, members: Sequence[twinlog.Broker], master: twinlog.Broker) -> None:

@@ -1,7 +1,7 @@
 """Messages at an even rate, each waiting for its answer: how long the longest waited, while roles changed."""
 
 import time
-from collections.abc import Iterator
+from itertools import count
 from struct import Struct
 
 import trio
@@ -47,13 +47,13 @@ class EvenLoad:
         """Send until stop(), then wait for the last answers; started() with the first answer."""
         async with await trio.open_tcp_stream(HOST, self.port) as stream, trio.open_nursery() as nursery:
             nursery.start_soon(self._read, stream, task_status)
-            numbers, begin = _numbers(), trio.current_time()
-            count = max(1, round(self.per_second * TICK_SECONDS))
+            numbers, begin = count(1), trio.current_time()
+            size = max(1, round(self.per_second * TICK_SECONDS))
             while not self._stop:
                 await trio.sleep_until(begin)
-                begin += count / self.per_second
+                begin += size / self.per_second
                 now = trio.current_time()
-                chosen = [next(numbers) for _ in range(count)]
+                chosen = [next(numbers) for _ in range(size)]
                 self._under_way.update(dict.fromkeys(chosen, now))
                 await stream.send_all(b"".join(map(_frame, chosen)))
             with trio.move_on_after(ANSWERS_SECONDS_MAX):
@@ -84,7 +84,7 @@ class EvenLoad:
 async def wait_send_ok(port: int, seconds_max: float) -> float:
     """Send single messages to a port until one is SEND_OK; the moment when that came, in trio's time."""
     with trio.fail_after(seconds_max):
-        for number in _numbers():
+        for number in count(1):
             try:
                 if await _send_one(port, number) == 0:
                     return trio.current_time()
@@ -103,13 +103,6 @@ async def _send_one(port: int, number: int) -> int | None:
             for frame in reader.feed(data):
                 return decode(frame).code
     return None
-
-
-def _numbers() -> Iterator[int]:
-    number = 0
-    while True:
-        number += 1
-        yield number
 
 
 def _frame(number: int) -> bytes:

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from statistics import median, quantiles
 from typing import Any
 
+from scripts.benchmarks.report import Row, head, numbers_of, table_line
 from twinlog.cluster.remoting.codes import ResponseCode
 
-Row = dict[str, Any]
 MB = 1e6
 
 INTRODUCTION = """# Role changes: how long producers wait
@@ -38,22 +38,13 @@ REPAIR = (
 
 def line(row: Row) -> str:
     """One result, for the terminal."""
-    numbers = {key: round(value, 3) for key, value in row.items() if isinstance(value, int | float)}
-    return f"{row['measure']:12} {numbers}"
+    return f"{row['measure']:12} {numbers_of(row)}"
 
 
 def page(report: dict[str, Any], raw: str) -> str:
     """Return the whole page as Markdown."""
-    machine, rows = report["machine"], report["results"]
-    parts = [
-        INTRODUCTION.format(
-            **{**machine, "commit": machine["commit"][:12]},
-            changed=f" with {machine['changed_files']} changed files" if machine["changed_files"] else "",
-            raw=raw,
-            date=report["date"][:10],
-            command=report["command"],
-        )
-    ]
+    rows = report["results"]
+    parts = [head(INTRODUCTION, report, raw)]
     if found := _of(rows, "switchover"):
         parts += ["\n## Switchover\n\n", SWITCHOVER, _switchovers(found)]
     if found := _of(rows, "failover"):
@@ -71,7 +62,7 @@ def _switchovers(rows: Sequence[Row]) -> str:
     for rate in sorted({row["rate"] for row in rows}):
         own = [row for row in rows if row["rate"] == rate]
         times = [f"{value:.0f}" for key in ("pause_ms", "longest_wait_ms") for value in _p50_p99(own, key)]
-        lines.append(f"| {' | '.join([f'{rate:,}', str(len(own)), *times, _not_ok(own)])} |")
+        lines.append(table_line([f"{rate:,}", str(len(own)), *times, _not_ok(own)]))
     return "\n".join(lines) + "\n"
 
 

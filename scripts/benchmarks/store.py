@@ -5,9 +5,8 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from attrs import define, field
 
 from scripts.benchmarks.load import SILENT, SOURCES
 from scripts.benchmarks.machine import ROOT
+from scripts.benchmarks.report import Row, say, scratch
 from scripts.benchmarks.store_directory import BODY_SIZE, copy_store
 from scripts.benchmarks.store_restarts import measures
 from scripts.benchmarks.store_steps import SCALES
@@ -28,7 +28,6 @@ BASE_STEPS = ("fill", "build-index")  # Which make the directory that the others
 OFFLINE_STEPS = ("scan", "verify", "rebuild-queues")
 STEP_SECONDS_MAX = 240
 BUDGET_SECONDS = 570  # Nothing is begun after that.
-Row = dict[str, Any]
 
 
 class OutOfTimeError(Exception):
@@ -44,25 +43,22 @@ class StoreBench:
     parts: tuple[str, ...]
     repeats: int
     cold: bool
-    say: Callable[[str], None]
     root: Path = field(init=False)
     _started: float = field(factory=time.monotonic, init=False)
 
     def rows(self) -> Iterator[Row]:
         """Measure. Ends early, with a word, when the time is over."""
-        self.root = Path(tempfile.mkdtemp(prefix="bench-store-", dir=os.environ.get("TMPDIR", tempfile.gettempdir())))
-        try:
-            self.say(f"filling a store below {self.root}")
-            for step in BASE_STEPS:
-                yield from self._step(step, self.root / "base")
-            if "broker" in self.parts:
-                yield from self._restarts()
-            if "alone" in self.parts:
-                yield from self._alone()
-        except OutOfTimeError as late:
-            self.say(f"out of time before {late}: the rest is left out")
-        finally:
-            shutil.rmtree(self.root, ignore_errors=True)
+        with scratch("bench-store-") as self.root:
+            try:
+                say(f"filling a store below {self.root}")
+                for step in BASE_STEPS:
+                    yield from self._step(step, self.root / "base")
+                if "broker" in self.parts:
+                    yield from self._restarts()
+                if "alone" in self.parts:
+                    yield from self._alone()
+            except OutOfTimeError as late:
+                say(f"out of time before {late}: the rest is left out")
 
     def _alone(self) -> Iterator[Row]:
         if "twinlog" in self.systems:

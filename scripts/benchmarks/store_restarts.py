@@ -5,14 +5,16 @@ to recover.
 """
 
 import json
-import os
 import socket
 import struct
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+import orjson
+
+from scripts.benchmarks.machine import cpu_seconds, drop_caches, memory
 from scripts.benchmarks.store_directory import BODY_SIZE, TOPIC, Scale, remove_queues_and_index
 from scripts.benchmarks.systems import BROKER_HEAP
 from tests.support.process_group import rocketmq, twinlog
@@ -21,9 +23,8 @@ from tests.support.process_group.ports import HOST
 from tests.support.process_group.process import Process
 
 SEND_MESSAGE, SUCCESS = 10, 0
-POLL_SECONDS, START_SECONDS_MAX = 0.01, 150.0
+POLL_SECONDS, START_SECONDS_MAX = 0.005, 150.0
 IN_FLIGHT, BURST = 64, 64 * 300
-MIB = 1 << 20
 
 
 def measures(
@@ -57,38 +58,41 @@ def measures(
         yield {"measure": "start without queues and index", **serve(broker)}
 
 
-class Started(rocketmq.Broker):
-    """RocketMQ's broker, whose start() does not wait."""
+class _Started(BrokerProcess):
+    """A broker whose start() does not wait."""
 
-    def __enter__(self) -> "Started":
+    def __enter__(self) -> Self:
         return self
 
     def start(self) -> None:
         Process.start(self)
 
 
-class StartedTwinlog(twinlog.Broker):
-    """Ours, whose start() does not wait."""
+class StartedRocketmq(_Started, rocketmq.Broker):
+    """RocketMQ's."""
 
-    def __enter__(self) -> "StartedTwinlog":
-        return self
 
-    def start(self) -> None:
-        Process.start(self)
+class StartedTwinlog(_Started, twinlog.Broker):
+    """Ours."""
 
 
 def make_broker(system: str, root: Path, namesrv: str, scale: Scale) -> BrokerProcess:
     """Make a broker, not started, whose store is `root`/store."""
     if system == "twinlog":
         return StartedTwinlog(root, namesrv, settings=scale.settings)
-    return Started(root, namesrv, settings=scale.settings, heap=BROKER_HEAP)
+    return StartedRocketmq(root, namesrv, settings=scale.settings, heap=BROKER_HEAP)
 
 
 def serve(broker: BrokerProcess) -> dict[str, float]:
     """Start it and wait for its first answer to a send; seconds, and CPU seconds up to then."""
+    return timed_start(broker, lambda: answers_a_send(broker.port))
+
+
+def timed_start(broker: BrokerProcess, is_up: Callable[[], bool]) -> dict[str, float]:
+    """Start it and wait until it is up; seconds, and CPU seconds up to then."""
     begin = time.perf_counter()
     broker.start()
-    while not answers_a_send(broker.port):
+    while not is_up():
         if not broker.running or time.perf_counter() - begin > START_SECONDS_MAX:
             raise RuntimeError(f"{broker.name} does not serve\n{broker.tail()}")
         time.sleep(POLL_SECONDS)
@@ -126,7 +130,15 @@ def burst(port: int) -> None:
         raise RuntimeError(f"only {taken} of {BURST} messages were taken")
 
 
-def send_frame(number: int) -> bytes:
+def frame(code: int, opaque: int, fields: dict[str, str], body: bytes, flag: int = 0) -> bytes:
+    """A request."""
+    header = orjson.dumps(
+        {"code": code, "language": "JAVA", "version": 407, "opaque": opaque, "flag": flag, "extFields": fields}
+    )
+    return struct.pack(">ii", 4 + len(header) + len(body), len(header)) + header + body
+
+
+def send_frame(number: int, flag: int = 0) -> bytes:
     fields = {
         "producerGroup": "bench",
         "topic": TOPIC,
@@ -141,10 +153,7 @@ def send_frame(number: int) -> bytes:
         "unitMode": "false",
         "batch": "false",
     }
-    header = json.dumps(
-        {"code": SEND_MESSAGE, "language": "JAVA", "version": 407, "opaque": number, "flag": 0, "extFields": fields}
-    ).encode()
-    return struct.pack(">ii", 4 + len(header) + BODY_SIZE, len(header)) + header + bytes(BODY_SIZE)
+    return frame(SEND_MESSAGE, number, fields, bytes(BODY_SIZE), flag)
 
 
 def receive_codes(connection: socket.socket, count: int) -> list[int]:
@@ -163,28 +172,3 @@ def receive_codes(connection: socket.socket, count: int) -> list[int]:
             codes.append(json.loads(data[8 : 8 + (header_size & 0xFFFFFF)])["code"])
             data = data[4 + size :]
     return codes
-
-
-# The machine
-
-
-def memory(pid: int) -> dict[str, float]:
-    """What a process holds in memory, MiB: its own (anonymous) pages, and mapped file pages, which the kernel can drop."""
-    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-    kib = {name: int(status[name].split()[0]) for name in ("RssAnon", "RssFile", "RssShmem")}
-    return {"anon_mib": kib["RssAnon"] / 1024, "file_mib": (kib["RssFile"] + kib["RssShmem"]) / 1024}
-
-
-def cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def drop_caches() -> bool:
-    """Let the kernel forget what it cached of files; False where we may not."""
-    os.sync()
-    try:
-        Path("/proc/sys/vm/drop_caches").write_text("3\n")
-    except OSError:
-        return False
-    return True

@@ -6,7 +6,8 @@ from typing import Any
 
 from attrs import frozen
 
-Row = dict[str, Any]
+from scripts.benchmarks.report import Row, head, table_line
+
 SYSTEMS = ("twinlog", "rocketmq")
 BODY_MIB = 1 << 20
 
@@ -74,18 +75,15 @@ BROKER = (
 
 def page(report: dict[str, Any], raw: str) -> str:
     """Return the whole page as Markdown."""
-    machine, setup = report["machine"], report["setup"]
     rows: list[Row] = report["results"]
     fill = next(row for row in rows if row["measure"] == "fill")
-    introduction = INTRODUCTION.format(
-        **{**machine, **setup, "commit": machine["commit"][:12]},
-        raw=raw,
+    introduction = head(
+        INTRODUCTION,
+        report,
+        raw,
         messages=fill["messages"],
         log_gib=f"{fill['bytes'] / (1 << 30):.3g}",
-        sizes="RocketMQ's own sizes" if setup["scale"] == "full" else "small sizes",
-        changed=f" with {machine['changed_files']} changed files" if machine["changed_files"] else "",
-        date=report["date"][:10],
-        command=report["command"],
+        sizes="RocketMQ's own sizes" if report["setup"]["scale"] == "full" else "small sizes",
     )
     return "".join(
         (
@@ -104,7 +102,7 @@ def _table(rows: Sequence[Row], lines: Sequence[Line]) -> str:
     for line in lines:
         cells = [_cell(rows, line, system) for system in SYSTEMS]
         if any(cells):
-            out.append(f"| {' | '.join([line.title, *cells, line.goal])} |")
+            out.append(table_line([line.title, *cells, line.goal]))
     return "\n".join(out) + "\n"
 
 

@@ -1,14 +1,13 @@
 """The systems that are measured side by side, each started fresh in a directory of its own and removed afterwards."""
 
-import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from attrs import frozen
 
+from scripts.benchmarks.report import scratch
 from tests.support.clients.remoting import create_topic
 from tests.support.process_group import rocketmq, twinlog
 from tests.support.process_group.ports import HOST, free_port
@@ -44,9 +43,7 @@ class Candidate:
     def running(self, topic: str) -> Iterator[System]:
         """Start it, create the topic, and end and remove everything at the end of the block."""
         with ExitStack() as stack:
-            root = Path(tempfile.mkdtemp(prefix=f"bench-{self.kind}-"))
-            stack.callback(shutil.rmtree, root, ignore_errors=True)
-            system = self.start(root, stack)
+            system = self.start(stack.enter_context(scratch(f"bench-{self.kind}-")), stack)
             if system.master:
                 create_topic(system.master, topic, queues=QUEUES)
             yield system

@@ -16,9 +16,7 @@ from scripts.benchmarks import (
     roles_table,
     store_table,
 )
-
-DIRECTORY = Path(__file__).parents[2] / "docs" / "benchmarks"
-Row = dict[str, Any]
+from scripts.benchmarks.report import DIRECTORY, Row, head, table_line
 
 INTRODUCTION = """# Produce: messages per second, latency, CPU
 
@@ -55,18 +53,15 @@ def write(raw: Path) -> Path:
 def page(report: dict[str, Any], raw: str) -> str:
     """Return the whole page as Markdown."""
     results: list[Row] = report["results"]
-    machine, setup = report["machine"], report["setup"]
-    parts = [
-        INTRODUCTION.format(
-            **{**machine, **setup, "commit": machine["commit"][:12], "slaves": _slaves(setup["slaves"])},
-            changed=f" with {machine['changed_files']} changed files" if machine["changed_files"] else "",
-            raw=raw,
-            command=report["command"],
-            date=report["date"][:10],
-            others=_others(results),
-            rounds=max(row["round"] for row in results),
-        )
-    ]
+    introduction = head(
+        INTRODUCTION,
+        report,
+        raw,
+        slaves=_slaves(report["setup"]["slaves"]),
+        others=_others(results),
+        rounds=max(row["round"] for row in results),
+    )
+    parts = [introduction]
     for role in ("SYNC_MASTER", "ASYNC_MASTER"):
         for threads in sorted({row["threads"] for row in results}):
             rows = [row for row in results if row["threads"] == threads and row["role"] in (role, None)]
@@ -92,7 +87,7 @@ def _table(rows: Sequence[Row]) -> str:
             *(_cpu(own, who) for who in ("master", "slave-1")),
             str(sum(_failures(row) for row in own)),
         ]
-        lines.append(f"| {' | '.join(cells)} |")
+        lines.append(table_line(cells))
     return "\n".join(lines) + "\n"
 
 
