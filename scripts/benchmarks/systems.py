@@ -96,5 +96,5 @@ def _start_answer_only(root: Path, stack: ExitStack) -> System:
     port = free_port()
     command = [sys.executable, "-m", "scripts.benchmarks.answer_only", str(port)]
     server = stack.enter_context(Process("answer-only", command, log=root / "answer-only.log"))
-    server.wait_until(lambda: server.printed("ready "), "its ready line")
+    server.wait_ready()
     return System(name="answer-only", namesrv=f"{HOST}:{port}", pids={"master": server.pid})

@@ -5,7 +5,6 @@ import os
 import random
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from itertools import count
@@ -20,7 +19,7 @@ from scripts.fault_matrix.judge import judged_again
 from scripts.fault_matrix.needs import missing
 from scripts.fault_matrix.results import STATES, document, show
 from scripts.fault_matrix.rows import ROWS, SECONDS_TO_RECOVER, Row
-from scripts.fault_matrix.run import Report, run, tidy
+from scripts.fault_matrix.run import Report, directory_of, run
 from scripts.fault_matrix.schedule import Schedule, all_kinds, one_kind
 from scripts.fault_matrix.soak import SOAK, Soak
 from scripts.fault_matrix.theirs_command import SYSTEM, command
@@ -118,15 +117,9 @@ class Orders:
     keep: Path | None
 
     def run(self, row: Row, seed: int) -> Report:
-        """In a directory that goes away, unless it is to be kept."""
         hole = row.planted if self.is_planted else ""
-        if self.keep is None:
-            with tempfile.TemporaryDirectory(prefix="twinlog-faults-") as directory:
-                return run(row, seed, Path(directory), hole=hole, schedule=self.schedule)
-        root = self.keep / f"{row.key}-{seed}"
-        report = run(row, seed, root, hole=hole, schedule=self.schedule)
-        tidy(root)
-        return report
+        with directory_of(row, seed, self.keep) as root:
+            return run(row, seed, root, hole=hole, schedule=self.schedule)
 
 
 def runs(rows: list[Row], skipped: Mapping[str, str], orders: Orders, minutes: float) -> Iterator[Report]:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.support.disk.faults import Disk
+from tests.support.disk.faults import make_image
 
 if TYPE_CHECKING:
     from scripts.fault_matrix.group import Group
@@ -29,13 +29,12 @@ def unmount(path: Path) -> None:
     raise OSError(f"{path} is still in use: {done.stderr}")
 
 
-def disk_of(path: Path) -> Disk:
-    return Disk(path)
-
-
 @contextmanager
-def mounted_all(group: "Group") -> Iterator[None]:
-    """Every member's own, for as long as the group runs."""
+def mounted_all(group: "Group", megabytes: int) -> Iterator[None]:
+    """Every member's own, made, and mounted for as long as the group runs."""
+    group.disks = {
+        each.label: make_image(group.root / f"{each.label}.img", megabytes=megabytes) for each in group.members
+    }
     homes = [member.home for member in group.members]
     try:
         for member in group.members:

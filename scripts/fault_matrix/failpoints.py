@@ -192,7 +192,6 @@ POINTS = (
         who="candidate",
     ),
 )
-BY_NAME = {(point.stage, point.name): point for point in POINTS}
 
 
 def of_stage(*stages: Stage) -> list[Point]:

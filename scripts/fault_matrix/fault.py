@@ -3,7 +3,7 @@
 import random
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
@@ -63,6 +63,8 @@ class Kill(Fault):
     """Three times in a row: twice more while it recovers."""
 
     victim: Process = field(init=False)
+    delays: list[float] = field(init=False)
+    delay_s: ClassVar[tuple[float, float]] = (0.02, 0.9)
     trace: ClassVar[str] = r"store recovered|no master|unreachable|replication interrupted"
 
     def pick(self) -> Process:
@@ -70,9 +72,7 @@ class Kill(Fault):
 
     def prepare(self) -> None:
         self.victim = self.pick()
-        self.delays = [self.rng.uniform(0.02, 0.9) for _ in range(2)]
-
-    delays: list[float] = field(init=False)
+        self.delays = [self.rng.uniform(*self.delay_s) for _ in range(2)]
 
     @property
     def killed(self) -> Sequence[Process]:
@@ -270,6 +270,3 @@ class EmptyNameServer(Fault):
 
     def heal(self) -> None:
         Process.start(self.victim)
-
-
-Make = Callable[[Group, random.Random], Fault]

@@ -171,5 +171,5 @@ class KillWithOtherClock(Clocks):
     def heal(self) -> None:
         """The clocks are put right once it has recovered by a wrong one."""
         Process.start(self.victim)
-        self.victim.wait_until(lambda: self.victim.printed("ready "), "its ready line")
+        self.victim.wait_ready()
         Clocks.heal(self)

@@ -7,10 +7,10 @@ from typing import ClassVar
 
 from attrs import define, field
 
-from scripts.fault_matrix.disks import disk_of, mount, unmount
+from scripts.fault_matrix.disks import mount, unmount
 from scripts.fault_matrix.fault import Fault
-from scripts.fault_matrix.group import Member
-from tests.support.disk.faults import Shim
+from scripts.fault_matrix.group import Group, Member
+from tests.support.disk.faults import Disk, Shim
 from tests.support.process_group.process import Process
 from twinlog.cluster.broker.watchdog import STALL_SECONDS
 
@@ -45,7 +45,7 @@ class PowerCut(Fault):
         for victim in self.victims:
             victim.kill()
         for victim in self.victims:
-            disk_of(victim.home).cut_power()
+            Disk(victim.home).cut_power()
         for victim in self.victims:
             unmount(victim.home)
 
@@ -121,10 +121,10 @@ class StuckDisk(Fault):
         return f"the disk of {self.victim.label} takes nothing for {self.hold_s:.1f} s"
 
     def inject(self) -> None:
-        disk_of(self.victim.home).freeze()
+        Disk(self.victim.home).freeze()
 
     def heal(self) -> None:
-        disk_of(self.victim.home).thaw()
+        Disk(self.victim.home).thaw()
 
 
 class StuckDiskOfMaster(StuckDisk):
@@ -137,6 +137,10 @@ class StuckDiskOfSlave(StuckDisk):
         return self.rng.choice(self.group.slaves())
 
 
+def shim_of(group: Group) -> Shim:
+    return Shim(group.root / "shim.so", group.root / "faults")
+
+
 @define(eq=False)
 class ShimFault(Fault):
     """Calls of a member on some of its files fail."""
@@ -146,10 +150,6 @@ class ShimFault(Fault):
 
     def prepare(self) -> None:
         self.victim = self.rng.choice(self.group.members)
-
-    @property
-    def shim(self) -> Shim:
-        return Shim(self.group.root / "shim.so", self.group.root / "faults")
 
     @property
     def part(self) -> str:
@@ -176,10 +176,10 @@ class SyncFails(ShimFault):
         return f"fdatasync of {self.victim.label} says EIO, until it is started anew"
 
     def inject(self) -> None:
-        self.shim.arm("fdatasync", errno.EIO, self.part)
+        shim_of(self.group).arm("fdatasync", errno.EIO, self.part)
 
     def heal(self) -> None:
-        self.shim.disarm()
+        shim_of(self.group).disarm()
         self.victim.stop()
         Process.start(self.victim)
 
@@ -199,7 +199,7 @@ class DiskFull(ShimFault):
         return f"no room for any file of {self.victim.label} for {self.hold_s:.1f} s"
 
     def inject(self) -> None:
-        self.shim.arm("pwrite", errno.ENOSPC, self.part)
+        shim_of(self.group).arm("pwrite", errno.ENOSPC, self.part)
 
     def heal(self) -> None:
-        self.shim.disarm()
+        shim_of(self.group).disarm()

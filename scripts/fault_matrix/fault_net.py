@@ -8,6 +8,8 @@ from attrs import define, field
 from scripts.fault_matrix.fault import LEASE_S, Fault, fail_over
 from scripts.fault_matrix.places import Place
 
+Cuts = list[tuple[Place, Place]]  # Each source, and the sink that nothing of it arrives at.
+
 
 @define(eq=False)
 class Partition(Fault):
@@ -18,14 +20,14 @@ class Partition(Fault):
         r"no lease|does not answer|not in sync|silent|no answer|connection|unreachable|timed? out|name server"
     )
     seconds: ClassVar[tuple[float, float]] = (LEASE_S + 1, LEASE_S + 4)
-    cuts: list[tuple[Place, Place]] = field(init=False)
+    cuts: Cuts = field(init=False)
     what: str = field(init=False)
 
     def prepare(self) -> None:
         self.hold_s = self.rng.uniform(*self.seconds)
         self.what, self.cuts = self.sides()
 
-    def sides(self) -> tuple[str, list[tuple[Place, Place]]]:
+    def sides(self) -> tuple[str, Cuts]:
         """What it does, and each (source, sink) between which nothing arrives."""
         raise NotImplementedError
 
@@ -41,18 +43,18 @@ class Partition(Fault):
         self.group.net.mend()
 
 
-def both_ways(one: Sequence[Place], other: Sequence[Place]) -> list[tuple[Place, Place]]:
+def both_ways(one: Sequence[Place], other: Sequence[Place]) -> Cuts:
     return [pair for a in one for b in other for pair in ((a, b), (b, a))]
 
 
 class MasterFromSlaves(Partition):
-    def sides(self) -> tuple[str, list[tuple[Place, Place]]]:
+    def sides(self) -> tuple[str, Cuts]:
         slaves = [each.place for each in self.group.slaves()]
         return "master and slaves are cut off from each other", both_ways([self.group.master().place], slaves)
 
 
 class MasterFromAll(Partition):
-    def sides(self) -> tuple[str, list[tuple[Place, Place]]]:
+    def sides(self) -> tuple[str, Cuts]:
         master = self.group.master().place
         others = [place for place in self.group.net.places if place is not master]
         return "the master is cut off from everybody", both_ways([master], others)
@@ -63,7 +65,7 @@ class MasterFromClients(Partition):
 
     trace: ClassVar[str] = r"unreachable"
 
-    def sides(self) -> tuple[str, list[tuple[Place, Place]]]:
+    def sides(self) -> tuple[str, Cuts]:
         return "master and clients are cut off from each other", both_ways(
             [self.group.master().place], [self.group.client]
         )
@@ -77,7 +79,7 @@ class OneSlaveOff(Partition):
     trace: ClassVar[str] = r"voter does not answer|master not heard|slave not heard"
     seconds: ClassVar[tuple[float, float]] = (LEASE_S + 2, LEASE_S + 5)
 
-    def sides(self) -> tuple[str, list[tuple[Place, Place]]]:
+    def sides(self) -> tuple[str, Cuts]:
         slave = self.rng.choice(self.group.slaves())
         others = [each.place for each in self.group.members if each is not slave]
         return f"{slave.label} is cut off from the other members", both_ways([slave.place], others)
@@ -86,7 +88,7 @@ class OneSlaveOff(Partition):
 class AcksLost(Partition):
     """Slaves get all, and are not heard."""
 
-    def sides(self) -> tuple[str, list[tuple[Place, Place]]]:
+    def sides(self) -> tuple[str, Cuts]:
         master = self.group.master().place
         return "what slaves send does not reach the master", [(each.place, master) for each in self.group.slaves()]
 
@@ -94,53 +96,39 @@ class AcksLost(Partition):
 class DataLost(Partition):
     """The other way round."""
 
-    def sides(self) -> tuple[str, list[tuple[Place, Place]]]:
+    def sides(self) -> tuple[str, Cuts]:
         master = self.group.master().place
         return "what the master sends does not reach its slaves", [(master, each.place) for each in self.group.slaves()]
 
 
-@define(eq=False)
-class MasterFromAllAndFailOver(MasterFromAll):
-    """The others get a new master meanwhile; the old one still runs, and nobody can tell it so."""
+class FailsOver(Partition):
+    """The others get a new master meanwhile; the old one still runs."""
 
+    who: ClassVar[str] = "one of them"
+
+    def inject(self) -> None:
+        others = self.group.slaves()
+        Partition.inject(self)
+        fail_over(self.group, others, self.rng)
+
+    @property
+    def text(self) -> str:
+        return f"{self.what} for {self.hold_s:.1f} s, and {self.who} becomes master"
+
+
+class MasterFromAllAndFailOver(FailsOver, MasterFromAll):
+    """Nobody can tell the old master so."""
+
+    who: ClassVar[str] = "another one"
     seconds: ClassVar[tuple[float, float]] = (LEASE_S, LEASE_S + 3)
 
-    def inject(self) -> None:
-        others = self.group.slaves()
-        MasterFromAll.inject(self)
-        fail_over(self.group, others, self.rng)
 
-    @property
-    def text(self) -> str:
-        return f"{self.what} for {self.hold_s:.1f} s, and another one becomes master"
-
-
-@define(eq=False)
-class MasterFromSlavesAndFailOver(MasterFromSlaves):
+class MasterFromSlavesAndFailOver(FailsOver, MasterFromSlaves):
     """Clients reach the old master and the new one."""
 
-    def inject(self) -> None:
-        others = self.group.slaves()
-        MasterFromSlaves.inject(self)
-        fail_over(self.group, others, self.rng)
 
-    @property
-    def text(self) -> str:
-        return f"{self.what} for {self.hold_s:.1f} s, and one of them becomes master"
-
-
-@define(eq=False)
-class AcksLostAndFailOver(AcksLost):
-    """Clients reach the old master and the new one."""
-
-    def inject(self) -> None:
-        others = self.group.slaves()
-        AcksLost.inject(self)
-        fail_over(self.group, others, self.rng)
-
-    @property
-    def text(self) -> str:
-        return f"{self.what} for {self.hold_s:.1f} s, and one of them becomes master"
+class AcksLostAndFailOver(FailsOver, AcksLost):
+    """Likewise."""
 
 
 @define(eq=False)
@@ -150,7 +138,7 @@ class NameServersDisagree(Partition):
     trace: ClassVar[str] = r"name server"
     seconds: ClassVar[tuple[float, float]] = (14.0, 18.0)
 
-    def sides(self) -> tuple[str, list[tuple[Place, Place]]]:
+    def sides(self) -> tuple[str, Cuts]:
         server = self.rng.choice(self.group.namesrvs)
         members = [each.place for each in self.group.members]
         return f"the name server {server.address} and all brokers are cut off from each other", both_ways(

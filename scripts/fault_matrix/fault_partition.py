@@ -8,11 +8,8 @@ from typing import ClassVar
 from attrs import define, field
 
 from scripts.fault_matrix.fault import fail_over
-from scripts.fault_matrix.fault_net import Partition, both_ways
+from scripts.fault_matrix.fault_net import Cuts, Partition, both_ways
 from scripts.fault_matrix.group import Member
-from scripts.fault_matrix.places import Place
-
-Cuts = list[tuple[Place, Place]]
 
 
 def between(one: Sequence[Member], other: Sequence[Member]) -> Cuts:

@@ -134,7 +134,7 @@ class KillInCut(AtPoints):
         for each in self.slaves:
             Process.start(each)
         for each in self.slaves:
-            each.wait_until(lambda each=each: each.printed("ready "), "its ready line")  # type: ignore[misc]
+            each.wait_ready()
         fail_over(self.group, self.slaves, self.rng)
         self.arm()
         Process.start(self.victim)

@@ -2,7 +2,6 @@
 
 import os
 import resource
-import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,12 +9,12 @@ from typing import ClassVar
 
 from attrs import define, field
 
-from scripts.fault_matrix.disks import disk_of, mount, unmount
+from scripts.fault_matrix.disks import mount, unmount
 from scripts.fault_matrix.fault import Fault
-from scripts.fault_matrix.group import PYTHON, Member
+from scripts.fault_matrix.group import Member
+from tests.support.disk.faults import Disk
 from tests.support.process_group.process import Process
 
-TOPIC_READ_S = 60.0
 PIECE = 1 << 20
 
 
@@ -32,9 +31,7 @@ class Refusal(Fault):
 
     def reads_go_on(self) -> None:
         """Whatever was shown to consumers can still be read, from the master, to its end."""
-        command = [*self.group.client.prefix, PYTHON, "-m", "scripts.fault_matrix.workload", "final"]
-        command += ["--namesrv", self.group.namesrv, "--out", str(self.group.root / "reads")]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TOPIC_READ_S, check=False)
+        done = self.group.read_all(self.group.root / "reads")
         if done.returncode:
             raise AssertionError(f"reads do not go on: {done.stderr[-1000:]}")
         self.group.write("note", text="reads went on")
@@ -94,7 +91,7 @@ class ReadOnly(Refusal):
     def inject(self) -> None:
         mounts = [line.split()[:2] for line in Path("/proc/mounts").read_text().splitlines()]
         (device,) = (source for source, path in mounts if path == str(self.victim.home))
-        disk = disk_of(self.victim.home)
+        disk = Disk(self.victim.home)
         disk.device = device.rpartition("/")[2]
         disk.report_error()
 

@@ -15,10 +15,10 @@ from attrs import define, field
 
 from scripts.fault_matrix.damage import damage
 from scripts.fault_matrix.fault import Fault, fail_over
-from scripts.fault_matrix.group import PROGRAM, PYTHON, Member
+from scripts.fault_matrix.group import PYTHON, Member
 from scripts.fault_matrix.member_reader import read_member
-from scripts.fault_matrix.planted_rest import EAGER
-from tests.support.process_group.process import Process
+from scripts.fault_matrix.planted_machine import EAGER
+from tests.support.process_group.process import PROGRAM, Process
 
 SECONDS_TO_START, SECONDS_TO_MEND = 20.0, 40.0
 MODULE = "scripts.fault_matrix.planted"

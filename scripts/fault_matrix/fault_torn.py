@@ -45,9 +45,8 @@ def torn(data: bytes, at: int, rng: random.Random) -> dict[int, bytes]:
     """Parts of a write at `at`, of which at least one sector never came; by place."""
     cuts = [at, *range((at // SECTOR + 1) * SECTOR, at + len(data), SECTOR), at + len(data)]
     parts = {begin: data[begin - at : end - at] for begin, end in pairwise(cuts)}
-    places = sorted(parts)[
-        rng.randrange(2) if len(parts) > 1 else 0 :
-    ]  # Heads that are there lead to bodies that are not.
+    # Heads that are there lead to bodies that are not.
+    places = sorted(parts)[rng.randrange(2) if len(parts) > 1 else 0 :]
     lost = rng.sample(places, rng.randrange(1, rng.choice([1, len(places)]) + 1))
     return {begin: part for begin, part in parts.items() if begin not in lost}
 

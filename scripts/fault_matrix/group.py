@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -15,20 +15,19 @@ from attrs import define, field
 
 from scripts.fault_matrix import history as histories
 from scripts.fault_matrix.checkers.masters import Epoch
+from scripts.fault_matrix.disks import mounted_all
 from scripts.fault_matrix.failpoints import FAIL_POINTS, POINTS_FILE
 from scripts.fault_matrix.history import Event, encode
 from scripts.fault_matrix.places import Net, Place
 from scripts.fault_matrix.planted import BOOT_ID, FAKETIME, OWN_BOOTS, OWN_CLOCK
 from scripts.fault_matrix.proxy import Proxy
-from tests.support.disk.faults import make_image
 from tests.support.process_group.member import TEST_SETTINGS
-from tests.support.process_group.process import Process
+from tests.support.process_group.process import PROGRAM, Process
+from tests.support.waiting import SECONDS_MAX, wait_for
 from twinlog.store.epoch_file import load_epochs
 
 PYTHON = sys.executable
-PROGRAM = str(Path(sys.executable).with_name("twinlog"))
 MEMBER_DIRECTORY = "MEMBER_DIRECTORY"  # In the environment of a member: where its log lies.
-SECONDS_MAX = 60.0
 SETTINGS = {
     **TEST_SETTINGS,
     "mappedFileSizeConsumeQueue": "60000",
@@ -68,7 +67,7 @@ class NameServer(Process):
 
     def start(self) -> None:
         super().start()
-        self.wait_until(lambda: self.printed("ready "), "its ready line")
+        self.wait_ready()
 
 
 class Member(Process):
@@ -103,7 +102,6 @@ class Member(Process):
         changes = [OWN_BOOTS] * own_boots + [FAIL_POINTS] * has_points + [hole] * bool(hole)
         changes += [OWN_CLOCK] * (FAKETIME in (environment or {}))
         program = [PYTHON, "-m", "scripts.fault_matrix.planted", *changes] if changes else [PROGRAM]
-        self.boot_id = root / "boot_id"
         self.points = root / "points"  # Where it is to kill itself; see failpoints.py.
         self.note_boot()
         command = [*place.prefix, *program, "broker", "-c", str(self.conf)]
@@ -123,6 +121,7 @@ class Member(Process):
         self.port = place.port()
         self.address = f"{place.address}:{self.port}"
         self.conf = root / "broker.conf"
+        self.own_log = root / "log"  # Where it tells of what it does.
         self.boot_id = root / "boot_id"
 
     def configure(self) -> None:
@@ -135,17 +134,19 @@ class Member(Process):
 
     def start(self) -> None:
         super().start()
-        self.wait_until(lambda: self.printed("ready "), "its ready line")
+        self.wait_ready()
 
     def lines_from(self, position: int) -> list[str]:
         """What it wrote since its log was so long."""
-        with self.log.open("rb") as log:
+        if not self.own_log.exists():
+            return []
+        with self.own_log.open("rb") as log:
             log.seek(position)
             return log.read().decode(errors="replace").splitlines()
 
     @property
     def log_size(self) -> int:
-        return self.log.stat().st_size if self.log.exists() else 0
+        return self.own_log.stat().st_size if self.own_log.exists() else 0
 
 
 @define
@@ -227,7 +228,7 @@ class Group:
                     self.write("seen", number, line[:300], member.label)
                     return True
         for event in histories.from_position(self.client_lines, self._log_sizes[number][""]):
-            if event.kind in ("unknown", "fail") and re.search(pattern, event.text):
+            if event.kind in ("unknown", "fail") and self.is_told(event.text, pattern):
                 self.write("seen", number, event.text[:300], "a producer")
                 return True
         for finding in self.check():
@@ -235,6 +236,10 @@ class Group:
                 self.write("seen", number, finding, "twinlog check")
                 return True
         return False
+
+    def is_told(self, text: str, pattern: str) -> bool:
+        """Whether what a producer was told is a trace."""
+        return bool(re.search(pattern, text))
 
     def check(self) -> list[str]:
         """What `twinlog check` complains of."""
@@ -257,6 +262,12 @@ class Group:
             tails = "\n".join(each.tail(30) for each in self.members)
             raise AssertionError(f"{arguments}: {done.returncode}\n{done.stdout}{done.stderr}{tails}")
         return done
+
+    def read_all(self, out: Path) -> subprocess.CompletedProcess[str]:
+        """Everything that is there, from the masters, written to a history."""
+        command = [*self.client.prefix, PYTHON, "-m", "scripts.fault_matrix.workload", "final"]
+        command += ["--namesrv", self.namesrv, "--out", str(out)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=2 * SECONDS_MAX, check=False)
 
     def listed(self) -> dict[str, dict]:
         """Every member as `twinlog list` has it."""
@@ -282,10 +293,11 @@ class Group:
 
     def wait_record(self) -> None:
         """All members know each other: before that nobody may change roles."""
-        deadline = time.monotonic() + SECONDS_MAX
-        while not all(self.listed().get(each.label, {}).get("epoch") is not None for each in self.members):
-            assert time.monotonic() < deadline, "the members never had a record"
-            time.sleep(0.05)
+
+        def known() -> bool:
+            return all(self.listed().get(each.label, {}).get("epoch") is not None for each in self.members)
+
+        wait_for(known, "the members' record")
         self.wait_healthy()
 
     def epochs(self) -> dict[str, tuple[Epoch, ...]]:
@@ -295,6 +307,14 @@ class Group:
             entries = load_epochs(member.store / "twinlog")
             found[member.label] = tuple(Epoch(each.epoch, each.winner, each.start_offset) for each in entries)
         return found
+
+
+def proxies_of(places: Sequence[Place], seed: int, stack: ExitStack) -> dict[str, Proxy]:
+    """One beside each member, until the end of the stack."""
+    made = {f"broker-a-{number}": Proxy(place, f"{seed} {number}") for number, place in enumerate(places)}
+    for each in made.values():
+        stack.enter_context(each.running())
+    return made
 
 
 @contextmanager
@@ -316,8 +336,6 @@ def running(
     points: bool = False,
 ) -> Iterator[Group]:
     """A group that follows its master. Ends all that it started, and unmounts what it mounted."""
-    from scripts.fault_matrix.disks import mounted_all
-
     with ExitStack() as stack:
         places = net.places
         of_namesrvs, client = places[members : members + namesrvs], places[-1]
@@ -330,22 +348,15 @@ def running(
         namesrv = ";".join(each.address for each in servers)
         wanted = {**LEVELS[level], **(settings or {})}
         master_role = "SYNC_MASTER" if level in SYNC_LEVELS else "ASYNC_MASTER"
+        proxies = proxies_of(places[:members], seed, stack) if proxied else {}
         found: list[Member] = []
-        proxies: dict[str, Proxy] = {}
         for number in range(members):
             role = {"brokerRole": "SLAVE" if number else master_role}
-            if proxied:
-                proxy = Proxy(places[number], f"{seed} {number}")
-                proxies[f"broker-a-{number}"] = stack.enter_context(proxy.running())
-            own = root / f"m{number}"
-            own.mkdir()
-            found.append(
-                Member(own, places[number], namesrv, number, {**role, **wanted}, hole, environment, disks, points)
-            )
+            own, changed = root / f"m{number}", {**role, **wanted}
+            found.append(Member(own, places[number], namesrv, number, changed, hole, environment, disks, points))
         group = Group(root, net, servers, tuple(found), client, proxies=proxies, seed=seed)
         if disks:
-            group.disks = {each.label: make_image(root / f"{each.label}.img", megabytes=image_mb) for each in found}
-            stack.enter_context(mounted_all(group))
+            stack.enter_context(mounted_all(group, image_mb))
         for member in found:
             stack.push(member)
             member.start()

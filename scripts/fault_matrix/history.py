@@ -128,12 +128,7 @@ def decode(line: bytes) -> Event:
 
 def load(*paths: Path) -> History:
     """The history in these files. A last line that is cut, by a writer that was killed, is left out."""
-    return history_of(event for path in paths for event in _lines(path))
-
-
-def save(history: History, path: Path) -> None:
-    """Write it, to be judged again."""
-    path.write_bytes(b"".join(map(encode, history.events)))
+    return history_of(event for path in paths for event in from_position(path, 0))
 
 
 def from_position(path: Path, position: int) -> Iterator[Event]:
@@ -143,12 +138,6 @@ def from_position(path: Path, position: int) -> Iterator[Event]:
         raw = file.read()
     start = 0 if position == 0 else raw.find(b"\n") + 1
     for line in raw[start : raw.rfind(b"\n") + 1].splitlines():
-        yield decode(line)
-
-
-def _lines(path: Path) -> Iterator[Event]:
-    raw = path.read_bytes()
-    for line in raw[: raw.rfind(b"\n") + 1].splitlines():
         yield decode(line)
 
 

@@ -5,7 +5,6 @@ RocketMQ's users change them, by editing (theirs_group.py): with one twinlog mem
 """
 
 import random
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -13,14 +12,14 @@ from pathlib import Path
 from attrs import define, field
 
 from scripts.fault_matrix.checkers.masters import Epoch
-from scripts.fault_matrix.group import PROGRAM, PYTHON, SYNC_LEVELS, Member, NameServer
+from scripts.fault_matrix.group import PYTHON, SYNC_LEVELS, Member, NameServer
 from scripts.fault_matrix.places import Net, Place
 from scripts.fault_matrix.theirs_group import TheirGroup
 from scripts.fault_matrix.theirs_member import TheirMember, java
 from tests.support.clients.remoting import is_registered
 from tests.support.disk.compare import end_offset
 from tests.support.process_group import jars
-from tests.support.process_group.process import Process
+from tests.support.process_group.process import PROGRAM, Process
 from tests.support.process_group.rocketmq import SMALL_HEAP
 
 OURS, RELEASES = "twinlog", (jars.VERSION, jars.VERSION_5)
@@ -45,6 +44,7 @@ class MixedMember(TheirMember):
         """From its next start on."""
         self.kind = kind
         self.slow_to_stop = kind != OURS  # type: ignore[misc]
+        self.own_log = self.log
         program = [PYTHON, "-m", "scripts.fault_matrix.planted", self.hole] if self.hole else [PROGRAM]
         root = self.conf.parent
         started = [*program, "broker"] if kind == OURS else [*java(root, kind, SMALL_HEAP), MAIN]
@@ -57,13 +57,6 @@ class MixedMember(TheirMember):
 
     def wait_booted(self) -> None:
         self.wait_until(lambda: self.printed("ready "), "its boot")
-
-    def lines_from(self, position: int) -> list[str]:
-        return Member.lines_from(self, position)
-
-    @property
-    def log_size(self) -> int:
-        return self.log.stat().st_size if self.log.exists() else 0
 
 
 @define
@@ -87,10 +80,9 @@ class MixedGroup(TheirGroup):
     def start(self, member: Member) -> None:
         """And wait until whoever asks a name server finds it."""
         member.start()
-        deadline = time.monotonic() + SECONDS_TO_REGISTER
-        while not is_registered(self.namesrv, member.address):
-            assert time.monotonic() < deadline, f"{member.label} does not register\n{member.tail()}"
-            time.sleep(0.1)
+        member.wait_until(
+            lambda: is_registered(self.namesrv, member.address), "its registration", timeout_s=SECONDS_TO_REGISTER
+        )
 
     def hand_over(self) -> None:
         """Planned: the master takes nothing more, its slave has all, both are stopped, edited and started."""
@@ -139,9 +131,7 @@ def running_mixed(root: Path, net: Net, *, level: str, hole: str, seed: int) -> 
         server.start()
         found: list[MixedMember] = []
         for number, kind in enumerate(kinds):
-            own = root / f"m{number}"
-            own.mkdir()
-            member = MixedMember(own, net.places[number], server.address, number, SETTINGS)
+            member = MixedMember(root / f"m{number}", net.places[number], server.address, number, SETTINGS)
             member.hole = hole
             member.become(kind)
             member.edit("SLAVE" if number else master_role, number)

@@ -5,14 +5,18 @@ from unittest.mock import patch
 
 import trio
 
+import twinlog.ha.slave.repair
+import twinlog.store.integrity.scrub
 import twinlog.store.util.sync
 from scripts.fault_matrix.planted import planted
 from twinlog.ha.errors import HAConnectionLostError
 from twinlog.ha.master.connection import HAConnection
+from twinlog.store.integrity.read_check import ReadCheck
 from twinlog.store.recovery.recovery import _Recovery as Recovery
 from twinlog.store.retention import RetentionClock
 
 LATE_S = 0.05
+EAGER = "a scrub that does not wait"
 
 
 @planted("retention believes the wall clock")
@@ -64,4 +68,30 @@ def late_is_gone() -> Iterator[None]:
             nursery.cancel_scope.cancel()
 
     with patch.object(HAConnection, "_read_task", impatient):
+        yield
+
+
+@planted(EAGER)
+def eager_scrub() -> Iterator[None]:
+    """No fault: what it does a minute after a start it does at once, so that a row need not wait for it."""
+    with (
+        patch.object(twinlog.store.integrity.scrub, "_FIRST_SECONDS", 1.5),
+        patch.object(twinlog.ha.slave.repair, "CHECK_SECONDS", 0.5),
+        patch.object(twinlog.ha.slave.repair, "TRY_AGAIN_SECONDS", 2.0),
+    ):
+        yield
+
+
+@planted("what lies on the disk is believed")
+def disk_is_believed() -> Iterator[None]:
+    """Nothing that was there at a start is looked at: neither when it is read nor by the scrub, which says that it did."""
+
+    async def claim(self: twinlog.store.integrity.scrub.ScrubService) -> None:
+        await trio.sleep(twinlog.store.integrity.scrub._FIRST_SECONDS)
+        twinlog.store.integrity.scrub.log.info("scrub round finished", bytes=0)
+
+    with (
+        patch.object(ReadCheck, "distrust", lambda self, queues: None),
+        patch.object(twinlog.store.integrity.scrub.ScrubService, "run", claim),
+    ):
         yield

@@ -10,7 +10,6 @@ from unittest.mock import patch
 
 import trio
 
-import twinlog.ha.policy.in_sync
 import twinlog.store.services.flush
 from scripts.fault_matrix import failpoints
 from scripts.fault_matrix.planted import all_of, planted
@@ -29,23 +28,6 @@ assert failpoints  # Its change is listed with the others once it is imported.
 
 PATIENCE_S = 1.5
 LONG = 16  # Records.
-
-
-@planted("a suspended slave stays so")
-def suspended_for_ever() -> Iterator[None]:
-    """A slave that was late once is never waited for again, though it has all there is."""
-    make_level = twinlog.ha.policy.in_sync._note_caught_up
-
-    def half_level(seat: Any, at: float) -> None:
-        suspended, awaited = seat.suspended, seat.awaited
-        make_level(seat, at)
-        seat.suspended, seat.awaited = suspended, awaited or suspended
-
-    with (
-        patch.object(twinlog.ha.policy.in_sync, "_note_caught_up", half_level),
-        patch.object(twinlog.ha.policy.in_sync, "SUSPEND_AFTER", 1),
-    ):
-        yield
 
 
 @planted("what arrives in pieces is not dispatched")

@@ -3,9 +3,10 @@
 import os
 import random
 import shutil
-import subprocess
+import tempfile
 import time
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from attrs import frozen
 from scripts.fault_matrix import history as histories
 from scripts.fault_matrix.checkers.verdict import Verdict, verdict
 from scripts.fault_matrix.fault_clock import environment as clocks
-from scripts.fault_matrix.group import PYTHON, Group, running
+from scripts.fault_matrix.group import Group, running
 from scripts.fault_matrix.history import History
 from scripts.fault_matrix.judge import counts_of, judged
 from scripts.fault_matrix.peers import running_mixed
@@ -42,14 +43,17 @@ class Report:
 
 
 def run(row: Row, seed: int, root: Path, *, hole: str = "", schedule: Schedule = all_kinds) -> Report:
+    """One run of ours."""
+    return reported(row, seed, root, lambda: _run(row, seed, root, hole, schedule))
+
+
+def reported(row: Row, seed: int, root: Path, do: Callable[[], tuple[list[Verdict], dict[str, Any]]]) -> Report:
     """Do it; what goes wrong on the way is part of the report. Histories stay in `root`."""
     began = time.monotonic()
     root.mkdir(parents=True, exist_ok=True)
     try:
-        verdicts, counts = _run(row, seed, root, hole, schedule)
-    except (Exception, KeyboardInterrupt) as error:
-        if isinstance(error, KeyboardInterrupt):
-            raise
+        verdicts, counts = do()
+    except Exception as error:
         return Report(row, seed, time.monotonic() - began, (), {}, f"{type(error).__name__}: {error}")
     return Report(row, seed, time.monotonic() - began, tuple(verdicts), counts)
 
@@ -89,20 +93,14 @@ def _run(row: Row, seed: int, root: Path, hole: str, schedule: Schedule) -> tupl
             stuck = str(error)
         traffic.stop()
         if not stuck:
-            _read_all(group)
+            done = group.read_all(group.final_lines)
+            if done.returncode:
+                raise AssertionError(f"not everything can be read: {done.stderr[-2000:]}")
             told = _stopped(group)
             return judged(row, told, group), counts_of(told)
         told = histories.load(group.own_lines, group.client_lines)
         tails = "\n".join(member.tail(5) for member in group.members)
         return [verdict("F", [stuck, tails], "")], counts_of(told)
-
-
-def _read_all(group: Group) -> None:
-    command = [*group.client.prefix, PYTHON, "-m", "scripts.fault_matrix.workload", "final"]
-    command += ["--namesrv", group.namesrv, "--out", str(group.final_lines)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    if done.returncode:
-        raise AssertionError(f"not everything can be read: {done.stderr[-2000:]}")
 
 
 def _stopped(group: Group) -> History:
@@ -113,7 +111,14 @@ def _stopped(group: Group) -> History:
     return histories.load(group.own_lines, group.client_lines, group.final_lines)
 
 
-def tidy(root: Path) -> None:
-    """Stores and images go, the history and logs stay for a failed run."""
+@contextmanager
+def directory_of(row: Row, seed: int, keep: Path | None) -> Iterator[Path]:
+    """One that goes away; below `keep` one of which stores and images go, and the history and logs stay."""
+    if keep is None:
+        with tempfile.TemporaryDirectory(prefix="twinlog-faults-") as directory:
+            yield Path(directory)
+        return
+    root = keep / f"{row.key}-{seed}"
+    yield root
     for path in (*root.glob("m*/home"), *root.glob("*.img")):
         shutil.rmtree(path, ignore_errors=True) if path.is_dir() else os.unlink(path)

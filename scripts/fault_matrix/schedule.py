@@ -66,7 +66,7 @@ def _carry_out(fault: Fault, at: int, group: Group, traffic: Traffic, *, is_help
 def _help(group: Group, rng: random.Random) -> None:
     """What a person does who finds the group without a master: chooses one that may be chosen. Raises NotRecoveredError."""
     for member in group.members:
-        member.wait_until(lambda member=member: member.printed("ready "), "its ready line")
+        member.wait_ready()
     deadline = time.monotonic() + HELP_AFTER_S
     while time.monotonic() < deadline:
         with suppress(LookupError):

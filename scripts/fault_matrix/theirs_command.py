@@ -4,7 +4,6 @@ import json
 import random
 import shutil
 import signal
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from attrs import evolve
 
 from scripts.fault_matrix.results import document, show
 from scripts.fault_matrix.rows import Row
-from scripts.fault_matrix.run import Report, tidy
+from scripts.fault_matrix.run import Report, directory_of
 from scripts.fault_matrix.theirs import LEFT_OUT, expected_of, their_rows
 from scripts.fault_matrix.theirs_run import run_theirs
 from tests.support.process_group import jars
@@ -53,12 +52,6 @@ def command(
 
 
 def _one(row: Row, seed: int, keep: Path | None) -> Report:
-    """In a directory that goes away, unless it is to be kept."""
-    if keep is None:
-        with tempfile.TemporaryDirectory(prefix="twinlog-theirs-") as directory:
-            report = run_theirs(row, seed, Path(directory))
-    else:
-        root = keep / f"{row.key}-{seed}"
+    with directory_of(row, seed, keep) as root:
         report = run_theirs(row, seed, root)
-        tidy(root)
     return evolve(report, counts={"system": SYSTEM, "expected": expected_of(row), **report.counts})

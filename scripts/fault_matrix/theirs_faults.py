@@ -11,11 +11,10 @@ from attrs import define, field
 from scripts.fault_matrix import fault, fault_disk, fault_link, fault_stranger
 from scripts.fault_matrix.damage import damage
 from scripts.fault_matrix.fault import Fault, fail_over
-from scripts.fault_matrix.fault_disk import PowerCutAll
+from scripts.fault_matrix.fault_disk import PowerCutAll, shim_of
 from scripts.fault_matrix.group import Member
 from scripts.fault_matrix.member_reader import read_member
 from scripts.fault_matrix.theirs_member import TheirMember
-from tests.support.disk.faults import Shim
 from tests.support.process_group.process import Process, ProcessFailedError
 
 SYNCS = "msync fsync fdatasync"  # RocketMQ's files are mapped.
@@ -40,27 +39,19 @@ def trace_of(what: Fault) -> str:
     return next((pattern for kind, pattern in TRACES.items() if isinstance(what, kind)), COMPLAINTS)
 
 
-def later(what: fault.Kill) -> None:
-    """A JVM takes seconds to come to its recovery, so it dies again seconds later."""
-    what.delays = [what.rng.uniform(0.5, 5.0) for _ in what.delays]
+LATER = (0.5, 5.0)  # A JVM takes seconds to come to its recovery, so it dies again seconds later.
 
 
 class KillMaster(fault.KillMaster):
-    def prepare(self) -> None:
-        fault.KillMaster.prepare(self)
-        later(self)
+    delay_s = LATER
 
 
 class KillSlave(fault.KillSlave):
-    def prepare(self) -> None:
-        fault.KillSlave.prepare(self)
-        later(self)
+    delay_s = LATER
 
 
 class KillNameServer(fault.KillNameServer):
-    def prepare(self) -> None:
-        fault.KillNameServer.prepare(self)
-        later(self)
+    delay_s = LATER
 
 
 @define(eq=False)
@@ -73,7 +64,7 @@ class SyncFails(fault_disk.SyncFails):
         return f"every sync of the {role} {self.victim.label} says EIO, until it is started anew"
 
     def inject(self) -> None:
-        self.shim.arm(SYNCS, errno.EIO, self.part)
+        shim_of(self.group).arm(SYNCS, errno.EIO, self.part)
 
 
 @define(eq=False)
@@ -87,19 +78,15 @@ class SyncsFailThenPowerCut(PowerCutAll):
         self.hold_s = self.rng.uniform(1.0, 2.0)
 
     @property
-    def shim(self) -> Shim:
-        return Shim(self.group.root / "shim.so", self.group.root / "faults")
-
-    @property
     def text(self) -> str:
         return f"every sync of all members says EIO for {self.hold_s:.1f} s, then power cut of all"
 
     def inject(self) -> None:
-        self.shim.arm(SYNCS, errno.EIO, "/broker-a-")
+        shim_of(self.group).arm(SYNCS, errno.EIO, "/broker-a-")
 
     def heal(self) -> None:
         PowerCutAll.inject(self)
-        self.shim.disarm()
+        shim_of(self.group).disarm()
         PowerCutAll.heal(self)
 
 

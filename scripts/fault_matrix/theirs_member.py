@@ -48,7 +48,7 @@ class TheirMember(Member):
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self._lie_in(root, place, number)
-        self.server_log = root / "server.log"
+        self.own_log = root / "server.log"  # All of its logs; they are one file here.
         self.stale_pid = -1  # A process that runs with another role than its broker.conf says now.
         self.settings = {
             "brokerClusterName": "DefaultCluster",
@@ -91,18 +91,6 @@ class TheirMember(Member):
     def is_stale(self) -> bool:
         return self.running and self.pid == self.stale_pid
 
-    def lines_from(self, position: int) -> list[str]:
-        """What it wrote to all of its logs since they were so long; they are one file here."""
-        if not self.server_log.exists():
-            return []
-        with self.server_log.open("rb") as log:
-            log.seek(position)
-            return log.read().decode(errors="replace").splitlines()
-
     def lines_with(self, what: str) -> list[str]:
         """Of its log."""
         return [line for line in self.lines_from(0) if what in line]
-
-    @property
-    def log_size(self) -> int:
-        return self.server_log.stat().st_size if self.server_log.exists() else 0

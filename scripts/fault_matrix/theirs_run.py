@@ -1,7 +1,6 @@
 """One run of a row against the real RocketMQ: as one of ours, with a person who helps where RocketMQ's users would have to."""
 
 import random
-import subprocess
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,12 +11,11 @@ from attrs import evolve
 from scripts.fault_matrix import history as histories
 from scripts.fault_matrix.checkers.verdict import Verdict, verdict
 from scripts.fault_matrix.fault import Fault
-from scripts.fault_matrix.group import PYTHON
 from scripts.fault_matrix.history import History
 from scripts.fault_matrix.judge import counts_of, judged
 from scripts.fault_matrix.places import loopback, namespaces
 from scripts.fault_matrix.rows import Row
-from scripts.fault_matrix.run import Report
+from scripts.fault_matrix.run import Report, reported
 from scripts.fault_matrix.schedule import BETWEEN, WARM
 from scripts.fault_matrix.theirs_faults import trace_of
 from scripts.fault_matrix.theirs_group import TheirGroup, running_theirs
@@ -30,13 +28,7 @@ TRIES = 3  # Of the final read: a master that was just started is not registered
 
 def run_theirs(row: Row, seed: int, root: Path) -> Report:
     """Do it. What RocketMQ does wrong is a verdict; an error is what the harness could not do."""
-    began = time.monotonic()
-    root.mkdir(parents=True, exist_ok=True)
-    try:
-        verdicts, counts = _run(row, seed, root)
-    except Exception as error:
-        return Report(row, seed, time.monotonic() - began, (), {}, f"{type(error).__name__}: {error}")
-    return Report(row, seed, time.monotonic() - began, tuple(verdicts), counts)
+    return reported(row, seed, root, lambda: _run(row, seed, root))
 
 
 def _run(row: Row, seed: int, root: Path) -> tuple[list[Verdict], dict[str, Any]]:
@@ -100,11 +92,9 @@ def _goes_on(group: TheirGroup, traffic: Traffic) -> None:
 
 def _read_all(group: TheirGroup) -> str:
     """What cannot be read; empty: nothing."""
-    command = [*group.client.prefix, PYTHON, "-m", "scripts.fault_matrix.workload", "final"]
-    command += ["--namesrv", group.namesrv, "--out", str(group.final_lines)]
     for _ in range(TRIES):
         group.final_lines.unlink(missing_ok=True)
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        done = group.read_all(group.final_lines)
         if not done.returncode:
             return ""
         time.sleep(2)

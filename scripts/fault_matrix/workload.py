@@ -130,7 +130,7 @@ async def consume(api: ClientApi, out: Writer, name: str) -> None:
     while True:
         try:
             for queue, address in await _queues(api):
-                while await _pull(api, out, "read", name, queue, address, places):
+                while await pull(api, out, "read", name, queue, address, places, skips_gaps=False):
                     pass
         except RemotingError:
             pass
@@ -145,16 +145,24 @@ async def _queues(api: ClientApi) -> list[tuple[MessageQueue, str]]:
     return [(queue, master) for queue in route.read_queues() if (master := masters[queue.broker_name])]
 
 
-async def _pull(
-    api: ClientApi, out: Writer, op: str, name: str, queue: MessageQueue, address: str, places: dict[MessageQueue, int]
-) -> bool:
-    """One pull; whether there was something."""
+async def pull(
+    api: ClientApi,
+    out: Writer,
+    op: str,
+    name: str,
+    queue: MessageQueue,
+    address: str,
+    places: dict[MessageQueue, int],
+    *,
+    skips_gaps: bool = True,
+) -> int:
+    """One pull; how many messages it gave. `skips_gaps`: what is there is read, even if it begins later."""
     at, number = places.get(queue, 0), next(out.ids)
     out.write("invoke", op, name, number, queue=_name(queue))
     pulled = await api.pull(address, queue, at)
     if pulled.status is not PullStatus.FOUND:
-        # What is there is read, even if it begins later; that there is a gap is for the checkers to say.
-        is_later = op == "final" and pulled.status is PullStatus.OFFSET_ILLEGAL and pulled.next_offset > at
+        # That there is a gap is for the checkers to say.
+        is_later = skips_gaps and pulled.next_offset > at
         if is_later:
             places[queue] = pulled.next_offset
         return is_later
@@ -169,7 +177,7 @@ async def _pull(
         phy = message.phy_offset
         out.write("ok", op, name, number, offset=message.queue_offset, value=value, phy=phy, **known)
     places[queue] = pulled.next_offset
-    return True
+    return len(messages) or 1
 
 
 async def read_all(api: ClientApi, out: Writer) -> None:
@@ -183,7 +191,7 @@ async def read_all(api: ClientApi, out: Writer) -> None:
     for queue, address in queues:
         end = await api.max_offset(address, queue)
         while places.get(queue, 0) < end:
-            if not await _pull(api, out, "final", "final", queue, address, places):
+            if not await pull(api, out, "final", "final", queue, address, places):
                 raise RemotingError(f"{queue} ends at {end}, but there is nothing at {places.get(queue, 0)}")
 
 

@@ -35,7 +35,7 @@ class Dashboard(Process):
 
     def start(self) -> None:
         super().start()
-        self.wait_until(lambda: self.printed("ready "), "its ready line")
+        self.wait_ready()
 
 
 @define

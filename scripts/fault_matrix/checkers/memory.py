@@ -9,9 +9,8 @@ WARM_UP = 0.25  # Of a life: what a start makes, and buffers that have not met t
 GROWTH_MAX, GROWTH_MAX_MIB = 0.10, 8.0
 LIFE_MIN_S = 600.0
 
-Sample = tuple[
-    float, float
-]  # Seconds since the run began, MiB of anonymous memory: files that are mapped do not count.
+# Seconds since the run began, MiB of anonymous memory: files that are mapped do not count.
+Sample = tuple[float, float]
 
 
 def growth(samples: Sequence[Sample]) -> tuple[float, float]:

@@ -80,9 +80,8 @@ def only_a_tail_lost(history: History) -> Verdict:
     Between two faults acknowledgements have rising places in the log; whoever is there keeps all before it.
     """
     found = {read.value for read in history.final}
-    heals = [
-        event.ns for event in history.of_kind("heal")
-    ]  # What is answered between fault and heal was stored before it.
+    # What is answered between fault and heal was stored before it.
+    heals = [event.ns for event in history.of_kind("heal")]
     spans: dict[int, list[Append]] = defaultdict(list)
     for append in history.acknowledged:
         spans[sum(at <= (append.end_ns or 0) for at in heals)].append(append)

@@ -115,6 +115,10 @@ class Process:
                 raise ProcessFailedError(f"{self.name}: {what} did not come true in {timeout_s:.0f} s\n{self.tail()}")
             time.sleep(0.05)
 
+    def wait_ready(self) -> None:
+        """Until it says so."""
+        self.wait_until(lambda: self.printed("ready "), "its ready line")
+
     def printed(self, start_of_line: str) -> bool:
         """Say whether it wrote such a line since it was started last."""
         with self.log.open("rb") as log:

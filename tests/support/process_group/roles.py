@@ -52,7 +52,7 @@ class RoleBroker(twinlog.Broker):
 
     def start(self) -> None:
         Process.start(self)
-        self.wait_until(lambda: self.printed("ready "), "its ready line")
+        self.wait_ready()
 
 
 @define

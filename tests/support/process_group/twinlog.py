@@ -28,7 +28,7 @@ class NameServer(NameServerProcess):
 
     def start(self) -> None:
         super().start()
-        self.wait_until(lambda: self.printed("ready "), "its ready line")
+        self.wait_ready()
 
 
 class Broker(BrokerProcess):
@@ -39,7 +39,7 @@ class Broker(BrokerProcess):
 
     def start(self) -> None:
         super().start()
-        self.wait_until(lambda: self.printed("ready "), "its ready line")
+        self.wait_ready()
 
 
 class Up(Process):
