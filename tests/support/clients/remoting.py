@@ -19,13 +19,18 @@ def request(
     address: str, code: int, fields: dict[str, str] | None = None, body: bytes = b"", *, timeout_s: float = 5
 ) -> tuple[Any, bytes]:
     """Send one request over a connection of its own; return the answer's header and body."""
-    header = {"code": code, "language": "JAVA", "version": VERSION, "opaque": 1, "flag": 0, "extFields": fields or {}}
-    encoded = json.dumps(header).encode()
     host, port = address.rsplit(":", 1)
     with _connect(host, int(port), timeout_s, secure=address in TLS_ONLY) as connection:
-        connection.sendall(struct.pack(">ii", 4 + len(encoded) + len(body), len(encoded)) + encoded + body)
-        (size,) = struct.unpack(">i", _receive(connection, 4))
-        frame = _receive(connection, size)
+        return exchange(connection, code, fields or {}, body)
+
+
+def exchange(connection: socket.socket, code: int, fields: dict[str, str], body: bytes) -> tuple[Any, bytes]:
+    """Send one request over a connection on which nothing else is under way; return the answer's header and body."""
+    header = {"code": code, "language": "JAVA", "version": VERSION, "opaque": 1, "flag": 0, "extFields": fields}
+    encoded = json.dumps(header).encode()
+    connection.sendall(struct.pack(">ii", 4 + len(encoded) + len(body), len(encoded)) + encoded + body)
+    (size,) = struct.unpack(">i", _receive(connection, 4))
+    frame = _receive(connection, size)
     header_size = struct.unpack(">i", frame[:4])[0] & 0xFFFFFF
     return json.loads(frame[4 : 4 + header_size]), frame[4 + header_size :]
 

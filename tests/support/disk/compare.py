@@ -3,12 +3,15 @@
 import os
 import struct
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 RECORD_MAGICS = (0xDAA320A7, 0xDAA320AB)  # Version 1, and version 2 of RocketMQ 5.
 BLANK_MAGIC = 0xCBD43194
 HEAD = struct.Struct(">iI")  # Size of the record, its magic.
 CHUNK_SIZE = 1 << 20
+T = TypeVar("T")
 
 
 class CommitLogsDifferError(AssertionError):
@@ -45,11 +48,15 @@ def assert_same_commitlog(dir_a: Path, dir_b: Path) -> tuple[int, int]:
 
 def wait_for_same_commitlog(dir_a: Path, dir_b: Path, *, timeout_s: float = 30) -> tuple[int, int]:
     """Give replication some time, then say what assert_same_commitlog says."""
+    return _in_time(lambda: assert_same_commitlog(dir_a, dir_b), CommitLogsDifferError, timeout_s)
+
+
+def _in_time(compare: Callable[[], T], differs: type[AssertionError], timeout_s: float) -> T:
     deadline = time.monotonic() + timeout_s
     while True:
         try:
-            return assert_same_commitlog(dir_a, dir_b)
-        except CommitLogsDifferError:
+            return compare()
+        except differs:
             if time.monotonic() > deadline:
                 raise
         time.sleep(0.2)
@@ -136,14 +143,7 @@ def assert_same_queues(store_a: Path, store_b: Path, *, start: int = 0) -> int:
 
 def wait_for_same_queues(store_a: Path, store_b: Path, *, start: int = 0, timeout_s: float = 20) -> int:
     """Give dispatch some time, then say what assert_same_queues says."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        try:
-            return assert_same_queues(store_a, store_b, start=start)
-        except ConsumeQueuesDifferError:
-            if time.monotonic() > deadline:
-                raise
-        time.sleep(0.2)
+    return _in_time(lambda: assert_same_queues(store_a, store_b, start=start), ConsumeQueuesDifferError, timeout_s)
 
 
 def _units(queue: Path, start: int) -> dict[int, Unit]:

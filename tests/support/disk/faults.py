@@ -18,7 +18,7 @@ from types import TracebackType
 
 from attrs import define, field
 
-from tests.support.clients.remoting import message_fields
+from tests.support.clients.remoting import exchange, message_fields
 from tests.support.process_group.process import PROGRAM
 from tests.support.process_group.up import free_port_base
 from tests.support.waiting import wait_for
@@ -135,31 +135,12 @@ class Connection:
     def __enter__(self) -> "Connection":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._socket.close()
 
     def ask(self, code: int, body: bytes = b"", **fields: object) -> tuple[dict, bytes]:
         """The header and body of the answer."""
-        texts = {key: str(value) for key, value in fields.items()}
-        header = json.dumps(
-            {"code": code, "language": "JAVA", "version": 407, "opaque": 1, "flag": 0, "extFields": texts}
-        )
-        raw = header.encode()
-        self._socket.sendall(struct.pack(">ii", 4 + len(raw) + len(body), len(raw)) + raw + body)
-        frame = self._receive(struct.unpack(">i", self._receive(4))[0])
-        size = struct.unpack(">i", frame[:4])[0]
-        return json.loads(frame[4 : 4 + size]), frame[4 + size :]
-
-    def _receive(self, size: int) -> bytes:
-        data = bytearray()
-        while len(data) < size:
-            piece = self._socket.recv(size - len(data))
-            if not piece:
-                raise ConnectionError("closed in the middle of an answer")
-            data += piece
-        return bytes(data)
+        return exchange(self._socket, code, {key: str(value) for key, value in fields.items()}, body)
 
 
 @define(eq=False)

@@ -4,7 +4,6 @@ import json
 import subprocess
 import threading
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, Self
 
 from attrs import define, field
@@ -76,9 +75,7 @@ class OffsetWatch:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
 

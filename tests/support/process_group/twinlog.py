@@ -9,11 +9,11 @@ from pathlib import Path
 import psutil
 
 from tests.support.process_group.member import BrokerProcess, NameServerProcess
-from tests.support.process_group.ports import HOST, free_port
+from tests.support.process_group.ports import HOST
 from tests.support.process_group.process import PROGRAM, Process
+from tests.support.process_group.up import free_port_base
 
 BROKERS_MAX = 4
-UP_OFFSETS = (0, 1, 2, *(11 + 10 * broker + offset for broker in range(BROKERS_MAX) for offset in (-2, 0, 1, 3)))
 
 
 class NameServer(NameServerProcess):
@@ -56,7 +56,7 @@ class Up(Process):
     ) -> None:
         assert masters * (1 + slaves) <= BROKERS_MAX
         self.root = root
-        self.port_base = free_port(UP_OFFSETS)
+        self.port_base = free_port_base(BROKERS_MAX)
         self.namesrv = f"{HOST}:{self.port_base}"
         self._slaves = slaves
         command = [PROGRAM, "up", "--no-dashboard", "--dir", str(root), "--port-base", str(self.port_base)]

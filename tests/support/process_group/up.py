@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.support.process_group.ports import free_port
+from tests.support.process_group.ports import BROKER_OFFSETS, free_port
 from tests.support.process_group.process import PROGRAM
 from tests.support.waiting import SECONDS_MAX, wait_for
 
@@ -24,7 +24,7 @@ SMALL = (
 
 def free_port_base(brokers: int = 2) -> int:
     """A base with all ports of a cluster free. Below the range that the kernel gives to outgoing connections."""
-    return free_port((0, 1, 2, *(11 + 10 * k + d for k in range(brokers) for d in (-2, 0, 1, 3))))
+    return free_port((0, 1, 2, *(11 + 10 * k + d for k in range(brokers) for d in BROKER_OFFSETS)))
 
 
 def modules_of_an_application(directory: Path, text: str) -> Path:
