@@ -230,10 +230,6 @@ class Disk:
 
     # What is called
 
-    def wrote(self, fd: int) -> None:
-        """Give the file the time of the virtual clock: retention and recovery go by it."""
-        stamp(fd)
-
     def sync(self, fd: int) -> None:
         """fsync or fdatasync of a file or a directory."""
         self.step()

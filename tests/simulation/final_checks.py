@@ -90,9 +90,8 @@ def _check_reason(world: "World", slave: "Member") -> None:
             f"{nature(world, slave)}, and says {state.state}, {state.last_error}"
         )
     nothing_shared = state.finding is not None and state.finding.offset == max(holder.start, master_store.min_offset)
-    again = (
-        holder.tainted and world.network.flipped > 1
-    )  # What was repaired came in damaged again: it leaves that to people.
+    # What was repaired came in damaged again: it leaves that to people.
+    again = holder.tainted and world.network.flipped > 1
     if world.plan.config.auto_resync and not (hurt or nothing_shared or again):
         raise Violation(f"{slave.name} was to repair itself, but says {state.state}, {state.last_error}")
 

@@ -36,11 +36,7 @@ class History:
 
         What it calls damaged is taken for what was there before: nobody is served these bytes.
         """
-        patched = bytearray(data)
-        for low, high in damaged:
-            was = self.now[max(low, start) : min(high, start + len(data))]
-            patched[max(low, start) - start : max(low, start) - start + len(was)] = was
-        data = bytes(patched)
+        data = patched(start, data, damaged, self.now)
         shared = start + common(data, self.now, start)
         if shared < start + len(data):
             self.lives.append(self.now[:start] + data)
@@ -52,6 +48,15 @@ class History:
         """The lives that hold these bytes at this place."""
         end = start + len(data)
         return {number for number, life in enumerate(self.lives) if len(life) >= end and life[start:end] == data}
+
+
+def patched(start: int, data: bytes, damaged: Iterable[tuple[int, int]], was: bytes | bytearray) -> bytes:
+    """`data`, which lies at `start`, with what was there before in damaged ranges: nobody is served these bytes."""
+    found = bytearray(data)
+    for low, high in damaged:
+        before = was[max(low, start) : min(high, start + len(data))]
+        found[max(low, start) - start : max(low, start) - start + len(before)] = before
+    return bytes(found)
 
 
 def common(data: bytes, life: bytes | bytearray, start: int) -> int:
@@ -69,10 +74,8 @@ def common(data: bytes, life: bytes | bytearray, start: int) -> int:
     return low
 
 
-_UNCHECKED = (
-    range(12, 28),
-    range(36, 84),
-)  # Of a record's head: no CRC covers it, and it means nothing for the framing.
+# Of a record's head: no CRC covers it, and it means nothing for the framing.
+_UNCHECKED = (range(12, 28), range(36, 84))
 
 
 def is_undetectable(sent: bytes, arrived: bytes, offset: int) -> bool:
@@ -164,6 +167,12 @@ class Message:
     def acked(self) -> bool:
         return self.answers == ["ok"]
 
+    def answer(self, word: str) -> None:
+        """Its producer was told; `ok` or why not. Raises Violation when that is the second answer."""
+        self.answers.append(word)
+        if len(self.answers) > 1:
+            raise Violation(f"message {self.number} was answered twice: {self.answers}")
+
 
 @define(eq=False)
 class Ledger:
@@ -173,20 +182,12 @@ class Ledger:
     messages: list[Message] = field(factory=list)
     acked: int = 0
     refused: int = 0
-    acked_end: int = 0  # The highest one that was acknowledged in the present life.
-
-    def put(self, message: Message) -> None:
-        """The master took it."""
-        self.messages.append(message)
 
     def answer(self, message: Message, word: str) -> None:
-        """The producer was told; `ok` or why not."""
-        message.answers.append(word)
-        if len(message.answers) > 1:
-            raise Violation(f"message {message.number} was answered twice: {message.answers}")
+        """The producer was told; `ok` or why not. Raises Violation."""
+        message.answer(word)
         if word == "ok":
             self.acked += 1
-            self.acked_end = max(self.acked_end, message.end)
         else:
             self.refused += 1
 
@@ -196,5 +197,4 @@ class Ledger:
         for message in self.messages:
             if message.end > shared:
                 message.life = -1  # No master has it any more.
-        self.acked_end = min(self.acked_end, shared)
         return lost

@@ -76,7 +76,7 @@ class Producer:
             return
         count = rng.choice((1, 1, 1, rng.randint(2, 8)))
         together = count > 1 and rng.random() < 0.5
-        puts = [self._message(rng, self.world.next_number() + n, count) for n in range(count)]
+        puts = [self._message(rng, self.world.numbers + n, count) for n in range(count)]
         self.world.numbers += count
         results = self.store.put(puts, together=together)
         messages = []

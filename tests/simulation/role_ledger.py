@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from attrs import define, field
 
-from tests.simulation.ledger import Message, Violation
+from tests.simulation.ledger import Message, Violation, patched
 from twinlog.store.epoch_file import FIRST, EpochId
 
 
@@ -65,13 +65,9 @@ class Log:
 
     def came_back(self, start: int, data: bytes, damaged: Iterable[tuple[int, int]] = ()) -> None:
         """It opened its log, or cut it, and these bytes are in it. Nobody is served what it calls damaged. Raises Violation."""
-        patched = bytearray(data)
-        for low, high in damaged:
-            for line in self.fits[:1]:
-                was = line.data[max(low, start) : min(high, start + len(data))]
-                patched[max(low, start) - start : max(low, start) - start + len(was)] = was
+        before = self.fits[0].data if self.fits else b""
         self.start, self.end = (start, start + len(data)) if data else (0, 0)
-        self.fits = self.all.fitting(start, bytes(patched)) if data else list(self.all.lines)
+        self.fits = self.all.fitting(start, patched(start, data, damaged, before)) if data else list(self.all.lines)
         self._check(f"its log from {self.start} to {self.end} is")
 
     def appended(self, offset: int, data: bytes) -> None:
@@ -138,9 +134,7 @@ class RoleLedger:
 
     def answer(self, message: RoleMessage, word: str) -> None:
         """The producer was told; `ok` or why not. Raises Violation."""
-        message.answers.append(word)
-        if len(message.answers) > 1:
-            raise Violation(f"message {message.number} was answered twice: {message.answers}")
+        message.answer(word)
         if word != "ok":
             self.refused += 1
             return

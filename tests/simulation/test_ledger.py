@@ -54,7 +54,7 @@ def test_what_a_master_calls_damaged_is_taken_for_what_it_was():
 def test_two_answers_for_one_message_are_one_too_many():
     ledger = Ledger()
     message = Message(1, b"x", 0, 10, ("T", 0, 0), 0)
-    ledger.put(message)
+    ledger.messages.append(message)
     ledger.answer(message, "FLUSH_SLAVE_TIMEOUT")
     with pytest.raises(Violation, match="twice"):
         ledger.answer(message, "ok")

@@ -143,17 +143,13 @@ class World:
 
     # What producers tell
 
-    def next_number(self) -> int:
-        """Of the next message."""
-        return self.numbers
-
     def put(self, member: Member, put: PutMessage, result: PutResult) -> Message:
         """A master took a message."""
         queue = (put.topic, put.queue_id, result.queue_offset)
         number = int(bytes(put.body).partition(b":")[0])
         life = len(self.ledger.history.lives) - 1
         message = Message(number, bytes(put.body), result.phy_offset, result.end_offset, queue, life)
-        self.ledger.put(message)
+        self.ledger.messages.append(message)
         return message
 
     def answered(self, message: Message, word: str) -> None:
