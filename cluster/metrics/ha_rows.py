@@ -1,6 +1,7 @@
 """Metrics of replication, which RocketMQ has none of. `group` is brokerName; replicas have the names of `twinlog list`."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import get_args
 
 from twinlog.cluster.metrics.row import GROUP, OWN, Sample, counter, gauge, histogram
@@ -58,7 +59,8 @@ def _if_master(value: Callable[[BrokerSnapshot], float]) -> Callable[[BrokerSnap
     return lambda snapshot: value(snapshot) if snapshot.ha.role == "master" else None
 
 
-REPLICA = ("replica",)
+_group_gauge = partial(gauge, scope=GROUP)
+_replica_gauge = partial(_group_gauge, labels=("replica",))
 HA = (
     gauge(
         name="rocketmq_ha_role_info",
@@ -90,57 +92,44 @@ HA = (
         labels=("point",),
         read=_offsets,
     ),
-    gauge(
+    _replica_gauge(
         name="rocketmq_ha_replica_connected",
         help="Told by the master: 1 while a slave is connected, 0 for one that was, or that belongs to the group",
-        scope=GROUP,
-        labels=REPLICA,
         read=_replicas(lambda each: each.connected),
     ),
-    gauge(
+    _replica_gauge(
         name="rocketmq_ha_replica_in_sync",
         help="Told by the master: 1 while producers may be answered on this slave's word",
-        scope=GROUP,
-        labels=REPLICA,
         read=_replicas(lambda each: each.in_sync),
     ),
-    gauge(
+    _replica_gauge(
         name="rocketmq_ha_replica_lag_bytes",
         help="Told by the master: bytes of its log that a slave has not acknowledged, also of one that is gone",
-        scope=GROUP,
-        labels=REPLICA,
         read=_replicas(lambda each: each.lag_bytes),
     ),
-    gauge(
+    _replica_gauge(
         name="rocketmq_ha_replica_lag_seconds",
         help="Age of the oldest of these bytes, by the master's own clock; absent when they came before it started",
-        scope=GROUP,
-        labels=REPLICA,
         read=_replicas(lambda each: each.lag_seconds),
     ),
-    gauge(
+    _replica_gauge(
         name="rocketmq_ha_replica_lag_messages",
         help="About so many messages are in these bytes, by the mean size of those since the start",
-        scope=GROUP,
-        labels=REPLICA,
         read=_replicas(lambda each: each.lag_messages),
     ),
-    gauge(
+    _group_gauge(
         name="rocketmq_ha_acks_configured",
         help="Told by the master: members that should hold a message before SEND_OK, itself included (inSyncReplicas)",
-        scope=GROUP,
         read=_if_master(lambda snapshot: snapshot.ha.acks_configured),
     ),
-    gauge(
+    _group_gauge(
         name="rocketmq_ha_acks_needed",
         help="Told by the master: members that have to hold it now; less than configured where that may adapt",
-        scope=GROUP,
         read=_if_master(lambda snapshot: snapshot.ha.acks_needed),
     ),
-    gauge(
+    _group_gauge(
         name="rocketmq_ha_in_sync_members",
         help="Told by the master: members that are in sync, itself included",
-        scope=GROUP,
         read=_if_master(lambda snapshot: snapshot.ha.in_sync),
     ),
     histogram(

@@ -1,12 +1,11 @@
 """Metrics of processes, of name servers, and of audits, whose results a broker shows if their file is configured."""
 
 from collections.abc import Iterable
+from functools import partial
 
 from twinlog.cluster.metrics import audit_file
-from twinlog.cluster.metrics.row import DISK, PROCESS, Kind, Metric, Sample, counter, gauge, histogram
+from twinlog.cluster.metrics.row import DISK, PROCESS, Metric, Sample, counter, gauge, histogram
 from twinlog.cluster.metrics.snapshot import BrokerSnapshot, NamesrvSnapshot
-
-EVERYBODY = (BrokerSnapshot, NamesrvSnapshot)
 
 
 def _registered(snapshot: NamesrvSnapshot) -> Iterable[Sample]:
@@ -19,48 +18,38 @@ def _silent(snapshot: NamesrvSnapshot) -> Iterable[Sample]:
     return (((each.cluster, each.group), each.silent_seconds) for each in snapshot.groups)
 
 
-def _own(name: str, kind: Kind, text: str) -> Metric:
-    return Metric(name=name, kind=kind, help=text, scope=PROCESS, of=EVERYBODY)
-
-
+_everybody = partial(Metric, scope=PROCESS, of=(BrokerSnapshot, NamesrvSnapshot))
+_namesrv_gauge = partial(gauge, scope=PROCESS, of=(NamesrvSnapshot,))
+_audit_gauge = partial(gauge, scope=PROCESS, labels=("group", "pair"))
+_disk_gauge = partial(gauge, scope=DISK)
 NAMESRV = (
-    gauge(
+    _namesrv_gauge(
         name="rocketmq_namesrv_registered_brokers",
         help="Brokers that are registered with this name server, by the role that their ids stand for",
-        scope=PROCESS,
         labels=("cluster", "group", "role"),
-        of=(NamesrvSnapshot,),
         read=_registered,
     ),
-    gauge(
+    _namesrv_gauge(
         name="rocketmq_namesrv_silent_seconds",
         help="Seconds since the member of a group registered that has been silent for longest",
-        scope=PROCESS,
         labels=("cluster", "group"),
-        of=(NamesrvSnapshot,),
         read=_silent,
     ),
-    gauge(
+    _namesrv_gauge(
         name="rocketmq_namesrv_topic_number",
         help="Topics that this name server has a route to",
-        scope=PROCESS,
-        of=(NamesrvSnapshot,),
         read=lambda snapshot: snapshot.topics,
     ),
 )
 AUDIT = (
-    gauge(
+    _audit_gauge(
         name=audit_file.LAST_RUN,
         help="When the last audit of these members ended, seconds since 1970 (auditMetricsFile)",
-        scope=PROCESS,
-        labels=("group", "pair"),
         read=lambda snapshot: audit_file.samples(snapshot.audit_file, audit_file.LAST_RUN),
     ),
-    gauge(
+    _audit_gauge(
         name=audit_file.DIVERGENT,
         help="Things that it found not to be as they should be; 0: the copies are equal up to lag (auditMetricsFile)",
-        scope=PROCESS,
-        labels=("group", "pair"),
         read=lambda snapshot: audit_file.samples(snapshot.audit_file, audit_file.DIVERGENT),
     ),
 )
@@ -85,59 +74,56 @@ OWN_PROCESS = (
         help="All that it waited for a CPU, short waits too",
         read=lambda snapshot: snapshot.cpu_wait_seconds,
     ),
-    gauge(
+    _everybody(
+        kind="gauge",
         name="twinlog_snapshot_seconds",
         help="How long the event loop worked for these metrics",
-        scope=PROCESS,
-        of=EVERYBODY,
         read=lambda snapshot: snapshot.seconds,
     ),
-    gauge(
+    _everybody(
+        kind="gauge",
         name="twinlog_event_loop_stalled_seconds",
         help="How long the event loop has not run, because it stands still or has no CPU; 0 while it runs",
-        scope=PROCESS,
-        of=EVERYBODY,
         read=lambda snapshot: snapshot.stalled_seconds,
     ),
-    gauge(
+    _everybody(
+        kind="gauge",
         name="twinlog_snapshot_age_seconds",
         help="Age of the other values: above 0 while the event loop stands still",
-        scope=PROCESS,
-        of=EVERYBODY,
         read=lambda snapshot: snapshot.age_seconds,
     ),
-    _own("process_start_time_seconds", "gauge", "When the process started, seconds since 1970"),
-    _own("process_cpu_seconds_total", "counter", "CPU time that it used, user and system"),
-    _own("process_resident_memory_bytes", "gauge", "Its memory, with pages of mapped files that lie in memory"),
-    _own("process_virtual_memory_bytes", "gauge", "Its address space, with mapped files"),
-    _own("process_open_fds", "gauge", "File descriptors that are open"),
-    _own("process_max_fds", "gauge", "File descriptors that may be open"),
+    _everybody(kind="gauge", name="process_start_time_seconds", help="When the process started, seconds since 1970"),
+    _everybody(kind="counter", name="process_cpu_seconds_total", help="CPU time that it used, user and system"),
+    _everybody(
+        kind="gauge",
+        name="process_resident_memory_bytes",
+        help="Its memory, with pages of mapped files that lie in memory",
+    ),
+    _everybody(kind="gauge", name="process_virtual_memory_bytes", help="Its address space, with mapped files"),
+    _everybody(kind="gauge", name="process_open_fds", help="File descriptors that are open"),
+    _everybody(kind="gauge", name="process_max_fds", help="File descriptors that may be open"),
 )
 
 
 STORE = (
-    gauge(
+    _disk_gauge(
         name="rocketmq_storage_size_bytes",
         help="Files of the commit log and the consume queues, as large as they are on the disk",
-        scope=DISK,
         read=lambda snapshot: snapshot.store.size,
     ),
-    gauge(
+    _disk_gauge(
         name="rocketmq_storage_flush_behind_bytes",
         help="Bytes of the log that are written and not yet synced to the disk",
-        scope=DISK,
         read=lambda snapshot: max(snapshot.store.max_offset - snapshot.store.flushed_offset, 0),
     ),
-    gauge(
+    _disk_gauge(
         name="rocketmq_storage_dispatch_behind_bytes",
         help="Bytes of the log that are not yet in the consume queues",
-        scope=DISK,
         read=lambda snapshot: max(snapshot.store.max_offset - snapshot.store.dispatched_offset, 0),
     ),
-    gauge(
+    _disk_gauge(
         name="rocketmq_storage_message_reserve_time_milliseconds",
         help="Age of the oldest message in the log; absent while there is none, or it is not in memory",
-        scope=DISK,
         read=lambda snapshot: snapshot.store.reserve_ms,
     ),
     gauge(

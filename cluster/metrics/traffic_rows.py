@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from twinlog.cluster.metrics.row import NODE, Sample, counter, gauge
 from twinlog.cluster.metrics.snapshot import BrokerSnapshot, GroupLag
@@ -65,107 +66,93 @@ def _watermarks(snapshot: BrokerSnapshot) -> Iterable[Sample]:
     return ((("async_put",), snapshot.ha.waiting), (("pull",), snapshot.held_pulls), (("send",), snapshot.requests))
 
 
+_counter, _gauge = partial(counter, scope=NODE), partial(gauge, scope=NODE)
 TRAFFIC = (
-    counter(
+    _counter(
         name="rocketmq_messages_in_total",
         help="Messages that came into a topic's queues while this member was master",
-        scope=NODE,
         labels=_TOPIC,
         read=_messages_in,
     ),
-    counter(
+    _counter(
         name="rocketmq_throughput_in_total",
         help="Bytes of these, as they are stored",
-        scope=NODE,
         labels=_TOPIC,
         read=_bytes_in,
     ),
-    counter(
+    _counter(
         name="rocketmq_messages_out_total",
         help="Messages that were delivered to consumers",
-        scope=NODE,
         labels=_TOPIC_AND_GROUP,
         read=_messages_out,
     ),
-    counter(
+    _counter(
         name="rocketmq_throughput_out_total",
         help="Bytes of these, as they are stored",
-        scope=NODE,
         labels=_TOPIC_AND_GROUP,
         read=_bytes_out,
     ),
-    counter(
+    _counter(
         name="rocketmq_send_to_dlq_messages_total",
         help="Messages that became dead letters after too many attempts to consume them",
-        scope=NODE,
         labels=("topic", "consumer_group", "is_system"),
         read=_dead,
     ),
-    gauge(
+    _gauge(
         name="rocketmq_consumer_lag_messages",
         help="Messages that a group has not reported as consumed",
-        scope=NODE,
         labels=_TOPIC_AND_GROUP,
         read=_lags(lambda each: each.lag),
     ),
-    gauge(
+    _gauge(
         name="rocketmq_consumer_inflight_messages",
         help="Of these, messages that were fetched",
-        scope=NODE,
         labels=_TOPIC_AND_GROUP,
         read=_lags(lambda each: each.inflight),
     ),
-    gauge(
+    _gauge(
         name="rocketmq_consumer_ready_messages",
         help="Of these, messages that were not fetched",
-        scope=NODE,
         labels=_TOPIC_AND_GROUP,
         read=_lags(lambda each: each.lag - each.inflight),
     ),
-    gauge(
+    _gauge(
         name="rocketmq_consumer_lag_latency_milliseconds",
         help="Age of the oldest message that a group has not consumed; absent while that message is not in memory",
-        scope=NODE,
         labels=_TOPIC_AND_GROUP,
         read=_lags(lambda each: each.latency_ms),
     ),
-    gauge(
+    _gauge(
         name="rocketmq_producer_connections",
         help="Connections of producers, once for each of their groups",
-        scope=NODE,
         labels=("language", "version", "protocol_type"),
         read=_producers,
     ),
-    gauge(
+    _gauge(
         name="rocketmq_consumer_connections",
         help="Connections of consumers",
-        scope=NODE,
         labels=("consumer_group", "language", "version", "consume_mode", "protocol_type", "is_system"),
         read=_consumers,
     ),
-    gauge(
+    _gauge(
         name="rocketmq_processor_watermark",
         help="Requests that wait: async_put for slaves or disk, pull for messages, send until their handlers are done",
-        scope=NODE,
         labels=("processor",),
         read=_watermarks,
     ),
-    gauge(
+    _gauge(
         name="rocketmq_broker_permission",
         help="brokerPermission: 4 read + 2 write",
-        scope=NODE,
         read=lambda snapshot: snapshot.permission,
     ),
-    gauge(
+    _gauge(
         name="rocketmq_topic_number",
         help="Topics that are configured here",
-        scope=NODE,
         read=lambda snapshot: snapshot.topics,
     ),
-    gauge(
+    _gauge(
         name="rocketmq_consumer_group_number",
         help="Consumer groups that are configured here",
-        scope=NODE,
         read=lambda snapshot: snapshot.groups,
     ),
 )

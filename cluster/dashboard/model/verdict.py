@@ -31,6 +31,13 @@ class PageVerdict:
     details: tuple[str, ...] = ()
 
 
+def _about(each: MemberSnapshot, mark: Mark, headline: str, *details: str | None) -> PageVerdict:
+    """A verdict that holds since a member has its state; empty details are left out."""
+    return PageVerdict(
+        mark=mark, headline=headline, since=each.since, was_so=each.was_so, details=tuple(filter(None, details))
+    )
+
+
 def of_group(group: GroupSnapshot, snapshot: ClusterSnapshot) -> PageVerdict:
     """The verdict of the first rule that has one."""
     return next(filter(None, (rule(group, snapshot) for rule in RULES)), None) or _fine(group)
@@ -85,12 +92,8 @@ def _diverged(group: GroupSnapshot, snapshot: ClusterSnapshot) -> PageVerdict | 
     first, good = diverged[0], _good(group)
     what = f"{first.member.name} {_how_diverged(first)}"
     more = f", and {counted(len(diverged) - 1, 'more', 'more')}" if len(diverged) > 1 else ""
-    return PageVerdict(
-        mark="bad",
-        headline=f"{'NOT SAFE' if not good else 'One slave is no copy'}: {what}{more}",
-        since=first.since,
-        was_so=first.was_so,
-        details=(_held(good, group),),
+    return _about(
+        first, "bad", f"{'NOT SAFE' if not good else 'One slave is no copy'}: {what}{more}", _held(good, group)
     )
 
 
@@ -114,13 +117,8 @@ def _master_not_serving(group: GroupSnapshot, _look: ClusterSnapshot) -> PageVer
     master = group.masters[0]
     if master.member.state == "serving":
         return None
-    return PageVerdict(
-        mark="warn",
-        headline=f"{group.name} takes no messages for now: {master.member.name} {_state(master)}",
-        since=master.since,
-        was_so=master.was_so,
-        details=(master.member.reason,) if master.member.reason else (),
-    )
+    headline = f"{group.name} takes no messages for now: {master.member.name} {_state(master)}"
+    return _about(master, "warn", headline, master.member.reason)
 
 
 OF_SLAVES_GONE = ("lag", "no slave registered")  # Covered by rules below, with their numbers.
@@ -137,12 +135,8 @@ def _too_few_copies(group: GroupSnapshot, snapshot: ClusterSnapshot) -> PageVerd
         return None
     worst = group.slaves[0]
     behind = f"; it lacks at most {size(worst.lag_bytes)}" if worst.lag_bytes is not None else ""
-    return PageVerdict(
-        mark="bad",
-        headline=f"NOT SAFE: new messages are on one member only: {worst.member.name} {_state(worst)}{behind}",
-        since=worst.since,
-        was_so=worst.was_so,
-    )
+    headline = f"NOT SAFE: new messages are on one member only: {worst.member.name} {_state(worst)}{behind}"
+    return _about(worst, "bad", headline)
 
 
 def _someone_away(group: GroupSnapshot, snapshot: ClusterSnapshot) -> PageVerdict | None:
@@ -154,12 +148,8 @@ def _someone_away(group: GroupSnapshot, snapshot: ClusterSnapshot) -> PageVerdic
     lacks = f", {'at most ' * first.is_last_word}{size(first.lag_bytes)} behind" if first.lag_bytes else ""
     behind = _behind(group, snapshot)
     who = "One slave is away" if len(away) == 1 else f"{len(away)} slaves are away"
-    return PageVerdict(
-        mark="warn",
-        headline=f"{who}: {first.member.name} {_state(first)}{lacks}",
-        since=first.since,
-        was_so=first.was_so,
-        details=(held, behind.headline) if behind is not None else (held,),
+    return _about(
+        first, "warn", f"{who}: {first.member.name} {_state(first)}{lacks}", held, behind.headline if behind else None
     )
 
 
