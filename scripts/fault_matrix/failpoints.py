@@ -28,7 +28,7 @@ Passes = Callable[..., bool]
 
 @frozen
 class Point:
-    """Before or after each call of `target`, "module:name", whose arguments `when` lets pass.
+    """Before or after each call of `target`, "module:name" of twinlog's, whose arguments `when` lets pass.
 
     `who`: the role of the member that gets there; "": whichever. `passes`: it is reached so often within a few seconds.
     """
@@ -69,125 +69,79 @@ def _write(what: str, part: str, passes: int, target: str) -> list[Point]:
 
 LOG, QUEUE = "commitlog", "consumequeue"
 POINTS = (
-    *_write("the log", LOG, 200, "twinlog.store.log.mapped_file:MappedFile.append"),
+    *_write("the log", LOG, 200, "store.log.mapped_file:MappedFile.append"),
     # Units reach the disk many at a time, each 20 ms; all of them, and those of a queue that is made anew, by write_at().
-    *_write("a queue", QUEUE, 100, "twinlog.store.log.mapped_file:MappedFile.write_at"),
-    *_around("traffic", "an fsync of the log", "twinlog.store.services.flush:_sync", passes=2, when=_syncs(LOG)),
-    *_around("traffic", "an fsync of queues", "twinlog.store.services.flush:_sync", passes=2, when=_syncs(QUEUE)),
-    *_around(
-        "traffic", "a roll of the log", "twinlog.store.log.mapped_file_queue:MappedFileQueue.adopt", when=_lies_in(LOG)
-    ),
+    *_write("a queue", QUEUE, 100, "store.log.mapped_file:MappedFile.write_at"),
+    *_around("traffic", "an fsync of the log", "store.services.flush:_sync", passes=2, when=_syncs(LOG)),
+    *_around("traffic", "an fsync of queues", "store.services.flush:_sync", passes=2, when=_syncs(QUEUE)),
+    *_around("traffic", "a roll of the log", "store.log.mapped_file_queue:MappedFileQueue.adopt", when=_lies_in(LOG)),
     Point(
         "between a roll of the log and its directory's fsync",
         "traffic",
-        "twinlog.store.services.flush:sync_directory",
+        "store.services.flush:sync_directory",
         "before",
         when=_lies_in(LOG),
     ),
     *_around(
         "traffic",
         "a roll of a queue",
-        "twinlog.store.log.mapped_file_queue:MappedFileQueue.create",
+        "store.log.mapped_file_queue:MappedFileQueue.create",
         when=_lies_in(QUEUE),
     ),
-    *_around("traffic", "a write of the index", "twinlog.store.index.index_file:IndexFile.write", passes=3),
-    *_around("traffic", "an fsync of the index", "twinlog.store.index.index_file:IndexFile.sync"),
-    *_around("traffic", "the checkpoint is saved", "twinlog.store.log.checkpoint:Checkpoint.save"),
+    *_around("traffic", "a write of the index", "store.index.index_file:IndexFile.write", passes=3),
+    *_around("traffic", "an fsync of the index", "store.index.index_file:IndexFile.sync"),
+    *_around("traffic", "the checkpoint is saved", "store.log.checkpoint:Checkpoint.save"),
+    Point("between the checkpoint's write and its fsync", "traffic", "store.log.checkpoint:sync_data", "before"),
+    *_around("traffic", "a recovery point is saved", "store.recovery.side_files:SideFiles.save_point"),
+    Point("between a side file's fsync and its rename", "traffic", "store.util.sync:sync_data", "after"),
     Point(
-        "between the checkpoint's write and its fsync", "traffic", "twinlog.store.log.checkpoint:sync_data", "before"
-    ),
-    *_around("traffic", "a recovery point is saved", "twinlog.store.recovery.side_files:SideFiles.save_point"),
-    Point("between a side file's fsync and its rename", "traffic", "twinlog.store.util.sync:sync_data", "after"),
-    Point(
-        "between a side file's rename and its directory's fsync",
-        "traffic",
-        "twinlog.store.util.sync:sync_directory",
-        "before",
+        "between a side file's rename and its directory's fsync", "traffic", "store.util.sync:sync_directory", "before"
     ),
     *_around(
         "traffic",
         "an ack to producers",
-        "twinlog.cluster.broker.send.acks:ProducerAcks.answer",
+        "cluster.broker.send.acks:ProducerAcks.answer",
         who="master",
         passes=100,
     ),
-    *_around("traffic", "an ack of a slave", "twinlog.ha.slave.replica:Replica._report", who="slave", passes=100),
+    *_around("traffic", "an ack of a slave", "ha.slave.replica:Replica._report", who="slave", passes=100),
     # A start after a crash
-    Point(
-        "after the log's files are opened", "start", "twinlog.store.log.mapped_file_queue:MappedFileQueue.load", "after"
-    ),
-    Point("after queues are opened", "start", "twinlog.store.recovery.queues:QueueRecovery.open", "after"),
-    *_around("start", "the walk through the log", "twinlog.store.recovery.recovery:_Recovery._walk"),
-    Point(
-        "after what lies behind the end is kept", "start", "twinlog.store.recovery.recovery:keep_behind_end", "after"
-    ),
-    *_around("start", "the cut at the log's end", "twinlog.store.recovery.recovery:_Recovery._cut"),
-    Point(
-        "after queues are level with the log", "start", "twinlog.store.recovery.queues:QueueRecovery.finish", "after"
-    ),
-    Point("after recovery, before the abort file", "start", "twinlog.store.message_store:recover", "after"),
-    Point(
-        "after the digests are opened", "start", "twinlog.store.integrity.digest_service:DigestService.open", "after"
-    ),
-    Point("after the index is loaded", "start", "twinlog.store.index.service:IndexService.load", "after"),
-    Point("after the store is loaded", "start", "twinlog.store.message_store:MessageStore._load", "after"),
-    *_around("start", "the first write of its role", "twinlog.cluster.broker.roles.durable_state:save_role"),
-    Point(
-        "before the first fsync of the log", "start", "twinlog.store.services.flush:_sync", "before", when=_syncs(LOG)
-    ),
+    Point("after the log's files are opened", "start", "store.log.mapped_file_queue:MappedFileQueue.load", "after"),
+    Point("after queues are opened", "start", "store.recovery.queues:QueueRecovery.open", "after"),
+    *_around("start", "the walk through the log", "store.recovery.recovery:_Recovery._walk"),
+    Point("after what lies behind the end is kept", "start", "store.recovery.recovery:keep_behind_end", "after"),
+    *_around("start", "the cut at the log's end", "store.recovery.recovery:_Recovery._cut"),
+    Point("after queues are level with the log", "start", "store.recovery.queues:QueueRecovery.finish", "after"),
+    Point("after recovery, before the abort file", "start", "store.message_store:recover", "after"),
+    Point("after the digests are opened", "start", "store.integrity.digest_service:DigestService.open", "after"),
+    Point("after the index is loaded", "start", "store.index.service:IndexService.load", "after"),
+    Point("after the store is loaded", "start", "store.message_store:MessageStore._load", "after"),
+    *_around("start", "the first write of its role", "cluster.broker.roles.durable_state:save_role"),
+    Point("before the first fsync of the log", "start", "store.services.flush:_sync", "before", when=_syncs(LOG)),
     # A slave's log is cut
-    *_around("cut", "the copy of what is cut", "twinlog.store.truncation.truncation:TruncationService._keep"),
-    Point(
-        "after the intent is written", "cut", "twinlog.store.truncation.truncation:TruncationService._decide", "after"
-    ),
-    Point(
-        "after the copy has its name", "cut", "twinlog.store.truncation.divergent:DivergentDirectory.settle", "after"
-    ),
-    Point(
-        "after the cut in memory",
-        "cut",
-        "twinlog.store.truncation.truncation:TruncationService._cut_in_memory",
-        "after",
-    ),
-    *_around("cut", "the cut on the disk", "twinlog.store.truncation.truncation:cut_on_disk"),
-    Point(
-        "after the queues' cut, before the log's", "cut", "twinlog.store.truncation.truncation:sync_directory", "before"
-    ),
-    Point("before the checkpoint is lowered", "cut", "twinlog.store.truncation.truncation:lower_checkpoint", "before"),
-    *_around("cut", "the index is cut", "twinlog.store.index.service:IndexService.note_cut"),
-    *_around("cut", "the intent is removed", "twinlog.store.truncation.truncation:remove_intent"),
-    *_around("cut", "a master's history is adopted", "twinlog.cluster.broker.roles.member:Member.adopt"),
+    *_around("cut", "the copy of what is cut", "store.truncation.truncation:TruncationService._keep"),
+    Point("after the intent is written", "cut", "store.truncation.truncation:TruncationService._decide", "after"),
+    Point("after the copy has its name", "cut", "store.truncation.divergent:DivergentDirectory.settle", "after"),
+    Point("after the cut in memory", "cut", "store.truncation.truncation:TruncationService._cut_in_memory", "after"),
+    *_around("cut", "the cut on the disk", "store.truncation.truncation:cut_on_disk"),
+    Point("after the queues' cut, before the log's", "cut", "store.truncation.truncation:sync_directory", "before"),
+    Point("before the checkpoint is lowered", "cut", "store.truncation.truncation:lower_checkpoint", "before"),
+    *_around("cut", "the index is cut", "store.index.service:IndexService.note_cut"),
+    *_around("cut", "the intent is removed", "store.truncation.truncation:remove_intent"),
+    *_around("cut", "a master's history is adopted", "cluster.broker.roles.member:Member.adopt"),
     # A role change
-    *_around("change", "a role is written", "twinlog.cluster.broker.roles.durable_state:save_role", passes=2),
-    *_around("change", "an epoch is written", "twinlog.cluster.broker.roles.durable_state:save_epochs"),
-    Point(
-        "after a master holds",
-        "change",
-        "twinlog.cluster.broker.roles.write_pause:WritePause.begin",
-        "after",
-        who="master",
-    ),
-    *_around("change", "a promise", "twinlog.cluster.broker.roles.voter:Voter.vote"),
-    Point(
-        "after its slave's stream has ended",
-        "change",
-        "twinlog.ha.service:HAService.leave_master",
-        "after",
-        who="slave",
-    ),
-    *_around("change", "it takes its epoch", "twinlog.cluster.broker.roles.change:RoleChange._take", who="candidate"),
-    *_around("change", "it serves", "twinlog.cluster.broker.roles.change:RoleChange._serve", who="candidate"),
-    Point(
-        "before it reports",
-        "change",
-        "twinlog.cluster.broker.roles.change:RoleChange._report",
-        "before",
-        who="candidate",
-    ),
+    *_around("change", "a role is written", "cluster.broker.roles.durable_state:save_role", passes=2),
+    *_around("change", "an epoch is written", "cluster.broker.roles.durable_state:save_epochs"),
+    Point("after a master holds", "change", "cluster.broker.roles.write_pause:WritePause.begin", "after", who="master"),
+    *_around("change", "a promise", "cluster.broker.roles.voter:Voter.vote"),
+    Point("after its slave's stream has ended", "change", "ha.service:HAService.leave_master", "after", who="slave"),
+    *_around("change", "it takes its epoch", "cluster.broker.roles.change:RoleChange._take", who="candidate"),
+    *_around("change", "it serves", "cluster.broker.roles.change:RoleChange._serve", who="candidate"),
+    Point("before it reports", "change", "cluster.broker.roles.change:RoleChange._report", "before", who="candidate"),
     Point(
         "before the record is in force",
         "change",
-        "twinlog.cluster.broker.roles.lease:loss_free_below",
+        "cluster.broker.roles.lease:loss_free_below",
         "before",
         who="candidate",
     ),
@@ -279,5 +233,9 @@ def put_in(armed: Armed, stack: ExitStack) -> None:
     for point in POINTS:
         module, _, name = point.target.partition(":")
         owner_name, _, attribute = name.rpartition(".")
-        owner = attrgetter(owner_name)(import_module(module)) if owner_name else import_module(module)
+        owner = (
+            attrgetter(owner_name)(import_module(f"twinlog.{module}"))
+            if owner_name
+            else import_module(f"twinlog.{module}")
+        )
         stack.enter_context(patch.object(owner, attribute, armed.around(point, getattr(owner, attribute))))

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from attrs import define, field
 
@@ -25,6 +26,9 @@ from tests.support.process_group.member import TEST_SETTINGS
 from tests.support.process_group.process import PROGRAM, Process
 from tests.support.waiting import SECONDS_MAX, wait_for
 from twinlog.store.epoch_file import load_epochs
+
+if TYPE_CHECKING:
+    from scripts.fault_matrix.rows import Row
 
 PYTHON = sys.executable
 MEMBER_DIRECTORY = "MEMBER_DIRECTORY"  # In the environment of a member: where its log lies.
@@ -45,7 +49,11 @@ LEVELS = {
     "L2": {"visibility": "confirmed"},
     "L3": {"visibility": "confirmed", "flushDiskType": "SYNC_FLUSH", "haAckMode": "flushed"},
 }
-SYNC_LEVELS = ("L2", "L3")
+
+
+def master_role(level: str) -> str:
+    """The brokerRole of a master that makes this promise."""
+    return "SYNC_MASTER" if level in ("L2", "L3") else "ASYNC_MASTER"
 
 
 class NameServer(Process):
@@ -319,46 +327,31 @@ def proxies_of(places: Sequence[Place], seed: int, stack: ExitStack) -> dict[str
 
 @contextmanager
 def running(
-    root: Path,
-    net: Net,
-    *,
-    members: int,
-    namesrvs: int = 1,
-    level: str = "L2",
-    settings: Mapping[str, str] | None = None,
-    namesrv_settings: Mapping[str, str] | None = None,
-    disks: bool = False,
-    hole: str = "",
-    environment: Mapping[str, str] | None = None,
-    proxied: bool = False,
-    seed: int = 0,
-    image_mb: int = 192,
-    points: bool = False,
+    root: Path, net: Net, row: "Row", seed: int, *, hole: str, environment: Mapping[str, str] | None
 ) -> Iterator[Group]:
     """A group that follows its master. Ends all that it started, and unmounts what it mounted."""
     with ExitStack() as stack:
         places = net.places
-        of_namesrvs, client = places[members : members + namesrvs], places[-1]
+        of_namesrvs = places[row.members : row.members + row.namesrvs]
         servers = tuple(
-            NameServer(root / f"n{at}", place, namesrv_settings or {}) for at, place in enumerate(of_namesrvs)
+            NameServer(root / f"n{at}", place, row.namesrv_settings) for at, place in enumerate(of_namesrvs)
         )
         for server in servers:
             stack.push(server)  # First: who is interrupted while it starts ends it, too.
             server.start()
         namesrv = ";".join(each.address for each in servers)
-        wanted = {**LEVELS[level], **(settings or {})}
-        master_role = "SYNC_MASTER" if level in SYNC_LEVELS else "ASYNC_MASTER"
-        proxies = proxies_of(places[:members], seed, stack) if proxied else {}
+        proxies = proxies_of(places[: row.members], seed, stack) if row.proxied else {}
         found: list[Member] = []
-        for number in range(members):
-            role = {"brokerRole": "SLAVE" if number else master_role}
-            own, changed = root / f"m{number}", {**role, **wanted}
-            found.append(Member(own, places[number], namesrv, number, changed, hole, environment, disks, points))
-        group = Group(root, net, servers, tuple(found), client, proxies=proxies, seed=seed)
-        if disks:
-            stack.enter_context(mounted_all(group, image_mb))
+        for number in range(row.members):
+            role = {"brokerRole": "SLAVE" if number else master_role(row.level)}
+            settings = {**role, **LEVELS[row.level], **row.settings}
+            own = root / f"m{number}", places[number], namesrv, number
+            found.append(Member(*own, settings, hole, environment, row.disks, row.points))
+        group = Group(root, net, servers, tuple(found), places[-1], proxies=proxies, seed=seed)
+        if row.disks:
+            stack.enter_context(mounted_all(group, row.image_mb))
         for member in found:
             stack.push(member)
             member.start()
-        group.wait_record() if members > 1 else group.wait_healthy()
+        group.wait_record() if row.members > 1 else group.wait_healthy()
         yield group

@@ -8,11 +8,12 @@ import random
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from attrs import define, field
 
 from scripts.fault_matrix.checkers.masters import Epoch
-from scripts.fault_matrix.group import PYTHON, SYNC_LEVELS, Member, NameServer
+from scripts.fault_matrix.group import PYTHON, Member, NameServer, master_role
 from scripts.fault_matrix.places import Net, Place
 from scripts.fault_matrix.theirs_group import TheirGroup
 from scripts.fault_matrix.theirs_member import TheirMember, java
@@ -21,6 +22,9 @@ from tests.support.disk.compare import end_offset
 from tests.support.process_group import jars
 from tests.support.process_group.process import PROGRAM, Process
 from tests.support.process_group.rocketmq import SMALL_HEAP
+
+if TYPE_CHECKING:
+    from scripts.fault_matrix.rows import Row
 
 OURS, RELEASES = "twinlog", (jars.VERSION, jars.VERSION_5)
 MAIN = "org.apache.rocketmq.broker.BrokerStartup"
@@ -119,12 +123,11 @@ class MixedGroup(TheirGroup):
 
 
 @contextmanager
-def running_mixed(root: Path, net: Net, *, level: str, hole: str, seed: int) -> Iterator[MixedGroup]:
+def running_mixed(root: Path, net: Net, row: "Row", seed: int, *, hole: str) -> Iterator[MixedGroup]:
     """A master and its slave, level; who is which follows from the seed."""
     rng = random.Random(f"mixed {seed}")
     kinds = [OURS, rng.choice(RELEASES)]
     rng.shuffle(kinds)
-    master_role = "SYNC_MASTER" if level in SYNC_LEVELS else "ASYNC_MASTER"
     with ExitStack() as stack:
         server = NameServer(root / "n0", net.places[2], {})
         stack.push(server)
@@ -134,10 +137,10 @@ def running_mixed(root: Path, net: Net, *, level: str, hole: str, seed: int) -> 
             member = MixedMember(root / f"m{number}", net.places[number], server.address, number, SETTINGS)
             member.hole = hole
             member.become(kind)
-            member.edit("SLAVE" if number else master_role, number)
+            member.edit("SLAVE" if number else master_role(row.level), number)
             stack.push(member)
             found.append(member)
-        group = MixedGroup(root, net, (server,), tuple(found), net.places[-1], master_role=master_role)
+        group = MixedGroup(root, net, (server,), tuple(found), net.places[-1], master_role=master_role(row.level))
         group.reigns.append(Epoch(0, found[0].address, 0))
         for each in found:
             group.start(each)

@@ -63,26 +63,11 @@ def _run(row: Row, seed: int, root: Path, hole: str, schedule: Schedule) -> tupl
     stuck = ""
     with ExitStack() as stack:
         net = stack.enter_context((namespaces if row.net == "namespaces" else loopback)(row.members + row.namesrvs + 1))
-        shim = Shim.build(root) if row.shim else None
+        environment = Shim.build(root).env if row.shim else clocks() if "faketime" in row.needs else None
         group = stack.enter_context(
-            running_mixed(root, net, level=row.level, hole=hole, seed=seed)
+            running_mixed(root, net, row, seed, hole=hole)
             if row.mixed
-            else running(
-                root,
-                net,
-                members=row.members,
-                namesrvs=row.namesrvs,
-                level=row.level,
-                settings=row.settings,
-                namesrv_settings=row.namesrv_settings,
-                disks=row.disks,
-                hole=hole,
-                proxied=row.proxied,
-                seed=seed,
-                image_mb=row.image_mb,
-                points=row.points,
-                environment=shim.env if shim else clocks() if "faketime" in row.needs else None,
-            )
+            else running(root, net, row, seed, hole=hole, environment=environment)
         )
         group.own_lines.touch()
         traffic = stack.enter_context(Traffic(group, row, seed))

@@ -10,19 +10,22 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from attrs import define, field
 
 from scripts.fault_matrix.checkers.masters import Epoch
 from scripts.fault_matrix.disks import mounted_all
-from scripts.fault_matrix.group import SYNC_LEVELS, Group, Member, proxies_of
+from scripts.fault_matrix.group import Group, Member, master_role, proxies_of
 from scripts.fault_matrix.places import Net, Place
 from scripts.fault_matrix.theirs_member import TheirMember, TheirNameServer
 from tests.support.clients.remoting import request
 from tests.support.disk.compare import end_offset
 from tests.support.process_group.process import Process
 
-IMAGE_MB = 192
+if TYPE_CHECKING:
+    from scripts.fault_matrix.rows import Row
+
 UPDATE_BROKER_CONFIG = 25
 NEAR = 256 * 1024  # Two answers, some ms apart, in the traffic of a test.
 # What RocketMQ's documentation calls the safest: replicated and flushed before SEND_OK.
@@ -150,32 +153,24 @@ class TheirGroup(Group):
 
 @contextmanager
 def running_theirs(
-    root: Path,
-    net: Net,
-    *,
-    level: str,
-    disks: bool,
-    proxied: bool,
-    seed: int,
-    environment: Mapping[str, str] | None = None,
+    root: Path, net: Net, row: "Row", seed: int, environment: Mapping[str, str] | None
 ) -> Iterator[TheirGroup]:
     """A master and its slave, level. Ends all that it started, and unmounts what it mounted."""
-    places = net.places
-    master_role = "SYNC_MASTER" if level in SYNC_LEVELS else "ASYNC_MASTER"
+    places, role = net.places, master_role(row.level)
     with ExitStack() as stack:
         server = TheirNameServer(root / "n0", places[2])
         stack.push(server)
         server.start()
-        proxies = proxies_of(places[:2], seed, stack) if proxied else {}
+        proxies = proxies_of(places[:2], seed, stack) if row.proxied else {}
         found: list[TheirMember] = []
         for number in range(2):
             member = TheirMember(root / f"m{number}", places[number], server.address, number, SAFEST, environment)
-            member.edit("SLAVE" if number else master_role, number)
+            member.edit("SLAVE" if number else role, number)
             found.append(member)
-        group = TheirGroup(root, net, (server,), tuple(found), places[-1], proxies=proxies, master_role=master_role)
+        group = TheirGroup(root, net, (server,), tuple(found), places[-1], proxies=proxies, master_role=role)
         group.reigns.append(Epoch(0, found[0].address, 0))
-        if disks:
-            stack.enter_context(mounted_all(group, IMAGE_MB))
+        if row.disks:
+            stack.enter_context(mounted_all(group, row.image_mb))
         for member in found:
             stack.push(member)
             Process.start(member)

@@ -37,10 +37,7 @@ def _run(row: Row, seed: int, root: Path) -> tuple[list[Verdict], dict[str, Any]
     with ExitStack() as stack:
         net = stack.enter_context((namespaces if row.net == "namespaces" else loopback)(PLACES))
         environment = Shim.build(root).env if row.shim else None
-        started = running_theirs(
-            root, net, level=row.level, disks=row.disks, proxied=row.proxied, seed=seed, environment=environment
-        )
-        group = stack.enter_context(started)
+        group = stack.enter_context(running_theirs(root, net, row, seed, environment))
         group.own_lines.touch()
         traffic = stack.enter_context(Traffic(group, row, seed))
         try:

@@ -13,7 +13,7 @@ from tests.store.records import put_message
 from twinlog.store.config import StoreConfig
 from twinlog.store.message_store import MessageStore
 
-SEEDS_MAX, TO_PRODUCERS = 60, "twinlog.cluster.broker.send.acks:ProducerAcks.answer"
+SEEDS_MAX, TO_PRODUCERS = 60, "cluster.broker.send.acks:ProducerAcks.answer"
 
 
 class Died(BaseException):
