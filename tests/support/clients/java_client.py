@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, Self
 
 from tests.support.process_group import jars
 from tests.support.process_group.rocketmq import LOGBACK, QUICK_START
+from tests.support.waiting import wait_for
 
 ROOT = Path(__file__).parents[3]
 _instances = itertools.count(1)
@@ -296,11 +297,7 @@ class SendJob:
 
     def wait_answered(self, count: int, *, timeout_s: float = 30) -> None:
         """Wait until so many messages have an answer: the moment to break something."""
-        deadline = time.monotonic() + timeout_s
-        while self.answered() < count:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"{self.answered()} of {count} messages answered in {timeout_s:.0f} s")
-            time.sleep(0.02)
+        wait_for(lambda: self.answered() >= count, f"{count} messages answered", timeout_s=timeout_s)
 
     def finish(self, *, stop: bool = False, timeout_s: float = 60) -> SendReport:
         """Wait for the end, or send nothing more (`stop`) and wait for what is under way."""

@@ -69,13 +69,12 @@ class Broker(BrokerProcess):
         settings: Mapping[str, str] = TEST_SETTINGS,
         version: str = jars.VERSION,
         heap: Sequence[str] = SMALL_HEAP,
-        log_level: str = "INFO",
     ) -> None:
         self._version, self._heap = version, heap
         super().__init__(
             root, namesrv, role=role, broker_id=broker_id, broker_name=broker_name, port=port, settings=settings
         )
-        make_home(root, log_level)
+        make_home(root)
 
     def command(self) -> Sequence[str]:
         main = "org.apache.rocketmq.broker.BrokerStartup"
@@ -95,9 +94,9 @@ def _java(root: Path, version: str, heap: Sequence[str]) -> list[str]:
     return ["java", "-server", *heap, *jars.OPEN_MODULES, f"-Duser.home={root}", "-cp", path]
 
 
-def make_home(root: Path, level: str = "INFO") -> None:
+def make_home(root: Path) -> None:
     """The logback files without which neither server starts, nor mqadmin runs."""
     conf = root / "conf"
     conf.mkdir(parents=True, exist_ok=True)
     for name in ("logback_namesrv.xml", "logback_broker.xml", "logback_tools.xml"):
-        (conf / name).write_text(LOGBACK.format(log=root / "server.log", level=level))
+        (conf / name).write_text(LOGBACK.format(log=root / "server.log", level="INFO"))
