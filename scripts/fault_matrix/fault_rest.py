@@ -99,11 +99,11 @@ class AtRest(Fault):
             shutil.rmtree(self.victim.store)
             Process.start(self.victim)
         else:
-            if self.was_master and "ends before where it is known" in self._said():
+            if self.was_master and "ends before its last durable end" in self._said():
                 fail_over(self.group, others, self.rng)  # It waits for that: another one has what it lost.
             self._mended()
         told = [line for each in others for line in each.lines_from(self.log_sizes[each])]
-        if spread := [line for line in told if re.search(r"damaged bytes|changed on its disk|wrong unit", line)]:
+        if spread := [line for line in told if re.search(r"damaged bytes|changed on the disk|wrong unit", line)]:
             self.group.complain("B", f"another member is damaged, too: {spread[0]}")
 
     def _said(self) -> str:
