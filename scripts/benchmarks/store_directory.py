@@ -7,7 +7,6 @@ from pathlib import Path
 
 from attrs import frozen
 
-from tests.support.disk.compare import start_offset
 from twinlog.store.config import StoreConfig
 
 BODY_SIZE = 1024
@@ -94,10 +93,3 @@ def remove_queues_and_index(root: Path) -> None:
     """Leave the log alone, and what belongs to the broker."""
     for name in ("consumequeue", "index"):
         shutil.rmtree(root / name, ignore_errors=True)
-
-
-def check_size(root: Path, scale: Scale) -> None:
-    """The log is as long as was asked for."""
-    files = sorted(path.name for path in (root / "commitlog").iterdir())
-    assert start_offset(root / "commitlog") == 0
-    assert int(files[-1]) + scale.log_file_bytes >= scale.log_bytes

@@ -108,17 +108,19 @@ def has_route(cluster: twinlog.Up, topic: str) -> bool:
 
 def test_questions_are_answered(cluster: twinlog.Up, client: JavaClient, topic: str) -> None:
     """DefaultMQProducer.request: the reply comes over the producer's own connection, and is kept in the reply topic."""
-    options = {"group": "talk", "namesrv": cluster.namesrv, "topic": topic}
-    dialog = client.new("Dialog", options)
+    asker = client.new("Questions", {"group": "asking", "namesrv": cluster.namesrv, "answer": "false"})
+    answerer = {"group": "answering", "namesrv": cluster.namesrv, "topic": topic, "answer": "true"}
+    questions = [asker, client.new("Questions", answerer)]
     for text in ("Wie spät?", "und jetzt?"):
-        assert client.call(dialog, "ask", text=text, timeout_ms="20000") == f"re: {text}"
+        assert client.call(asker, "ask", topic=topic, text=text) == f"re: {text}"
 
     def kept() -> str:
         header, _ = request(cluster.address(0), 30, {"topic": "DefaultCluster_REPLY_TOPIC", "queueId": "0"})
         return str(header["extFields"]["offset"])
 
     wait_for(lambda: kept() == "2", "both replies in the reply topic")  # They go to the producer first.
-    client.call(dialog, "shutdown")
+    for each in questions:
+        client.call(each, "shutdown")
 
 
 def test_messages_are_traced(cluster: twinlog.Up, client: JavaClient, topic: str) -> None:
