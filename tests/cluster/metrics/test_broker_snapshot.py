@@ -107,16 +107,6 @@ async def test_the_points_of_a_log(tmp_path):
         assert of(broker, "rocketmq_storage_flush_behind_bytes") == [end]
 
 
-async def test_openmetrics_when_asked_for(tmp_path):
-    """Prometheus asks so since 2.5; a browser does not."""
-    async with opened(make_broker(tmp_path)) as client:
-        asked = "application/openmetrics-text;version=1.0.0,text/plain;q=0.5"
-        body, content_type = expose(broker_snapshot(client.broker), asked)
-        assert content_type.startswith("application/openmetrics-text")
-        assert body.endswith(b"# EOF\n")
-        assert expose(broker_snapshot(client.broker), "*/*")[1].startswith("text/plain")
-
-
 async def test_a_synchronous_master_counts_waits_from_zero(tmp_path):
     """Prometheus sees no growth of a counter that begins above 0."""
     async with opened(make_broker(tmp_path, role=BrokerRole.SYNC_MASTER)) as client:

@@ -74,13 +74,16 @@ async def test_a_name_server_shows_its_own(autojump_clock):
     assert shown == {name.removesuffix("_total") for name in expected}
 
 
-async def test_openmetrics_is_well_formed(tmp_path):
-    """Its parser refuses what Prometheus would: histograms whose buckets fall, families that are torn apart."""
+async def test_openmetrics_when_asked_for(tmp_path):
+    """As Prometheus asks since 2.5. Its parser refuses what that would: buckets that fall, families torn apart, no end."""
     async with opened(make_broker(tmp_path)) as client:
         client.broker.store.flusher.times.note(0.002, 3)
         client.broker.store.flusher.times.note(20, 1)
-        text = expose(broker_snapshot(client.broker), "application/openmetrics-text; version=1.0.0")[0].decode()
-    families = {family.name: family for family in parse_openmetrics(text)}
+        asked = "application/openmetrics-text;version=1.0.0,text/plain;q=0.5"
+        body, content_type = expose(broker_snapshot(client.broker), asked)
+        assert content_type.startswith("application/openmetrics-text")
+        assert expose(broker_snapshot(client.broker), "*/*")[1].startswith("text/plain")
+    families = {family.name: family for family in parse_openmetrics(body.decode())}
     buckets = {
         sample.labels["le"]: sample.value
         for sample in families["rocketmq_storage_fsync_seconds"].samples
