@@ -4,7 +4,6 @@ A master and its slave share the rules; the slave signs what it asks its master.
 """
 
 import json
-import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ from tests.support.clients.remoting import request
 from tests.support.process_group import twinlog
 from tests.support.process_group.member import TEST_SETTINGS
 from tests.support.process_group.rocketmq import LOGBACK
+from tests.support.process_group.up import run
 from tests.support.waiting import wait_for
 
 RULES = """
@@ -183,9 +183,7 @@ USER = {"TWINLOG_ACCESS_KEY": "shop-user", "TWINLOG_SECRET_KEY": "shop-secret"}
 
 
 def run_twinlog(cluster: Cluster, *arguments: str, **keys: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "NAMESRV_ADDR": cluster.namesrv, **keys}
-    command = [twinlog.PROGRAM, *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return run(*arguments, namesrv=cluster.namesrv, env=keys)
 
 
 def test_the_tools_of_twinlog_sign(cluster: Cluster) -> None:

@@ -1,8 +1,6 @@
 """What a real RocketMQ broker answers to members that ask about its log, and comparing a running pair of both kinds."""
 
 import json
-import os
-import subprocess
 from functools import partial
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import trio
 from tests.support.clients.remoting import create_topic, request
 from tests.support.disk.compare import wait_for_same_commitlog
 from tests.support.process_group import jars, rocketmq, twinlog
+from tests.support.process_group.up import run
 from twinlog.cluster.broker.peers.ha_peer import RemotingPeer
 from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.client.messages import OutgoingMessage
@@ -57,9 +56,7 @@ async def ask(address: str, log: bytes) -> None:
 
 
 def compare(namesrv: str, *arguments: str, status: int = 0) -> str:
-    environment = {**os.environ, "NAMESRV_ADDR": namesrv}
-    command = [twinlog.PROGRAM, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=False)
+    done = run(*arguments, namesrv=namesrv)
     assert done.returncode == status, done.stdout + done.stderr
     return done.stdout
 

@@ -1,7 +1,6 @@
 """The commands for people against the real broker: they ask nothing that it does not know."""
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.process_group import rocketmq
-from tests.support.process_group.process import PROGRAM
+from tests.support.process_group.up import run
 
 CONSUMER = """
 import sys, trio
@@ -30,12 +29,10 @@ class Shell:
 
     def __init__(self, namesrv: str, home: Path) -> None:
         self.namesrv = namesrv
-        self.environment = {**os.environ, "NAMESRV_ADDR": namesrv, "XDG_CONFIG_HOME": str(home)}
+        self.environment = {"XDG_CONFIG_HOME": str(home)}
 
     def __call__(self, *arguments: str, status: int = 0, stdin: str | None = None) -> str:
-        done = subprocess.run(
-            [PROGRAM, *arguments], capture_output=True, text=True, env=self.environment, input=stdin, timeout=60
-        )
+        done = run(*arguments, namesrv=self.namesrv, env=self.environment, input=stdin)
         assert done.returncode == status, done.stderr
         return done.stdout + done.stderr
 

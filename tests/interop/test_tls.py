@@ -1,7 +1,6 @@
 """TLS with the real RocketMQ on the other end, both ways."""
 
 import json
-import os
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ import pytest
 from tests.support.clients.java_client import JavaClient
 from tests.support.clients.remoting import TLS_ONLY
 from tests.support.process_group import jars, rocketmq, twinlog
-from tests.support.process_group.process import PROGRAM
+from tests.support.process_group.up import run
 
 COUNT = 60
 SECURE = {"TWINLOG_TLS": "true"}
@@ -61,8 +60,7 @@ def test_the_java_client_uses_tls(root: Path, mode: str, version: str) -> None:
 
 
 def tool(namesrv: str, *arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "NAMESRV_ADDR": namesrv, **(environment or {})}
-    return subprocess.run([PROGRAM, *arguments], env=env, capture_output=True, text=True, timeout=60, check=False)
+    return run(*arguments, namesrv=namesrv, env=environment)
 
 
 def real_master(root: Path, namesrv: str, heap: Sequence[str]) -> rocketmq.Broker:

@@ -34,7 +34,7 @@ def traffic(up: Up, body: str) -> Iterator[None]:
 
 
 def answer(up: Up, *arguments: str) -> tuple[int, dict]:
-    done = run(*arguments, "-o", "json", env={"NAMESRV_ADDR": up.namesrv})
+    done = run(*arguments, "-o", "json", namesrv=up.namesrv)
     return done.returncode, json.loads(done.stdout)
 
 

@@ -18,6 +18,7 @@ import pytest
 from tests.processes.stalling_broker import STALL_SECONDS
 from tests.support.process_group import roles as roles
 from tests.support.process_group.ports import free_broker_port
+from tests.support.process_group.process import PROGRAM
 from tests.support.process_group.up import SMALL, run, running
 from tests.support.waiting import wait_for
 from twinlog.cluster.metrics.replicas import NAMED_AFTER_SECONDS
@@ -207,7 +208,7 @@ def test_a_derived_port_that_is_taken_costs_http_and_one_that_was_named_the_star
     port = free_broker_port()
     with socket.create_server(("127.0.0.1", port + 3)):
         place = ("--set", f"storePathRootDir={tmp_path}", "--set", f"listenPort={port}", *SMALL)
-        command = [str(Path(sys.executable).with_name("twinlog")), "broker", *place]
+        command = [PROGRAM, "broker", *place]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as broker:
             assert broker.stdout is not None
             assert broker.stdout.readline().startswith("ready ")
@@ -269,7 +270,7 @@ def test_a_slave_that_is_frozen_from_the_start_is_one_replica(tmp_path):
         try:
             began = time.monotonic()
             for _ in range(3):
-                run("send", "orders", "hello", env={"NAMESRV_ADDR": up.namesrv})  # Stored, and not as safe as promised.
+                run("send", "orders", "hello", namesrv=up.namesrv)  # Stored, and not as safe as promised.
             wait_for(lambda: time.monotonic() > began + NAMED_AFTER_SECONDS, "the time after which a slave gets a name")
             assert lags().keys() == {"broker-a-1"}
             assert lags()["broker-a-1"] > 0

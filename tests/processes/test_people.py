@@ -71,7 +71,7 @@ def test_a_change_of_configuration_lasts(up):
 
 
 def _value(up) -> str | None:
-    done = run("config", "get", "broker-a-0", "fileReservedTime", "-o", "tsv", env={"NAMESRV_ADDR": up.namesrv})
+    done = run("config", "get", "broker-a-0", "fileReservedTime", "-o", "tsv", namesrv=up.namesrv)
     return done.stdout.splitlines()[1].split("\t")[1] if done.returncode == 0 else None
 
 

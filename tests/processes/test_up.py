@@ -120,7 +120,7 @@ def test_a_child_that_dies_is_reported_and_started_again(up, name):
 
 
 def _serves(up) -> bool:
-    done = run("list", "-o", "tsv", env={"NAMESRV_ADDR": up.namesrv})
+    done = run("list", "-o", "tsv", namesrv=up.namesrv)
     return done.returncode == 0 and [line.split("\t")[3] for line in done.stdout.splitlines()[1:]] == [
         "serving",
         "streaming",

@@ -1,7 +1,6 @@
 """Role changes as a person makes them, by the command line, and what a consumer group may see of them."""
 
 import json
-import subprocess
 import threading
 from collections.abc import Mapping
 from typing import Any, Self
@@ -10,13 +9,13 @@ from attrs import define, field
 
 from tests.support.clients.remoting import request
 from tests.support.process_group.member import BrokerProcess
-from tests.support.process_group.process import PROGRAM
 from tests.support.process_group.status import status
+from tests.support.process_group.up import run
 from tests.support.waiting import wait_for
 
 QUERY_CONSUMER_OFFSET, MEMBER_STATUS = 14, 20001
 DONE, NOT_ALL_FOLLOW = 0, 6
-COMMAND_S, GROUPED_S = 40, 40
+GROUPED_S = 40
 SAMPLE_S = 0.1
 
 
@@ -25,8 +24,7 @@ def change_role(verb: str, candidate: BrokerProcess, *arguments: str) -> dict[st
 
     After a failover the member that is gone may not follow yet.
     """
-    command = [PROGRAM, verb, "--candidate", candidate.address, "--yes", "-n", candidate.namesrv, "-o", "json"]
-    done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=COMMAND_S, check=False)
+    done = run(verb, "--candidate", candidate.address, "--yes", "-o", "json", *arguments, namesrv=candidate.namesrv)
     expected = (DONE,) if verb == "switchover" else (DONE, NOT_ALL_FOLLOW)
     assert done.returncode in expected, f"{verb} ended with {done.returncode}\n{done.stderr}\n{candidate.tail()}"
     answer: dict[str, Any] = json.loads(done.stdout)

@@ -4,7 +4,6 @@ A member keeps its name and its place in `members`, whatever role it has; broker
 """
 
 import json
-import os
 import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -17,7 +16,8 @@ from attrs import define, field
 
 from tests.support.process_group import twinlog
 from tests.support.process_group.member import TEST_SETTINGS
-from tests.support.process_group.process import PROGRAM, Process
+from tests.support.process_group.process import Process
+from tests.support.process_group.up import run
 from tests.support.waiting import SECONDS_MAX, wait_for
 from twinlog.cluster.admin.admin import open_admin
 from twinlog.cluster.client.api import SendStatus
@@ -64,8 +64,7 @@ class Group:
 
     def twinlog(self, *arguments: str, status: int | None = 0) -> subprocess.CompletedProcess[str]:
         """Run a command to its end; `status` None: whatever it ends with."""
-        env = {**os.environ, "NAMESRV_ADDR": self.namesrv.address}
-        done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, env=env, timeout=SECONDS_MAX)
+        done = run(*arguments, namesrv=self.namesrv.address)
         if status is not None:
             assert done.returncode == status, (
                 f"{arguments}: {done.returncode}\n{done.stdout}{done.stderr}{self.tails()}"

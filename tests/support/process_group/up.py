@@ -5,9 +5,10 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -86,19 +87,18 @@ class Up:
 
 
 def twinlog(*arguments: str, namesrv: str) -> str:
-    env = {**os.environ, "NAMESRV_ADDR": namesrv}
-    done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, env=env, timeout=SECONDS_MAX)
+    done = run(*arguments, namesrv=namesrv)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def run(
-    *arguments: str, env: dict[str, str] | None = None, cwd: Path | None = None
+    *arguments: str, namesrv: str = "", env: Mapping[str, str] | None = None, **options: Any
 ) -> subprocess.CompletedProcess[str]:
     """A command that ends by itself."""
-    merged = {**os.environ, **(env or {})}
+    merged = {**os.environ, **({"NAMESRV_ADDR": namesrv} if namesrv else {}), **(env or {})}
     command = [PROGRAM, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX, env=merged, cwd=cwd)
+    return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX, env=merged, **options)
 
 
 def gone(processes: Sequence[psutil.Process]) -> bool:
