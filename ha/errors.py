@@ -59,6 +59,10 @@ class HAPeerError(HAError):
     """Another member gave no answer on its remoting port, or none that can be used."""
 
 
+class HAIdentityError(HAPeerError):
+    """Another process takes part under this member's id: one of the two directories is a copy."""
+
+
 class HALogError(HAError):
     """Our own log cannot give, or take, the bytes that the stream needs next."""
 

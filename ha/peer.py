@@ -7,7 +7,7 @@ digest, or a RocketMQ broker, which answers requests 28 and 33 only.
 from collections.abc import Sequence
 from typing import Protocol
 
-from attrs import frozen
+from attrs import Factory, field, frozen
 
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId
@@ -31,7 +31,7 @@ class PeerLog:
 
 @frozen(kw_only=True)
 class PeerHistory:
-    """A twinlog member's report of its log's history and of its role. `id`: the epoch that its log ends in."""
+    """A twinlog member's report of its log's history and of its role. `id`: the epoch that its log ends in; `member`: its id."""
 
     id: EpochId
     entries: tuple[EpochEntry, ...]
@@ -44,6 +44,8 @@ class PeerHistory:
     address: str  # HOST:PORT of its remoting server.
     ha_address: str
     whole: bool = True
+    member: str = field(default=Factory(lambda self: self.address, takes_self=True))
+    codes: tuple[str, ...] = ()  # Its register codes.
 
 
 class Peer(Protocol):

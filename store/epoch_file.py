@@ -3,7 +3,7 @@
     twinlog-epochs 1 CRC32HEX
     [{"epoch": 0, "winner": "", "startOffset": 0, ...}, ...]
 
-An epoch begins when a member becomes master, at the end of its log. Number and winner's address name it: two members may win
+An epoch begins when a member becomes master, at the end of its log. Its number and the winner's id name it: two members may win
 one number, though only one of them can have its messages acknowledged. A log without the file has one epoch, FIRST.
 """
 
@@ -27,7 +27,7 @@ class EpochId(NamedTuple):
     """An epoch's name."""
 
     epoch: int
-    winner: str  # HOST:PORT of its remoting server; "" for FIRST.
+    winner: str  # The member's id; "" for FIRST.
 
 
 @frozen(kw_only=True)
@@ -40,7 +40,8 @@ class EpochEntry:
     at_ms: int = 0
     kind: EpochKind = "first"
     reason: str = ""
-    old: str = ""  # The master before.
+    old: str = ""  # The master before: its id.
+    winner_label: str = ""  # Name and address of the winner then, for people.
     lost_bytes: int | None = 0  # Known lost bytes of acknowledged messages; None: unknown.
 
     @property

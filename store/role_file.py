@@ -1,33 +1,51 @@
 """Durable role state of a member: its role, promised epoch and group. ROOT/twinlog/role.
 
-    twinlog-role 1 CRC32HEX
-    {"role": "SLAVE", "brokerId": 1, "promised": {"epoch": 4, "winner": "10.0.0.2:10911"}, "group": {...}, ...}
+    twinlog-role 2 CRC32HEX
+    {"role": "SLAVE", "brokerId": 1, "promised": {"epoch": 4, "winner": "m3f9a0c1b2d4e"}, "group": {...}, ...}
 
 Created when a twinlog master first sees a slave that votes; without it broker.conf decides. A promised epoch counts once it
 is here, durably: from then on the member serves no older one.
+
+Version 1, of twinlog 0.2 and older, names members by their addresses. It is written as long as all members have the address by
+which they are named, so that the group may go back to that version; later the older twinlog refuses the file.
 """
 
 from pathlib import Path
 
-from attrs import frozen
+from attrs import Factory, field, frozen
 
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import EpochId
 from twinlog.store.util.checked_file import decode_checked, encode_checked, load_checked, save_checked, unreadable
 from twinlog.store.util.plain import from_plain, to_plain
 
-NAME, VERSION = "role", 1
+NAME, VERSION, VERSION_OF_ADDRESSES = "role", 2, 1
 
 
 @frozen(kw_only=True)
 class GroupMember:
-    """A process of one brokerName. Its address is its identity: with another one it is a new member."""
+    """A store directory of one brokerName, and where its process is now."""
 
-    address: str  # HOST:PORT of its remoting server.
+    address: str  # HOST:PORT of its remoting server, as it was last reported. It may change.
     ha_address: str
     broker_id: int
-    name: str
+    name: str  # For people: the name of its directory.
     votes: bool = True  # False: a RocketMQ slave, which acknowledges and cannot promise.
+    # Who it is: twinlog/member. A RocketMQ slave, and a member of twinlog 0.2 or older, is named by its address.
+    id: str = field(default=Factory(lambda self: self.address, takes_self=True))
+    codes: tuple[
+        str, ...
+    ] = ()  # Its register codes; in a record the last one that its master has seen. twinlog 0.2 has none.
+
+    @property
+    def code(self) -> str:
+        """The register code of the last start that is known."""
+        return self.codes[-1] if self.codes else ""
+
+    @property
+    def label(self) -> str:
+        """Name and address, for people."""
+        return self.address if self.name in ("", self.address) else f"{self.name} ({self.address})"
 
 
 @frozen(kw_only=True)
@@ -52,14 +70,35 @@ class GroupRecord:
     # Acknowledgements of others than these members are all below this byte. None: others count, or did.
     loss_free_from: int | None = None
 
-    def member(self, address: str) -> GroupMember | None:
-        """The member with this address."""
-        return next((member for member in self.members if member.address == address), None)
+    def member(self, id: str) -> GroupMember | None:
+        """The member with this id."""
+        return next((member for member in self.members if member.id == id), None)
+
+    def find(self, text: str) -> GroupMember | None:
+        """The member that a person means: by its id, address or name; None when no member, or several, have it."""
+        found = [member for member in self.members if text in (member.id, member.address)]
+        found = found or [member for member in self.members if text == member.name]
+        return found[0] if len(found) == 1 else None
+
+    def address_of(self, id: str) -> str:
+        """The address of a member; its id, if it is none."""
+        member = self.member(id)
+        return member.address if member is not None else id
+
+    def label(self, id: str) -> str:
+        """Name and address of a member, for people; its id, if it is none."""
+        member = self.member(id)
+        return member.label if member is not None else id
 
     @property
     def voters(self) -> frozenset[str]:
-        """Addresses of the members that vote."""
-        return frozenset(member.address for member in self.members if member.votes)
+        """Ids of the members that vote."""
+        return frozenset(member.id for member in self.members if member.votes)
+
+    @property
+    def names_addresses(self) -> bool:
+        """True while each member is named by its present address, as twinlog 0.2 expects."""
+        return all(member.id == member.address for member in self.members)
 
 
 @frozen(kw_only=True)
@@ -103,33 +142,31 @@ class RoleState:
         None  # The record that `group` takes the place of, until enough voters have the new one.
     )
     told_confirmed: int = 0  # Consumers were shown everything below; kept at a clean stop and with each save.
-    address: str = (
-        ""  # Of this member. In a copy of the directory, used to start another member, the file does not count.
-    )
+    address: str = ""  # Of this member, at the last save: twinlog 0.2 takes the file of another one for a copy's.
 
 
 def encode_role(state: RoleState) -> bytes:
     """The reverse of decode_role."""
-    return encode_checked(NAME, VERSION, to_plain(state))
+    records = [record for record in (state.group, state.before) if record is not None]
+    is_old = all(record.names_addresses for record in records)
+    return encode_checked(NAME, VERSION_OF_ADDRESSES if is_old else VERSION, to_plain(state))
 
 
 def decode_role(raw: bytes) -> RoleState:
-    """The state in a file. Raises ValueError when it is damaged."""
-    return from_plain(RoleState, decode_checked(NAME, VERSION, raw))
+    """The state in a file. Raises ValueError when it is damaged, or of a later version."""
+    version = (
+        VERSION_OF_ADDRESSES if raw.startswith(b"twinlog-%s %d " % (NAME.encode(), VERSION_OF_ADDRESSES)) else VERSION
+    )
+    return from_plain(RoleState, decode_checked(NAME, version, raw))
 
 
-def load_role(side: Path, address: str = "") -> RoleState | None:
-    """The saved state; None without a file, or when it is of another member than that at `address`.
-
-    The address is not compared when its port is chosen at each start (0). Raises StoreDirectoryError.
-    """
+def load_role(side: Path) -> RoleState | None:
+    """The saved state; None without a file. Raises StoreDirectoryError."""
     raw = load_checked(side / NAME)
     try:
-        state = None if raw is None else decode_role(raw)
+        return None if raw is None else decode_role(raw)
     except ValueError as error:
         raise unreadable(side / NAME, error) from error
-    is_known = bool(address) and not address.endswith(":0")
-    return None if state is not None and is_known and state.address not in ("", address) else state
 
 
 def save_role(side: Path, state: RoleState) -> None:

@@ -83,6 +83,7 @@ class BrokerStatus:
             now_ms=self.store.now_ms(),
             boot_ms=self.settings.boot_ms,
             name=config.root.expanduser().name,
+            member_id=self.roles.member.own or None,
             cluster=self.settings.config.broker_cluster_name,
             group=self.settings.config.broker_name,
             broker_id=self.settings.config.broker_id,

@@ -90,7 +90,7 @@ def make_broker(
     """
     ip = config.broker_ip1 or own_ip()
     config = attrs.evolve(config, broker_ip1=ip, broker_ip2=config.broker_ip2 or ip)
-    role = saved_role(config, store_config)
+    role = saved_role(store_config)
     config, store_config, ha_config = under_role(role, config, store_config, ha_config or HAConfig())
     if not ha_config.listen_port and config.listen_port:
         ha_config = attrs.evolve(ha_config, listen_port=config.listen_port + HA_PORT_DISTANCE)
@@ -333,7 +333,7 @@ def _services(base: _Base, data: _Data, members: _Members) -> _Services:
     )
     member = Member(
         side=tables.side_directory,
-        me=group.me,
+        described=group.me,
         store=store,
         ha=members.ha,
         calls=RemotingCalls(base.client),

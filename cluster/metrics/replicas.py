@@ -114,7 +114,7 @@ def _members(broker: Broker) -> dict[str, GroupMember]:
     record, own = broker.roles.member.group, broker.config.broker_name
     if broker.is_slave or record is None:
         return {}
-    others = [each for each in record.members if each.address != broker.address]
+    others = [each for each in record.members if each.id != broker.roles.member.own]
     return {member_name(own, each.broker_id, each.name): each for each in others}
 
 

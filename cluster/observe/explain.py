@@ -94,7 +94,7 @@ def _epoch(facts: ClusterFacts, each: MemberFacts) -> Iterator[tuple[str, str]]:
     if (lease := status.lease) is not None:
         held = "it may acknowledge: enough members follow it, or were asked a moment ago"
         yield "lease", held if lease.held else f"it may acknowledge nothing: {lease.why}"
-    names = ", ".join(name_of(kept.address, members) for kept in record.members)
+    names = ", ".join(name_of(kept.id, members) for kept in record.members)
     yield "group", f"{names}; {record.acks_needed} must hold a message, {needed(record)} must promise for a failover"
 
 

@@ -72,10 +72,11 @@ async def ask_members(
 def _kept_in_mind(asked: Sequence[MemberFacts], known: set[str]) -> list[_Address]:
     """Members of a group's record that no name server knows: fenced or stopped ones."""
     found: list[_Address] = []
+    ids = {each.status.member_id for each in asked}  # One that has moved is where it answers.
     for each in {each.member.group: each.member for each in asked}.values():
         record = newest_record(other for other in asked if other.member.group == each.group)
         for kept in record.members if record is not None else ():
-            if kept.address not in known:
+            if kept.address not in known and kept.id not in ids:
                 found.append(_Address(each.group, each.cluster, kept.broker_id, kept.address, is_registered=False))
     return found
 
@@ -83,7 +84,7 @@ def _kept_in_mind(asked: Sequence[MemberFacts], known: set[str]) -> list[_Addres
 def _named(asked: Sequence[MemberFacts], each: MemberFacts) -> MemberFacts:
     """A silent member keeps its last known name: its brokerId may belong to another member by now."""
     record = newest_record(other for other in asked if other.member.group == each.member.group)
-    kept = record.member(each.member.address) if record is not None and not each.is_twinlog else None
+    kept = record.find(each.member.address) if record is not None and not each.is_twinlog else None
     if kept is None or not kept.name.startswith(f"{each.member.group}-"):
         return each
     return evolve(each, member=evolve(each.member, name=kept.name))

@@ -63,9 +63,14 @@ def _notes(name: str, members: list[MemberFacts]) -> Iterator[str]:
             yield f"{each.member.name} becomes the master of {name}{where}"
 
 
-def name_of(address: str, members: Iterable[MemberFacts]) -> str:
-    """Name of the member at an address; the address itself when it is not known."""
-    return next((each.member.name for each in members if each.member.address == address), address)
+def id_of(each: MemberFacts) -> str:
+    """Id of a member, by which its group knows it: a RocketMQ slave, and a member of twinlog 0.2, has its address."""
+    return each.status.member_id or each.member.address
+
+
+def name_of(id: str, members: Iterable[MemberFacts]) -> str:
+    """Name of the member with an id, or at an address; the text itself when it is not known."""
+    return next((each.member.name for each in members if id in (id_of(each), each.member.address)), id)
 
 
 # Findings
@@ -109,7 +114,7 @@ def _outside(
     if not all(_has_run(each) for each in facts.masters(name)) or not facts.masters(name):
         return
     for each in members:
-        known = record is not None and record.member(str(each.status.address)) is not None
+        known = record is not None and record.member(id_of(each)) is not None
         if each.member.role == "slave" and each.member.state == "streaming" and _has_run(each) and not known:
             local = each.status.master.local_address if each.status.master is not None else None
             yield Finding(
@@ -180,9 +185,9 @@ def _promised_epoch_without_master(
 
 def _too_few_votes(name: str, members: tuple[MemberFacts, ...], record: GroupRecord) -> Iterator[Finding]:
     """A group in which no failover without loss could be proven if the master died now."""
-    masters = [each.member.address for each in members if each.member.role == "master"]
-    present = {each.member.address for each in members if each.is_twinlog}
-    voters = {each.address for each in record.members if each.votes} & present
+    masters = [id_of(each) for each in members if each.member.role == "master"]
+    present = {id_of(each) for each in members if each.is_twinlog}
+    voters = record.voters & present
     left, wanted = len(voters - set(masters)), needed(record)
     if masters and left < wanted:
         yield Finding(

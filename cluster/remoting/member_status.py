@@ -147,6 +147,7 @@ class MemberStatus:
     now_ms: int | None = None
     boot_ms: int | None = None
     name: str | None = None
+    member_id: str | None = None  # By which its group knows it.
     cluster: str | None = None
     group: str | None = None
     broker_id: int | None = None

@@ -45,17 +45,17 @@ def first_record(master: GroupMember, slave: GroupMember, acks_needed: int, mast
 
 def with_member(record: GroupRecord, member: GroupMember) -> GroupRecord:
     """With a new or changed member; the same record when nothing changes."""
-    if record.member(member.address) == member:
+    if record.member(member.id) == member:
         return record
-    others = tuple(other for other in record.members if other.address != member.address)
+    others = tuple(other for other in record.members if other.id != member.id)
     return _next(record, members=(*others, member))
 
 
-def without(record: GroupRecord, address: str) -> GroupRecord:
+def without(record: GroupRecord, id: str) -> GroupRecord:
     """Without a member. What it alone acknowledged, besides the master, no other member may have: `loss_free_from` is set again
     once this version is in force.
     """
-    members = tuple(member for member in record.members if member.address != address)
+    members = tuple(member for member in record.members if member.id != id)
     return _next(record, members=members, loss_free_from=None)
 
 
@@ -70,10 +70,10 @@ def with_pause(record: GroupRecord, paused: Pause | None) -> GroupRecord:
 
 
 def with_ids_swapped(record: GroupRecord, winner: str, epoch: int) -> GroupRecord:
-    """As the winner of an epoch writes it: the winner gets id 0, and the old master the winner's id."""
+    """As the winner of an epoch writes it: the winner gets broker id 0, and the old master the winner's."""
     free = id_as_slave(record, winner)
-    ids = {member.address: free for member in record.members if member.broker_id == 0} | {winner: 0}
-    members = tuple(evolve(member, broker_id=ids.get(member.address, member.broker_id)) for member in record.members)
+    broker_ids = {member.id: free for member in record.members if member.broker_id == 0} | {winner: 0}
+    members = tuple(evolve(member, broker_id=broker_ids.get(member.id, member.broker_id)) for member in record.members)
     return _next(record, members=members, epoch=epoch)
 
 
@@ -99,9 +99,9 @@ def won_at(record: GroupRecord, start: int) -> GroupRecord:
     return evolve(record, loss_free_from=start if known is None else min(known, start))
 
 
-def id_as_slave(record: GroupRecord | None, address: str) -> int:
-    """The id of a member while it is a slave: its own, or the lowest free one."""
-    member = record.member(address) if record is not None else None
+def id_as_slave(record: GroupRecord | None, id: str) -> int:
+    """The broker id of a member while it is a slave: its own, or the lowest free one."""
+    member = record.member(id) if record is not None else None
     if member is not None and member.broker_id > 0:
         return member.broker_id
     taken = {other.broker_id for other in record.members} if record is not None else set()
@@ -115,7 +115,7 @@ def is_committed(before: GroupRecord | None, versions: Mapping[str, int], record
     not, so each set of votes that includes them must contain one of the others that has it; where the old version elects without
     any of the others, there is only the operator's word.
     """
-    has = {address for address, version in versions.items() if version >= record.version}
+    has = {id for id, version in versions.items() if version >= record.version}
     older = _older(before, record)
     if not older:  # The first one is in force once all of its voters have it.
         return record.voters <= has
@@ -123,7 +123,7 @@ def is_committed(before: GroupRecord | None, versions: Mapping[str, int], record
 
 
 def _knows_enough(old: GroupRecord, record: GroupRecord, has: AbstractSet[str]) -> bool:
-    gone = old.voters - _addresses(record)
+    gone = old.voters - _ids(record)
     return len(old.voters - gone - has) < max(needed(old) - len(gone), 1)
 
 
@@ -134,10 +134,10 @@ def in_force(record: GroupRecord) -> GroupRecord:
 
 def counted(before: GroupRecord | None, record: GroupRecord, *, committed: bool) -> frozenset[str]:
     """Members whose acknowledgements count: none that is new in a version that is not in force, or removed by it."""
-    there, older = _addresses(record), _older(before, record)
+    there, older = _ids(record), _older(before, record)
     if committed:
         return there
-    return there.intersection(*map(_addresses, older)) if older else frozenset()
+    return there.intersection(*map(_ids, older)) if older else frozenset()
 
 
 def _older(before: GroupRecord | None, record: GroupRecord) -> list[GroupRecord]:
@@ -149,8 +149,8 @@ def _older(before: GroupRecord | None, record: GroupRecord) -> list[GroupRecord]
     return found
 
 
-def _addresses(record: GroupRecord) -> frozenset[str]:
-    return frozenset(member.address for member in record.members)
+def _ids(record: GroupRecord) -> frozenset[str]:
+    return frozenset(member.id for member in record.members)
 
 
 def remaining_pause(record: GroupRecord | None, now_ms: int) -> Pause | None:
@@ -161,9 +161,9 @@ def remaining_pause(record: GroupRecord | None, now_ms: int) -> Pause | None:
 
 def _next(record: GroupRecord, **changes: object) -> GroupRecord:
     old = record.before
-    known = old is not None and (old.voters, _addresses(old), old.acks_needed) == (
+    known = old is not None and (old.voters, _ids(old), old.acks_needed) == (
         record.voters,
-        _addresses(record),
+        _ids(record),
         record.acks_needed,
     )
     before = old if known else record  # A version that elects the same members need not be remembered.

@@ -28,7 +28,7 @@ _ORDERS: dict[Verb, tuple[StepName, ...]] = {
 
 @frozen
 class Step:
-    """One step; `where`: the address of the member that carries it out."""
+    """One step; `where`: the member that carries it out, as plan() names it."""
 
     number: int
     name: StepName
@@ -41,7 +41,7 @@ class ChangeSnapshot:
     """Progress of a change. `epoch` 0: nothing was checked yet. `elected`: the votes suffice, or the loss was accepted."""
 
     verb: Verb
-    own: str
+    own: str  # Its id, like those below.
     old_master: str
     members: tuple[str, ...]
     epoch: int
@@ -80,7 +80,7 @@ class ChangeSnapshot:
 
 
 def plan(verb: Verb, own: str, old_master: str, members: tuple[str, ...]) -> tuple[Step, ...]:
-    """All steps of a change that makes `own` master."""
+    """All steps of a change that makes `own` master. Members are named as they shall be in texts."""
     others = ", ".join(address for address in members if address != own) or "nobody"
     texts: dict[StepName, tuple[str, str]] = {
         "check": (own, f"ask {others} for their logs and promised epochs; nothing changes"),

@@ -11,13 +11,14 @@ change is one assignment.
 import math
 from collections.abc import Sequence
 
-from attrs import define, evolve, field, frozen
+from attrs import Factory, define, evolve, field, frozen
 
 from twinlog.ha.election.epochs import last_of
 from twinlog.ha.election.group_record import id_as_slave, is_newer
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId
-from twinlog.store.role_file import GroupRecord, RoleState
+from twinlog.store.member_file import is_successor
+from twinlog.store.role_file import GroupMember, GroupRecord, RoleState
 
 # A number farther ahead is an accident: after the greatest that the file takes there could be no other epoch.
 EPOCH_STEP_MAX = 1 << 32
@@ -28,7 +29,7 @@ class VoteRequest:
     """A candidate asks for the vote in an epoch. `expects_end`: the master is to resign, with its log ending there."""
 
     epoch: int
-    candidate: str
+    candidate: str  # Its id.
     dry_run: bool = False
     expects_end: int | None = None
 
@@ -40,7 +41,7 @@ class VoteRequest:
 
 @frozen(kw_only=True)
 class VoteReply:
-    """`promised`: after the answer; `is_master`: before it."""
+    """`promised`: after the answer; `is_master`: before it. `member`: the voter's id; one of twinlog 0.2 reports none."""
 
     granted: bool
     why: str
@@ -52,6 +53,7 @@ class VoteReply:
     is_master: bool
     group: GroupRecord | None
     address: str
+    member: str = field(default=Factory(lambda self: self.address, takes_self=True))
 
     @property
     def last(self) -> EpochEntry:
@@ -61,7 +63,7 @@ class VoteReply:
 
 @frozen(kw_only=True)
 class LeaseRequest:
-    """The master of an epoch asks a voter to renew its lease."""
+    """The master of an epoch, whose id is `member`, asks a voter to renew its lease."""
 
     id: EpochId
     address: str
@@ -72,11 +74,13 @@ class LeaseRequest:
     group: GroupRecord
     boot_ms: int
     pause_remaining_ms: int | None = None  # Of `group.paused`, by the master's clock.
+    member: str = field(default=Factory(lambda self: self.address, takes_self=True))
+    codes: tuple[str, ...] = ()  # Its register codes.
 
 
 @frozen(kw_only=True)
 class LeaseReply:
-    """`promised` and `group_version`: after the answer."""
+    """`promised` and `group_version`: after the answer. `member`: the voter's id; "": not reported."""
 
     accepted: bool
     why: str
@@ -86,6 +90,7 @@ class LeaseReply:
     flushed_offset: int
     group_version: int
     whole: bool
+    member: str = ""
 
 
 def is_master(state: RoleState, entries: Sequence[EpochEntry]) -> bool:
@@ -100,12 +105,12 @@ def decide_vote(
     max_offset: int,
     paused_end: int | None,
     ask: VoteRequest,
-    address: str,
+    me: GroupMember,
 ) -> tuple[RoleState | None, VoteReply]:
     """The state to save before answering (None: unchanged), and the answer. `paused_end`: end of the log in a write pause."""
     why = _objection(state, max_offset, paused_end, ask)
     promised_now = not why and ask.id != state.promised and not ask.dry_run
-    after = _promised(state, ask.id, address) if promised_now else None
+    after = _promised(state, ask.id, me.id) if promised_now else None
     answer = VoteReply(
         granted=not why,
         why=why,
@@ -116,7 +121,8 @@ def decide_vote(
         whole=state.whole,
         is_master=is_master(state, entries),
         group=state.group,
-        address=address,
+        address=me.address,
+        member=me.id,
     )
     return after, answer
 
@@ -144,13 +150,13 @@ def _too_far(epoch: int, state: RoleState) -> str:
     return f"epoch {epoch} is no number that comes after {state.promised.epoch}"
 
 
-def _promised(state: RoleState, promised: EpochId, address: str) -> RoleState:
+def _promised(state: RoleState, promised: EpochId, own: str) -> RoleState:
     """The state after a vote: not master any more, without a master's plans. Mastership comes back with an entry of its own."""
     return evolve(
         state,
         promised=promised,
         role=BrokerRole.SLAVE,
-        broker_id=id_as_slave(state.group, address),
+        broker_id=id_as_slave(state.group, own),
         clean=False,
         scheduled=None,
     )
@@ -162,11 +168,11 @@ def decide_lease(
     entries: Sequence[EpochEntry],
     max_offset: int,
     flushed_offset: int,
-    address: str,
+    own: str,
 ) -> tuple[RoleState | None, LeaseReply]:
-    """The state to save before answering (None: unchanged), and the answer. `address` is this member's own."""
-    why = _lease_objection(state, ask, address)
-    after = None if why else followed(state, ask.id, ask.group, address)
+    """The state to save before answering (None: unchanged), and the answer. `own`: this member's id."""
+    why = _lease_objection(state, ask, own)
+    after = None if why else followed(state, ask.id, ask.group, own)
     now = after or state
     answer = LeaseReply(
         accepted=not why,
@@ -177,13 +183,17 @@ def decide_lease(
         flushed_offset=flushed_offset,
         group_version=now.group.version if now.group is not None else 0,
         whole=now.whole,
+        member=own,
     )
     return (after if after != state else None), answer
 
 
-def _lease_objection(state: RoleState, ask: LeaseRequest, address: str) -> str:
-    if (ask.id.winner != ask.address and ask.id != FIRST.id) or ask.address == address:
-        return f"epoch {ask.id.epoch} was won by {ask.id.winner}, not by {ask.address}"
+def _lease_objection(state: RoleState, ask: LeaseRequest, own: str) -> str:
+    if (ask.id.winner != ask.member and ask.id != FIRST.id) or ask.member == own:
+        return f"epoch {ask.id.epoch} was won by {ask.id.winner}, not by {ask.member}"
+    known = state.group.member(ask.member) if state.group is not None else None
+    if known is not None and not is_successor(ask.codes, known.code):
+        return f"another directory goes on as member {ask.member}: this one is a copy of it, or older"
     if ask.id.epoch > state.promised.epoch + EPOCH_STEP_MAX:
         return _too_far(ask.id.epoch, state)
     if ask.id.epoch > state.promised.epoch or ask.id == state.promised:
@@ -191,7 +201,7 @@ def _lease_objection(state: RoleState, ask: LeaseRequest, address: str) -> str:
     return f"it has promised epoch {state.promised.epoch} to {state.promised.winner or 'nobody'}"
 
 
-def followed(state: RoleState, master: EpochId, group: GroupRecord | None, address: str) -> RoleState:
+def followed(state: RoleState, master: EpochId, group: GroupRecord | None, own: str) -> RoleState:
     """The state of a follower of this master, whose epoch is the promised one or newer, with its record of the group."""
     assert master == state.promised or master.epoch > state.promised.epoch, (master, state.promised)
     record = group if group is not None and is_newer(group, state.group) else state.group
@@ -200,7 +210,7 @@ def followed(state: RoleState, master: EpochId, group: GroupRecord | None, addre
         promised=master,
         role=BrokerRole.SLAVE,
         group=record,
-        broker_id=id_as_slave(record, address),
+        broker_id=id_as_slave(record, own),
         scheduled=None,  # A master's plan ends with its mastership.
     )
 

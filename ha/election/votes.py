@@ -25,14 +25,14 @@ class LostRange:
 
     first: int
     end: int | None
-    holders: tuple[str, ...]  # Members that have them, or may have them.
+    holders: tuple[str, ...]  # Ids of members that have them, or may have them.
 
 
 @frozen
 class Judgement:
-    """Result for one candidate: it may become master, or the rule that forbids it."""
+    """Result for one candidate: it may become master, or the rule that forbids it. Texts name members by their addresses."""
 
-    candidate: str
+    candidate: str  # Its id.
     may: bool
     rule: str = ""
     needed: str = ""
@@ -46,7 +46,8 @@ class Judgement:
 class SwitchoverFacts:
     """Facts about a candidate of a switchover and its master."""
 
-    master: str
+    master: str  # Its id.
+    master_address: str
     master_answers: bool
     following: bool  # The candidate has a stream from this master.
     lag_bytes: int
@@ -63,7 +64,7 @@ def group_of(group: GroupRecord | None, answers: Mapping[str, VoteReply]) -> Gro
 def judge_failover(
     group: GroupRecord | None, candidate: str, answers: Mapping[str, VoteReply], accept: Accepted
 ) -> Judgement:
-    """`answers`, the candidate's own too, by address: to a dry run, or to requests for votes.
+    """`answers`, the candidate's own too, by member: to a dry run, or to requests for votes.
 
     A master that may have lost bytes itself does not count, but may win: what others kept says whether it lost any.
     """
@@ -94,7 +95,7 @@ def judge_switchover(
     assert group is not None
     own, votes = answers[candidate], _counting_votes(group, answers)
     enough = None if group.acks_needed <= 1 else _too_few(group, candidate, answers, votes)
-    better = [answer for answer in votes if answer.address != facts.master and _key(answer) > _key(own)]
+    better = [answer for answer in votes if answer.member != facts.master and _key(answer) > _key(own)]
     refusal = (
         _switchover_rules(candidate, own, facts)
         or enough
@@ -131,7 +132,7 @@ def _key(answer: VoteReply) -> tuple[int, bool, str, int]:
 def _counting_votes(group: GroupRecord, answers: Mapping[str, VoteReply]) -> list[VoteReply]:
     """Votes of members that have all that they ever acknowledged."""
     voters = group.voters
-    return [answer for address, answer in answers.items() if address in voters and answer.granted and answer.whole]
+    return [answer for id, answer in answers.items() if id in voters and answer.granted and answer.whole]
 
 
 def _not_eligible(group: GroupRecord | None, candidate: str, answers: Mapping[str, VoteReply]) -> Judgement | None:
@@ -156,7 +157,7 @@ def _not_eligible(group: GroupRecord | None, candidate: str, answers: Mapping[st
     elif not member.votes:
         why = ("votes", "a member that can vote", "a RocketMQ slave", "choose another member")
     elif candidate not in answers:
-        why = ("answers", "an answer", "none", f"start {candidate}")
+        why = ("answers", "an answer", "none", f"start {member.address}")
     elif not answers[candidate].granted:
         actual = answers[candidate].why
         why = ("may still vote for itself", "its own vote", actual, "run the command again")
@@ -170,8 +171,8 @@ def _too_few(
 ) -> Judgement | None:
     if len(votes) >= needed(group):
         return None
-    silent = sorted(group.voters - set(answers))
-    refused = sorted(a.address for a in answers.values() if a.address in group.voters and a not in votes)
+    silent = sorted(map(group.address_of, group.voters - set(answers)))
+    refused = sorted(a.address for a in answers.values() if a.member in group.voters and a not in votes)
     parts = [f"{', '.join(silent)} silent"] * bool(silent) + [f"{', '.join(refused)} cannot"] * bool(refused)
     return Judgement(
         candidate,
@@ -199,15 +200,16 @@ def _outdone(candidate: str, own: VoteReply, better: list[VoteReply]) -> Judgeme
 
 def _unsure(group: GroupRecord, own: VoteReply, votes: list[VoteReply]) -> Judgement | None:
     """Reason why its log may lack acknowledged bytes, however many voted."""
-    master, base = _master_of(group), group.loss_free_from
-    if not own.whole and own.address != master:  # It may be no prefix of what the master wrote.
+    base, its_master = group.loss_free_from, _master_of(group)
+    master = group.address_of(its_master)
+    if not own.whole and own.member != its_master:  # It may be no prefix of what the master wrote.
         why = (
             "has all that it acknowledged",
             "a log that lost nothing",
             "it may have lost some, and has not caught up since",
             "choose a member that is whole, or accept the loss",
         )
-    elif base is None and master not in {answer.address for answer in votes}:
+    elif base is None and its_master not in {answer.member for answer in votes}:
         why = (
             "has what others than members acknowledged",
             f"the vote of {master}: the record does not say yet from where on only members' acknowledgements count",
@@ -223,17 +225,17 @@ def _unsure(group: GroupRecord, own: VoteReply, votes: list[VoteReply]) -> Judge
         )
     else:
         return None
-    return Judgement(own.address, False, *why)
+    return Judgement(own.member, False, *why)
 
 
 def _master_of(group: GroupRecord) -> str:
-    """The master that wrote this record."""
-    return next((member.address for member in group.members if member.broker_id == 0), "nobody")
+    """The master that wrote this record: its id."""
+    return next((member.id for member in group.members if member.broker_id == 0), "nobody")
 
 
 def _lost_besides(group: GroupRecord, own: VoteReply, lost: LostRange) -> LostRange:
     """The loss, with what slaves may have that the record does not name."""
-    base, holders = group.loss_free_from, tuple(sorted({*lost.holders, _master_of(group)} - {own.address}))
+    base, holders = group.loss_free_from, tuple(sorted({*lost.holders, _master_of(group)} - {own.member}))
     if lost.end is None or base is None or not own.whole:
         return LostRange(lost.first, None, holders)
     return LostRange(min(lost.first, own.max_offset), max(lost.end, base), holders)
@@ -242,13 +244,13 @@ def _lost_besides(group: GroupRecord, own: VoteReply, lost: LostRange) -> LostRa
 def _lost(group: GroupRecord, own: VoteReply, answers: Mapping[str, VoteReply], *, enough: bool) -> LostRange:
     """Bytes that others have and the candidate lacks; an open end when members that may have more do not answer."""
     theirs = {
-        answer.address: common_end(own.entries, own.max_offset, answer.entries, answer.max_offset)
+        answer.member: common_end(own.entries, own.max_offset, answer.entries, answer.max_offset)
         for answer in answers.values()
         if _key(answer) > _key(own)
     }
-    ends = {address: answers[address].max_offset for address in theirs if answers[address].max_offset > theirs[address]}
-    missing = sorted({member.address for member in group.members} - set(answers))
-    first = min((theirs[address] for address in ends), default=own.max_offset)
+    ends = {id: answers[id].max_offset for id in theirs if answers[id].max_offset > theirs[id]}
+    missing = sorted({member.id for member in group.members} - set(answers))
+    first = min((theirs[id] for id in ends), default=own.max_offset)
     if missing and not enough:
         return LostRange(first, None, tuple(sorted({*ends, *missing})))
     return LostRange(first, max(ends.values(), default=first), tuple(sorted(ends)))
@@ -266,9 +268,9 @@ def _switchover_rules(candidate: str, own: VoteReply, facts: SwitchoverFacts) ->
     elif not facts.master_answers:
         why = (
             "the master lives",
-            f"an answer from {facts.master}",
+            f"an answer from {facts.master_address}",
             "none",
-            f"twinlog failover --candidate {candidate}",
+            f"twinlog failover --candidate {own.address}",
         )
     elif not own.whole:
         why = (
@@ -278,7 +280,7 @@ def _switchover_rules(candidate: str, own: VoteReply, facts: SwitchoverFacts) ->
             "wait until it is",
         )
     elif not facts.following:
-        why = ("follows the master", f"a stream from {facts.master}", "none", "see twinlog explain")
+        why = ("follows the master", f"a stream from {facts.master_address}", "none", "see twinlog explain")
     elif facts.differs_at is not None:
         why = (
             "holds the same bytes",

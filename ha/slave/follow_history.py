@@ -56,7 +56,7 @@ def why_not_followed(
     if is_older(master.id, promised) or comparison.kind == "newer":
         return finding.older_epoch(address, master.id, promised, own_max)
     is_slave = master.role.value == "SLAVE"
-    if not is_slave and master.group is not None and me is not None and master.group.member(me.address) is None:
+    if not is_slave and master.group is not None and me is not None and master.group.member(me.id) is None:
         return finding.not_a_member(address, me.address, own_max)
     return None
 
@@ -80,7 +80,7 @@ def why_given_up(comparison: HistoryComparison) -> str:
     if entry is None:
         return "given up by the master's history"
     when = datetime.fromtimestamp(entry.at_ms / 1000, UTC).isoformat(timespec="seconds") if entry.at_ms else "no time"
-    return f"given up in epoch {entry.epoch}, when {entry.winner} became master ({entry.kind}, {when})"
+    return f"given up in epoch {entry.epoch}, when {entry.winner_label or entry.winner} became master ({entry.kind}, {when})"
 
 
 @define(eq=False)

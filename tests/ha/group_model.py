@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from attrs import evolve, field, frozen
 
+from tests.ha.voters import named
 from twinlog.ha.election.epochs import compare_histories, confirmed_in, key_of, with_entry
 from twinlog.ha.election.group_record import (
     counted,
@@ -299,7 +300,7 @@ def _ask(now: World, one: str, how: str) -> World:
 
 def _granted(now: World, address: str, ask: VoteRequest) -> tuple[Node, VoteReply] | None:
     node = now.nodes[address]
-    state, answer = decide_vote(node.state, node.entries, 0, len(node.log), None, ask, address)
+    state, answer = decide_vote(node.state, node.entries, 0, len(node.log), None, ask, named(address))
     if not answer.granted:
         assert state is None
         return None

@@ -15,5 +15,9 @@ MASTER = RoleState(role=BrokerRole.SYNC_MASTER, broker_id=0, promised=OWN.id, gr
 SLAVE = evolve(MASTER, role=BrokerRole.SLAVE, broker_id=1)
 
 
+def named(address: str) -> GroupMember:
+    return GroupMember(address=address, ha_address=address, broker_id=1, name=address)
+
+
 def asked(state: RoleState, ask: VoteRequest, *, paused_end: int | None = None, address: str = "b"):
-    return decide_vote(state, HISTORY, 10, 90, paused_end, ask, address)
+    return decide_vote(state, HISTORY, 10, 90, paused_end, ask, named(address))

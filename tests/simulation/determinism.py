@@ -12,6 +12,7 @@ Strings hash as PYTHONHASHSEED says, which a process gets when it starts: `scrip
 """
 
 import random
+import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -85,6 +86,7 @@ def deterministic(seed: int) -> Iterator[None]:
             (time, "time_ns", lambda: int(wall() * 1_000_000_000)),
             (time, "monotonic", now),
             (time, "sleep", lambda _seconds: None),
+            (secrets, "token_hex", lambda size: f"{random.getrandbits(8 * size):0{2 * size}x}"),
         ):
             stack.enter_context(patch.object(target, name, value))
         yield

@@ -39,7 +39,7 @@ def own_epoch(member: "RoleMember", does: str) -> EpochId:
         if member.name != "m" or last != FIRST:
             raise Violation(f"I1: {member.name} {does}, but nothing on its disk says that it is master")
         return FIRST.id
-    if state.promised != last.id or last.winner not in (member.broker_address, FIRST.winner):
+    if state.promised != last.id or last.winner not in (member.identity, FIRST.winner):
         raise Violation(f"I1: {member.name} {does} in {_named(last.id)}, but has promised {_named(state.promised)}")
     if last.winner == FIRST.winner and member.name != "m":
         raise Violation(f"I1: {member.name} {does} in epoch 0, which is not its own")
@@ -59,11 +59,7 @@ def finish_line(member: "RoleMember", start: int, data: bytes) -> None:
     """A master that died while it wrote may find more in its log than it ever told anybody."""
     last = member.durable_epochs()[-1]
     line = member.group.book.lines.of(last.id)
-    if (
-        line is None
-        or last.winner not in (member.broker_address, FIRST.winner)
-        or (last == FIRST and member.name != "m")
-    ):
+    if line is None or last.winner not in (member.identity, FIRST.winner) or (last == FIRST and member.name != "m"):
         return
     known = len(line.data) - start
     if 0 <= known < len(data) and data[:known] == line.data[start:]:

@@ -95,7 +95,7 @@ class RoleWorld(World):
     def saw_entry(self, member: RoleMember) -> None:
         """Its history may end in an epoch of its own that is new: a line begins."""
         entries = member.durable_epochs()
-        if entries[-1].winner == member.broker_address and self.book.lines.of(entries[-1].id) is None:
+        if entries[-1].winner == member.identity and self.book.lines.of(entries[-1].id) is None:
             last = entries[-1]
             before = entries[-2].id if len(entries) > 1 else None
             fitting = [line for line in member.log.fits if len(line.data) >= last.start_offset]

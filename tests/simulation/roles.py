@@ -22,6 +22,7 @@ from twinlog.cluster.broker.tables.offsets import ConsumerOffsetManager, MasterO
 from twinlog.ha.election.epochs import key_of
 from twinlog.ha.peer import PeerHistory
 from twinlog.store.epoch_file import FIRST, EpochEntry, decode_epochs
+from twinlog.store.member_file import load_member
 from twinlog.store.role_file import GroupMember, RoleState, decode_role, load_role
 
 if TYPE_CHECKING:
@@ -80,8 +81,14 @@ class RoleMember(Member):
         return f"at {self.log.end}: {roles.member.status()}, {client.state} {client.last_error}, {change.error}"
 
     @property
+    def identity(self) -> str:
+        """Its id, by which members know it: on its disk."""
+        known = load_member(Path(self.name) / "twinlog")
+        return known.id if known is not None else ""
+
+    @property
     def broker_address(self) -> str:
-        """Of its remoting port: its name among members."""
+        """Of its remoting port."""
         return f"{self.ip}:{self.port - 1}"
 
     @property
@@ -166,7 +173,7 @@ class RoleMember(Member):
         roles = RoleService(
             OwnMember(
                 side=Path(self.name) / "twinlog",
-                me=lambda: GroupMember(
+                described=lambda: GroupMember(
                     address=self.broker_address, ha_address=self.address, broker_id=self.broker_id, name=self.name
                 ),
                 store=store,
@@ -246,7 +253,11 @@ class RoleMember(Member):
     def _count_members(self) -> None:
         """Tell replication whose acknowledgements count: with a record those whom it names."""
         counted = self.service.counted_members()
-        ips = self._registered if counted is None else sorted(_ip(a) for a in counted if a != self.broker_address)
+        ips = self._registered
+        if counted is not None and (group := self.service.member.group) is not None:
+            ips = sorted(
+                _ip(each.ha_address) for each in group.members if each.id in counted - {self.service.member.own}
+            )
         if self.ha is not None and self.is_master and ips != self._counted:
             self._counted = ips
             self.ha.members_changed(ips)

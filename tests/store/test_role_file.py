@@ -27,7 +27,16 @@ from twinlog.store.util.checked_file import decode_checked, encode_checked
 from twinlog.store.util.plain import from_plain, to_plain
 
 numbers, texts = st.integers(-(1 << 63), (1 << 63) - 1), st.text(max_size=12)
-members = st.builds(GroupMember, address=texts, ha_address=texts, broker_id=numbers, name=texts, votes=st.booleans())
+members = st.builds(
+    GroupMember,
+    address=texts,
+    ha_address=texts,
+    broker_id=numbers,
+    name=texts,
+    votes=st.booleans(),
+    id=texts,
+    codes=st.lists(texts, max_size=2).map(tuple),
+)
 groups = st.builds(
     GroupRecord,
     version=numbers,
@@ -170,11 +179,35 @@ def test_a_list_says_where_it_is_wrong():
         from_plain(GroupRecord, plain)
 
 
-def test_a_copy_of_another_members_file_says_nothing(tmp_path):
-    """A store directory that was copied to begin another member with."""
-    save_role(tmp_path, attrs.evolve(STATE, address="10.0.0.1:10911"))
-    assert load_role(tmp_path, "10.0.0.1:10911") == load_role(tmp_path) == attrs.evolve(STATE, address="10.0.0.1:10911")
-    assert load_role(tmp_path, "10.0.0.2:10911") is None
-    assert load_role(tmp_path, "10.0.0.2:0") is not None, "its port is not known yet"
-    save_role(tmp_path, STATE)
-    assert load_role(tmp_path, "10.0.0.2:10911") == STATE, "one that does not say whose it is"
+def test_a_file_that_names_addresses_is_of_the_version_before(tmp_path):
+    """As long as twinlog 0.2 can read it."""
+    assert encode_role(STATE).startswith(b"twinlog-role 1 ")
+    assert STATE.group is not None
+    first, *others = STATE.group.members
+    moved = attrs.evolve(STATE.group, members=(attrs.evolve(first, address="10.0.0.9:10911"), *others))
+    assert moved.members[0].id == first.id, "it keeps its id"
+    state = attrs.evolve(STATE, group=moved)
+    assert encode_role(state).startswith(b"twinlog-role 2 ")
+    assert encode_role(attrs.evolve(STATE, before=moved)).startswith(b"twinlog-role 2 ")
+    assert decode_role(encode_role(state)) == state
+
+
+def test_a_member_without_an_id_is_named_by_its_address():
+    member = GroupMember(address="10.0.0.1:10911", ha_address="10.0.0.1:10912", broker_id=1, name="b")
+    assert member.id == member.address
+    assert from_plain(GroupMember, {key: value for key, value in to_plain(member).items() if key != "id"}) == member
+
+
+def test_a_person_names_a_member_by_id_address_or_name():
+    def member(id: str, address: str, name: str) -> GroupMember:
+        return GroupMember(address=address, ha_address=address, broker_id=1, name=name, id=id)
+
+    members = (member("m1", "a:1", "x"), member("m2", "b:1", "y"), member("m3", "c:1", "y"))
+    record = attrs.evolve(STATE.group, members=members)
+    assert record.find("m1") is record.find("a:1") is record.find("x") is members[0]
+    assert record.find("m3") is members[2]
+    assert record.find("y") is None, "two have this name"
+    assert record.find("z") is None
+    assert record.address_of("m2") == "b:1"
+    assert record.address_of("z") == "z"
+    assert record.label("m2") == "y (b:1)"

@@ -24,18 +24,9 @@ from twinlog.store.role_file import GroupMember, GroupRecord, RoleState, load_ro
 log = structlog.get_logger(__name__)
 
 
-def saved_role(config: BrokerConfig, store_config: StoreConfig) -> RoleState | None:
+def saved_role(store_config: StoreConfig) -> RoleState | None:
     """Return the role that this member has saved in its store. Raises StoreDirectoryError."""
-    side = store_config.root.expanduser() / "twinlog"
-    address = f"{config.broker_ip1}:{config.listen_port}"
-    state = load_role(side, address)
-    if state is None and (other := load_role(side)) is not None:
-        log.warning(
-            "the saved role is another address's: this directory is a copy, or the address changed; this is a new member",
-            was=other.address,
-            address=address,
-        )
-    return state
+    return load_role(store_config.root.expanduser() / "twinlog")
 
 
 def under_role(
@@ -63,6 +54,8 @@ def is_replicated(state: RoleState | None) -> bool:
 class _Member(Protocol):
     @property
     def group(self) -> GroupRecord | None: ...
+    @property
+    def own(self) -> str: ...
     def role_state(self) -> RoleState | None: ...
     def heard(self, history: PeerHistory) -> None: ...
 
@@ -104,7 +97,7 @@ class GroupView:
     role_master: Master | None = field(default=None, init=False)  # By this member's role; None: by name servers.
 
     def me(self) -> GroupMember:
-        """This member, as its group knows it."""
+        """This member at its present address; its id is in its store, see roles/member.py."""
         return GroupMember(
             address=self.settings.address,
             ha_address=self.settings.ha_address,
@@ -134,8 +127,8 @@ class GroupView:
         counted, group = self.roles.counted_members(), self.roles.member.group
         if counted is None or group is None or self.store.config.is_slave:
             return self.registration.members
-        others = counted - {self.settings.address}
-        return sorted(ip_of(each.ha_address) for each in group.members if each.address in others)
+        others = counted - {self.roles.member.own}
+        return sorted(ip_of(each.ha_address) for each in group.members if each.id in others)
 
     def admitted_slaves(self) -> list[str]:
         """Return the IPs of the slaves that may follow, and so join: registered, and in haMembers if that is set."""

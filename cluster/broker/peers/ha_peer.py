@@ -24,7 +24,7 @@ from twinlog.cluster.remoting.headers.members import ChangeRole, GetBrokerEpoch,
 from twinlog.cluster.remoting.member_status import MemberStatus
 from twinlog.cluster.remoting.names import split_address
 from twinlog.ha.election.voter import LeaseReply, LeaseRequest, VoteReply, VoteRequest
-from twinlog.ha.errors import HAPeerError
+from twinlog.ha.errors import HAIdentityError, HAPeerError
 from twinlog.ha.peer import PeerHistory, PeerLog, RangeDigests
 from twinlog.store.role_file import GroupMember
 from twinlog.store.util.plain import from_plain
@@ -87,7 +87,8 @@ class RemotingPeer:
             return None
         header = GetBrokerEpoch()
         if me is not None:
-            header = GetBrokerEpoch(me.address, me.ha_address, me.broker_id, me.name, self.ha_end())
+            codes = ",".join(me.codes)
+            header = GetBrokerEpoch(me.address, me.ha_address, me.broker_id, me.name, self.ha_end(), me.id, codes)
         expected = SUCCESS | {ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.SYSTEM_ERROR}
         answer = await self._ask(self._api.call(self.address, header, expected=expected))
         if not answer.is_success:  # 1: RocketMQ 5 without a controller.
@@ -122,6 +123,10 @@ class RemotingPeer:
     async def _ask(self, pending: Awaitable[T]) -> T:
         try:
             return await pending
+        except RequestError as error:
+            if error.code == ResponseCode.NO_PERMISSION:
+                raise HAIdentityError(error.remark) from error
+            raise self._failure(error) from error
         except RemotingError as error:
             raise self._failure(error) from error
 

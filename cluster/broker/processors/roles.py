@@ -53,8 +53,15 @@ class RoleProcessor:
         if header.member and header.ha_address:
             name = header.name or header.member
             sender = GroupMember(
-                address=header.member, ha_address=header.ha_address, broker_id=header.broker_id or 0, name=name
+                address=header.member,
+                ha_address=header.ha_address,
+                broker_id=header.broker_id or 0,
+                name=name,
+                id=header.member_id or header.member,
+                codes=tuple(filter(None, (header.codes or "").split(","))),
             )
+            if why := await roles.joining.why_not(sender):
+                raise RequestError(ResponseCode.NO_PERMISSION, why)
             if self._may_join(request, sender):
                 asker = sender
                 if header.ha_end:

@@ -42,7 +42,7 @@ class CandidateSurvey:
     answers: dict[str, VoteReply] = field(factory=dict, init=False)
     heard: set[str] = field(factory=set, init=False)  # Voters that answered at least once.
     silent: frozenset[str] = field(default=frozenset(), init=False)  # Voters that were asked and never answered.
-    old_master: str = field(default="", init=False)  # "": unknown.
+    old_master: str = field(default="", init=False)  # Its id; "": unknown.
 
     async def run(self) -> int:
         """Ask all voters; nothing changes. Returns the epoch number to ask votes for."""
@@ -50,9 +50,9 @@ class CandidateSurvey:
         self.group = member.group
         epoch = member.promised().epoch + 1
         for _ in range(2):  # Again with a number above all promised ones, and all members that the first answers named.
-            ask = VoteRequest(epoch=epoch, candidate=member.address, dry_run=True)
+            ask = VoteRequest(epoch=epoch, candidate=member.own, dry_run=True)
             self.answers = await self.ask_all(ask, but=self.silent)
-            epoch = next_epoch(member.state_or_first(), member.durable.entries, self.answers, member.address)
+            epoch = next_epoch(member.state_or_first(), member.durable.entries, self.answers, member.own)
         self.old_master = self._find_master()
         return epoch
 
@@ -60,37 +60,45 @@ class CandidateSurvey:
         """Ask every voter, all at once; silent ones are left out."""
         answers: dict[str, VoteReply] = {}
 
-        async def put(address: str) -> None:
+        async def put(id: str) -> None:
             try:
-                answers[address] = await self.ask(address, ask)
-                self.heard.add(address)
+                answers[id] = await self.ask(id, ask)
+                self.heard.add(id)
             except HAPeerError as error:
-                log.info("voter does not answer", peer=address, why=str(error))
+                log.info("voter does not answer", peer=self.address_of(id), why=str(error))
 
         voters = self.group.voters if self.group is not None else frozenset()
-        asked = (voters | {self.member.address}) - but
+        asked = (voters | {self.member.own}) - but
         async with trio.open_nursery() as nursery:
-            for address in asked:
-                nursery.start_soon(put, address)
+            for id in asked:
+                nursery.start_soon(put, id)
         self.silent = (self.silent | asked) - self.heard
         self.group = group_of(self.group, answers)
         return answers
 
-    async def ask(self, address: str, ask: VoteRequest) -> VoteReply:
+    def address_of(self, id: str) -> str:
+        """The address of a member, as far as it is known."""
+        member = self.group.member(id) if self.group is not None else None
+        return member.address if member is not None and id != self.member.own else self.member.address_of(id)
+
+    async def ask(self, id: str, ask: VoteRequest) -> VoteReply:
         """Ask one voter. Raises HAPeerError, RoleFileError."""
-        if address == self.member.address:
+        if id == self.member.own:
             return await self.voter.vote(ask)
-        return await self.member.calls.promise(address, ask)
+        answer = await self.member.calls.promise(self.address_of(id), ask)
+        if answer.member != id:
+            raise HAPeerError(f"another member, {answer.member}, answers at {self.address_of(id)}")
+        return answer
 
     def _find_master(self) -> str:
-        """The present or last master: that of the newest epoch in all answers."""
+        """Id of the present or last master: that of the newest epoch in all answers."""
         living = [answer for answer in self.answers.values() if answer.is_master]
         if living:
-            return max(living, key=lambda answer: answer.entries[-1].id).address
+            return max(living, key=lambda answer: answer.entries[-1].id).member
         if self.member.master is not None:
-            return self.member.master.address
+            return self.member.master.member
         members = self.group.members if self.group is not None else ()
-        return next((each.address for each in members if each.broker_id == 0), "")
+        return next((each.id for each in members if each.broker_id == 0), "")
 
     @property
     def has_resigned(self) -> bool:
@@ -102,20 +110,21 @@ class CandidateSurvey:
         """Judge whether this member may become master, before votes are given."""
         member = self.member
         if asked.verb == "switchover":
-            return judge_switchover(self.group, member.address, self.answers, self._facts())
-        if not member.is_serving and self.old_master != member.address and await self._is_serving(self.old_master):
+            return judge_switchover(self.group, member.own, self.answers, self._facts())
+        if not member.is_serving and self.old_master != member.own and await self._is_serving(self.old_master):
             fix = f"twinlog switchover --candidate {member.address}"
-            return Judgement(member.address, False, "the master is gone", "no master", f"{self.old_master} serves", fix)
-        return judge_failover(self.group, member.address, self.answers, asked.accept_data_loss)
+            actual = f"{self.address_of(self.old_master)} serves"
+            return Judgement(member.own, False, "the master is gone", "no master", actual, fix)
+        return judge_failover(self.group, member.own, self.answers, asked.accept_data_loss)
 
-    async def _is_serving(self, address: str) -> bool:
-        if address not in self.answers:
+    async def _is_serving(self, id: str) -> bool:
+        if id not in self.answers:
             return False
         try:
-            found = await self.member.calls.history(address)
+            found = await self.member.calls.history(self.address_of(id))
         except HAPeerError:
             return False
-        return found is not None and found.role is not BrokerRole.SLAVE
+        return found is not None and found.member == id and found.role is not BrokerRole.SLAVE
 
     def _facts(self) -> SwitchoverFacts:
         member, master = self.member, self.answers.get(self.old_master)
@@ -123,9 +132,10 @@ class CandidateSurvey:
         finding = client.finding
         return SwitchoverFacts(
             master=self.old_master,
+            master_address=self.address_of(self.old_master),
             master_answers=master is not None,
             following=known is not None
-            and known.address == self.old_master
+            and known.member == self.old_master
             and client.state == "streaming"
             and client.master_address == known.ha_address,
             lag_bytes=max(master.max_offset - member.store.max_offset, 0) if master is not None else 0,
@@ -158,6 +168,11 @@ class SwitchoverPause:
     _begun_at: float | None = field(default=None, init=False)
 
     @property
+    def master_address(self) -> str:
+        """Address of the old master."""
+        return self.survey.address_of(self.survey.old_master)
+
+    @property
     def seconds_left(self) -> float:
         """Seconds until the old master resumes writes by itself."""
         assert self._begun_at is not None
@@ -166,21 +181,21 @@ class SwitchoverPause:
     async def begin(self, epoch: int) -> None:
         """Ask the old master to pause writes. Raises HAPeerError, RoleRefusedError, RoleStepError."""
         ms = self.member.config.switchover_pause_max_ms
-        ask = WritePauseRequest(epoch=epoch, candidate=self.member.address, ms=ms)
+        ask = WritePauseRequest(epoch=epoch, candidate=self.member.own, ms=ms)
         self._begun_at = trio.current_time()
         try:
-            answer = await self.member.calls.role_change(self.survey.old_master, "hold", to_plain(ask), timeout_ms=ms)
+            answer = await self.member.calls.role_change(self.master_address, "hold", to_plain(ask), timeout_ms=ms)
             self.held = from_plain(PausedMaster, answer)
         except ValueError as error:
-            raise RoleStepError(f"{self.survey.old_master} gave no usable answer: {error}") from error
+            raise RoleStepError(f"{self.master_address} gave no usable answer: {error}") from error
 
     async def release(self) -> None:
         """Let the old master resume writes, unless it has resigned."""
         if self._begun_at is None or self.resigned:
             return
         try:
-            ask = {"candidate": self.member.address}
-            await self.member.calls.role_change(self.survey.old_master, "release", ask, timeout_ms=1_000)
+            ask = {"candidate": self.member.own}
+            await self.member.calls.role_change(self.master_address, "release", ask, timeout_ms=1_000)
         except (HAPeerError, RoleRefusedError) as error:
             log.warning("ending the write pause failed: the master resumes by itself", why=str(error))
 
@@ -221,12 +236,12 @@ class SwitchoverPause:
             raise RoleStepError(
                 f"it took longer than {self.member.config.switchover_pause_max_ms} ms: run the command again"
             )
-        ask = VoteRequest(epoch=epoch, candidate=self.member.address, expects_end=self.held.end_offset)
+        ask = VoteRequest(epoch=epoch, candidate=self.member.own, expects_end=self.held.end_offset)
         self.resigned = True  # It may have, even if its answer is lost; if not, it resumes by itself.
         answer = await self.survey.ask(self.survey.old_master, ask)
         if not answer.granted:
             self.resigned = False
-            raise RoleStepError(f"{self.survey.old_master} does not resign: {answer.why}. Run the command again")
+            raise RoleStepError(f"{self.master_address} does not resign: {answer.why}. Run the command again")
         self.survey.answers[self.survey.old_master] = answer
 
     async def wait_for_end(self, start: int, seconds: float) -> None:
@@ -258,7 +273,7 @@ async def become_master(member: Member, survey: CandidateSurvey, entry: EpochEnt
     group = group_of(state.group, survey.answers)
     assert group is not None
     member.durable.lacks_tail = False  # From now on it writes in an epoch of its own.
-    record = won_at(with_ids_swapped(group, member.address, entry.epoch), member.durable.last.start_offset)
+    record = won_at(with_ids_swapped(group, member.own, entry.epoch), member.durable.last.start_offset)
     await member.durable.save(
         evolve(state, role=group.master_role, broker_id=0, group=record, before=group, whole=True)
     )

@@ -110,7 +110,7 @@ class RoleChange:
         member = self.member
         return ChangeSnapshot(
             verb=self.ask.verb,
-            own=member.address,
+            own=member.own,
             old_master=self.survey.old_master,
             members=self._members,
             epoch=self.epoch,
@@ -131,19 +131,28 @@ class RoleChange:
     @property
     def _members(self) -> tuple[str, ...]:
         group = self.survey.group
-        return (self.member.address,) if group is None else tuple(each.address for each in group.members)
+        return (self.member.own,) if group is None else tuple(each.id for each in group.members)
 
     def state(self) -> ChangeState:
         """Report of the change."""
-        steps = plan(self.ask.verb, self.member.address, self.survey.old_master, self._members)
+        address_of, old_master = self.survey.address_of, self.survey.old_master
+        members = tuple(map(address_of, self._members))
+        steps = plan(self.ask.verb, self.member.address, address_of(old_master) if old_master else "", members)
         return ChangeState(
             running=self.is_running,
             steps=tuple(StepState(number=s.number, name=s.name, text=s.text, state=self._word(s)) for s in steps),
-            judgements=(self.judgement,) if self.judgement is not None else (),
+            judgements=(self._shown(self.judgement),) if self.judgement is not None else (),
             result=self.result,
             error=self.error,
             refused=self.is_refused,
         )
+
+    def _shown(self, judgement: Judgement) -> Judgement:
+        """With addresses instead of ids, for people."""
+        lost, address_of = judgement.lost, self.survey.address_of
+        if lost is not None:
+            lost = evolve(lost, holders=tuple(sorted(map(address_of, lost.holders))))
+        return evolve(judgement, candidate=address_of(judgement.candidate), lost=lost)
 
     def _word(self, step: Step) -> StepWord:
         if self.result is not None or step.number in self._done:
@@ -161,10 +170,10 @@ class RoleChange:
         self._require_may_change()
         if self.ask.verb == "switchover" and self.survey.has_resigned:
             self.ask = evolve(self.ask, verb="failover")  # It was begun before; there is no master left to pause.
-        if member.durable.last.id != (epoch, member.address):  # Else it was elected, and continues.
+        if member.durable.last.id != (epoch, member.own):  # Else it was elected, and continues.
             self.judgement = await self.survey.judge(self.ask)
             if not self.judgement.may:
-                raise RoleRefusedError(refusal_line(self.judgement))
+                raise RoleRefusedError(refusal_line(self._shown(self.judgement)))
             if self.judgement.forced and self._may_begin_again():
                 epoch += NUMBERS_FREE
         self.epoch = epoch
@@ -188,11 +197,11 @@ class RoleChange:
             raise RoleStepError(f"others promise higher numbers meanwhile, {highest} now: run the command again")
         resigned = self.survey.old_master if self.pause.resigned else None
         self.judgement = may_take(
-            self.survey.group, self.member.address, self.survey.answers, resigned, self.ask.accept_data_loss
+            self.survey.group, self.member.own, self.survey.answers, resigned, self.ask.accept_data_loss
         )
         if not self.judgement.may:
             raise RoleRefusedError(
-                refusal_line(self.judgement),
+                refusal_line(self._shown(self.judgement)),
                 f"{self.member.address} has promised epoch {self.epoch}: choose another, or run this again",
             )
         self._elected = True
@@ -204,7 +213,7 @@ class RoleChange:
 
     async def _collect(self) -> int:
         """Ask votes for one epoch number. Returns the highest promised number that refuses it; 0 without any."""
-        own, survey = self.member.address, self.survey
+        own, survey = self.member.own, self.survey
         ask, survey.answers = VoteRequest(epoch=self.epoch, candidate=own), {}
         if self.ask.verb == "switchover" and not self.pause.resigned:
             await self.pause.resign(self.epoch)
@@ -220,7 +229,7 @@ class RoleChange:
     def _is_enough(self) -> bool:
         """True if the votes suffice, so that the others need not be asked: the lease informs them."""
         resigned = self.survey.old_master if self.pause.resigned else None
-        return may_take(self.survey.group, self.member.address, self.survey.answers, resigned).may
+        return may_take(self.survey.group, self.member.own, self.survey.answers, resigned).may
 
     def _change(self) -> Change:
         """The change as it is saved, for reports and for a start after a crash."""
@@ -242,7 +251,7 @@ class RoleChange:
 
     def _require_promise(self) -> None:
         promised = self.member.promised()
-        if promised != (self.epoch, self.member.address):
+        if promised != (self.epoch, self.member.own):
             raise RoleStepError(f"it has promised epoch {promised.epoch} meanwhile: run the command again")
 
     @property
@@ -262,7 +271,8 @@ class RoleChange:
             lost_bytes = lost.end - lost.first if lost.end is not None else None
         return EpochEntry(
             epoch=self.epoch,
-            winner=self.member.address,
+            winner=self.member.own,
+            winner_label=self.member.me().label,
             start_offset=self.member.store.max_offset,
             at_ms=self.member.now_ms(),
             kind="forced" if self._is_forced else self.ask.verb,
@@ -275,7 +285,8 @@ class RoleChange:
         """Serve, in memory; the lease informs the others."""
         member = self.member
         if self.pause.held is None:  # Consumers committed elsewhere, too; from now on only what is known here counts.
-            await member.effects.pull_offsets(tuple(sorted(set(self.survey.answers) - {member.address})))
+            others = self.survey.answers.keys() - {member.own}
+            await member.effects.pull_offsets(tuple(sorted(map(self.survey.address_of, others))))
         async with member.lock:
             self._require_promise()
             await member.effects.serve_as_master(member.state_or_first())
@@ -293,10 +304,10 @@ class RoleChange:
         lost = self._lost
         self.result = ChangeResult(
             epoch=entry.epoch,
-            winner=entry.winner,
+            winner=member.address,
             start_offset=entry.start_offset,
             pause_ms=self.pause.pause_ms,
             lost_bytes=entry.lost_bytes,
-            kept=lost.holders if lost is not None else (),
-            not_following=tuple(sorted(self.leases.others - self.leases.followers)),
+            kept=tuple(sorted(map(self.survey.address_of, lost.holders))) if lost is not None else (),
+            not_following=tuple(sorted(map(member.address_of, self.leases.others - self.leases.followers))),
         )

@@ -1,4 +1,4 @@
-"""Durable role state of a member, and the epochs of its log: saved first, in effect afterwards.
+"""Durable state of a member: who it is, its role, and the epochs of its log: saved first, in effect afterwards.
 
 A failed save may or may not have reached the disk: until the next start nothing is promised, won or acknowledged after one.
 """
@@ -13,7 +13,8 @@ from attrs import define, evolve, field
 from twinlog.ha.errors import HALogError
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId, load_epochs, save_epochs
-from twinlog.store.role_file import RoleState, load_role, save_role
+from twinlog.store.member_file import MemberFile, note_start, save_member
+from twinlog.store.role_file import GroupMember, RoleState, load_role, save_role
 from twinlog.store.util.sync import make_directory
 
 log = structlog.get_logger(__name__)
@@ -29,8 +30,11 @@ class DurableRoleState:
 
     side: Path
     boot_id: Callable[[], str]
+    described: Callable[[], GroupMember]  # This member, at its present address; its id is here.
+    now_ms: Callable[[], int]
     shown_offset: Callable[[], int] = lambda: 0  # Consumers were shown everything below.
-    address: Callable[[], str] = lambda: ""
+    identity: MemberFile = field(default=MemberFile(id=""), init=False)
+    has_moved: bool = field(default=False, init=False)  # Its address is another one than at the last save.
     state: RoleState | None = field(default=None, init=False)
     entries: tuple[EpochEntry, ...] = field(default=(FIRST,), init=False)
     failure: str = field(default="", init=False)
@@ -38,9 +42,14 @@ class DurableRoleState:
     lacks_tail: bool = field(default=False, init=False)
 
     def load(self) -> None:
-        """Read both files. Raises StoreDirectoryError."""
+        """Read all files, and note a start. Raises StoreDirectoryError, OSError."""
         self.entries = load_epochs(self.side)
-        self.state = load_role(self.side, self.address())
+        self.state = load_role(self.side)
+        address, known = self.described().address, self.state.address if self.state is not None else ""
+        # twinlog 0.2 named a member by its address, and had no file for that.
+        known_as = (known or address) if self.state is not None else ""
+        self.identity = note_start(self.side, known_as, address, self.now_ms())
+        self.has_moved = known not in ("", address) and not address.endswith(":0")
         if self.state is not None and self.state.promised < self.entries[-1].id:  # It served, or followed, that one.
             self.state = evolve(self.state, promised=self.entries[-1].id)
 
@@ -60,7 +69,8 @@ class DurableRoleState:
         """The state with what every save notes. The boot id of a machine that died stays until its loss is settled."""
         shown = max(state.told_confirmed, self.shown_offset())
         boot_id = state.boot_id if self.lacks_tail else self.boot_id()
-        return evolve(state, boot_id=boot_id, told_confirmed=shown, clean=False, address=self.address())
+        address = self.described().address
+        return evolve(state, boot_id=boot_id, told_confirmed=shown, clean=False, address=address)
 
     @property
     def promised(self) -> EpochId:
@@ -86,6 +96,14 @@ class DurableRoleState:
                 self.lacks_tail = lacked_tail
                 raise
             self.state = state
+
+    async def take_place(self, named: GroupMember) -> None:
+        """Go on as a member that a group's record names, instead of under an id that no group has seen. Raises RoleFileError."""
+        assert self.state is None, "a member of a group keeps its id"
+        if named.id != self.identity.id:
+            identity = evolve(self.identity, id=named.id, register_codes=(*named.codes, *self.identity.register_codes))
+            await self._durably(lambda: save_member(self.side, identity))
+            self.identity = identity
 
     async def save_entries(self, entries: Sequence[EpochEntry]) -> None:
         """Save a history, then let it take effect. Raises RoleFileError."""

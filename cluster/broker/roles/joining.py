@@ -5,15 +5,17 @@ acknowledges as well as any, and cannot vote: it counts among the members, not a
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 import structlog
 from attrs import define, field
 
 from twinlog.cluster.broker.peers.ha_peer import HA_PORT_DISTANCE
-from twinlog.cluster.broker.roles.member import Member
+from twinlog.cluster.broker.roles.member import Member, place_of
 from twinlog.cluster.remoting.names import split_address
 from twinlog.cluster.remoting.route import MASTER_ID
 from twinlog.ha.errors import HAPeerError
+from twinlog.store.member_file import is_successor
 from twinlog.store.role_file import GroupMember
 from twinlog.store.util.wakeup import Wakeup
 
@@ -24,7 +26,7 @@ UNREGISTERED_MAX = 64
 
 @define(eq=False)
 class JoinRequests:
-    """`pending`: by address, those that the master has to add to the record."""
+    """`pending`: by id, those that the master has to add to the record, or to change in it."""
 
     member: Member
     added: Wakeup  # Wakes the lease rounds.
@@ -36,9 +38,32 @@ class JoinRequests:
 
     def ask(self, asker: GroupMember) -> None:
         """A twinlog slave follows this member, and is registered."""
-        if asker.address != self.member.address and self.member.is_serving:
-            self.pending[asker.address] = asker
-            self.added.set()
+        group = self.member.group
+        if asker.id == self.member.own or asker.address == self.member.address or not self.member.is_serving:
+            return
+        is_new = group is not None and group.member(asker.id) is None
+        if is_new and group is not None and place_of(group, asker) is not None:
+            return  # It asks again, as the member whose place it takes.
+        self.member.moved[asker.id] = asker.address
+        self.pending[asker.id] = asker
+        self.added.set()
+
+    async def why_not(self, asker: GroupMember) -> str:
+        """Why a directory may not take part under its id: another one does. "" when it may."""
+        group, own = self.member.group, self.member.me()
+        if asker.id == own.id:
+            return _is_a_copy(asker, own)
+        known = group.member(asker.id) if group is not None else None
+        if known is None or not self.member.is_serving or known.code in ("", asker.code):
+            return ""
+        if not is_successor(asker.codes, known.code):
+            return _is_a_copy(asker, known)
+        if asker.address != known.address:
+            with suppress(HAPeerError):
+                found = await self.member.calls.history(known.address)
+                if found is not None and found.member == asker.id and found.codes[-1:] != asker.codes[-1:]:
+                    return _is_a_copy(asker, known)
+        return ""
 
     def ask_unregistered(self, asker: GroupMember) -> None:
         """The same from a slave that is not known to be registered yet. It asks only once, as soon as it has registered: it joins
@@ -97,5 +122,12 @@ class JoinRequests:
             return  # The name server names it again.
         ha_address = f"{address.rpartition(':')[0]}:{port + HA_PORT_DISTANCE}"
         slave = GroupMember(address=address, ha_address=ha_address, broker_id=broker_id, name=address, votes=False)
-        self.pending[address] = slave
+        self.pending[slave.id] = slave
         self.added.set()
+
+
+def _is_a_copy(asker: GroupMember, known: GroupMember) -> str:
+    return (
+        f"{asker.address} has the id {asker.id}, as {known.label}, which takes part: its directory is a copy of that one. "
+        "Next: stop it; to let it take part as a new member, remove twinlog/member and twinlog/role from its directory"
+    )

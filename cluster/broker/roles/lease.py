@@ -51,20 +51,25 @@ def acks_needed(config: HAConfig, role: BrokerRole) -> int:
 
 
 def joined(record: GroupRecord | None, me: GroupMember, slave: GroupMember, need: int, role: BrokerRole) -> GroupRecord:
-    """The record with a slave added; the same record if it has it already."""
+    """The record with a slave added, or as it is now; the same record if nothing changes.
+
+    A new member is named by its address where a voter is of twinlog 0.2, which knows no other names.
+    """
+    me, slave = evolve(me, codes=me.codes[-1:]), evolve(slave, codes=slave.codes[-1:])
     if record is None:
+        if not slave.codes:
+            me = evolve(me, id=me.address)
         return first_record(evolve(me, broker_id=0), evolve(slave, broker_id=max(slave.broker_id, 1)), need, role)
-    known = record.member(slave.address)
-    taken = {member.broker_id for member in record.members if member.address != slave.address}
+    known = record.member(slave.id)
+    if known is None and any(member.votes and not member.codes for member in record.members):
+        slave = evolve(slave, id=slave.address)
+        known = record.member(slave.id)
+    taken = {member.broker_id for member in record.members if member.id != slave.id}
     if known is not None:
         slave = evolve(slave, broker_id=known.broker_id)  # A role change may have given it another than broker.conf.
     elif slave.broker_id < 1 or slave.broker_id in taken:
-        slave = evolve(slave, broker_id=id_as_slave(record, slave.address))
+        slave = evolve(slave, broker_id=id_as_slave(record, slave.id))
     return with_member(record, slave)
-
-
-def _promise_text(address: str, answer: LeaseReply) -> str:
-    return f"{address} has promised epoch {answer.promised.epoch} to {answer.promised.winner}"
 
 
 @define(eq=False)
@@ -98,7 +103,7 @@ class SilentVoters:
 
 @define(eq=False)
 class LeaseRounds:
-    """`answers`: each voter's last answer in this epoch, and when it was asked."""
+    """`answers`: each voter's last answer in this epoch, by its id, and when it was asked."""
 
     member: Member
     joining: JoinRequests
@@ -108,6 +113,7 @@ class LeaseRounds:
     raise_at: int | None = field(default=None, init=False)
     _epoch: EpochId | None = field(default=None, init=False)
     _asking: set[str] = field(factory=set, init=False)
+    _mistaken: set[tuple[str, str]] = field(factory=set, init=False)  # Addresses that another member has, logged once.
     _answered: trio.Event = field(factory=trio.Event, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -119,9 +125,10 @@ class LeaseRounds:
             while True:
                 if self.leads:
                     self.begin_epoch()
-                    for address in self.others - self._asking:
-                        nursery.start_soon(self._ask, address)
-                self.silence.check(self.others if self.leads and self.member.is_serving else (), trio.current_time())
+                    for id in self.others - self._asking:
+                        nursery.start_soon(self._ask, id)
+                asked = self.others if self.leads and self.member.is_serving else ()
+                self.silence.check(map(self.member.address_of, asked), trio.current_time())
                 try:
                     await self._keep_record()
                 except RoleFileError:  # It was logged, and this member serves no longer.
@@ -144,7 +151,7 @@ class LeaseRounds:
     def others(self) -> frozenset[str]:
         """The other voters."""
         group = self.member.group
-        return (group.voters if group is not None else frozenset()) - {self.member.address}
+        return (group.voters if group is not None else frozenset()) - {self.member.own}
 
     @property
     def need(self) -> int:
@@ -162,18 +169,23 @@ class LeaseRounds:
 
     @property
     def followers(self) -> frozenset[str]:
-        """The voters that follow this epoch."""
-        return frozenset(address for address, (_, answer) in self.answers.items() if answer.accepted)
+        """Ids of the voters that follow this epoch."""
+        return frozenset(id for id, (_, answer) in self.answers.items() if answer.accepted)
 
     def newer_promise(self) -> str:
         """The voter that promised a newer epoch, as text; "" when none reported one."""
-        return next((_promise_text(*each) for each in sorted(self._newer.items())), "")
+        return next((self._promise_text(*each) for each in sorted(self._newer.items())), "")
 
     @property
     def _newer(self) -> dict[str, LeaseReply]:
         """Answers of voters that promised a newer epoch."""
         epoch = self.member.id.epoch
-        return {address: each for address, (_, each) in self.answers.items() if each.promised.epoch > epoch}
+        return {id: each for id, (_, each) in self.answers.items() if each.promised.epoch > epoch}
+
+    def _promise_text(self, id: str, answer: LeaseReply) -> str:
+        """Whom a voter has promised its vote, as text."""
+        address_of, promised = self.member.address_of, answer.promised
+        return f"{address_of(id)} has promised epoch {promised.epoch} to {address_of(promised.winner)}"
 
     def quorum_at(self) -> float:
         """The time at which enough members that said yes were asked, so that the lease counts from it; -inf: too few."""
@@ -206,8 +218,8 @@ class LeaseRounds:
             self._epoch = self.member.id
             self.answers.clear()
 
-    async def _ask(self, address: str) -> None:
-        member, asked_at = self.member, trio.current_time()
+    async def _ask(self, id: str) -> None:
+        member, asked_at, address = self.member, trio.current_time(), self.member.address_of(id)
         group, transfer = member.group, member.ha.group_transfer
         assert group is not None
         pause = remaining_pause(group, member.now_ms())
@@ -215,7 +227,9 @@ class LeaseRounds:
         ask = LeaseRequest(
             id=member.id,
             address=member.address,
-            ha_address=member.me().ha_address,
+            ha_address=member.described().ha_address,
+            member=member.own,
+            codes=member.durable.identity.register_codes,
             entries=member.durable.entries,
             max_offset=member.store.max_offset,
             confirmed_offset=confirmed_in(member.durable.entries, transfer.confirmed_offset, member.store.max_offset),
@@ -223,16 +237,21 @@ class LeaseRounds:
             boot_ms=member.boot_ms,
             pause_remaining_ms=until - member.now_ms() if until is not None else None,
         )
-        self._asking.add(address)
+        self._asking.add(id)
         try:
             answer = await member.calls.lease(address, ask, timeout_ms=member.config.lease_ms)
         except HAError:
             return
         finally:
-            self._asking.discard(address)
+            self._asking.discard(id)
+        if answer.member not in ("", id):
+            if (address, answer.member) not in self._mistaken:
+                self._mistaken.add((address, answer.member))
+                log.info("another member answers at this address", peer=address, expected=id, found=answer.member)
+            return
         self.silence.heard(address, trio.current_time())
         if ask.id == member.id and self.leads:
-            self.answers[address] = asked_at, answer
+            self.answers[id] = asked_at, answer
             self._answered.set()
             self._answered = trio.Event()
             if self._has_more(answer) and not member.durable.lacks_tail:
@@ -271,16 +290,16 @@ class LeaseRounds:
         if not member.is_serving or group is None:
             return
         newer = self._newer
-        for address, answer in newer.items():
+        for id, answer in newer.items():
             same = sum(other.promised == answer.promised for other in newer.values())
             if answer.last.epoch > member.id.epoch or same >= needed(group):
-                await member.fence_older(_promise_text(address, answer))
+                await member.fence_older(self._promise_text(id, answer))
                 return
 
     # The record
 
     def counted_members(self) -> frozenset[str] | None:
-        """Addresses of members whose acknowledgements count; None: there is no record, all registered slaves count."""
+        """Ids of members whose acknowledgements count; None: there is no record, all registered slaves count."""
         state = self.member.durable.state
         if state is None or state.group is None or self._first_is_new:
             return None
@@ -302,8 +321,8 @@ class LeaseRounds:
         state = self.member.durable.state
         if state is None or state.group is None or not (self._first_is_new or state.before):
             return False
-        versions = {address: answer.group_version for address, (_, answer) in self.answers.items() if answer.accepted}
-        return is_committed(state.before, {**versions, self.member.address: state.group.version}, state.group)
+        versions = {id: answer.group_version for id, (_, answer) in self.answers.items() if answer.accepted}
+        return is_committed(state.before, {**versions, self.member.own: state.group.version}, state.group)
 
     async def _keep_record(self) -> None:
         """Advance the record by one step: a version comes into force, or the next one is written."""
@@ -332,35 +351,50 @@ class LeaseRounds:
         if group is None or self._first_is_new or not self._listed:
             return None
         for member in group.members:
-            if member.address not in self._listed:
+            if not self._is_listed(member):
                 log.warning("member removed from the group: haMembers does not name it", peer=member.address)
-                return without(group, member.address)
+                return without(group, member.id)
         return None
+
+    def _is_listed(self, member: GroupMember) -> bool:
+        """True if haMembers names it, by its address or id."""
+        return not self._listed.isdisjoint((member.address, member.id))
 
     @property
     def _listed(self) -> frozenset[str]:
         """The members that haMembers names; none: every follower becomes a member."""
         named = self.member.config.named_members
-        return named | {self.member.address} if named else named
+        return named | {self.member.own} if named else named
 
     def _count(self, record: GroupRecord) -> None:
         """Count the acknowledgements of a version's members, and of no other slave."""
-        others = (each for each in record.members if each.address != self.member.address)
+        others = (each for each in record.members if each.id != self.member.own)
         self.member.ha.members_changed(sorted(ip_of(each.ha_address) for each in others))
 
     def _next_record(self) -> GroupRecord | None:
         member, group = self.member, self.member.group
-        for address, slave in list(self.joining.pending.items()):
+        for id, slave in list(self.joining.pending.items()):
             if group is None and not slave.votes:  # A group begins with a voter.
                 continue
-            del self.joining.pending[address]
-            if self._listed and address not in self._listed:
+            del self.joining.pending[id]
+            if self._listed and not self._is_listed(slave):
                 continue
             record = joined(group, member.me(), slave, self.need, member.store.config.broker_role)
             if record is not group:
-                log.info("member joins the group", peer=address, votes=slave.votes)
+                self._log_joined(group, slave)
                 return record
-        return self._with_other_need(group) if group is not None else None
+        if group is None:
+            return None
+        me = member.me()
+        own = joined(group, me, me, self.need, group.master_role)
+        return self._with_other_need(group) or (own if own is not group else None)
+
+    def _log_joined(self, group: GroupRecord | None, slave: GroupMember) -> None:
+        known = group.member(slave.id) if group is not None else None
+        if known is None:
+            log.info("member joins the group", peer=slave.address, member=slave.id, votes=slave.votes)
+        elif known.address != slave.address:
+            log.info("member moved", peer=slave.address, was=known.address, member=slave.id)
 
     def _with_other_need(self, group: GroupRecord) -> GroupRecord | None:
         """The record with another number of acknowledgements: a lower one at once, a higher one when all of the log has it."""
@@ -375,6 +409,7 @@ class LeaseRounds:
         """Save a new version, and send it to the voters. Holding `lock`. Raises RoleFileError."""
         state = self.member.state_or_first()
         assert state.group is None or record.version > state.group.version, "a version of the record falls"
+        await self.member.take_place(record)
         await self.member.durable.save(evolve(state, group=record, before=state.group))
         self.member.ha.connection_admission.recount()  # With a record only its members count.
         self.ask_soon()

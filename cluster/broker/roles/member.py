@@ -61,12 +61,22 @@ def pause_text(group: GroupRecord | None, now_ms: int) -> str:
     return f"the group is paused {ends}" + (f": {pause.reason}" if pause.reason else "")
 
 
+def place_of(group: GroupRecord, newcomer: GroupMember) -> GroupMember | None:
+    """The member whose place a directory without a role takes: at its address, and of its name where names are known."""
+    at_its_address = (member for member in group.members if member.votes and member.address == newcomer.address)
+    return next(
+        (member for member in at_its_address if newcomer.name == member.name or member.id == member.address), None
+    )
+
+
 @define(eq=False, kw_only=True)
 class Member:
-    """Is the OwnRole of ha/peer.py. `me`: this member, at its present address, with broker.conf's id. `side`: ROOT/twinlog."""
+    """Is the OwnRole of ha/peer.py. `described`: this member at its present address, with broker.conf's id, and without its own.
+    `side`: ROOT/twinlog.
+    """
 
     side: Path
-    me: Callable[[], GroupMember]
+    described: Callable[[], GroupMember]
     store: ComparableStore
     ha: HAService
     calls: MemberCalls
@@ -84,11 +94,13 @@ class Member:
     master: PeerHistory | None = field(default=None, init=False)  # The master that is followed, as last reported.
     clock_ahead_ms: int = field(default=0, init=False)  # Our clock, of that of the master that reported a pause last.
     joins: bool = field(default=False, init=False)  # New to the group: a record without this member was seen.
+    # Where members are that reported another address than the record has.
+    moved: dict[str, str] = field(factory=dict, init=False)
     # A record that names this member, although its own files do not know of it: they were wiped.
     wiped_record: GroupRecord | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.durable = DurableRoleState(self.side, self.boot_id, self.shown_offset, lambda: self.address)
+        self.durable = DurableRoleState(self.side, self.boot_id, self.described, self.now_ms, self.shown_offset)
         self.ha.use_role(self)
 
     def load(self) -> RoleState | None:
@@ -106,6 +118,9 @@ class Member:
         if not state.clean and state.boot_id != self.boot_id():
             durable.lacks_tail = was_master
             state = evolve(state, whole=state.whole and self._acknowledged_is_on_disk(state.role))
+        if durable.has_moved:  # Or it is a copy of another member's directory, which may have acknowledged more since.
+            log.warning("address changed", was=state.address, address=self.address, member=self.own)
+            state = evolve(state, whole=state.whole and was_master)
         if self.store.lost_bytes:  # Whatever is synchronous: it was on the disk, and others may have it still.
             durable.lacks_tail = was_master
             state = evolve(state, whole=False)
@@ -124,10 +139,30 @@ class Member:
 
     # Identity and state
 
+    def me(self) -> GroupMember:
+        """This member, at its present address, with broker.conf's broker id."""
+        identity = self.durable.identity
+        return evolve(self.described(), id=identity.id, codes=identity.register_codes)
+
+    @property
+    def own(self) -> str:
+        """This member's id."""
+        return self.durable.identity.id
+
     @property
     def address(self) -> str:
-        """This member's identity."""
-        return self.me().address
+        """Its remoting address now."""
+        return self.described().address
+
+    def address_of(self, id: str) -> str:
+        """The address of a member, as far as it is known; an id that is an address is its own."""
+        if self.master is not None and self.master.member == id:
+            return self.master.address
+        if id == self.own:
+            return self.address
+        if id in self.moved:
+            return self.moved[id]
+        return self.group.address_of(id) if self.group is not None else id
 
     @property
     def id(self) -> EpochId:
@@ -148,7 +183,7 @@ class Member:
         """The durable state, or the one that a member begins with."""
         if self.durable.state is not None:
             return self.durable.state
-        role, broker_id = self.store.config.broker_role, self.me().broker_id
+        role, broker_id = self.store.config.broker_role, self.described().broker_id
         return RoleState(role=role, broker_id=broker_id, promised=self.id, group=None)
 
     def role_state(self) -> RoleState | None:
@@ -189,7 +224,9 @@ class Member:
             max_offset=self.store.max_offset,
             boot_ms=self.boot_ms,
             address=self.address,
-            ha_address=self.me().ha_address,
+            ha_address=self.described().ha_address,
+            member=self.own,
+            codes=self.durable.identity.register_codes,
             whole=self.durable.state is None or self.durable.state.whole,
         )
 
@@ -248,7 +285,8 @@ class Member:
                 raise HAPeerError(
                     f"this member has promised {promised}, and {master.address} is of epoch {master.id.epoch}"
                 )
-            await self.durable.save(followed(state, master.id, master.group, self.address))
+            await self.take_place(master.group)
+            await self.durable.save(followed(state, master.id, master.group, self.own))
             if master.entries != self.durable.entries:
                 await self.durable.save_entries(master.entries)
                 self.ha.end_slaves("this log has another history now")  # Its own slaves have to adopt it, too.
@@ -263,12 +301,24 @@ class Member:
 
     def heard(self, master: PeerHistory) -> None:
         """Note what a master reported. A member that is not in its record joins; one that is, without knowing, was wiped."""
-        if self.durable.state is None and (master.group is None or master.group.member(self.address) is None):
+        if self.durable.state is None and (master.group is None or self.named_in(master.group) is None):
             self.joins = True
+
+    def named_in(self, group: GroupRecord) -> GroupMember | None:
+        """This member in a record, which may know it by another id: its directory was wiped, and its address is the same; or a
+        member of twinlog 0.2 added it under its address.
+        """
+        return group.member(self.own) or place_of(group, self.described())
+
+    async def take_place(self, group: GroupRecord | None) -> None:
+        """Take the id by which the group knows this member. Raises RoleFileError."""
+        named = self.named_in(group) if self.durable.state is None and group is not None else None
+        if named is not None:
+            await self.durable.take_place(named)
 
     def must_hear_others(self, group: GroupRecord | None) -> str:
         """Why a wiped member may not follow yet: only the others may know what it promised. "" when it may."""
-        if self.durable.state is not None or self.joins or group is None or group.member(self.address) is None:
+        if self.durable.state is not None or self.joins or group is None or self.named_in(group) is None:
             return ""
         why = "it is in the group's record, and its own files do not know: every other voter has to be heard first"
         if self.wiped_record is None:

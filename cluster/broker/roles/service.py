@@ -90,17 +90,19 @@ class ScheduledSwitchover:
         await self.set(ScheduleRequest(at_ms=None))
         if paused := self.member.paused():
             raise RoleRefusedError(paused)
-        candidate = due.candidate or self._best()
+        group = self.member.group
+        named = group.find(due.candidate) if group is not None and due.candidate else None
+        candidate = named.address if named is not None else due.candidate or self._best()
         ask = ChangeRequest(verb="switchover", candidate=candidate, reason=due.reason)
         await self.member.calls.role_change(candidate, "start", to_plain(ask))
 
     def _best(self) -> str:
         """The follower that holds most, and of these the lowest id. Raises RoleRefusedError."""
         group, found = self.member.group, list[tuple[LeaseReply, int, str]]()
-        for address, (_, answer) in self.leases.answers.items():
-            known = group.member(address) if group is not None else None
+        for id, (_, answer) in self.leases.answers.items():
+            known = group.member(id) if group is not None else None
             if answer.accepted and answer.whole and known is not None:
-                found.append((answer, known.broker_id, address))
+                found.append((answer, known.broker_id, known.address))
         if not found:
             raise RoleRefusedError("no slave follows that could become master")
         return min(found, key=lambda each: (-each[0].max_offset, each[1]))[2]
@@ -157,7 +159,7 @@ class RoleService:
         return self.member.own_history()
 
     def counted_members(self) -> frozenset[str] | None:
-        """Addresses of those whose acknowledgements count; None: all that are registered."""
+        """Ids of those whose acknowledgements count; None: all that are registered."""
         return self.leases.counted_members()
 
     # Role changes
@@ -177,7 +179,7 @@ class RoleService:
         """Start a role change in the background, or find it started. Raises RoleRefusedError."""
         if self._nursery is None:
             raise RoleRefusedError(f"{self.member.address} has only just started")
-        if ask.candidate != self.member.address:
+        if ask.candidate not in (self.member.address, self.member.own):
             raise RoleRefusedError(f"{ask.candidate} is another member: this one is {self.member.address}")
         if self._change is None or not self._change.is_running:
             self._nursery.start_soon(self._carry_out, self._begin(ask))

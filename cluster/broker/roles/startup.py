@@ -10,7 +10,6 @@ wiped        an empty directory of a member that the record names: hears every o
 """
 
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 
 import structlog
 import trio
@@ -25,7 +24,7 @@ from twinlog.cluster.remoting.route import MASTER_ID
 from twinlog.ha.election.epochs import with_entry
 from twinlog.ha.election.group_record import with_ids_swapped, won_at
 from twinlog.ha.election.voter import followed
-from twinlog.ha.errors import HAPeerError
+from twinlog.ha.errors import HAIdentityError, HAPeerError
 from twinlog.ha.peer import PeerHistory
 from twinlog.store.config import BrokerRole, FlushDiskType
 from twinlog.store.epoch_file import EpochEntry, EpochId
@@ -47,7 +46,7 @@ class StartRules:
     has_name_servers: bool
     elect_again: Callable[[], Awaitable[None]] = field(default=trio.lowlevel.checkpoint, init=False)
     is_changing: bool = field(default=False, init=False)
-    gone: set[str] = field(factory=set, init=False)  # Voters that an operator has declared gone for good.
+    gone: set[str] = field(factory=set, init=False)  # Ids of voters that an operator has declared gone for good.
     _starting_since: float | None = field(default=None, init=False)
     _heard: dict[str, EpochId] = field(factory=dict, init=False)  # Promised epochs of the others, for a wiped member.
     _sought_at: float = field(default=float("-inf"), init=False)
@@ -118,7 +117,8 @@ class StartRules:
             if member.is_serving:
                 await member.fence(f"{master.address} is master of epoch {master.id.epoch}")
             if state.role is not BrokerRole.SLAVE or master.id != state.promised:
-                state = followed(state, master.id, master.group, member.address)
+                await member.take_place(master.group)
+                state = followed(state, master.id, master.group, member.own)
                 await member.durable.save(state)
             if self.voter.has_resigned_for(master):
                 member.ha.client.hand_over(master)
@@ -132,7 +132,9 @@ class StartRules:
         if member.group is None or not self._begin_search():
             return
         before = member.master
-        for address in sorted(self.leases.others):
+        known = map(member.address_of, self.leases.others)
+        registered = (self.joining.addresses or {}).values()  # Where a member that has moved is found.
+        for address in sorted({*known, *registered} - {member.address}):
             found = await self._unless_a_master_speaks(address)
             if member.master is not before:
                 return
@@ -151,8 +153,12 @@ class StartRules:
 
         async def ask() -> None:
             nonlocal found
-            with suppress(HAPeerError):
+            try:
                 found = await member.calls.history(address, member.me())
+            except HAIdentityError as error:
+                member.become("fenced" if member.phase == "starting" else member.phase, str(error))
+            except HAPeerError as error:
+                log.debug("member does not answer", peer=address, why=str(error))
             nursery.cancel_scope.cancel()
 
         async with trio.open_nursery() as nursery:
@@ -245,16 +251,17 @@ class StartRules:
         assert record is not None
         if not self._begin_search():
             return
-        silent = []
-        for address in sorted(record.voters - {member.address} - self.gone):
+        silent, named = [], member.named_in(record)
+        assert named is not None
+        for id in sorted(record.voters - {named.id} - self.gone):
             try:
-                found = await member.calls.history(address)
+                found = await member.calls.history(record.address_of(id))
             except HAPeerError:
                 found = None
-            if found is not None:
-                self._heard[address] = max(found.promised, found.id)
-            if address not in self._heard:
-                silent.append(address)
+            if found is not None and found.member == id:
+                self._heard[id] = max(found.promised, found.id)
+            if id not in self._heard:
+                silent.append(record.address_of(id))
         if silent:
             member.become(
                 "waiting", f"its files were wiped, and {', '.join(silent)} have to be heard before it follows"
@@ -263,6 +270,7 @@ class StartRules:
         async with member.lock:
             state = member.state_or_first()
             promised = max([state.promised, *self._heard.values()])
+            await member.take_place(record)
             await member.durable.save(
                 evolve(state, promised=promised, role=BrokerRole.SLAVE, group=record, whole=False)
             )
@@ -281,17 +289,18 @@ async def _begin_epoch(member: Member) -> None:
     assert state.group is not None
     entry = EpochEntry(
         epoch=max(state.promised.epoch, durable.last.epoch) + 1,
-        winner=member.address,
+        winner=member.own,
+        winner_label=member.me().label,
         start_offset=end,
         at_ms=member.now_ms(),
         kind="restart",
         reason="its machine died, or its disk failed",
-        old=member.address,
+        old=member.own,
         lost_bytes=0 if member.store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH else None,
     )
     await durable.save_entries(with_entry(durable.entries, entry))
     durable.lacks_tail = False
-    record = won_at(with_ids_swapped(state.group, member.address, entry.epoch), end)
+    record = won_at(with_ids_swapped(state.group, member.own, entry.epoch), end)
     await durable.save(evolve(state, promised=entry.id, group=record, before=state.group, whole=True))
     log.warning(
         "what slaves have behind the end of this log is given up, and kept in twinlog/divergent: its machine or disk failed",

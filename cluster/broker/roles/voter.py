@@ -74,7 +74,7 @@ class Voter:
             if state is None:
                 return answer
             serving = member.is_serving
-            await member.fence(f"it has promised epoch {ask.epoch} to {ask.candidate}")
+            await member.fence(f"it has promised epoch {ask.epoch} to {member.address_of(ask.candidate)}")
             # The streams have ended, and may have brought more until then.
             state, answer = self._decide(ask, paused_end if paused_end == member.store.max_offset else None)
             if state is not None:
@@ -92,7 +92,7 @@ class Voter:
         member, durable, store = self.member, self.member.durable, self.member.store
         state, entries = member.state_or_first(), durable.entries
         min_offset, end = store.commit_log.min_offset, store.max_offset
-        after, answer = decide_vote(state, entries, min_offset, end, paused_end, ask, member.address)
+        after, answer = decide_vote(state, entries, min_offset, end, paused_end, ask, member.me())
         why = durable.failure
         if not why and durable.state is None:
             why = "it has never belonged to a group with a record"
@@ -119,11 +119,13 @@ class Voter:
         member, durable, store = self.member, self.member.durable, self.member.store
         async with member.lock:
             before, end = member.state_or_first(), store.max_offset
-            state, answer = decide_lease(
-                before, ask, durable.entries, end, store.flusher.flushed_offset, member.address
-            )
+            named = member.named_in(ask.group) if durable.state is None else None
+            own = named.id if named is not None else member.own
+            state, answer = decide_lease(before, ask, durable.entries, end, store.flusher.flushed_offset, own)
             if not answer.accepted:
                 return answer
+            if why := self._why_other_process(ask):
+                return evolve(answer, accepted=False, why=why)
             why = member.must_hear_others(ask.group)
             if not why and durable.state is None and not self._follows(ask):  # It may be no prefix of the group's log.
                 why = "its log was not compared with the master's"
@@ -133,7 +135,8 @@ class Voter:
                 return evolve(answer, accepted=False, why=why)
             if durable.failure:
                 return evolve(answer, accepted=False, why=durable.failure)
-            is_new = member.master is None or member.master.id != ask.id or member.master.address != ask.address
+            known = member.master
+            is_new = known is None or (known.id, known.address) != (ask.id, ask.address)
             other = member.ha.client.master_address not in (None, ask.ha_address) or ask.id != before.promised
             if member.is_serving or (other and member.phase != "fenced"):
                 await member.fence(f"{ask.address} is master of epoch {ask.id.epoch}")
@@ -141,6 +144,7 @@ class Voter:
             if not now.whole and not is_new and self._follows(ask) and store.max_offset >= ask.max_offset:
                 now = evolve(now, whole=True)
             if now != before or durable.state is None:
+                await member.take_place(ask.group)
                 await durable.save(now)
             if now.whole and not before.whole:
                 store.accept_end()
@@ -151,6 +155,15 @@ class Voter:
     def _follows(self, ask: LeaseRequest) -> bool:
         client = self.member.ha.client
         return client.state == "streaming" and client.master_address == ask.ha_address
+
+    def _why_other_process(self, ask: LeaseRequest) -> str:
+        """Why this is not the process that is followed, although it has its id: that one still sends. "" where it is."""
+        known = self.member.master
+        if known is None or known.member != ask.member or not ask.codes or not known.codes:
+            return ""
+        if known.codes[-1] == ask.codes[-1] or self.member.ha.client.state != "streaming":
+            return ""
+        return f"another process is member {ask.member}, at {known.address}, and is alive: one directory is a copy of the other"
 
     def _note_master(self, ask: LeaseRequest) -> None:
         member = self.member
@@ -171,6 +184,8 @@ class Voter:
             boot_ms=ask.boot_ms,
             address=ask.address,
             ha_address=ask.ha_address,
+            member=ask.member,
+            codes=ask.codes,
         )
         if member.phase != "following":
             member.changed.set()

@@ -69,12 +69,14 @@ class WritePause:
                     f"{member.address} is no master that serves: {member.phase} {member.why}".strip()
                 )
             if member.group is None or ask.candidate not in member.group.voters:
-                raise RoleRefusedError(f"{ask.candidate} is no member of this group that votes")
+                raise RoleRefusedError(f"{member.address_of(ask.candidate)} is no member of this group that votes")
             if paused := member.paused():
                 raise RoleRefusedError(paused)
             self._last = None
             deadline = trio.current_time() + min(ask.ms, member.config.switchover_pause_max_ms) / 1000
-            member.become("holding", f"writes wait for {ask.candidate} to become master of epoch {ask.epoch}")
+            member.become(
+                "holding", f"writes wait for {member.address_of(ask.candidate)} to become master of epoch {ask.epoch}"
+            )
             try:
                 held = await member.effects.hold(deadline)
                 start = max(member.store.commit_log.min_offset, held.end_offset - TAIL_MAX)
@@ -101,7 +103,8 @@ class WritePause:
             if granted is None:
                 return float("inf")
             if trio.current_time() >= granted.deadline:
-                log.warning("switchover not finished in time: writes resume here", candidate=granted.candidate)
+                candidate = self.member.address_of(granted.candidate)
+                log.warning("switchover not finished in time: writes resume here", candidate=candidate)
                 self._end()
                 return float("inf")
             return granted.deadline

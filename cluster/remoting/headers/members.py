@@ -45,6 +45,8 @@ class GetBrokerEpoch(RequestHeader):
     broker_id: I64 | None = field(default=None, metadata=wire("twinlogBrokerId"))
     name: str | None = field(default=None, metadata=wire("twinlogName"))
     ha_end: str | None = field(default=None, metadata=wire("twinlogHaEnd"))
+    member_id: str | None = field(default=None, metadata=wire("twinlogMemberId"))
+    codes: str | None = field(default=None, metadata=wire("twinlogRegisterCodes"))  # With "," between, the newest last.
 
 
 @header

@@ -3,6 +3,7 @@
 import pytest
 from attrs import define, evolve, field
 
+from tests.ha.voters import named
 from twinlog.ha.election.epochs import with_entry
 from twinlog.ha.election.group_record import with_ids_swapped
 from twinlog.ha.election.role_change import (
@@ -94,7 +95,7 @@ class Candidate:
     def ask(self, address: str, *, dry_run: bool = False, expects_end: int | None = None) -> VoteReply:
         disk = self.disks[address]
         asked = VoteRequest(epoch=self.epoch or 1 << 30, candidate=self.own, dry_run=dry_run, expects_end=expects_end)
-        state, answer = decide_vote(disk.state, disk.entries, 0, END, self.held_end, asked, address)
+        state, answer = decide_vote(disk.state, disk.entries, 0, END, self.held_end, asked, named(address))
         if state is not None:
             self.save(address, state=state)
         return answer
@@ -191,7 +192,7 @@ def test_an_epoch_that_has_begun_is_gone_on_with():
     assert disks["b"].entries[-1].id == EpochId(2, "b")
     answers = {
         address: decide_vote(
-            disk.state, disk.entries, 0, END, None, VoteRequest(epoch=9, candidate="c", dry_run=True), address
+            disk.state, disk.entries, 0, END, None, VoteRequest(epoch=9, candidate="c", dry_run=True), named(address)
         )[1]
         for address, disk in disks.items()
     }

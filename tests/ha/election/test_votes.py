@@ -174,7 +174,7 @@ def test_a_slave_that_may_have_lost_bytes_is_not_chosen():
     assert judge_failover(group(3, 2), "c", answers, None).may
 
 
-FACTS = SwitchoverFacts(master="a", master_answers=True, following=True, lag_bytes=0, lag_max=1000)
+FACTS = SwitchoverFacts(master="a", master_address="a", master_answers=True, following=True, lag_bytes=0, lag_max=1000)
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import load_epochs
 from twinlog.store.log.commit_log import PutMessage
 from twinlog.store.log.offset_waiters import PutStatus
+from twinlog.store.member_file import load_member
 from twinlog.store.message_store import MessageStore
 from twinlog.store.role_file import RoleState, load_role
 
@@ -95,6 +96,7 @@ class Member:
     boot_id: str = "boot 1"  # Another one: its machine died.
     disk_refuses: int = 0  # An errno.
     offsets: dict[str, int] = field(factory=dict)  # Of consumer groups.
+    network: int = 0  # Another one: it has another IP.
     answers: list[tuple[bytes, Answer]] = field(factory=list)  # Of all that was produced here.
     serving: trio.Nursery = field(init=False)
     _closes: bool = False
@@ -107,7 +109,7 @@ class Member:
 
     @property
     def ip(self) -> str:
-        return f"10.0.0.{self.number + 1}"
+        return f"10.0.{self.network}.{self.number + 1}"
 
     @property
     def address(self) -> str:
@@ -164,9 +166,15 @@ class Member:
         return load_role(self.side)
 
     @property
+    def identity(self) -> str:
+        """Its id, on its disk; "": it was never started."""
+        known = load_member(self.side)
+        return known.id if known is not None else ""
+
+    @property
     def epochs(self) -> list[tuple[int, str, str]]:
         """On its disk: number, winner, kind."""
-        names = {each.address: each.name for each in self.group.members}
+        names = {each.identity: each.name for each in self.group.members}
         return [(entry.epoch, names.get(entry.winner, ""), entry.kind) for entry in load_epochs(self.side)]
 
     @property

@@ -13,7 +13,7 @@ from twinlog.cluster.broker.peers.role_messages import Op, PausedMaster, Plain
 from twinlog.cluster.broker.roles.member import Member as OwnMember
 from twinlog.cluster.broker.roles.service import RoleService
 from twinlog.ha.election.voter import LeaseReply, LeaseRequest, VoteReply, VoteRequest
-from twinlog.ha.errors import HAPeerError
+from twinlog.ha.errors import HAIdentityError, HAPeerError
 from twinlog.ha.peer import PeerHistory
 from twinlog.ha.service import HAService
 from twinlog.store.config import BrokerRole, StoreConfig
@@ -90,7 +90,7 @@ class Roles(Stores):
         self.roles = RoleService(
             OwnMember(
                 side=member.side,
-                me=lambda: GroupMember(
+                described=lambda: GroupMember(
                     address=member.address, ha_address=member.ha_address, broker_id=member.number, name=member.name
                 ),
                 store=self.store,
@@ -119,8 +119,8 @@ def peers_of(asker: Member) -> Callable[[str], "MemberPeer | None"]:
     """The remoting ports of other members, by their HA addresses."""
 
     def find(ha_address: str) -> MemberPeer | None:
-        member = next(each for each in asker.group.members if each.ha_address == ha_address)
-        return MemberPeer(member.store, asker=asker, member=member) if member.up else None
+        member = asker.group.at(ha_address)
+        return MemberPeer(member.store, asker=asker, member=member) if member is not None else None
 
     return find
 
@@ -167,12 +167,14 @@ class Calls:
     async def history(self, address: str, me: GroupMember | None = None) -> PeerHistory | None:
         async def tell(roles: RoleService) -> PeerHistory:
             await trio.lowlevel.checkpoint()
+            if me is not None and (why := await roles.joining.why_not(me)):
+                raise HAIdentityError(why)
             return roles.history(me)
 
         return await self._ask(address, tell)
 
     async def _ask(self, address: str, handle: Callable[[RoleService], Awaitable[T]], seconds: float = TIMEOUT) -> T:
-        target = next(each for each in self.asker.group.members if each.address == address)
+        target = next((each for each in self.asker.group.members if each.address == address and each.up), None)
         outcome: list[Any] = []
         done = trio.Event()
 
@@ -186,7 +188,7 @@ class Calls:
 
         with trio.move_on_after(seconds):
             await trio.sleep(0.001)
-            if not target.up:
+            if target is None:
                 raise HAPeerError(f"{address}: connection refused")
             if not self.asker.group.hears(self.asker, target):
                 await trio.sleep_forever()

@@ -46,14 +46,14 @@ async def test_the_third_member_counts_once_the_others_know(tmp_path, autojump_c
     await a.start()
     await b.start()
     await trio.sleep(5)
-    assert a.roles.counted_members() == {a.address, b.address}
+    assert a.roles.counted_members() == {a.identity, b.identity}
     await b.kill()
     await c.start()
     await trio.sleep(5)
-    assert a.roles.counted_members() == {a.address, b.address}, "b alone could still elect itself"
+    assert a.roles.counted_members() == {a.identity, b.identity}, "b alone could still elect itself"
     await b.start()
     await group.settled()
-    assert a.roles.counted_members() == {node.address for node in group.members}
+    assert a.roles.counted_members() == {node.identity for node in group.members}
 
 
 async def test_a_slave_that_is_cut_off_is_missed_at_both_ends(autojump_clock, three):

@@ -1,0 +1,113 @@
+"""Identity of a member, made once in its store directory. ROOT/twinlog/member.
+
+    twinlog-member 1 CRC32HEX
+    {"id": "m3f9a0c1b2d4e", "registerCodes": ["5d1e…", …], "madeMs": …, "madeAddress": "10.0.0.2:10911", "group": "broker-a"}
+
+Addresses, ports, host names and broker.conf may change; the id does not. A member of a group of twinlog 0.2 or older keeps as its
+id the address that it had then, by which the group's files name it.
+
+Each start adds a register code. The group's record has the last code that was seen of a member: a directory whose codes do not
+contain it is a copy, or older than what the group knows. RocketMQ 5 has a code of that name, for a like reason: it tells apart
+who asks for a broker id (BrokerMetadata, TempBrokerMetadata; 5.3.3).
+
+The file is never copied: backup, restore, rewind and reinit leave it out.
+"""
+
+import secrets
+from pathlib import Path
+
+from attrs import evolve, frozen
+
+from twinlog.store.errors import StoreDirectoryError
+from twinlog.store.util.checked_file import decode_checked, encode_checked, load_checked, save_checked
+from twinlog.store.util.plain import from_plain, to_plain
+
+NAME, VERSION = "member", 1
+CODES_MAX = 16  # Starts; the group has to see one in so many.
+
+
+@frozen(kw_only=True)
+class MemberFile:
+    """Who a member is."""
+
+    id: str
+    register_codes: tuple[str, ...] = ()  # One for each start, the newest last.
+    made_ms: int = 0  # Wall clock.
+    made_address: str = ""  # Of its remoting server, when it was made.
+    group: str = ""  # brokerName of its group; "": it was in none yet.
+
+    @property
+    def code(self) -> str:
+        """The register code of this start."""
+        return self.register_codes[-1] if self.register_codes else ""
+
+
+def make_id() -> str:
+    """A new id: 48 random bits."""
+    return "m" + secrets.token_hex(6)
+
+
+def make_code() -> str:
+    """A new register code."""
+    return secrets.token_hex(4)
+
+
+def new_member(id: str, address: str, now_ms: int) -> MemberFile:
+    """A member that has not started yet."""
+    if not id:
+        raise ValueError("a member has an id")
+    return MemberFile(id=id, made_ms=now_ms, made_address=address)
+
+
+def started(member: MemberFile, code: str) -> MemberFile:
+    """The member with another start."""
+    return evolve(member, register_codes=(*member.register_codes, code)[-CODES_MAX:])
+
+
+def is_successor(codes: tuple[str, ...], seen: str) -> bool:
+    """True if a directory with these codes is the one of which `seen` was seen last, and not an older copy of it. A member of
+    twinlog 0.2 reports none.
+    """
+    return not seen or not codes or seen in codes
+
+
+def encode_member(member: MemberFile) -> bytes:
+    """The reverse of decode_member."""
+    return encode_checked(NAME, VERSION, to_plain(member))
+
+
+def decode_member(raw: bytes) -> MemberFile:
+    """The member in a file. Raises ValueError when it is damaged or of a later version."""
+    member = from_plain(MemberFile, decode_checked(NAME, VERSION, raw))
+    if not member.id:
+        raise ValueError("it has no id")
+    return member
+
+
+def load_member(side: Path) -> MemberFile | None:
+    """The member whose directory this is; None without a file. Raises StoreDirectoryError."""
+    raw = load_checked(side / NAME)
+    try:
+        return None if raw is None else decode_member(raw)
+    except ValueError as error:
+        raise StoreDirectoryError(
+            f"{side / NAME} cannot be read: {error}. It holds this member's id, by which its group counts its votes. "
+            "Next: restore the file; or, if it is lost, remove it and start the member with haMemberId=ID: "
+            "`twinlog list` on another member shows the id"
+        ) from error
+
+
+def save_member(side: Path, member: MemberFile) -> None:
+    """Replace the file, durably. Raises OSError."""
+    save_checked(side / NAME, encode_member(member))
+
+
+def note_start(side: Path, known_as: str, address: str, now_ms: int) -> MemberFile:
+    """Load or make the file, and note a start in it. `known_as`: the id by which older files name this member; "": none does.
+
+    Raises StoreDirectoryError, OSError.
+    """
+    member = load_member(side) or new_member(known_as or make_id(), address, now_ms)
+    member = started(member, make_code())
+    save_member(side, member)
+    return member

@@ -1,0 +1,170 @@
+"""Members are who they are: addresses change, directories are copied, and the group goes on."""
+
+import shutil
+
+import trio
+
+from tests.support.group.group import SLAVE, Group, Member
+
+
+async def moved(member: Member, network: int = 1) -> None:
+    """Start it again at another IP."""
+    if member.up:
+        await member.kill()
+    member.network = network
+    await member.start()
+
+
+def named(group: Group) -> dict[str, str]:
+    """Addresses by id, as the record of every member that is up has them."""
+    records = {each.roles.member.group for each in group.members if each.up}
+    assert len(records) == 1
+    (record,) = records
+    return {each.id: each.address for each in record.members}
+
+
+def tell_registered(group: Group) -> None:
+    """What a name server reports."""
+    for each in group.members:
+        if each.up:
+            each.roles.joining.registered({other.number: other.address for other in group.members if other.up})
+
+
+async def test_ids_are_no_addresses_and_stay(autojump_clock, three):
+    before = named(three)
+    assert not any(id in before.values() for id in before)
+    assert set(before) == {each.identity for each in three.members}
+
+
+async def test_a_slave_moves_and_counts(autojump_clock, three):
+    a, b, c = three.members
+    before = set(named(three))
+    await moved(c)
+    await three.settled()
+    assert named(three) == {each.identity: each.address for each in three.members}
+    assert set(named(three)) == before
+    await b.kill()
+    a.produce(b"one")
+    assert await a.is_acknowledged(), "by c, at its new address"
+
+
+async def test_the_master_moves_and_stays_master(autojump_clock, three):
+    a, _b, _c = three.members
+    epochs = a.epochs
+    await moved(a)
+    assert await three.settled() is a
+    assert a.epochs == epochs, "without an election"
+    assert named(three)[a.identity] == a.address == "10.0.1.1:10911"
+    a.produce(b"one")
+    assert await a.is_acknowledged()
+
+
+async def test_all_move_at_once(autojump_clock, three):
+    a = three.first
+    await three.kill()
+    for each in three.members:
+        each.network = 2
+        await each.start()
+    async with trio.open_nursery() as nursery:
+
+        async def registered() -> None:
+            while True:
+                tell_registered(three)
+                await trio.sleep(1)
+
+        nursery.start_soon(registered)
+        assert await three.settled() is a
+        nursery.cancel_scope.cancel()
+    assert named(three) == {each.identity: each.address for each in three.members}
+
+
+async def test_two_slaves_swap_their_addresses(autojump_clock, three):
+    a, b, c = three.members
+    await b.kill()
+    await c.kill()
+    b.number, c.number = c.number, b.number
+    three.members[1:] = [c, b]
+    b_root, c_root = b.side.parent, c.side.parent
+    swap = three.root / "swap"
+    b_root.rename(swap)
+    c_root.rename(b_root)
+    swap.rename(c_root)
+    await b.start()
+    await c.start()
+    await three.settled()
+    assert named(three) == {each.identity: each.address for each in three.members}
+    a.produce(b"one")
+    assert await a.is_acknowledged()
+
+
+async def test_a_copy_of_a_slave_does_not_take_part(autojump_clock, three):
+    a, b, _c = three.members
+    await b.stop()
+    d = three.add(SLAVE)
+    shutil.copytree(b.root, d.root)
+    await b.start()
+    await three.settled()
+    before = named(three)
+    await d.start()
+    await trio.sleep(10)
+    assert d.ha.client.statistics().state != "streaming"
+    assert "is a copy" in d.roles.member.status()[1]
+    assert a.roles.member.group is not None
+    assert {each.id: each.address for each in a.roles.member.group.members} == before
+    a.produce(b"one")
+    assert await a.is_acknowledged(), "the group goes on"
+
+
+async def test_a_copy_of_the_master_does_not_take_part(autojump_clock, three):
+    a, b, c = three.members
+    await a.stop()
+    d = three.add(SLAVE)
+    shutil.copytree(a.root, d.root)
+    await a.start()
+    await three.settled()
+    await d.start()
+    await trio.sleep(10)
+    assert d.is_serving is False or not d.ha.lease.held(trio.current_time())
+    assert b.roles.member.master is not None
+    assert c.roles.member.master is not None
+    assert {b.roles.member.master.address, c.roles.member.master.address} == {a.address}
+    assert a.is_serving
+
+
+async def test_an_older_state_of_a_directory_does_not_take_part(autojump_clock, three):
+    """A machine is put back to a snapshot: what it acknowledged since is gone, and its promises."""
+    a, b, c = three.members
+    await c.stop()
+    shutil.copytree(c.root, three.root / "snapshot")
+    await c.start()
+    await three.settled()
+    await c.kill()
+    shutil.rmtree(c.root)
+    shutil.copytree(three.root / "snapshot", c.root)
+    await c.start()
+    await trio.sleep(10)
+    assert c.ha.client.statistics().state != "streaming"
+    assert "is a copy" in c.roles.member.status()[1]
+    a.produce(b"one")
+    assert await a.is_acknowledged(), f"by {b.name}"
+
+
+async def test_a_moved_member_that_has_not_caught_up_cannot_win(autojump_clock, three):
+    """Its directory may be a copy, of before it acknowledged more."""
+    a, b, c = three.members
+    await b.kill()
+    await a.kill()
+    await moved(c)
+    state = c.state
+    assert state is not None
+    assert not state.whole
+
+
+async def test_a_new_directory_at_the_old_address_takes_its_place(autojump_clock, three):
+    _a, b, _c = three.members
+    id = b.identity
+    await b.kill()
+    shutil.rmtree(b.root)
+    await b.start()
+    await three.settled()
+    assert b.identity == id

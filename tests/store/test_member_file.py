@@ -1,0 +1,86 @@
+"""Who a member is: the file, and what may stand in it."""
+
+import pytest
+from attrs import evolve
+
+from twinlog.store.errors import StoreDirectoryError
+from twinlog.store.member_file import (
+    CODES_MAX,
+    NAME,
+    MemberFile,
+    decode_member,
+    encode_member,
+    is_successor,
+    load_member,
+    note_start,
+    save_member,
+    started,
+)
+
+MEMBER = MemberFile(id="m1", register_codes=("a", "b"), made_ms=7, made_address="10.0.0.1:10911")
+
+
+def test_there_and_back():
+    assert decode_member(encode_member(MEMBER)) == MEMBER
+    assert encode_member(MEMBER).startswith(b"twinlog-member 1 ")
+
+
+def test_it_is_made_once_and_each_start_adds_a_code(tmp_path):
+    first = note_start(tmp_path, "", "10.0.0.1:10911", 5)
+    again = note_start(tmp_path, "", "10.0.0.9:10999", 6)
+    assert first.id.startswith("m")
+    assert (again.id, again.made_ms, again.made_address) == (first.id, 5, "10.0.0.1:10911")
+    assert again.register_codes[:-1] == first.register_codes
+    assert again.code not in first.register_codes
+    assert load_member(tmp_path) == again
+    assert note_start(tmp_path / "other", "", "10.0.0.1:10911", 5).id != first.id
+
+
+def test_a_member_that_older_files_name_by_its_address_keeps_that(tmp_path):
+    assert note_start(tmp_path, "10.0.0.1:10911", "10.0.0.2:10911", 5).id == "10.0.0.1:10911"
+    assert note_start(tmp_path, "", "10.0.0.2:10911", 6).id == "10.0.0.1:10911"
+
+
+def test_a_file_that_is_there_wins_over_what_others_say(tmp_path):
+    save_member(tmp_path, MEMBER)
+    assert note_start(tmp_path, "10.0.0.7:1", "10.0.0.7:1", 5).id == "m1"
+
+
+def test_codes_are_bounded():
+    member = MEMBER
+    for number in range(100):
+        member = started(member, str(number))
+    assert member.register_codes == tuple(str(number) for number in range(100 - CODES_MAX, 100))
+
+
+@pytest.mark.parametrize(
+    ("codes", "seen", "follows"),
+    [
+        pytest.param(("a", "b"), "b", True, id="the same start"),
+        pytest.param(("a", "b", "c"), "a", True, id="later starts"),
+        pytest.param(("a", "x"), "b", False, id="a copy, of before that start"),
+        pytest.param(("a",), "", True, id="nothing was seen"),
+        pytest.param((), "a", True, id="twinlog 0.2 has none"),
+    ],
+)
+def test_a_copy_does_not_know_the_code_that_was_seen_last(codes, seen, follows):
+    assert is_successor(codes, seen) is follows
+
+
+@pytest.mark.parametrize(
+    ("raw", "why"),
+    [
+        pytest.param(encode_member(MEMBER)[:-3] + b"x}\n", "checksum", id="damaged"),
+        pytest.param(
+            encode_member(MEMBER).replace(b"member 1", b"member 2"), "version 2 is not known here", id="later version"
+        ),
+        pytest.param(encode_member(evolve(MEMBER, id="")), "it has no id", id="no id"),
+        pytest.param(b"", "twinlog-member", id="empty"),
+    ],
+)
+def test_what_cannot_be_read_ends_the_start(tmp_path, raw, why):
+    (tmp_path / NAME).write_bytes(raw)
+    with pytest.raises(StoreDirectoryError, match=why) as error:
+        note_start(tmp_path, "", "10.0.0.1:10911", 5)
+    assert "Next:" in str(error.value)
+    assert (tmp_path / NAME).read_bytes() == raw, "it is left as it is"
