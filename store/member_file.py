@@ -102,12 +102,8 @@ def save_member(side: Path, member: MemberFile) -> None:
     save_checked(side / NAME, encode_member(member))
 
 
-def note_start(side: Path, known_as: str, address: str, now_ms: int) -> MemberFile:
-    """Load or make the file, and note a start in it. `known_as`: the id by which older files name this member; "": none does.
-
-    Raises StoreDirectoryError, OSError.
+def member_at_start(side: Path, known_as: str, address: str, now_ms: int) -> MemberFile:
+    """The member whose directory this is, with another start, not saved yet. `known_as`: the id by which older files name
+    it; "": none does. Raises StoreDirectoryError.
     """
-    member = load_member(side) or new_member(known_as or make_id(), address, now_ms)
-    member = started(member, make_code())
-    save_member(side, member)
-    return member
+    return started(load_member(side) or new_member(known_as or make_id(), address, now_ms), make_code())

@@ -1,5 +1,7 @@
 """Who a member is: the file, and what may stand in it."""
 
+from pathlib import Path
+
 import pytest
 from attrs import evolve
 
@@ -12,12 +14,18 @@ from twinlog.store.member_file import (
     encode_member,
     is_successor,
     load_member,
-    note_start,
+    member_at_start,
     save_member,
     started,
 )
 
 MEMBER = MemberFile(id="m1", register_codes=("a", "b"), made_ms=7, made_address="10.0.0.1:10911")
+
+
+def at_start(side: Path, known_as: str, address: str, now_ms: int) -> MemberFile:
+    member = member_at_start(side, known_as, address, now_ms)
+    save_member(side, member)
+    return member
 
 
 def test_there_and_back():
@@ -26,24 +34,24 @@ def test_there_and_back():
 
 
 def test_it_is_made_once_and_each_start_adds_a_code(tmp_path):
-    first = note_start(tmp_path, "", "10.0.0.1:10911", 5)
-    again = note_start(tmp_path, "", "10.0.0.9:10999", 6)
+    first = at_start(tmp_path, "", "10.0.0.1:10911", 5)
+    again = at_start(tmp_path, "", "10.0.0.9:10999", 6)
     assert first.id.startswith("m")
     assert (again.id, again.made_ms, again.made_address) == (first.id, 5, "10.0.0.1:10911")
     assert again.register_codes[:-1] == first.register_codes
     assert again.code not in first.register_codes
     assert load_member(tmp_path) == again
-    assert note_start(tmp_path / "other", "", "10.0.0.1:10911", 5).id != first.id
+    assert at_start(tmp_path / "other", "", "10.0.0.1:10911", 5).id != first.id
 
 
 def test_a_member_that_older_files_name_by_its_address_keeps_that(tmp_path):
-    assert note_start(tmp_path, "10.0.0.1:10911", "10.0.0.2:10911", 5).id == "10.0.0.1:10911"
-    assert note_start(tmp_path, "", "10.0.0.2:10911", 6).id == "10.0.0.1:10911"
+    assert at_start(tmp_path, "10.0.0.1:10911", "10.0.0.2:10911", 5).id == "10.0.0.1:10911"
+    assert at_start(tmp_path, "", "10.0.0.2:10911", 6).id == "10.0.0.1:10911"
 
 
 def test_a_file_that_is_there_wins_over_what_others_say(tmp_path):
     save_member(tmp_path, MEMBER)
-    assert note_start(tmp_path, "10.0.0.7:1", "10.0.0.7:1", 5).id == "m1"
+    assert at_start(tmp_path, "10.0.0.7:1", "10.0.0.7:1", 5).id == "m1"
 
 
 def test_codes_are_bounded():
@@ -81,6 +89,6 @@ def test_a_copy_does_not_know_the_code_that_was_seen_last(codes, seen, follows):
 def test_what_cannot_be_read_ends_the_start(tmp_path, raw, why):
     (tmp_path / NAME).write_bytes(raw)
     with pytest.raises(StoreDirectoryError, match=why) as error:
-        note_start(tmp_path, "", "10.0.0.1:10911", 5)
+        at_start(tmp_path, "", "10.0.0.1:10911", 5)
     assert "Next:" in str(error.value)
     assert (tmp_path / NAME).read_bytes() == raw, "it is left as it is"

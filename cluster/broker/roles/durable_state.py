@@ -13,7 +13,7 @@ from attrs import define, evolve, field
 from twinlog.ha.errors import HALogError
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId, load_epochs, save_epochs
-from twinlog.store.member_file import MemberFile, note_start, save_member
+from twinlog.store.member_file import MemberFile, member_at_start, save_member
 from twinlog.store.role_file import GroupMember, RoleState, load_role, save_role
 from twinlog.store.util.sync import make_directory
 
@@ -38,17 +38,23 @@ class DurableRoleState:
     state: RoleState | None = field(default=None, init=False)
     entries: tuple[EpochEntry, ...] = field(default=(FIRST,), init=False)
     failure: str = field(default="", init=False)
+    _is_noted: bool = field(default=True, init=False)  # `identity` is on the disk.
     # It was master, and its machine died or its disk failed: its log may lack a tail until it is elected again.
     lacks_tail: bool = field(default=False, init=False)
 
     def load(self) -> None:
-        """Read all files, and note a start. Raises StoreDirectoryError, OSError."""
+        """Read all files, and note a start. Raises StoreDirectoryError."""
         self.entries = load_epochs(self.side)
         self.state = load_role(self.side)
         address, known = self.described().address, self.state.address if self.state is not None else ""
         # twinlog 0.2 named a member by its address, and had no file for that.
         known_as = (known or address) if self.state is not None else ""
-        self.identity = note_start(self.side, known_as, address, self.now_ms())
+        self.identity = member_at_start(self.side, known_as, address, self.now_ms())
+        try:
+            save_member(self.side, self.identity)
+        except OSError as error:  # The broker may serve all the same: decisions need the disk, and save it first.
+            log.warning("noting this start failed; retrying before this member's next vote", why=str(error))
+            self._is_noted = False
         self.has_moved = known not in ("", address) and not address.endswith(":0")
         if self.state is not None and self.state.promised < self.entries[-1].id:  # It served, or followed, that one.
             self.state = evolve(self.state, promised=self.entries[-1].id)
@@ -116,6 +122,9 @@ class DurableRoleState:
     async def _durably(self, write: Callable[[], None]) -> None:
         def make() -> None:
             make_directory(self.side)
+            if not self._is_noted:
+                save_member(self.side, self.identity)
+                self._is_noted = True
             write()
 
         if self.failure:

@@ -107,7 +107,7 @@ def test_only_a_directory_that_is_called_so_names_a_member(directory, name):
 def with_member(broker, *ids: int, ip: str = "10.0.0.1") -> None:
     """Give it a group's record with slaves of these ids, all at one IP."""
     members = (
-        GroupMember(address=broker.address, ha_address="10.0.0.9:10912", broker_id=0, name="broker-a-0"),
+        evolve(broker.roles.member.me(), broker_id=0, name="broker-a-0"),
         *(
             GroupMember(
                 address=f"{ip}:{10911 + each}",
@@ -119,7 +119,7 @@ def with_member(broker, *ids: int, ip: str = "10.0.0.1") -> None:
         ),
     )
     record = GroupRecord(version=1, members=members, acks_needed=2, master_role=BrokerRole.SYNC_MASTER)
-    role, promised = BrokerRole.SYNC_MASTER, EpochId(1, broker.address)
+    role, promised = BrokerRole.SYNC_MASTER, EpochId(1, broker.roles.member.own)
     broker.roles.member.durable.state = RoleState(
         role=role, broker_id=0, promised=promised, group=record, address=broker.address
     )

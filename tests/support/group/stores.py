@@ -188,7 +188,7 @@ class Calls:
 
         with trio.move_on_after(seconds):
             await trio.sleep(0.001)
-            if target is None:
+            if target is None or not target.up:
                 raise HAPeerError(f"{address}: connection refused")
             if not self.asker.group.hears(self.asker, target):
                 await trio.sleep_forever()
