@@ -4,32 +4,27 @@ An inspection lists names and reads a few small parts, so it suits object storag
 """
 
 from collections.abc import Callable
-from pathlib import Path
 from struct import Struct
 from struct import error as StructError
 from typing import TypeVar
 
 import orjson
-from attrs import evolve, frozen
+from attrs import frozen
 
-from twinlog.cluster.pipeline.sources.log_end import LogFile as LogFile
-from twinlog.cluster.pipeline.sources.log_end import QueueFiles as QueueFiles
-from twinlog.cluster.pipeline.sources.log_end import find_end
-from twinlog.cluster.pipeline.sources.places import Bytes as Bytes
-from twinlog.cluster.pipeline.sources.places import ListedFile as ListedFile
-from twinlog.cluster.pipeline.sources.places import StoreUri as StoreUri
-from twinlog.cluster.pipeline.sources.places import UnreadableError as UnreadableError
-from twinlog.cluster.pipeline.sources.places import list_directories as list_directories
-from twinlog.cluster.pipeline.sources.places import list_files as list_files
-from twinlog.cluster.pipeline.sources.places import list_tree as list_tree
-from twinlog.cluster.pipeline.sources.places import open_file as open_file
-from twinlog.cluster.pipeline.sources.places import read_all as read_all
+from twinlog.cluster.pipeline.sources.log_end import LogFile, QueueFiles, find_end, guessed_size
+from twinlog.cluster.pipeline.sources.places import (
+    StoreUri,
+    UnreadableError,
+    list_directories,
+    list_files,
+    list_tree,
+    read_all,
+)
 from twinlog.store.epoch_file import FIRST, EpochEntry, decode_epochs
 from twinlog.store.epoch_file import NAME as EPOCHS
 from twinlog.store.errors import SideFileError
 from twinlog.store.integrity import digest
 from twinlog.store.offline.directory import lock_holder
-from twinlog.store.offline.file_series import StoreFile, guess_file_size
 from twinlog.store.role_file import NAME as ROLE
 from twinlog.store.role_file import decode_role
 from twinlog.store.truncation import intent as truncate_intent
@@ -86,28 +81,45 @@ class StoreFiles:
         return [LogFile(self.uri.child(f"index/{info.name}"), int(info.name), info.size) for info in infos]
 
 
-def inspect_store(uri: StoreUri, *, file_size: int | None = None) -> StoreFiles:
-    """Inspect a store directory; `file_size` of the log, if known better than from its files.
-
-    Raises NotAStoreError, and UnreadableError when nothing can be read.
-    """
+def inspect_store(uri: StoreUri) -> StoreFiles:
+    """Inspect a store directory. Raises NotAStoreError, and UnreadableError when nothing can be read."""
     root = uri.root
     log = list_log(uri)
     names = set(list_directories(root))
     if not log and not names & {"commitlog", "consumequeue"}:
         raise NotAStoreError(root, _no_store(root, names))
-    guessed = guess_file_size([[StoreFile(Path(file.uri.name), file.start, file.size) for file in log]])
-    found = StoreFiles(
+    is_running = root.is_local and _has_lock(root.child("lock"))
+    has_abort = any(info.name == "abort" for info in list_files(root))
+    problems: list[str] = []
+    note = _decoded(root.child(NOTE), orjson.loads, problems)
+    epochs = _decoded(root.child(f"{SIDE}/{EPOCHS}"), decode_epochs, problems)
+    role = _decoded(root.child(f"{SIDE}/{ROLE}"), decode_role, problems)
+    checkpoint = _decoded(root.child("checkpoint"), _CHECKPOINT.unpack_from, problems)
+    place = root.child(f"{SIDE}/digest")
+    digests = _decoded(place, _digests, problems)
+    first = max(log[0].start if log else 0, int(note.get("first", 0)) if isinstance(note, dict) else 0)
+    confirmed_ends = (role.told_confirmed if role is not None else 0, checkpoint[4] if checkpoint is not None else 0)
+    confirmed = next((at for at in confirmed_ends if at > 0), None)
+    size, after_crash = guessed_size([log]), has_abort and not is_running
+    end, queued = find_end(log, size, first, lambda: list_queues(root), may_grow=is_running, after_crash=after_crash)
+    intent = _decoded(root.child(f"{SIDE}/{truncate_intent.NAME}"), truncate_intent.decode_intent, problems)
+    if intent is not None:  # The next start completes the cut.
+        end = min(end, intent.offset) if intent.kind is truncate_intent.CutKind.CUT else first
+    claimed = (digests.digests.end if digests is not None else None, queued, confirmed)
+    return StoreFiles(
         uri=uri,
         log=log,
-        file_size=max(file_size or guessed, 1),
-        first=0,
-        end=0,
-        is_running=root.is_local and _has_lock(root.child("lock")),
-        has_abort=any(info.name == "abort" for info in list_files(root)),
-        config=tuple(root.child(f"config/{info.name}") for info in list_files(root.child("config"))),
+        file_size=size,
+        first=first,
+        end=max(end, first),
+        confirmed=confirmed,
+        claimed=max((at for at in claimed if at is not None), default=None),
+        is_running=is_running,
+        has_abort=has_abort,
+        epochs=epochs or (FIRST,),
+        digests=place if digests is not None else None,
+        problems=tuple(problems),
     )
-    return _with_end(_with_side_files(found))
 
 
 def _has_lock(lock: StoreUri) -> bool:
@@ -150,9 +162,9 @@ def _is_text(name: str) -> bool:
         return False
 
 
-def list_queues(uri: StoreUri) -> list[QueueFiles]:
-    """Files of all consume queues, by topic and queue id. Raises UnreadableError."""
-    place = uri.root.child("consumequeue")
+def list_queues(uri: StoreUri, directory: str = "consumequeue") -> list[QueueFiles]:
+    """Files of all consume queues, or of their ext files, by topic and queue id. Raises UnreadableError."""
+    place = uri.root.child(directory)
     found: dict[tuple[str, int], list[LogFile]] = {}
     newest: dict[tuple[str, int], int] = {}
     for info in list_tree(place):
@@ -161,56 +173,8 @@ def list_queues(uri: StoreUri) -> list[QueueFiles]:
             key = parts[0], int(parts[1])
             found.setdefault(key, []).append(LogFile(place.child(info.name), int(parts[2]), info.size))
             newest[key] = max(newest.get(key, 0), info.mtime_ns)
-    guessed = guess_file_size(
-        [StoreFile(Path(file.uri.name), file.start, file.size) for file in files] for files in found.values()
-    )
-    return [QueueFiles(*key, tuple(found[key]), max(guessed, 1), newest[key]) for key in sorted(found)]
-
-
-def _with_side_files(files: StoreFiles) -> StoreFiles:
-    """The result with the content of small files."""
-    root, problems = files.uri.root, list[str]()
-    first = files.log[0].start if files.log else 0
-    note = _decoded(root.child(NOTE), orjson.loads, problems)
-    first = max(first, int(note.get("first", 0))) if isinstance(note, dict) else first
-    epochs = _decoded(root.child(f"{SIDE}/{EPOCHS}"), decode_epochs, problems)
-    role = _decoded(root.child(f"{SIDE}/{ROLE}"), decode_role, problems)
-    checkpoint = _decoded(root.child("checkpoint"), _CHECKPOINT.unpack_from, problems)
-    confirmed = (role.told_confirmed if role is not None else 0) or (checkpoint[4] if checkpoint is not None else 0)
-    return evolve(
-        files,
-        first=first,
-        confirmed=confirmed if confirmed > 0 else None,
-        epochs=epochs or (FIRST,),
-        problems=tuple(problems),
-    )
-
-
-def _with_end(files: StoreFiles) -> StoreFiles:
-    """The result with the end of the log."""
-    root, problems = files.uri.root, list(files.problems)
-    place = root.child(f"{SIDE}/digest")
-    digests = _decoded(place, _digests, problems)
-    claimed = [digests.digests.end] if digests is not None else []
-    end, queued = find_end(
-        files.log,
-        files.file_size,
-        files.first,
-        lambda: list_queues(root),
-        may_grow=files.is_running,
-        after_crash=files.has_abort and not files.is_running,
-    )
-    intent = _decoded(root.child(f"{SIDE}/{truncate_intent.NAME}"), truncate_intent.decode_intent, problems)
-    if intent is not None:  # The next start completes the cut.
-        end = min(end, intent.offset) if intent.kind is truncate_intent.CutKind.CUT else files.first
-    claimed += [at for at in (queued, files.confirmed) if at is not None]
-    return evolve(
-        files,
-        end=max(end, files.first),
-        claimed=max(claimed, default=None),
-        digests=place if digests is not None else None,
-        problems=tuple(problems),
-    )
+    size = guessed_size(found.values())
+    return [QueueFiles(*key, tuple(found[key]), size, newest[key]) for key in sorted(found)]
 
 
 def _digests(raw: bytes) -> digest.Decoded:

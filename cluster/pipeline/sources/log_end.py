@@ -1,13 +1,14 @@
 """Finds the end of a log, which no file names: behind its last whole record, by the rules of store/offline/walk.py."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from pathlib import Path
 
 from attrs import define, field, frozen
 
 from twinlog.cluster.pipeline.sources.places import Bytes, StoreUri, UnreadableError, open_file
-from twinlog.store.offline.file_series import FileReader, FileSeries, StoreFile
+from twinlog.store.offline.file_series import FileReader, FileSeries, StoreFile, guess_file_size
 from twinlog.store.offline.queue_view import BLANK_SIZE, unit_at, units_end
 from twinlog.store.offline.walk import stored_ms, walk_log
 from twinlog.store.queue.layout import UNIT, Unit
@@ -78,14 +79,21 @@ class PlaceReader(FileReader):
         while self._open:
             self._open.popitem()[1].close()
 
-    def series(self, files: Sequence[LogFile], file_size: int, first: int = 0) -> FileSeries:
+    def series(self, files: Iterable[LogFile], file_size: int, first: int = 0) -> FileSeries:
         """Some files as a series."""
-        found = []
-        for file in files:
-            path = Path(file.uri.text)
-            self.places[path] = file
-            found.append(StoreFile(path, file.start, file.size))
-        return FileSeries(Path(), file_size, tuple(found), self, first)
+        return FileSeries(Path(), file_size, tuple(map(self.file, files)), self, first)
+
+    def file(self, file: LogFile) -> StoreFile:
+        """A file under the path that this reader knows it by."""
+        path = Path(file.uri.text)
+        self.places[path] = file
+        return StoreFile(path, file.start, file.size)
+
+
+def guessed_size(sequences: Iterable[Sequence[LogFile]]) -> int:
+    """The configured size of the files of some sequences, at least 1."""
+    files = ([StoreFile(Path(), file.start, file.size) for file in each] for each in sequences)
+    return max(guess_file_size(files), 1)
 
 
 def find_end(
@@ -101,8 +109,7 @@ def find_end(
 
     `may_grow`, `after_crash`: as twinlog.store.offline.walk.walk_log(). Unreadable bytes count as damage.
     """
-    reader = PlaceReader()
-    try:
+    with closing(PlaceReader()) as reader:
         units = _newest_units(queues)
         queued = max((unit.phy_offset + unit.size for unit in units), default=None)
         series = reader.series(log, file_size, first)
@@ -110,11 +117,9 @@ def find_end(
         at_start = _last_start(series)
         start = _last_met(series, max(start, at_start if at_start is not None else first))
         return end_from(series, start, may_grow=may_grow, after_crash=after_crash), queued
-    finally:
-        reader.close()
 
 
-def end_from(series: FileSeries, start: int, *, may_grow: bool, after_crash: bool = False) -> int:
+def end_from(series: FileSeries, start: int, *, may_grow: bool, after_crash: bool) -> int:
     """End of the log by a walk from `start`, where a record should begin."""
     end = start
     try:
@@ -167,14 +172,10 @@ def _newest_units(queues: Callable[[], Sequence[QueueFiles]]) -> list[Unit]:
 
 
 def _last_unit(queue: QueueFiles) -> Unit | None:
-    reader = PlaceReader()
-    try:
+    with closing(PlaceReader()) as reader, suppress(UnreadableError):
         series = reader.series(queue.files, queue.file_size)
         return unit_at(series, units_end(series) - UNIT.size)
-    except UnreadableError:
-        return None
-    finally:
-        reader.close()
+    return None
 
 
 def _is_record(series: FileSeries, offset: int) -> bool:

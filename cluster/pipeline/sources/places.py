@@ -8,16 +8,18 @@ of its own is written behind the store's directory, with semicolons: /data/store
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from errno import ELOOP
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from attrs import define, field, frozen
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem  # Imported where it is used: most stores are local.
+
+T = TypeVar("T")
 
 
 def _plain(text: str) -> str:
@@ -94,9 +96,9 @@ class UnreadableError(OSError):
         return UnreadableError, (self.what, self.why)
 
 
-@frozen
+@frozen(order=True)
 class ListedFile:
-    """A file in a listing. `mtime_ns` is 0 where unknown; `name` is relative to the listed directory."""
+    """A file in a listing, ordered by name. `mtime_ns` is 0 where unknown; `name` is relative to the listed directory."""
 
     name: str
     size: int
@@ -118,34 +120,26 @@ class Bytes(Protocol):
 
 def list_files(uri: StoreUri) -> list[ListedFile]:
     """Files of a directory, by name; none if it does not exist. Raises UnreadableError."""
-    if uri.is_local:
-        with _named(uri), _scan(uri.path) as entries:
-            here = [_local_info(entry, entry.name) for entry in entries if _is(entry.is_file)]
-        return sorted((info for info in here if info is not None), key=lambda info: info.name)
-    found = (info for info in _remote_listing(uri) if info.is_file)
-    return sorted(
-        (ListedFile(info.base_name, info.size, info.mtime_ns or 0) for info in found), key=lambda info: info.name
-    )
+    if not uri.is_local:
+        return _remote_files(uri, recursive=False)
+    with _named(uri), _scan(uri.path) as entries:
+        here = [_local_info(entry, entry.name) for entry in entries if _answer(entry.is_file)]
+    return sorted(info for info in here if info is not None)
 
 
 def list_directories(uri: StoreUri) -> list[str]:
     """Names of the directories in it, sorted; none if it does not exist. Raises UnreadableError."""
     if uri.is_local:
         with _named(uri), _scan(uri.path) as entries:
-            return sorted(entry.name for entry in entries if _is(entry.is_dir))
+            return sorted(entry.name for entry in entries if _answer(entry.is_dir))
     from pyarrow.fs import FileType
 
-    return sorted(info.base_name for info in _remote_listing(uri) if info.type == FileType.Directory)
+    return sorted(name for name, info in _remote_listing(uri) if info.type == FileType.Directory)
 
 
 def list_tree(uri: StoreUri) -> list[ListedFile]:
     """All files below a directory, by relative path. Raises UnreadableError."""
-    if uri.is_local:
-        return sorted(_local_tree(uri, ""), key=lambda info: info.name)
-    base = _remote(uri)[1] + "/"
-    found = (info for info in _remote_listing(uri, recursive=True) if info.is_file)
-    infos = [ListedFile(info.path.removeprefix(base), info.size, info.mtime_ns or 0) for info in found]
-    return sorted(infos, key=lambda info: info.name)
+    return sorted(_local_tree(uri, "")) if uri.is_local else _remote_files(uri, recursive=True)
 
 
 def open_file(uri: StoreUri) -> Bytes:
@@ -160,14 +154,15 @@ def open_file(uri: StoreUri) -> Bytes:
 def read_all(uri: StoreUri, size_max: int = 64 << 20) -> bytes | None:
     """Content of a small file; None if it is missing. Raises UnreadableError, also for one larger than `size_max`."""
     with _named(uri):
-        is_there = uri.path.is_file() if uri.is_local else _is_remote_file(uri)
+        if uri.is_local:
+            is_there = uri.path.is_file()
+        else:
+            system, path = _remote(uri)
+            is_there = system.get_file_info(path).is_file
     if not is_there:
         return None
-    file = open_file(uri)
-    try:
+    with closing(open_file(uri)) as file:
         data = file.read(0, size_max + 1)
-    finally:
-        file.close()
     if len(data) > size_max:
         raise UnreadableError(uri.shown, f"it is larger than {size_max} bytes")
     return data
@@ -222,11 +217,7 @@ def _named(uri: StoreUri) -> Iterator[None]:
         raise
     except OSError as error:
         raise UnreadableError(uri.root.shown, error.strerror or str(error)) from error
-    except (
-        ValueError,
-        ImportError,
-        NotImplementedError,
-    ) as error:  # Errors of pyarrow: wrong address, missing library.
+    except (ValueError, ImportError, NotImplementedError) as error:  # pyarrow: wrong address, missing library.
         options = parted(uri.root.text)[2]
         why = str(error).replace(f"?{options}", "") if options else str(error)
         raise UnreadableError(uri.root.shown, why) from error
@@ -242,25 +233,20 @@ def _scan(path: Path) -> "Iterator[Iterator[os.DirEntry[str]]]":
 
 
 def _local_info(entry: "os.DirEntry[str]", name: str) -> ListedFile | None:
+    status = _answer(entry.stat)
+    return ListedFile(name, status.st_size, status.st_mtime_ns) if status is not None else None
+
+
+def _answer(ask: Callable[[], T]) -> T | None:
+    """The answer about an entry; None for a link to itself, and for one that a running broker removed."""
     try:
-        status = entry.stat()
-    except FileNotFoundError:  # Removed by a running broker.
+        return ask()
+    except FileNotFoundError:
         return None
     except OSError as error:
         if error.errno != ELOOP:
             raise
         return None
-    return ListedFile(name, status.st_size, status.st_mtime_ns)
-
-
-def _is(kind: Callable[[], bool]) -> bool:
-    """True if an entry is of a kind; False for a link to itself."""
-    try:
-        return kind()
-    except OSError as error:
-        if error.errno != ELOOP:
-            raise
-        return False
 
 
 def _local_tree(uri: StoreUri, below: str, above: frozenset[str] = frozenset()) -> Iterator[ListedFile]:
@@ -269,7 +255,7 @@ def _local_tree(uri: StoreUri, below: str, above: frozenset[str] = frozenset()) 
     if here in above:
         return
     with _named(uri), _scan(uri.path / below) as entries:
-        found = [(entry, _is(entry.is_dir)) for entry in entries]
+        found = [(entry, _answer(entry.is_dir)) for entry in entries]
     for entry, is_directory in found:
         name = f"{below}/{entry.name}" if below else entry.name
         if is_directory:
@@ -281,19 +267,19 @@ def _local_tree(uri: StoreUri, below: str, above: frozenset[str] = frozenset()) 
             yield info
 
 
-def _remote_listing(uri: StoreUri, *, recursive: bool = False) -> list[Any]:
+def _remote_files(uri: StoreUri, *, recursive: bool) -> list[ListedFile]:
+    found = ((name, info) for name, info in _remote_listing(uri, recursive=recursive) if info.is_file)
+    return sorted(ListedFile(name, info.size, info.mtime_ns or 0) for name, info in found)
+
+
+def _remote_listing(uri: StoreUri, *, recursive: bool = False) -> list[tuple[str, Any]]:
+    """Entries by their path relative to the directory."""
     from pyarrow.fs import FileSelector
 
     with _named(uri):
         system, path = _remote(uri)
-        found: list[Any] = system.get_file_info(FileSelector(path, allow_not_found=True, recursive=recursive))
-        return found
-
-
-def _is_remote_file(uri: StoreUri) -> bool:
-    system, path = _remote(uri)
-    info = system.get_file_info(path)
-    return bool(info.is_file)
+        found = system.get_file_info(FileSelector(path, allow_not_found=True, recursive=recursive))
+    return [(info.path.removeprefix(f"{path}/"), info) for info in found]
 
 
 def _remote(uri: StoreUri) -> "tuple[FileSystem, str]":
