@@ -152,7 +152,7 @@ def table_scan(
 def audits(*, roots: list[str], rounds: int, warm_up: str, with_tables: bool) -> Iterator[Result]:
     """`twinlog audit` without the start of Spark; the logs alone, or also what lies beside them."""
     from twinlog.cluster.pipeline.jobs.audit import AuditOptions, audit
-    from twinlog.cluster.pipeline.sources.files import StoreUri
+    from twinlog.cluster.pipeline.sources.places import StoreUri
 
     with _session() as spark:
         for number in range(rounds + 1):

@@ -18,7 +18,7 @@ from twinlog.cluster.cli.main import cli
 from twinlog.cluster.pipeline.audit.findings import FindingClass
 from twinlog.cluster.pipeline.audit.report import AuditReport, AuditVerdict
 from twinlog.cluster.pipeline.jobs.audit import AuditOptions, audit
-from twinlog.cluster.pipeline.sources.files import StoreUri
+from twinlog.cluster.pipeline.sources.places import StoreUri
 
 
 @pytest.fixture

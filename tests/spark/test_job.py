@@ -14,7 +14,7 @@ from twinlog.cluster.pipeline.audit.findings import FindingClass
 from twinlog.cluster.pipeline.audit.report import AuditReport, AuditVerdict
 from twinlog.cluster.pipeline.jobs.audit import AuditOptions, audit
 from twinlog.cluster.pipeline.report.page import write_report
-from twinlog.cluster.pipeline.sources.files import StoreUri
+from twinlog.cluster.pipeline.sources.places import StoreUri
 from twinlog.store.integrity.digest import BLOCK_SIZE
 
 

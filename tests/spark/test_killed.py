@@ -16,7 +16,7 @@ from tests.support.process_group.process import PROGRAM
 from twinlog.cluster.pipeline.audit.findings import FindingClass
 from twinlog.cluster.pipeline.audit.report import AuditVerdict
 from twinlog.cluster.pipeline.jobs.audit import AuditOptions, audit
-from twinlog.cluster.pipeline.sources.files import StoreUri
+from twinlog.cluster.pipeline.sources.places import StoreUri
 
 pytestmark = pytest.mark.root  # A file that kills its readers: fanotify(7).
 

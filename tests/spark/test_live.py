@@ -11,7 +11,7 @@ from tests.support.waiting import wait_for
 from twinlog.cluster.pipeline.audit.findings import FindingClass
 from twinlog.cluster.pipeline.audit.report import AuditReport, AuditVerdict
 from twinlog.cluster.pipeline.jobs.audit import AuditOptions, audit
-from twinlog.cluster.pipeline.sources.files import StoreUri
+from twinlog.cluster.pipeline.sources.places import StoreUri
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -9,7 +9,7 @@ from tests.store import golden
 from twinlog.cluster.pipeline.audit.findings import FindingClass
 from twinlog.cluster.pipeline.audit.report import AuditVerdict
 from twinlog.cluster.pipeline.jobs.audit import AuditOptions, audit
-from twinlog.cluster.pipeline.sources.files import StoreUri
+from twinlog.cluster.pipeline.sources.places import StoreUri
 
 MIB = 1 << 20
 

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 from attrs import frozen
 
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, FindingClass
-from twinlog.cluster.pipeline.sources.files import StoreFiles, UnreadableError, read_all
+from twinlog.cluster.pipeline.sources.files import StoreFiles
+from twinlog.cluster.pipeline.sources.places import UnreadableError, read_all
 from twinlog.store.offline.verify.config_check import parse_config
 from twinlog.store.util.text import counted
 

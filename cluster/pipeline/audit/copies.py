@@ -6,8 +6,9 @@ from attrs import define, field
 
 from twinlog.cluster.pipeline.audit.cells import LogPiece, log_pieces
 from twinlog.cluster.pipeline.audit.compare import LogBounds
-from twinlog.cluster.pipeline.sources.files import QueueFiles, StoreFiles, UnreadableError, read_all
-from twinlog.cluster.pipeline.sources.log_end import PlaceReader
+from twinlog.cluster.pipeline.sources.files import StoreFiles
+from twinlog.cluster.pipeline.sources.log_end import PlaceReader, QueueFiles
+from twinlog.cluster.pipeline.sources.places import UnreadableError, read_all
 from twinlog.store.integrity.digest import LogDigests, decode, digest
 from twinlog.store.offline.file_series import FileSeries
 from twinlog.store.offline.queue_view import QueueKey

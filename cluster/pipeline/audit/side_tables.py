@@ -16,9 +16,16 @@ from attrs import evolve
 
 from twinlog.cluster.pipeline.audit.completeness import StoreExtent, cut_file
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, FindingClass
-from twinlog.cluster.pipeline.sources.files import StoreFiles, UnreadableError, list_tree, open_file, read_all
+from twinlog.cluster.pipeline.sources.files import StoreFiles
 from twinlog.cluster.pipeline.sources.log_end import LogFile, PlaceReader
-from twinlog.cluster.pipeline.sources.places import ListedFile, StoreUri
+from twinlog.cluster.pipeline.sources.places import (
+    ListedFile,
+    StoreUri,
+    UnreadableError,
+    list_tree,
+    open_file,
+    read_all,
+)
 from twinlog.store.index.layout import HEADER, IndexHeader
 from twinlog.store.integrity.digest import BLOCK_SIZE
 from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory

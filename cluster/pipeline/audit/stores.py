@@ -15,16 +15,9 @@ from twinlog.cluster.pipeline.audit.copies import side_of
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, FindingClass
 from twinlog.cluster.pipeline.audit.report import AuditedMember
 from twinlog.cluster.pipeline.audit.tasks import Differing
-from twinlog.cluster.pipeline.sources.files import (
-    SIDE,
-    NotAStoreError,
-    StoreFiles,
-    StoreUri,
-    UnreadableError,
-    inspect_store,
-    list_files,
-)
+from twinlog.cluster.pipeline.sources.files import SIDE, NotAStoreError, StoreFiles, inspect_store
 from twinlog.cluster.pipeline.sources.log_bytes import SPLIT_SIZE
+from twinlog.cluster.pipeline.sources.places import StoreUri, UnreadableError, list_files
 
 
 @frozen(kw_only=True)

@@ -24,8 +24,9 @@ from twinlog.cluster.pipeline.audit.compare import (
 from twinlog.cluster.pipeline.audit.copies import StoreCopy
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, FindingClass
 from twinlog.cluster.pipeline.audit.side_tables import check_range, check_tables
-from twinlog.cluster.pipeline.sources.files import StoreFiles, UnreadableError, open_file
+from twinlog.cluster.pipeline.sources.files import StoreFiles
 from twinlog.cluster.pipeline.sources.log_bytes import Split
+from twinlog.cluster.pipeline.sources.places import UnreadableError, open_file
 from twinlog.store.errors import StoreError
 from twinlog.store.integrity.digest import BLOCK_SIZE
 from twinlog.store.offline.verify.log_check import CheckedPart

@@ -45,8 +45,9 @@ from twinlog.cluster.pipeline.audit.stores import (
 from twinlog.cluster.pipeline.audit.tasks import Differing, MemberSplit, SplitCompared, different_blocks
 from twinlog.cluster.pipeline.jobs.runner import SparkUnusableError, TaskRunner, WorkersDiedError
 from twinlog.cluster.pipeline.jobs.session import spark_session
-from twinlog.cluster.pipeline.sources.files import StoreFiles, StoreUri
+from twinlog.cluster.pipeline.sources.files import StoreFiles
 from twinlog.cluster.pipeline.sources.log_bytes import Split, splits
+from twinlog.cluster.pipeline.sources.places import StoreUri
 from twinlog.store.util.progress import Progress, no_progress
 
 if TYPE_CHECKING:

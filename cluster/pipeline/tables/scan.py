@@ -13,10 +13,7 @@ from attrs import define, field, frozen
 
 from twinlog.cluster.pipeline.sources.files import StoreFiles
 from twinlog.cluster.pipeline.sources.log_bytes import Hole, LogBytes, Split
-from twinlog.cluster.pipeline.sources.walk import Broken as Broken
-from twinlog.cluster.pipeline.sources.walk import BrokenKind as BrokenKind
-from twinlog.cluster.pipeline.sources.walk import SplitWalk, first_record
-from twinlog.cluster.pipeline.sources.walk import merged as merged
+from twinlog.cluster.pipeline.sources.walk import Broken, SplitWalk, first_record
 from twinlog.cluster.pipeline.tables.columns import BLOCKS
 from twinlog.cluster.pipeline.tables.records import record_batch
 from twinlog.store.integrity.digest import BLOCK_SIZE, DIGEST_SIZE, ceil_block, digest, floor_block

@@ -30,10 +30,11 @@ from twinlog.cluster.pipeline.sources.limits import (
     start_of,
 )
 from twinlog.cluster.pipeline.sources.log_bytes import Split, splits
+from twinlog.cluster.pipeline.sources.walk import Broken, BrokenKind
 from twinlog.cluster.pipeline.tables import schemas
 from twinlog.cluster.pipeline.tables.bodies import inflated_batches
 from twinlog.cluster.pipeline.tables.options import ReadOptions, member_name
-from twinlog.cluster.pipeline.tables.scan import Broken, BrokenKind, RecordFilter, record_batches
+from twinlog.cluster.pipeline.tables.scan import RecordFilter, record_batches
 
 Place = dict[str, int]  # An `offset` of a log, and the `epoch` of the byte before it.
 Places = dict[str, Place]  # By store.

@@ -18,8 +18,9 @@ from twinlog.cluster.pipeline.audit.side_tables import (
     members_with_losses,
     own_findings,
 )
-from twinlog.cluster.pipeline.sources.files import StoreFiles, StoreUri, inspect_store
+from twinlog.cluster.pipeline.sources.files import StoreFiles, inspect_store
 from twinlog.cluster.pipeline.sources.log_bytes import splits
+from twinlog.cluster.pipeline.sources.places import StoreUri
 from twinlog.cluster.pipeline.tables.scan import block_batches
 
 SPLIT_SIZE = 1 << 17

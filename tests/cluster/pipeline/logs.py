@@ -7,8 +7,10 @@ from pathlib import Path
 import attrs
 
 from tests.store.records import HOST_V4, HOST_V6
-from twinlog.cluster.pipeline.sources.files import LogFile, StoreFiles, StoreUri
+from twinlog.cluster.pipeline.sources.files import StoreFiles
 from twinlog.cluster.pipeline.sources.log_bytes import Split
+from twinlog.cluster.pipeline.sources.log_end import LogFile
+from twinlog.cluster.pipeline.sources.places import StoreUri
 from twinlog.store.record.message import MAGIC_BLANK, MAGIC_V2, SIZE_AND_MAGIC, Message, body_crc, encode_message
 
 NOW = 1_700_000_000_000

@@ -9,7 +9,8 @@ import pytest
 
 from twinlog.cluster.pipeline.audit.config_tables import CHANGED_LATELY_MS, compare_tables, read_tables
 from twinlog.cluster.pipeline.audit.findings import FindingClass
-from twinlog.cluster.pipeline.sources.files import StoreFiles, StoreUri
+from twinlog.cluster.pipeline.sources.files import StoreFiles
+from twinlog.cluster.pipeline.sources.places import StoreUri
 
 NOW = 1_700_000_000_000
 C = FindingClass

@@ -29,7 +29,8 @@ from twinlog.cluster.pipeline.audit.classify import classify
 from twinlog.cluster.pipeline.audit.copies import StoreCopy, side_of
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, AuditFindings, FindingClass
 from twinlog.cluster.pipeline.audit.side_tables import check_tables, own_findings
-from twinlog.cluster.pipeline.sources.files import StoreUri, inspect_store
+from twinlog.cluster.pipeline.sources.files import inspect_store
+from twinlog.cluster.pipeline.sources.places import StoreUri
 from twinlog.store.integrity.digest import BLOCK_SIZE, floor_block
 from twinlog.store.queue.layout import UNIT
 

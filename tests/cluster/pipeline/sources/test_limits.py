@@ -7,7 +7,7 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.cluster.pipeline.sources.files import LogFile, StoreFiles, StoreUri
+from twinlog.cluster.pipeline.sources.files import StoreFiles
 from twinlog.cluster.pipeline.sources.limits import (
     UNKNOWN,
     ReadRefusedError,
@@ -17,6 +17,8 @@ from twinlog.cluster.pipeline.sources.limits import (
     readable_end,
     start_of,
 )
+from twinlog.cluster.pipeline.sources.log_end import LogFile
+from twinlog.cluster.pipeline.sources.places import StoreUri
 from twinlog.store.epoch_file import FIRST
 
 PLACE = StoreUri(str(Path("/data/store")))

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cluster.pipeline.logs import is_cover
-from twinlog.cluster.pipeline.sources.files import LogFile, StoreUri
 from twinlog.cluster.pipeline.sources.log_bytes import Split, splits
+from twinlog.cluster.pipeline.sources.log_end import LogFile
+from twinlog.cluster.pipeline.sources.places import StoreUri
 
 
 def log(*files: tuple[int, int]) -> list[LogFile]:

@@ -8,10 +8,12 @@ import pytest
 from tests.cluster.pipeline.logs import message, records, write_log
 from tests.spark.s3_server import CREDENTIALS, S3Server
 from tests.store import golden
-from twinlog.cluster.pipeline.sources.files import LogFile, NotAStoreError, StoreFiles, inspect_store
+from twinlog.cluster.pipeline.sources.files import NotAStoreError, StoreFiles, inspect_store
 from twinlog.cluster.pipeline.sources.log_bytes import splits
+from twinlog.cluster.pipeline.sources.log_end import LogFile
 from twinlog.cluster.pipeline.sources.places import StoreUri, UnreadableError, open_file
-from twinlog.cluster.pipeline.tables.scan import Broken, BrokenKind, block_batches, merged, record_batches
+from twinlog.cluster.pipeline.sources.walk import Broken, BrokenKind
+from twinlog.cluster.pipeline.tables.scan import block_batches, merged, record_batches
 
 
 @pytest.fixture(scope="module")

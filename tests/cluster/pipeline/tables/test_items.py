@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 from tests.store import golden
-from twinlog.cluster.pipeline.sources.files import StoreUri, inspect_store
+from twinlog.cluster.pipeline.sources.files import inspect_store
+from twinlog.cluster.pipeline.sources.places import StoreUri
 from twinlog.cluster.pipeline.tables.units import index_pieces, item_batches
 from twinlog.store.index.layout import ITEM
 from twinlog.store.record.keys import keys_of

@@ -21,8 +21,8 @@ from tests.store import golden
 from twinlog.cluster.pipeline.sources.files import StoreFiles, inspect_store
 from twinlog.cluster.pipeline.sources.log_bytes import LogBytes, Split, splits
 from twinlog.cluster.pipeline.sources.places import StoreUri
-from twinlog.cluster.pipeline.sources.walk import SplitWalk
-from twinlog.cluster.pipeline.tables.scan import Broken, BrokenKind, RecordFilter, entries, merged, record_batches
+from twinlog.cluster.pipeline.sources.walk import Broken, BrokenKind, SplitWalk
+from twinlog.cluster.pipeline.tables.scan import RecordFilter, entries, merged, record_batches
 from twinlog.store.offline.file_series import FileReader, FileSeries, list_files
 from twinlog.store.offline.walk import Gap, walk
 from twinlog.store.record.message import encode_message

@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 from tests.store import golden
-from twinlog.cluster.pipeline.sources.files import StoreUri, inspect_store
+from twinlog.cluster.pipeline.sources.files import inspect_store
+from twinlog.cluster.pipeline.sources.places import StoreUri
 from twinlog.cluster.pipeline.tables.units import pieces_by_size, queue_pieces, unit_batches
 from twinlog.store.queue.consume_queue_ext import EXT_HEAD  # The layout, to write some.
 from twinlog.store.queue.layout import BLANK, UNIT
