@@ -9,13 +9,13 @@ that it names its own offset. Then other records begin before the split that the
 its start.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from enum import StrEnum
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from attrs import define, evolve, field, frozen
+from attrs import define, field, frozen
 
 from twinlog.cluster.pipeline.sources.log_bytes import RECORD_MAX, LogBytes, Split
 from twinlog.cluster.pipeline.sources.places import UnreadableError
@@ -65,11 +65,8 @@ def _walk(source: LogBytes, at: int, offset: int, end: int, met: set[int]) -> tu
         if problem is None and behind < offset and len(data) < wanted:
             problem = FILE_ENDS
         crosses = behind > offset and heads.blank is None
-        if (
-            starts
-            and (crosses or problem)
-            and not begins_with_record(source.read_patiently, starts[-1], source.file_size)
-        ):
+        is_in_doubt = len(starts) > 0 and (crosses or problem is not None)
+        if is_in_doubt and not begins_with_record(source.read_patiently, starts[-1], source.file_size):
             problem, behind = "it lies in a record that is not sound", starts[-1]  # Its size may be damaged.
         if problem is not None and behind < offset:
             found = next_record(source.read_patiently, behind + 1, file_end, source.file_size, heads_end=offset)
@@ -154,64 +151,48 @@ class _SplitSource:
         )
 
 
-@define(eq=False)
-class SplitWalk:
-    """Walks one split of a log that has bytes `first` to `end`; `window` bounds the memory, except for larger records."""
+def walk_split(
+    source: LogBytes, split: Split, first: int, end: int, *, window: int = WINDOW, look_back: int = LOOK_BACK
+) -> Iterator[Stretch | Broken]:
+    """Everything that begins in a split of a log with bytes `first` to `end`, in order.
 
-    source: LogBytes
-    first: int
-    end: int
-    window: int = WINDOW
-    look_back: int = LOOK_BACK
+    `window` bounds the memory, except for larger records.
+    """
+    at, stop = max(split.start, first), min(split.end, end)
+    if at >= stop:
+        return
+    readable = _SplitSource(source)
+    begin, reason = first_record(source, at, first, end, look_back)
+    if reason is not None:
+        file_end = min(end, source.file_end(at))
+        found = readable.next_record(at, file_end, stop)
+        begin = min(stop, file_end if found is None else found)
+        if begin > at:
+            yield _broken(source, Gap(at, begin, reason), None)
+    scan = partial(scan_columns, file_size=source.file_size, check_crc=True, hashes=False)
+    for piece in walk(readable, begin, end, scan, stop=stop, ahead=_MORE, window=window, record_max=RECORD_MAX):
+        if isinstance(piece, Gap):
+            yield _broken(source, piece, readable.refusal)
+        elif piece.scan is not None:
+            assert isinstance(piece.data, memoryview)
+            yield Stretch(piece.start, piece.data, _up_to(piece.scan.entries, stop))
 
-    def run(self, split: Split) -> Iterator[Stretch | Broken]:
-        """Everything that begins in the split, in order."""
-        at, stop = max(split.start, self.first), min(split.end, self.end)
-        if at >= stop:
-            return
-        source = _SplitSource(self.source)
-        begin, reason = first_record(self.source, at, self.first, self.end, self.look_back)
-        if reason is not None:
-            file_end = min(self.end, self.source.file_end(at))
-            found = source.next_record(at, file_end, stop)
-            begin = min(stop, file_end if found is None else found)
-            if begin > at:
-                yield self._broken(Gap(at, begin, reason), None)
-        scan = partial(scan_columns, file_size=self.source.file_size, check_crc=True, hashes=False)
-        pieces = walk(source, begin, self.end, scan, stop=stop, ahead=_MORE, window=self.window, record_max=RECORD_MAX)
-        for piece in pieces:
-            if isinstance(piece, Gap):
-                yield self._broken(piece, source.refusal)
-            elif piece.scan is not None:
-                assert isinstance(piece.data, memoryview)
-                yield Stretch(piece.start, piece.data, _up_to(piece.scan.entries, stop))
 
-    def _broken(self, gap: Gap, refusal: UnreadableError | None) -> Broken:
-        """Determine the kind of a gap. `refusal`: the error that ended the read before it."""
-        if gap.is_short and refusal is not None:
-            return Broken(gap.start, gap.end, str(refusal), BrokenKind.UNREADABLE)
-        try:
-            is_there = bool(self.source.read(gap.start, 1) and self.source.read(gap.end - 1, 1))
-        except UnreadableError as error:
-            return Broken(gap.start, gap.end, str(error), BrokenKind.UNREADABLE)
-        if is_there and not gap.is_short:
-            return Broken(gap.start, gap.end, gap.reason)
-        reason = FILE_ENDS if self.source.has_file(gap.start) else "the file is missing"
-        return Broken(gap.start, gap.end, reason, BrokenKind.MISSING)
+def _broken(source: LogBytes, gap: Gap, refusal: UnreadableError | None) -> Broken:
+    """Determine the kind of a gap. `refusal`: the error that ended the read before it."""
+    if gap.is_short and refusal is not None:
+        return Broken(gap.start, gap.end, str(refusal), BrokenKind.UNREADABLE)
+    try:
+        is_there = bool(source.read(gap.start, 1) and source.read(gap.end - 1, 1))
+    except UnreadableError as error:
+        return Broken(gap.start, gap.end, str(error), BrokenKind.UNREADABLE)
+    if is_there and not gap.is_short:
+        return Broken(gap.start, gap.end, gap.reason)
+    reason = FILE_ENDS if source.has_file(gap.start) else "the file is missing"
+    return Broken(gap.start, gap.end, reason, BrokenKind.MISSING)
 
 
 def _up_to(columns: Columns, stop: int) -> Columns:
     """Records that begin before `stop`."""
     count = int(np.searchsorted(columns.phy_offset, stop))
     return columns if count == len(columns) else columns.part(np.arange(len(columns)) < count)
-
-
-def merged(pieces: Iterable[Broken]) -> list[Broken]:
-    """Gaps of several splits in order, neighbours merged under the first one's reason."""
-    found: list[Broken] = []
-    for piece in sorted(pieces, key=lambda piece: piece.start):
-        if found and found[-1].end == piece.start and found[-1].kind is piece.kind:
-            found[-1] = evolve(found[-1], end=piece.end)
-        else:
-            found.append(piece)
-    return found

@@ -5,7 +5,6 @@ the CRC of its body. For digests records are counted by their heads alone; bodie
 """
 
 from collections.abc import Callable, Iterator
-from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +12,7 @@ from attrs import define, field, frozen
 
 from twinlog.cluster.pipeline.sources.files import StoreFiles
 from twinlog.cluster.pipeline.sources.log_bytes import Hole, LogBytes, Split
-from twinlog.cluster.pipeline.sources.walk import Broken, SplitWalk, first_record
+from twinlog.cluster.pipeline.sources.walk import Broken, first_record, walk_split
 from twinlog.cluster.pipeline.tables.columns import BLOCKS
 from twinlog.cluster.pipeline.tables.records import record_batch
 from twinlog.store.integrity.digest import BLOCK_SIZE, DIGEST_SIZE, ceil_block, digest, floor_block
@@ -21,10 +20,8 @@ from twinlog.store.record.column_scan import Bools
 from twinlog.store.record.columns import Columns, Ints
 from twinlog.store.record.heads import HEAD_SIZE, read_heads
 from twinlog.store.record.resync import next_record
-from twinlog.store.record.scan import DispatchEntry, scan_records
 
 WINDOW, WINDOW_OF_ARCHIVES = 1 << 20, 4 << 20  # Small windows are fastest in memory, larger ones for object storage.
-BLOCK_SPLIT_SIZE = 256 << 20  # Bytes before a split are walked, too; that is little for large ones.
 _ROWS_MAX = 16_384
 _NONE: Ints = np.zeros(0, np.int64)
 
@@ -42,7 +39,9 @@ def block_batches(
         return
     window = window or (WINDOW if files.uri.is_local else WINDOW_OF_ARCHIVES)
     with LogBytes(files.log, files.file_size) as source:
-        heads = _HeadCount.at_start(source, files, start) if count_records else None
+        heads = None
+        if count_records:
+            heads = _HeadCount(source, files.end, *first_record(source, start, files.first, files.end))
         buffer = memoryview(bytearray(max(window // BLOCK_SIZE, 1) * BLOCK_SIZE))
         rows = _Rows()
         for low in range(floor_block(start), end, len(buffer)):
@@ -69,15 +68,9 @@ class _HeadCount:
     """Finds the starts of records, window after window."""
 
     source: LogBytes
-    first: int
     end: int
     at: int  # Offset where the next record should begin.
     problem: str | None
-
-    @classmethod
-    def at_start(cls, source: LogBytes, files: StoreFiles, start: int) -> Self:
-        """Begin at the first record from `start` on."""
-        return cls(source, files.first, files.end, *first_record(source, start, files.first, files.end))
 
     def starts_in(self, offset: int, data: memoryview) -> Ints:
         """Offsets of the records that begin in a window."""
@@ -120,7 +113,8 @@ class _Rows:
     def add(self, offset: int, data: memoryview, records: Ints, holes: list[Hole]) -> None:
         """Add the blocks of a window that has holes."""
         starts, ends = _blocks(offset, offset + len(data))
-        digests: list[bytes | None] = [digest(data[low - offset : high - offset]) for low, high in _pairs(starts, ends)]
+        pairs = zip(starts.tolist(), ends.tolist(), strict=True)
+        digests: list[bytes | None] = [digest(data[low - offset : high - offset]) for low, high in pairs]
         at = np.searchsorted(records, starts)
         counts = np.searchsorted(records, ends) - at
         firsts = np.where(counts > 0, np.append(records, -1)[at], -1)
@@ -153,10 +147,6 @@ def _blocks(start: int, end: int) -> tuple[Ints, Ints]:
     ends = np.minimum(starts + BLOCK_SIZE, end)
     starts[0] = start
     return starts, ends
-
-
-def _pairs(starts: Ints, ends: Ints) -> Iterator[tuple[int, int]]:
-    return zip(starts.tolist(), ends.tolist(), strict=True)
 
 
 ROWS_MAX = 8192
@@ -192,10 +182,6 @@ class RecordFilter:
 ALL = RecordFilter()
 
 
-def _ignore(_: Broken) -> None:
-    pass
-
-
 def record_batches(
     files: StoreFiles,
     split: Split,
@@ -203,7 +189,7 @@ def record_batches(
     where: RecordFilter = ALL,
     body: bool = False,
     rows_max: int = ROWS_MAX,
-    on_broken: Callable[[Broken], None] = _ignore,
+    on_broken: Callable[[Broken], object] = lambda _: None,
 ) -> Iterator[pa.RecordBatch]:
     """The records that begin in a split, in order, as columns.RECORDS; nothing but the selected ones is decoded.
 
@@ -211,7 +197,7 @@ def record_batches(
     Nothing is read beyond `files.end`.
     """
     with LogBytes(files.log, files.file_size) as source:
-        for piece in SplitWalk(source, files.first, files.end).run(where.narrowed(split)):
+        for piece in walk_split(source, where.narrowed(split), files.first, files.end):
             if isinstance(piece, Broken):
                 on_broken(piece)
                 continue
@@ -227,14 +213,3 @@ def _rows(records: Columns, low: int, high: int) -> Columns:
         return records
     numbers = np.arange(len(records))
     return records.part((numbers >= low) & (numbers < high))
-
-
-def entries(files: StoreFiles, start: int, end: int) -> Iterator[DispatchEntry | Broken]:
-    """The records that begin in bytes `start` to `end` of the log one by one, with raw properties, and the gaps."""
-    with LogBytes(files.log, files.file_size) as source:
-        for piece in SplitWalk(source, files.first, files.end).run(Split(start, end)):
-            if isinstance(piece, Broken):
-                yield piece
-                continue
-            scan = scan_records(piece.data, piece.offset, files.file_size, check_crc=False)  # Checked already.
-            yield from (entry for entry in scan.entries if entry.phy_offset < end)

@@ -5,6 +5,7 @@ refer to an ext unit that is gone. Tags codes of ext units are looked up.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,12 @@ import pyarrow as pa
 from attrs import define, frozen
 from numpy.typing import NDArray
 
-from twinlog.cluster.pipeline.sources.files import StoreFiles
+from twinlog.cluster.pipeline.sources.files import StoreFiles, list_queues
 from twinlog.cluster.pipeline.sources.log_end import LogFile, PlaceReader, QueueFiles
-from twinlog.cluster.pipeline.sources.places import list_tree
-from twinlog.cluster.pipeline.tables.columns import INDEX_ITEMS, QUEUE_UNITS
 from twinlog.store.config import CONSUME_QUEUE_UNIT
 from twinlog.store.index.layout import HEADER, ITEM, IndexHeader, IndexLayout
 from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory, Writer
-from twinlog.store.offline.file_series import FileSeries, StoreFile, guess_file_size
+from twinlog.store.offline.file_series import FileSeries
 from twinlog.store.offline.index_view import IndexView, find_layout
 from twinlog.store.offline.queue_view import ext_code
 from twinlog.store.queue.consume_queue_ext import EXT_ADDRESS_MAX, EXT_ADDRESS_MIN, is_ext_address
@@ -50,29 +49,20 @@ def index_pieces(files: Sequence[LogFile], log_end: int | None, slots: int | Non
     """All index files of a store. The number of slots is an option or is derived from the files. Raises UnreadableError."""
     if not files:
         return []
-    reader = PlaceReader()
-    try:
+    with closing(PlaceReader()) as reader:
         layout = find_layout(_directory(files, reader, slots))
-    finally:
-        reader.close()
     return [IndexPiece(file, layout, log_end) for file in files]
 
 
 def _directory(files: Sequence[LogFile], reader: PlaceReader, slots: int | None) -> StoreDirectory:
     """A store that has only an index, for tools made for local stores."""
-    log = reader.series((), 1)
-    index_files = []
-    for file in files:
-        path = Path(file.uri.text)
-        reader.places[path] = file
-        index_files.append(StoreFile(path, file.start, file.size))
     return StoreDirectory(
         root=Path(),
         options=DirectoryOptions(index_slots=slots),
-        log=log,
+        log=reader.series((), 1),
         queues={},
         ext_queues={},
-        index_files=tuple(index_files),
+        index_files=tuple(map(reader.file, files)),
         batch_topics=frozenset(),
         config_files=(),
         side_files=(),
@@ -87,17 +77,12 @@ def _directory(files: Sequence[LogFile], reader: PlaceReader, slots: int | None)
 
 def item_batches(piece: IndexPiece) -> Iterator[pa.RecordBatch]:
     """Items of one file in insertion order. Raises UnreadableError."""
-    reader = PlaceReader()
-    try:
-        path = Path(piece.file.uri.text)
-        reader.places[path] = piece.file
-        raw = reader.read(path, 0, HEADER.size).ljust(HEADER.size, b"\0")
-        file = StoreFile(path, piece.file.start, piece.file.size)
+    with closing(PlaceReader()) as reader:
+        file = reader.file(piece.file)
+        raw = reader.read(file.path, 0, HEADER.size).ljust(HEADER.size, b"\0")
         view = IndexView(file, reader, piece.layout, IndexHeader.unpack(raw))
         for first in range(1, view.end, _ITEMS_AT_ONCE):
             yield _batch(piece, view, first)
-    finally:
-        reader.close()
 
 
 def _batch(piece: IndexPiece, view: IndexView, first: int) -> pa.RecordBatch:
@@ -118,30 +103,32 @@ def _batch(piece: IndexPiece, view: IndexView, first: int) -> pa.RecordBatch:
         "offset": pa.array(offsets),
         "stored_ms": pa.array(view.header.begin_timestamp + 1000 * seconds),
         "previous": pa.array(previous.astype(np.int32)),
+        "problem": pa.array([_ITEM_PROBLEMS[number] for number in problem.tolist()], pa.string()),
     }
-    problems = pa.array([_ITEM_PROBLEMS[number] for number in problem.tolist()], pa.string())
-    return pa.record_batch(
-        [*(columns[name] for name in INDEX_ITEMS.names), problems], names=[*INDEX_ITEMS.names, "problem"]
-    )
+    return pa.RecordBatch.from_pydict(columns)
 
 
 _UNIT = np.dtype([("offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 assert _UNIT.itemsize == CONSUME_QUEUE_UNIT
 _UNITS_AT_ONCE = 16_384
 _PIECE = 1 << 20
-_NO_UNIT, _WRONG_ORDER = "no unit: its offset or its size is none", "lies before the end of the message before it"
-_BEHIND_END, _NO_EXT = "lies behind the end of the log", "its ext unit is gone"
+_UNIT_PROBLEMS = (
+    None,
+    "no unit: its offset or its size is none",
+    "lies before the end of the message before it",
+    "lies behind the end of the log",
+)
+_NO_EXT = "its ext unit is gone"
 assert EXT_ADDRESS_MIN == -(1 << 63)
 
 
 @frozen
 class QueuePiece:
-    """File `number` of a queue, its ext files, and the log's end (None: it moves); it can be sent to other processes."""
+    """File `number` of a queue, its ext files if any, and the log's end (None: it moves); it can be sent to other processes."""
 
     queue: QueueFiles
     number: int
-    ext: tuple[LogFile, ...]
-    ext_file_size: int
+    ext: QueueFiles | None
     log_end: int | None
 
     @property
@@ -153,36 +140,21 @@ class QueuePiece:
 def queue_pieces(files: StoreFiles, topics: frozenset[str] | None) -> list[QueuePiece]:
     """All files of all queues of these topics; None: of all topics. Raises UnreadableError."""
     queues = [queue for queue in files.queues() if topics is None or queue.topic in topics]
-    ext = _ext_files(files)
+    ext = {(each.topic, each.queue_id): each for each in list_queues(files.uri, "consumequeue_ext")}
     end = None if files.is_running else files.end
-    sizes = guess_file_size(
-        [StoreFile(Path(file.uri.name), file.start, file.size) for file in each] for each in ext.values()
-    )
     return [
-        QueuePiece(queue, number, ext.get((queue.topic, queue.queue_id), ()), max(sizes, 1), end)
+        QueuePiece(queue, number, ext.get((queue.topic, queue.queue_id)), end)
         for queue in queues
         for number in range(len(queue.files))
     ]
 
 
-def _ext_files(files: StoreFiles) -> dict[tuple[str, int], tuple[LogFile, ...]]:
-    place = files.uri.root.child("consumequeue_ext")
-    found: dict[tuple[str, int], tuple[LogFile, ...]] = {}
-    for info in list_tree(place):
-        parts = info.name.split("/")
-        if len(parts) == 3 and parts[1].isdecimal() and parts[2].isdecimal():
-            key = parts[0], int(parts[1])
-            found[key] = (*found.get(key, ()), LogFile(place.child(info.name), int(parts[2]), info.size))
-    return found
-
-
 def unit_batches(piece: QueuePiece) -> Iterator[pa.RecordBatch]:
     """Units of one file, from its first one to the last one of the queue. Raises UnreadableError."""
-    reader = PlaceReader()
-    try:
+    with closing(PlaceReader()) as reader:
         series = reader.series(piece.queue.files, piece.queue.file_size)
         file = piece.queue.files[piece.number]
-        rows = _UnitRows(piece, reader.series(piece.ext, piece.ext_file_size) if piece.ext else None)
+        rows = _UnitRows(piece, reader.series(piece.ext.files, piece.ext.file_size) if piece.ext else None)
         end = file.start + _data_end(series, piece)
         at = file.start
         while at < end:
@@ -196,8 +168,6 @@ def unit_batches(piece: QueuePiece) -> Iterator[pa.RecordBatch]:
                 return
             yield rows.batch(units, skip, count, at // CONSUME_QUEUE_UNIT)
             at = stop
-    finally:
-        reader.close()
 
 
 def _data_end(series: FileSeries, piece: QueuePiece) -> int:
@@ -229,12 +199,11 @@ class _UnitRows:
         """Batch of `count` units from number `skip` on, compared with their neighbours."""
         problems = _problems(units, self.piece.log_end)[skip : skip + count]
         own = units[skip : skip + count]
-        codes, addresses = own["tags_code"].astype(np.int64), None
         problem: list[str | None] = [_UNIT_PROBLEMS[number] for number in problems.tolist()]
-        if self.ext is not None or bool((codes <= EXT_ADDRESS_MAX).any()):
-            codes, addresses = self._with_ext(codes, problem)
+        codes = own["tags_code"].astype(np.int64)
+        addresses = self._replace_addresses(codes, problem)
         queue, rows = self.piece.queue, len(own)
-        plain = {
+        columns = {
             "topic": pa.repeat(pa.scalar(queue.topic), rows),
             "queue_id": pa.repeat(pa.scalar(queue.queue_id, pa.int32()), rows),
             "queue_offset": pa.array(np.arange(queue_offset, queue_offset + rows, dtype=np.int64)),
@@ -242,16 +211,13 @@ class _UnitRows:
             "size": pa.array(own["size"].astype(np.int32)),
             "tags_code": pa.array(codes),
             "file": pa.repeat(pa.scalar(queue.files[self.piece.number].uri.name), rows),
+            "ext_address": pa.array(addresses, pa.int64()),
+            "problem": pa.array(problem, pa.string()),
         }
-        arrays = [plain[name] for name in QUEUE_UNITS.names]
-        ext = pa.array(addresses if addresses is not None else [None] * rows, pa.int64())
-        names = [*QUEUE_UNITS.names, "ext_address", "problem"]
-        return pa.record_batch([*arrays, ext, pa.array(problem, pa.string())], names=names)
+        return pa.RecordBatch.from_pydict(columns)
 
-    def _with_ext(
-        self, codes: NDArray[np.int64], problem: list[str | None]
-    ) -> tuple[NDArray[np.int64], list[int | None]]:
-        codes = codes.copy()
+    def _replace_addresses(self, codes: NDArray[np.int64], problem: list[str | None]) -> list[int | None]:
+        """Replace addresses of ext units among `codes` by the codes that these keep; returns the addresses."""
         addresses: list[int | None] = [None] * len(codes)
         for number in np.flatnonzero(codes <= EXT_ADDRESS_MAX).tolist():
             address = int(codes[number])
@@ -262,10 +228,7 @@ class _UnitRows:
                 problem[number] = problem[number] or _NO_EXT
             else:
                 codes[number] = code
-        return codes, addresses
-
-
-_UNIT_PROBLEMS = (None, _NO_UNIT, _WRONG_ORDER, _BEHIND_END)
+        return addresses
 
 
 def _problems(units: NDArray[Any], log_end: int | None) -> NDArray[np.int8]:
@@ -278,9 +241,8 @@ def _problems(units: NDArray[Any], log_end: int | None) -> NDArray[np.int8]:
     low, high = offsets[sound], (offsets + sizes)[sound]
     overlaps = np.flatnonzero(high[:-1] > low[1:]) + 1  # Units whose record begins before the previous one ends.
     if len(overlaps):
-        fits = (overlaps >= 2) & (
-            low[overlaps] >= high[np.maximum(overlaps - 2, 0)]
-        )  # Then the previous one is the broken one.
+        # Where a unit fits behind the one before both, the previous one is broken.
+        fits = (overlaps >= 2) & (low[overlaps] >= high[np.maximum(overlaps - 2, 0)])
         found[sound[np.where(fits, overlaps - 1, overlaps)]] = 2
     if log_end is not None:
         found[sound[(low >= log_end) | (high > log_end)]] = 3  # Both conditions: the sum may overflow.

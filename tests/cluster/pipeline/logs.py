@@ -11,6 +11,7 @@ from twinlog.cluster.pipeline.sources.files import StoreFiles
 from twinlog.cluster.pipeline.sources.log_bytes import Split
 from twinlog.cluster.pipeline.sources.log_end import LogFile
 from twinlog.cluster.pipeline.sources.places import StoreUri
+from twinlog.cluster.pipeline.sources.walk import Broken
 from twinlog.store.record.message import MAGIC_BLANK, MAGIC_V2, SIZE_AND_MAGIC, Message, body_crc, encode_message
 
 NOW = 1_700_000_000_000
@@ -119,3 +120,14 @@ def is_cover(parts: Iterable[Split], start: int, end: int) -> bool:
             return False
         at = part.end
     return at == end
+
+
+def merged(pieces: Iterable[Broken]) -> list[Broken]:
+    """Gaps of several splits in order, neighbours merged under the first one's reason."""
+    found: list[Broken] = []
+    for piece in sorted(pieces, key=lambda piece: piece.start):
+        if found and found[-1].end == piece.start and found[-1].kind is piece.kind:
+            found[-1] = attrs.evolve(found[-1], end=piece.end)
+        else:
+            found.append(piece)
+    return found

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.pipeline.logs import message, records, write_log
+from tests.cluster.pipeline.logs import merged, message, records, write_log
 from tests.spark.s3_server import CREDENTIALS, S3Server
 from tests.store import golden
 from twinlog.cluster.pipeline.sources.files import NotAStoreError, StoreFiles, inspect_store
@@ -13,7 +13,7 @@ from twinlog.cluster.pipeline.sources.log_bytes import splits
 from twinlog.cluster.pipeline.sources.log_end import LogFile
 from twinlog.cluster.pipeline.sources.places import StoreUri, UnreadableError, open_file
 from twinlog.cluster.pipeline.sources.walk import Broken, BrokenKind
-from twinlog.cluster.pipeline.tables.scan import block_batches, merged, record_batches
+from twinlog.cluster.pipeline.tables.scan import block_batches, record_batches
 
 
 @pytest.fixture(scope="module")

@@ -16,17 +16,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.cluster.pipeline.logs import chained, forged, is_cover, message, records, store_files, traffic
+from tests.cluster.pipeline.logs import chained, forged, is_cover, merged, message, records, store_files, traffic
 from tests.store import golden
 from twinlog.cluster.pipeline.sources.files import StoreFiles, inspect_store
 from twinlog.cluster.pipeline.sources.log_bytes import LogBytes, Split, splits
 from twinlog.cluster.pipeline.sources.places import StoreUri
-from twinlog.cluster.pipeline.sources.walk import Broken, BrokenKind, SplitWalk
-from twinlog.cluster.pipeline.tables.scan import RecordFilter, entries, merged, record_batches
+from twinlog.cluster.pipeline.sources.walk import Broken, BrokenKind, walk_split
+from twinlog.cluster.pipeline.tables.scan import RecordFilter, record_batches
 from twinlog.store.offline.file_series import FileReader, FileSeries, list_files
 from twinlog.store.offline.walk import Gap, walk
 from twinlog.store.record.message import encode_message
-from twinlog.store.record.scan import DispatchEntry
 
 FILE_SIZE = 16 << 10
 LOOK_BACK = 4 << 10  # More than two of the largest records.
@@ -54,7 +53,7 @@ def in_splits(files: StoreFiles, parts: list[Split], *, window: int = 4 << 20, l
     broken: list[Broken] = []
     for part in parts:
         with LogBytes(files.log, files.file_size) as source:
-            for piece in SplitWalk(source, files.first, files.end, window, look_back).run(part):
+            for piece in walk_split(source, part, files.first, files.end, window=window, look_back=look_back):
                 if isinstance(piece, Broken):
                     assert part.start <= piece.start < piece.end <= part.end
                     broken.append(piece)
@@ -301,7 +300,6 @@ def test_nothing_behind_the_end_is_read(tmp_path):
     files = attrs.evolve(store_files(tmp_path, data, 0, FILE_SIZE), end=placed[20].phy_offset)
     batches = list(record_batches(files, Split(0, 1 << 40)))
     assert sum(map(len, batches)) == 20
-    assert [entry.phy_offset for entry in entries(files, 0, 1 << 40)] == [each.phy_offset for each in placed[:20]]
 
 
 def test_the_same_split_gives_the_same_batches(tmp_path):
@@ -311,22 +309,6 @@ def test_the_same_split_gives_the_same_batches(tmp_path):
     first, again = (list(record_batches(files, part, body=True, rows_max=64)) for _ in range(2))
     assert len(first) == len(again)
     assert all(one.equals(other) for one, other in zip(first, again, strict=True))
-
-
-def test_entries_one_by_one(tmp_path):
-    data, placed = records(traffic(60, 5), 0, FILE_SIZE)
-    image = bytearray(data)
-    image[placed[10].phy_offset + 5] ^= 1
-    files = store_files(tmp_path, bytes(image), 0, FILE_SIZE)
-    found = list(entries(files, placed[5].phy_offset, placed[20].phy_offset))
-    assert [entry.phy_offset for entry in found if isinstance(entry, DispatchEntry)] == [
-        each.phy_offset for each in placed[5:20] if each is not placed[10]
-    ]
-    assert [(piece.start, piece.end) for piece in found if isinstance(piece, Broken)] == [
-        (placed[10].phy_offset, placed[11].phy_offset)
-    ]
-    properties = {entry.phy_offset: entry.properties for entry in found if isinstance(entry, DispatchEntry)}
-    assert properties[placed[7].phy_offset] == placed[7].properties_raw
 
 
 # The real brokers' stores.
