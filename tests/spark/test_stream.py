@@ -12,7 +12,9 @@ import pytest
 from tests.helpers import open_store, put
 from tests.support.process_group.roles import TOPIC, Group, running
 from tests.support.waiting import wait_for
+from twinlog.cluster.pipeline.sources.files import inspect_store
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
+from twinlog.cluster.pipeline.sources.places import StoreUri
 from twinlog.cluster.pipeline.tables.broker_end import ask_broker
 
 BODY = b"x" * 200  # 306 bytes a record.
@@ -99,7 +101,8 @@ def test_a_running_broker_tells_what_is_confirmed(spark, tmp_path):
         assert found == ["one"]
         slave.start()
         group.twinlog("wait", "level")
-        wait_for(lambda: ask_broker(master.address).confirmed == ask_broker(master.address).written, "all is confirmed")
+        place = StoreUri(str(master.store))
+        wait_for(lambda: ask_broker(master.address) == inspect_store(place).end, "all is confirmed")
         follow(stream(spark, master.store, **told), tmp_path / "checkpoint", take)
         assert found[:2] == ["one", "two"]
         master.kill()

@@ -1,7 +1,6 @@
 """End of a running broker's log, as the broker reports it: its files do not say how much is confirmed at the moment."""
 
 import trio
-from attrs import frozen
 
 from twinlog.cluster.admin.admin import open_admin
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
@@ -10,36 +9,31 @@ from twinlog.cluster.remoting.errors import RemotingError
 _SECONDS = 10.0
 
 
-@frozen
-class BrokerEnd:
-    """Offsets in bytes: no role change cuts the log below `confirmed`; None: RocketMQ does not report it."""
+def ask_broker(address: str) -> int:
+    """The confirmed offset that the broker at HOST:PORT reports: no role change cuts its log below.
 
-    confirmed: int | None
-    written: int
-
-
-def ask_broker(address: str) -> BrokerEnd:
-    """Ask the broker at HOST:PORT; blocks, for seconds at most. Raises ReadRefusedError."""
+    Blocks, for seconds at most. Raises ReadRefusedError.
+    """
     try:
-        end = trio.run(_ask, address)
+        confirmed = trio.run(_ask, address)
     except (RemotingError, OSError, trio.TooSlowError) as error:
         raise ReadRefusedError(
             f"{address}: the broker did not report how much of its log is confirmed: {_reason(error)}. Check that it runs, "
             "and that this is its remoting port (listenPort)."
         ) from error
-    if end.confirmed is None:
+    if confirmed is None:
         raise ReadRefusedError(
             f"{address}: RocketMQ brokers do not report how much of their log is confirmed. To read all sound records, set "
             "option unconfirmed=true and omit option broker."
         )
-    return end
+    return confirmed
 
 
 def _reason(error: Exception) -> str:
     return f"nothing within {_SECONDS:.0f} s" if isinstance(error, trio.TooSlowError) else str(error)
 
 
-async def _ask(address: str) -> BrokerEnd:
+async def _ask(address: str) -> int | None:
     status, failure = None, None
     with trio.fail_after(_SECONDS):
         async with open_admin(()) as admin:
@@ -49,4 +43,4 @@ async def _ask(address: str) -> BrokerEnd:
                 failure = error
     if failure is not None:
         raise failure
-    return BrokerEnd(None, 0) if status is None else BrokerEnd(status.confirmed_offset, status.max_offset or 0)
+    return status.confirmed_offset if status is not None else None

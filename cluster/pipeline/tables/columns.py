@@ -72,8 +72,3 @@ INDEX_ITEMS = _schema(
     ("stored_ms", pa.int64(), False, "when the record was stored, cut to whole seconds after the file's first one, ms"),
     ("previous", pa.int32(), False, "the slot's item before; 0: none"),
 )
-
-
-def records_schema(*, body: bool) -> pa.Schema:
-    """RECORDS, with bodies if requested."""
-    return RECORDS_WITH_BODY if body else RECORDS

@@ -4,7 +4,7 @@ Spark runs a reader in a process of its own, which inspects the stores and divid
 bytes of a partition are skipped: tables contain sound rows only, and the audit reports the rest.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -16,9 +16,9 @@ from pyspark.sql.types import StructField, StructType
 
 from twinlog.cluster.pipeline.sources.files import StoreFiles, inspect_store
 from twinlog.cluster.pipeline.tables import schemas
-from twinlog.cluster.pipeline.tables.options import ReadOptions, member_name, read_options
+from twinlog.cluster.pipeline.tables.options import ReadOptions, read_options
 from twinlog.cluster.pipeline.tables.pushed import Pushed
-from twinlog.cluster.pipeline.tables.scan import RecordFilter, block_batches
+from twinlog.cluster.pipeline.tables.scan import block_batches
 from twinlog.cluster.pipeline.tables.stream import LogPart, RecordStreamReader, log_parts, part_batches, store_now
 from twinlog.cluster.pipeline.tables.units import (
     IndexPiece,
@@ -38,16 +38,10 @@ class Pieces(InputPartition):
         self.member, self.pieces = member, tuple(pieces)
 
 
-def inspected(options: ReadOptions, number: int) -> StoreFiles:
-    """Member `number` as it is now, cut to the end of reading."""
-    files, end = store_now(options, number)
-    return evolve(files, end=end)
-
-
 class _TableReader(DataSourceReader):
-    """Common part of the readers of logs: filters, and the inspection of each store."""
+    """Common part of the readers: filters, and the inspection of each store. Parts are those of the log."""
 
-    offset_column: ClassVar[str]
+    offset_column: ClassVar[str] = ""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self.options = options
@@ -60,8 +54,9 @@ class _TableReader(DataSourceReader):
 
     def parts(self, number: int) -> list[InputPartition]:
         """Parts of member `number`."""
-        files = inspected(self.options, number)
-        return log_parts(files, self.pushed.where(start=files.first, end=files.end), self.options.split_size)
+        files, end = store_now(self.options, number)
+        where = self.pushed.where(start=files.first, end=end)
+        return log_parts(evolve(files, end=end), where, self.options.split_size)
 
 
 class _Pushing(_TableReader):
@@ -87,35 +82,46 @@ class _RecordsReader(_TableReader):
 class _BlocksReader(_TableReader):
     offset_column = "start"
 
-    def take_from(self, files: StoreFiles) -> tuple[int, int]:
-        """Select blocks by their start; the first block begins with the log."""
-        return self.pushed.within(files.first, files.end)
-
-    def parts(self, number: int) -> list[InputPartition]:
-        files = inspected(self.options, number)
-        start, end = self.take_from(files)
-        return log_parts(files, RecordFilter(start=start, end=end), self.options.split_size)
-
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, LogPart):
             for batch in block_batches(partition.files, partition.split):
-                yield schemas.with_member(batch, member_name(partition.files.uri), self.schema)
+                yield schemas.with_member(batch, partition.files.uri.shown, self.schema)
 
 
-class _UnitsReader(_TableReader):
-    offset_column = ""
+class _PiecesReader(_TableReader):
+    """Reader of files beside the log."""
+
+    batches: ClassVar[Callable[[Any], Iterator[pa.RecordBatch]]]
+
+    def pieces(self, files: StoreFiles) -> Sequence[Any]:
+        """All files of a store."""
+        raise NotImplementedError
 
     def parts(self, number: int) -> list[InputPartition]:
         files = inspect_store(self.options.members[number])
-        pieces = queue_pieces(files, self.pushed.topics)
-        return _grouped(files, pieces, [piece.size for piece in pieces], self.options.split_size)
+        pieces = self.pieces(files)
+        groups = pieces_by_size([piece.size for piece in pieces], self.options.split_size)
+        return [Pieces(files.uri.shown, [pieces[number] for number in group]) for group in groups]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, Pieces):
-            pieces: tuple[QueuePiece, ...] = partition.pieces
-            for piece in pieces:
-                for batch in unit_batches(piece):
+            for piece in partition.pieces:
+                for batch in self.batches(piece):
                     yield schemas.with_member(batch, partition.member, self.schema)
+
+
+class _UnitsReader(_PiecesReader):
+    batches = staticmethod(unit_batches)
+
+    def pieces(self, files: StoreFiles) -> Sequence[QueuePiece]:
+        return queue_pieces(files, self.pushed.topics)
+
+
+class _ItemsReader(_PiecesReader):
+    batches = staticmethod(item_batches)
+
+    def pieces(self, files: StoreFiles) -> Sequence[IndexPiece]:
+        return index_pieces(files.index(), None if files.is_running else files.end, self.options.index_slots)
 
 
 class _PushingRecordsReader(_Pushing, _RecordsReader): ...
@@ -125,35 +131,6 @@ class _PushingBlocksReader(_Pushing, _BlocksReader): ...
 
 
 class _PushingUnitsReader(_Pushing, _UnitsReader): ...
-
-
-class _ItemsReader(DataSourceReader):
-    def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        self.options = options
-        self.schema = to_arrow_schema(schema, timezone="UTC")
-
-    def partitions(self) -> list[InputPartition]:
-        found: list[InputPartition] = []
-        for member in self.options.members:
-            files = inspect_store(member)
-            end = None if files.is_running else files.end
-            pieces = index_pieces(files.index(), end, self.options.index_slots)
-            found += _grouped(files, pieces, [piece.file.size for piece in pieces], self.options.split_size)
-        return found
-
-    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        if isinstance(partition, Pieces):
-            pieces: tuple[IndexPiece, ...] = partition.pieces
-            for piece in pieces:
-                for batch in item_batches(piece):
-                    yield schemas.with_member(batch, partition.member, self.schema)
-
-
-def _grouped(files: StoreFiles, pieces: Sequence[Any], sizes: Sequence[int], size_max: int) -> list[InputPartition]:
-    return [
-        Pieces(member_name(files.uri), [pieces[number] for number in group])
-        for group in pieces_by_size(sizes, size_max)
-    ]
 
 
 def struct_of(schema: pa.Schema) -> StructType:

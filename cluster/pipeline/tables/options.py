@@ -17,7 +17,7 @@ _BYTES_PER_TRIGGER = 256 << 20
 class ReadOptions:
     """Options of a reader; schemas.py describes each. `start` None: the current end."""
 
-    members: tuple[StoreUri, ...]
+    members: tuple[StoreUri, ...]  # Named `shown` in rows and checkpoints.
     body: bool = False
     inflate: InflateLimits | None = None  # Limits of inflated bodies; None: bodies stay as they are stored.
     topics: frozenset[str] | None = None
@@ -35,18 +35,13 @@ class ReadOptions:
         return self.brokers[number] if self.brokers else None
 
 
-def member_name(member: StoreUri) -> str:
-    """Name of a store in rows and checkpoints: without options of its URI, which may hold keys."""
-    return member.shown
-
-
 def read_options(texts: Mapping[str, str]) -> ReadOptions:
     """Parse the options; names are case-insensitive, as everywhere in Spark. Raises ReadRefusedError, naming the option."""
     options = {name.lower(): value for name, value in texts.items()}
     members = tuple(map(StoreUri, _list(options.get("path", ""))))
     if not members:
         raise ReadRefusedError("option path is missing: name the store directory, or several separated by commas")
-    name, times = Counter(map(member_name, members)).most_common(1)[0]
+    name, times = Counter(member.shown for member in members).most_common(1)[0]
     if times > 1:
         raise ReadRefusedError(f"option path names {name} twice: its rows would be indistinguishable")
     brokers = _list(options.get("broker", ""))

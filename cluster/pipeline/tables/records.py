@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from attrs import frozen
 
-from twinlog.cluster.pipeline.tables.columns import records_schema
+from twinlog.cluster.pipeline.tables.columns import RECORDS, RECORDS_WITH_BODY
 from twinlog.store.record.column_scan import Bools
 from twinlog.store.record.columns import Columns, Ints, rows
 from twinlog.store.record.message import BORN_HOST_V6, MAGIC_V2, STORE_HOST_V6, host_text
@@ -172,24 +172,11 @@ _HOST_V4, _HOST_V6, _STORE_TIME_SIZE = _HOST.size, 20, 8
 assert (_HEAD.itemsize, _MIDDLE.itemsize) == (48, 16)
 
 
-@frozen(eq=False)
-class _Parts:
-    """Positions of the fields of each record."""
+def record_batch(data: memoryview, offset: int, records: Columns, file_size: int, *, body: bool) -> pa.RecordBatch:
+    """Batch of some records in log order, which all lie in `data`, whose first byte is at `offset` of the log.
 
-    heads: Any  # Arrays of _HEAD and _MIDDLE.
-    middle: Any
-    born_host: Ints
-    born_v6: Bools
-    store_host: Ints
-    store_v6: Bools
-    body: Ints
-    body_end: Ints
-    is_v2: Bools
-    properties: Ints
-    end: Ints
-
-
-def _parts(data: memoryview, offset: int, records: Columns) -> _Parts:
+    It has columns.RECORDS as its schema, with bodies if requested, and does not refer to `data`.
+    """
     starts = records.phy_offset - offset
     heads = rows(data, _HEAD.itemsize, starts).view(_HEAD).ravel()
     born_v6, store_v6 = records.sys_flag & BORN_HOST_V6 != 0, records.sys_flag & STORE_HOST_V6 != 0
@@ -197,33 +184,11 @@ def _parts(data: memoryview, offset: int, records: Columns) -> _Parts:
     store_host = born_host + np.where(born_v6, _HOST_V6, _HOST_V4) + _STORE_TIME_SIZE
     middle_at = store_host + np.where(store_v6, _HOST_V6, _HOST_V4)
     middle = rows(data, _MIDDLE.itemsize, middle_at).view(_MIDDLE).ravel()
-    body = middle_at + _MIDDLE.itemsize
-    body_end = body + middle["body_size"]
+    body_at = middle_at + _MIDDLE.itemsize
+    body_end = body_at + middle["body_size"]
     is_v2 = heads["magic"] == MAGIC_V2
     topic_size = _topic_sizes(np.frombuffer(data, np.uint8), body_end, is_v2)
-    properties = body_end + 1 + is_v2 + topic_size + 2
-    return _Parts(
-        heads,
-        middle,
-        born_host,
-        born_v6,
-        store_host,
-        store_v6,
-        body,
-        body_end,
-        is_v2,
-        properties,
-        starts + records.size,
-    )
-
-
-def record_batch(data: memoryview, offset: int, records: Columns, file_size: int, *, body: bool) -> pa.RecordBatch:
-    """Batch of some records in log order, which all lie in `data`, whose first byte is at `offset` of the log.
-
-    It has columns.RECORDS as its schema, with bodies if requested, and does not refer to `data`.
-    """
-    parts = _parts(data, offset, records)
-    raw = cut_out(data, parts.properties, parts.end)
+    raw = cut_out(data, body_end + 1 + is_v2 + topic_size + 2, starts + records.size)
     properties = read_properties(raw)
     columns: dict[str, Any] = {
         "offset": records.phy_offset,
@@ -236,22 +201,22 @@ def record_batch(data: memoryview, offset: int, records: Columns, file_size: int
         "keys": properties.values_of("KEYS"),
         "unique_key": properties.values_of("UNIQ_KEY"),
         "tags_code": properties.tags_codes(raw),
-        "born_ms": parts.heads["born_ms"],
-        "born_host": _hosts(data, parts.born_host, parts.born_v6),
+        "born_ms": heads["born_ms"],
+        "born_host": _hosts(data, born_host, born_v6),
         "stored_ms": records.store_timestamp,
-        "store_host": _hosts(data, parts.store_host, parts.store_v6),
-        "flag": parts.heads["flag"],
+        "store_host": _hosts(data, store_host, store_v6),
+        "flag": heads["flag"],
         "sys_flag": records.sys_flag,
-        "reconsume_times": parts.middle["reconsume_times"],
-        "prepared_offset": parts.middle["prepared_offset"],
-        "version": np.where(parts.is_v2, 2, 1),
-        "body_size": parts.middle["body_size"],
-        "body_crc": parts.heads["crc"],
+        "reconsume_times": middle["reconsume_times"],
+        "prepared_offset": middle["prepared_offset"],
+        "version": np.where(is_v2, 2, 1),
+        "body_size": middle["body_size"],
+        "body_crc": heads["crc"],
         "properties": properties.maps(),
     }
     if body:
-        columns["body"] = cut_out(data, parts.body, parts.body_end)
-    schema = records_schema(body=body)
+        columns["body"] = cut_out(data, body_at, body_end)
+    schema = RECORDS_WITH_BODY if body else RECORDS
     return pa.RecordBatch.from_arrays([_array(columns[field.name], field.type) for field in schema], schema=schema)
 
 

@@ -33,7 +33,7 @@ from twinlog.cluster.pipeline.sources.log_bytes import Split, splits
 from twinlog.cluster.pipeline.sources.walk import Broken, BrokenKind
 from twinlog.cluster.pipeline.tables import schemas
 from twinlog.cluster.pipeline.tables.bodies import inflated_batches
-from twinlog.cluster.pipeline.tables.options import ReadOptions, member_name
+from twinlog.cluster.pipeline.tables.options import ReadOptions
 from twinlog.cluster.pipeline.tables.scan import RecordFilter, record_batches
 
 Place = dict[str, int]  # An `offset` of a log, and the `epoch` of the byte before it.
@@ -72,13 +72,13 @@ def part_batches(part: LogPart, options: ReadOptions, schema: pa.Schema) -> Iter
 
     Raises ReadRefusedError for missing or unreadable bytes: a retry may succeed.
     """
-    member = member_name(part.files.uri)
+    member = part.files.uri.shown
 
     def report(broken: Broken) -> None:
         is_lost = broken.kind is not BrokenKind.DAMAGED
         if is_lost and options.fail_on_data_loss:
             raise ReadRefusedError(
-                f"{member_name(part.files.uri)}: bytes {broken.start} to {broken.end} of the log cannot be read: "
+                f"{member}: bytes {broken.start} to {broken.end} of the log cannot be read: "
                 f"{broken.reason}. Check the disk, and whether retention removed them. To continue without them, set option "
                 "failOnDataLoss=false."
             )
@@ -92,21 +92,18 @@ def part_batches(part: LogPart, options: ReadOptions, schema: pa.Schema) -> Iter
 def store_now(options: ReadOptions, number: int, *, warns: bool = True) -> tuple[StoreFiles, int]:
     """Member `number` as it is now, and the end of reading. Raises ReadRefusedError, NotAStoreError, UnreadableError."""
     broker = options.broker_of(number)
-    confirmed = _confirmed_by(broker) if broker is not None and not options.unconfirmed else None
+    confirmed = None
+    if broker is not None and not options.unconfirmed:
+        # All workers import this file, and few need a client.
+        from twinlog.cluster.pipeline.tables.broker_end import ask_broker
+
+        confirmed = ask_broker(broker)
     files = inspect_store(options.members[number])  # Read after the confirmed offset: the log only grows.
     end = readable_end(files, unconfirmed=options.unconfirmed, reported=confirmed)
     warning = may_be_old(files, unconfirmed=options.unconfirmed, reported=confirmed) if warns else None
     if warning is not None:
         warn(warning)
     return files, end
-
-
-def _confirmed_by(broker: str) -> int | None:
-    from twinlog.cluster.pipeline.tables.broker_end import (
-        ask_broker,  # Every worker imports this file, and few need a client.
-    )
-
-    return ask_broker(broker).confirmed
 
 
 def place_of(files: StoreFiles, offset: int) -> Place:
@@ -127,8 +124,7 @@ class RecordStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """All stores by name, with the end of reading."""
         numbers = range(len(self.options.members))
         looks = [store_now(self.options, number, warns=self._latest is None) for number in numbers]
-        names = map(member_name, self.options.members)
-        found = [(name, files, end) for name, (files, end) in zip(names, looks, strict=True)]
+        found = [(files.uri.shown, files, end) for files, end in looks]
         self._latest = {name: place_of(files, end) for name, files, end in found}
         return found
 
@@ -136,8 +132,8 @@ class RecordStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Offset to continue from. Raises ReadRefusedError."""
         if place is None:  # A new store.
             return files.first
-        lossy = not self.options.fail_on_data_loss
-        return start_of(files, place["offset"], epoch=place["epoch"], fail_on_data_loss=not lossy)
+        fails = self.options.fail_on_data_loss
+        return start_of(files, place["offset"], epoch=place["epoch"], fail_on_data_loss=fails)
 
     def initialOffset(self) -> Places:  # noqa: N802 - Spark's name, as those below.
         """Start of a new query."""
@@ -176,7 +172,7 @@ class RecordStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Records between two offsets; after a restart those of the checkpoint."""
         found: list[InputPartition] = []
         for member in self.options.members:
-            name = member_name(member)
+            name = member.shown
             if name not in end or start.get(name) == end[name]:
                 continue
             files = inspect_store(member)

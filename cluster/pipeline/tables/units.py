@@ -44,6 +44,11 @@ class IndexPiece:
     layout: IndexLayout
     log_end: int | None  # None: the log grows.
 
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return self.file.size
+
 
 def index_pieces(files: Sequence[LogFile], log_end: int | None, slots: int | None) -> list[IndexPiece]:
     """All index files of a store. The number of slots is an option or is derived from the files. Raises UnreadableError."""
