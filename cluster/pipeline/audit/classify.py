@@ -15,10 +15,10 @@ from attrs import define, evolve, field
 
 from twinlog.cluster.pipeline.audit import shapes
 from twinlog.cluster.pipeline.audit.cells import CELL_MAX, REACH, Cell, Copy, LogPiece, cells, record_start
-from twinlog.cluster.pipeline.audit.compare import tail_findings
+from twinlog.cluster.pipeline.audit.compare import tail_findings, unreadable
 from twinlog.cluster.pipeline.audit.evidence import DivergentCell, Group, believed, groups_of
-from twinlog.cluster.pipeline.audit.findings import AuditFinding, AuditFindings, FindingClass
-from twinlog.cluster.pipeline.audit.naming import changed, damaged, diverged, log_file, undecided, why_broken
+from twinlog.cluster.pipeline.audit.findings import AuditFinding, AuditFindings
+from twinlog.cluster.pipeline.audit.naming import changed, damaged, diverged, undecided, why_broken
 
 _RUN_IS_SURE = 256  # Consecutive records that differ; after so many the rest of the log is taken to differ as well.
 _ISLAND_MAX = 2  # At most so many between equal records were not written by another master.
@@ -35,7 +35,8 @@ def classify(copies: Sequence[Copy], start: int, end: int, *, cell_max: int = CE
         bad = {copy.side.name: why for copy in copies if (why := _unreadable(copy, start, end)) is not None}
         if not bad:
             raise
-        found = [_unreadable_finding(copy, start, end, bad[copy.side.name]) for copy in copies if copy.side.name in bad]
+        sides = {copy.side.name: copy.side for copy in copies}
+        found = [unreadable(sides[name], start, end, why) for name, why in bad.items()]
         rest = [copy for copy in copies if copy.side.name not in bad]
         return found + (classify(rest, start, end, cell_max=cell_max) if len(rest) > 1 else [])
 
@@ -49,18 +50,6 @@ def _unreadable(copy: Copy, start: int, end: int) -> str | None:
     except OSError as error:
         return str(error)
     return None
-
-
-def _unreadable_finding(copy: Copy, start: int, end: int, why: str) -> AuditFinding:
-    return AuditFinding(
-        cls=FindingClass.UNREADABLE,
-        member=copy.side.name,
-        offset=start,
-        end=end,
-        what="cannot be read",
-        why=why,
-        file=log_file(copy, start),
-    )
 
 
 @define

@@ -5,10 +5,9 @@ the first and last block of a log may be partial. Ranges that digests cannot dec
 records.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from heapq import merge
-from itertools import groupby
-from operator import itemgetter
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
 from typing import NamedTuple
 
 from attrs import field, frozen
@@ -19,16 +18,11 @@ from twinlog.store.integrity.digest import BLOCK_SIZE
 
 
 class BlockRow(NamedTuple):
-    """Bytes `start` to `end` of a log, inside one block: a row of the BLOCKS table.
-
-    `digest`: xxh3-128 of these bytes as they were read; `first_record` is -1 where no record begins in them.
-    """
+    """Bytes `start` to `end` of a log, inside one block, and the xxh3-128 of these bytes as they were read."""
 
     start: int
     end: int
     digest: bytes
-    records: int = 0
-    first_record: int = -1
 
 
 @frozen
@@ -51,6 +45,10 @@ class LogBounds:
         """True if any of these bytes belong to the log."""
         return self.first < end and start < self.last
 
+    def file_of(self, offset: int) -> str:
+        """File of the log that contains a byte."""
+        return f"commitlog/{offset - offset % self.file_size:020d}"
+
 
 class ByteRange(NamedTuple):
     """Bytes `start` to `end` of the logs."""
@@ -59,35 +57,18 @@ class ByteRange(NamedTuple):
     end: int
 
 
-def differing_blocks(sides: Sequence[LogBounds], blocks: Mapping[str, Iterable[BlockRow]]) -> Iterator[ByteRange]:
-    """Ranges to compare by records, in order. `blocks`: the rows of each log by its name, ordered by offset."""
-    rows = merge(*(_tagged(name, rows) for name, rows in blocks.items()), key=itemgetter(0))
-    found = (
-        inside
-        for number, of_block in groupby(_with_absent(rows, sides), key=itemgetter(0))
-        if (inside := block_differs(sides, number * BLOCK_SIZE, {name: row for _, name, row in of_block if row}))
-    )
-    return ranges(found)
-
-
-def _tagged(name: str, rows: Iterable[BlockRow]) -> Iterator[tuple[int, str, BlockRow]]:
-    for row in rows:
-        yield row.start, name, row
-
-
-def _with_absent(
-    rows: Iterable[tuple[int, str, BlockRow]], sides: Sequence[LogBounds]
-) -> Iterator[tuple[int, str, BlockRow | None]]:
-    """Rows by the number of their block, and every block in between that is missing though at least two logs cover it."""
-    expected = common_start(sides) // BLOCK_SIZE
-    for start, name, row in rows:
-        number = start // BLOCK_SIZE
-        for absent in range(expected, number):
-            yield absent, "", None
-        expected = max(expected, number + 1)
-        yield number, name, row
-    for absent in range(expected, -(-common_end(sides) // BLOCK_SIZE)):
-        yield absent, "", None
+def differing_blocks(sides: Sequence[LogBounds], blocks: Mapping[str, Iterable[BlockRow]]) -> list[ByteRange]:
+    """Ranges to compare by records, in order. `blocks`: the rows of each log by its name."""
+    by_block: dict[int, dict[str, BlockRow]] = defaultdict(dict)
+    for name, rows in blocks.items():
+        for row in rows:
+            by_block[row.start // BLOCK_SIZE][name] = row
+    numbers = set(by_block)
+    if len(sides) > 1:  # Also blocks without a row, though at least two logs cover them.
+        starts, ends = sorted(side.first for side in sides), sorted(side.last for side in sides)
+        numbers.update(range(starts[1] // BLOCK_SIZE, -(-ends[-2] // BLOCK_SIZE)))
+    found = (block_differs(sides, number * BLOCK_SIZE, by_block.get(number, {})) for number in sorted(numbers))
+    return ranges(part for part in found if part is not None)
 
 
 def block_differs(sides: Sequence[LogBounds], start: int, rows: Mapping[str, BlockRow]) -> ByteRange | None:
@@ -100,35 +81,21 @@ def block_differs(sides: Sequence[LogBounds], start: int, rows: Mapping[str, Blo
     high = sorted(min(start + BLOCK_SIZE, side.last) for side in having)
     if len(having) < 2 or low[1] >= high[-2]:  # No common byte.
         return None
-    found = [rows.get(side.name) for side in having]
-    first = found[0]
-    if first is not None and all(row is not None and row[:3] == first[:3] for row in found):
+    found = {rows.get(side.name) for side in having}
+    if len(found) == 1 and None not in found:
         return None
     return ByteRange(low[1], high[-2])
 
 
-def ranges(parts: Iterable[ByteRange]) -> Iterator[ByteRange]:
+def ranges(parts: Iterable[ByteRange]) -> list[ByteRange]:
     """Merge parts that touch; the parts are in order."""
-    last: ByteRange | None = None
+    found: list[ByteRange] = []
     for part in parts:
-        if last is not None and part.start <= last.end:
-            last = ByteRange(last.start, max(last.end, part.end))
-            continue
-        if last is not None:
-            yield last
-        last = part
-    if last is not None:
-        yield last
-
-
-def common_start(sides: Sequence[LogBounds]) -> int:
-    """First offset that at least two of the logs may have."""
-    return sorted(side.first for side in sides)[1] if len(sides) > 1 else 0
-
-
-def common_end(sides: Sequence[LogBounds]) -> int:
-    """Last offset up to which at least two of the logs have bytes."""
-    return sorted(side.last for side in sides)[-2] if len(sides) > 1 else 0
+        if found and part.start <= found[-1].end:
+            found[-1] = ByteRange(found[-1].start, max(found[-1].end, part.end))
+        else:
+            found.append(part)
+    return found
 
 
 def tail_findings(sides: Sequence[LogBounds]) -> list[AuditFinding]:
@@ -137,36 +104,32 @@ def tail_findings(sides: Sequence[LogBounds]) -> list[AuditFinding]:
     A tail counts as lost only if another member has it: what a member's own files say of its end may be damaged, too.
     """
     longest = max(sides, key=lambda side: side.last)
-    return [
-        truncated(side, longest) if (side.claimed or 0) > side.last and not side.is_running else lag(side, longest)
-        for side in sides
-        if side.last < longest.last
-    ]
+    return [_tail_finding(side, longest) for side in sides if side.last < longest.last]
 
 
-def lag(side: LogBounds, longest: LogBounds) -> AuditFinding:
-    """A log that ends before another one."""
+def _tail_finding(side: LogBounds, longest: LogBounds) -> AuditFinding:
+    is_lost = (side.claimed or 0) > side.last and not side.is_running
     return AuditFinding(
-        cls=FindingClass.LAG,
+        cls=FindingClass.TRUNCATED if is_lost else FindingClass.LAG,
         member=side.name,
         offset=side.last,
         end=longest.last,
-        what="ends earlier",
-        why=f"{longest.name} continues",
+        what="lost its end" if is_lost else "ends earlier",
+        why=f"its own files mention bytes up to {side.claimed}" if is_lost else f"{longest.name} continues",
         good=longest.name,
     )
 
 
-def truncated(side: LogBounds, longest: LogBounds) -> AuditFinding:
-    """A log that ends before the end that its own files mention."""
+def unreadable(side: LogBounds, start: int, end: int, why: str) -> AuditFinding:
+    """Bytes of a log that cannot be read."""
     return AuditFinding(
-        cls=FindingClass.TRUNCATED,
+        cls=FindingClass.UNREADABLE,
         member=side.name,
-        offset=side.last,
-        end=longest.last,
-        what="lost its end",
-        why=f"its own files mention bytes up to {side.claimed}",
-        good=longest.name,
+        offset=start,
+        end=end,
+        what="cannot be read",
+        why=why,
+        file=side.file_of(start),
     )
 
 
@@ -174,5 +137,5 @@ def nothing_in_common(sides: Sequence[LogBounds]) -> bool:
     """True if no two of the logs have a byte in common, though several have bytes."""
     with_bytes = [side for side in sides if side.first < side.last]
     return len(with_bytes) > 1 and not any(
-        one.has(other.first, other.last) for at, one in enumerate(with_bytes) for other in with_bytes[at + 1 :]
+        one.has(other.first, other.last) for one, other in combinations(with_bytes, 2)
     )

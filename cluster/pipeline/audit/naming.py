@@ -25,18 +25,18 @@ def damaged(bad: Group, good: Group, start: int, why: str) -> Iterator[AuditFind
     if gap is None and any(piece.broken == FILE_ENDS for piece in bad.pieces) and not any(bad.data[where.first :]):
         gap = shapes.ChangedSpan(where.first, len(bad.data))
     for copy in bad.copies:
-        side = copy.side
         common = _about(copy, good, start, where)
         if gap is not None:
-            common = evolve(common, offset=start + gap.first, end=start + gap.end)
             yield evolve(
                 common,
                 cls=FindingClass.HOLE,
+                offset=start + gap.first,
+                end=start + gap.end,
                 what="a hole: zeros, or a file that is missing or too short",
-                why=_brief(why),
+                why=why.rpartition("; ")[2],  # The part that is the same for all parts of one hole.
             )
             continue
-        elsewhere = [] if where.size <= shapes.FIELD_MAX else shapes.misplaced(bad.data, start, side.file_size)
+        elsewhere = [] if where.size <= shapes.FIELD_MAX else shapes.misplaced(bad.data, start, copy.side.file_size)
         if not elsewhere:
             yield evolve(common, what=_what_changed(bad, good, where), why=why)
             continue
@@ -71,16 +71,11 @@ def _about(copy: Copy, good: Group, start: int, where: shapes.ChangedSpan) -> Au
         topic=entry.topic if entry is not None else None,
         queue_id=entry.queue_id if entry is not None else None,
         queue_offset=entry.queue_offset if entry is not None else None,
-        file=log_file(copy, at),
+        file=copy.side.file_of(at),
         record=touched[0].start if touched else start,
         record_end=touched[-1].end if touched else end,
         count=max(1, len(touched)),
     )
-
-
-def _brief(why: str) -> str:
-    """The part of a reason that is the same for all parts of one hole."""
-    return why.rpartition("; ")[2]
 
 
 def _what_changed(
@@ -147,7 +142,7 @@ def diverged(first: DivergentCell, end: int, *, is_tail: bool) -> Iterator[Audit
                 topic=entry.topic if entry is not None else None,
                 queue_id=entry.queue_id if entry is not None else None,
                 queue_offset=entry.queue_offset if entry is not None else None,
-                file=log_file(copy, first.start),
+                file=copy.side.file_of(first.start),
                 record=first.start,
                 record_end=copy.side.last if is_tail else end,
             )
@@ -155,8 +150,3 @@ def diverged(first: DivergentCell, end: int, *, is_tail: bool) -> Iterator[Audit
 
 def _time(entry: DispatchEntry | None) -> str:
     return f"{entry.store_timestamp} ms" if entry is not None else "an unknown time"
-
-
-def log_file(copy: Copy, offset: int) -> str:
-    """File of the log that contains a byte."""
-    return f"commitlog/{offset - offset % copy.side.file_size:020d}"

@@ -20,9 +20,10 @@ from twinlog.cluster.pipeline.audit.compare import (
     differing_blocks,
     ranges,
     tail_findings,
+    unreadable,
 )
 from twinlog.cluster.pipeline.audit.copies import StoreCopy
-from twinlog.cluster.pipeline.audit.findings import AuditFinding, FindingClass
+from twinlog.cluster.pipeline.audit.findings import AuditFinding
 from twinlog.cluster.pipeline.audit.side_tables import check_range, check_tables
 from twinlog.cluster.pipeline.sources.files import StoreFiles
 from twinlog.cluster.pipeline.sources.log_bytes import Split
@@ -84,7 +85,7 @@ def digests_of(files: StoreFiles, part: MemberSplit) -> SplitDigests:
     """Read a split of a log, a window at a time."""
     from twinlog.cluster.pipeline.tables.scan import block_batches
 
-    bounds, digests, unreadable = [], [], []
+    bounds, digests, gaps = [], [], []
     done = part.split.start
     try:
         for batch in block_batches(files, part.split, count_records=False):
@@ -92,13 +93,13 @@ def digests_of(files: StoreFiles, part: MemberSplit) -> SplitDigests:
             for start, end, digest in zip(*columns, strict=True):
                 done = end
                 if digest is None:
-                    unreadable.append((start, end, _why_unreadable(files, start)))
+                    gaps.append((start, end, _why_unreadable(files, start)))
                     continue
                 bounds.append(_BOUNDS.pack(start, end))
                 digests.append(digest)
     except UnreadableError as error:
-        unreadable.append((done, part.split.end, str(error)))
-    return SplitDigests(part.member, part.split.start, b"".join(bounds), b"".join(digests), tuple(_joined(unreadable)))
+        gaps.append((done, part.split.end, str(error)))
+    return SplitDigests(part.member, part.split.start, b"".join(bounds), b"".join(digests), tuple(_joined(gaps)))
 
 
 def _why_unreadable(files: StoreFiles, offset: int) -> str:
@@ -113,18 +114,15 @@ def _why_unreadable(files: StoreFiles, offset: int) -> str:
     return "it could not be read"
 
 
-def _joined(spans: Iterable[tuple[int, int, str]]) -> Iterator[tuple[int, int, str]]:
+def _joined(spans: Iterable[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
     """Merge neighbours."""
-    last: tuple[int, int, str] | None = None
+    found: list[tuple[int, int, str]] = []
     for start, end, why in spans:
-        if last is not None and last[1] == start and last[2] == why:
-            last = last[0], end, why
-            continue
-        if last is not None:
-            yield last
-        last = start, end, why
-    if last is not None:
-        yield last
+        if found and found[-1][1:] == (start, why):
+            found[-1] = found[-1][0], end, why
+        else:
+            found.append((start, end, why))
+    return found
 
 
 def compared(sides: Mapping[int, LogBounds], split: Split, found: Iterable[SplitDigests]) -> SplitCompared:
@@ -150,9 +148,7 @@ def compared(sides: Mapping[int, LogBounds], split: Split, found: Iterable[Split
         compared=sizes if len(rows) > 1 else {},
         read=sizes,
         unreadable=tuple(
-            unreadable_finding(sides[number], span)
-            for number, each in sorted(by_member.items())
-            for span in each.unreadable
+            unreadable(sides[number], *span) for number, each in sorted(by_member.items()) for span in each.unreadable
         ),
     )
 
@@ -170,19 +166,6 @@ def clipped(side: LogBounds, split: Split) -> LogBounds:
     """The part of a log inside a split; may be empty."""
     first = max(side.first, split.start)
     return evolve(side, first=first, last=max(first, min(side.last, split.end)))
-
-
-def unreadable_finding(side: LogBounds, span: tuple[int, int, str]) -> AuditFinding:
-    start, end, why = span
-    return AuditFinding(
-        cls=FindingClass.UNREADABLE,
-        member=side.name,
-        offset=start,
-        end=end,
-        what="cannot be read",
-        why=why,
-        file=f"commitlog/{start - start % side.file_size:020d}",
-    )
 
 
 def different_blocks(parts: Iterable[ByteRange]) -> int:
@@ -217,10 +200,6 @@ def keyed(size: int, found: SplitDigests) -> tuple[int, SplitDigests]:
     return found.start // size, found
 
 
-def nothing(_found: SplitDigests) -> None:
-    """Discards the digests, where only reading them matters."""
-
-
 def compare_split(
     sides: Mapping[int, LogBounds], size: int, found: tuple[int, Iterable[SplitDigests]]
 ) -> SplitCompared:
@@ -246,8 +225,8 @@ def find_ends(sent: SentStores, sides: Mapping[int, LogBounds], members: Sequenc
             return tails(copies) if len(copies) > 1 else []
     except UnreadableError as error:
         shortest = min((sides[number] for number in members), key=lambda side: side.last)
-        unreadable = unreadable_finding(shortest, (shortest.last, shortest.last, str(error)))
-        return [*tail_findings([sides[number] for number in members]), unreadable]
+        found = tail_findings([sides[number] for number in members])
+        return [*found, unreadable(shortest, shortest.last, shortest.last, str(error))]
 
 
 @contextmanager

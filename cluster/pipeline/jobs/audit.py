@@ -217,7 +217,7 @@ class _Audit:
             found = self.runner.collect(compare(self.runner.spread(parts)))
         except WorkersDiedError:
             units = [[part] for part in parts]
-            _, dead = self.runner.collect_robust(units, lambda rdd: rdd.mapPartitions(read).map(tasks.nothing))
+            _, dead = self.runner.collect_robust(units, lambda rdd: rdd.mapPartitions(read).map(lambda _: None))
             for (part,), why in dead:
                 self.deadly.add(part.member)
                 self._unreadable(part.member, "cannot be read", why, part.split)

@@ -53,7 +53,7 @@ def log_findings(stores: Mapping[str, StoreFiles]) -> list[AuditFinding]:
 def block_rows(files: StoreFiles) -> list[BlockRow]:
     """Digests of a log, split by split."""
     return [
-        BlockRow(row["start"], row["end"], row["digest"], row["records"])
+        BlockRow(row["start"], row["end"], row["digest"])
         for split in splits(files.log, SPLIT_SIZE, files.first, files.end)
         for batch in block_batches(files, split)
         for row in batch.to_pylist()
