@@ -31,7 +31,7 @@ pytestmark = pytest.mark.timeout(180)
 def wheel(tmp_path: Path) -> Path:
     """A wheel with some texts changed, to distinguish it from this checkout."""
     path = tmp_path / "twinlog-0.1.0-py3-none-any.whl"
-    words = {"summary.py": ("of up to 64 KiB", "of at most 64 KiB"), "shapes.py": ('Field("body"', 'Field("b-o-d-y"')}
+    words = {"summary.py": ("of up to 64 KiB", "of at most 64 KiB"), "shapes.py": ('yield "body"', 'yield "b-o-d-y"')}
     with ZipFile(path, "w") as archive:
         inside = (path for folder in FOLDERS for path in folder.rglob("*"))
         for file in sorted((*(ROOT / "twinlog").glob("*.py"), *inside)):

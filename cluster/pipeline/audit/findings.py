@@ -6,6 +6,7 @@ Plain values: reports print them as JSON, tables and pictures are drawn from the
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from operator import attrgetter
 from typing import Any
 
 from attrs import define, evolve, field, frozen
@@ -38,9 +39,12 @@ class FindingClass(StrEnum):
 
 
 _DAMAGE = (FindingClass.BIT_ROT, FindingClass.DIFFERS)
+_COPY = attrgetter("cls", "member", "good", "file")
+_KIND = attrgetter("cls", "member", "good", "file", "what", "why", "epoch")
 
 
-def _doc(text: str, default: Any = None) -> Any:
+def documented(text: str, default: Any = None) -> Any:
+    """A field with a default; `text` is for the schema of the JSON and for Parquet."""
     return field(default=default, metadata={"doc": text})
 
 
@@ -50,20 +54,20 @@ class AuditFinding:
 
     cls: FindingClass
     member: str = field(metadata={"doc": "the member whose copy is wrong; if unknown, one of those that differ"})
-    offset: int | None = _doc("first byte of the log that is affected")
-    end: int | None = _doc("end of the affected bytes")
+    offset: int | None = documented("first byte of the log that is affected")
+    end: int | None = documented("end of the affected bytes")
     what: str = field(metadata={"doc": "short description"})
     why: str = field(metadata={"doc": "the evidence"})
-    good: str | None = _doc("a member whose copy is right")
-    epoch: int | None = _doc("the epoch in which the member's own bytes from `offset` on were written")
-    since_ms: int | None = _doc("store time of the first affected record, or start of the epoch")
-    topic: str | None = _doc("topic of the first affected message")
-    queue_id: int | None = _doc("its queue")
-    file: str | None = _doc("path below the member's directory")
-    queue_offset: int | None = _doc("queue offset of the first affected message")
-    record: int | None = _doc("start of the record at `offset`, on a member where it is sound")
-    record_end: int | None = _doc("end of the last affected record")
-    count: int = _doc("number of consecutive things merged into one finding", 1)
+    good: str | None = documented("a member whose copy is right")
+    epoch: int | None = documented("the epoch in which the member's own bytes from `offset` on were written")
+    since_ms: int | None = documented("store time of the first affected record, or start of the epoch")
+    topic: str | None = documented("topic of the first affected message")
+    queue_id: int | None = documented("its queue")
+    file: str | None = documented("path below the member's directory")
+    queue_offset: int | None = documented("queue offset of the first affected message")
+    record: int | None = documented("start of the record at `offset`, on a member where it is sound")
+    record_end: int | None = documented("end of the last affected record")
+    count: int = documented("number of consecutive things merged into one finding", 1)
 
 
 @define(eq=False)
@@ -109,18 +113,8 @@ class AuditFindings:
 def are_neighbours(first: AuditFinding, second: AuditFinding) -> bool:
     """True if the second finding begins where the first one ends and is of the same kind, for damage whatever the change."""
     if first.cls in _DAMAGE and first.record_end is not None and first.record_end == second.record:
-        return (first.cls, first.member, first.good, first.file) == (
-            second.cls,
-            second.member,
-            second.good,
-            second.file,
-        )
-    return (
-        first.end is not None
-        and first.end == second.offset
-        and (first.cls, first.member, first.good, first.what, first.why, first.epoch, first.file)
-        == (second.cls, second.member, second.good, second.what, second.why, second.epoch, second.file)
-    )
+        return bool(_COPY(first) == _COPY(second))
+    return first.end is not None and first.end == second.offset and bool(_KIND(first) == _KIND(second))
 
 
 def joined(first: AuditFinding, second: AuditFinding) -> AuditFinding:

@@ -40,18 +40,17 @@ def damaged(bad: Group, good: Group, start: int, why: str) -> Iterator[AuditFind
         if not elsewhere:
             yield evolve(common, what=_what_changed(bad, good, where), why=why)
             continue
-        shift = elsewhere[0].claimed - elsewhere[0].offset
-        common = evolve(common, offset=start, end=start + len(bad.data))
-        if shapes.is_shift(elsewhere):
-            what = f"records of {counted(abs(shift), 'byte')} {'behind' if shift > 0 else 'before'}"
-            yield evolve(
-                common, cls=FindingClass.SHIFTED, what=what, why=f"their own offsets say so; sound on {good.name}"
-            )
-        else:
-            what = f"the record of offset {elsewhere[0].claimed} lies here"
-            yield evolve(
-                common, cls=FindingClass.SWAPPED, what=what, why=f"its own offset says so; sound on {good.name}"
-            )
+        first, is_shift = elsewhere[0], shapes.is_shift(elsewhere)
+        shift = first.claimed - first.offset
+        distance = f"{counted(abs(shift), 'byte')} {'behind' if shift > 0 else 'before'}"
+        yield evolve(
+            common,
+            cls=FindingClass.SHIFTED if is_shift else FindingClass.SWAPPED,
+            offset=start,
+            end=start + len(bad.data),
+            what=f"records of {distance}" if is_shift else f"the record of offset {first.claimed} lies here",
+            why=f"{'their own offsets say' if is_shift else 'its own offset says'} so; sound on {good.name}",
+        )
 
 
 def _about(copy: Copy, good: Group, start: int, where: shapes.ChangedSpan) -> AuditFinding:

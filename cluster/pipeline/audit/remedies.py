@@ -51,17 +51,13 @@ def _lag(_finding: AuditFinding, member: AuditedMember, _good: AuditedMember | N
 
 def _tail_lost(finding: AuditFinding, member: AuditedMember, good: AuditedMember | None) -> Repair:
     if finding.what in CUTS and finding.file is not None:
-        size = (finding.end or 0) - int(finding.file.rpartition("/")[2])
+        name = finding.file.rpartition("/")[2]
         root, *logs = member.place.split(";")
-        path = (
-            finding.file.rpartition("/")[2]
-            if logs and finding.file.startswith("commitlog/")
-            else shlex.quote(str(Path(root, finding.file)))
-        )
+        path = name if logs and finding.file.startswith("commitlog/") else shlex.quote(str(Path(root, finding.file)))
         note = "Stop its broker first; behind its last record the file had zeros."
         if finding.what == CUT_WITH_RECORDS:
             note = "Stop its broker first. The records are lost on every member; rebuild queues and index afterwards."
-        return Repair(f"truncate -s {size} {path}", note)
+        return Repair(f"truncate -s {(finding.end or 0) - int(name)} {path}", note)
     if member.is_master:
         return _follow_other(member, good, "The master lost its newest messages")
     return Repair("twinlog wait level", f"The slave fetches the lost bytes from its master.{_start(member)}")
@@ -106,15 +102,8 @@ def _differs(finding: AuditFinding, member: AuditedMember, _good: AuditedMember 
     return Repair(f"twinlog log dump {where}{begin} --count 1 -o wide --body", note)
 
 
-def _queue(_finding: AuditFinding, member: AuditedMember, _good: AuditedMember | None) -> Repair:
-    return _rebuilt(member, "--consumequeue")
-
-
-def _index(_finding: AuditFinding, member: AuditedMember, _good: AuditedMember | None) -> Repair:
-    return _rebuilt(member, "--index")
-
-
-def _rebuilt(member: AuditedMember, what: str) -> Repair:
+def _rebuilt(finding: AuditFinding, member: AuditedMember, _good: AuditedMember | None) -> Repair:
+    what = "--consumequeue" if finding.cls is FindingClass.QUEUE else "--index"
     note = "Stop its broker first. The log is read, never written; the old files stay until the new ones are complete."
     return Repair(f"twinlog log rebuild {_directory(member)} {what}", note)
 
@@ -144,12 +133,9 @@ def _unreadable(finding: AuditFinding, member: AuditedMember, good: AuditedMembe
 def _follow_other(member: AuditedMember, good: AuditedMember | None, what: str) -> Repair:
     """Make another member the master, and this one its slave."""
     candidate = _called(good) if good is not None else "MEMBER"
-    if member.is_live:
-        command = f"twinlog switchover --candidate {candidate} --dry-run"
-    else:
-        command = f"twinlog failover --candidate {candidate} --dry-run"
+    verb = "switchover" if member.is_live else "failover"
     note = f"{what}: decide which copy is right, and make that member the master; then, for this one: twinlog rewind"
-    return Repair(command, f"{note} {_called(member)}, or reinit.")
+    return Repair(f"twinlog {verb} --candidate {candidate} --dry-run", f"{note} {_called(member)}, or reinit.")
 
 
 def _replace(member: AuditedMember, good: AuditedMember | None) -> Repair:
@@ -199,8 +185,8 @@ _BY_CLASS: Mapping[FindingClass, Callable[[AuditFinding, AuditedMember, AuditedM
     FindingClass.SWAPPED: _damaged,
     FindingClass.BIT_ROT: _damaged,
     FindingClass.DIFFERS: _differs,
-    FindingClass.QUEUE: _queue,
-    FindingClass.INDEX: _index,
+    FindingClass.QUEUE: _rebuilt,
+    FindingClass.INDEX: _rebuilt,
     FindingClass.CONFIG: _tables,
     FindingClass.OFFSETS: _tables,
     FindingClass.UNREADABLE: _unreadable,

@@ -7,13 +7,12 @@ bytes of the log, times ms since 1970; an unknown value is None.
 from collections import Counter
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Any
 
 import orjson
 from attrs import asdict, evolve, field, frozen
 
 from twinlog.cluster.admin.documents import SCHEMA
-from twinlog.cluster.pipeline.audit.findings import AuditFinding, FindingClass
+from twinlog.cluster.pipeline.audit.findings import AuditFinding, FindingClass, documented
 
 # Classes of findings about the log itself; the others are about files beside it.
 LOG_CLASSES = (
@@ -25,10 +24,6 @@ LOG_CLASSES = (
     FindingClass.BIT_ROT,
     FindingClass.DIFFERS,
 )
-
-
-def _doc(text: str, default: Any = None) -> Any:
-    return field(default=default, metadata={"doc": text})
 
 
 class AuditVerdict(StrEnum):
@@ -48,25 +43,25 @@ class AuditedMember:
     place: str = field(metadata={"doc": "directory or URI of its store; with --live HOST:PORT"})
     is_master: bool = field(metadata={"doc": "named first: the reference for the others"})
     is_live: bool = field(metadata={"doc": "a running broker, not a directory"})
-    software: str | None = _doc("software of the broker, if known")
-    is_running: bool | None = _doc("whether a broker had the store open")
-    first_offset: int | None = _doc("of its log")
-    last_offset: int | None = _doc("the end of its log: the byte behind the last one")
-    confirmed_offset: int | None = _doc("no role change removes bytes below it; null: unknown")
-    behind_bytes: int | None = _doc("how much longer the longest log is")
-    compared_bytes: int = _doc("bytes of its log that were compared with another member's", 0)
-    equal_bytes: int = _doc("bytes among these that are equal", 0)
-    read_bytes: int = _doc("bytes of its log that the audit read for digests", 0)
-    problem: str | None = _doc("why it could not be read; null: it was read")
+    software: str | None = documented("software of the broker, if known")
+    is_running: bool | None = documented("whether a broker had the store open")
+    first_offset: int | None = documented("of its log")
+    last_offset: int | None = documented("the end of its log: the byte behind the last one")
+    confirmed_offset: int | None = documented("no role change removes bytes below it; null: unknown")
+    behind_bytes: int | None = documented("how much longer the longest log is")
+    compared_bytes: int = documented("bytes of its log that were compared with another member's", 0)
+    equal_bytes: int = documented("bytes among these that are equal", 0)
+    read_bytes: int = documented("bytes of its log that the audit read for digests", 0)
+    problem: str | None = documented("why it could not be read; null: it was read")
 
 
 @frozen(kw_only=True)
 class ReportedFinding(AuditFinding):
     """One difference or damage on one member, and its repair. A field that does not apply or is unknown is null."""
 
-    number: int = _doc("number in tables and pictures", 0)
-    mend: str = _doc("the command that repairs it, or helps to; replace words in capitals", "")
-    mend_note: str = _doc("note to read before running it", "")
+    number: int = documented("number in tables and pictures", 0)
+    mend: str = documented("the command that repairs it, or helps to; replace words in capitals", "")
+    mend_note: str = documented("note to read before running it", "")
 
 
 @frozen(kw_only=True)
@@ -75,19 +70,21 @@ class AuditReport:
 
     verdict: AuditVerdict
     members: tuple[AuditedMember, ...]
-    start_offset: int | None = _doc("where the first of the logs begins")
-    end_offset: int | None = _doc("where the longest of them ends")
-    compared_by: str = _doc("digests: every byte; samples: some records of running brokers of RocketMQ", "digests")
-    blocks: int = _doc("compared blocks of up to 64 KiB", 0)
-    differing_blocks: int | None = _doc("how many of them differ; null: not counted", 0)
-    records: int | None = _doc("compared samples; null: all bytes were compared")
+    start_offset: int | None = documented("where the first of the logs begins")
+    end_offset: int | None = documented("where the longest of them ends")
+    compared_by: str = documented(
+        "digests: every byte; samples: some records of running brokers of RocketMQ", "digests"
+    )
+    blocks: int = documented("compared blocks of up to 64 KiB", 0)
+    differing_blocks: int | None = documented("how many of them differ; null: not counted", 0)
+    records: int | None = documented("compared samples; null: all bytes were compared")
     findings: tuple[ReportedFinding, ...] = ()
     totals: dict[str, int] = field(factory=dict, metadata={"doc": "things found, by class"})
-    findings_left_out: int = _doc("findings counted in totals and not listed", 0)
-    not_read: tuple[str, ...] = _doc("what could not be read, and why", ())
+    findings_left_out: int = documented("findings counted in totals and not listed", 0)
+    not_read: tuple[str, ...] = documented("what could not be read, and why", ())
     started_ms: int = 0
-    seconds: float = _doc("duration of the audit without the start of Spark", 0.0)
-    startup_seconds: float | None = _doc("duration of the start of Spark; null: without Spark")
+    seconds: float = documented("duration of the audit without the start of Spark", 0.0)
+    startup_seconds: float | None = documented("duration of the start of Spark; null: without Spark")
 
 
 def verdict_of(totals: Iterable[str], *, is_complete: bool, is_sampled: bool = False) -> AuditVerdict:

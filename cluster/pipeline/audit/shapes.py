@@ -4,8 +4,6 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
-from attrs import frozen
-
 from twinlog.store.record.message import BORN_HOST_V6, MAGIC_V2, RECORD_SIZE_MIN, SIZE_AND_MAGIC, STORE_HOST_V6
 from twinlog.store.record.resync import is_record
 
@@ -43,22 +41,17 @@ def difference(one: bytes, other: bytes) -> ChangedSpan:
     """Positions in which two different byte strings of the same size differ."""
     assert len(one) == len(other)
     assert one != other
-    first = _equal_prefix(memoryview(one), memoryview(other))
-    low, high = 0, len(one) - first - 1  # Bytes that are equal at the end.
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[len(one) - middle :] == other[len(other) - middle :]:
-            low = middle
-        else:
-            high = middle - 1
-    return ChangedSpan(first, len(one) - low)
+    first = _equal_prefix(one, other)
+    return ChangedSpan(first, len(one) - _equal_prefix(one[:first:-1], other[:first:-1]))
 
 
-def _equal_prefix(one: memoryview, other: memoryview) -> int:
-    low, high = 0, len(one) - 1
+def _equal_prefix(one: bytes, other: bytes) -> int:
+    """Number of bytes that are equal at the start."""
+    low, high = 0, len(one)
+    mine, theirs = memoryview(one), memoryview(other)
     while low < high:
         middle = (low + high) // 2
-        if one[low : middle + 1] == other[low : middle + 1]:
+        if mine[low : middle + 1] == theirs[low : middle + 1]:
             low = middle + 1
         else:
             high = middle
@@ -118,40 +111,29 @@ def is_shift(records: list[Misplaced]) -> bool:
     return len(records) > 2 and len({record.claimed - record.offset for record in records}) == 1
 
 
-@frozen
-class RecordField:
-    """A field of a record, by its position."""
-
-    name: str
-    start: int
-    end: int
-
-
-def fields(record: bytes) -> Iterator[RecordField]:
-    """Fields of a whole, sound record, in order."""
-    at = 0
-    for name, size in _FIELDS:
-        yield RecordField(name, at, at + size)
-        at += size
+def fields(record: bytes) -> Iterator[tuple[str, int, int]]:
+    """Name, start and end of each field of a whole, sound record, in order."""
     (sys_flag,) = _I32.unpack_from(record, _SYS_FLAG_AT)
-    for name, size in (
+    hosts_and_more = (
         ("born host", 20 if sys_flag & BORN_HOST_V6 else 8),
         ("store time", 8),
         ("store host", 20 if sys_flag & STORE_HOST_V6 else 8),
         ("reconsume times", 4),
         ("prepared offset", 8),
-    ):
-        yield RecordField(name, at, at + size)
+    )
+    at = 0
+    for name, size in _FIELDS + hosts_and_more:
+        yield name, at, at + size
         at += size
     body_end = at + 4 + _I32.unpack_from(record, at)[0]
-    yield RecordField("body", at, body_end)
+    yield "body", at, body_end
     is_v2 = SIZE_AND_MAGIC.unpack_from(record)[1] == MAGIC_V2
     size = 2 + _U16.unpack_from(record, body_end)[0] if is_v2 else 1 + record[body_end]
-    yield RecordField("topic", body_end, body_end + size)
-    yield RecordField("properties", body_end + size, len(record))
+    yield "topic", body_end, body_end + size
+    yield "properties", body_end + size, len(record)
 
 
 def fields_of(record: bytes, where: ChangedSpan) -> str:
     """Names of the fields that a span touches, as text."""
-    names = [field.name for field in fields(record) if field.start < where.end and where.first < field.end]
+    names = [name for name, start, end in fields(record) if start < where.end and where.first < end]
     return f"{names[0]} to {names[-1]}" if len(names) > 2 else " and ".join(names)

@@ -38,26 +38,21 @@ class Store:
         assert self.files is not None
         return side_of(self.name, self.files)
 
-    def to_member(self, *, compared: int = 0, equal: int = 0, read: int = 0) -> AuditedMember:
-        """As part of the report."""
+    def to_member(self) -> AuditedMember:
+        """As part of the report, before anything is compared."""
+        member = AuditedMember(
+            name=self.name, place=self.place, is_master=self.is_master, is_live=False, problem=self.problem
+        )
         files = self.files
         if files is None:
-            return AuditedMember(
-                name=self.name, place=self.place, is_master=self.is_master, is_live=False, problem=self.problem
-            )
-        return AuditedMember(
-            name=self.name,
-            place=self.place,
-            is_master=self.is_master,
-            is_live=False,
+            return member
+        return evolve(
+            member,
             software="twinlog" if self.is_ours else "RocketMQ",
             is_running=files.is_running,
             first_offset=files.first,
             last_offset=files.end,
             confirmed_offset=files.confirmed,
-            compared_bytes=compared,
-            equal_bytes=equal,
-            read_bytes=read,
         )
 
 

@@ -166,7 +166,7 @@ class _Audit:
         found_all = (evolve(found, why=without_secrets(found.why)) for found in found_all)
         findings.extend(sorted(found_all, key=lambda found: (found.member, found.cls, found.offset or 0)))
         return assembled(
-            self._members(),
+            [self._member(number, store) for number, store in enumerate(self.stores)],
             findings,
             clock_ms=clock_ms,
             is_complete=len(self.files) > 1,
@@ -295,9 +295,6 @@ class _Audit:
             ]
             self.between = [*compare_tables(members[0], members[1:]), *incomplete(extents, truncated)]
 
-    def _members(self) -> list[AuditedMember]:
-        return [self._member(number, store) for number, store in enumerate(self.stores)]
-
     def _member(self, number: int, store: Store) -> AuditedMember:
         if number not in self.files:
             return store.to_member()
@@ -307,5 +304,10 @@ class _Audit:
             if found.member == store.name and found.cls in LOG_CLASSES and found.cls is not FindingClass.TRUNCATED
         )
         compared = self.compared[store.name]
-        member = store.to_member(compared=compared, equal=max(0, compared - bad), read=self.read[store.name])
-        return evolve(member, last_offset=self.sides[number].last)
+        return evolve(
+            store.to_member(),
+            last_offset=self.sides[number].last,
+            compared_bytes=compared,
+            equal_bytes=max(0, compared - bad),
+            read_bytes=self.read[store.name],
+        )
