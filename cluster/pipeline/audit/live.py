@@ -13,21 +13,21 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from twinlog.cluster.admin.roles import log_history
-from twinlog.cluster.client.api import ClientApi, StoredRecord
+from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.observe.gather import error_text, member_address
 from twinlog.cluster.observe.live_diff import LiveDifference, Run, by_digests, by_samples, common_range, go_on
 from twinlog.cluster.observe.log_side import LiveSide, LogMovedError, LogSide
 from twinlog.cluster.pipeline.audit.assembly import assembled
+from twinlog.cluster.pipeline.audit.compare import LogBounds, tail_findings
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, AuditFindings, FindingClass
 from twinlog.cluster.pipeline.audit.report import AuditedMember, AuditReport
 from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.ha.compare.digests import Question
 from twinlog.ha.errors import HAPeerError
-from twinlog.store.epoch_file import EpochEntry
 from twinlog.store.integrity.digest import BLOCK_SIZE, floor_block
 from twinlog.store.util.progress import Progress
 from twinlog.store.util.text import agreeing, counted
@@ -55,15 +55,13 @@ class Asked:
 
     def to_member(self, *, is_master: bool) -> AuditedMember:
         """As part of the report."""
+        member = AuditedMember(
+            name=self.name, place=self.address, is_master=is_master, is_live=True, problem=self.problem
+        )
         if self.status is None:
-            return AuditedMember(
-                name=self.name, place=self.address, is_master=is_master, is_live=True, problem=self.problem
-            )
-        return AuditedMember(
-            name=self.name,
-            place=self.address,
-            is_master=is_master,
-            is_live=True,
+            return member
+        return evolve(
+            member,
             software=self.status.software,
             is_running=True,
             first_offset=self.status.min_offset,
@@ -108,8 +106,9 @@ async def judge(api: ClientApi, pair: Pair, run: Run, *, to_the_end: bool) -> Ju
             good, why = pair.reference, f"written in epoch {epoch}, and {pair.reference.name} has epoch {newer} there"
     record = ours if wrong is pair.reference else theirs
     message = record.message
+    damage = FindingClass.BIT_ROT if good is not None else FindingClass.DIFFERS
     finding = AuditFinding(
-        cls=_class_of(both_sound=both_sound, good=good),
+        cls=FindingClass.DIVERGENT if both_sound else damage,
         member=wrong.name,
         offset=record.start_offset if both_sound else offset,
         end=behind,
@@ -126,12 +125,6 @@ async def judge(api: ClientApi, pair: Pair, run: Run, *, to_the_end: bool) -> Ju
         count=run.damaged_records,
     )
     return Judged(finding, wrong, behind)
-
-
-def _class_of(*, both_sound: bool, good: Asked | None) -> FindingClass:
-    if both_sound:
-        return FindingClass.DIVERGENT
-    return FindingClass.BIT_ROT if good is not None else FindingClass.DIFFERS
 
 
 def _what(run: Run, *, both_sound: bool, diverged: bool, problem: str | None) -> str:
@@ -176,27 +169,20 @@ async def _copies(everybody: Sequence[Asked], offset: int) -> Mapping[bytes, lis
     """Members by the bytes that they have at an offset."""
     found: dict[bytes, list[Asked]] = {}
     for each in everybody:
-        record = await _record(each, offset)
+        try:
+            record = await each.side.record_at(offset) if each.side.is_twinlog else None
+        except UNCOMMON_ERRORS:
+            continue
         if record is not None and record.data:
             found.setdefault(record.data, []).append(each)
     return found
 
 
-async def _record(asked: Asked, offset: int) -> StoredRecord | None:
-    try:
-        return await asked.side.record_at(offset) if asked.side.is_twinlog else None
-    except UNCOMMON_ERRORS:
-        return None
-
-
 async def _epoch_at(api: ClientApi, asked: Asked, offset: int) -> int | None:
     """Epoch of a member's bytes at an offset, by its own history."""
-    return next((entry.epoch for entry in reversed(await _epochs(api, asked)) if entry.start_offset <= offset), None)
-
-
-async def _epochs(api: ClientApi, asked: Asked) -> tuple[EpochEntry, ...]:
     history = await log_history(api, asked.address) if asked.side.is_twinlog else None
-    return tuple(history.entries) if history is not None else ()
+    entries = history.entries if history is not None else ()
+    return next((entry.epoch for entry in reversed(entries) if entry.start_offset <= offset), None)
 
 
 PLACES_MAX = 100  # Differences of one pair that are examined one by one.
@@ -229,6 +215,7 @@ async def audit_live(api: ClientApi, members: Sequence[str], progress: Progress)
     findings = AuditFindings()
     for each in asked:
         findings.extend(_of_member(each, there))
+    findings.extend(tail_findings([LogBounds(each.name, each.now.min_offset, each.now.end_offset) for each in there]))
     compared = await _compare_all(api, there, findings, _Steps(progress))
     is_sampled = any(each.samples is not None for each in compared)
     return assembled(
@@ -362,17 +349,14 @@ class _PairComparison:
     async def _run(self, run: Run, base: int, *, is_sampled: bool) -> None:
         """Compare up to the first difference or the end. Logs may lose files or be truncated in the meantime."""
         sides = self.pair.reference.side, self.pair.other.side
+        compare = by_samples if is_sampled else by_digests
         for _ in range(_ATTEMPTS):
             if run.equal_to >= run.end or run.difference is not None:
                 break
-            progress = partial(self._report, base)
-            if await go_on(sides, run, progress, by_samples if is_sampled else by_digests):
+            if await go_on(sides, run, lambda done, _total: self.steps.at(base + done), compare):
                 break
         if run.equal_to >= run.end:  # All that both logs still have.
             run.reason = None
-
-    def _report(self, base: int, done: int, _total: int) -> None:
-        self.steps.at(base + done)
 
     def _is_whole(self, run: Run) -> bool:
         if run.reason is not None:
@@ -397,29 +381,15 @@ def _of_member(asked: Asked, there: Sequence[Asked]) -> list[AuditFinding]:
         return [
             AuditFinding(cls=FindingClass.UNREADABLE, member=asked.name, what="the broker does not answer", why=why)
         ]
-    found = []
-    longest = max(there, key=lambda each: each.now.end_offset)
+    if not asked.status.damaged_bytes:
+        return []
     others = [each for each in there if each is not asked]
-    if asked.status.end_offset < longest.now.end_offset:
-        found.append(
-            AuditFinding(
-                cls=FindingClass.LAG,
-                member=asked.name,
-                offset=asked.status.end_offset,
-                end=longest.now.end_offset,
-                what="ends earlier",
-                why=f"{longest.name} continues",
-                good=longest.name,
-            )
+    return [
+        AuditFinding(
+            cls=FindingClass.BIT_ROT,
+            member=asked.name,
+            what=f"{counted(asked.status.damaged_bytes, 'byte')} changed on its disk since they were written",
+            why="its own scrub found them; digests are of what was written",
+            good=others[0].name if others else None,
         )
-    if asked.status.damaged_bytes:
-        found.append(
-            AuditFinding(
-                cls=FindingClass.BIT_ROT,
-                member=asked.name,
-                what=f"{counted(asked.status.damaged_bytes, 'byte')} changed on its disk since they were written",
-                why="its own scrub found them; digests are of what was written",
-                good=others[0].name if others else None,
-            )
-        )
-    return found
+    ]
