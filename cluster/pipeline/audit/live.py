@@ -81,16 +81,11 @@ class Pair:
     everybody: tuple[Asked, ...]
 
 
-class Judged(NamedTuple):
-    """Classified difference; the comparison continues at `behind`."""
+async def judge(api: ClientApi, pair: Pair, run: Run, *, to_the_end: bool) -> tuple[AuditFinding, Asked]:
+    """Classify the difference that a comparison found; returns the member that is wrong, too.
 
-    finding: AuditFinding
-    wrong: Asked
-    behind: int
-
-
-async def judge(api: ClientApi, pair: Pair, run: Run, *, to_the_end: bool) -> Judged:
-    """Classify the difference that a comparison found. `to_the_end`: treat all common bytes behind it as one difference."""
+    `to_the_end`: treat all common bytes behind it as one difference.
+    """
     difference, end = run.difference, run.end
     assert difference is not None
     offset, ours, theirs = difference.first_offset, difference.left, difference.right
@@ -124,7 +119,7 @@ async def judge(api: ClientApi, pair: Pair, run: Run, *, to_the_end: bool) -> Ju
         record_end=behind,
         count=run.damaged_records,
     )
-    return Judged(finding, wrong, behind)
+    return finding, wrong
 
 
 def _what(run: Run, *, both_sound: bool, diverged: bool, problem: str | None) -> str:
@@ -305,13 +300,13 @@ class _PairComparison:
             await self._run(run, at - start, is_sampled=is_sampled)
             samples += run.samples
             if run.difference is None:
-                is_complete = self._is_whole(run)
+                if run.reason is not None:
+                    self.findings.add(self._not_compared(run.equal_to, run.end, run.reason))
+                is_complete = run.reason is None
                 break
             places += 1
             last = is_sampled or places == PLACES_MAX
-            judged = await judge(self.api, self.pair, run, to_the_end=is_sampled)
-            self._take(judged)
-            at = judged.behind
+            at = self._take(*await judge(self.api, self.pair, run, to_the_end=is_sampled))
             if last and at < end:
                 why = (
                     "samples tell the first difference only"
@@ -335,16 +330,17 @@ class _PairComparison:
         self.findings.add(self._not_compared(start, start, "one log ends before the other one begins"))
         return True
 
-    def _take(self, judged: Judged) -> None:
-        """Add a finding; a member that differs from several others is listed once."""
-        finding = judged.finding
+    def _take(self, finding: AuditFinding, wrong: Asked) -> int:
+        """Add a finding, and return its end. A member that differs from several others is listed once."""
         assert finding.offset is not None
-        if judged.wrong is self.pair.reference:
+        assert finding.end is not None
+        if wrong is self.pair.reference:
             before = self.reference_wrong_from
             self.reference_wrong_from = finding.offset if before is None else min(finding.offset, before)
         if all((each.member, each.offset) != (finding.member, finding.offset) for each in self.findings.kept):
             self.findings.add(finding)
-            judged.wrong.different += judged.behind - finding.offset
+            wrong.different += finding.end - finding.offset
+        return finding.end
 
     async def _run(self, run: Run, base: int, *, is_sampled: bool) -> None:
         """Compare up to the first difference or the end. Logs may lose files or be truncated in the meantime."""
@@ -357,11 +353,6 @@ class _PairComparison:
                 break
         if run.equal_to >= run.end:  # All that both logs still have.
             run.reason = None
-
-    def _is_whole(self, run: Run) -> bool:
-        if run.reason is not None:
-            self.findings.add(self._not_compared(run.equal_to, run.end, run.reason))
-        return run.reason is None
 
     def _not_compared(self, start: int, end: int, why: str) -> AuditFinding:
         return AuditFinding(
