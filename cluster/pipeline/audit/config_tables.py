@@ -144,7 +144,15 @@ def _compare_table(master: MemberTables, slave: MemberTables, file: str, newest:
         there = ours or theirs
         # Every broker starts with an unchanged table, and only slaves write it to a file.
         if there and there[1].counter > 0 and file not in {**master.unreadable, **slave.unreadable}:
-            yield _missing(master, slave, file, ours is None)
+            having, lacking = (slave, master) if ours is None else (master, slave)
+            yield AuditFinding(
+                cls=FindingClass.CONFIG,
+                member=lacking.name,
+                what=f"there is no {file}",
+                why=f"{having.name} has one",
+                good=having.name,
+                file=f"config/{file}",
+            )
         return
     (table, version), (other, other_version) = ours, theirs
     names = sorted(name for name in {**table, **other} if table.get(name) != other.get(name))
@@ -173,18 +181,6 @@ def _compare_table(master: MemberTables, slave: MemberTables, file: str, newest:
             topic=name if file == "topics.json" else None,
             file=f"config/{file}",
         )
-
-
-def _missing(master: MemberTables, slave: MemberTables, file: str, is_masters: bool) -> AuditFinding:
-    having, lacking = (slave, master) if is_masters else (master, slave)
-    return AuditFinding(
-        cls=FindingClass.CONFIG,
-        member=lacking.name,
-        what=f"there is no {file}",
-        why=f"{having.name} has one",
-        good=having.name,
-        file=f"config/{file}",
-    )
 
 
 def _difference(master: Any, slave: Any) -> str:

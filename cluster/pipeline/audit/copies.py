@@ -21,23 +21,23 @@ _AHEAD = 1 << 20  # Read-ahead: records are read in order.
 _DIGEST_FILE_MAX = 1 << 30
 
 
-def side_of(name: str, files: StoreFiles, *, end: int | None = None) -> LogBounds:
-    """Bounds of a store's log; `end`: read no further."""
+def side_of(name: str, files: StoreFiles) -> LogBounds:
+    """Bounds of a store's log."""
     return LogBounds(
         name,
         files.first,
-        files.end if end is None else min(files.end, end),
+        files.end,
         files.confirmed,
         files.epochs,
         files.file_size,
         files.is_running,
-        claimed=files.claimed if end is None or end >= files.end else None,
+        claimed=files.claimed,
     )
 
 
 @define(eq=False)
 class StoreCopy:
-    """Implementation of cells.Copy. Close it, or use it in a `with` statement."""
+    """Implementation of cells.Copy. Close it after use."""
 
     side: LogBounds
     files: StoreFiles
@@ -127,9 +127,3 @@ class StoreCopy:
     def close(self) -> None:
         """Close the files."""
         self._reader.close()
-
-    def __enter__(self) -> "StoreCopy":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

@@ -234,7 +234,7 @@ def _copies(
     stores: Mapping[int, StoreFiles], sides: Mapping[int, LogBounds], members: Sequence[int]
 ) -> Iterator[list[StoreCopy]]:
     with ExitStack() as opened:
-        yield [opened.enter_context(StoreCopy(sides[number], stores[number])) for number in members]
+        yield [opened.enter_context(closing(StoreCopy(sides[number], stores[number]))) for number in members]
 
 
 class FilePart(NamedTuple):

@@ -21,11 +21,12 @@ from twinlog.cluster.pipeline.sources.places import StoreUri, UnreadableError, l
 from twinlog.cluster.pipeline.tables.bodies import InflateLimits
 from twinlog.cluster.pipeline.tables.options import read_options
 from twinlog.cluster.pipeline.tables.stream import store_now
-from twinlog.store.record.message import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
+from twinlog.store.record.message import QUEUELESS, TRANSACTION_MASK
 
 CHECKPOINT = "_checkpoint"  # Below the output; readers of Parquet skip such names.
 _CORRUPT = "_corrupt_record"
 _DAY_MS = 24 * 60 * 60 * 1000
+_AS_IN_SQL = "write columns as in SQL, 'id BIGINT, name STRING'"
 
 
 @frozen(kw_only=True)
@@ -107,20 +108,16 @@ def export(spark: SparkSession, options: ExportOptions) -> None:
 
 def messages(spark: SparkSession, options: ExportOptions) -> DataFrame:
     """The topic's messages as a stream, in the columns of the output."""
-    queueless = [
-        TRANSACTION_PREPARED,
-        TRANSACTION_ROLLBACK,
-    ]  # Half and rollback records are no messages of their topic.
+    # Half and rollback records are no messages of their topic.
     records = spark.readStream.format("rocketmq_records").options(**options.of_reader).load(options.path)
-    records = records.where(~f.col("sys_flag").bitwiseAND(TRANSACTION_MASK).isin(queueless))
+    records = records.where(~f.col("sys_flag").bitwiseAND(TRANSACTION_MASK).isin(*QUEUELESS))
     return decoded(records, options.schema)
 
 
 def decoded(records: DataFrame, schema: str | None) -> DataFrame:
     """Columns of the output. A body that is not JSON of the schema is kept with a `problem`; nothing is lost."""
-    day = f.date_from_unix_date(
-        f.floor(f.col("stored_ms") / _DAY_MS).cast("int")
-    )  # In UTC, independent of the session's time zone.
+    # In UTC, independent of the session's time zone.
+    day = f.date_from_unix_date(f.floor(f.col("stored_ms") / _DAY_MS).cast("int"))
     frame = records.select(
         "topic",
         day.cast("string").alias("day"),
@@ -146,13 +143,9 @@ def json_schema(text: str) -> StructType:
     try:
         found = StructType.fromDDL(text)
     except PySparkException as error:
-        raise ReadRefusedError(
-            f"the schema {text!r} is invalid: write columns as in SQL, 'id BIGINT, name STRING'"
-        ) from error
+        raise ReadRefusedError(f"the schema {text!r} is invalid: {_AS_IN_SQL}") from error
     if not isinstance(found, StructType):
-        raise ReadRefusedError(
-            f"the schema {text!r} is a single type: write columns as in SQL, 'id BIGINT, name STRING'"
-        )
+        raise ReadRefusedError(f"the schema {text!r} is a single type: {_AS_IN_SQL}")
     return found
 
 
@@ -197,9 +190,8 @@ def main(*, follow: bool, spark_master: str | None, body_size_max: int, body_rat
     bounds = InflateLimits(size_max=body_size_max, ratio_max=body_ratio_max)
     options = ExportOptions(**texts, bounds=bounds)  # type: ignore[arg-type]
     try:
-        store_now(
-            read_options({"path": options.path, **options.of_reader}), 0
-        )  # Refusals come before the start of Spark.
+        # Refusals come before the start of Spark.
+        store_now(read_options({"path": options.path, **options.of_reader}), 0)
     except (ReadRefusedError, NotAStoreError, OSError) as error:
         raise click.ClickException(str(error)) from error
     spark = spark_session(spark_master, name=f"twinlog export {options.topic}")

@@ -48,6 +48,7 @@ def page(report: AuditReport) -> str:
     """The whole document."""
     sign, how = _SIGNS[report.verdict]
     drawn = picture(report)
+    made = f"twinlog audit, {moment(report.started_ms, utc=True)}, in {seconds(report.seconds)}"
     parts = [
         "<!doctype html>",
         '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">',
@@ -63,7 +64,7 @@ def page(report: AuditReport) -> str:
         '<h2 id="findings">Findings</h2>',
         _findings(report),
         _not_read(report.not_read),
-        f"</main><footer>{escape(_made(report))}</footer></body></html>\n",
+        f"</main><footer>{escape(made)}</footer></body></html>\n",
     ]
     return "".join(parts)
 
@@ -152,18 +153,13 @@ def _table(caption: str, titles: Iterable[tuple[str, str]], rows: str) -> str:
     return f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}">{table}</div>'
 
 
-def _made(report: AuditReport) -> str:
-    return f"twinlog audit, {moment(report.started_ms, utc=True)}, in {seconds(report.seconds)}"
-
-
 def findings_table(findings: Sequence[ReportedFinding]) -> Any:
     """Findings as a pyarrow.Table, one row each; columns are the fields of a finding."""
     import pyarrow as pa
 
     rows = [asdict(finding) for finding in findings]
-    types = {"offset": pa.int64(), "end": pa.int64(), "epoch": pa.int64(), "since_ms": pa.timestamp("ms", tz="UTC")}
-    types |= {"record": pa.int64(), "record_end": pa.int64()}
-    types |= {"queue_offset": pa.int64(), "count": pa.int64(), "queue_id": pa.int32(), "number": pa.int32()}
+    types = dict.fromkeys(("offset", "end", "epoch", "record", "record_end", "queue_offset", "count"), pa.int64())
+    types |= {"since_ms": pa.timestamp("ms", tz="UTC"), "queue_id": pa.int32(), "number": pa.int32()}
     columns = [
         pa.field(each.name, types.get(each.name, pa.string()), metadata={"comment": each.metadata.get("doc", "")})
         for each in fields(ReportedFinding)

@@ -11,23 +11,18 @@ def headline(report: AuditReport) -> str:
     """One sentence."""
     match report.verdict:
         case AuditVerdict.EQUAL:
-            return f"equal{_up_to_lag(report)}: every byte that members have in common"
+            up_to_lag = " up to lag" if any(member.behind_bytes for member in report.members) else ""
+            return f"equal{up_to_lag}: every byte that members have in common"
         case AuditVerdict.SAMPLES_EQUAL:
-            return f"sampled: {_equal_records(report.records or 0)}; the others were not compared"
+            number = report.records or 0
+            equal = f"{counted(number, 'record')} {agreeing(number, 'is', 'are')} equal"
+            return f"sampled: {equal}; the others were not compared"
         case AuditVerdict.INCOMPLETE:
             return "not complete: equal as far as it could be read"
     faults = sum(count for cls, count in report.totals.items() if cls not in ("lag", "unreadable"))
     what = f"{counted(faults, 'thing')} {agreeing(faults, 'is not as it', 'are not as they')} should be"
     places = [each.offset for each in report.findings if each.offset is not None and each.cls in LOG_CLASSES]
     return f"divergent: {what}{f', in the log first at {min(places)}' if places else ''}"
-
-
-def _equal_records(number: int) -> str:
-    return f"{counted(number, 'record')} {agreeing(number, 'is', 'are')} equal"
-
-
-def _up_to_lag(report: AuditReport) -> str:
-    return " up to lag" if any(member.behind_bytes for member in report.members) else ""
 
 
 def sentences(report: AuditReport) -> Iterator[str]:

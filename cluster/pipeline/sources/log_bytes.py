@@ -48,7 +48,7 @@ class Hole(NamedTuple):
 
 @define(eq=False)
 class LogBytes:
-    """Reads bytes of a log, never across the end of a file. It keeps files open: use it in a `with` statement."""
+    """Reads bytes of a log, never across the end of a file. It keeps files open until it is closed."""
 
     log: tuple[LogFile, ...]
     file_size: int
@@ -85,10 +85,8 @@ class LogBytes:
         try:
             return self.read(offset, size)
         except UnreadableError:
-            pieces = [
-                self._piece_or_zeros(*bounds) for bounds in _pieces(offset, min(offset + size, self.file_end(offset)))
-            ]
-        return b"".join(pieces)
+            pieces = _pieces(offset, min(offset + size, self.file_end(offset)))
+            return b"".join(self._piece_or_zeros(*bounds) for bounds in pieces)
 
     def _piece_or_zeros(self, low: int, high: int) -> bytes:
         try:
@@ -96,7 +94,7 @@ class LogBytes:
         except UnreadableError:
             return bytes(high - low)
 
-    def fill(self, offset: int, buffer: memoryview) -> "list[Hole]":
+    def fill(self, offset: int, buffer: memoryview) -> list[Hole]:
         """Read into a buffer across files; returns the parts that could not be read, which become zeros."""
         holes: list[Hole] = []
         done = 0
@@ -115,7 +113,7 @@ class LogBytes:
             done += room
         return holes
 
-    def _fill_patiently(self, offset: int, buffer: memoryview) -> "Iterator[Hole]":
+    def _fill_patiently(self, offset: int, buffer: memoryview) -> Iterator[Hole]:
         for low, high in _pieces(offset, offset + len(buffer)):
             part, count, refusal = buffer[low - offset : high - offset], 0, None
             try:
@@ -159,12 +157,6 @@ class LogBytes:
         """Close all files."""
         while self._open:
             self._open.popitem()[1].close()
-
-    def __enter__(self) -> "LogBytes":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _pieces(start: int, end: int) -> Iterator[tuple[int, int]]:

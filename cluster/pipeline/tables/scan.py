@@ -5,6 +5,7 @@ the CRC of its body. For digests records are counted by their heads alone; bodie
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import numpy as np
 import pyarrow as pa
@@ -38,7 +39,7 @@ def block_batches(
     if start >= end:
         return
     window = window or (WINDOW if files.uri.is_local else WINDOW_OF_ARCHIVES)
-    with LogBytes(files.log, files.file_size) as source:
+    with closing(LogBytes(files.log, files.file_size)) as source:
         heads = None
         if count_records:
             heads = _HeadCount(source, files.end, *first_record(source, start, files.first, files.end))
@@ -196,7 +197,7 @@ def record_batches(
     `on_broken` gets damaged and unreadable bytes, those before a batch before it is yielded; the scan continues behind them.
     Nothing is read beyond `files.end`.
     """
-    with LogBytes(files.log, files.file_size) as source:
+    with closing(LogBytes(files.log, files.file_size)) as source:
         for piece in walk_split(source, where.narrowed(split), files.first, files.end):
             if isinstance(piece, Broken):
                 on_broken(piece)

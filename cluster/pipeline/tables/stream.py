@@ -64,7 +64,7 @@ def _only(files: StoreFiles, split: Split) -> StoreFiles:
     log_files = tuple(
         file for file in files.log if file.start < split.end and file.start + files.file_size > split.start
     )
-    return evolve(files, log=log_files, config=(), problems=())
+    return evolve(files, log=log_files, problems=())
 
 
 def part_batches(part: LogPart, options: ReadOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

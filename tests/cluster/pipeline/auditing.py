@@ -1,7 +1,7 @@
 """The pure part of an audit, run in one process as the Spark job runs it."""
 
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 from twinlog.cluster.pipeline.audit.classify import classify, tails
@@ -44,7 +44,7 @@ def log_findings(stores: Mapping[str, StoreFiles]) -> list[AuditFinding]:
     sides = [side_of(name, files) for name, files in stores.items()]
     found: list[AuditFinding] = []
     with ExitStack() as opened:
-        copies = [opened.enter_context(StoreCopy(side, stores[side.name])) for side in sides]
+        copies = [opened.enter_context(closing(StoreCopy(side, stores[side.name]))) for side in sides]
         for part in differing_blocks(sides, {name: block_rows(files) for name, files in stores.items()}):
             found += classify([copy for copy in copies if copy.side.has(*part)], *part)
         return found + tails(copies)

@@ -1,7 +1,7 @@
 """Faults planted in pairs of stores: each is found with its class and place, and nothing else is."""
 
 import shutil
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
 import pytest
 
@@ -162,7 +162,7 @@ def test_records_larger_than_any_look_ahead(tmp_path):
     bad = flipped_at(data, flips)
     with ExitStack() as opened:
         copies = [
-            opened.enter_context(StoreCopy(side_of(name, files), files))
+            opened.enter_context(closing(StoreCopy(side_of(name, files), files)))
             for name, image in ((MASTER, data), (SLAVE, bad))
             for files in [logs.store_files(tmp_path / name, image, 0, file_size)]
         ]

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -165,7 +166,6 @@ def test_a_look_at_the_real_brokers_stores(captured):
     assert (files.is_running, files.problems) == (False, ())
     assert files.has_abort == (captured.name == golden.RUNNING)
     assert files.claimed == files.end or files.has_abort
-    assert {place.name for place in files.config} == {path.name for path in (captured / "config").iterdir()}
     assert len(files.index()) == len(list((captured / "index").iterdir()))
     units = {(queue.topic, queue.queue_id): [file.size for file in queue.files] for queue in files.queues()}
     assert len(units) == len(list((captured / "consumequeue").glob("*/*")))
@@ -319,7 +319,7 @@ def log_of(root: Path, *sizes: int) -> LogBytes:
 
 
 def test_bytes_across_files(tmp_path):
-    with log_of(tmp_path, 100_000, 100_000) as log:
+    with closing(log_of(tmp_path, 100_000, 100_000)) as log:
         assert log.read(99_990, 100) == b"\1" * 10
         buffer = bytearray(20)
         assert log.fill(99_990, memoryview(buffer)) == []
@@ -332,7 +332,7 @@ def test_holes(tmp_path):
     log = log_of(tmp_path, 100_000, 60_000, 100_000)
     (tmp_path / f"{200_000:020d}").unlink()
     (tmp_path / f"{200_000:020d}").mkdir()
-    with log:
+    with closing(log):
         buffer = bytearray(b"x" * 400_000)
         holes = log.fill(0, memoryview(buffer))
         assert holes[0] == Hole(160_000, 200_000, None)

@@ -8,6 +8,7 @@ import tarfile
 import tracemalloc
 import zlib
 from collections import Counter
+from contextlib import closing
 from hashlib import sha1
 from pathlib import Path
 
@@ -52,7 +53,7 @@ def in_splits(files: StoreFiles, parts: list[Split], *, window: int = 4 << 20, l
     starts: list[int] = []
     broken: list[Broken] = []
     for part in parts:
-        with LogBytes(files.log, files.file_size) as source:
+        with closing(LogBytes(files.log, files.file_size)) as source:
             for piece in walk_split(source, part, files.first, files.end, window=window, look_back=look_back):
                 if isinstance(piece, Broken):
                     assert part.start <= piece.start < piece.end <= part.end
