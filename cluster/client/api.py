@@ -177,12 +177,10 @@ class ClientApi:
 
     # ---- Messages
 
-    async def send(
-        self, address: str, header: "headers.messages.SendMessageV2", body: bytes, *, timeout_ms: int | None = None
-    ) -> SendResponse:
+    async def send(self, address: str, header: "headers.messages.SendMessageV2", body: bytes) -> SendResponse:
         """Send messages or a reply (310, 320, 325) to the broker's queue that the header names."""
         command = header.command(body)
-        return read_sent(await self.client.request(address, command, timeout_ms=timeout_ms or self.timeout_ms))
+        return read_sent(await self.client.request(address, command, timeout_ms=self.timeout_ms))
 
     async def pull(
         self,
@@ -399,9 +397,11 @@ def _is_record(data: bytes, offset: int) -> bool:
     return message.phy_offset == offset and int.from_bytes(data[:4]) == len(data)
 
 
-def name_servers(text: str) -> tuple[str, ...]:
-    """The addresses in `one:9876;two:9876`, each once; a missing port is 9876."""
-    parts = (part.strip() for part in text.replace(",", ";").split(";"))
+def name_servers(given: str | Iterable[str]) -> tuple[str, ...]:
+    """The addresses in `one:9876;two:9876`, each once; a missing port is 9876. Those of a list are left as they are."""
+    if not isinstance(given, str):
+        return tuple(given)
+    parts = (part.strip() for part in given.replace(",", ";").split(";"))
     return tuple(dict.fromkeys(part if ":" in part else f"{part}:9876" for part in parts if part))
 
 

@@ -6,8 +6,11 @@
 Sources: MQClientInstance, ClientRemotingProcessor (RocketMQ 4.9.8).
 """
 
+import os
+import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterable
+import time
+from collections.abc import Awaitable, Callable
 from functools import partial
 from math import inf
 from typing import Any, Protocol
@@ -17,15 +20,16 @@ import trio
 from attrs import define, field
 
 from twinlog.cluster.client.api import DEFAULT_TOPIC, ClientApi, name_servers
-from twinlog.cluster.client.heartbeat import ConsumerData, heartbeat, instance_name, own_address
 from twinlog.cluster.client.messages import UniqueIds
 from twinlog.cluster.client.producer import Producer
 from twinlog.cluster.client.routes import REFRESH_SECONDS, Routes
+from twinlog.cluster.client.subscription import ConsumerData, heartbeat
 from twinlog.cluster.client.tasks import Service, in_parallel
 from twinlog.cluster.remoting.client import RemotingClient, connect_tcp
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.cluster.remoting.names import split_address
 from twinlog.store.record.message import host_bytes
 
 HEARTBEAT_SECONDS = 30.0
@@ -46,8 +50,22 @@ class GroupMember(Protocol):
 OnRequest = Callable[[str, RemotingCommand], RemotingCommand | None]
 
 
-def _name_servers(given: "str | Iterable[str]") -> tuple[str, ...]:
-    return name_servers(given) if isinstance(given, str) else tuple(given)
+def own_address(namesrv: str) -> str:
+    """This machine's address on the route to that name server; nothing is sent. 127.0.0.1 without a route."""
+    try:
+        host, port = split_address(namesrv)
+        no_names = socket.AI_NUMERICHOST  # Resolving a name would take time.
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM, flags=no_names)[0]
+        with socket.socket(family, kind) as probe:
+            probe.connect(address)
+            return str(probe.getsockname()[0])
+    except (OSError, ValueError):
+        return "127.0.0.1"
+
+
+def instance_name() -> str:
+    """A unique instance name, in the form of Java's clients."""
+    return f"{os.getpid()}#{time.monotonic_ns()}"
 
 
 @define(eq=False)
@@ -59,7 +77,7 @@ class Client(Service):
     ones. `connect`: opens connections instead of TCP.
     """
 
-    namesrv: tuple[str, ...] = field(converter=_name_servers)
+    namesrv: tuple[str, ...] = field(converter=name_servers)
     timeout_ms: int = field(default=3000, kw_only=True)
     instance: str = field(factory=instance_name, kw_only=True)
     sign: Callable[[RemotingCommand], None] | None = field(default=None, kw_only=True, repr=False)
@@ -76,9 +94,7 @@ class Client(Service):
     nursery: trio.Nursery | None = field(default=None, init=False, repr=False)
     _beaten: dict[str, tuple[object, int]] = field(factory=dict, init=False, repr=False)  # Heartbeat that a broker has.
     _generation: int = field(default=0, init=False, repr=False)  # Counts changes of what heartbeats say.
-    _default_found_at: float = field(
-        default=-inf, init=False, repr=False
-    )  # Last request for the default topic's route.
+    _default_found_at: float = field(default=-inf, init=False, repr=False)  # Time of the default topic's last request.
 
     def __attrs_post_init__(self) -> None:
         if not self.namesrv:
@@ -106,7 +122,7 @@ class Client(Service):
             scope = await connections.start(self._connect)
             try:
                 async with trio.open_nursery() as self.nursery:
-                    self.nursery.start_soon(self._every, HEARTBEAT_SECONDS, self.beat)
+                    self.nursery.start_soon(self._every, HEARTBEAT_SECONDS, partial(self.introduce, again=True))
                     self.nursery.start_soon(self._every, REFRESH_SECONDS, self.routes.refresh)
                     task_status.started()
             finally:
@@ -153,14 +169,9 @@ class Client(Service):
         except RemotingError as error:
             log.info("group not unregistered at a broker", peer=address, error=str(error))
 
-    async def beat(self) -> None:
-        """Internal: send heartbeats to every known broker; slaves only get those of consumers."""
-        await self.introduce(self.routes.addresses(masters_only=not self.consumers), again=True)
-
-    async def introduce(self, addresses: Iterable[str] | None = None, *, again: bool = False) -> None:
-        """Internal: send a heartbeat to brokers without a current one: to all that are known, or to these addresses."""
-        if addresses is None:
-            addresses = self.routes.addresses(masters_only=not self.consumers)
+    async def introduce(self, *, again: bool = False) -> None:
+        """Internal: send heartbeats to known brokers without a current one, or to all; slaves only get those of consumers."""
+        addresses = self.routes.addresses(masters_only=not self.consumers)
         generation = self._generation
         body = heartbeat(self.client_id, self.producers, [each.data for each in self.consumers.values()])
         async with trio.open_nursery() as nursery:

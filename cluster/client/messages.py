@@ -225,6 +225,11 @@ def decompress(body: bytes, sys_flag: int) -> bytes:
     return compression.decompress(body, sys_flag, size_max=BODY_SIZE_MAX)
 
 
+def now_ms() -> int:
+    """The current time as in messages and heartbeats."""
+    return time.time_ns() // 1_000_000
+
+
 class UniqueIds:
     """Message ids: ip 4 | pid u16 | number of this object i32 | ms since the month began i32 | counter u16, as hex."""
 
@@ -240,6 +245,3 @@ class UniqueIds:
         month = time.mktime((local.tm_year, local.tm_mon, 1, 0, 0, 0, 0, 0, -1))
         since_month = int((now - month) * 1000) & 0x7FFFFFFF
         return self._prefix + _ID_SUFFIX.pack(since_month, next(self._counter) & 0xFFFF).hex().upper()
-
-    def __iter__(self) -> "UniqueIds":
-        return self

@@ -6,7 +6,7 @@ again with the next message, with the pauses of Backoff, so that producers find 
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from math import inf
 
 import trio
@@ -60,14 +60,6 @@ class PublishRoute:
         return broker.master
 
 
-@frozen
-class _Failure:
-    """A request that found no queue to write."""
-
-    asked: float  # Time of the request, by trio's clock.
-    reason: str
-
-
 @define(eq=False)
 class Routes:
     """Requests a route when it is new, stale or 30 s old. An old route is used when no name server responds."""
@@ -79,15 +71,8 @@ class Routes:
     _asked: dict[str, float] = field(factory=dict, init=False)  # Time of the last request, by topic.
     _asking: trio.Lock = field(factory=trio.Lock, init=False)
     _backoffs: dict[str, Backoff] = field(factory=lambda: defaultdict(Backoff), init=False)
-    _doubted: set[str] = field(
-        factory=set, init=False
-    )  # Topics, a broker of which has failed since they were asked for.
-    _failures: dict[str, _Failure] = field(factory=dict, init=False)  # The last, by topic.
-
-    @property
-    def topics(self) -> frozenset[str]:
-        """Topics with a known route."""
-        return frozenset(self._read)
+    _doubted: set[str] = field(factory=set, init=False)  # Topics, a broker of which has failed since their request.
+    _failures: dict[str, tuple[float, str]] = field(factory=dict, init=False)  # Last time and reason, by topic.
 
     async def find(self, topic: str) -> TopicRoute | None:
         """The topic's route; None when no broker has it. Raises RemotingError when no name server ever responded."""
@@ -124,8 +109,8 @@ class Routes:
             if known := self._usable(topic, tried):
                 return known
             failed = self._failures.get(topic)
-            if failed is not None and failed.asked >= began:
-                raise NoRouteError(failed.reason)
+            if failed is not None and failed[0] >= began:
+                raise NoRouteError(failed[1])
             return await self._ask(topic)
 
     def _usable(self, topic: str, tried: Collection[str]) -> PublishRoute | None:
@@ -147,7 +132,7 @@ class Routes:
             route = await self._ask_publish(topic)
         except RemotingError as error:
             self._publish.pop(topic, None)
-            self._failures[topic] = _Failure(now, str(error))
+            self._failures[topic] = now, str(error)
             self.forget(topic)
             raise
         self._failures.pop(topic, None)
@@ -177,9 +162,9 @@ class Routes:
             if known := self._read.get(each):
                 self._read[each] = known[0], -inf
 
-    async def refresh(self, topics: Iterable[str] = ()) -> None:
-        """Request all known routes again, and those of `topics`. On failure a route stays as it is."""
-        for topic in {*self._read, *self._publish, *topics}:
+    async def refresh(self) -> None:
+        """Request all known routes again. On failure a route stays as it is."""
+        for topic in {*self._read, *self._publish}:
             try:
                 route = await self.api.topic_route(topic)
             except RemotingError:

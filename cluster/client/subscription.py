@@ -1,17 +1,20 @@
-"""Subscriptions to topics, and start positions of new groups. Pure.
+"""Subscriptions to topics, start positions of new groups, and heartbeats, which name both. Pure.
 
-Sources: SubscriptionData, FilterAPI, PullAPIWrapper, RebalancePushImpl.computePullFromWhere (RocketMQ 4.9.8).
+Sources: HeartbeatData, SubscriptionData, FilterAPI, PullAPIWrapper, RebalancePushImpl.computePullFromWhere (RocketMQ 4.9.8).
 """
 
+from collections.abc import Iterable
 from enum import Enum
 from typing import Any
 
 from attrs import field, frozen
 
+from twinlog.cluster.remoting import fastjson
 from twinlog.store.record.properties import java_hash
 
 ALL = "*"
 TAG, SQL92 = "TAG", "SQL92"
+INNER_PRODUCER = "CLIENT_INNER_PRODUCER"  # Sends copies of failed messages to retry topics.
 
 
 @frozen
@@ -89,3 +92,35 @@ def as_heartbeat(start: From | FromTime) -> str:
     if isinstance(start, FromTime):
         return "CONSUME_FROM_TIMESTAMP"
     return f"CONSUME_FROM_{start.name}_OFFSET"
+
+
+@frozen(kw_only=True)
+class ConsumerData:
+    """One consumer group of a client."""
+
+    group: str
+    subscriptions: tuple[Subscription, ...]
+    broadcasting: bool = False
+    start: str = "CONSUME_FROM_LAST_OFFSET"
+
+    def to_json(self) -> dict[str, Any]:
+        """The group's entry in a heartbeat."""
+        return {
+            "consumeFromWhere": self.start,
+            "consumeType": "CONSUME_PASSIVELY",
+            "groupName": self.group,
+            "messageModel": "BROADCASTING" if self.broadcasting else "CLUSTERING",
+            "subscriptionDataSet": [each.to_json() for each in self.subscriptions],
+            "unitMode": False,
+        }
+
+
+def heartbeat(client_id: str, producers: Iterable[str], consumers: Iterable[ConsumerData]) -> bytes:
+    """The body of request 34."""
+    return fastjson.dumps(
+        {
+            "clientID": client_id,
+            "consumerDataSet": [each.to_json() for each in consumers],
+            "producerDataSet": [{"groupName": group} for group in sorted({*producers, INNER_PRODUCER})],
+        }
+    )

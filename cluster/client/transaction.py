@@ -104,10 +104,8 @@ class TransactionProducer:
             raise HalfMessageError(result)
         try:
             yield transaction
-        except Exception as error:
+        except Exception as error:  # Not when it is cancelled: only `check` can find out whether the work was done.
             await self._end(result, Decision.ROLLBACK, remark=f"{type(error).__name__}: {error}")
-            raise
-        except BaseException:  # Cancelled: only `check` can find out whether the work was done.
             raise
         await self._end(result, transaction.decision)
 

@@ -8,9 +8,12 @@
 Sources: DefaultMQPushConsumerImpl, ConsumeMessageConcurrentlyService, ConsumeMessageOrderlyService (RocketMQ 4.9.8).
 """
 
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import structlog
 import trio
@@ -20,21 +23,24 @@ from twinlog.cluster.client.client import Client
 from twinlog.cluster.client.consume.assignment import Assignment
 from twinlog.cluster.client.consume.batch import Batch, Batches
 from twinlog.cluster.client.consume.locks import RENEW_SECONDS, QueueLocks
-from twinlog.cluster.client.consume.offsets import BrokerOffsets, FileOffsets, Offsets
+from twinlog.cluster.client.consume.offsets import BrokerOffsets, FileOffsets, Offsets, dump_offsets, load_offsets
 from twinlog.cluster.client.consume.process_queue import FlowLimits, ProcessQueue, Turns
 from twinlog.cluster.client.consume.reader import Reading
-from twinlog.cluster.client.consume.requests import answer_request
 from twinlog.cluster.client.consume.retry import LOCAL_RETRY_SECONDS, Retries
-from twinlog.cluster.client.heartbeat import ConsumerData, now_ms
-from twinlog.cluster.client.messages import ReceivedMessage
-from twinlog.cluster.client.subscription import TAG, From, FromTime, Sql, Subscription, as_heartbeat
+from twinlog.cluster.client.messages import ReceivedMessage, as_received, now_ms
+from twinlog.cluster.client.subscription import TAG, ConsumerData, From, FromTime, Sql, Subscription, as_heartbeat
 from twinlog.cluster.client.tasks import Service
-from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
+from twinlog.cluster.remoting.command import VERSION, RemotingCommand
 from twinlog.cluster.remoting.names import as_component, retry_topic
-from twinlog.cluster.remoting.route import MessageQueue
+from twinlog.cluster.remoting.route import MessageQueue, queue_to_json
+from twinlog.store.errors import StoreError
+from twinlog.store.record.message import decode_message
 
 COMMIT_SECONDS = 5.0
 LEAVE_SECONDS = 1.0  # Time limit at the end for each of: offsets, locks, the group.
+DIRECTLY_SECONDS = 30.0  # For a message that a person chose; the broker's own time limit is shorter.
 
 log = structlog.get_logger(__name__)
 
@@ -254,12 +260,117 @@ class PushConsumer(Service):
     def offset_to_commit(self, held: ProcessQueue) -> int | None:
         return None if self.broadcasting else self.offsets.table.offsets.get(held.queue)
 
-    # ---- Requests of brokers
-
-    @property
-    def has_handler(self) -> bool:
-        return self.handler is not None
-
     def on_request(self, address: str, request: RemotingCommand) -> RemotingCommand | None:
-        """Internal: respond to requests 40, 220, 221, 307 and 309."""
-        return answer_request(self, address, request)
+        """Internal: the response to request 40, 220, 221, 307 or 309; None: none, or it is sent later."""
+        try:
+            return _answer(self, address, request)
+        except ValueError as error:
+            remark = f"the request cannot be understood: {error}"
+            return RemotingCommand.response_to(request, ResponseCode.SYSTEM_ERROR, remark=remark)
+
+
+# Requests of brokers. Source: ClientRemotingProcessor (RocketMQ 4.9.8).
+
+
+def _answer(consumer: PushConsumer, address: str, request: RemotingCommand) -> RemotingCommand | None:
+    match request.code:
+        case RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
+            consumer.assignment.soon()
+            return None
+        case RequestCode.RESET_CONSUMER_CLIENT_OFFSET:
+            consumer.client.start_soon(partial(consumer.assignment.reset, load_offsets(request.body)))
+            return None
+        case RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT:
+            topic, offsets = (request.ext or {}).get("topic", ""), consumer.offsets.table.offsets
+            of_topic = {queue: offset for queue, offset in offsets.items() if queue.topic == topic}
+            return _response(request, dump_offsets(of_topic, "messageQueueTable"))
+        case RequestCode.GET_CONSUMER_RUNNING_INFO:
+            return _response(request, fastjson.dumps(_running_info(consumer)))
+        case RequestCode.CONSUME_MESSAGE_DIRECTLY:
+            consumer.client.start_soon(partial(_consume_directly, consumer, address, request))
+            return None
+    code = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    return RemotingCommand.response_to(request, code, remark=f" request type {request.code} not supported")
+
+
+def _response(request: RemotingCommand, body: bytes) -> RemotingCommand:
+    return RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=body)
+
+
+def _running_info(consumer: PushConsumer) -> dict[str, Any]:
+    """The body of 307 (ConsumerRunningInfo)."""
+    return {
+        "mqTable": {
+            fastjson.ObjectKey.of(queue_to_json(queue)): _queue_info(consumer, queue)
+            for queue in sorted(consumer.assignment.readers)
+        },
+        "properties": {
+            "PROP_CLIENT_VERSION": f"V{VERSION}",
+            "PROP_CONSUMEORDERLY": str(consumer.ordered).lower(),
+            "PROP_CONSUMER_START_TIMESTAMP": str(consumer.started_ms),
+            "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
+            "PROP_NAMESERVER_ADDR": ";".join(consumer.client.namesrv),
+            "PROP_THREADPOOL_CORE_SIZE": str(consumer.workers if consumer.handler is not None else 0),
+        },
+        "statusTable": {each.topic: _NO_STATUS for each in consumer.data.subscriptions},
+        "subscriptionSet": [each.to_json() for each in consumer.data.subscriptions],
+    }
+
+
+_NO_STATUS = {
+    "consumeFailedMsgs": 0,
+    "consumeFailedTPS": 0.0,
+    "consumeOKTPS": 0.0,
+    "consumeRT": 0.0,
+    "pullRT": 0.0,
+    "pullTPS": 0.0,
+}
+
+
+def _queue_info(consumer: PushConsumer, queue: MessageQueue) -> dict[str, Any]:
+    held = consumer.assignment.readers[queue].held
+    locked_at = consumer.locks.last_renewed(queue) if consumer.locks is not None else None
+    return {
+        "cachedMsgCount": held.count,
+        "cachedMsgMaxOffset": held.next_offset - 1 if held.count else 0,
+        "cachedMsgMinOffset": held.commit_offset if held.count else 0,
+        "cachedMsgSizeInMiB": held.size >> 20,
+        "commitOffset": consumer.offsets.table.offsets.get(queue, -1),
+        "droped": held.is_dropped,
+        "lastConsumeTimestamp": _clock_ms(held.last_taken),
+        "lastLockTimestamp": _clock_ms(locked_at or 0),
+        "lastPullTimestamp": _clock_ms(held.last_pulled),
+        "locked": consumer.locks is not None and consumer.locks.holds(queue),
+        "transactionMsgCount": 0,
+        "transactionMsgMaxOffset": 0,
+        "transactionMsgMinOffset": 0,
+        "tryUnlockTimes": 0,
+    }
+
+
+def _clock_ms(moment: float) -> int:
+    """Convert a time of trio's clock to ms since 1970; 0 stays 0."""
+    return round((time.time() - trio.current_time() + moment) * 1000) if moment else 0
+
+
+async def _consume_directly(consumer: PushConsumer, address: str, request: RemotingCommand) -> None:
+    begun = trio.current_time()
+    try:
+        record = decode_message(bytes(request.body))
+    except StoreError as error:
+        remark = f"the body is no message: {error}"
+        refusal = RemotingCommand.response_to(request, ResponseCode.SYSTEM_ERROR, remark=remark)
+        consumer.client.remoting.respond(address, refusal)
+        return
+    queue = MessageQueue(record.topic, (request.ext or {}).get("brokerName", ""), record.queue_id)
+    result = "CR_RETURN_NULL"
+    with trio.move_on_after(DIRECTLY_SECONDS):
+        batch = await consumer.consume_directly(as_received(record, queue))
+        result = "CR_LATER" if batch.failed else "CR_SUCCESS"
+    body = {
+        "autoCommit": True,
+        "consumeResult": result,
+        "order": consumer.ordered,
+        "spentTimeMills": round((trio.current_time() - begun) * 1000),
+    }
+    consumer.client.remoting.respond(address, _response(request, fastjson.dumps(body)))

@@ -18,6 +18,8 @@ from twinlog.cluster.remoting.route import MASTER_ID
 from twinlog.store.errors import StoreError
 
 PAUSE_SECONDS, FLOW_CONTROL_SECONDS = 1.0, 0.02
+COUNT_MAX = 32  # Messages of one pull.
+HOLD_MS = 15_000  # Time that a broker may hold a pull without messages, as in RocketMQ's clients.
 FLOW_CONTROL = 215  # A response code of RocketMQ 5.
 
 log = structlog.get_logger(__name__)
@@ -41,15 +43,13 @@ class ReadingConsumer(Protocol):
 
 @define(kw_only=True)
 class Reading:
-    """Options of all readers of a consumer. `count_max`: messages of one pull; `hold_ms`: time that a broker may hold it."""
+    """Options of all readers of a consumer."""
 
     consumer: ReadingConsumer
 
     client: Client
     group: str
     limits: FlowLimits = field(factory=FlowLimits)
-    count_max: int = 32
-    hold_ms: int = 15_000
     ordered: bool = False
     carries_filter: bool = False  # Pulls contain the filter; else the subscription in heartbeats counts.
 
@@ -107,8 +107,8 @@ class QueueReader:
             expression=wanted.expression if reading.carries_filter else None,
             kind=wanted.kind,
             version=wanted.version,
-            count_max=reading.count_max,
-            suspend_ms=reading.hold_ms,
+            count_max=COUNT_MAX,
+            suspend_ms=HOLD_MS,
             commit_offset=reading.consumer.offset_to_commit(held) if address == master else None,
         )
 

@@ -12,16 +12,16 @@ from twinlog.cluster.client.client import Client
 from twinlog.cluster.client.consume.batch import Batch
 from twinlog.cluster.client.consume.offsets import address_of
 from twinlog.cluster.client.consume.process_queue import ProcessQueue
-from twinlog.cluster.client.heartbeat import INNER_PRODUCER
 from twinlog.cluster.client.messages import ReceivedMessage
 from twinlog.cluster.client.producer import PreparedSend, Producer
+from twinlog.cluster.client.subscription import INNER_PRODUCER
 from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.cluster.remoting.names import retry_topic
 from twinlog.store.record.properties import format_properties
 
 RECONSUME_TIMES_MAX = 16  # RocketMQ's default for -1, except for ordered consumers, which try for ever.
 LOCAL_RETRY_SECONDS = 5.0
-FIRST_DELAY_LEVEL = 3
+FIRST_DELAY_LEVEL = 3  # 10 s; the next ones are 30 s, 1 min, ...
 _FOREVER = 2**31 - 1
 _OF_THE_FIRST_COPY = frozenset({"TRAN_MSG", "CLUSTER"})
 
@@ -51,18 +51,13 @@ def after_failure(message: ReceivedMessage, times_max: int, *, ordered: bool, br
     return Failed.DROP if broadcasting else Failed.SEND_BACK
 
 
-def retry_delay_level(message: ReceivedMessage) -> int:
-    """The delay level that the broker would choose for the next try: 10 s, 30 s, 1 min, ..."""
-    return FIRST_DELAY_LEVEL + message.reconsume_times
-
-
 def retry_properties(message: ReceivedMessage) -> dict[str, str]:
     """The properties of a copy for the retry topic, which is sent when request 36 failed, and by ordered consumers."""
     return {
         **{name: value for name, value in message.properties.items() if name not in _OF_THE_FIRST_COPY},
         "ORIGIN_MESSAGE_ID": message.properties.get("ORIGIN_MESSAGE_ID", message.message_id),
         "RETRY_TOPIC": message.topic,
-        "DELAY": str(retry_delay_level(message)),
+        "DELAY": str(FIRST_DELAY_LEVEL + message.reconsume_times),  # The broker would choose that, too.
     }
 
 

@@ -102,9 +102,8 @@ class Consumer:
         if self.start is None and self.group is not None:
             stored = await self.api.committed_offset(address, queue, self.group)
             begin = stored if stored is not None else await self._begin(address, queue, end)
-            return _Cursor(
-                queue, begin, end, stored or None
-            )  # Brokers also answer 0 for a new queue without an offset.
+            # Brokers also answer 0 for a new queue without an offset.
+            return _Cursor(queue, begin, end, stored or None)
         begin = await self._begin(address, queue, end)
         return _Cursor(queue, begin, end, begin)  # With a `start`, a queue's offset is committed once it has been read.
 
@@ -155,15 +154,12 @@ class Consumer:
                 await self._pull(cursor, suspend_ms=HOLD_MS)
             except (RemotingConnectError, RemotingTimeoutError):
                 await trio.sleep(RETRY_SECONDS)
-                await self._refresh_route()
+                with suppress(RemotingConnectError, RemotingTimeoutError):
+                    self._route = await self.api.topic_route(self.topic) or self._route
             while cursor.waiting:
                 if not self._deliver_next(cursor):
                     enough.cancel()
                     return
-
-    async def _refresh_route(self) -> None:
-        with suppress(RemotingConnectError, RemotingTimeoutError):
-            self._route = await self.api.topic_route(self.topic) or self._route
 
     def _deliver_next(self, cursor: _Cursor) -> bool:
         message = cursor.waiting.popleft()
