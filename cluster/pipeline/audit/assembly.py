@@ -42,16 +42,15 @@ def assembled(
     **facts: Any,
 ) -> AuditReport:
     """Build the report. `clock_ms` is the start of the audit; `facts` are further fields of AuditReport."""
-    looked = [member for member in members if member.first_offset is not None and member.last_offset is not None]
-    end = max((member.last_offset for member in looked if member.last_offset is not None), default=None)
-    start = min((member.first_offset for member in looked if member.first_offset is not None), default=None)
+    firsts = [member.first_offset for member in members if member.first_offset is not None]
+    end = max((member.last_offset for member in members if member.last_offset is not None), default=None)
     shown = tuple(_as_text(_behind(member, end)) for member in members)
     by_name = {member.name: member for member in shown}
     totals = totals_by_class(findings.totals)
     return AuditReport(
         verdict=verdict_of(totals, is_complete=is_complete, is_sampled=is_sampled),
         members=shown,
-        start_offset=start,
+        start_offset=min(firsts, default=None),
         end_offset=end,
         compared_by="samples" if is_sampled else "digests",
         findings=numbered(with_repair(_as_text(finding), by_name) for finding in findings.kept),

@@ -1,6 +1,7 @@
 """One member's log, on any kind of storage, with the operations that a comparison needs."""
 
 from collections.abc import Iterator
+from functools import cached_property
 
 from attrs import define, field
 
@@ -9,7 +10,7 @@ from twinlog.cluster.pipeline.audit.compare import LogBounds
 from twinlog.cluster.pipeline.sources.files import StoreFiles
 from twinlog.cluster.pipeline.sources.log_end import PlaceReader, QueueFiles
 from twinlog.cluster.pipeline.sources.places import UnreadableError, read_all
-from twinlog.store.integrity.digest import LogDigests, decode, digest
+from twinlog.store.integrity.digest import Decoded, LogDigests, decode, digest
 from twinlog.store.offline.file_series import FileSeries
 from twinlog.store.offline.queue_view import QueueKey
 from twinlog.store.queue.consume_queue_ext import EXT_ADDRESS_MAX
@@ -43,10 +44,6 @@ class StoreCopy:
     files: StoreFiles
     _reader: PlaceReader = field(factory=PlaceReader, init=False)
     _log: FileSeries = field(init=False)
-    _digests: LogDigests | None = field(default=None, init=False)
-    _digests_are_read: bool = field(default=False, init=False)
-    _end_is_sure: bool = field(default=False, init=False)  # Digests of a clean stop, and nothing was written since.
-    _queues: dict[QueueKey, QueueFiles] | None = field(default=None, init=False)
     _ahead: tuple[int, bytes] = field(default=(0, b""), init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -76,13 +73,18 @@ class StoreCopy:
 
     def as_digested(self, start: int, end: int) -> bool | None:
         """True if all blocks of these bytes match twinlog's digests. Raises OSError."""
-        digests = self._load_digests()
-        if digests is None or not digests.start <= start < end <= digests.end:
+        if self._digested is None:
+            return None
+        digests = self._digested.digests
+        if not digests.start <= start < end <= digests.end:
             return None
         answers = [self._is_as_digested(block.start, block.end, block.digest) for block in digests.blocks(start, end)]
         if all(answers):
             return True
-        return None if not self._end_is_sure and self._is_doubtful(digests, end) else False
+        # The end is sure after a clean stop, if nothing was written since.
+        is_left = not self.files.has_abort and digests.end >= self.side.last
+        is_sure = self._digested.stopped_ms > 0 and is_left
+        return None if not is_sure and self._is_doubtful(digests, end) else False
 
     def _is_as_digested(self, start: int, end: int, expected: bytes) -> bool:
         return digest(self.read(start, end - start)) == expected
@@ -92,23 +94,21 @@ class StoreCopy:
         behind = (block for block in digests.blocks(end, digests.end) if block.start >= end)
         return not any(self._is_as_digested(block.start, block.end, block.digest) for block in behind)
 
-    def _load_digests(self) -> LogDigests | None:
-        if not self._digests_are_read:
-            self._digests_are_read = True
-            raw = read_all(self.files.digests, _DIGEST_FILE_MAX) if self.files.digests is not None else None
-            found = decode(raw) if raw is not None else None
-            if found is not None and not isinstance(found, str):
-                self._digests = found.digests
-                is_left = not self.files.has_abort and found.digests.end >= self.side.last
-                self._end_is_sure = bool(found.stopped_ms) and is_left
-        return self._digests
+    @cached_property
+    def _digested(self) -> Decoded | None:
+        """The digests that twinlog kept, if any that can be decoded. Raises OSError."""
+        raw = read_all(self.files.digests, _DIGEST_FILE_MAX) if self.files.digests is not None else None
+        found = decode(raw) if raw is not None else None
+        return None if isinstance(found, str) else found
+
+    @cached_property
+    def _queues(self) -> dict[QueueKey, QueueFiles]:
+        return {(queue.topic, queue.queue_id): queue for queue in self.files.queues()}
 
     def as_queued(self, entry: DispatchEntry) -> bool | None:
         """True if the record's unit in the consume queue points to it. Raises OSError."""
         if entry.sys_flag & TRANSACTION_MASK in QUEUELESS or entry.queue_offset < 0:
             return None
-        if self._queues is None:
-            self._queues = {(queue.topic, queue.queue_id): queue for queue in self.files.queues()}
         queue = self._queues.get((entry.topic, entry.queue_id))
         if queue is None:
             return None

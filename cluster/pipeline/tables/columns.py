@@ -10,12 +10,13 @@ VERSION = "1"
 _TEXTS = pa.map_(pa.string(), pa.string())
 
 
+def described(name: str, kind: pa.DataType, may_be_null: bool, doc: str) -> pa.Field:
+    """A field with its description."""
+    return pa.field(name, kind, nullable=may_be_null, metadata={"doc": doc})
+
+
 def _schema(*fields: tuple[str, pa.DataType, bool, str]) -> pa.Schema:
-    """Build a schema from name, type, nullability and description of each field."""
-    return pa.schema(
-        [pa.field(name, kind, nullable=may_be_null, metadata={"doc": doc}) for name, kind, may_be_null, doc in fields],
-        metadata={"twinlog.version": VERSION},
-    )
+    return pa.schema([described(*field) for field in fields], metadata={"twinlog.version": VERSION})
 
 
 RECORDS = _schema(
@@ -42,7 +43,7 @@ RECORDS = _schema(
     ("body_crc", pa.int32(), False, "CRC-32 of the body without its sign bit, which was checked; 0 without a body"),
     ("properties", _TEXTS, False, "all properties by name"),
 )
-BODY = pa.field("body", pa.binary(), nullable=False, metadata={"doc": "the body as it is stored, perhaps compressed"})
+BODY = described("body", pa.binary(), False, "the body as it is stored, perhaps compressed")
 RECORDS_WITH_BODY = RECORDS.append(BODY)
 
 BLOCKS = _schema(

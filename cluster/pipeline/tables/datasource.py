@@ -46,7 +46,7 @@ class _TableReader(DataSourceReader):
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self.options = options
         self.schema = to_arrow_schema(schema, timezone="UTC")
-        self.pushed = Pushed.of(self.offset_column, options.topics)
+        self.pushed = Pushed(self.offset_column, options.topics)
 
     def partitions(self) -> list[InputPartition]:
         """Parts of all stores."""

@@ -6,7 +6,7 @@ Accepted filters are applied exactly: topics by name, offsets and times as range
 from collections.abc import Iterable
 from typing import Any
 
-from attrs import define, evolve
+from attrs import define, field
 
 from twinlog.cluster.pipeline.tables.scan import RecordFilter
 
@@ -31,14 +31,9 @@ class Pushed:
     """Selection of a query as far as readers apply it: `offset_column` and `stored_ms` in ranges, `topic` in a set."""
 
     offset_column: str
-    offsets: _Range
-    times: _Range
-    topics: frozenset[str] | None = None
-
-    @classmethod
-    def of(cls, offset_column: str, topics: frozenset[str] | None = None) -> "Pushed":
-        """No filters yet; `topics` are from an option."""
-        return cls(offset_column, _Range(), _Range(), topics)
+    topics: frozenset[str] | None = None  # From an option, until filters narrow them.
+    offsets: _Range = field(factory=_Range, init=False)
+    times: _Range = field(factory=_Range, init=False)
 
     def take(self, kind: str, column: str, value: Any) -> bool:
         """Accept a filter, given by the name of its class, if it can be applied here; whether it was."""
@@ -69,15 +64,11 @@ class Pushed:
 
     def where(self, *, start: int, end: int) -> RecordFilter:
         """Filter for records that begin in bytes `start` to `end` of the log."""
-        narrowed = self.within(start, end)
-        where = RecordFilter(topics=self.topics, start=narrowed[0], end=narrowed[1])
-        return evolve(where, begin_ms=self.times.low, end_ms=self.times.high)
-
-    def within(self, start: int, end: int) -> tuple[int, int]:
-        """The selected offsets between `start` and `end`."""
-        low, high = self.offsets.low, self.offsets.high
-        start = start if low is None else max(start, low)
-        return start, max(start, end if high is None else min(end, high))
+        low = start if self.offsets.low is None else max(start, self.offsets.low)
+        high = end if self.offsets.high is None else min(end, self.offsets.high)
+        return RecordFilter(
+            topics=self.topics, start=low, end=max(low, high), begin_ms=self.times.low, end_ms=self.times.high
+        )
 
 
 def _bounds(kind: str, value: Any) -> tuple[int | None, int | None] | None:

@@ -7,20 +7,19 @@ import pyarrow as pa
 from attrs import frozen
 
 from twinlog.cluster.pipeline.tables import columns
+from twinlog.cluster.pipeline.tables.columns import described
 
 VERSION = columns.VERSION
 
 
-def _field(name: str, kind: pa.DataType, doc: str, *, may_be_null: bool = True) -> pa.Field:
-    return pa.field(name, kind, nullable=may_be_null, metadata={"doc": doc})
-
-
-_MEMBER = _field("member", pa.string(), "the store, as in option `path`, without options of a URI", may_be_null=False)
-_PROBLEM = _field("problem", pa.string(), "problem, as text; null: none found")
-BODY_PROBLEM = _field(
-    "body_problem", pa.string(), "why the body is as it is stored, though compressed; null: it is not"
+_MEMBER = described("member", pa.string(), False, "the store, as in option `path`, without options of a URI")
+_PROBLEM = described("problem", pa.string(), True, "problem, as text; null: none found")
+BODY_PROBLEM = described(
+    "body_problem", pa.string(), True, "why the body is as it is stored, though compressed; null: it is not"
 )
-_EXT = _field("ext_address", pa.int64(), "what the unit has in place of the tags code, if that is in an ext unit")
+_EXT = described(
+    "ext_address", pa.int64(), True, "what the unit has in place of the tags code, if that is in an ext unit"
+)
 
 
 @frozen
@@ -85,11 +84,7 @@ RECORDS = Table(
             "true: `body` as producers gave it, and a column `body_problem` where that cannot be had",
         ),
         Option("inflateSizeMax", "67108864", "bytes that a body may be inflated to"),
-        Option(
-            "inflateRatioMax",
-            "200",
-            "to how many times as many as are stored, where that is over 4 MiB",
-        ),
+        Option("inflateRatioMax", "200", "to how many times as many as are stored, where that is over 4 MiB"),
         Option("topics", "", "only these topics, separated by commas; the only filter of a stream that spares work"),
         *_END,
         Option("failOnDataLoss", "true", "false: go on, with a warning, where files were removed or cannot be read"),

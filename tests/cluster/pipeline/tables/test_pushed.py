@@ -25,7 +25,7 @@ from twinlog.cluster.pipeline.tables.scan import RecordFilter
     ],
 )
 def test_taken(kind, column, value, expected):
-    pushed = Pushed.of("offset")
+    pushed = Pushed("offset")
     assert pushed.take(kind, column, value)
     assert pushed.where(start=100, end=1000) == evolve(RecordFilter(start=100, end=1000), **expected)
 
@@ -44,13 +44,13 @@ def test_taken(kind, column, value, expected):
     ],
 )
 def test_left_to_spark(kind, column, value):
-    pushed = Pushed.of("offset")
+    pushed = Pushed("offset")
     assert not pushed.take(kind, column, value)
     assert pushed.where(start=100, end=1000) == RecordFilter(start=100, end=1000)
 
 
 def test_several_narrow_each_other():
-    pushed = Pushed.of("offset", frozenset("ab"))
+    pushed = Pushed("offset", frozenset("ab"))
     for filters in (("GreaterThan", 200), ("LessThan", 900), ("LessThan", 800)):
         assert pushed.take(filters[0], "offset", filters[1])
     assert pushed.take("In", "topic", ("b", "c"))
@@ -58,7 +58,7 @@ def test_several_narrow_each_other():
 
 
 def test_what_contradicts_itself_is_empty():
-    pushed = Pushed.of("offset")
+    pushed = Pushed("offset")
     assert pushed.take("LessThan", "offset", 5)
     where = pushed.where(start=100, end=1000)
     assert where.start == where.end == 100
