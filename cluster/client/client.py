@@ -24,7 +24,7 @@ from twinlog.cluster.client.messages import UniqueIds
 from twinlog.cluster.client.producer import Producer
 from twinlog.cluster.client.routes import REFRESH_SECONDS, Routes
 from twinlog.cluster.client.subscription import ConsumerData, heartbeat
-from twinlog.cluster.client.tasks import Service, in_parallel
+from twinlog.cluster.client.tasks import Service, every, in_parallel
 from twinlog.cluster.remoting.client import RemotingClient, connect_tcp
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand
@@ -122,8 +122,8 @@ class Client(Service):
             scope = await connections.start(self._connect)
             try:
                 async with trio.open_nursery() as self.nursery:
-                    self.nursery.start_soon(self._every, HEARTBEAT_SECONDS, partial(self.introduce, again=True))
-                    self.nursery.start_soon(self._every, REFRESH_SECONDS, self.routes.refresh)
+                    self.nursery.start_soon(every, HEARTBEAT_SECONDS, partial(self.introduce, again=True))
+                    self.nursery.start_soon(every, REFRESH_SECONDS, self.routes.refresh)
                     task_status.started()
             finally:
                 self.nursery = None
@@ -137,11 +137,6 @@ class Client(Service):
             async with trio.open_nursery() as nursery:
                 await nursery.start(self.remoting.run)
                 task_status.started(scope)
-
-    async def _every(self, seconds: float, do: Callable[[], Awaitable[None]]) -> None:
-        while True:
-            await trio.sleep(seconds)
-            await do()
 
     # ---- Groups
 

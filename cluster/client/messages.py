@@ -184,7 +184,12 @@ def received(
 def as_received(message: Message, queue: MessageQueue) -> ReceivedMessage:
     """Convert a record; its queue is given because records do not name their broker."""
     properties = message.properties
-    body, problem = _body(message)
+    body = message.body
+    problem: str | None = None
+    try:
+        body = decompress(body, message.sys_flag)
+    except CompressionError as error:  # One bad body must not block its queue.
+        problem = str(error)
     return ReceivedMessage(
         queue=queue,
         queue_offset=message.queue_offset,
@@ -202,14 +207,6 @@ def as_received(message: Message, queue: MessageQueue) -> ReceivedMessage:
         flag=message.flag,
         body_problem=problem,
     )
-
-
-def _body(message: Message) -> tuple[bytes, str | None]:
-    """Decompress, or return the stored body with the problem: one bad body must not block its queue."""
-    try:
-        return decompress(message.body, message.sys_flag), None
-    except CompressionError as error:
-        return message.body, str(error)
 
 
 def compress(body: bytes, *, at_least: int | None = COMPRESS_FROM) -> tuple[bytes, int]:

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, NoReturn, Self, TypeVar
 
 import trio
 from attrs import define, field
@@ -94,3 +94,10 @@ async def in_parallel(calls: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
     if errors:
         raise errors[0]
     return [results[number] for number in range(len(calls))]
+
+
+async def every(seconds: float, do: Callable[[], Awaitable[object]]) -> NoReturn:
+    """Call `do` without end, after a pause each time."""
+    while True:
+        await trio.sleep(seconds)
+        await do()

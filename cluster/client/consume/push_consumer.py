@@ -29,7 +29,7 @@ from twinlog.cluster.client.consume.reader import Reading
 from twinlog.cluster.client.consume.retry import LOCAL_RETRY_SECONDS, Retries
 from twinlog.cluster.client.messages import ReceivedMessage, as_received, now_ms
 from twinlog.cluster.client.subscription import TAG, ConsumerData, From, FromTime, Sql, Subscription, as_heartbeat
-from twinlog.cluster.client.tasks import Service
+from twinlog.cluster.client.tasks import Service, every
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.cluster.remoting.command import VERSION, RemotingCommand
@@ -133,9 +133,9 @@ class PushConsumer(Service):
             await self._prepare()
             async with trio.open_nursery() as self._nursery:
                 await self._nursery.start(self.assignment.run)
-                self._nursery.start_soon(self._commit_often)
+                self._nursery.start_soon(every, COMMIT_SECONDS, self.offsets.commit)
                 if self.locks is not None:
-                    self._nursery.start_soon(self._renew_locks, self.locks)
+                    self._nursery.start_soon(every, RENEW_SECONDS, partial(self._renew_locks, self.locks))
                 if self.handler is not None:
                     for _ in range(self.workers):
                         self._nursery.start_soon(self._work, self.handler)
@@ -161,18 +161,11 @@ class PushConsumer(Service):
                 await self.client.api.check_filter(address, self.client.client_id, self.group, subscription)
         await self.client.introduce()
 
-    async def _commit_often(self) -> None:
-        while True:
-            await trio.sleep(COMMIT_SECONDS)
-            await self.offsets.commit()
-
     async def _renew_locks(self, locks: QueueLocks) -> None:
-        while True:
-            await trio.sleep(RENEW_SECONDS)
-            readers = list(self.assignment.readers.values())
-            await locks.lock({*(reader.held.queue for reader in readers), *self._turns.running()})
-            for reader in readers:  # Queues that waited for their lock can continue.
-                self.on_arrival(reader.held)
+        readers = list(self.assignment.readers.values())
+        await locks.lock({*(reader.held.queue for reader in readers), *self._turns.running()})
+        for reader in readers:  # Queues that waited for their lock can continue.
+            self.on_arrival(reader.held)
 
     async def _work(self, handler: Handler) -> None:
         async for batch in self:

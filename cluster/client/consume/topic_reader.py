@@ -17,7 +17,7 @@ from twinlog.cluster.client.api import TOOLS_GROUP, ClientApi, PullStatus
 from twinlog.cluster.client.messages import ReceivedMessage, received
 from twinlog.cluster.client.routes import NoRouteError
 from twinlog.cluster.client.subscription import From, FromTime, Sql, Subscription
-from twinlog.cluster.client.tasks import in_parallel
+from twinlog.cluster.client.tasks import every, in_parallel
 from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingError, RemotingTimeoutError
 from twinlog.cluster.remoting.route import MASTER_ID, MessageQueue, TopicRoute
 from twinlog.store.util.late_logger import LateLogger
@@ -146,7 +146,7 @@ class Consumer:
                 for cursor in self._cursors:
                     nursery.start_soon(self._follow_queue, cursor, scope)
                 if self.group is not None:
-                    nursery.start_soon(self._commit_often)
+                    nursery.start_soon(every, COMMIT_SECONDS, self._commit)
 
     async def _follow_queue(self, cursor: _Cursor, enough: trio.CancelScope) -> None:
         while True:
@@ -194,11 +194,6 @@ class Consumer:
         return address
 
     # ---- The group's offsets
-
-    async def _commit_often(self) -> None:
-        while True:
-            await trio.sleep(COMMIT_SECONDS)
-            await self._commit()
 
     async def _commit(self) -> list[RemotingError]:
         """Commit the offsets of queues that were read; failures are retried with the next commit."""
