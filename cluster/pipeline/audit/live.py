@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from attrs import define, evolve, field, frozen
+from attrs import define, evolve, field
 
 from twinlog.cluster.admin.roles import log_history
 from twinlog.cluster.client.api import ClientApi
@@ -72,16 +72,7 @@ class Asked:
         )
 
 
-@frozen
-class Pair:
-    """Two members that are compared, and all members whose copies can be requested."""
-
-    reference: Asked
-    other: Asked
-    everybody: tuple[Asked, ...]
-
-
-async def judge(api: ClientApi, pair: Pair, run: Run, *, to_the_end: bool) -> tuple[AuditFinding, Asked]:
+async def judge(pair: "Pair", run: Run, *, to_the_end: bool) -> tuple[AuditFinding, Asked]:
     """Classify the difference that a comparison found; returns the member that is wrong, too.
 
     `to_the_end`: treat all common bytes behind it as one difference.
@@ -94,9 +85,9 @@ async def judge(api: ClientApi, pair: Pair, run: Run, *, to_the_end: bool) -> tu
     if both_sound and (to_the_end or await _differs_at_end(pair, behind, end)):
         behind = end
     wrong, good, why = await _who_is_wrong(pair, offset, difference)
-    epoch = await _epoch_at(api, wrong, offset) if both_sound else None
+    epoch = await _epoch_at(pair.api, wrong, offset) if both_sound else None
     if both_sound and good is None and wrong is pair.other and epoch is not None:
-        newer = await _epoch_at(api, pair.reference, offset)
+        newer = await _epoch_at(pair.api, pair.reference, offset)
         if newer is not None and newer > epoch:
             good, why = pair.reference, f"written in epoch {epoch}, and {pair.reference.name} has epoch {newer} there"
     record = ours if wrong is pair.reference else theirs
@@ -130,7 +121,7 @@ def _what(run: Run, *, both_sound: bool, diverged: bool, problem: str | None) ->
     return problem or "not what the others have"
 
 
-async def _differs_at_end(pair: Pair, start: int, end: int) -> bool:
+async def _differs_at_end(pair: "Pair", start: int, end: int) -> bool:
     """True if the last common bytes differ, too: then the logs have diverged for good."""
     low = max(start, floor_block(end - 1))
     if low >= end:
@@ -143,7 +134,7 @@ async def _differs_at_end(pair: Pair, start: int, end: int) -> bool:
     return answers[0].digests != answers[1].digests
 
 
-async def _who_is_wrong(pair: Pair, offset: int, difference: LiveDifference) -> tuple[Asked, Asked | None, str]:
+async def _who_is_wrong(pair: "Pair", offset: int, difference: LiveDifference) -> tuple[Asked, Asked | None, str]:
     """(wrong member, as far as known; member with the right copy; reason)."""
     reference, other = pair.reference, pair.other
     left, right = difference.left.problem, difference.right.problem
@@ -263,9 +254,7 @@ async def _compare_all(
     """Compare all with the first member; where that one is wrong, the others with each other from there on."""
     found, everybody, start = list[_Compared](), members, 0
     while len(members) > 1:
-        pairs = [
-            _PairComparison(api, Pair(members[0], other, everybody), findings, steps, start) for other in members[1:]
-        ]
+        pairs = [Pair(api, members[0], other, everybody, findings, steps, start) for other in members[1:]]
         steps.total += sum(max(0, end - start) for start, end in (pair.bounds() for pair in pairs))
         found += [await pair.run() for pair in pairs]
         wrong_from = [pair.reference_wrong_from for pair in pairs if pair.reference_wrong_from is not None]
@@ -276,23 +265,25 @@ async def _compare_all(
 
 
 @define(eq=False)
-class _PairComparison:
+class Pair:
     """Compares two members over the bytes that both have, not before `start`, beyond the first difference."""
 
     api: ClientApi
-    pair: Pair
+    reference: Asked
+    other: Asked
+    everybody: tuple[Asked, ...]  # All members whose copies can be requested.
     findings: AuditFindings
     steps: _Steps
     start: int = 0
     reference_wrong_from: int | None = field(default=None, init=False)
 
     def bounds(self) -> tuple[int, int]:
-        start, end = common_range(self.pair.reference.now, self.pair.other.now)
+        start, end = common_range(self.reference.now, self.other.now)
         return max(start, self.start), end
 
     async def run(self) -> _Compared:
         start, end = self.bounds()
-        sides = self.pair.reference.side, self.pair.other.side
+        sides = self.reference.side, self.other.side
         is_sampled = not all(side.is_twinlog for side in sides)
         at, samples, places, is_complete = start, 0, 0, not self._have_nothing_in_common()
         while at < end and is_complete:
@@ -306,7 +297,7 @@ class _PairComparison:
                 break
             places += 1
             last = is_sampled or places == PLACES_MAX
-            at = self._take(*await judge(self.api, self.pair, run, to_the_end=is_sampled))
+            at = self._take(*await judge(self, run, to_the_end=is_sampled))
             if last and at < end:
                 why = (
                     "samples tell the first difference only"
@@ -315,7 +306,7 @@ class _PairComparison:
                 )
                 self.findings.add(self._not_compared(at, end, f"{why}; the rest was not compared"))
                 break
-        for member in (self.pair.reference, self.pair.other):
+        for member in (self.reference, self.other):
             member.compared = max(member.compared, end - start)
         self.steps.done += max(0, end - start)
         self.steps.at(0)
@@ -323,7 +314,7 @@ class _PairComparison:
 
     def _have_nothing_in_common(self) -> bool:
         """Report logs of which one ends before the other begins: they are not equal."""
-        sides = self.pair.reference.now, self.pair.other.now
+        sides = self.reference.now, self.other.now
         start, end = common_range(*sides)
         if start < end or any(side.end_offset <= side.min_offset for side in sides):
             return False
@@ -334,7 +325,7 @@ class _PairComparison:
         """Add a finding, and return its end. A member that differs from several others is listed once."""
         assert finding.offset is not None
         assert finding.end is not None
-        if wrong is self.pair.reference:
+        if wrong is self.reference:
             before = self.reference_wrong_from
             self.reference_wrong_from = finding.offset if before is None else min(finding.offset, before)
         if all((each.member, each.offset) != (finding.member, finding.offset) for each in self.findings.kept):
@@ -344,7 +335,7 @@ class _PairComparison:
 
     async def _run(self, run: Run, base: int, *, is_sampled: bool) -> None:
         """Compare up to the first difference or the end. Logs may lose files or be truncated in the meantime."""
-        sides = self.pair.reference.side, self.pair.other.side
+        sides = self.reference.side, self.other.side
         compare = by_samples if is_sampled else by_digests
         for _ in range(_ATTEMPTS):
             if run.equal_to >= run.end or run.difference is not None:
@@ -357,10 +348,10 @@ class _PairComparison:
     def _not_compared(self, start: int, end: int, why: str) -> AuditFinding:
         return AuditFinding(
             cls=FindingClass.UNREADABLE,
-            member=self.pair.other.name,
+            member=self.other.name,
             offset=start,
             end=end,
-            what=f"not compared with {self.pair.reference.name} from here on",
+            what=f"not compared with {self.reference.name} from here on",
             why=why,
         )
 

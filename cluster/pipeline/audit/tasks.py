@@ -4,7 +4,7 @@ No Spark: a task is a function of its arguments. Where bytes cannot be read, the
 digests of one split of all logs meet in one task, which compares them.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from itertools import pairwise
 from struct import Struct
@@ -181,18 +181,11 @@ class SentStores(Protocol):
         """Stores by number of member."""
 
 
-class ByteCounter(Protocol):
-    """Sum over tasks."""
-
-    def add(self, term: int) -> None:
-        """Add a number of bytes."""
-
-
-def digest_parts(sent: SentStores, done: ByteCounter, parts: Iterable[MemberSplit]) -> Iterator[SplitDigests]:
-    """Digests of several splits."""
+def digest_parts(sent: SentStores, done: Callable[[int], None], parts: Iterable[MemberSplit]) -> Iterator[SplitDigests]:
+    """Digests of several splits; `done` counts bytes."""
     for part in parts:
         yield digests_of(sent.value[part.member], part)
-        done.add(part.split.end - part.split.start)
+        done(part.split.end - part.split.start)
 
 
 def keyed(size: int, found: SplitDigests) -> tuple[int, SplitDigests]:
@@ -209,12 +202,12 @@ def compare_split(
 
 
 def compare_part(
-    sent: SentStores, done: ByteCounter, sides: Mapping[int, LogBounds], part: Differing
+    sent: SentStores, done: Callable[[int], None], sides: Mapping[int, LogBounds], part: Differing
 ) -> list[AuditFinding]:
     """Compare logs record by record in a range where they differ."""
     with _copies(sent.value, sides, part.members) as copies:
         found = classify([copy for copy in copies if copy.side.has(*part.range)], *part.range)
-    done.add(len(part.members) * (part.range.end - part.range.start))
+    done(len(part.members) * (part.range.end - part.range.start))
     return found
 
 
@@ -261,10 +254,10 @@ class MemberChecked(NamedTuple):
     problem: str
 
 
-def check_file(sent: SentStores, done: ByteCounter, part: FilePart) -> tuple[int, Checked]:
+def check_file(sent: SentStores, done: Callable[[int], None], part: FilePart) -> tuple[int, Checked]:
     """Check the records of one file of a log, and their entries in queues and index; keyed by member."""
     try:
-        found = check_range(sent.value[part.member], part.start, part.end, done.add)
+        found = check_range(sent.value[part.member], part.start, part.end, done)
     except (OSError, StoreError) as error:
         return part.member, Checked(part.start, None, str(error))
     return part.member, Checked(part.start, found, "")

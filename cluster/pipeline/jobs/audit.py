@@ -207,7 +207,7 @@ class _Audit:
             for split in splits(files.log, size, files.first, files.end)
         ]
         self.runner.expect(sum(part.split.end - part.split.start for part in parts))
-        read = partial(tasks.digest_parts, sent, self.runner.done)
+        read = partial(tasks.digest_parts, sent, self.runner.done.add)
 
         def compare(rdd: "RDD[MemberSplit]") -> "RDD[SplitCompared]":
             by_split = rdd.mapPartitions(read).map(partial(tasks.keyed, size)).groupByKey()
@@ -251,7 +251,7 @@ class _Audit:
             self.sides = {number: as_it_is_now(side, self.files[number]) for number, side in self.sides.items()}
         parts = bounded(self.differing)
         self.runner.expect(sum(len(part.members) * (part.range.end - part.range.start) for part in parts))
-        compare = partial(tasks.compare_part, sent, self.runner.done, self.sides)
+        compare = partial(tasks.compare_part, sent, self.runner.done.add, self.sides)
         found, dead = self.runner.collect_robust([[part] for part in parts], lambda rdd: rdd.map(compare))
         for findings in found:
             self.findings += findings
@@ -274,7 +274,7 @@ class _Audit:
         alive = {number: files for number, files in self.files.items() if number not in self.deadly}
         units = [[tasks.FilePart(number, *part) for part in file_ranges(files)] for number, files in alive.items()]
         units = [unit for unit in units if unit]  # An empty log has no queues or index to check.
-        check = partial(tasks.check_file, sent, self.runner.done)
+        check = partial(tasks.check_file, sent, self.runner.done.add)
         found, dead = self.runner.collect_robust(
             units, lambda rdd: rdd.map(check).groupByKey().map(partial(tasks.check_member, sent))
         )

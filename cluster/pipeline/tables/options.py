@@ -52,8 +52,8 @@ def read_options(texts: Mapping[str, str]) -> ReadOptions:
     slots = options.get("indexslots")
     inflates = _flag(options, "inflate", False)
     bounds = InflateLimits(
-        size_max=_number(options, "inflateSizeMax", InflateLimits().size_max, 1),
-        ratio_max=_number(options, "inflateRatioMax", InflateLimits().ratio_max, 1),
+        size_max=_number(options, "inflateSizeMax", InflateLimits().size_max),
+        ratio_max=_number(options, "inflateRatioMax", InflateLimits().ratio_max),
     )
     return ReadOptions(
         members=members,
@@ -62,10 +62,10 @@ def read_options(texts: Mapping[str, str]) -> ReadOptions:
         topics=frozenset(_list(options.get("topics", ""))) or None,
         unconfirmed=_flag(options, "unconfirmed", False),
         brokers=tuple(brokers),
-        split_size=_number(options, "splitSize", SPLIT_SIZE, 1),
-        index_slots=_number(options, "indexSlots", 1, 1) if slots else None,
+        split_size=_number(options, "splitSize", SPLIT_SIZE),
+        index_slots=_number(options, "indexSlots", 1) if slots else None,
         start=_start(options.get("startingoffset", "earliest")),
-        bytes_per_trigger=_number(options, "maxBytesPerTrigger", _BYTES_PER_TRIGGER, 1),
+        bytes_per_trigger=_number(options, "maxBytesPerTrigger", _BYTES_PER_TRIGGER),
         fail_on_data_loss=_flag(options, "failOnDataLoss", True),
         push_filters=_flag(options, "pushFilters", False),
     )
@@ -82,10 +82,10 @@ def _flag(options: Mapping[str, str], name: str, default: bool) -> bool:
     return text == "true"
 
 
-def _number(options: Mapping[str, str], name: str, default: int, least: int) -> int:
+def _number(options: Mapping[str, str], name: str, default: int) -> int:
     text = options.get(name.lower(), str(default)).strip()
-    if not text.isdecimal() or int(text) < least:
-        raise ReadRefusedError(f"option {name} is {text!r}: allowed are numbers of at least {least}")
+    if not text.isdecimal() or int(text) < 1:
+        raise ReadRefusedError(f"option {name} is {text!r}: allowed are numbers of at least 1")
     return int(text)
 
 
