@@ -150,7 +150,6 @@ class PushConsumer(Service):
                         await self.locks.unlock_all()
                 with trio.move_on_after(LEAVE_SECONDS):
                     await self.client.leave(consumer=self.group)
-            self.client.consumers.pop(self.group, None)
 
     async def _prepare(self) -> None:
         for subscription in self.data.subscriptions:

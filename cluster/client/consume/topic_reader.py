@@ -22,8 +22,6 @@ from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingError,
 from twinlog.cluster.remoting.route import MASTER_ID, MessageQueue, TopicRoute
 from twinlog.store.util.late_logger import LateLogger
 
-__all__ = ["Consumer", "From", "NoRouteError", "ReceivedMessage"]
-
 HOLD_MS = 15_000  # Time that a broker may hold a pull without messages, as in RocketMQ's clients.
 ROUTE_PAUSES_SECONDS = (0.02, 0.08, 0.2)
 COMMIT_SECONDS, RETRY_SECONDS = 5.0, 1.0

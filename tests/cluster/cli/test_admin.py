@@ -6,9 +6,9 @@ import pytest
 import trio
 
 from twinlog.cluster.admin.admin import open_admin
-from twinlog.cluster.client.consume.topic_reader import From
 from twinlog.cluster.client.messages import OutgoingMessage
 from twinlog.cluster.client.producer import Producer
+from twinlog.cluster.client.subscription import From
 from twinlog.cluster.remoting.errors import RemotingConnectError
 
 

@@ -6,7 +6,8 @@ import pytest
 import trio
 
 from tests.cluster.client.helpers import idle
-from twinlog.cluster.client.consume.topic_reader import Consumer, From
+from twinlog.cluster.client.consume.topic_reader import Consumer
+from twinlog.cluster.client.subscription import From
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RequestError
 
