@@ -109,11 +109,6 @@ class StoreDirectory:
         """True when no broker has it open, and the last one did not close it."""
         return not self.is_running and self.abort is not None
 
-    @property
-    def index_file_size(self) -> int:
-        """Bytes of an index file: the most frequent length."""
-        return guess_file_size([[file] for file in self.index_files], by_name=False)
-
     def list_again(self, key: tuple[str, int]) -> None:
         """List the files of a queue again: a running broker adds and removes some. Raises OSError."""
         path = self.root / "consumequeue" / key[0] / str(key[1])

@@ -6,7 +6,7 @@ from attrs import frozen
 
 from twinlog.store.index.layout import HEADER, ITEM, SLOT, IndexHeader, IndexLayout, index_hash, item_seconds
 from twinlog.store.offline.directory import StoreDirectory
-from twinlog.store.offline.file_series import FileReader, StoreFile
+from twinlog.store.offline.file_series import FileReader, StoreFile, guess_file_size
 
 _SEARCHED_SLOTS_MAX = 2_000_000
 
@@ -54,7 +54,7 @@ def open_index(directory: StoreDirectory) -> tuple[IndexView, ...]:
     views: list[IndexView] = []
     if not directory.index_files:
         return ()
-    layout = find_layout(directory)
+    layout = find_layout(directory.index_files, directory.options.index_slots, directory.reader)
     for file in directory.index_files:
         header = read_header(directory.reader, file)
         previous_end = views[-1].header.end_timestamp if views else None
@@ -67,18 +67,17 @@ def read_header(reader: FileReader, file: StoreFile) -> IndexHeader:
     return IndexHeader.unpack(reader.read(file.path, 0, HEADER.size).ljust(HEADER.size, b"\0"))
 
 
-def find_layout(directory: StoreDirectory) -> IndexLayout:
+def find_layout(files: Sequence[StoreFile], slots_configured: int | None, reader: FileReader) -> IndexLayout:
     """The numbers of slots and items: configured, else four items to a slot as by default, else what fits the first items."""
-    room = directory.index_file_size - HEADER.size
-    slots_configured = directory.options.index_slots
+    file_size = guess_file_size([[file] for file in files], by_name=False)
+    room = file_size - HEADER.size
     guess = _with_slots(room, slots_configured or max(1, room // (SLOT.size + 4 * ITEM.size)))
-    file = directory.index_files[0]
-    is_default = guess.items == 4 * guess.slots and guess.file_size == directory.index_file_size
-    if slots_configured is not None or is_default or _agrees(directory.reader, file, guess):
+    is_default = guess.items == 4 * guess.slots and guess.file_size == file_size
+    if slots_configured is not None or is_default or _agrees(reader, files[0], guess):
         return guess
     for slots in range(1, min(room // SLOT.size, _SEARCHED_SLOTS_MAX)):
         layout = _with_slots(room, slots)
-        if layout.file_size == room + HEADER.size and _agrees(directory.reader, file, layout):
+        if layout.file_size == file_size and _agrees(reader, files[0], layout):
             return layout
     return guess
 

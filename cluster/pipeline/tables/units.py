@@ -6,7 +6,6 @@ refer to an ext unit that is gone. Tags codes of ext units are looked up.
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,10 +16,9 @@ from numpy.typing import NDArray
 from twinlog.cluster.pipeline.sources.files import StoreFiles, list_queues
 from twinlog.cluster.pipeline.sources.log_end import LogFile, PlaceReader, QueueFiles
 from twinlog.store.config import CONSUME_QUEUE_UNIT
-from twinlog.store.index.layout import HEADER, ITEM, IndexHeader, IndexLayout
-from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory, Writer
+from twinlog.store.index.layout import ITEM, IndexLayout
 from twinlog.store.offline.file_series import FileSeries
-from twinlog.store.offline.index_view import IndexView, find_layout
+from twinlog.store.offline.index_view import IndexView, find_layout, read_header
 from twinlog.store.offline.queue_view import ext_code
 from twinlog.store.queue.consume_queue_ext import EXT_ADDRESS_MAX, EXT_ADDRESS_MIN, is_ext_address
 from twinlog.store.queue.layout import BLANK_SIZE
@@ -55,37 +53,15 @@ def index_pieces(files: Sequence[LogFile], log_end: int | None, slots: int | Non
     if not files:
         return []
     with closing(PlaceReader()) as reader:
-        layout = find_layout(_directory(files, reader, slots))
+        layout = find_layout([reader.file(file) for file in files], slots, reader)
     return [IndexPiece(file, layout, log_end) for file in files]
-
-
-def _directory(files: Sequence[LogFile], reader: PlaceReader, slots: int | None) -> StoreDirectory:
-    """A store that has only an index, for tools made for local stores."""
-    return StoreDirectory(
-        root=Path(),
-        options=DirectoryOptions(index_slots=slots),
-        log=reader.series((), 1),
-        queues={},
-        ext_queues={},
-        index_files=tuple(map(reader.file, files)),
-        batch_topics=frozenset(),
-        config_files=(),
-        side_files=(),
-        checkpoint=None,
-        abort=None,
-        lock_holder=None,
-        writer=Writer.ROCKETMQ_4,
-        findings=(),
-        reader=reader,
-    )
 
 
 def item_batches(piece: IndexPiece) -> Iterator[pa.RecordBatch]:
     """Items of one file in insertion order. Raises UnreadableError."""
     with closing(PlaceReader()) as reader:
         file = reader.file(piece.file)
-        raw = reader.read(file.path, 0, HEADER.size).ljust(HEADER.size, b"\0")
-        view = IndexView(file, reader, piece.layout, IndexHeader.unpack(raw))
+        view = IndexView(file, reader, piece.layout, read_header(reader, file))
         for first in range(1, view.end, _ITEMS_AT_ONCE):
             yield _batch(piece, view, first)
 

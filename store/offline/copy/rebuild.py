@@ -82,7 +82,7 @@ class Shape:
         options = directory.options
         return cls(
             queue_file_size=options.queue_file_size or min(sizes, default=default.consume_queue_file_size),
-            index=find_layout(directory)
+            index=find_layout(directory.index_files, options.index_slots, directory.reader)
             if directory.index_files
             else IndexLayout(options.index_slots or default.max_hash_slot_num, default.max_index_num),
             delays_ms=options.delays_ms,
