@@ -252,18 +252,15 @@ class _Audit:
         parts = bounded(self.differing)
         self.runner.expect(sum(len(part.members) * (part.range.end - part.range.start) for part in parts))
         compare = partial(tasks.compare_part, sent, self.runner.done.add, self.sides)
-        found, dead = self.runner.collect_robust([[part] for part in parts], lambda rdd: rdd.map(compare))
-        for findings in found:
-            self.findings += findings
+        found, dead = self.runner.collect_robust([[part] for part in parts], lambda rdd: rdd.flatMap(compare))
+        self.findings += found
         for (part,), why in dead:
             for number in part.members[1:]:
                 self._unreadable(number, "differs, and cannot be compared by records", why, Split(*part.range))
         alive = tuple(number for number in self.files if number not in self.deadly | self.endless)
-        found, dead_ends = self.runner.collect_robust(
-            [[alive]], lambda rdd: rdd.map(partial(tasks.find_ends, sent, self.sides))
-        )
-        for findings in found:
-            self.findings += findings
+        find_ends = partial(tasks.find_ends, sent, self.sides)
+        found, dead_ends = self.runner.collect_robust([[alive]], lambda rdd: rdd.flatMap(find_ends))
+        self.findings += found
         for (members,), why in dead_ends:
             self._unreadable(members[-1], "the end of the log cannot be compared", why)
 
