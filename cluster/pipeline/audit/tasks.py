@@ -33,7 +33,7 @@ from twinlog.store.integrity.digest import BLOCK_SIZE
 from twinlog.store.offline.verify.log_check import CheckedPart
 from twinlog.store.offline.verify.verify import VerifyReport
 
-_BOUNDS = Struct("<qq")
+_ROW = Struct("<qq16s")
 
 
 @frozen
@@ -45,21 +45,16 @@ class MemberSplit:
 
 
 class SplitDigests(NamedTuple):
-    """Digests of a split, compact for sending. Bounds are pairs of i64, digests 16 bytes each."""
+    """Digests of a split, compact for sending: of each block i64 start, i64 end and 16 bytes of digest."""
 
     member: int
     start: int
-    bounds: bytes
-    digests: bytes
+    packed: bytes
     unreadable: tuple[tuple[int, int, str], ...]  # Byte range and reason.
 
     def rows(self) -> list[BlockRow]:
         """Decode the rows."""
-        digests = (self.digests[at : at + 16] for at in range(0, len(self.digests), 16))
-        return [
-            BlockRow(start, end, digest)
-            for (start, end), digest in zip(_BOUNDS.iter_unpack(self.bounds), digests, strict=True)
-        ]
+        return [BlockRow(*row) for row in _ROW.iter_unpack(self.packed)]
 
 
 class Differing(NamedTuple):
@@ -85,7 +80,7 @@ def digests_of(files: StoreFiles, part: MemberSplit) -> SplitDigests:
     """Read a split of a log, a window at a time."""
     from twinlog.cluster.pipeline.tables.scan import block_batches
 
-    bounds, digests, gaps = [], [], []
+    rows, gaps = [], []
     done = part.split.start
     try:
         for batch in block_batches(files, part.split, count_records=False):
@@ -94,12 +89,11 @@ def digests_of(files: StoreFiles, part: MemberSplit) -> SplitDigests:
                 done = end
                 if digest is None:
                     gaps.append((start, end, _why_unreadable(files, start)))
-                    continue
-                bounds.append(_BOUNDS.pack(start, end))
-                digests.append(digest)
+                else:
+                    rows.append(_ROW.pack(start, end, digest))
     except UnreadableError as error:
         gaps.append((done, part.split.end, str(error)))
-    return SplitDigests(part.member, part.split.start, b"".join(bounds), b"".join(digests), tuple(_joined(gaps)))
+    return SplitDigests(part.member, part.split.start, b"".join(rows), tuple(_joined(gaps)))
 
 
 def _why_unreadable(files: StoreFiles, offset: int) -> str:

@@ -126,14 +126,10 @@ class LogBytes:
 
     def readable_end(self, offset: int, end: int) -> tuple[int, UnreadableError | None]:
         """End of the readable bytes from `offset` on, at most `end` in the same file, and the error behind."""
-        at = offset
-        for low, high in _pieces(offset, end):
-            try:
-                self.read(low, high - low)
-            except UnreadableError as error:
-                return at, error
-            at = high
-        return at, None
+        for hole in self._fill_patiently(offset, memoryview(bytearray(end - offset))):
+            if hole.refusal is not None:
+                return hole.start, hole.refusal
+        return end, None
 
     def _file(self, start: int) -> Bytes | None:
         file = self._open.get(start)

@@ -18,22 +18,21 @@ from twinlog.cluster.pipeline.audit.tasks import (
 from twinlog.cluster.pipeline.sources.log_bytes import Split
 from twinlog.store.integrity.digest import BLOCK_SIZE
 
-_BOUNDS = Struct("<qq")
+_ROW = Struct("<qq16s")
 SPLIT = Split(0, 8 * BLOCK_SIZE)
 
 
 def digests(member: int, *blocks: str | None, end: int | None = None) -> SplitDigests:
     """One letter a block; None: it could not be read."""
-    bounds, found, unreadable = b"", b"", []
+    packed, unreadable = b"", []
     for number, letter in enumerate(blocks):
         start = number * BLOCK_SIZE
         high = min(start + BLOCK_SIZE, end or 1 << 62)
         if letter is None:
             unreadable.append((start, high, "input/output error"))
         else:
-            bounds += _BOUNDS.pack(start, high)
-            found += letter.encode() * 16
-    return SplitDigests(member, 0, bounds, found, tuple(unreadable))
+            packed += _ROW.pack(start, high, letter.encode() * 16)
+    return SplitDigests(member, 0, packed, tuple(unreadable))
 
 
 def held(*found: SplitDigests, ends: dict[int, int] | None = None) -> SplitCompared:
