@@ -6,7 +6,6 @@ The page loads nothing, needs no script, and prints.
 from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
 
 from attrs import asdict, fields
 
@@ -15,6 +14,7 @@ from twinlog.cluster.pipeline.audit.report import AuditedMember, AuditReport, Au
 from twinlog.cluster.pipeline.report.picture import MEANINGS, legend, letter, picture
 from twinlog.cluster.pipeline.report.summary import headline, sentences
 from twinlog.cluster.text import moment, seconds, size
+from twinlog.store.util.sync import write_durably
 from twinlog.store.util.text import agreeing
 
 _SIGNS = {
@@ -153,20 +153,6 @@ def _table(caption: str, titles: Iterable[tuple[str, str]], rows: str) -> str:
     return f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}">{table}</div>'
 
 
-def findings_table(findings: Sequence[ReportedFinding]) -> Any:
-    """Findings as a pyarrow.Table, one row each; columns are the fields of a finding."""
-    import pyarrow as pa
-
-    rows = [asdict(finding) for finding in findings]
-    types = dict.fromkeys(("offset", "end", "epoch", "record", "record_end", "queue_offset", "count"), pa.int64())
-    types |= {"since_ms": pa.timestamp("ms", tz="UTC"), "queue_id": pa.int32(), "number": pa.int32()}
-    columns = [
-        pa.field(each.name, types.get(each.name, pa.string()), metadata={"comment": each.metadata.get("doc", "")})
-        for each in fields(ReportedFinding)
-    ]
-    return pa.Table.from_pylist(rows, schema=pa.schema(columns, metadata={"twinlog.version": str(SCHEMA)}))
-
-
 def write_report(report: AuditReport, directory: Path, *, parquet: bool) -> tuple[Path, ...]:
     """Write report.json, report.html and findings.parquet into a directory, which is created; each is complete or absent.
 
@@ -176,21 +162,25 @@ def write_report(report: AuditReport, directory: Path, *, parquet: bool) -> tupl
     files = {"report.json": to_json(report), "report.html": page(report).encode()}
     if parquet:
         files["findings.parquet"] = _parquet(report.findings)
-    return tuple(_written(directory / name, data) for name, data in files.items())
+    for name, data in files.items():
+        write_durably(directory / name, data)
+    return tuple(directory / name for name in files)
 
 
 def _parquet(findings: Sequence[ReportedFinding]) -> bytes:
+    """Findings as a table, one row each; columns are the fields of a finding."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    types = dict.fromkeys(("offset", "end", "epoch", "record", "record_end", "queue_offset", "count"), pa.int64())
+    types |= {"since_ms": pa.timestamp("ms", tz="UTC"), "queue_id": pa.int32(), "number": pa.int32()}
+    columns = [
+        pa.field(each.name, types.get(each.name, pa.string()), metadata={"comment": each.metadata.get("doc", "")})
+        for each in fields(ReportedFinding)
+    ]
+    schema = pa.schema(columns, metadata={"twinlog.version": str(SCHEMA)})
     sink = pa.BufferOutputStream()
-    pq.write_table(findings_table(findings), sink, compression="zstd")
+    table = pa.Table.from_pylist([asdict(finding) for finding in findings], schema=schema)
+    pq.write_table(table, sink, compression="zstd")
     data: bytes = sink.getvalue().to_pybytes()
     return data
-
-
-def _written(path: Path, data: bytes) -> Path:
-    beside = path.with_name(f".{path.name}.part")
-    beside.write_bytes(data)
-    beside.replace(path)
-    return path
