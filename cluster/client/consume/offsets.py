@@ -101,11 +101,9 @@ class Offsets(Protocol):
 
     async def load(self, queue: MessageQueue) -> int | None:
         """The stored offset; None without one. Raises RemotingError, OSError."""
-        ...
 
     async def commit(self, queues: Iterable[MessageQueue] | None = None) -> None:
         """Store changed offsets, of these queues or of all. Failures are logged, and stored with the next commit."""
-        ...
 
 
 @define(eq=False)

@@ -32,22 +32,16 @@ class InflateLimits:
         return min(self.size_max, max(stored * self.ratio_max, self.free))
 
 
-class BodyError(Exception):
-    """The body cannot be inflated, or would exceed a limit. Keep it as it is stored; the message gives the reason."""
-
-
 def inflate(body: bytes, sys_flag: int, bounds: InflateLimits) -> bytes:
-    """Body of a record as the producer sent it. Raises BodyError."""
+    """Body of a record as the producer sent it. Raises CompressionError: then keep it as it is stored; the message gives the reason."""
     limit = bounds.limit(len(body))
     try:
         return decompress(body, sys_flag, size_max=limit)
     except TooLongError as error:
-        raise BodyError(
+        raise CompressionError(
             f"{len(body)} bytes inflate to more than {limit}: at most {bounds.size_max} bytes and "
             f"{bounds.ratio_max} times as many are taken"
         ) from error
-    except CompressionError as error:
-        raise BodyError(str(error)) from error
 
 
 def inflated_batches(batch: pyarrow.RecordBatch, bounds: InflateLimits) -> Iterator[pyarrow.RecordBatch]:
@@ -80,7 +74,7 @@ def _inflated(
         body, problem = stored[row].as_py(), None
         try:
             body = inflate(body, flags[row], bounds)
-        except BodyError as error:
+        except CompressionError as error:
             problem = str(error)
         bodies.append(body)
         problems.append(problem)

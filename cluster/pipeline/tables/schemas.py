@@ -9,9 +9,6 @@ from attrs import frozen
 from twinlog.cluster.pipeline.tables import columns
 from twinlog.cluster.pipeline.tables.columns import described
 
-VERSION = columns.VERSION
-
-
 _MEMBER = described("member", pa.string(), False, "the store, as in option `path`, without options of a URI")
 _PROBLEM = described("problem", pa.string(), True, "problem, as text; null: none found")
 BODY_PROBLEM = described(
