@@ -17,6 +17,7 @@ from attrs import evolve
 from twinlog.cluster.pipeline.audit.completeness import StoreExtent, cut_file
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, FindingClass
 from twinlog.cluster.pipeline.sources.files import StoreFiles
+from twinlog.cluster.pipeline.sources.log_bytes import Split
 from twinlog.cluster.pipeline.sources.log_end import LogFile, PlaceReader
 from twinlog.cluster.pipeline.sources.places import (
     ListedFile,
@@ -108,22 +109,21 @@ def _place(path: Path, file: LogFile, reader: PlaceReader) -> None:
     reader.places[path] = file
 
 
-def file_ranges(files: StoreFiles) -> list[tuple[int, int]]:
+def file_ranges(files: StoreFiles) -> list[Split]:
     """Parts of a log that are checked separately: its files, and missing files in between."""
     size = files.file_size
     end = files.log[-1].start + size if files.log else 0
-    return [(max(start, files.first), start + size) for start in range(files.first - files.first % size, end, size)]
+    starts = range(files.first - files.first % size, end, size)
+    return [Split(max(start, files.first), start + size) for start in starts]
 
 
-def check_range(
-    files: StoreFiles, start: int, end: int, progress: Callable[[int], None] = lambda _: None
-) -> CheckedPart:
+def check_range(files: StoreFiles, part: Split, progress: Callable[[int], None] = lambda _: None) -> CheckedPart:
     """Check one of file_ranges(): its records, and their entries in queues and index. Raises OSError.
 
     The result can be sent to another process; check_tables() combines all of them.
     """
     with open_directory(files) as directory:
-        return check_part(directory, DigestCheck.open(directory), start, end, progress)
+        return check_part(directory, DigestCheck.open(directory), part.start, part.end, progress)
 
 
 def check_tables(files: StoreFiles, parts: Sequence[CheckedPart] | None = None) -> VerifyReport:

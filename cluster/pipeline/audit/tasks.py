@@ -224,16 +224,8 @@ def _copies(
         yield [opened.enter_context(closing(StoreCopy(sides[number], stores[number]))) for number in members]
 
 
-class FilePart(NamedTuple):
-    """One file of a member's log, against which queues and index are checked."""
-
-    member: int
-    start: int
-    end: int
-
-
 class Checked(NamedTuple):
-    """Result of checking one of these; `part` None: it could not be read, because of `problem`."""
+    """Result of checking one file of a member's log, against which queues and index are checked; `part` None: it could not be read, because of `problem`."""
 
     start: int
     part: CheckedPart | None
@@ -248,13 +240,13 @@ class MemberChecked(NamedTuple):
     problem: str
 
 
-def check_file(sent: SentStores, done: Callable[[int], None], part: FilePart) -> tuple[int, Checked]:
+def check_file(sent: SentStores, done: Callable[[int], None], part: MemberSplit) -> tuple[int, Checked]:
     """Check the records of one file of a log, and their entries in queues and index; keyed by member."""
     try:
-        found = check_range(sent.value[part.member], part.start, part.end, done)
+        found = check_range(sent.value[part.member], part.split, done)
     except (OSError, StoreError) as error:
-        return part.member, Checked(part.start, None, str(error))
-    return part.member, Checked(part.start, found, "")
+        return part.member, Checked(part.split.start, None, str(error))
+    return part.member, Checked(part.split.start, found, "")
 
 
 def check_member(sent: SentStores, found: tuple[int, Iterable[Checked]]) -> MemberChecked:

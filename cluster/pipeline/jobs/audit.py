@@ -150,7 +150,9 @@ class _Audit:
     def run(self) -> AuditReport:
         clock_ms = int(time.time() * 1000)
         if self.options.with_tables:
-            self.runner.expect(sum(high - low for files in self.files.values() for low, high in file_ranges(files)))
+            self.runner.expect(
+                sum(part.end - part.start for files in self.files.values() for part in file_ranges(files))
+            )
         sent = self.runner.context.broadcast(self.files)
         try:
             self._report_unread()
@@ -269,7 +271,7 @@ class _Audit:
     def _tables(self, sent: "Broadcast[dict[int, StoreFiles]]") -> None:
         """Check queues and index of each member, and compare configuration and offsets between members."""
         alive = {number: files for number, files in self.files.items() if number not in self.deadly}
-        units = [[tasks.FilePart(number, *part) for part in file_ranges(files)] for number, files in alive.items()]
+        units = [[MemberSplit(number, part) for part in file_ranges(files)] for number, files in alive.items()]
         units = [unit for unit in units if unit]  # An empty log has no queues or index to check.
         check = partial(tasks.check_file, sent, self.runner.done.add)
         found, dead = self.runner.collect_robust(

@@ -33,7 +33,7 @@ class InflateLimits:
 
 
 def inflate(body: bytes, sys_flag: int, bounds: InflateLimits) -> bytes:
-    """Body of a record as the producer sent it. Raises CompressionError: then keep it as it is stored; the message gives the reason."""
+    """Body of a record as the producer sent it. Raises CompressionError: then keep it as it is stored."""
     limit = bounds.limit(len(body))
     try:
         return decompress(body, sys_flag, size_max=limit)

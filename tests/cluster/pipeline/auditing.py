@@ -62,5 +62,5 @@ def block_rows(files: StoreFiles) -> list[BlockRow]:
 
 def tables_in_parts(name: str, files: StoreFiles) -> list[AuditFinding]:
     """own_findings() of check_tables(), with each file of the log checked separately."""
-    parts = [check_range(files, *bounds) for bounds in file_ranges(files)]
+    parts = [check_range(files, part) for part in file_ranges(files)]
     return own_findings(name, check_tables(files, parts))
