@@ -179,7 +179,7 @@ def digest_parts(sent: SentStores, done: Callable[[int], None], parts: Iterable[
     """Digests of several splits; `done` counts bytes."""
     for part in parts:
         yield digests_of(sent.value[part.member], part)
-        done(part.split.end - part.split.start)
+        done(part.split.size)
 
 
 def keyed(size: int, found: SplitDigests) -> tuple[int, SplitDigests]:
@@ -225,7 +225,7 @@ def _copies(
 
 
 class Checked(NamedTuple):
-    """Result of checking one file of a member's log, against which queues and index are checked; `part` None: it could not be read, because of `problem`."""
+    """Result of checking one file of a log; `part` None: it could not be read, because of `problem`."""
 
     start: int
     part: CheckedPart | None

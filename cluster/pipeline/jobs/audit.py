@@ -150,9 +150,7 @@ class _Audit:
     def run(self) -> AuditReport:
         clock_ms = int(time.time() * 1000)
         if self.options.with_tables:
-            self.runner.expect(
-                sum(part.end - part.start for files in self.files.values() for part in file_ranges(files))
-            )
+            self.runner.expect(sum(part.size for files in self.files.values() for part in file_ranges(files)))
         sent = self.runner.context.broadcast(self.files)
         try:
             self._report_unread()
@@ -208,7 +206,7 @@ class _Audit:
             for number, files in self.files.items()
             for split in splits(files.log, size, files.first, files.end)
         ]
-        self.runner.expect(sum(part.split.end - part.split.start for part in parts))
+        self.runner.expect(sum(part.split.size for part in parts))
         read = partial(tasks.digest_parts, sent, self.runner.done.add)
 
         def compare(rdd: "RDD[MemberSplit]") -> "RDD[SplitCompared]":

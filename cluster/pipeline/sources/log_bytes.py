@@ -19,6 +19,11 @@ class Split:
     start: int
     end: int
 
+    @property
+    def size(self) -> int:
+        """Number of bytes."""
+        return self.end - self.start
+
 
 def splits(log: Sequence[LogFile], size: int = SPLIT_SIZE, start: int = 0, end: int | None = None) -> list[Split]:
     """Cut bytes `start` to `end` of the log at multiples of `size`, as far as its files go; missing files are included."""
