@@ -18,6 +18,7 @@ from twinlog.cluster.pipeline.sources.places import (
     list_directories,
     list_files,
     list_tree,
+    named,
     read_all,
 )
 from twinlog.store.epoch_file import FIRST, EpochEntry, decode_epochs
@@ -88,7 +89,8 @@ def inspect_store(uri: StoreUri) -> StoreFiles:
     names = set(list_directories(root))
     if not log and not names & {"commitlog", "consumequeue"}:
         raise NotAStoreError(root, _no_store(root, names))
-    is_running = root.is_local and _has_lock(root.child("lock"))
+    with named(lock := root.child("lock")):
+        is_running = root.is_local and lock_holder(lock.path) is not None
     has_abort = any(info.name == "abort" for info in list_files(root))
     problems: list[str] = []
     note = _decoded(root.child(NOTE), orjson.loads, problems)
@@ -120,13 +122,6 @@ def inspect_store(uri: StoreUri) -> StoreFiles:
         digests=place if digests is not None else None,
         problems=tuple(problems),
     )
-
-
-def _has_lock(lock: StoreUri) -> bool:
-    try:
-        return lock_holder(lock.path) is not None
-    except OSError as error:
-        raise UnreadableError(lock.shown, error.strerror or str(error)) from error
 
 
 def _no_store(root: StoreUri, names: set[str]) -> str:

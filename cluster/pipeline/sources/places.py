@@ -122,7 +122,7 @@ def list_files(uri: StoreUri) -> list[ListedFile]:
     """Files of a directory, by name; none if it does not exist. Raises UnreadableError."""
     if not uri.is_local:
         return _remote_files(uri, recursive=False)
-    with _named(uri), _scan(uri.path) as entries:
+    with named(uri), _scan(uri.path) as entries:
         here = [_local_info(entry, entry.name) for entry in entries if _answer(entry.is_file)]
     return sorted(info for info in here if info is not None)
 
@@ -130,7 +130,7 @@ def list_files(uri: StoreUri) -> list[ListedFile]:
 def list_directories(uri: StoreUri) -> list[str]:
     """Names of the directories in it, sorted; none if it does not exist. Raises UnreadableError."""
     if uri.is_local:
-        with _named(uri), _scan(uri.path) as entries:
+        with named(uri), _scan(uri.path) as entries:
             return sorted(entry.name for entry in entries if _answer(entry.is_dir))
     from pyarrow.fs import FileType
 
@@ -144,7 +144,7 @@ def list_tree(uri: StoreUri) -> list[ListedFile]:
 
 def open_file(uri: StoreUri) -> Bytes:
     """Open a file for reading parts of it. Raises UnreadableError."""
-    with _named(uri):
+    with named(uri):
         if uri.is_local:
             return _LocalFile(uri, os.open(uri.path, os.O_RDONLY | os.O_CLOEXEC))
         system, path = _remote(uri)
@@ -153,7 +153,7 @@ def open_file(uri: StoreUri) -> Bytes:
 
 def read_all(uri: StoreUri, size_max: int = 64 << 20) -> bytes | None:
     """Content of a small file; None if it is missing. Raises UnreadableError, also for one larger than `size_max`."""
-    with _named(uri):
+    with named(uri):
         if uri.is_local:
             is_there = uri.path.is_file()
         else:
@@ -174,12 +174,12 @@ class _LocalFile:
     _fd: int
 
     def read(self, position: int, size: int) -> bytes:
-        with _named(self.uri):
+        with named(self.uri):
             return os.pread(self._fd, size, position)
 
     def read_into(self, position: int, buffer: memoryview) -> int:
         done = 0
-        with _named(self.uri):
+        with named(self.uri):
             while done < len(buffer) and (count := os.preadv(self._fd, [buffer[done:]], position + done)):
                 done += count
         return done
@@ -194,7 +194,7 @@ class _RemoteFile:
     _file: Any
 
     def read(self, position: int, size: int) -> bytes:
-        with _named(self.uri):
+        with named(self.uri):
             room = self._file.size() - position
             data: bytes = self._file.read_at(min(size, room), position) if room > 0 else b""
             return data
@@ -209,8 +209,8 @@ class _RemoteFile:
 
 
 @contextmanager
-def _named(uri: StoreUri) -> Iterator[None]:
-    """Add the name of the file to errors."""
+def named(uri: StoreUri) -> Iterator[None]:
+    """Raise errors of the system, and of pyarrow, as UnreadableError with the name of the file."""
     try:
         yield
     except UnreadableError:
@@ -254,14 +254,14 @@ def _local_tree(uri: StoreUri, below: str, above: frozenset[str] = frozenset()) 
     here = os.path.realpath(uri.path / below)
     if here in above:
         return
-    with _named(uri), _scan(uri.path / below) as entries:
+    with named(uri), _scan(uri.path / below) as entries:
         found = [(entry, _answer(entry.is_dir)) for entry in entries]
     for entry, is_directory in found:
         name = f"{below}/{entry.name}" if below else entry.name
         if is_directory:
             yield from _local_tree(uri, name, above | {here})
             continue
-        with _named(uri):
+        with named(uri):
             info = _local_info(entry, name)
         if info is not None:
             yield info
@@ -276,7 +276,7 @@ def _remote_listing(uri: StoreUri, *, recursive: bool = False) -> list[tuple[str
     """Entries by their path relative to the directory."""
     from pyarrow.fs import FileSelector
 
-    with _named(uri):
+    with named(uri):
         system, path = _remote(uri)
         found = system.get_file_info(FileSelector(path, allow_not_found=True, recursive=recursive))
     return [(info.path.removeprefix(f"{path}/"), info) for info in found]
