@@ -5,7 +5,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from twinlog.cluster.pipeline.tables import columns, schemas
+from twinlog.cluster.pipeline.tables import schemas
 from twinlog.cluster.pipeline.tables.schemas import Table
 
 TYPES = {"string": "STRING", "int64": "BIGINT", "int32": "INT", "int8": "TINYINT", "binary": "BINARY"}
@@ -31,8 +31,7 @@ class TableDirective(SphinxDirective):
     required_arguments = 1  # The name of a table.
 
     def run(self) -> list[nodes.Node]:
-        for module in (schemas, columns):
-            self.env.note_dependency(module.__file__)
+        self.env.note_dependency(schemas.__file__)
         (found,) = (each for each in schemas.TABLES if each.name == self.arguments[0])
         return self.parse_text_to_nodes(table(found))
 

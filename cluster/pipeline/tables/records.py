@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from attrs import frozen
 
-from twinlog.cluster.pipeline.tables.columns import RECORDS, RECORDS_WITH_BODY
+from twinlog.cluster.pipeline.tables.schemas import RECORD_COLUMNS, RECORD_COLUMNS_WITH_BODY
 from twinlog.store.record.column_scan import Bools
 from twinlog.store.record.columns import Columns, Ints, rows
 from twinlog.store.record.message import BORN_HOST_V6, MAGIC_V2, STORE_HOST_V6, host_text
@@ -175,7 +175,7 @@ assert (_HEAD.itemsize, _MIDDLE.itemsize) == (48, 16)
 def record_batch(data: memoryview, offset: int, records: Columns, file_size: int, *, body: bool) -> pa.RecordBatch:
     """Batch of some records in log order, which all lie in `data`, whose first byte is at `offset` of the log.
 
-    It has columns.RECORDS as its schema, with bodies if requested, and does not refer to `data`.
+    It has schemas.RECORD_COLUMNS as its schema, with bodies if requested, and does not refer to `data`.
     """
     starts = records.phy_offset - offset
     heads = rows(data, _HEAD.itemsize, starts).view(_HEAD).ravel()
@@ -216,7 +216,7 @@ def record_batch(data: memoryview, offset: int, records: Columns, file_size: int
     }
     if body:
         columns["body"] = cut_out(data, body_at, body_end)
-    schema = RECORDS_WITH_BODY if body else RECORDS
+    schema = RECORD_COLUMNS_WITH_BODY if body else RECORD_COLUMNS
     return pa.RecordBatch.from_arrays([_array(columns[field.name], field.type) for field in schema], schema=schema)
 
 

@@ -14,8 +14,8 @@ from attrs import define, field, frozen
 from twinlog.cluster.pipeline.sources.files import StoreFiles
 from twinlog.cluster.pipeline.sources.log_bytes import Hole, LogBytes, Split
 from twinlog.cluster.pipeline.sources.walk import Broken, first_record, walk_split
-from twinlog.cluster.pipeline.tables.columns import BLOCKS
 from twinlog.cluster.pipeline.tables.records import record_batch
+from twinlog.cluster.pipeline.tables.schemas import BLOCK_COLUMNS
 from twinlog.store.integrity.digest import BLOCK_SIZE, DIGEST_SIZE, ceil_block, digest, floor_block
 from twinlog.store.record.column_scan import Bools
 from twinlog.store.record.columns import Columns, Ints
@@ -30,7 +30,7 @@ _NONE: Ints = np.zeros(0, np.int64)
 def block_batches(
     files: StoreFiles, split: Split, *, window: int | None = None, count_records: bool = True
 ) -> Iterator[pa.RecordBatch]:
-    """The blocks that begin in a split, as columns.BLOCKS. The first and the last block of the log may be partial.
+    """The blocks that begin in a split, as schemas.BLOCK_COLUMNS. The first and the last block of the log may be partial.
 
     An unreadable block has no digest; a block with missing bytes, because its file is missing or short, is omitted.
     `count_records` False: only digests, in half the time; the columns of records are empty.
@@ -139,7 +139,7 @@ class _Rows:
             pa.array(counts.astype(np.int32)),
             pa.array(firsts),
         ]
-        return pa.RecordBatch.from_arrays(columns, schema=BLOCKS)
+        return pa.RecordBatch.from_arrays(columns, schema=BLOCK_COLUMNS)
 
 
 def _blocks(start: int, end: int) -> tuple[Ints, Ints]:
@@ -192,7 +192,7 @@ def record_batches(
     rows_max: int = ROWS_MAX,
     on_broken: Callable[[Broken], object] = lambda _: None,
 ) -> Iterator[pa.RecordBatch]:
-    """The records that begin in a split, in order, as columns.RECORDS; nothing but the selected ones is decoded.
+    """The records that begin in a split, in order, as schemas.RECORD_COLUMNS; nothing but the selected ones is decoded.
 
     `on_broken` gets damaged and unreadable bytes, those before a batch before it is yielded; the scan continues behind them.
     Nothing is read beyond `files.end`.

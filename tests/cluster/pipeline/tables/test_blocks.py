@@ -14,8 +14,8 @@ from twinlog.cluster.pipeline.sources.files import inspect_store
 from twinlog.cluster.pipeline.sources.log_bytes import Split, splits
 from twinlog.cluster.pipeline.sources.places import StoreUri
 from twinlog.cluster.pipeline.tables import scan
-from twinlog.cluster.pipeline.tables.columns import BLOCKS
 from twinlog.cluster.pipeline.tables.scan import block_batches
+from twinlog.cluster.pipeline.tables.schemas import BLOCK_COLUMNS
 from twinlog.store.integrity.digest import BLOCK_SIZE, digest
 
 FILE_SIZE = 3 * BLOCK_SIZE
@@ -25,7 +25,7 @@ def rows(files, parts, **options) -> list[dict[str, object]]:
     found = []
     for part in parts:
         for batch in block_batches(files, part, **options):
-            assert batch.schema.equals(BLOCKS, check_metadata=True)
+            assert batch.schema.equals(BLOCK_COLUMNS, check_metadata=True)
             found += batch.to_pylist()
     return found
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.cluster.pipeline.logs import message, records, traffic
 from tests.store.records import messages
-from twinlog.cluster.pipeline.tables import columns
+from twinlog.cluster.pipeline.tables import schemas
 from twinlog.cluster.pipeline.tables.records import cut_out, read_properties, record_batch
 from twinlog.store.record.column_scan import scan_columns
 from twinlog.store.record.message import Message, body_crc, host_text
@@ -82,8 +82,8 @@ def test_traffic(seed: int):
 
 def test_without_bodies_the_schema_has_none():
     data, _ = records([message(1)], 0, FILE_SIZE)
-    assert decoded(data, 0, body=False).schema.equals(columns.RECORDS, check_metadata=True)
-    assert decoded(data, 0).schema.equals(columns.RECORDS_WITH_BODY, check_metadata=True)
+    assert decoded(data, 0, body=False).schema.equals(schemas.RECORD_COLUMNS, check_metadata=True)
+    assert decoded(data, 0).schema.equals(schemas.RECORD_COLUMNS_WITH_BODY, check_metadata=True)
 
 
 def test_a_batch_refers_to_nothing_of_the_data():
@@ -137,9 +137,11 @@ def test_what_is_cut_out():
     assert cut_out(data, np.array([], np.int64), np.array([], np.int64)).to_pylist() == []
 
 
-@pytest.mark.parametrize("schema", [columns.RECORDS, columns.BLOCKS, columns.QUEUE_UNITS, columns.INDEX_ITEMS])
+@pytest.mark.parametrize(
+    "schema", [schemas.RECORD_COLUMNS, schemas.BLOCK_COLUMNS, schemas.UNIT_COLUMNS, schemas.ITEM_COLUMNS]
+)
 def test_tables_describe_themselves(schema: pa.Schema):
-    assert schema.metadata == {b"twinlog.version": columns.VERSION.encode()}
+    assert schema.metadata == {b"twinlog.version": schemas.VERSION.encode()}
     assert all(field.metadata and field.metadata[b"doc"] for field in schema)
 
 
