@@ -4,7 +4,7 @@ Spark runs a reader in a process of its own, which inspects the stores and divid
 bytes of a partition are skipped: tables contain sound rows only, and the audit reports the rest.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -91,10 +91,12 @@ class _BlocksReader(_TableReader):
 class _PiecesReader(_TableReader):
     """Reader of files beside the log."""
 
-    batches: ClassVar[Callable[[Any], Iterator[pa.RecordBatch]]]
-
     def pieces(self, files: StoreFiles) -> Sequence[Any]:
         """All files of a store."""
+        raise NotImplementedError
+
+    def batches(self, piece: Any) -> Iterator[pa.RecordBatch]:
+        """Rows of a file."""
         raise NotImplementedError
 
     def parts(self, number: int) -> list[InputPartition]:
@@ -111,17 +113,19 @@ class _PiecesReader(_TableReader):
 
 
 class _UnitsReader(_PiecesReader):
-    batches = staticmethod(unit_batches)
-
     def pieces(self, files: StoreFiles) -> Sequence[QueuePiece]:
         return queue_pieces(files, self.pushed.topics)
 
+    def batches(self, piece: QueuePiece) -> Iterator[pa.RecordBatch]:
+        return unit_batches(piece)
+
 
 class _ItemsReader(_PiecesReader):
-    batches = staticmethod(item_batches)
-
     def pieces(self, files: StoreFiles) -> Sequence[IndexPiece]:
         return index_pieces(files.index(), None if files.is_running else files.end, self.options.index_slots)
+
+    def batches(self, piece: IndexPiece) -> Iterator[pa.RecordBatch]:
+        return item_batches(piece)
 
 
 class _PushingRecordsReader(_Pushing, _RecordsReader): ...
