@@ -14,12 +14,13 @@ longer than it asked for. Unlike a 4.9 slave, a slave wakes pulls on arrivals, t
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from time import monotonic
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import structlog
 import trio
 from attrs import define, field
 
+from twinlog.cluster.remoting.connection import Connection
 from twinlog.store.read.get_message import PropertyFilter, as_i32
 from twinlog.store.util.wakeup import Wakeup
 
@@ -34,13 +35,6 @@ FILTER_SECONDS_MAX = 0.01  # Of one arrival; pulls whose filter was not evaluate
 SLICE_SECONDS = 0.01  # Then other tasks run.
 
 
-class PullConnection(Hashable, Protocol):
-    """Connection of a pull; what is written between cork() and uncork() is sent at once."""
-
-    def cork(self) -> None: ...
-    def uncork(self) -> None: ...
-
-
 @define(eq=False)
 class HeldPull:
     """A pull that waits for a message at `offset` or behind it."""
@@ -50,7 +44,7 @@ class HeldPull:
     offset: int
     wanted: frozenset[int] | None  # Tags codes; None: all.
     deadline: float  # Seconds, monotonic.
-    connection: PullConnection
+    connection: Connection
     run_again: Callable[[], None]  # Must respond, without another hold.
     accepts: PropertyFilter | None = None  # Second filter, for messages that `wanted` lets through.
     text_size: int = 0  # Of what the client sent, such as an expression.
@@ -80,7 +74,7 @@ class PullRequestHoldService:
     # True when a filter accepts a message of a queue between two offsets.
     any_accepted: Callable[[str, int, int, int, PropertyFilter], bool] = lambda *_: True
     _queues: dict[tuple[str, int], dict[_Filter, dict[HeldPull, None]]] = field(factory=dict, init=False)
-    _connections: dict[PullConnection, dict[HeldPull, None]] = field(factory=dict, init=False)
+    _connections: dict[Connection, dict[HeldPull, None]] = field(factory=dict, init=False)
     _ready: deque[HeldPull] = field(factory=deque, init=False)
     _wakeup: Wakeup = field(factory=Wakeup, init=False)
     held_bytes: int = field(default=0, init=False)  # Estimated memory of all held pulls.
@@ -125,7 +119,7 @@ class PullRequestHoldService:
             for pull in [pull for pull in held if pull.offset < max_offset]:
                 self._make_ready(pull)
 
-    def connection_closed(self, connection: PullConnection) -> None:
+    def connection_closed(self, connection: Connection) -> None:
         for pull in list(self._connections.get(connection, ())):
             self._forget(pull)
 
@@ -144,7 +138,7 @@ class PullRequestHoldService:
         """Answer ready pulls for one time slice; the rest is answered in the next slices."""
         if not self._ready:
             return
-        corked: set[PullConnection] = set()
+        corked: set[Connection] = set()
         slice_end = monotonic() + SLICE_SECONDS
         while self._ready and monotonic() < slice_end:
             pull = self._ready.popleft()

@@ -1,4 +1,4 @@
-"""Other members, asked over their remoting ports: ha/peer.py's Peer for twinlog members and RocketMQ brokers, and MemberCalls.
+"""Other members, asked over their remoting ports: about their logs (Peer of ha/peer.py), and about roles.
 
 A twinlog member answers 20001 (status), 20002 (digests) and 33 (records). RocketMQ answers private codes with 3, so there the
 log's ends come from 28 and its file size from 26, and there are no digests.
@@ -206,7 +206,7 @@ class Peers:
 
 @define(eq=False)
 class RemotingCalls:
-    """Over the connections that `client` has, or makes."""
+    """Questions about roles, over the connections that `client` has, or makes. HAPeerError: no usable answer."""
 
     client: RemotingClient
 

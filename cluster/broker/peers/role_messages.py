@@ -1,21 +1,19 @@
-"""Messages between members about roles, their JSON, and the Protocols of what role changes use of a broker.
+"""Messages between members about roles, and their JSON.
 
 The types of the log's histories, of promises and of leases lie in ha/ and store/; here are those of the verbs that people use.
 """
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import orjson
 from attrs import frozen
 
 from twinlog.ha.election.role_change import Verb
-from twinlog.ha.election.voter import LeaseReply, LeaseRequest, VoteReply, VoteRequest
 from twinlog.ha.election.votes import Judgement
 from twinlog.ha.peer import PeerHistory
 from twinlog.store.epoch_file import EpochEntry, check_history
-from twinlog.store.role_file import GroupMember, RoleState
 from twinlog.store.util.plain import from_plain, to_plain
 
 StepWord = Literal["to do", "doing", "done", "failed"]
@@ -134,36 +132,6 @@ class ScheduleRequest:
 
 
 NOT_ALLOWED = "is no member of this group, and haAllowedSlaves does not name it"
-
-
-class MemberCalls(Protocol):
-    """Requests to the member at an address (20005, 20004, 20006, 1007). Each raises HAPeerError without a usable answer."""
-
-    async def promise(self, address: str, ask: VoteRequest) -> VoteReply: ...
-    async def lease(self, address: str, ask: LeaseRequest, *, timeout_ms: float) -> LeaseReply: ...
-    async def role_change(self, address: str, op: Op, body: Plain, *, timeout_ms: float = 3_000) -> Plain: ...
-    async def history(self, address: str, me: GroupMember | None = None) -> PeerHistory | None: ...
-
-
-class RoleEffects(Protocol):
-    """Effects of a role on the other parts of a broker. Each may be repeated for a role that is in effect already.
-
-    BrokerRoleEffects says what each does; here is what role changes rely on.
-    """
-
-    async def hold(self, deadline: float) -> PausedMaster:
-        """After `deadline`, in trio's time, writes resume unless the member resigned. Raises TimeoutError."""
-
-    async def fence(self, why: str) -> None:
-        """Nothing is served any more once it returns: no writes, no acknowledgement, no registration as id 0."""
-
-    def release(self) -> None: ...
-    async def take_tables(self, held: PausedMaster) -> None: ...
-    async def serve_as_master(self, state: RoleState) -> None: ...
-    async def serve_as_slave(self, state: RoleState, master: PeerHistory | None) -> None: ...
-    async def pull_offsets(self, addresses: tuple[str, ...]) -> None: ...
-
-
 VERSION = 1  # Of the object under `twinlog`.
 
 

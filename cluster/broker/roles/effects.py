@@ -1,4 +1,4 @@
-"""Effects of a role change on the parts of a running broker; implements RoleEffects of peers/role_messages.py.
+"""Effects of a role change on the parts of a running broker.
 
     master    the gate is open, delayed messages are delivered, transactions checked; registered as id 0
     holding   master in a write pause: its gate holds requests back, its own tasks have ended; ends by its deadline
@@ -142,10 +142,12 @@ class BrokerRoleEffects:
             self.schedule.correct()
             await self.tasks.begin("master")
 
-    # RoleEffects
+    # Each may be repeated for a role that is in effect already.
 
     async def hold(self, deadline: float) -> PausedMaster:
-        """Hold writes back, end the master's own tasks, wait until no producer waits for slaves."""
+        """Hold writes back, end the master's own tasks, wait until no producer waits for slaves. After `deadline`, in
+        trio's time, writes resume unless the member resigned. Raises TimeoutError.
+        """
         self.gate.close_for(deadline)
         self.phase = "holding"
         with trio.move_on_at(deadline):
@@ -195,7 +197,9 @@ class BrokerRoleEffects:
         self._handed_over = dict(held.delay_offsets)
 
     async def fence(self, why: str) -> None:
-        """Stop serving. Requests that the gate holds stay there: another member is about to become master."""
+        """Return once nothing is served any more: no writes, no acknowledgement, no registration as id 0. Requests that the gate
+        holds stay there: another member is about to become master.
+        """
         held, self.phase = self.phase == "holding", "fenced"
         if not held and not self.store.config.is_slave:
             self.gate.shut(why)

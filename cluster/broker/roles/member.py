@@ -20,8 +20,9 @@ import structlog
 import trio
 from attrs import define, evolve, field
 
-from twinlog.cluster.broker.peers.role_messages import MemberCalls, RoleEffects
+from twinlog.cluster.broker.peers.ha_peer import RemotingCalls
 from twinlog.cluster.broker.roles.durable_state import DurableRoleState
+from twinlog.cluster.broker.roles.effects import BrokerRoleEffects
 from twinlog.ha.config import HAConfig
 from twinlog.ha.election.group_record import is_newer, remaining_pause
 from twinlog.ha.election.voter import followed, is_master
@@ -79,8 +80,8 @@ class Member:
     described: Callable[[], GroupMember]
     store: ComparableStore
     ha: HAService
-    calls: MemberCalls
-    effects: RoleEffects
+    calls: RemotingCalls
+    effects: BrokerRoleEffects
     config: HAConfig
     now_ms: Callable[[], int]
     boot_id: Callable[[], str]

@@ -12,12 +12,13 @@ Source: BrokerStatsManager.java, Stats.java (RocketMQ 4.9.7). There a topic's qu
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from attrs import define, field, frozen
 
 from twinlog.cluster.remoting.names import SCHEDULE_TOPIC
 from twinlog.store.log.commit_log import PutResult
+from twinlog.store.queue.consume_queue import ConsumeQueue
 
 NUMS, SIZE, LATENCY_MS, CALLS = range(4)  # Numbers of a counter; CALLS counts requests.
 PERIODS = MINUTE, HOUR, DAY = range(3)
@@ -127,23 +128,12 @@ _VIEWS = {
 }
 
 
-class Queue(Protocol):
-    """The part of a consume queue that is used here."""
-
-    @property
-    def min_offset(self) -> int: ...
-    @property
-    def max_offset(self) -> int: ...
-    @property
-    def put_bytes(self) -> int: ...
-
-
 @define(eq=False)
 class BrokerStatsManager:
     """`cluster`: the key of the broker's own numbers. `takes_puts`: this broker is a master now."""
 
     cluster: str
-    queues: Callable[[], Iterable[tuple[str, int, Queue]]] = tuple
+    queues: Callable[[], Iterable[tuple[str, int, ConsumeQueue]]] = tuple
     takes_puts: Callable[[], bool] = field(default=lambda: True, kw_only=True)
     puts: dict[tuple[str, int], Counter] = field(factory=dict, init=False)  # By topic and queue.
     gets: dict[tuple[str, int, str], Counter] = field(factory=dict, init=False)  # By topic, queue and group.
