@@ -4,7 +4,8 @@ Bytes that the master's history proves to be given up are cut once the digests o
 have been acknowledged, so the member first saves that it is not whole.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import structlog
 from attrs import evolve, frozen
@@ -48,16 +49,13 @@ async def rewind(member: Member, rules: StartRules, ask: RewindRequest) -> None:
         return
     if not cut.is_proven:
         await member.suspect_tail(cut.why)
-
-    async def repair() -> None:
+    async with _alone(member, rules, master):
         if member.store.max_offset != end:
             raise HAPeerError("this log got longer while it was compared: run it again")
         if cut.offset > verdict.own.min_offset:
             await member.store.truncate(cut.offset, cut.why)
         else:
             await member.store.reset(cut.why)
-
-    await _alone(member, rules, master, repair)
 
 
 async def reinit(member: Member, rules: StartRules, ask: ReinitRequest) -> None:
@@ -71,13 +69,10 @@ async def reinit(member: Member, rules: StartRules, ask: ReinitRequest) -> None:
         return
     why = f"reinit with the log of {master.address}"
     await member.suspect_tail(why)
-
-    async def begin_anew() -> None:
+    async with _alone(member, rules, master):
         if member.durable.state is not None:  # A lease may have marked it whole meanwhile, as it had caught up.
             await member.durable.save(evolve(member.durable.state, whole=False))
         await member.store.reset(why)
-
-    await _alone(member, rules, master, begin_anew)
 
 
 async def _compared(member: Member, master: PeerHistory) -> Verdict:
@@ -122,14 +117,15 @@ async def _master_of(member: Member, what: str) -> PeerHistory:
     return found
 
 
-async def _alone(member: Member, rules: StartRules, master: PeerHistory, repair: Callable[[], Awaitable[None]]) -> None:
-    """Cut the log while nothing is promised or followed, then follow again; a failed cut leaves the log unchanged."""
+@asynccontextmanager
+async def _alone(member: Member, rules: StartRules, master: PeerHistory) -> AsyncIterator[None]:
+    """Let the body cut the log while nothing is promised or followed, then follow again; a failed cut leaves it unchanged."""
     try:
         async with member.lock:
             if member.master is None or member.master.id != master.id or member.phase != "following":
                 raise RoleRefusedError(f"{member.address} does not follow {master.address} any more")
             await member.ha.leave_master()
-            await repair()
+            yield
             log.warning("log truncated on request", ends_at=member.store.max_offset, peer=master.address)
     finally:
         if member.master is not None and member.master.id == master.id:
