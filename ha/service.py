@@ -15,7 +15,6 @@ from structlog.contextvars import bound_contextvars
 from twinlog.ha.config import HAConfig
 from twinlog.ha.election.voter import ALWAYS, Lease
 from twinlog.ha.errors import HAError, HARefusedError
-from twinlog.ha.log import ComparableStore
 from twinlog.ha.master.accept import AcceptSocketService
 from twinlog.ha.master.connection import HAConnection, describe_connection
 from twinlog.ha.master.connection_admission import ConnectionAdmission
@@ -31,6 +30,7 @@ from twinlog.ha.statistics import HAConnectionStatistics, HAStatistics
 from twinlog.ha.wire.protocol import NO_REQUEST_YET
 from twinlog.ha.wire.transport import SocketTransport, Transport
 from twinlog.store.config import BrokerRole
+from twinlog.store.message_store import MessageStore
 from twinlog.store.retention import NO_FLOOR
 from twinlog.store.util.wakeup import Wakeup
 
@@ -50,7 +50,7 @@ class HAService:
     `role`: see use_role(). The lease is held for ever until give_up().
     """
 
-    store: ComparableStore
+    store: MessageStore
     config: HAConfig
     members: Callable[[], Collection[str]]
     ask_members: Callable[[], None]

@@ -31,7 +31,6 @@ ORDER = [
     "store.offline.verify",
     "store.offline.copy",
     "ha.errors",
-    "ha.log",
     "ha.peer",
     "ha.election",
     "ha.compare",

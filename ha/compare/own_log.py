@@ -7,10 +7,10 @@ import trio
 from attrs import define, field
 
 from twinlog.ha.compare.preflight import OwnLog
-from twinlog.ha.log import ComparableStore
 from twinlog.ha.peer import RangeDigests
 from twinlog.store.integrity.range_digests import RangeDigester
 from twinlog.store.log.range import LogRange
+from twinlog.store.message_store import MessageStore
 from twinlog.store.record.resync import next_record
 from twinlog.store.record.scan import scan_records
 
@@ -23,7 +23,7 @@ WINDOW, WINDOW_MAX = 64 * 1024, 64 * 1024 * 1024
 class OwnReader:
     """Reads a log that does not grow meanwhile. All methods raise OSError, and StoreError when bytes are gone."""
 
-    store: ComparableStore
+    store: MessageStore
     _digester: RangeDigester = field(init=False)
 
     def __attrs_post_init__(self) -> None:

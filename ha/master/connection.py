@@ -13,7 +13,6 @@ from attrs import define, field
 
 from twinlog.ha.config import HAConfig
 from twinlog.ha.errors import HAConnectionLostError, HALogError, HARefusedError
-from twinlog.ha.log import Chunk, ComparableStore
 from twinlog.ha.master.group_transfer import GroupTransferService
 from twinlog.ha.master.slave_check import FindSlave, slave_fits
 from twinlog.ha.peer import Peer
@@ -23,6 +22,8 @@ from twinlog.ha.statistics import ConnectionState, HAConnectionStatistics
 from twinlog.ha.wire.protocol import BATCH_HEADER, NO_REQUEST_YET, ReportReader
 from twinlog.ha.wire.transport import Transport, open_peer_nursery
 from twinlog.store.config import BrokerRole
+from twinlog.store.log.commit_log import FileChunk
+from twinlog.store.message_store import MessageStore
 from twinlog.store.util.wakeup import Wakeup
 
 log = structlog.get_logger()
@@ -45,7 +46,7 @@ class HAConnection:
     transport: Transport
     address: str  # IP:PORT of the peer.
     ip: str
-    store: ComparableStore
+    store: MessageStore
     transfer: GroupTransferService
     config: HAConfig
     on_request: Callable[["HAConnection"], None] = _nothing  # Called once, with the slave's first request.
@@ -340,7 +341,7 @@ class Drain:
         return now - self._progress_at
 
 
-def _read_ahead(chunk: Chunk) -> None:
+def _read_ahead(chunk: FileChunk) -> None:
     """Let the disk fetch what follows: sendfile would wait for it, and the event loop with it."""
     os.posix_fadvise(chunk.fd, chunk.position + chunk.size, chunk.size, os.POSIX_FADV_WILLNEED)
 

@@ -13,9 +13,9 @@ from twinlog.ha.compare.comparison import LogComparison
 from twinlog.ha.compare.own_log import OwnReader
 from twinlog.ha.compare.preflight import OwnLog, Verdict
 from twinlog.ha.errors import HAConnectionLostError, HALogError, HAPeerError, HARefusedError
-from twinlog.ha.log import ComparableStore
 from twinlog.ha.peer import Peer
 from twinlog.store.errors import StoreError
+from twinlog.store.message_store import MessageStore
 
 # Whom to ask about the log of the slave at the other end, IP:PORT, of a connection, which holds so many bytes at least: all that
 # it may be, none when it is unknown, None when it compares by itself.
@@ -34,7 +34,7 @@ class HeldLog(OwnReader):
         return OwnLog(log.min_offset, self.end, log.file_size)
 
 
-async def slave_fits(store: ComparableStore, address: str, requested: int, find: FindSlave) -> bool | None:
+async def slave_fits(store: MessageStore, address: str, requested: int, find: FindSlave) -> bool | None:
     """Compare our log with that of a slave, up to the offset that it asked for; None: unknown.
 
     Raises HARefusedError for one that differs, HALogError when our own log cannot be read.
@@ -56,7 +56,7 @@ async def slave_fits(store: ComparableStore, address: str, requested: int, find:
     return None
 
 
-async def _compare(store: ComparableStore, peer: Peer, requested: int) -> Verdict | None:
+async def _compare(store: MessageStore, peer: Peer, requested: int) -> Verdict | None:
     held = HeldLog(store, requested)
     try:
         last = await held.last_record(store.commit_log.min_offset, requested)

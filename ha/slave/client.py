@@ -15,13 +15,13 @@ from twinlog.ha.compare import finding
 from twinlog.ha.compare.finding import Finding, FindingKind
 from twinlog.ha.config import HAConfig
 from twinlog.ha.errors import HAConnectionLostError, HAError, HALogError, HAUnfitError
-from twinlog.ha.log import ComparableStore
 from twinlog.ha.peer import NO_ROLE, OwnRole, Peer, PeerHistory
 from twinlog.ha.policy.auto_resync import Resync
 from twinlog.ha.slave.following import Following, MasterMemory
 from twinlog.ha.slave.replica import Replica
 from twinlog.ha.statistics import ClientState, HAClientStatistics
 from twinlog.ha.wire.transport import SocketTransport, Transport
+from twinlog.store.message_store import MessageStore
 from twinlog.store.util.wakeup import Wakeup
 
 log = structlog.get_logger()
@@ -83,7 +83,7 @@ def no_peer(_address: str) -> Peer | None:
 class HAClient:
     """Follows the master that was set last. `peer_of`: the member, to be asked about its log, at an HA address."""
 
-    store: ComparableStore
+    store: MessageStore
     config: HAConfig
     connect: Callable[[str], Awaitable[Transport]] = connect_socket
     peer_of: Callable[[str], Peer | None] = no_peer

@@ -12,13 +12,13 @@ import trio
 from attrs import define, field
 
 from twinlog.ha.errors import HABadRecordError, HAConnectionLostError, HAError, HALogError, HAProtocolError
-from twinlog.ha.log import ReplicatedStore
 from twinlog.ha.policy import deferred_plan as deferred_plan
 from twinlog.ha.policy.deferred_plan import DeferredPlan, Leave, Receive, Stream, Verify
 from twinlog.ha.wire.protocol import BatchReader
 from twinlog.ha.wire.transport import Transport
 from twinlog.store.errors import StoreError
 from twinlog.store.log.unverified_tail import LogTail
+from twinlog.store.message_store import MessageStore
 from twinlog.store.record.scan import Scan
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class DeferredVerification:
 
     transport: Transport
     reader: BatchReader
-    store: ReplicatedStore
+    store: MessageStore
     size_max: int
     scan: ScanRecords
     appended: Callable[[int], Awaitable[None]]

@@ -25,10 +25,10 @@ from twinlog.ha.config import HAConfig
 from twinlog.ha.election.epochs import HistoryComparison, compare_histories
 from twinlog.ha.election.group_record import remaining_pause
 from twinlog.ha.errors import HAConnectionLostError, HAPeerError, HAUnfitError
-from twinlog.ha.log import ComparableStore
 from twinlog.ha.peer import OwnRole, Peer, PeerHistory
 from twinlog.ha.policy.auto_resync import BeginAnew, Cut
 from twinlog.store.epoch_file import FIRST, EpochId
+from twinlog.store.message_store import MessageStore
 from twinlog.store.role_file import GroupMember
 
 log = structlog.get_logger()
@@ -89,7 +89,7 @@ class HistoryCheck:
 
     address: str
     role: OwnRole
-    store: ComparableStore
+    store: MessageStore
     config: HAConfig
     peer: Peer | None
     reported: PeerHistory | None = field(default=None, init=False)  # By the master; None: nothing that counts.

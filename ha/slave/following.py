@@ -25,7 +25,6 @@ from twinlog.ha.errors import (
     HAPeerError,
     HAUnfitError,
 )
-from twinlog.ha.log import ComparableStore, ReplicatedStore
 from twinlog.ha.peer import NO_ROLE, OwnRole, Peer, PeerHistory, PeerLog
 from twinlog.ha.policy.auto_resync import BeginAnew, Cut, Refusal, Repair, Resync
 from twinlog.ha.policy.stall import CHECK_SECONDS, Observation, StallDetector
@@ -35,6 +34,7 @@ from twinlog.ha.statistics import ClientState
 from twinlog.ha.wire.transport import Transport, open_peer_nursery
 from twinlog.store.epoch_file import EpochEntry
 from twinlog.store.errors import StoreError
+from twinlog.store.message_store import MessageStore
 from twinlog.store.record.resync import is_record
 from twinlog.store.record.scan import scan_records
 
@@ -75,7 +75,7 @@ class Following:
     """`entered` is called with each new state."""
 
     address: str
-    store: ComparableStore
+    store: MessageStore
     config: HAConfig
     connect: Callable[[str], Awaitable[Transport]]
     peer: Peer | None
@@ -386,7 +386,7 @@ async def overlap_of(own: OwnReader, peer_min: int, size_max: int) -> Overlap | 
         raise HALogError(f"the end of this log cannot be read: {error}") from error
 
 
-async def fetch_first_record(peer: Peer, store: ReplicatedStore) -> None:
+async def fetch_first_record(peer: Peer, store: MessageStore) -> None:
     """Put the record at 0 into an empty log, if the master gives a valid one; otherwise the master decides where to begin.
 
     A RocketMQ master takes a request for 0 as one for its last file, and sends its oldest file only if asked for its first byte.

@@ -4,7 +4,6 @@ A slave asks its master, a master its slaves. The same bytes are requested again
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import structlog
 import trio
@@ -14,9 +13,9 @@ from twinlog.ha.errors import HAPeerError
 from twinlog.ha.peer import Peer
 from twinlog.store.errors import StoreError
 from twinlog.store.integrity.digest import ceil_block, floor_block
-from twinlog.store.integrity.repair import LogRepair, RepairError, RepairSpan
-from twinlog.store.log.commit_log import CommitLog
+from twinlog.store.integrity.repair import RepairError, RepairSpan
 from twinlog.store.log.range import LogRange
+from twinlog.store.message_store import MessageStore
 from twinlog.store.record.message import MAGIC_BLANK, SIZE_AND_MAGIC
 
 log = structlog.get_logger()
@@ -25,23 +24,11 @@ CHECK_SECONDS = 30.0
 TRY_AGAIN_SECONDS = 600.0
 
 
-class RepairableStore(Protocol):
-    """The store, as far as a repair needs it."""
-
-    @property
-    def commit_log(self) -> CommitLog:
-        """Its log."""
-
-    @property
-    def repairs(self) -> LogRepair:
-        """The store, as it knows its damage and repairs it."""
-
-
 @define(eq=False)
 class RepairService:
     """`peers` gives the members that may have what this log lost."""
 
-    store: RepairableStore
+    store: MessageStore
     peers: Callable[[], Sequence[Peer]]
     _not_before: dict[RepairSpan, float] = field(
         factory=dict, init=False

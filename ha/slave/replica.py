@@ -15,12 +15,12 @@ from attrs import define, field
 from twinlog.ha.compare.tail_overlap import Overlap
 from twinlog.ha.config import AckMode, HAConfig
 from twinlog.ha.errors import HABadRecordError, HAConnectionLostError, HALogError, HAProtocolError
-from twinlog.ha.log import ReplicatedStore
 from twinlog.ha.policy.deferred_plan import FAR_BYTES, Onset
 from twinlog.ha.slave.deferred_verification import DeferredVerification, load_columns
 from twinlog.ha.wire.protocol import ACK, BatchReader
 from twinlog.ha.wire.transport import Transport, open_peer_nursery
 from twinlog.store.errors import StoreError
+from twinlog.store.message_store import MessageStore
 from twinlog.store.record.scan import Scan, scan_records
 from twinlog.store.util.wakeup import Wakeup
 
@@ -41,7 +41,7 @@ class Replica:
     """
 
     transport: Transport
-    store: ReplicatedStore
+    store: MessageStore
     config: HAConfig
     overlap: Overlap | None = None
     begin_at: int = 0

@@ -20,8 +20,8 @@ import trio
 from attrs import define, field
 
 from twinlog.ha.errors import HAConnectionLostError, HAError, HALogError, first_error
-from twinlog.ha.log import Chunk, ReadableLog
 from twinlog.ha.policy.deferred_plan import Receive, Stream
+from twinlog.store.log.commit_log import CommitLog, FileChunk
 
 RECEIVE_SIZE = 4096  # Bytes; reports are 8 each.
 COLD_SIZE_MIN = 256 * 1024  # Bytes. What a slave that keeps up is sent was written just now.
@@ -33,7 +33,7 @@ class Transport(Protocol):
     local_address: str | None  # IP:PORT of this end.
     sent_offset: int  # Master: end of the log bytes handed over. Set it to where the stream begins.
 
-    async def send_batch(self, header: bytes, chunk: Chunk | None, log: ReadableLog) -> None:
+    async def send_batch(self, header: bytes, chunk: FileChunk | None, log: CommitLog) -> None:
         """Send a frame: `header` and, unless it is a heartbeat, the chunk that lies at sent_offset. Raises HALogError,
         too.
         """
@@ -63,7 +63,7 @@ class Transport(Protocol):
         """Close, without waiting for anything."""
 
 
-def _gone(log: ReadableLog, offset: int) -> HALogError:
+def _gone(log: CommitLog, offset: int) -> HALogError:
     return HALogError(
         f"the bytes at offset {offset} are no longer in the log: it has {log.min_offset} to {log.max_offset}"
     )
@@ -85,7 +85,7 @@ class SocketTransport:
         ip, port = self.sock.getsockname()[:2]
         self.local_address = f"{ip.removeprefix('::ffff:')}:{port}"
 
-    async def send_batch(self, header: bytes, chunk: Chunk | None, log: ReadableLog) -> None:
+    async def send_batch(self, header: bytes, chunk: FileChunk | None, log: CommitLog) -> None:
         """See Transport. `sent_offset` counts what the socket has taken, which is what a slave may have."""
         await self.flush()
         if chunk is not None and chunk.size >= COLD_SIZE_MIN and is_cold(chunk.fd, chunk.position, chunk.size):
@@ -194,7 +194,7 @@ class SocketTransport:
         await trio.lowlevel.cancel_shielded_checkpoint()
 
 
-def _sendfile(sock_fd: int, chunk: Chunk, log: ReadableLog, offset: int) -> int:
+def _sendfile(sock_fd: int, chunk: FileChunk, log: CommitLog, offset: int) -> int:
     try:
         sent = os.sendfile(sock_fd, chunk.fd, chunk.position, chunk.size)
     except BlockingIOError:
@@ -217,7 +217,7 @@ class StreamTransport:
     sent_offset: int = field(default=0, init=False)
     _unsent_bytes: int = field(default=0, init=False)
 
-    async def send_batch(self, header: bytes, chunk: Chunk | None, log: ReadableLog) -> None:
+    async def send_batch(self, header: bytes, chunk: FileChunk | None, log: CommitLog) -> None:
         """See Transport. `sent_offset` is raised first: the ack may be read before send_all returns."""
         body = b""
         if chunk is not None:

@@ -27,11 +27,11 @@ from twinlog.ha.config import HAConfig
 from twinlog.ha.election.group_record import is_newer, remaining_pause
 from twinlog.ha.election.voter import followed, is_master
 from twinlog.ha.errors import HAPeerError
-from twinlog.ha.log import ComparableStore
 from twinlog.ha.peer import PeerHistory
 from twinlog.ha.service import HAService
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import EpochEntry, EpochId
+from twinlog.store.message_store import MessageStore
 from twinlog.store.role_file import GroupMember, GroupRecord, RoleState
 from twinlog.store.util.wakeup import Wakeup
 
@@ -78,7 +78,7 @@ class Member:
 
     side: Path
     described: Callable[[], GroupMember]
-    store: ComparableStore
+    store: MessageStore
     ha: HAService
     calls: RemotingCalls
     effects: BrokerRoleEffects

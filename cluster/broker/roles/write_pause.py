@@ -10,9 +10,9 @@ from attrs import define, evolve, field, frozen
 
 from twinlog.cluster.broker.peers.role_messages import PausedMaster, RoleRefusedError, WritePauseRequest
 from twinlog.cluster.broker.roles.member import Member
-from twinlog.ha.log import ComparableStore
 from twinlog.store.integrity.digest import digest
 from twinlog.store.log.range import LogRange
+from twinlog.store.message_store import MessageStore
 from twinlog.store.util.wakeup import Wakeup
 
 log = structlog.get_logger(__name__)
@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 TAIL_MAX = 4 << 20  # Bytes: some milliseconds to read and digest, while producers wait.
 
 
-async def digest_of(store: ComparableStore, start: int, end: int) -> str:
+async def digest_of(store: MessageStore, start: int, end: int) -> str:
     """Digest in hex of the bytes that the log has of this range. Raises OSError."""
     with LogRange.open(store.commit_log, start, end) as bytes_:
         return (await trio.to_thread.run_sync(lambda: digest(bytes_.read(start, end - start)))).hex()
