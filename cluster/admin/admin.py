@@ -83,7 +83,7 @@ class Admin:
     async def explain(self, name: str) -> "observe.explain.Explanation | None":
         """Explain a member by name or address; None if there is none. Raises RemotingError without a name server."""
         facts = await observe.gather.gather(self.api, thorough=True)
-        found = observe.explain.find_member(facts, name)
+        found = facts.find(name)
         return observe.explain.explain_member(facts, found) if found is not None else None
 
     async def check(self, limits: "observe.rules.LagLimits") -> "observe.findings.CheckResult":

@@ -1,4 +1,4 @@
-"""A message as it is shown: `consume`, `tail` and `peek` print the same fields."""
+"""Messages for `tail` and `peek`: found by place, key or id, with the groups that have consumed them."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -6,7 +6,7 @@ from functools import partial
 from attrs import frozen
 
 from twinlog.cluster.admin.message_view import MessageView, view_of
-from twinlog.cluster.admin.topics import NoTopicError
+from twinlog.cluster.admin.topics import route_of
 from twinlog.cluster.client.api import ClientApi, PullStatus, addresses_of
 from twinlog.cluster.client.messages import ReceivedMessage, as_received, received
 from twinlog.cluster.client.subscription import Subscription
@@ -62,7 +62,7 @@ class MessageAdmin:
 
     async def newest(self, topic: str, count: int) -> tuple[ReceivedMessage, ...]:
         """The newest messages over all queues, oldest of them first. Raises NoTopicError, NoMessageError."""
-        route = await self._route(topic)
+        route = await route_of(self.api, topic)
         found = await in_parallel(partial(self._last_of, route, queue, count) for queue in route.read_queues())
         messages = sorted((each for part in found for each in part), key=lambda each: each.place_in_time)[-count:]
         if not messages:
@@ -79,7 +79,7 @@ class MessageAdmin:
         self, topic: str, queue_id: int, offset: int, count: int, *, broker: str | None = None
     ) -> tuple[ReceivedMessage, ...]:
         """Messages of one queue from an offset on. Raises NoTopicError, NoMessageError."""
-        route = await self._route(topic)
+        route = await route_of(self.api, topic)
         names = [name for name in route.brokers if broker in (None, name)]
         if not names:
             raise NoMessageError(f"the topic {topic} is not on {broker}, but on {', '.join(route.brokers)}")
@@ -104,7 +104,7 @@ class MessageAdmin:
 
     async def by_key(self, topic: str, key: str, count: int) -> tuple[ReceivedMessage, ...]:
         """Messages of a topic with a key, newest last. Raises NoTopicError, NoMessageError."""
-        route = await self._route(topic)
+        route = await route_of(self.api, topic)
         found = await self._query(readers(tuple(route.brokers.values())), topic, key, count, is_unique_key=False)
         messages = [each for each in found if key in each.keys.split()]
         if not messages:
@@ -145,12 +145,6 @@ class MessageAdmin:
             )
             found += _records(data, target.broker)
         return sorted(found, key=lambda each: each.place_in_time)
-
-    async def _route(self, topic: str) -> TopicRoute:
-        route = await self.api.topic_route(topic)
-        if route is None:
-            raise NoTopicError(topic)
-        return route
 
     # ---- Who has consumed it
 

@@ -125,14 +125,13 @@ class OffsetAdmin:
         if not rows:
             raise NothingToMoveError(f"the topic {topic} has no such queue on a broker that answers")
         at = {each.broker: each.address for each in targets}
-        moves = await in_parallel(partial(self._move, at[row.broker], row, where) for row in rows)
+        places = await in_parallel(partial(self._target, at[row.broker], row, where) for row in rows)
+        moves = tuple(move_to(row, place) for row, place in zip(rows, places, strict=True))
         whole = broker is None and queue_id is None and isinstance(where, (First, Last, At))
         if clients and not whole:
             await self._need_queue_reset([at[name] for name in {row.broker for row in rows}])
         timestamp = _timestamp(where) if whole else None
-        return OffsetPlan(
-            group=group, source=None, clients=clients, moves=tuple(moves), done=False, timestamp=timestamp
-        )
+        return OffsetPlan(group=group, source=None, clients=clients, moves=moves, done=False, timestamp=timestamp)
 
     async def _masters_of(self, topic: str, broker: str | None) -> tuple[Target, ...]:
         route = await self.api.topic_route(topic)
@@ -148,10 +147,6 @@ class OffsetAdmin:
             view = consumption.BrokerView(target, offsets, {topic: ends}, {}, {})
             rows += consumption.queue_lags([view], group, topic)
         return rows
-
-    async def _move(self, address: str, row: QueueLag, where: Where) -> OffsetMove:
-        after = await self._target(address, row, where)
-        return move_to(row, after)
 
     async def _target(self, address: str, row: QueueLag, where: Where) -> int:
         match where:
@@ -236,16 +231,13 @@ class OffsetAdmin:
         await self.api.commit_offset(address, move.queue, group, move.after)
 
     async def _reset_queue(self, group: str, move: OffsetMove, address: str) -> None:
-        queue = move.queue
         moved = await admin_requests.reset_online(
             self.api, address, move.topic, group, BEGINNING, queue_id=move.queue_id, offset=move.after
         )
         if moved is None:
-            await self.api.commit_offset(address, queue, group, move.after)
-        elif moved.get(queue) != move.after:
-            raise RemotingError(
-                f"the broker at {address} moved {move.topic} queue {move.queue_id} to {moved.get(queue)}"
-            )
+            await self._store(group, move, address)
+        elif (reached := moved.get(move.queue)) != move.after:
+            raise RemotingError(f"the broker at {address} moved {move.topic} queue {move.queue_id} to {reached}")
 
 
 def _step(

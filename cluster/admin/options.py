@@ -57,19 +57,18 @@ class NoOptionError(Exception):
         self.is_rocketmqs = is_rocketmqs
 
 
-def _classes() -> dict[str, tuple[type, ...]]:
-    shared = (ServerConfig, TlsConfig, HttpConfig)
-    return {
-        "broker": (BrokerConfig, StoreConfig, HAConfig, AclConfig, *shared),
-        "name server": (NamesrvConfig, *shared),
-    }
+_SHARED = (ServerConfig, TlsConfig, HttpConfig)
+_CLASSES: dict[str, tuple[type, ...]] = {
+    "broker": (BrokerConfig, StoreConfig, HAConfig, AclConfig, *_SHARED),
+    "name server": (NamesrvConfig, *_SHARED),
+}
 
 
 @cache
 def all_options() -> Mapping[str, OptionExplained]:
     """Every option by its key."""
     found: dict[str, OptionExplained] = {}
-    for owner, classes in _classes().items():
+    for owner, classes in _CLASSES.items():
         for key, options in options_of(classes).items():
             if key in found:
                 found[key] = attrs.evolve(found[key], of="both")
@@ -150,8 +149,7 @@ _UNITS = (
     (re.compile(r"_ms$|_millis$"), "milliseconds"),
     (re.compile(r"_seconds(_max)?$"), "seconds"),
     (re.compile(r"_hours$"), "hours"),
-    (re.compile(r"_percent$"), "per cent"),
-    (re.compile(r"_ratio$"), "per cent"),
+    (re.compile(r"_(percent|ratio)$"), "per cent"),
     (re.compile(r"bytes|_size(_max)?$|_size_"), "bytes"),
 )
 

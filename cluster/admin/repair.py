@@ -76,12 +76,9 @@ class PreparedRepair:
 async def prepare_rewind(api: ClientApi, member: str, accept_data_loss: int | None) -> PreparedRepair:
     """Plan a cut of its log. Raises RoleRefusedError, also when it is not proven that the bytes may go."""
     group = await choose_group(api, None, member)
-    prepared = PreparedRepair(
-        group=group,
-        facts=find_in(group, member),
-        plan=await _planned_rewind(api, group, find_in(group, member)),
-        accept_data_loss=accept_data_loss,
-    )
+    facts = find_in(group, member)
+    plan = await _planned_rewind(api, group, facts)
+    prepared = PreparedRepair(group=group, facts=facts, plan=plan, accept_data_loss=accept_data_loss)
     if prepared.plan.first_offset is not None:
         await _order(api, prepared, dry_run=True)
     return prepared

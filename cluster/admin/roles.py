@@ -87,7 +87,9 @@ class RoleGroup:
     def candidates(self) -> list[MemberFacts]:
         """Slaves of ours, the best candidate first: newest epoch, then following, then lowest id."""
         found = [each for each in self.members if each.is_twinlog and each.member.role == "slave"]
-        return sorted(found, key=lambda each: (-(each.member.epoch or 0), not _follows(each), each.member.broker_id))
+        return sorted(
+            found, key=lambda each: (-(each.member.epoch or 0), each.member.state != "streaming", each.member.broker_id)
+        )
 
     def in_names(self, text: str) -> str:
         """The text with members' names for their addresses."""
@@ -98,10 +100,6 @@ class RoleGroup:
     def named(self, addresses: Sequence[str]) -> str:
         """Names of members, joined."""
         return ", ".join(name_of(address, self.members) for address in addresses)
-
-
-def _follows(each: MemberFacts) -> bool:
-    return each.member.state == "streaming"
 
 
 @frozen(kw_only=True)

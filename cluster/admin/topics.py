@@ -241,6 +241,14 @@ def is_system_topic(name: str, own_names: set[str]) -> bool:
     )
 
 
+async def route_of(api: ClientApi, name: str) -> TopicRoute:
+    """The route of a topic. Raises NoTopicError."""
+    route = await api.topic_route(name)
+    if route is None:
+        raise NoTopicError(name)
+    return route
+
+
 @frozen
 class _Readers:
     """Readers of a topic at one broker, by group: committed offsets by queue, and connected clients."""
@@ -279,7 +287,7 @@ class TopicAdmin:
 
     async def show(self, name: str) -> TopicDetail:
         """Everything about one topic. Raises NoTopicError, and RemotingError without a name server."""
-        route = await self._route(name)
+        route = await route_of(self.api, name)
         tables = await self._stats(route)
         at = readers(tuple(route.brokers.values()))
         return TopicDetail(
@@ -292,12 +300,6 @@ class TopicAdmin:
             ),
             consumers=_consumers(name, await self._readers(at, name), tables),
         )
-
-    async def _route(self, name: str) -> TopicRoute:
-        route = await self.api.topic_route(name)
-        if route is None:
-            raise NoTopicError(name)
-        return route
 
     async def _on_broker(self, at: Target, name: str) -> TopicOnBroker:
         try:
@@ -313,12 +315,12 @@ class TopicAdmin:
             order=config.order if config else None,
         )
 
-    async def _readers(self, at: tuple[Target, ...], name: str) -> "dict[str, _Readers | None]":
+    async def _readers(self, at: tuple[Target, ...], name: str) -> dict[str, _Readers | None]:
         """Readers by broker; None: no answer."""
         reported = await in_parallel(partial(self._readers_at, each, name) for each in at)
         return {target.broker: readers for target, readers in zip(at, reported, strict=True)}
 
-    async def _readers_at(self, at: Target, name: str) -> "_Readers | None":
+    async def _readers_at(self, at: Target, name: str) -> _Readers | None:
         try:
             groups = await admin_requests.groups_of_topic(self.api, at.address, name)
             offsets = await admin_requests.all_offsets(self.api, at.address)
@@ -388,7 +390,7 @@ class TopicAdmin:
 
     async def prepare_delete(self, name: str) -> TopicChange:
         """Plan a deletion. Raises NoTopicError, and NoMasterError when a broker with the topic has no master now."""
-        route = await self._route(name)
+        route = await route_of(self.api, name)
         targets = await masters(self.api, brokers=tuple(route.brokers))
         present = await in_parallel(partial(admin_requests.topic_config, self.api, t.address, name) for t in targets)
         tables = await self._stats(route)

@@ -9,7 +9,7 @@ from attrs import frozen
 
 from twinlog.cluster.observe.findings import Level
 from twinlog.cluster.observe.gather import error_text
-from twinlog.cluster.observe.members import ClusterFacts, MemberFacts, is_master
+from twinlog.cluster.observe.members import ClusterFacts, is_master
 from twinlog.cluster.observe.rules import examine
 from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.cluster.text import parse_size
@@ -52,20 +52,16 @@ def _not_healthy(facts: ClusterFacts) -> list[str]:
     return bad + [f"{each.member.name} is catching up" for each in facts.members if each.member.state == "catching up"]
 
 
-def _slaves(facts: ClusterFacts) -> Iterator[MemberFacts]:
-    return (each for each in facts.members if each.member.role == "slave")
-
-
 def _behind(facts: ClusterFacts, bytes_max: int | None, seconds: float | None) -> Iterator[str]:
     for name in facts.group_names:
         if not facts.masters(name):
             yield f"{name} has no master"
-    for each in _slaves(facts):
-        lag, behind = each.member.lag_bytes, each.member.lag_seconds
+    for member in (each.member for each in facts.members if each.member.role == "slave"):
+        lag, behind = member.lag_bytes, member.lag_seconds
         if bytes_max is not None and (lag is None or lag > bytes_max):
-            yield f"{each.member.name} is {'?' if lag is None else lag} bytes behind"
+            yield f"{member.name} is {'?' if lag is None else lag} bytes behind"
         elif seconds is not None and (behind is None or behind >= seconds):
-            yield f"{each.member.name} is {'?' if behind is None else f'{behind:.1f}'} s behind"
+            yield f"{member.name} is {'?' if behind is None else f'{behind:.1f}'} s behind"
 
 
 def _too_few(facts: ClusterFacts, count: int) -> list[str]:
@@ -74,16 +70,12 @@ def _too_few(facts: ClusterFacts, count: int) -> list[str]:
 
 
 def _other_state(facts: ClusterFacts, name: str, state: str) -> list[str]:
-    states = [each.member.state for each in facts.members if name in (each.member.name, each.member.address)]
-    if not states:
+    found = facts.find(name)
+    if found is None:
         return [f"{name} is not registered"]
-    return [f"{name} is {states[0]}, not {state}"] if state not in (states[0], _role(facts, name)) else []
-
-
-def _role(facts: ClusterFacts, name: str) -> str:
-    """The role, except for a master that may not serve."""
-    member = next(each.member for each in facts.members if name in (each.member.name, each.member.address))
-    return member.role if member.role != "master" or is_master(member) else ""
+    member = found.member
+    role = member.role if member.role != "master" or is_master(member) else ""  # A master that may not serve has none.
+    return [f"{name} is {member.state}, not {state}"] if state not in (member.state, role) else []
 
 
 T = TypeVar("T")

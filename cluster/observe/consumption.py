@@ -282,19 +282,16 @@ def topic_lag(views: Collection[BrokerView], rows: Collection[QueueLag], group: 
         state = "not subscribed"
     lags = [row.lag_messages for row in rows if row.lag_messages is not None]
     seconds = [row.lag_seconds for row in rows if row.lag_seconds is not None]
+    all_aged = all(row.lag_seconds is not None for row in rows if row.lag_messages)
     return TopicLag(
         group=group,
         topic=topic,
         queues=len(rows),
         clients=len(clients_of(views, group)),
         lag_messages=sum(lags) if lags and state != "broadcast" else None,
-        lag_seconds=max(seconds) if seconds and state != "broadcast" and _all_aged(rows) else None,
+        lag_seconds=max(seconds) if seconds and state != "broadcast" and all_aged else None,
         state=state,
     )
-
-
-def _all_aged(rows: Collection[QueueLag]) -> bool:
-    return all(row.lag_seconds is not None for row in rows if row.lag_messages)
 
 
 def with_change(before: LagReport | None, now: LagReport) -> LagReport:

@@ -6,10 +6,9 @@ module would make every command that applies rules start 0.2 s later.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import trio
-from attrs import field, frozen
+from attrs import frozen
 
 from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.observe.cross_rules import SILENT, all_slaves, connection_of, follows, master_of
@@ -19,10 +18,7 @@ from twinlog.cluster.observe.live_diff import LiveDiffReport, LiveVerdict, live_
 from twinlog.cluster.observe.members import ClusterFacts, MemberFacts
 from twinlog.cluster.observe.rules import contradictions
 from twinlog.cluster.remoting.errors import RemotingError
-
-
-def _doc(text: str) -> Any:
-    return field(metadata={"doc": text})
+from twinlog.store.offline.finding import doc
 
 
 @frozen(kw_only=True)
@@ -31,12 +27,12 @@ class Direction:
 
     slave: str
     master: str | None
-    slave_connects_to: str | None = _doc("the HA address")
-    slave_says: str = _doc("its state")
-    master_says: str | None = _doc("the state of its connection; null: it sees none")
-    slave_holds: int | None = _doc("the end of its log")
-    master_heard: int | None = _doc("what it acknowledged")
-    counted: bool | None = _doc("whether its acknowledgements count for producers")
+    slave_connects_to: str | None = doc("the HA address")
+    slave_says: str = doc("its state")
+    master_says: str | None = doc("the state of its connection; null: it sees none")
+    slave_holds: int | None = doc("the end of its log")
+    master_heard: int | None = doc("what it acknowledged")
+    counted: bool | None = doc("whether its acknowledgements count for producers")
 
 
 def directions(facts: ClusterFacts) -> tuple[Direction, ...]:
@@ -66,17 +62,17 @@ def _direction(facts: ClusterFacts, slave: MemberFacts) -> Direction:
 class Crosscheck:
     """Comparison of what every member sees of every other."""
 
-    verdict: str = _doc("agree, contradictions, or incomplete when somebody could not be asked")
+    verdict: str = doc("agree, contradictions, or incomplete when somebody could not be asked")
     directions: tuple[Direction, ...]
     logs: tuple[LiveDiffReport, ...]
     findings: tuple[Finding, ...]
-    not_asked: tuple[str, ...] = _doc("one sentence for each member or name server, with the reason")
+    not_asked: tuple[str, ...] = doc("one sentence for each member or name server, with the reason")
 
 
 def result(before: ClusterFacts, now: ClusterFacts, logs: tuple[LiveDiffReport, ...]) -> Crosscheck:
     """Assemble the result."""
     findings = (*(each for report in logs for each in _logs(report)), *contradictions(before, now))
-    not_asked = (*_not_asked(now), *(_not_compared(report) for report in logs if _is_incomplete(report)))
+    not_asked = (*_not_asked(now), *(_not_compared(each) for each in logs if each.verdict is LiveVerdict.INCOMPLETE))
     bad = any(finding.level is not Level.NOTE for finding in findings)
     return Crosscheck(
         verdict="contradictions" if bad else "incomplete" if not_asked else "agree",
@@ -107,10 +103,6 @@ def _logs(report: LiveDiffReport) -> Iterator[Finding]:
             what=f"the logs of {names} have no byte in common: one ends before the other begins",
             fix="a slave that was away for too long begins anew with an empty store",
         )
-
-
-def _is_incomplete(report: LiveDiffReport) -> bool:
-    return report.verdict is LiveVerdict.INCOMPLETE
 
 
 def _not_compared(report: LiveDiffReport) -> str:

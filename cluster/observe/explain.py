@@ -29,11 +29,6 @@ class Explanation:
     findings: tuple[Finding, ...]
 
 
-def find_member(facts: ClusterFacts, name: str) -> MemberFacts | None:
-    """Find a member by name or address."""
-    return next((each for each in facts.members if name in (each.member.name, each.member.address)), None)
-
-
 def explain_member(facts: ClusterFacts, each: MemberFacts) -> Explanation:
     """Explain a member; findings about its group are included."""
     subjects = {each.member.name, each.member.group, each.member.address}
@@ -109,10 +104,7 @@ def _as_slave(member: Member, master: MasterLinkStatus, status: MemberStatus) ->
     if (proven := master.proven_offset) is not None:
         yield "proof", f"its log is proven equal to its master's below {proven}"
     if (mode := status.ack_mode) is not None:
-        yield (
-            "acks",
-            {"flushed": "once bytes are verified and on its disk"}.get(mode, "once bytes are verified and written"),
-        )
+        yield "acks", f"once bytes are verified and {'on its disk' if mode == 'flushed' else 'written'}"
     if master.finding is not None:
         yield "finding", master.finding.text or master.finding.kind
 

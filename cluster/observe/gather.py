@@ -30,13 +30,17 @@ from twinlog.cluster.user_errors import UserError
 PROBE_SECONDS = 3.0
 
 
-@frozen
-class _Address:
-    group: str
-    cluster: str
-    broker_id: int
-    address: str
-    is_registered: bool = True
+def _unasked(group: str, cluster: str, broker_id: int, address: str, *, is_registered: bool = True) -> Member:
+    return Member(
+        name=f"{group}-{broker_id}" if group else address,
+        cluster=cluster,
+        group=group,
+        broker_id=broker_id,
+        address=address,
+        role="slave" if broker_id else "master",
+        state="unreachable",
+        is_registered=is_registered,
+    )
 
 
 async def gather(api: ClientApi, *, thorough: bool, others: tuple[str, ...] = ()) -> ClusterFacts:
@@ -58,9 +62,9 @@ async def ask_members(
     api: ClientApi, groups: tuple[BrokerAddresses, ...], *, thorough: bool = False, others: tuple[str, ...] = ()
 ) -> tuple[MemberFacts, ...]:
     """Ask the members of these groups for their status; slaves get their lag. See gather()."""
-    found = [_Address(each.broker_name, each.cluster, number, at) for each, number, at in addresses_of(groups)]
+    found = [_unasked(each.broker_name, each.cluster, number, at) for each, number, at in addresses_of(groups)]
     known = {each.address for each in found}
-    found += [_Address("", "", 0, each, is_registered=False) for each in others if each not in known]
+    found += [_unasked("", "", 0, each, is_registered=False) for each in others if each not in known]
     asked = await in_parallel(partial(_member, api, each, thorough=thorough) for each in found)
     kept = _kept_in_mind(asked, {each.address for each in found})
     asked += await in_parallel(partial(_member, api, each, thorough=thorough) for each in kept)
@@ -69,15 +73,15 @@ async def ask_members(
     return tuple(evolve(each, member=member) for each, member in zip(asked, members, strict=True))
 
 
-def _kept_in_mind(asked: Sequence[MemberFacts], known: set[str]) -> list[_Address]:
+def _kept_in_mind(asked: Sequence[MemberFacts], known: set[str]) -> list[Member]:
     """Members of a group's record that no name server knows: fenced or stopped ones."""
-    found: list[_Address] = []
+    found: list[Member] = []
     ids = {each.status.member_id for each in asked}  # One that has moved is where it answers.
     for each in {each.member.group: each.member for each in asked}.values():
         record = newest_record(other for other in asked if other.member.group == each.group)
         for kept in record.members if record is not None else ():
             if kept.address not in known and kept.id not in ids:
-                found.append(_Address(each.group, each.cluster, kept.broker_id, kept.address, is_registered=False))
+                found.append(_unasked(each.group, each.cluster, kept.broker_id, kept.address, is_registered=False))
     return found
 
 
@@ -97,26 +101,17 @@ async def _view(api: ClientApi, address: str) -> tuple[BrokerAddresses, ...] | s
         return str(error)
 
 
-async def _member(api: ClientApi, at: _Address, *, thorough: bool) -> MemberFacts:
-    member = Member(
-        name=f"{at.group}-{at.broker_id}" if at.group else at.address,
-        cluster=at.cluster,
-        group=at.group,
-        broker_id=at.broker_id,
-        address=at.address,
-        role="slave" if at.broker_id else "master",
-        state="unreachable",
-        is_registered=at.is_registered,
-    )
+async def _member(api: ClientApi, member: Member, *, thorough: bool) -> MemberFacts:
     facts = MemberFacts(member=member)
     try:
         began = time.time()
-        status = await api.member_status(at.address) or NO_STATUS
+        status = await api.member_status(member.address) or NO_STATUS
         facts = evolve(facts, status=status, clock_ahead_seconds=_clock_ahead(status, began, time.time()))
         if thorough or not facts.is_twinlog:
-            facts = evolve(facts, runtime=await api.runtime_info(at.address))
+            facts = evolve(facts, runtime=await api.runtime_info(member.address))
         if thorough:
-            facts = evolve(facts, config=await _config(api, at.address))
+            options = parse_properties(await api.broker_config(member.address))
+            facts = evolve(facts, config={entry.key: entry.value for entry in options})
         facts = evolve(facts, member=_understood(member, facts))
     except RequestError as error:
         refusal = access_refusal(error)
@@ -135,8 +130,7 @@ def _understood(member: Member, facts: MemberFacts) -> Member:
         group = str(facts.status.group or facts.config.get("brokerName") or "?")
         number = int(facts.status.broker_id or facts.config.get("brokerId") or 0)
         cluster = str(facts.status.cluster or facts.config.get("brokerClusterName") or "")
-        role = "slave" if number else "master"
-        member = evolve(member, name=f"{group}-{number}", group=group, broker_id=number, cluster=cluster, role=role)
+        member = _unasked(group, cluster, number, member.address, is_registered=member.is_registered)
     if facts.is_twinlog:
         return member_of_status(member, facts.status)
     return member_of_runtime_info(member, facts.runtime)
@@ -148,11 +142,6 @@ def _clock_ahead(status: MemberStatus, began: float, ended: float) -> float | No
         return None
     now = status.now_ms / 1000
     return min(now - began, 0.0) + max(now - ended, 0.0)
-
-
-async def _config(api: ClientApi, address: str) -> dict[str, str]:
-    text = await api.broker_config(address)
-    return {entry.key: entry.value for entry in parse_properties(text)}
 
 
 def _ha_address(config: Mapping[str, str]) -> str | None:

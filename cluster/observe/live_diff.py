@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
-from attrs import define, evolve, field, frozen
+from attrs import define, evolve, frozen
 
 from twinlog.cluster.client.api import ClientApi, StoredRecord
 from twinlog.cluster.client.tasks import in_parallel
@@ -22,6 +22,7 @@ from twinlog.ha.compare.digests import Answers, Question, answered, first_byte, 
 from twinlog.ha.errors import HAPeerError
 from twinlog.store.log.range import BLANK
 from twinlog.store.offline.diff import DiffRecord, fields_that_differ
+from twinlog.store.offline.finding import doc
 from twinlog.store.util.progress import Progress, no_progress
 
 _NEIGHBOURS_MAX = 100  # Damaged records in a row that are counted one by one.
@@ -38,25 +39,21 @@ class LiveVerdict(StrEnum):
     INCOMPLETE = "incomplete"  # Equal as far as it went; see `reason`.
 
 
-def _doc(text: str) -> Any:
-    return field(metadata={"doc": text})
-
-
 @frozen(kw_only=True)
 class LiveDifference:
     """First difference of two logs, with the record of each side there."""
 
-    first_offset: int = _doc("the first byte that differs; with samples the first of the samples that do")
+    first_offset: int = doc("the first byte that differs; with samples the first of the samples that do")
     left: DiffRecord
     right: DiffRecord
-    fields: tuple[str, ...] = _doc("of the two messages, which differ")
+    fields: tuple[str, ...] = doc("of the two messages, which differ")
 
 
 @frozen(kw_only=True)
 class NotCompared:
     """Bytes that only one of the two has."""
 
-    side: str = _doc("left or right: the one that has them")
+    side: str = doc("left or right: the one that has them")
     start_offset: int
     end_offset: int
     reason: str
@@ -71,13 +68,13 @@ class LiveDiffReport:
     right: LiveSide
     common_start: int
     common_end: int
-    compared_by: str = _doc("digests: every byte; samples: some records")
-    equal_to: int = _doc("all bytes from common_start to here are equal; with samples all that were compared")
-    samples: int | None = _doc("how many records were compared; null: all bytes were")
-    right_behind_bytes: int = _doc("how much longer the left one is; negative: the right one is longer")
+    compared_by: str = doc("digests: every byte; samples: some records")
+    equal_to: int = doc("all bytes from common_start to here are equal; with samples all that were compared")
+    samples: int | None = doc("how many records were compared; null: all bytes were")
+    right_behind_bytes: int = doc("how much longer the left one is; negative: the right one is longer")
     not_compared: tuple[NotCompared, ...]
     difference: LiveDifference | None
-    reason: str | None = _doc("why the comparison is not complete")
+    reason: str | None = doc("why the comparison is not complete")
 
 
 @define

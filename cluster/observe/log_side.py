@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import trio
 from attrs import define, evolve, field, frozen
@@ -17,16 +17,13 @@ from twinlog.store.errors import StoreError
 from twinlog.store.integrity.digest import RangeDigests
 from twinlog.store.offline.diff import DiffRecord
 from twinlog.store.offline.dump import DumpedMessage, described
+from twinlog.store.offline.finding import doc
 from twinlog.store.record.message import decode_message
 
 T = TypeVar("T")
 _TIMEOUT_MS = 20_000  # For digests: a member reads up to 16 MiB for an answer, and others may come first.
 _ATTEMPTS = 3  # At an answer that does not come.
 _BUSY_SECONDS = 1.0
-
-
-def _doc(text: str) -> Any:
-    return field(metadata={"doc": text})
 
 
 @frozen(kw_only=True)
@@ -36,13 +33,13 @@ class LiveSide:
     name: str
     address: str
     software: str
-    role: str | None = _doc("master or slave; null: not reported")
+    role: str | None = doc("master or slave; null: not reported")
     min_offset: int
     end_offset: int
-    confirmed_offset: int | None = _doc(
+    confirmed_offset: int | None = doc(
         "offset up to which as many members hold the log as producers were promised; null: not reported"
     )
-    damaged_bytes: int | None = _doc(
+    damaged_bytes: int | None = doc(
         "changed on its disk since they were written, as far as it knows; null: not reported"
     )
 

@@ -4,15 +4,12 @@ What is not known is None, never 0. Offsets and sizes in bytes, times in seconds
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
 
 from attrs import evolve, field, frozen
 
 from twinlog.cluster.remoting.member_status import NO_STATUS, MemberStatus, SlaveStatus
 from twinlog.cluster.remoting.route import BrokerAddresses
 from twinlog.cluster.user_errors import NOT_FOUND, USAGE, UserError
-
-T = TypeVar("T")
 
 
 @frozen(kw_only=True)
@@ -67,12 +64,7 @@ class NoMemberError(UserError):
 
 ROLE_NAMES = {"SYNC_MASTER": "master", "ASYNC_MASTER": "master", "SLAVE": "slave"}
 STATE_NAMES = {"idle": "without master", "retrying": "connecting"}  # The rest are words already.
-ROLE_STATES = (
-    "starting",
-    "holding",
-    "fenced",
-    "waiting",
-)  # Of a role change; they tell more than the store's state does.
+ROLE_STATES = ("starting", "holding", "fenced", "waiting")  # Of a role change; more specific than the store's state.
 FINE_STATES = ("streaming", "serving")  # What went wrong last is over in these.
 NO_MASTERS = ("starting", "fenced", "waiting")  # In these states a member serves nobody, whatever role it had.
 
@@ -150,12 +142,13 @@ def _with_lag(member: Member, status: MemberStatus, master: Member | None, maste
     connection = slave_connection(member, status, master_status)
     if connection is not None:
         catching_up = member.state == "streaming" and connection.state == "catchup"
+        rate = connection.rate_bytes_per_second
         return evolve(
             member,
             state="catching up" if catching_up else member.state,
             lag_bytes=connection.lag_bytes,
             lag_seconds=connection.lag_seconds,
-            rate_bytes_per_second=_first(connection.rate_bytes_per_second, member.rate_bytes_per_second),
+            rate_bytes_per_second=member.rate_bytes_per_second if rate is None else rate,
         )
     if member.written_offset is None or master.written_offset is None or member.state in ("ahead", "diverged"):
         return member  # Of diverged logs none is behind the other.
@@ -239,10 +232,6 @@ def _number(text: str | None) -> int | None:
     return int(text) if text is not None and text.lstrip("-").isdigit() else None
 
 
-def _first(*values: T | None) -> T | None:
-    return next((value for value in values if value is not None), None)
-
-
 @frozen
 class Probe:
     """Result of a connection attempt to a TCP port."""
@@ -280,6 +269,10 @@ class ClusterFacts:
     groups: tuple[BrokerAddresses, ...]
     members: tuple[MemberFacts, ...]
     name_servers: Mapping[str, tuple[BrokerAddresses, ...] | str] = field(factory=dict)
+
+    def find(self, name: str) -> MemberFacts | None:
+        """Find a member by name or address."""
+        return next((each for each in self.members if name in (each.member.name, each.member.address)), None)
 
     def group(self, name: str) -> tuple[MemberFacts, ...]:
         """The members of one group, masters first."""

@@ -210,16 +210,11 @@ def ha_ports(facts: ClusterFacts) -> Iterator[Finding]:
                 continue
             host, own_host = probe.address.rpartition(":")[0], each.member.address.rpartition(":")[0]
             needed = each.member.role == "master" and bool(slaves)
+            cause = "HA port closed"
+            fix = "let the port through the firewall, and see that haListenPort is the same there"
             if host != own_host:
-                cause, fix = (
-                    "wrong brokerIP2",
-                    f"set brokerIP2 to an address that slaves reach; clients reach it at {own_host}",
-                )
-            else:
-                cause, fix = (
-                    "HA port closed",
-                    "let the port through the firewall, and see that haListenPort is the same there",
-                )
+                cause = "wrong brokerIP2"
+                fix = f"set brokerIP2 to an address that slaves reach; clients reach it at {own_host}"
             yield Finding(
                 level=Level.CRITICAL if needed else Level.WARNING,
                 cause=cause,

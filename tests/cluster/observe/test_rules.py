@@ -4,7 +4,7 @@ import pytest
 from attrs import evolve
 
 from tests.cluster.observe.members import FILE_SIZE, GROUP, MASTER, SLAVE, A, B, as_member, cluster, with_status
-from twinlog.cluster.observe.explain import explain_member, find_member
+from twinlog.cluster.observe.explain import explain_member
 from twinlog.cluster.observe.findings import Level
 from twinlog.cluster.observe.members import ClusterFacts, Probe
 from twinlog.cluster.observe.rules import LagLimits, diagnosis, examine
@@ -179,7 +179,7 @@ def test_an_explanation_has_what_the_member_says_and_what_was_found():
         },
     }
     facts = cluster(MASTER, evolve(lagging, status=MemberStatus.from_json(status), clock_ahead_seconds=9.0))
-    found = explain_member(facts, find_member(facts, B))
+    found = explain_member(facts, facts.find(B))
     texts = {sentence.topic: sentence.text for sentence in found.sentences}
     assert texts["log"] == (
         "it holds bytes 100 to 700, of which the last 50 are in memory only; its master has 100 older bytes that it lacks"
@@ -220,13 +220,13 @@ def test_a_master_s_explanation_says_who_counts():
             confirmed_offset=800,
         )
     )
-    found = explain_member(facts, find_member(facts, "broker-a-0"))
+    found = explain_member(facts, facts.find("broker-a-0"))
     first, second = [sentence.text for sentence in found.sentences if sentence.topic == "slave"]
     assert first == "10.0.0.2:4 streaming, 5 bytes behind, counts, in sync, acknowledges without verifying (RocketMQ)"
     assert second == "10.0.0.5:4 catchup, 9 bytes behind, does not count, suspended, hangs"
     texts = {sentence.topic: sentence.text for sentence in found.sentences}
     assert texts["confirmed"] == "up to byte 800; 100 bytes are not, 2 messages wait"
-    assert find_member(facts, "nobody") is None
+    assert facts.find("nobody") is None
 
 
 def test_a_master_that_is_gone_names_who_could_take_its_place():
