@@ -16,7 +16,7 @@ from twinlog.ha.config import HAConfig
 from twinlog.ha.election.voter import ALWAYS, Lease
 from twinlog.ha.errors import HAError, HARefusedError
 from twinlog.ha.master.accept import AcceptSocketService
-from twinlog.ha.master.connection import HAConnection, describe_connection
+from twinlog.ha.master.connection import HAConnection
 from twinlog.ha.master.connection_admission import ConnectionAdmission
 from twinlog.ha.master.disconnected_slaves import DisconnectedSlaves
 from twinlog.ha.master.group_transfer import GroupTransferService
@@ -63,11 +63,11 @@ class HAService:
     connection_admission: ConnectionAdmission = field(init=False)
     client: HAClient = field(init=False)
     disconnected_slaves: DisconnectedSlaves = field(init=False)
+    fenced: str | None = field(default=None, init=False)  # Why no slave is served; None: slaves are.
     _connections: dict[HAConnection, trio.CancelScope] = field(factory=dict, init=False)  # Oldest first.
     _nursery: trio.Nursery | None = field(default=None, init=False)
     _port: int = field(default=0, init=False)
     _stamps: AppendStamps = field(factory=AppendStamps, init=False)
-    _fenced: str | None = field(default=None, init=False)  # Why no slave is served.
     _sent_offset_max: int = field(default=0, init=False)  # At start the log's end: earlier connections may have had it.
 
     def __attrs_post_init__(self) -> None:
@@ -126,7 +126,7 @@ class HAService:
             self._sent_offset_max = max(self._sent_offset_max, connection.proven_offset)
 
     def _why_nothing_is_safe(self, now: float) -> str | None:
-        return self._fenced or (None if self.lease.held(now) else f"no lease: {self.lease.why}")
+        return self.fenced or (None if self.lease.held(now) else f"no lease: {self.lease.why}")
 
     async def run(self, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED) -> None:
         """Listen and follow until cancelled; started() gives the port. Raises OSError when the port cannot be had."""
@@ -163,7 +163,7 @@ class HAService:
 
     def fence(self, why: str) -> None:
         """Stop serving: no message is reported as safe, those that wait are refused, all slaves are disconnected."""
-        self._fenced = why
+        self.fenced = why
         self.group_transfer.refuse_all(why)
         self.store.flusher.refuse_all(why)
         self.end_slaves(why)
@@ -171,23 +171,17 @@ class HAService:
     def unfence(self, *, synchronous: bool) -> None:
         """Serve again, in a new epoch or role. `synchronous`: producers wait for slaves here."""
         self.end_slaves("a new epoch begins")
-        self._fenced = None
+        self.fenced = None
         self._sent_offset_max = self.store.max_offset
         self.group_transfer.synchronous = synchronous
         self.group_transfer.expect_slaves()
         self.group_transfer.gate_opened()
 
-    @property
-    def fenced(self) -> str | None:
-        """Reason why no slave is served; None: slaves are."""
-        return self._fenced
-
     def has_end(self, address: str) -> bool:
         """True if a connection to us comes from IP:PORT."""
-        there = [each.address for each in self._connections]
-        return address in there or any(
-            each.address == address for each in self.connection_admission.pending.connections.values()
-        )
+        there = {each.address for each in self._connections}
+        there |= {each.address for each in self.connection_admission.pending.connections.values()}
+        return address in there
 
     def end_slaves(self, why: str) -> None:
         """Disconnect all slaves: what they acknowledged in this epoch no longer counts. They may reconnect."""
@@ -229,9 +223,9 @@ class HAService:
     async def _serve(self, connection: HAConnection) -> None:
         try:
             with self._connections[connection], bound_contextvars(peer=connection.address):
-                if self._fenced is not None:
+                if self.fenced is not None:
                     await connection.transport.aclose()
-                    raise HARefusedError("fenced", self._fenced)
+                    raise HARefusedError("fenced", self.fenced)
                 await connection.run()
                 if connection.request_offset != NO_REQUEST_YET:
                     self._log_end(connection, "slave left")
@@ -315,11 +309,8 @@ class HAService:
         )
 
     def _describe(self, connection: HAConnection, slave: Slave | None) -> HAConnectionStatistics:
-        return describe_connection(
-            connection,
+        return connection.statistics(
             slave,
             is_admitted=self.connection_admission.rules.admits(connection.ip),
-            max_offset=self.store.max_offset,
-            stamps=self._stamps,
-            now=trio.current_time(),
+            lag_seconds=self.age_of(max(connection.ack_offset, 0)),
         )

@@ -82,8 +82,7 @@ class LogComparison:
                     raise HAPeerError(f"{len(peers.digests)} digests of bytes {start} to {peers.end}")
                 return mine, peers
             case Record(phy_offset):
-                mine_and_its = (await own.record(phy_offset), await answer_of(self.peer.record(phy_offset)))
-                return mine_and_its
+                return await own.record(phy_offset), await answer_of(self.peer.record(phy_offset))
             case LastRecord(start, end):
                 return await own.last_record(start, end)
             case FirstRecord(start, end):

@@ -16,6 +16,7 @@ findings made while they moved are discarded.
 """
 
 from collections.abc import Generator
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 from attrs import frozen
@@ -166,19 +167,18 @@ def _moved(own: OwnLog, peer: PeerLog, own_now: OwnLog, peer_now: PeerLog) -> bo
 
 
 def _compare(own: OwnLog, peer: PeerLog, proven: Proven | None) -> Asking[Verdict]:
+    verdict = partial(Verdict, own=own, peer=peer)
     if peer.file_size not in (None, own.file_size):
         assert peer.file_size is not None
-        return Verdict(
-            kind="file size", own=own, peer=peer, finding=finding.other_file_size(own.file_size, peer.file_size)
-        )
+        return verdict(kind="file size", finding=finding.other_file_size(own.file_size, peer.file_size))
     if own.max_offset == 0:
-        return Verdict(kind="follow", own=own, peer=peer)
+        return verdict(kind="follow")
     if own.max_offset < peer.min_offset:
-        return Verdict(kind="below min", own=own, peer=peer, finding=finding.below_min(own.max_offset, peer.min_offset))
+        return verdict(kind="below min", finding=finding.below_min(own.max_offset, peer.min_offset))
     start, end = max(own.min_offset, peer.min_offset), min(own.max_offset, peer.max_offset)
     is_ahead = own.max_offset > peer.max_offset
     if is_ahead and start >= end:
-        return Verdict(kind="ahead", own=own, peer=peer, finding=finding.ahead(None, own.max_offset, peer.max_offset))
+        return verdict(kind="ahead", finding=finding.ahead(None, own.max_offset, peer.max_offset))
     known = min(proven.offset, end) if proven is not None and 0 < proven.boot_ms == peer.boot_ms else 0
     differs, compared = yield from _first_difference(peer, max(start, known), end)
     found = finding.history(own.min_offset, peer.min_offset) if own.min_offset > peer.min_offset else None
@@ -186,25 +186,20 @@ def _compare(own: OwnLog, peer: PeerLog, proven: Proven | None) -> Asking[Verdic
         records = yield Record(differs)
         if not (yield from _is_damage(differs, start, end, *records)):
             has_common = differs > start
-            return Verdict(
+            return verdict(
                 kind="diverged",
-                own=own,
-                peer=peer,
                 finding=finding.diverged(differs, own.max_offset, *records, has_common=has_common),
                 common_offset=differs if has_common else None,
                 compared=compared,
             )
         compared, found = "records", finding.damaged(differs, records[0])
-        if (
-            records[0] is not None
-        ):  # Bytes that only this log has are safer here: the master may have reused their numbers.
-            return Verdict(kind="damaged", own=own, peer=peer, finding=found)
+        if records[0] is not None:
+            # Bytes that only this log has are safer here: the master may have reused their numbers.
+            return verdict(kind="damaged", finding=found)
     if is_ahead:
         found = finding.ahead(end, own.max_offset, peer.max_offset)
-    return Verdict(
+    return verdict(
         kind="ahead" if is_ahead else "follow",
-        own=own,
-        peer=peer,
         finding=found,
         common_offset=end,
         compared=compared,

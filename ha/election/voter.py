@@ -129,9 +129,8 @@ def decide_vote(
 
 def _objection(state: RoleState, max_offset: int, paused_end: int | None, ask: VoteRequest) -> str:
     """Why the vote is refused; "" when it can be, or was, given."""
-    if (
-        ask.id == state.promised
-    ):  # Asked again. A master that resigned for it is not paused any more, and writes no more.
+    if ask.id == state.promised:
+        # Asked again. A master that resigned for it is not paused any more, and writes no more.
         if ask.expects_end not in (None, max_offset):
             return f"its log ends at {max_offset}, not at {ask.expects_end}"
         return ""

@@ -40,20 +40,15 @@ def must_leave(seats: Sequence[Seat], new: Seat, limits: Limits) -> list[int] | 
     Connections without a request end before those with one, pending ones before admitted ones; a pending connection never
     replaces an admitted one. A slave that is served keeps its connection.
     """
-    left = list(range(len(seats)))
-    leavers = []
-    same = [at for at in left if seats[at].ip == new.ip]
-    if len(same) >= limits.per_address:
-        chosen = _victim(seats, same, new)
-        if chosen is None:
-            return None
-        left.remove(chosen)
-        leavers.append(chosen)
-    if len(left) >= limits.total:
-        chosen = _victim(seats, left, new)
-        if chosen is None:
-            return None
-        leavers.append(chosen)
+    leavers: list[int] = []
+    same = [at for at, seat in enumerate(seats) if seat.ip == new.ip]
+    for among, count_max in ((same, limits.per_address), (range(len(seats)), limits.total)):
+        left = [at for at in among if at not in leavers]
+        if len(left) >= count_max:
+            chosen = _victim(seats, left, new)
+            if chosen is None:
+                return None
+            leavers.append(chosen)
     return leavers
 
 

@@ -17,7 +17,7 @@ from twinlog.ha.master.group_transfer import GroupTransferService
 from twinlog.ha.master.slave_check import FindSlave, slave_fits
 from twinlog.ha.peer import Peer
 from twinlog.ha.policy.in_sync import Slave
-from twinlog.ha.policy.pushing import AppendStamps, FlowControl, push_start
+from twinlog.ha.policy.pushing import FlowControl, push_start
 from twinlog.ha.statistics import ConnectionState, HAConnectionStatistics
 from twinlog.ha.wire.protocol import BATCH_HEADER, NO_REQUEST_YET, ReportReader
 from twinlog.ha.wire.transport import Transport, open_peer_nursery
@@ -35,10 +35,6 @@ HELD_BACK_SECONDS = 2.0  # After these a log line says so.
 PUSH_SIZE_MAX = 64 * 1024  # Bytes. Larger batches are better sent by sendfile, which copies nothing.
 
 
-def _nothing(_connection: "HAConnection") -> None:
-    pass
-
-
 @define(eq=False)
 class HAConnection:
     """Pushes log bytes, takes acks. Lives as long as its transport."""
@@ -49,11 +45,9 @@ class HAConnection:
     store: MessageStore
     transfer: GroupTransferService
     config: HAConfig
-    on_request: Callable[["HAConnection"], None] = _nothing  # Called once, with the slave's first request.
+    on_request: Callable[["HAConnection"], None] = lambda _: None  # Called once, with the slave's first request.
     holdable: Callable[[], int] | None = None  # The end of what any slave can hold; None: all of the log.
-    find_slave: FindSlave | None = (
-        None  # Finds the peer that tells whether the slave's log is ours; None: the slave is trusted.
-    )
+    find_slave: FindSlave | None = None  # Finds the peer that knows whether its log is ours; None: it is trusted.
     connected_since: float = field(factory=trio.current_time, init=False)
     request_offset: int = field(default=NO_REQUEST_YET, init=False)
     ack_offset: int = field(default=NO_REQUEST_YET, init=False)
@@ -122,6 +116,32 @@ class HAConnection:
         if self.request_offset != NO_REQUEST_YET:
             self.bytes_per_second = (self.transport.sent_offset - self._rated_offset) / seconds
             self._rated_offset = self.transport.sent_offset
+
+    def statistics(
+        self, slave: Slave | None, *, is_admitted: bool, lag_seconds: float | None
+    ) -> HAConnectionStatistics:
+        """Snapshot of this connection. `slave`: None before its request."""
+        state: ConnectionState = "streaming" if self.caught_up else "catchup"
+        if self.request_offset == NO_REQUEST_YET:
+            state = "connected"
+        held = max(self.ack_offset, 0)
+        return HAConnectionStatistics(
+            address=self.address,
+            state=state,
+            request_offset=self.request_offset,
+            sent_offset=self.sent_offset,
+            ack_offset=self.ack_offset,
+            admitted=is_admitted,
+            counted=slave is not None and slave.counted,
+            in_sync=slave is not None and slave.in_sync,
+            suspended=slave is not None and slave.suspended,
+            stalled=slave is not None and slave.stalled,
+            reason=slave.reason if slave is not None else "has made no request yet",
+            transferred_bytes_per_second=self.bytes_per_second,
+            connected_since=self.connected_since,
+            lag_bytes=max(self.store.max_offset - held, 0),
+            lag_seconds=lag_seconds,
+        )
 
     async def _first_reports(self) -> list[int]:
         """Wait for the request; returns it and what came with it, nothing when the peer left without a byte."""
@@ -344,36 +364,3 @@ class Drain:
 def _read_ahead(chunk: FileChunk) -> None:
     """Let the disk fetch what follows: sendfile would wait for it, and the event loop with it."""
     os.posix_fadvise(chunk.fd, chunk.position + chunk.size, chunk.size, os.POSIX_FADV_WILLNEED)
-
-
-def describe_connection(
-    connection: HAConnection,
-    slave: Slave | None,
-    *,
-    is_admitted: bool,
-    max_offset: int,
-    stamps: AppendStamps,
-    now: float,
-) -> HAConnectionStatistics:
-    """Statistics of a connection. `slave`: None before its request. `stamps`: when the log grew to `max_offset`."""
-    state: ConnectionState = "streaming" if connection.caught_up else "catchup"
-    if connection.request_offset == NO_REQUEST_YET:
-        state = "connected"
-    held = max(connection.ack_offset, 0)
-    return HAConnectionStatistics(
-        address=connection.address,
-        state=state,
-        request_offset=connection.request_offset,
-        sent_offset=connection.sent_offset,
-        ack_offset=connection.ack_offset,
-        admitted=is_admitted,
-        counted=slave is not None and slave.counted,
-        in_sync=slave is not None and slave.in_sync,
-        suspended=slave is not None and slave.suspended,
-        stalled=slave is not None and slave.stalled,
-        reason=slave.reason if slave is not None else "has made no request yet",
-        transferred_bytes_per_second=connection.bytes_per_second,
-        connected_since=connection.connected_since,
-        lag_bytes=max(max_offset - held, 0),
-        lag_seconds=stamps.age(held, max_offset, now),
-    )

@@ -34,13 +34,8 @@ from twinlog.store.util.wakeup import Wakeup
 
 log = structlog.get_logger()
 
-
 TICK = 0.5  # Seconds: how late a connection may be rejected, and how often name servers are asked meanwhile.
-
-
 LEFT = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
-
-
 EVENTS = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET  # On each arrival: it is not read, so it stays readable.
 
 
@@ -144,10 +139,8 @@ class PendingConnections:
             if now >= (connection.since + silence if connection.asked_at is None else connection.asked_at + patience)
         ]
         for connection in late:
-            with suppress(OSError):
-                connection.sock.recv(
-                    RECEIVE_SIZE
-                )  # Or the kernel would say that the connection broke, not that it ends.
+            with suppress(OSError):  # Unread bytes would make the kernel report a broken connection, not an end.
+                connection.sock.recv(RECEIVE_SIZE)
             self.reject(connection)
             self.refuse(connection)
         if any(connection.asked_at is not None for connection in self.connections.values()):
@@ -187,9 +180,7 @@ class ConnectionAdmission:
     connections: Mapping[HAConnection, trio.CancelScope]
     serve: Callable[[socket.socket, str, str], None]
     ask_members: Callable[[], None]
-    has_record: Callable[[], bool] = lambda: (
-        False
-    )  # The group's record says who its members are, and who may be elected.
+    has_record: Callable[[], bool] = lambda: False  # The group's record names its members, and who may be elected.
     welcome: Callable[[], Collection[str]] = lambda: ()  # IPs of slaves that may follow before the record has them.
     rules: AdmissionRules = field(init=False)
     pending: PendingConnections = field(init=False)

@@ -41,10 +41,6 @@ class SlaveConnection(Hashable, Protocol):
         """The IP alone, as it would be registered."""
 
 
-def _open(_now: float) -> str | None:
-    return None
-
-
 @frozen
 class _Reason:
     text: str
@@ -52,8 +48,6 @@ class _Reason:
 
 
 Outcome = Literal["confirmed", "timeout", "not_available"]  # SEND_OK, FLUSH_SLAVE_TIMEOUT, SLAVE_NOT_AVAILABLE.
-
-
 OUTCOMES: tuple[Outcome, ...] = ("confirmed", "timeout", "not_available")
 
 
@@ -110,7 +104,7 @@ class GroupTransferService:
     config: HAConfig = field(factory=HAConfig)
     log_end: Callable[[], int] | None = None
     synchronous: bool = True
-    gate: Callable[[float], str | None] = _open
+    gate: Callable[[float], str | None] = lambda _now: None
     confirmed_offset: int = field(default=0, init=False)  # Enough slaves hold everything below. Falls when they leave.
     decision: AckDecision = field(init=False)
     waits: AckWaits = field(factory=AckWaits, init=False)

@@ -18,9 +18,8 @@ from attrs import define, field, frozen
 # to have more than FAR_BYTES yet.
 FULL_BYTES, FULL_TIMES = 2 << 20, 4
 FULL_BYTES_FAR, FULL_TIMES_FAR, FAR_BYTES = 1 << 20, 2, 64 << 20
-STRETCH_BYTES = (
-    8 << 20
-)  # Verified at a time: the event loop is blocked meanwhile. Half as much takes 1.04 us a record instead of 0.74.
+# Verified at a time: the event loop is blocked meanwhile. Half as much takes 1.04 us a record instead of 0.74.
+STRETCH_BYTES = 8 << 20
 RECEIVE_SECONDS, GAP_SECONDS = 0.5, 0.2  # In one time slice, and the gap that ends it.
 CHECK_SECONDS, CHECK_GAP_SECONDS = 0.05, 0.005  # The same while the stream dries up,
 VERIFY_SECONDS = 0.25  # and how long is verified then before the next check of the socket.

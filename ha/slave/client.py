@@ -97,9 +97,7 @@ class HAClient:
     _scope: trio.CancelScope | None = field(default=None, init=False)  # While it follows.
     _left: trio.Event = field(factory=trio.Event, init=False)  # Set when that has ended.
     _memory: MasterMemory = field(init=False)
-    _handed_over: PeerHistory | None = field(
-        default=None, init=False
-    )  # The switchover's handover to the master that is followed next.
+    _handed_over: PeerHistory | None = field(default=None, init=False)  # By a switchover, to the next master.
     _following: Following | None = field(default=None, init=False)  # The present attempt, or the last one.
     _replica: Replica | None = field(default=None, init=False)  # The present connection, or the last one.
     # One for all connections: why one ended refers to what it arrived in until a full garbage collection.

@@ -6,7 +6,7 @@ ha/policy/deferred_plan.py decides on each step.
 
 import importlib
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import trio
 from attrs import define, field
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from twinlog.store.record.column_scan import ColumnScan
 
 BUFFER_BYTES = 512 * 1024  # A write takes no more, see store/log/mapped_file.py.
-
+# Of data, offset, file_size and delays_ms; see twinlog.store.record.scan.
+ScanRecords = Callable[[memoryview, int, int, tuple[int, ...]], "Scan | ColumnScan"]
 
 columns_loaded = False
 
@@ -36,14 +37,6 @@ async def load_columns() -> None:
     if not columns_loaded:
         await trio.to_thread.run_sync(importlib.import_module, "twinlog.store.record.column_scan")
         columns_loaded = True
-
-
-class ScanRecords(Protocol):
-    """See twinlog.store.record.scan."""
-
-    def __call__(
-        self, data: memoryview, offset: int, file_size: int, delays_ms: tuple[int, ...]
-    ) -> "Scan | ColumnScan": ...
 
 
 @define(eq=False)
@@ -60,9 +53,7 @@ class DeferredVerification:
     is_far: Callable[[], bool]  # True if the master is known to have much more.
     _tail: LogTail = field(init=False)
     _plan: DeferredPlan = field(factory=DeferredPlan, init=False)
-    _needed: int = field(
-        default=1, init=False
-    )  # Bytes that must lie behind the log's end before there is a whole record.
+    _needed: int = field(default=1, init=False)  # Bytes behind the log's end that a whole record takes, at least.
     _buffer: memoryview = field(init=False)
     _stretch: bytearray = field(factory=bytearray, init=False)
     _is_sound: bool = field(default=True, init=False)  # Only the beginning of a record is left.

@@ -151,10 +151,8 @@ class Following:
         """Compare the bytes; None: the master does not answer, and is followed nevertheless. Raises HAUnfitError."""
         memory, reported = self.memory, self._history.reported
         if reported is not None and reported.entries != memory.history:
-            memory.history, memory.proven = (
-                reported.entries,
-                None,
-            )  # It may have been cut since, by a master of its own.
+            # It may have been cut since, by a master of its own.
+            memory.history, memory.proven = reported.entries, None
         comparison = LogComparison(self._own, peer)
         try:
             verdict = await comparison.run(memory.proven)

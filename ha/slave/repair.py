@@ -30,9 +30,7 @@ class RepairService:
 
     store: MessageStore
     peers: Callable[[], Sequence[Peer]]
-    _not_before: dict[RepairSpan, float] = field(
-        factory=dict, init=False
-    )  # Next attempt for spans whose repair failed.
+    _not_before: dict[RepairSpan, float] = field(factory=dict, init=False)  # Next attempt, of spans that failed.
     _logged: dict[RepairSpan, str] = field(factory=dict, init=False)
 
     async def run(self) -> None:

@@ -18,9 +18,8 @@ assert (BATCH_HEADER.size, ACK.size) == (12, 8)
 
 NO_REQUEST_YET = -1  # As a report: a heartbeat before the request, which masters ignore.
 BUFFER_SIZE = 4 * 1024 * 1024
-BODY_SIZE_MAX = (
-    4 * 1024 * 1024 - BATCH_HEADER.size
-)  # HAClient.READ_MAX_BUFFER_SIZE: a larger frame hangs a RocketMQ slave.
+# HAClient.READ_MAX_BUFFER_SIZE: a larger frame hangs a RocketMQ slave.
+BODY_SIZE_MAX = 4 * 1024 * 1024 - BATCH_HEADER.size
 
 
 @define

@@ -292,18 +292,11 @@ def receive_bulk(sock: socket.socket, buffer: memoryview, take: Callable[[memory
 
     Raises HAConnectionLostError, and what `take` raises.
     """
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, LOW_WATER_BYTES)
     try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, LOW_WATER_BYTES)
-        try:
-            return _receive(sock, buffer, take, step)
-        finally:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
-    except _SocketError as error:
-        raise HAConnectionLostError(f"receiving failed: {error.__cause__}") from error
-
-
-class _SocketError(Exception):
-    """Distinguishes errors of the socket from those of the disk."""
+        return _receive(sock, buffer, take, step)
+    finally:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
 
 
 def _receive(sock: socket.socket, buffer: memoryview, take: Callable[[memoryview], None], step: Receive) -> Stream:
@@ -319,7 +312,7 @@ def _receive(sock: socket.socket, buffer: memoryview, take: Callable[[memoryview
                 return "gap"
             continue
         except OSError as error:
-            raise _SocketError from error
+            raise HAConnectionLostError(f"receiving failed: {error}") from error
         if size == 0:
             return "ended"
         take(buffer[:size])
