@@ -1,4 +1,4 @@
-"""Transports of the HA stream: a socket, without copies in Python, or any trio stream, for simulations.
+"""Transport of the HA stream over a socket, without copies in Python. Simulations bring one over any trio stream.
 
 On a socket each call is tried first and waited for only when the kernel says that it would block; a master's log bytes
 go from file to socket by sendfile.
@@ -57,7 +57,7 @@ class Transport(Protocol):
         """The same into a buffer; returns how many bytes, 0 when the peer has closed."""
 
     async def receive_bulk(self, buffer: memoryview, take: Callable[[memoryview], None], step: Receive) -> Stream:
-        """See twinlog.ha.wire.transport: `take` may be called in a thread."""
+        """Give `take` what arrives, in pieces that lie in `buffer`, until the step ends; it may be called in a thread."""
 
     async def aclose(self) -> None:
         """Close, without waiting for anything."""
@@ -206,81 +206,6 @@ def _sendfile(sock_fd: int, chunk: FileChunk, log: CommitLog, offset: int) -> in
     if sent == 0:  # The file ends early.
         raise _gone(log, offset)
     return sent
-
-
-@define(eq=False)
-class StreamTransport:
-    """Over any trio stream, with copies."""
-
-    stream: trio.abc.Stream
-    local_address: str | None = field(default=None, init=False)
-    sent_offset: int = field(default=0, init=False)
-    _unsent_bytes: int = field(default=0, init=False)
-
-    async def send_batch(self, header: bytes, chunk: FileChunk | None, log: CommitLog) -> None:
-        """See Transport. `sent_offset` is raised first: the ack may be read before send_all returns."""
-        body = b""
-        if chunk is not None:
-            body = os.pread(chunk.fd, chunk.size, chunk.position)
-            if len(body) < chunk.size:
-                raise _gone(log, self.sent_offset + len(body))
-            self.sent_offset += chunk.size
-        await self.send(header + body)
-
-    def send_batch_now(self, header: bytes, body: memoryview) -> bool:
-        """See Transport. Streams cannot."""
-        return False
-
-    async def flush(self) -> None:
-        """See Transport."""
-
-    def unsent_bytes(self) -> int:
-        """See Transport. A stream tells when it has taken all, no earlier."""
-        return self._unsent_bytes
-
-    async def send(self, data: bytes) -> None:
-        """See Transport."""
-        self._unsent_bytes = len(data)
-        try:
-            await self.stream.send_all(data)
-        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            raise HAConnectionLostError(f"sending failed: {error}") from error
-        self._unsent_bytes = 0
-
-    async def receive(self) -> bytes:
-        """See Transport."""
-        return await self._receive(RECEIVE_SIZE)
-
-    async def receive_into(self, buffer: memoryview) -> int:
-        """See Transport."""
-        data = await self._receive(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-    async def receive_bulk(self, buffer: memoryview, take: Callable[[memoryview], None], step: Receive) -> Stream:
-        """See Transport."""
-        left, until = step.size_max, trio.current_time() + step.seconds_max
-        while left > 0 and trio.current_time() < until:
-            data: bytes | None = None
-            with trio.move_on_after(step.gap_seconds):
-                data = await self._receive(min(len(buffer), left))
-            if data is None:
-                return "gap"
-            if not data:
-                return "ended"
-            take(memoryview(data))
-            left -= len(data)
-        return "more"
-
-    async def _receive(self, size_max: int) -> bytes:
-        try:
-            return bytes(await self.stream.receive_some(size_max))
-        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            raise HAConnectionLostError(f"receiving failed: {error}") from error
-
-    async def aclose(self) -> None:
-        """See Transport."""
-        await trio.aclose_forcefully(self.stream)
 
 
 # The thread is not woken for less, as long as more comes: each time costs the master's side as much as this one.

@@ -8,11 +8,12 @@ from attrs import define, field
 from trio.testing import memory_stream_pair
 
 from tests.helpers import StorePeer, log_bytes, open_store, put, replicate, rocketmq_master
+from tests.support.stream_transport import StreamTransport
 from twinlog.ha.config import HAConfig
 from twinlog.ha.errors import HAConnectionLostError
 from twinlog.ha.service import HAService
 from twinlog.ha.slave.client import HAClient
-from twinlog.ha.wire.transport import StreamTransport, Transport
+from twinlog.ha.wire.transport import Transport
 from twinlog.store.config import BrokerRole
 from twinlog.store.message_store import MessageStore
 

@@ -4,11 +4,11 @@ import trio
 from attrs import define, field
 from trio.testing import memory_stream_pair, wait_all_tasks_blocked
 
+from tests.support.stream_transport import StreamTransport
 from twinlog.ha.config import HAConfig
 from twinlog.ha.errors import HAError
 from twinlog.ha.slave.replica import Replica
 from twinlog.ha.wire.protocol import ACK, BATCH_HEADER
-from twinlog.ha.wire.transport import StreamTransport
 from twinlog.store.message_store import MessageStore
 
 FILE_SIZE = 16_384

@@ -5,11 +5,11 @@ import trio
 from trio.testing import memory_stream_pair
 
 from tests.helpers import RecordingSink, open_store, put
+from tests.support.stream_transport import StreamTransport
 from twinlog.ha.config import HAConfig
 from twinlog.ha.peer import NoRole
 from twinlog.ha.service import HAService
 from twinlog.ha.wire.protocol import ACK
-from twinlog.ha.wire.transport import StreamTransport
 from twinlog.store.config import BrokerRole
 from twinlog.store.role_file import GroupMember, GroupRecord
 

@@ -13,10 +13,10 @@ from tests.ha.slave_connection import FILE_SIZE, SlaveConnection, long_log
 from tests.helpers import log_bytes, open_store
 from tests.store.golden import queue_files
 from tests.store.records import put_message
+from tests.support.stream_transport import StreamTransport
 from twinlog.ha.errors import HABadRecordError, HAConnectionLostError, HALogError
 from twinlog.ha.slave import deferred_verification
 from twinlog.ha.slave import replica as replica_module
-from twinlog.ha.wire.transport import StreamTransport
 from twinlog.store.log.commit_log import CommitLog
 
 

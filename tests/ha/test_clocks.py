@@ -14,10 +14,10 @@ from trio.testing import memory_stream_pair, wait_all_tasks_blocked
 
 import twinlog.ha
 from tests.helpers import RecordingSink, open_store, put
+from tests.support.stream_transport import StreamTransport
 from twinlog.ha.config import HAConfig
 from twinlog.ha.service import HAService
 from twinlog.ha.wire.protocol import ACK, BATCH_HEADER
-from twinlog.ha.wire.transport import StreamTransport
 from twinlog.store.config import BrokerRole
 from twinlog.store.log.offset_waiters import PutStatus
 

@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 from trio.testing import memory_stream_pair
 
 from tests.helpers import RecordingSink, StorePeer, log_bytes, open_store, put, replicate
+from tests.support.stream_transport import StreamTransport
 from twinlog.ha.config import HAConfig
 from twinlog.ha.election.voter import ALWAYS
 from twinlog.ha.errors import HAConnectionLostError
@@ -16,7 +17,7 @@ from twinlog.ha.master.connection import FIRST_CHECK_SECONDS_MAX
 from twinlog.ha.service import HAService
 from twinlog.ha.slave.client import HAClient
 from twinlog.ha.wire.protocol import ACK
-from twinlog.ha.wire.transport import StreamTransport, Transport
+from twinlog.ha.wire.transport import Transport
 from twinlog.store.config import BrokerRole
 from twinlog.store.log.offset_waiters import PutStatus
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
 from tests.helpers import open_store, put
+from tests.support.stream_transport import StreamTransport
 from twinlog.ha.config import HAConfig
 from twinlog.ha.service import HAService
 from twinlog.ha.statistics import HAConnectionStatistics
 from twinlog.ha.wire.protocol import ACK, ReportReader
-from twinlog.ha.wire.transport import StreamTransport
 from twinlog.store.config import BrokerRole
 from twinlog.store.message_store import MessageStore
 

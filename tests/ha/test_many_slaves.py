@@ -12,10 +12,10 @@ from attrs import define, field
 from trio.testing import lockstep_stream_pair
 
 from tests.helpers import RecordingSink, log_bytes, open_store, put
+from tests.support.stream_transport import StreamTransport
 from twinlog.ha.config import HAConfig
 from twinlog.ha.service import HAService
 from twinlog.ha.wire.protocol import ACK, BatchReader
-from twinlog.ha.wire.transport import StreamTransport
 from twinlog.store.config import BrokerRole
 from twinlog.store.message_store import MessageStore
 

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable
 import trio
 from attrs import define, field
 
+from tests.support.stream_transport import StreamTransport
 from twinlog.ha.errors import HAConnectionLostError
-from twinlog.ha.wire.transport import StreamTransport
 
 WINDOW = 64 * 1024
 Serve = Callable[[StreamTransport, str, str], Awaitable[None]]  # transport, IP:PORT of the peer, its IP

@@ -7,8 +7,8 @@ import trio
 import trio.testing
 
 from tests.simulation.network import Network
+from tests.support.stream_transport import StreamTransport
 from twinlog.ha.errors import HAConnectionLostError
-from twinlog.ha.wire.transport import StreamTransport
 
 A, B, PORT = "10.0.0.1", "10.0.0.2", "10.0.0.2:1"
 

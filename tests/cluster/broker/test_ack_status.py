@@ -8,12 +8,12 @@ import trio
 from trio.testing import memory_stream_pair
 
 from tests.cluster.broker.helpers import Client, make_broker, put
+from tests.support.stream_transport import StreamTransport
 from twinlog.cluster.broker.peers.slave_peers import SlaveKind
 from twinlog.cluster.config.config_file import Setting, configure
 from twinlog.cluster.remoting import fastjson
 from twinlog.ha.config import AckMode, HAConfig
 from twinlog.ha.master.connection import HAConnection
-from twinlog.ha.wire.transport import StreamTransport
 from twinlog.store.config import BrokerRole
 
 

@@ -9,6 +9,7 @@ import trio
 from trio.testing import memory_stream_pair, wait_all_tasks_blocked
 
 from tests.helpers import log_bytes, open_store, put, replicate
+from tests.support.stream_transport import StreamTransport
 from twinlog.ha.compare.own_log import OwnReader
 from twinlog.ha.compare.tail_overlap import Overlap
 from twinlog.ha.config import HAConfig
@@ -16,7 +17,6 @@ from twinlog.ha.errors import HADivergedError, HAError
 from twinlog.ha.slave.following import overlap_of
 from twinlog.ha.slave.replica import Replica
 from twinlog.ha.wire.protocol import ACK, BATCH_HEADER
-from twinlog.ha.wire.transport import StreamTransport
 from twinlog.store.config import BrokerRole
 from twinlog.store.message_store import MessageStore
 from twinlog.store.record.scan import scan_records

@@ -10,6 +10,7 @@ from attrs import define, field
 from trio.testing import memory_stream_pair, wait_all_tasks_blocked
 
 from tests.helpers import StorePeer, log_bytes, open_store, put, replicate
+from tests.support.stream_transport import StreamTransport
 from twinlog.ha.config import HAConfig
 from twinlog.ha.errors import HAError, HALogError, HARefusedError
 from twinlog.ha.master.connection import HAConnection
@@ -17,7 +18,6 @@ from twinlog.ha.master.group_transfer import GroupTransferService
 from twinlog.ha.master.slave_check import slave_fits
 from twinlog.ha.peer import Peer
 from twinlog.ha.wire.protocol import ACK, BATCH_HEADER
-from twinlog.ha.wire.transport import StreamTransport
 from twinlog.store.config import BrokerRole
 from twinlog.store.log.range import LogRange
 from twinlog.store.message_store import MessageStore

@@ -13,11 +13,12 @@ from structlog.testing import capture_logs
 from trio.testing import memory_stream_pair
 
 from tests.helpers import log_bytes, open_store, put
+from tests.support.stream_transport import StreamTransport
 from twinlog.ha.config import HAConfig
 from twinlog.ha.errors import HAConnectionLostError
 from twinlog.ha.slave.client import HAClient
 from twinlog.ha.wire.protocol import ACK, BATCH_HEADER
-from twinlog.ha.wire.transport import StreamTransport, Transport
+from twinlog.ha.wire.transport import Transport
 from twinlog.store.config import BrokerRole
 from twinlog.store.log.running_flags import StoreCondition
 from twinlog.store.message_store import MessageStore

@@ -10,11 +10,12 @@ from trio.testing import memory_stream_pair
 from tests.ha.slave_connection import FILE_SIZE, SECONDS_MAX, SlaveConnection, long_log
 from tests.helpers import log_bytes, open_store, put
 from tests.store.golden import queue_files
+from tests.support.stream_transport import StreamTransport
 from twinlog.ha.config import AckMode
 from twinlog.ha.errors import HABadRecordError, HAConnectionLostError, HALogError, HAProtocolError
 from twinlog.ha.policy import deferred_plan as deferred_plan
 from twinlog.ha.wire.protocol import BATCH_HEADER
-from twinlog.ha.wire.transport import SocketTransport, StreamTransport
+from twinlog.ha.wire.transport import SocketTransport
 from twinlog.store.config import BrokerRole
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.log.unverified_tail import LogTail

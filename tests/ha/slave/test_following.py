@@ -15,11 +15,12 @@ from trio.testing import memory_stream_pair
 
 from tests.ha.following import FILE_SIZE, Pair, bodies, follow, master_of, open_again_as_master, parted, slave_with
 from tests.helpers import StorePeer, log_bytes, open_store, put, replicate
+from tests.support.stream_transport import StreamTransport
 from twinlog.ha.compare.own_log import OwnReader
 from twinlog.ha.config import HAConfig
 from twinlog.ha.slave.client import HAClient
 from twinlog.ha.wire.protocol import ACK, BATCH_HEADER
-from twinlog.ha.wire.transport import StreamTransport, Transport
+from twinlog.ha.wire.transport import Transport
 from twinlog.store.config import BrokerRole
 from twinlog.store.message_store import MessageStore
 from twinlog.store.record.scan import DispatchEntry, scan_records

@@ -9,10 +9,10 @@ from trio.testing import wait_all_tasks_blocked
 
 from tests.ha.replicas import FILE_SIZE, Slave
 from tests.helpers import log_bytes, open_store, put
+from tests.support.stream_transport import StreamTransport
 from twinlog.ha.config import HAConfig
 from twinlog.ha.errors import HAConnectionLostError, HALogError, HAProtocolError
 from twinlog.ha.wire.protocol import ACK, BATCH_HEADER
-from twinlog.ha.wire.transport import StreamTransport
 from twinlog.store.config import BrokerRole
 
 

@@ -16,6 +16,7 @@ from attrs import define, field
 
 from tests.helpers import log_bytes, put
 from tests.support.group.line import Line
+from tests.support.stream_transport import StreamTransport
 from twinlog.cluster.broker.peers.role_messages import ChangeRequest, ChangeState
 from twinlog.cluster.broker.roles.service import RoleService
 from twinlog.cluster.broker.send.acks import wait_until_safe
@@ -23,7 +24,7 @@ from twinlog.ha.config import HAConfig
 from twinlog.ha.errors import HAConnectionLostError
 from twinlog.ha.service import HAService
 from twinlog.ha.statistics import HAClientStatistics
-from twinlog.ha.wire.transport import StreamTransport, Transport
+from twinlog.ha.wire.transport import Transport
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import load_epochs
 from twinlog.store.log.commit_log import PutMessage

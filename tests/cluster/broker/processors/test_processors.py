@@ -5,11 +5,11 @@ import trio
 from trio.testing import memory_stream_pair
 
 from tests.cluster.broker.helpers import make_broker, opened, put
+from tests.support.stream_transport import StreamTransport
 from twinlog.cluster.broker.peers.slave_peers import SlaveKind
 from twinlog.cluster.broker.tables.topics import TopicConfig
 from twinlog.cluster.remoting import fastjson
 from twinlog.ha.master.connection import HAConnection
-from twinlog.ha.wire.transport import StreamTransport
 from twinlog.store.config import BrokerRole
 from twinlog.store.log.offset_waiters import Waiter
 
