@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Sequence
 
 import trio
-from attrs import frozen
+from attrs import define, field, frozen
 
 from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.client.messages import OutgoingMessage, split_batch
@@ -101,19 +101,19 @@ async def _send(
     return len(messages)
 
 
+@define
 class _Chooser:
     """Chooses the queue for each send, if a destination is given."""
 
-    def __init__(self, producer: Producer, to: Destination) -> None:
-        self._producer = producer
-        self._to = to
-        self._turn = 0
+    producer: Producer
+    to: Destination
+    _turn: int = field(default=0, init=False)
 
     async def __call__(self, topic: str) -> MessageQueue | None:
-        to = self._to
+        to = self.to
         if to == Destination():
             return None
-        queues = await self._producer.queues(topic)
+        queues = await self.producer.queues(topic)
         if to.shard is not None:
             return by_key(to.shard)(queues)
         fitting = [

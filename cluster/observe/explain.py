@@ -9,7 +9,7 @@ from twinlog.cluster.observe.members import ClusterFacts, Member, MemberFacts
 from twinlog.cluster.observe.role_views import name_of
 from twinlog.cluster.observe.rules import examine
 from twinlog.cluster.remoting.member_status import NO_STATUS, EpochStatus, MasterLinkStatus, MemberStatus, SlaveStatus
-from twinlog.ha.election.votes import needed
+from twinlog.ha.election.group_record import needed
 
 
 @frozen(kw_only=True)

@@ -65,14 +65,11 @@ class LogSide:
         runtime = await self.api.runtime_info(self.address)
         self.is_twinlog = status is not None
         if status is None:
-            await self._read_config()
+            options = {entry.key: entry.value for entry in parse_properties(await self.api.broker_config(self.address))}
+            size = options.get("mappedFileSizeCommitLog", "")
+            self.file_size = int(size) if size.isdecimal() and int(size) else self.file_size
         self.now = side_of(self.name, self.address, status, runtime)
         return self.now
-
-    async def _read_config(self) -> None:
-        options = {entry.key: entry.value for entry in parse_properties(await self.api.broker_config(self.address))}
-        size = options.get("mappedFileSizeCommitLog", "")
-        self.file_size = int(size) if size.isdecimal() and int(size) else self.file_size
 
     async def digests(self, question: Question) -> RangeDigests:
         """Digests of a range; twinlog members only."""

@@ -151,7 +151,7 @@ def check_invariants(now: ChangeSnapshot) -> None:
         assert start <= now.max_offset, "an epoch begins behind the log's end"
         if now.entries[-1].kind not in ("forced", "switchover"):
             key = key_of(now.entries[:-1] or now.entries, start)
-            assert all(_key(answer) <= key for answer in _whole_votes(now)), "a voter holds more"
+            assert all(answer.key <= key for answer in _whole_votes(now)), "a voter holds more"
     assert now.has_role or not now.serving, "serves without its role"
     assert now.serving or not now.registered, "registered without serving"
 
@@ -163,7 +163,3 @@ def _whole_votes(now: ChangeSnapshot) -> list[VoteReply]:
         for answer in now.answers.values()
         if answer.granted and answer.whole and answer.promised == now.id and answer.entries[-1].id != now.id
     ]
-
-
-def _key(answer: VoteReply) -> tuple[int, bool, str, int]:
-    return key_of(answer.entries, answer.max_offset)

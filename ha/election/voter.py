@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from attrs import Factory, define, evolve, field, frozen
 
-from twinlog.ha.election.epochs import last_of
+from twinlog.ha.election.epochs import key_of, last_of
 from twinlog.ha.election.group_record import id_as_slave, is_newer
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId
@@ -59,6 +59,11 @@ class VoteReply:
     def last(self) -> EpochEntry:
         """The epoch in which its log ends."""
         return last_of(self.entries, self.max_offset)
+
+    @property
+    def key(self) -> tuple[int, bool, str, int]:
+        """See key_of()."""
+        return key_of(self.entries, self.max_offset)
 
 
 @frozen(kw_only=True)

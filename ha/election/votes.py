@@ -10,9 +10,8 @@ from typing import Literal
 
 from attrs import evolve, frozen
 
-from twinlog.ha.election.epochs import common_end, key_of
-from twinlog.ha.election.group_record import counted, newest
-from twinlog.ha.election.group_record import needed as needed
+from twinlog.ha.election.epochs import common_end
+from twinlog.ha.election.group_record import counted, needed, newest
 from twinlog.ha.election.voter import VoteReply
 from twinlog.store.role_file import GroupRecord
 
@@ -73,7 +72,7 @@ def judge_failover(
         return refusal
     assert group is not None
     own, votes = answers[candidate], _counting_votes(group, answers)
-    better = [answer for answer in votes if _key(answer) > _key(own)]
+    better = [answer for answer in votes if answer.key > own.key]
     refusal = _too_few(group, candidate, answers, votes) or _outdone(candidate, own, better)
     lost = _lost(group, own, answers, enough=len(votes) >= needed(group))
     if (unsure := _unsure(group, own, votes)) is not None:
@@ -95,7 +94,7 @@ def judge_switchover(
     assert group is not None
     own, votes = answers[candidate], _counting_votes(group, answers)
     enough = None if group.acks_needed <= 1 else _too_few(group, candidate, answers, votes)
-    better = [answer for answer in votes if answer.member != facts.master and _key(answer) > _key(own)]
+    better = [answer for answer in votes if answer.member != facts.master and answer.key > own.key]
     refusal = (
         _switchover_rules(candidate, own, facts)
         or enough
@@ -123,10 +122,6 @@ def may_take(
         if own.granted and master.granted and caught_up and newest_of == own.last.epoch:
             return Judgement(candidate, may=True)
     return judge_failover(group, candidate, answers, accept)
-
-
-def _key(answer: VoteReply) -> tuple[int, bool, str, int]:
-    return key_of(answer.entries, answer.max_offset)
 
 
 def _counting_votes(group: GroupRecord, answers: Mapping[str, VoteReply]) -> list[VoteReply]:
@@ -187,7 +182,7 @@ def _too_few(
 def _outdone(candidate: str, own: VoteReply, better: list[VoteReply]) -> Judgement | None:
     if not better:
         return None
-    best = max(better, key=_key)
+    best = max(better, key=lambda answer: answer.key)
     return Judgement(
         candidate,
         False,
@@ -246,7 +241,7 @@ def _lost(group: GroupRecord, own: VoteReply, answers: Mapping[str, VoteReply], 
     theirs = {
         answer.member: common_end(own.entries, own.max_offset, answer.entries, answer.max_offset)
         for answer in answers.values()
-        if _key(answer) > _key(own)
+        if answer.key > own.key
     }
     ends = {id: answers[id].max_offset for id in theirs if answers[id].max_offset > theirs[id]}
     missing = sorted({member.id for member in group.members} - set(answers))

@@ -215,10 +215,6 @@ class GroupTransferService:
         self._in_sync.members_changed(ips)
         self._changed()
 
-    def is_registered(self, ip: str) -> bool:
-        """True if a slave with this IP may count."""
-        return self._in_sync.registered_with(ip) > 0
-
     def registered_with(self, ip: str) -> int:
         """Number of slaves with this IP that may count."""
         return self._in_sync.registered_with(ip)

@@ -199,11 +199,6 @@ class InSync:
             self._recount()
         return came_level
 
-    def is_counted(self, key: Hashable) -> bool:
-        """True if this connection counts now."""
-        seat = self._seats.get(key)
-        return seat is not None and seat.counted
-
     @property
     def suspended(self) -> frozenset[str]:
         """The addresses of the suspended ones."""

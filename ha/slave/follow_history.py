@@ -160,21 +160,18 @@ class HistoryCheck:
         """Ask again. Raises HAConnectionLostError unless the master's history is the same, and may still be followed."""
         if self._failure is not None:
             raise HAConnectionLostError(f"the master does not report its history: {self._failure}")
-        if self.reported is None or self.peer is None:
+        before = self.reported
+        if before is None or self.peer is None:
             return
         try:
             now = await answer_of(self.peer.history(self.role.me()))
         except HAPeerError as error:
             raise HAConnectionLostError(f"the master does not report its history: {error}") from error
-        if now is None or (now.id, now.entries, now.boot_ms) != (
-            self.reported.id,
-            self.reported.entries,
-            self.reported.boot_ms,
-        ):
+        if now is None or (now.id, now.entries, now.boot_ms) != (before.id, before.entries, before.boot_ms):
             raise HAConnectionLostError("the master's history changed while the logs were compared")
         if is_older(now.id, self.role.promised()):
             raise HAConnectionLostError("a newer epoch was promised while the logs were compared")
-        if now.max_offset < min(self.reported.max_offset, self.store.max_offset):
+        if now.max_offset < min(before.max_offset, self.store.max_offset):
             raise HAConnectionLostError("the master's log got shorter while the logs were compared")
 
     async def adopt(self) -> None:

@@ -44,30 +44,23 @@ REFUSED_WITHIN = 1.0  # Seconds. A master that ends the connection so soon after
 
 
 @define(eq=False)
-class BadPlaces:
-    """Counts bad records in a row at one offset: two are no accident of the line."""
-
-    _offset: int = field(default=-1, init=False)
-    _times: int = field(default=0, init=False)
-
-    def note(self, offset: int) -> int:
-        """Note one; the number of them at this very offset."""
-        self._times = self._times + 1 if offset == self._offset else 1
-        self._offset = offset
-        return self._times
-
-
-@define(eq=False)
 class MasterMemory:
     """Knowledge of the master at one address, over all attempts."""
 
     resync: Resync
-    bad_places: BadPlaces = field(factory=BadPlaces, init=False)
     peer_log: PeerLog | None = field(default=None, init=False)  # As last reported.
     proven: Proven | None = field(default=None, init=False)
     history: tuple[EpochEntry, ...] | None = field(default=None, init=False)  # Its own, as long as that was proven for.
     unfit: Finding | None = field(default=None, init=False)  # As long as nothing else was found.
     overlap_max: int = field(default=OVERLAP_MAX, init=False)  # Bytes.
+    _bad_offset: int = field(default=-1, init=False)  # Of the last bad record.
+    _bad_times: int = field(default=0, init=False)  # How many came there in a row.
+
+    def note_bad_record(self, offset: int) -> int:
+        """Note one; the number of them in a row at this very offset: two are no accident of the line."""
+        self._bad_times = self._bad_times + 1 if offset == self._bad_offset else 1
+        self._bad_offset = offset
+        return self._bad_times
 
 
 @define(eq=False)
@@ -110,7 +103,7 @@ class Following:
         except HADivergedError as error:
             raise HAUnfitError(await self._diverged(replica, error)) from error
         except HABadRecordError as error:
-            if self.memory.bad_places.note(error.phy_offset) < 2:
+            if self.memory.note_bad_record(error.phy_offset) < 2:
                 raise
             found = await explain(error, self.peer, self.store.commit_log.file_size)
             raise HAUnfitError(found) from error

@@ -7,9 +7,9 @@ from tests.ha import group_model
 from tests.ha.group_model import Limits, explore, walk
 from twinlog.ha.election import epochs, votes
 from twinlog.ha.election.epochs import with_entry
-from twinlog.ha.election.group_record import in_force, with_member
+from twinlog.ha.election.group_record import in_force, needed, with_member
 from twinlog.ha.election.voter import VoteReply
-from twinlog.ha.election.votes import LostRange, SwitchoverFacts, judge_failover, judge_switchover, may_take, needed
+from twinlog.ha.election.votes import LostRange, SwitchoverFacts, judge_failover, judge_switchover, may_take
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId
 from twinlog.store.role_file import GroupMember, GroupRecord
