@@ -91,10 +91,9 @@ class RepairService:
         """Our own filler behind the last record of a file, which no record covers; empty where it is damaged, too."""
         file_size = self.store.commit_log.file_size
         room = file_size - at % file_size
+        blank = SIZE_AND_MAGIC.pack(room, MAGIC_BLANK)
         with LogRange.open(self.store.commit_log, at, at + room) as bytes_:
-            if bytes_.end - bytes_.start < room or bytes_.read(at, SIZE_AND_MAGIC.size) != SIZE_AND_MAGIC.pack(
-                room, MAGIC_BLANK
-            ):
+            if bytes_.end - bytes_.start < room or bytes_.read(at, len(blank)) != blank:
                 return b""
             return await trio.to_thread.run_sync(bytes_.read, at, room)
 
