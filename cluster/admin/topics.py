@@ -3,7 +3,7 @@
 What is not known is None, never 0. Offsets count messages.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 
 from attrs import evolve, frozen
@@ -13,8 +13,8 @@ from twinlog.cluster.broker.tables.topics import TopicConfig
 from twinlog.cluster.client.api import ClientApi, QueueOffsets
 from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.observe import requests as admin_requests
+from twinlog.cluster.observe.consumption import BrokerView, clients_of, queue_lags
 from twinlog.cluster.observe.gather import Target, masters, readers
-from twinlog.cluster.observe.requests import Consumers
 from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.cluster.remoting.route import MessageQueue, QueueData, TopicRoute
 from twinlog.cluster.user_errors import NOT_FOUND, REFUSED, UserError
@@ -34,6 +34,8 @@ SYSTEM_TOPICS = frozenset(
     }
 )
 SYSTEM_PREFIXES = ("rmq_sys_", "%RETRY%", "%DLQ%")
+
+_Ends = Mapping[MessageQueue, QueueOffsets]  # Of a topic at one broker.
 
 
 class NoTopicError(UserError):
@@ -182,23 +184,22 @@ def queue_state(queue: MessageQueue, offsets: QueueOffsets) -> QueueState:
     )
 
 
-def consumer_of(
-    group: str,
-    connected: list[Consumers],
-    committed: Mapping[MessageQueue, int],
-    ends: Mapping[MessageQueue, QueueOffsets],
-) -> TopicConsumer:
-    """One reader of a topic, from brokers' answers about its connections and offsets."""
-    lag = sum(
-        max(0, offsets.max_offset - max(committed[queue], offsets.min_offset))
-        for queue, offsets in ends.items()
-        if queue in committed
-    )
+def consumers_of(topic: str, reported: Iterable[BrokerView | None]) -> tuple[TopicConsumer, ...]:
+    """Readers of a topic over all brokers; those that do not answer add nothing."""
+    views = [view for view in reported if view is not None]
+    groups = sorted({group for view in views for _, group in view.offsets})
+    return tuple(_consumer_of(group, topic, views) for group in groups)
+
+
+def _consumer_of(group: str, topic: str, views: list[BrokerView]) -> TopicConsumer:
+    connected = [view.consumers[group] for view in views if group in view.consumers]
+    lags = [row.lag_messages or 0 for row in queue_lags(views, group, topic) if row.committed_offset is not None]
+    has_committed = any(view.offsets.get((topic, group)) for view in views)
     return TopicConsumer(
         group=group,
-        clients=len({client.client_id for each in connected for client in each.clients}),
+        clients=len(clients_of(views, group)),
         message_model=connected[0].message_model.lower() if connected else None,
-        lag_messages=lag if committed else None,
+        lag_messages=sum(lags) if has_committed else None,
     )
 
 
@@ -212,9 +213,7 @@ def perm_of(text: str) -> int:
     return (4 if "R" in text else 0) | (2 if "W" in text else 0)
 
 
-def summary_of(
-    name: str, queue_data: tuple[QueueData, ...], tables: list[Mapping[MessageQueue, QueueOffsets] | None]
-) -> TopicSummary:
+def summary_of(name: str, queue_data: tuple[QueueData, ...], tables: Collection[_Ends | None]) -> TopicSummary:
     """One line of `topic list`, from the route and each broker's offsets (None: no answer)."""
     offsets = [each for table in tables if table is not None for each in table.values()]
     known = None not in tables
@@ -250,14 +249,6 @@ async def route_of(api: ClientApi, name: str) -> TopicRoute:
 
 
 @frozen
-class _Readers:
-    """Readers of a topic at one broker, by group: committed offsets by queue, and connected clients."""
-
-    committed: Mapping[str, Mapping[int, int]]
-    connected: Mapping[str, Consumers | None]
-
-
-@frozen
 class TopicAdmin:
     """The operations on topics."""
 
@@ -273,13 +264,17 @@ class TopicAdmin:
 
     async def _summary(self, name: str) -> TopicSummary | None:
         route = await self.api.topic_route(name)
-        return summary_of(name, route.queue_data, await self._stats(route)) if route is not None else None
+        if route is None:
+            return None
+        return summary_of(name, route.queue_data, (await self._stats(route)).values())
 
-    async def _stats(self, route: TopicRoute) -> list[Mapping[MessageQueue, QueueOffsets] | None]:
-        addresses = (broker.find(0) for broker in route.brokers.values())
-        return await in_parallel(partial(self._stats_of, each, route.topic) for each in addresses if each)
+    async def _stats(self, route: TopicRoute) -> dict[str, _Ends | None]:
+        """Offsets of the topic's queues by broker; None: no answer."""
+        at = readers(tuple(route.brokers.values()))
+        tables = await in_parallel(partial(self._stats_of, each.address, route.topic) for each in at)
+        return {each.broker: table for each, table in zip(at, tables, strict=True)}
 
-    async def _stats_of(self, address: str, topic: str) -> Mapping[MessageQueue, QueueOffsets] | None:
+    async def _stats_of(self, address: str, topic: str) -> _Ends | None:
         try:
             return await self.api.topic_stats(address, topic)
         except RemotingError:
@@ -295,10 +290,10 @@ class TopicAdmin:
             brokers=tuple(await in_parallel(partial(self._on_broker, each, name) for each in at)),
             queues=tuple(
                 queue_state(queue, offsets)
-                for table in tables
+                for table in tables.values()
                 for queue, offsets in sorted((table or {}).items(), key=lambda each: each[0])
             ),
-            consumers=_consumers(name, await self._readers(at, name), tables),
+            consumers=consumers_of(name, (await self._views(at, name, tables)).values()),
         )
 
     async def _on_broker(self, at: Target, name: str) -> TopicOnBroker:
@@ -315,12 +310,14 @@ class TopicAdmin:
             order=config.order if config else None,
         )
 
-    async def _readers(self, at: tuple[Target, ...], name: str) -> dict[str, _Readers | None]:
-        """Readers by broker; None: no answer."""
-        reported = await in_parallel(partial(self._readers_at, each, name) for each in at)
-        return {target.broker: readers for target, readers in zip(at, reported, strict=True)}
+    async def _views(
+        self, at: tuple[Target, ...], name: str, tables: Mapping[str, _Ends | None]
+    ) -> dict[str, BrokerView | None]:
+        """What brokers report about the topic's readers, by name; None: no answer."""
+        found = await in_parallel(partial(self._view, each, name, tables.get(each.broker) or {}) for each in at)
+        return {each.broker: view for each, view in zip(at, found, strict=True)}
 
-    async def _readers_at(self, at: Target, name: str) -> _Readers | None:
+    async def _view(self, at: Target, name: str, ends: _Ends) -> BrokerView | None:
         try:
             groups = await admin_requests.groups_of_topic(self.api, at.address, name)
             offsets = await admin_requests.all_offsets(self.api, at.address)
@@ -329,9 +326,9 @@ class TopicAdmin:
             )
         except RemotingError:
             return None
-        return _Readers(
-            {each: offsets.get((name, each), {}) for each in groups}, dict(zip(groups, connected, strict=True))
-        )
+        committed = {(name, each): offsets.get((name, each), {}) for each in groups}
+        consumers = {group: each for group, each in zip(groups, connected, strict=True) if each is not None}
+        return BrokerView(at, committed, {name: ends}, {}, consumers)
 
     # ---- Changes
 
@@ -394,13 +391,13 @@ class TopicAdmin:
         targets = await masters(self.api, brokers=tuple(route.brokers))
         present = await in_parallel(partial(admin_requests.topic_config, self.api, t.address, name) for t in targets)
         tables = await self._stats(route)
-        readers = await self._readers(targets, name)
+        views = await self._views(targets, name, tables)
         settings = [setting(target, before, None) for target, before in zip(targets, present, strict=True)]
         return evolve(
             planned(name, settings),
-            messages=summary_of(name, route.queue_data, tables).messages,
-            consumers=_consumers(name, readers, tables),
-            silent=tuple(broker for broker, reported in readers.items() if reported is None),
+            messages=summary_of(name, route.queue_data, tables.values()).messages,
+            consumers=consumers_of(name, views.values()),
+            silent=tuple(broker for broker, view in views.items() if view is None),
         )
 
     async def delete(self, change: TopicChange) -> TopicChange:
@@ -416,27 +413,6 @@ class TopicAdmin:
         return evolve(change, done=True)
 
 
-def _consumers(
-    name: str, readers: Mapping[str, _Readers | None], tables: list[Mapping[MessageQueue, QueueOffsets] | None]
-) -> tuple[TopicConsumer, ...]:
-    """Consumers of the topic over all brokers; brokers that do not answer add nothing."""
-    reported = {broker: each for broker, each in readers.items() if each is not None}
-    ends = {queue: offsets for table in tables for queue, offsets in (table or {}).items()}
-    return tuple(
-        consumer_of(
-            group,
-            [found for each in reported.values() if (found := each.connected.get(group)) is not None],
-            {
-                MessageQueue(name, broker, queue_id): offset
-                for broker, each in reported.items()
-                for queue_id, offset in each.committed.get(group, {}).items()
-            },
-            ends,
-        )
-        for group in sorted({group for each in reported.values() for group in each.committed})
-    )
-
-
-def _messages_from(table: Mapping[MessageQueue, QueueOffsets], queue_id: int) -> int:
+def _messages_from(table: _Ends, queue_id: int) -> int:
     """Messages in the queues from `first` on."""
     return sum(each.max_offset - each.min_offset for queue, each in table.items() if queue.queue_id >= queue_id)

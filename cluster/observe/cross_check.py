@@ -119,15 +119,10 @@ def _not_asked(facts: ClusterFacts) -> Iterator[str]:
             yield f"{each.member.name} at {each.member.address} does not answer: {each.member.reason}"
 
 
-LAST_BYTES = 256 << 20
 SECONDS_BETWEEN = 1.0
 
-Progress = Callable[[str], None]
 
-
-async def crosscheck(
-    api: ClientApi, *, last_bytes: int = LAST_BYTES, progress: Progress = lambda _what: None
-) -> Crosscheck:
+async def crosscheck(api: ClientApi, *, last_bytes: int, progress: Callable[[str], None]) -> Crosscheck:
     """Ask all members, compare their logs, and ask again.
 
     `last_bytes`: of the logs' common end, to compare. `progress` is called at each step. Raises RemotingError without

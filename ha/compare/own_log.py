@@ -24,6 +24,7 @@ class OwnReader:
     """Reads a log that does not grow meanwhile. All methods raise OSError, and StoreError when bytes are gone."""
 
     store: MessageStore
+    end: int | None = None  # Up to there it is read; None: all of it.
     _digester: RangeDigester = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -32,7 +33,7 @@ class OwnReader:
     def ends(self) -> OwnLog:
         """Start and end of the log."""
         log = self.store.commit_log
-        return OwnLog(log.min_offset, self.store.max_offset, log.file_size)
+        return OwnLog(log.min_offset, self.store.max_offset if self.end is None else self.end, log.file_size)
 
     async def digests(self, start: int, end: int, blocks_per_digest: int) -> RangeDigests:
         """Digests like a peer's, always complete."""

@@ -7,11 +7,9 @@ ha/compare/preflight.py, with our log up to that offset in the place of the slav
 
 from collections.abc import Awaitable, Callable, Collection
 
-from attrs import define
-
 from twinlog.ha.compare.comparison import LogComparison
 from twinlog.ha.compare.own_log import OwnReader
-from twinlog.ha.compare.preflight import OwnLog, Verdict
+from twinlog.ha.compare.preflight import Verdict
 from twinlog.ha.errors import HAConnectionLostError, HALogError, HAPeerError, HARefusedError
 from twinlog.ha.peer import Peer
 from twinlog.store.errors import StoreError
@@ -20,18 +18,6 @@ from twinlog.store.message_store import MessageStore
 # Whom to ask about the log of the slave at the other end, IP:PORT, of a connection, which holds so many bytes at least: all that
 # it may be, none when it is unknown, None when it compares by itself.
 FindSlave = Callable[[str, int], Awaitable[Collection[Peer] | None]]
-
-
-@define(eq=False)
-class HeldLog(OwnReader):
-    """Our log up to `end`, which is all that a slave says that it has."""
-
-    end: int
-
-    def ends(self) -> OwnLog:
-        """See OwnReader."""
-        log = self.store.commit_log
-        return OwnLog(log.min_offset, self.end, log.file_size)
 
 
 async def slave_fits(store: MessageStore, address: str, requested: int, find: FindSlave) -> bool | None:
@@ -57,7 +43,7 @@ async def slave_fits(store: MessageStore, address: str, requested: int, find: Fi
 
 
 async def _compare(store: MessageStore, peer: Peer, requested: int) -> Verdict | None:
-    held = HeldLog(store, requested)
+    held = OwnReader(store, end=requested)
     try:
         last = await held.last_record(store.commit_log.min_offset, requested)
         if last is not None:  # A RocketMQ slave's log may end within a record.
