@@ -27,7 +27,6 @@ from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.cluster.remoting.signing import make_signer
-from twinlog.store.util.progress import Progress
 
 if TYPE_CHECKING:
     from twinlog.cluster.client.producer import SendResult
@@ -59,6 +58,14 @@ class Admin:
     def config(self) -> "operations.config.ConfigAdmin":
         return operations.config.ConfigAdmin(self.api)
 
+    @property
+    def roles(self) -> "operations.roles.RoleAdmin":
+        return operations.roles.RoleAdmin(self.api)
+
+    @property
+    def repairs(self) -> "operations.repair.RepairAdmin":
+        return operations.repair.RepairAdmin(self.api)
+
     async def list_members(self) -> "observe.members.MemberList":
         """Ask the name server for the members, then each member for its status. Raises RemotingError without a name server."""
         groups = await self.api.cluster()
@@ -72,11 +79,9 @@ class Admin:
         """Show the members now and every `seconds`, without end. Raises RemotingError when the first request fails."""
 
         def shown(found: observe.members.MemberList | str) -> None:
-            show(
-                observe.members.MemberList((), (f"no name server answers: {found}",))
-                if isinstance(found, str)
-                else found
-            )
+            if isinstance(found, str):
+                found = observe.members.MemberList((), (f"no name server answers: {found}",))
+            show(found)
 
         await operations.waiting.watch(self.list_members, seconds, shown)
 
@@ -138,62 +143,16 @@ class Admin:
         sides = [(name, members.get(name, name)) for name in (left, right)]
         return await observe.live_diff.live_diff(self.api, sides[0], sides[1], progress)
 
-    # ---- Roles
-
-    async def prepare_role_change(self, order: "operations.roles.RoleOrder") -> "operations.roles.Prepared":
-        """Plan a switchover or failover, with its candidate. Raises RoleError, NoMemberError and RemotingError."""
-        return await operations.roles.prepare(self.api, order)
-
-    async def change_role(
-        self, prepared: "operations.roles.Prepared", on_change: "operations.roles.OnChange"
-    ) -> "operations.roles.ChangeOutcome":
-        """Carry the change out; `on_change` is called with its progress. Raises RoleError and RemotingError."""
-        return await operations.roles.carry_out(self.api, prepared, on_change)
-
-    async def schedule_switchover(
-        self, order: "operations.roles.RoleOrder", at_ms: int | None
-    ) -> "operations.roles.RoleGroup":
-        """Schedule a switchover for a time of the clock; None cancels it."""
-        return await operations.roles.schedule(self.api, order, at_ms)
-
-    async def pause_roles(
-        self, group: str | None, *, for_seconds: float | None, reason: str
-    ) -> "operations.roles.RoleGroup":
-        """Pause role changes in a group, for so many seconds or until resume_roles()."""
-        return await operations.roles.pause(self.api, group, for_seconds=for_seconds, reason=reason)
-
-    async def resume_roles(self, group: str | None) -> "operations.roles.RoleGroup":
-        """Allow role changes again."""
-        return await operations.roles.resume(self.api, group)
-
-    async def prepare_rewind(self, member: str, accept_data_loss: int | None) -> "operations.repair.PreparedRepair":
-        """Plan what is cut from the log of a slave. Raises RoleError, NoMemberError and RemotingError."""
-        return await operations.repair.prepare_rewind(self.api, member, accept_data_loss)
-
-    async def prepare_reinit(self, member: str) -> "operations.repair.PreparedRepair":
-        """Plan what is put aside for a slave that starts with an empty log."""
-        return await operations.repair.prepare_reinit(self.api, member)
-
-    async def repair(
-        self, prepared: "operations.repair.PreparedRepair", *, timeout_seconds: float, progress: Progress
-    ) -> "operations.repair.RepairResult":
-        """Carry the repair out, until the slave has caught up with its master."""
-        return await operations.repair.repair(self.api, prepared, timeout_seconds=timeout_seconds, progress=progress)
-
     async def bundle(self, logs: Path | None) -> "tuple[operations.bundle.Part, ...]":
         """Collect a support bundle, in parts; see cluster/admin/bundle.py."""
         asked: dict[str, tuple[str, Callable[[], Awaitable[Any]]]] = {
             "list.json": ("members, roles, offsets, lag: twinlog list", self.list_members),
             "check.json": ("findings: twinlog check", partial(self.check, observe.rules.LagLimits())),
-            "history.json": ("masters, since when, why: twinlog history", partial(self.history, None)),
+            "history.json": ("masters, since when, why: twinlog history", partial(self.roles.history, None)),
             "topics.json": ("names, queues and counts of topics", partial(self.topics.summaries, all_topics=True)),
             "groups.json": ("names and lag of consumer groups", partial(self.groups.summaries, all_groups=True)),
         }
         return await operations.bundle.collect(self.api, asked, logs)
-
-    async def history(self, group: str | None) -> "operations.roles.History":
-        """History of a group's masters: since when, why, and at what cost."""
-        return await operations.roles.history(self.api, group)
 
     # ---- Data
 

@@ -73,36 +73,6 @@ class PreparedRepair:
     accept_data_loss: int | None = None
 
 
-async def prepare_rewind(api: ClientApi, member: str, accept_data_loss: int | None) -> PreparedRepair:
-    """Plan a cut of its log. Raises RoleRefusedError, also when it is not proven that the bytes may go."""
-    group = await choose_group(api, None, member)
-    facts = find_in(group, member)
-    plan = await _planned_rewind(api, group, facts)
-    prepared = PreparedRepair(group=group, facts=facts, plan=plan, accept_data_loss=accept_data_loss)
-    if prepared.plan.first_offset is not None:
-        await _order(api, prepared, dry_run=True)
-    return prepared
-
-
-async def prepare_reinit(api: ClientApi, member: str) -> PreparedRepair:
-    """Plan a new start with an empty log. Raises RoleRefusedError."""
-    group = await choose_group(api, None, member)
-    facts = find_in(group, member)
-    found = facts.member
-    is_under_way = facts.status.whole is False and found.state in FILLING
-    plan = RepairPlan(
-        verb="reinit",
-        member=found.name,
-        first_offset=None if is_under_way else found.min_offset or 0,
-        end_offset=found.written_offset or 0,
-        why="it is being filled already" if is_under_way else "it copies its master's log from the beginning",
-    )
-    prepared = PreparedRepair(group=group, facts=facts, plan=plan)
-    if not is_under_way:
-        await _order(api, prepared, dry_run=True)
-    return prepared
-
-
 async def _planned_rewind(api: ClientApi, group: RoleGroup, facts: MemberFacts) -> RepairPlan:
     """The plan that the member will find, if nothing changes meanwhile; the member itself decides what is cut."""
     if group.master is None:
@@ -140,44 +110,6 @@ async def _order(api: ClientApi, prepared: PreparedRepair, *, dry_run: bool) -> 
     await call(api, prepared.group, address, prepared.plan.verb, ask, timeout_seconds=ORDER_SECONDS_MAX)
 
 
-async def repair(
-    api: ClientApi, prepared: PreparedRepair, *, timeout_seconds: float, progress: Progress = no_progress
-) -> RepairResult:
-    """Start the repair, if anything is to do, and wait until the member has caught up with its master. Raises RoleError."""
-    member, address = prepared.facts.member, prepared.facts.member.address
-    before = {cut.path for cut in prepared.facts.status.divergent}
-    if prepared.plan.first_offset is not None:
-        await _order(api, prepared, dry_run=False)
-    heard_at = trio.current_time()
-    deadline = heard_at + timeout_seconds
-    while True:
-        await trio.sleep(POLL_SECONDS)
-        try:
-            status = await api.member_status(address) or NO_STATUS
-            total = await _master_offset(api, status)
-        except RemotingError as error:
-            if trio.current_time() - heard_at > SILENT_SECONDS_MAX:
-                raise RoleError(
-                    f"{member.name} or its master does not answer any more ({error}).",
-                    "It goes on when both are there again. The same command again goes on watching.",
-                ) from error
-            continue
-        heard_at = trio.current_time()
-        written = status.max_offset or 0
-        if total is not None:
-            progress(min(written, total), total)
-        if _has_caught_up(status, total):
-            new = [cut for cut in status.divergent if cut.path not in before]
-            kept = tuple(_kept(cut, prepared.group) for cut in new)
-            return RepairResult(member=member.name, written_offset=written, kept=kept)
-        if heard_at > deadline:
-            raise RoleTimeoutError(
-                f"{member.name} has not caught up with its master within {timeout_seconds:g} s; it goes on.",
-                f"It is {status.role_state or status.state}: {status.role_why or 'it follows'}.",
-                f"See its progress with: twinlog list. To go on watching: twinlog {prepared.plan.verb} {member.name} --yes",
-            )
-
-
 async def _master_offset(api: ClientApi, status: MemberStatus) -> int | None:
     """End of its master's log; None: it has no master yet."""
     address = status.master.address if status.master is not None else None
@@ -197,3 +129,75 @@ def _has_caught_up(status: MemberStatus, total: int | None) -> bool:
 
 def _kept(cut: DivergentStatus, group: RoleGroup) -> KeptPart:
     return KeptPart(path=cut.path, first_offset=cut.first, size=cut.size, why=group.in_names(cut.why))
+
+
+@frozen
+class RepairAdmin:
+    """The repairs of members."""
+
+    api: ClientApi
+
+    async def prepare_rewind(self, member: str, accept_data_loss: int | None) -> PreparedRepair:
+        """Plan a cut of its log. Raises RoleRefusedError, also when it is not proven that the bytes may go."""
+        group = await choose_group(self.api, None, member)
+        facts = find_in(group, member)
+        plan = await _planned_rewind(self.api, group, facts)
+        prepared = PreparedRepair(group=group, facts=facts, plan=plan, accept_data_loss=accept_data_loss)
+        if prepared.plan.first_offset is not None:
+            await _order(self.api, prepared, dry_run=True)
+        return prepared
+
+    async def prepare_reinit(self, member: str) -> PreparedRepair:
+        """Plan a new start with an empty log. Raises RoleRefusedError."""
+        group = await choose_group(self.api, None, member)
+        facts = find_in(group, member)
+        found = facts.member
+        is_under_way = facts.status.whole is False and found.state in FILLING
+        plan = RepairPlan(
+            verb="reinit",
+            member=found.name,
+            first_offset=None if is_under_way else found.min_offset or 0,
+            end_offset=found.written_offset or 0,
+            why="it is being filled already" if is_under_way else "it copies its master's log from the beginning",
+        )
+        prepared = PreparedRepair(group=group, facts=facts, plan=plan)
+        if not is_under_way:
+            await _order(self.api, prepared, dry_run=True)
+        return prepared
+
+    async def carry_out(
+        self, prepared: PreparedRepair, *, timeout_seconds: float, progress: Progress = no_progress
+    ) -> RepairResult:
+        """Start the repair, if anything is to do, and wait until the member has caught up with its master. Raises RoleError."""
+        member, address = prepared.facts.member, prepared.facts.member.address
+        before = {cut.path for cut in prepared.facts.status.divergent}
+        if prepared.plan.first_offset is not None:
+            await _order(self.api, prepared, dry_run=False)
+        heard_at = trio.current_time()
+        deadline = heard_at + timeout_seconds
+        while True:
+            await trio.sleep(POLL_SECONDS)
+            try:
+                status = await self.api.member_status(address) or NO_STATUS
+                total = await _master_offset(self.api, status)
+            except RemotingError as error:
+                if trio.current_time() - heard_at > SILENT_SECONDS_MAX:
+                    raise RoleError(
+                        f"{member.name} or its master does not answer any more ({error}).",
+                        "It goes on when both are there again. The same command again goes on watching.",
+                    ) from error
+                continue
+            heard_at = trio.current_time()
+            written = status.max_offset or 0
+            if total is not None:
+                progress(min(written, total), total)
+            if _has_caught_up(status, total):
+                new = [cut for cut in status.divergent if cut.path not in before]
+                kept = tuple(_kept(cut, prepared.group) for cut in new)
+                return RepairResult(member=member.name, written_offset=written, kept=kept)
+            if heard_at > deadline:
+                raise RoleTimeoutError(
+                    f"{member.name} has not caught up with its master within {timeout_seconds:g} s; it goes on.",
+                    f"It is {status.role_state or status.state}: {status.role_why or 'it follows'}.",
+                    f"See its progress with: twinlog list. To go on watching: twinlog {prepared.plan.verb} {member.name} --yes",
+                )

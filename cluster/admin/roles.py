@@ -173,31 +173,6 @@ def find_in(group: RoleGroup, member: str) -> MemberFacts:
     return found
 
 
-async def prepare(api: ClientApi, order: RoleOrder) -> Prepared:
-    """Find the candidate, and what it would do. Raises RoleRefusedError with a line for each member that may not be chosen."""
-    group = await choose_group(api, order.group, order.member)
-    candidates = [find_in(group, order.member)] if order.member is not None else group.candidates()
-    if not candidates:
-        raise RoleRefusedError(
-            f"{group.name} has no slave that could become its master.", "See who is there with: twinlog list"
-        )
-    refusals: list[str] = []
-    for each in candidates:
-        ask = ChangeRequest(
-            verb=order.verb,
-            candidate=each.member.address,
-            reason=order.reason,
-            accept_data_loss=order.accept_data_loss,
-            timeout_ms=round(order.timeout_seconds * 1000),
-        )
-        check = evolve(ask, dry_run=True)  # It waits for members that hang, and asks them more than once.
-        state = await call(api, group, each.member.address, "check", check, timeout_seconds=order.timeout_seconds)
-        if not (lines := refusal_lines(group, each.member, state)):
-            return Prepared(group=group, candidate=each.member, ask=ask, state=state)
-        refusals += lines
-    raise RoleRefusedError(*refusals)
-
-
 def refusal_lines(group: RoleGroup, member: Member, state: ChangeState) -> list[str]:
     """Reasons why the member may not be chosen, and the cost; empty when it may."""
     lines, rest = [], state.error if state.refused else ""
@@ -228,16 +203,6 @@ def how_to_accept(lost: LostRange) -> str:
     """The option that accepts the loss."""
     size = "unknown" if lost.end is None else str(lost.end - lost.first)
     return f"to go on all the same, and give them up: --accept-data-loss {size}"
-
-
-async def carry_out(api: ClientApi, prepared: Prepared, on_change: OnChange) -> ChangeOutcome:
-    """Begin it, or find it begun, and wait for its end; `on_change` is called with each change. Raises RoleError."""
-    address = prepared.candidate.address
-    state = await call(api, prepared.group, address, "start", prepared.ask)
-    result = await watched(api, prepared.group, prepared.candidate, state, prepared.ask.timeout_ms / 1000, on_change)
-    silent = {each.member.address for each in prepared.group.members if each.member.state == "unreachable"}
-    absent = tuple(each for each in result.not_following if each in silent)
-    return ChangeOutcome(**asdict(result, recurse=False), absent=absent)
 
 
 async def watched(
@@ -314,38 +279,6 @@ def refused(group: RoleGroup, address: str, error: RequestError) -> RoleError:
     return RoleRefusedError(*group.in_names(error.remark).splitlines())
 
 
-# Pauses, and switchovers for later
-
-
-async def pause(api: ClientApi, group: str | None, *, for_seconds: float | None, reason: str) -> RoleGroup:
-    """No role changes, and no automatic ones, until resume() or for so long. Raises RoleError."""
-    found = await choose_group(api, group)
-    for_ms = round(for_seconds * 1000) if for_seconds is not None else None
-    await call(api, found, _master_of(found), "pause", PauseRequest(for_ms=for_ms, reason=reason))
-    return found
-
-
-async def resume(api: ClientApi, group: str | None) -> RoleGroup:
-    """Take a pause back. Raises RoleError."""
-    found = await choose_group(api, group)
-    await call(api, found, _master_of(found), "resume")
-    return found
-
-
-async def schedule(api: ClientApi, order: RoleOrder, at_ms: int | None) -> RoleGroup:
-    """Let the master switch over at a time of the wall clock; None: not any more. Raises RoleError."""
-    group = await choose_group(api, order.group, order.member)
-    candidate = find_in(group, order.member).member.address if order.member is not None else ""
-    await call(
-        api,
-        group,
-        _master_of(group),
-        "schedule",
-        ScheduleRequest(at_ms=at_ms, candidate=candidate, reason=order.reason),
-    )
-    return group
-
-
 def _master_of(group: RoleGroup) -> str:
     if group.master is None:
         raise RoleRefusedError(
@@ -377,23 +310,6 @@ class History:
     reigns: tuple[Reign, ...]
 
 
-async def history(api: ClientApi, group: str | None) -> History:
-    """Ask every member. Raises RoleError when none of them answers."""
-    found = await choose_group(api, group)
-    ours = [each.member for each in found.members if each.is_twinlog]
-    reported = await in_parallel(partial(log_history, api, member.address) for member in ours)
-    # The longest log of the newest epoch: whoever lags may not have heard of the last master yet.
-    known = [
-        (log.entries[-1].epoch, log.max_offset, member.name, log.entries)
-        for member, log in zip(ours, reported, strict=True)
-        if log is not None
-    ]
-    if not known:
-        raise RoleError(f"No member of {found.name} tells its history.", "See who is there with: twinlog list")
-    _, _, name, epochs = max(known)
-    return History(group=found.name, told_by=name, reigns=tuple(_reign(found, entry) for entry in epochs))
-
-
 async def log_history(api: ClientApi, address: str) -> PeerHistory | None:
     """The epochs of a member's log; None when it does not answer, or in a form that is not known."""
     try:
@@ -413,3 +329,84 @@ def _reign(group: RoleGroup, entry: EpochEntry) -> Reign:
         at_ms=entry.at_ms,
         lost_bytes=entry.lost_bytes,
     )
+
+
+@frozen
+class RoleAdmin:
+    """The operations on roles."""
+
+    api: ClientApi
+
+    async def prepare(self, order: RoleOrder) -> Prepared:
+        """Plan a change, with its candidate. Raises RoleRefusedError with a line for each member that may not be chosen."""
+        group = await choose_group(self.api, order.group, order.member)
+        candidates = [find_in(group, order.member)] if order.member is not None else group.candidates()
+        if not candidates:
+            raise RoleRefusedError(
+                f"{group.name} has no slave that could become its master.", "See who is there with: twinlog list"
+            )
+        refusals: list[str] = []
+        for each in candidates:
+            ask = ChangeRequest(
+                verb=order.verb,
+                candidate=each.member.address,
+                reason=order.reason,
+                accept_data_loss=order.accept_data_loss,
+                timeout_ms=round(order.timeout_seconds * 1000),
+            )
+            check = evolve(ask, dry_run=True)  # It waits for members that hang, and asks them more than once.
+            state = await call(
+                self.api, group, each.member.address, "check", check, timeout_seconds=order.timeout_seconds
+            )
+            if not (lines := refusal_lines(group, each.member, state)):
+                return Prepared(group=group, candidate=each.member, ask=ask, state=state)
+            refusals += lines
+        raise RoleRefusedError(*refusals)
+
+    async def carry_out(self, prepared: Prepared, on_change: OnChange) -> ChangeOutcome:
+        """Begin it, or find it begun, and wait for its end; `on_change` is called with each change. Raises RoleError."""
+        address = prepared.candidate.address
+        state = await call(self.api, prepared.group, address, "start", prepared.ask)
+        result = await watched(
+            self.api, prepared.group, prepared.candidate, state, prepared.ask.timeout_ms / 1000, on_change
+        )
+        silent = {each.member.address for each in prepared.group.members if each.member.state == "unreachable"}
+        absent = tuple(each for each in result.not_following if each in silent)
+        return ChangeOutcome(**asdict(result, recurse=False), absent=absent)
+
+    async def schedule(self, order: RoleOrder, at_ms: int | None) -> RoleGroup:
+        """Let the master switch over at a time of the wall clock; None: not any more. Raises RoleError."""
+        group = await choose_group(self.api, order.group, order.member)
+        candidate = find_in(group, order.member).member.address if order.member is not None else ""
+        ask = ScheduleRequest(at_ms=at_ms, candidate=candidate, reason=order.reason)
+        await call(self.api, group, _master_of(group), "schedule", ask)
+        return group
+
+    async def pause(self, group: str | None, *, for_seconds: float | None, reason: str) -> RoleGroup:
+        """No role changes, and no automatic ones, until resume() or for so long. Raises RoleError."""
+        found = await choose_group(self.api, group)
+        for_ms = round(for_seconds * 1000) if for_seconds is not None else None
+        await call(self.api, found, _master_of(found), "pause", PauseRequest(for_ms=for_ms, reason=reason))
+        return found
+
+    async def resume(self, group: str | None) -> RoleGroup:
+        """Take a pause back. Raises RoleError."""
+        found = await choose_group(self.api, group)
+        await call(self.api, found, _master_of(found), "resume")
+        return found
+
+    async def history(self, group: str | None) -> History:
+        """Masters of a group, since when, why and at what cost, by all members. Raises RoleError when none answers."""
+        found = await choose_group(self.api, group)
+        ours = [each.member for each in found.members if each.is_twinlog]
+        reported = await in_parallel(partial(log_history, self.api, member.address) for member in ours)
+        # The longest log of the newest epoch: whoever lags may not have heard of the last master yet.
+        known = [
+            (log.entries[-1].epoch, log.max_offset, member.name, log.entries)
+            for member, log in zip(ours, reported, strict=True)
+            if log is not None
+        ]
+        if not known:
+            raise RoleError(f"No member of {found.name} tells its history.", "See who is there with: twinlog list")
+        _, _, name, epochs = max(known)
+        return History(group=found.name, told_by=name, reigns=tuple(_reign(found, entry) for entry in epochs))

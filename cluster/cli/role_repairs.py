@@ -50,7 +50,7 @@ def rewind(
     or a pause keeps it from it. What is cut is kept in twinlog/divergent, for `log dump` and `log diff`.
     """
     need_yes(yes or dry_run, "changes roles")
-    prepared = run_admin(namesrv, lambda admin: admin.prepare_rewind(member, accept))
+    prepared = run_admin(namesrv, lambda admin: admin.repairs.prepare_rewind(member, accept))
     _repair(namesrv, prepared, "be cut where it diverged from its master", dry_run, yes, timeout_seconds, fmt)
 
 
@@ -70,7 +70,7 @@ def reinit(member: str, namesrv: str, dry_run: bool, yes: bool, timeout_seconds:
     The old log is kept in twinlog/divergent until you delete it. If interrupted, run the command again to watch the progress.
     """
     need_yes(yes or dry_run, "changes roles")
-    prepared = run_admin(namesrv, lambda admin: admin.prepare_reinit(member))
+    prepared = run_admin(namesrv, lambda admin: admin.repairs.prepare_reinit(member))
     _repair(namesrv, prepared, "start again with an empty log", dry_run, yes, timeout_seconds, fmt)
 
 
@@ -85,7 +85,7 @@ def _repair(
     with progress(f"{name} copies its master's log") as report:
         result = run_admin(
             namesrv,
-            lambda admin: admin.repair(prepared, timeout_seconds=timeout_seconds, progress=report),
+            lambda admin: admin.repairs.carry_out(prepared, timeout_seconds=timeout_seconds, progress=report),
         )
     show_repaired(result, fmt)
 

@@ -90,7 +90,7 @@ def switchover(
 
 
 def _schedule(namesrv: str, order: RoleOrder, at_ms: int | None, fmt: str) -> None:
-    group = run_admin(namesrv, lambda admin: admin.schedule_switchover(order, at_ms))
+    group = run_admin(namesrv, lambda admin: admin.roles.schedule(order, at_ms))
     when = (
         f"is to change its master at {day_and_clock(at_ms / 1000)}"
         if at_ms is not None
@@ -153,7 +153,7 @@ def failover(
 
 def _change(namesrv: str, order: RoleOrder, *, dry_run: bool, yes: bool, fmt: str) -> None:
     need_yes(yes or dry_run, "changes roles")
-    prepared: Prepared = run_admin(namesrv, lambda admin: admin.prepare_role_change(order))
+    prepared: Prepared = run_admin(namesrv, lambda admin: admin.roles.prepare(order))
     if dry_run:
         show_plan(prepared, fmt)
         return
@@ -162,7 +162,7 @@ def _change(namesrv: str, order: RoleOrder, *, dry_run: bool, yes: bool, fmt: st
     verb = "become the master" if order.verb == "switchover" else "become the master in place of the one that is down"
     confirm(prepared.group.name, "group", f"{prepared.candidate.name} will {verb}", yes)
     tell = StepTeller(prepared.group)
-    result = run_admin(namesrv, lambda admin: admin.change_role(prepared, tell))
+    result = run_admin(namesrv, lambda admin: admin.roles.carry_out(prepared, tell))
 
     show_result(result, prepared, fmt)
     if result.late:
@@ -228,7 +228,7 @@ def pause(namesrv: str, group: str | None, for_seconds: float | None, reason: st
 
     A master that loses its lease still stops serving.
     """
-    found = run_admin(namesrv, lambda admin: admin.pause_roles(group, for_seconds=for_seconds, reason=reason))
+    found = run_admin(namesrv, lambda admin: admin.roles.pause(group, for_seconds=for_seconds, reason=reason))
     click.echo(f"role changes of {found.name} are paused", err=True)
 
 
@@ -237,7 +237,7 @@ def pause(namesrv: str, group: str | None, for_seconds: float | None, reason: st
 @group_option
 def resume(namesrv: str, group: str | None) -> None:
     """Allow role changes again after `twinlog pause`."""
-    found = run_admin(namesrv, lambda admin: admin.resume_roles(group))
+    found = run_admin(namesrv, lambda admin: admin.roles.resume(group))
     click.echo(f"role changes of {found.name} are allowed again", err=True)
 
 
@@ -249,7 +249,7 @@ def resume(namesrv: str, group: str | None) -> None:
 @document_option(History)
 def history(namesrv: str, group: str | None, fmt: str) -> None:
     """Show each epoch: its first byte, the old and the new master, the reason, and the acknowledged bytes lost."""
-    found = run_admin(namesrv, lambda admin: admin.history(group))
+    found = run_admin(namesrv, lambda admin: admin.roles.history(group))
     if fmt == "json":
         json_answer(found)
         return

@@ -293,7 +293,7 @@ def role_routes(watcher: Watcher, open_it: OpenAdmin, operations: Operations) ->
         order = await _order(request)
         try:
             async with plans, asking(open_it, PLAN_SECONDS_MAX) as admin:
-                prepared = await admin.prepare_role_change(order)
+                prepared = await admin.roles.prepare(order)
         except HttpError as error:
             return HTMLResponse(refusal_section(error), status_code=409)
         return HTMLResponse(plan_section(prepared))

@@ -150,7 +150,7 @@ class Watcher:
         """Read the histories of groups with a new epoch."""
         for name, epoch in news.items():
             with suppress(RoleError):  # RocketMQ's brokers have no history.
-                self.memory.events = merged(self.memory.events, of_history(await admin.history(name)))
+                self.memory.events = merged(self.memory.events, of_history(await admin.roles.history(name)))
             self._epochs[name] = epoch
 
     async def _consumers(self, admin: Admin) -> None:

@@ -145,7 +145,7 @@ class _Changes:
             timeout_seconds=body.get("timeout_seconds", 30.0),
         )
         async with asking(self.open_admin, PREPARE_SECONDS_MAX) as admin:
-            prepared = await admin.prepare_role_change(order)
+            prepared = await admin.roles.prepare(order)
         if body.get("dry_run"):
             return json_response(document(prepared.state))
         carry = partial(self._carry_change, prepared)
@@ -154,13 +154,13 @@ class _Changes:
 
     async def _carry_change(self, prepared: Prepared, update: Update) -> ChangeOutcome:
         async with self.open_admin() as admin:
-            return await admin.change_role(prepared, lambda state: update({"steps": state}))
+            return await admin.roles.carry_out(prepared, lambda state: update({"steps": state}))
 
     async def pause(self, body: Body, key: Key) -> Response:
         """Allow no role changes in a group. As `twinlog pause`."""
         reason = body.get("reason", "")
         async with asking(self.open_admin) as admin:
-            group = await admin.pause_roles(
+            group = await admin.roles.pause(
                 body.get("group") or None, for_seconds=body.get("for_seconds"), reason=reason
             )
         return _accepted(self.operations.finished("pause", group.name, reason, key))
@@ -168,18 +168,18 @@ class _Changes:
     async def resume(self, body: Body, key: Key) -> Response:
         """Allow them again. As `twinlog resume`."""
         async with asking(self.open_admin) as admin:
-            group = await admin.resume_roles(body.get("group") or None)
+            group = await admin.roles.resume(body.get("group") or None)
         return _accepted(self.operations.finished("resume", group.name, "", key))
 
     async def rewind(self, body: Body, key: Key) -> Response:
         """Cut a slave's log to what fits its master's. As `twinlog rewind`."""
         loss = body.get("accept_data_loss")
         accepted = int(loss) if loss is not None else None
-        return await self._repair(body, key, lambda admin: admin.prepare_rewind(body["member"], accepted), 60.0)
+        return await self._repair(body, key, lambda admin: admin.repairs.prepare_rewind(body["member"], accepted), 60.0)
 
     async def reinit(self, body: Body, key: Key) -> Response:
         """Put a slave's log aside and begin anew. As `twinlog reinit`."""
-        return await self._repair(body, key, lambda admin: admin.prepare_reinit(body["member"]), 600.0)
+        return await self._repair(body, key, lambda admin: admin.repairs.prepare_reinit(body["member"]), 600.0)
 
     async def _repair(
         self, body: Body, key: Key, prepare: Callable[[Admin], Awaitable[PreparedRepair]], seconds: float
@@ -195,7 +195,7 @@ class _Changes:
 
     async def _carry_repair(self, prepared: PreparedRepair, seconds: float, update: Update) -> Any:
         async with self.open_admin() as admin:
-            return await admin.repair(
+            return await admin.repairs.carry_out(
                 prepared,
                 timeout_seconds=seconds,
                 progress=lambda done, total: update({"done_bytes": done, "total_bytes": total}),

@@ -92,7 +92,7 @@ class Feed:
 
     async def _publish_history(self, admin: Any, group: str) -> None:
         try:
-            self.publish("history", dumps(document(await admin.history(group))))
+            self.publish("history", dumps(document(await admin.roles.history(group))))
         except (RemotingError, RoleError) as error:
             log.info("no history to send", group=group, why=str(error))
 

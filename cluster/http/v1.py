@@ -109,7 +109,7 @@ _LIMITS = (
 
 async def history(admin: Admin, _request: Request, query: Query) -> Any:
     """Masters of a group, since when, and why. As `twinlog history`."""
-    return await admin.history(query.text("group"))
+    return await admin.roles.history(query.text("group"))
 
 
 async def explain(admin: Admin, request: Request, _query: Query) -> Any:

@@ -166,9 +166,9 @@ class Play:
                 verb="failover", member=candidate.name, group=candidate.group, reason="demo: master killed"
             )
             try:
-                prepared = await self.admin.prepare_role_change(order)
+                prepared = await self.admin.roles.prepare(order)
                 self.screen.tell(f"{candidate.name}: {verdict(prepared.state)}")
-                result = await self.admin.change_role(prepared, lambda _state: None)
+                result = await self.admin.roles.carry_out(prepared, lambda _state: None)
             except RoleRefusedError as error:  # The other one has more.
                 self.screen.tell(f"{candidate.name} is refused: {error.lines[0]}")
                 refusal = error
@@ -217,8 +217,8 @@ class Play:
         )
         began = trio.current_time()
         order = RoleOrder(verb="switchover", member=old.name, group=old.group, reason="demo: back to where it was")
-        prepared = await self.admin.prepare_role_change(order)
-        result = await self.admin.change_role(prepared, lambda _state: None)
+        prepared = await self.admin.roles.prepare(order)
+        result = await self.admin.roles.carry_out(prepared, lambda _state: None)
         self.screen.tell(taken_over(old.name, result, trio.current_time() - began), "✓")
         if result.pause_ms is not None:
             self.screen.tell(f"write pause {result.pause_ms:.0f} ms", "✓")

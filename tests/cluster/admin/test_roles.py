@@ -9,20 +9,15 @@ import trio
 from attrs import asdict, define, evolve, field
 
 from twinlog.cluster.admin.admin import Admin
-from twinlog.cluster.admin.repair import prepare_reinit, prepare_rewind, repair
+from twinlog.cluster.admin.repair import RepairAdmin
 from twinlog.cluster.admin.roles import (
     ChangeOutcome,
+    RoleAdmin,
     RoleChoiceError,
     RoleError,
     RoleOrder,
     RoleRefusedError,
     RoleTimeoutError,
-    carry_out,
-    history,
-    pause,
-    prepare,
-    resume,
-    schedule,
 )
 from twinlog.cluster.broker.peers.role_messages import NOT_ALLOWED, ChangeResult, ChangeState, StepState, history_body
 from twinlog.cluster.client.api import ClientApi
@@ -130,6 +125,14 @@ def api(members: FakeMembers) -> ClientApi:
     return ClientApi(members, (NAMESRV,))
 
 
+def roles(members: FakeMembers) -> RoleAdmin:
+    return RoleAdmin(api(members))
+
+
+def repairs(members: FakeMembers) -> RepairAdmin:
+    return RepairAdmin(api(members))
+
+
 def refused(rule: str, candidate: str = B, **more) -> ChangeState:
     judgement = Judgement(candidate, False, rule, "2 of 3 members", "1", "start 10.0.0.3:10911", **more)
     return ChangeState(running=False, judgements=(judgement,), refused=True, error="")
@@ -140,13 +143,13 @@ async def test_the_candidate_is_asked_and_begins(members, autojump_clock):
     members.answers[B, "start"] = [evolve(READY, running=True)]
     members.answers[B, "state"] = [evolve(READY, running=True), evolve(READY, result=RESULT)]
     order = RoleOrder(verb="switchover", member="broker-a-1", reason="new disk", timeout_seconds=5)
-    prepared = await prepare(api(members), order)
+    prepared = await roles(members).prepare(order)
     assert members.asked == [
         (B, {"op": "check", **to_plain(evolve(prepared.ask, dry_run=True))}),
     ]
     assert (prepared.ask.candidate, prepared.ask.reason, prepared.ask.timeout_ms) == (B, "new disk", 5000)
     told: list[ChangeState] = []
-    outcome = await carry_out(api(members), prepared, told.append)
+    outcome = await roles(members).carry_out(prepared, told.append)
     assert outcome == OUTCOME
     assert members.ops()[1:] == [(B, "start"), (B, "state"), (B, "state")]
     assert [state.running for state in told] == [True, False], "each change once"
@@ -157,25 +160,25 @@ async def test_who_was_unreachable_before_is_absent_and_others_are_late(members,
     members.statuses[A] = None
     members.answers[B, "check"] = [READY]
     members.answers[B, "start"] = [evolve(READY, result=evolve(RESULT, not_following=(A, C)))]
-    prepared = await prepare(api(members), RoleOrder(verb="failover", member=B))
-    outcome = await carry_out(api(members), prepared, lambda _: None)
+    prepared = await roles(members).prepare(RoleOrder(verb="failover", member=B))
+    outcome = await roles(members).carry_out(prepared, lambda _: None)
     assert (outcome.not_following, outcome.absent, outcome.late) == ((A, C), (A,), (C,))
 
 
 async def test_without_a_candidate_the_first_that_may(members, autojump_clock):
     """The one in an older epoch comes last, whatever its id."""
     members.statuses[B] = status_of(1, epoch={"epoch": 2})
-    prepared = await prepare(api(members), RoleOrder(verb="switchover"))
+    prepared = await roles(members).prepare(RoleOrder(verb="switchover"))
     assert prepared.candidate.name == "broker-a-2"
     members.answers[C, "check"] = [refused("has caught up", C)]
-    assert (await prepare(api(members), RoleOrder(verb="switchover"))).candidate.name == "broker-a-1"
+    assert (await roles(members).prepare(RoleOrder(verb="switchover"))).candidate.name == "broker-a-1"
 
 
 async def test_each_candidate_that_may_not_be_chosen_has_its_line(members, autojump_clock):
     members.answers[B, "check"] = [refused("enough votes", lost=LostRange(100, 900, (C,)))]
     members.answers[C, "check"] = [refused("has caught up", C)]
     with pytest.raises(RoleRefusedError) as raised:
-        await prepare(api(members), RoleOrder(verb="switchover"))
+        await roles(members).prepare(RoleOrder(verb="switchover"))
     why = "needed 2 of 3 members; actual 1; fix: start broker-a-2"
     assert raised.value.lines == (
         f"broker-a-1: may not be chosen: enough votes; {why}",
@@ -189,7 +192,7 @@ async def test_each_candidate_that_may_not_be_chosen_has_its_line(members, autoj
 async def test_what_may_be_lost_can_be_unknown(members, autojump_clock):
     members.answers[B, "check"] = [refused("enough votes", lost=LostRange(100, None, (A,)))]
     with pytest.raises(RoleRefusedError, match="bytes from 100 on, nobody knows how many, on broker-a-0") as raised:
-        await prepare(api(members), RoleOrder(verb="failover", member=B))
+        await roles(members).prepare(RoleOrder(verb="failover", member=B))
     assert raised.value.lines[-1].endswith("--accept-data-loss unknown")
 
 
@@ -197,16 +200,16 @@ async def test_refused_after_the_promises(members, autojump_clock):
     """The check was fine, what was really answered was not."""
     members.answers[B, "start"] = [evolve(READY, running=True)]
     members.answers[B, "state"] = [refused("enough votes")]
-    prepared = await prepare(api(members), RoleOrder(verb="failover", member=B))
+    prepared = await roles(members).prepare(RoleOrder(verb="failover", member=B))
     with pytest.raises(RoleRefusedError, match="enough votes"):
-        await carry_out(api(members), prepared, lambda _: None)
+        await roles(members).carry_out(prepared, lambda _: None)
 
 
 async def test_a_refusal_that_no_judgement_explains(members, autojump_clock):
     """What it says besides its judgement is told, too, and once."""
     members.answers[B, "check"] = [ChangeState(running=False, refused=True, error="role changes are paused (fire)")]
     with pytest.raises(RoleRefusedError) as raised:
-        await prepare(api(members), RoleOrder(verb="switchover", member=B))
+        await roles(members).prepare(RoleOrder(verb="switchover", member=B))
     assert raised.value.lines == ("broker-a-1: role changes are paused (fire)",)
     judged = refused("has caught up")
     line = "broker-a-1: may not be chosen: has caught up; needed 2 of 3 members; actual 1; fix: start broker-a-2"
@@ -214,7 +217,7 @@ async def test_a_refusal_that_no_judgement_explains(members, autojump_clock):
     raw = f"{B}: may not be chosen: has caught up; needed 2 of 3 members; actual 1; fix: start {C}"
     members.answers[B, "check"] = [evolve(judged, error=f"{raw}; {promised}")]
     with pytest.raises(RoleRefusedError) as raised:
-        await prepare(api(members), RoleOrder(verb="switchover", member=B))
+        await roles(members).prepare(RoleOrder(verb="switchover", member=B))
     assert raised.value.lines == (line, "broker-a-1 has promised epoch 5: run this again")
 
 
@@ -230,9 +233,9 @@ async def test_not_finished(members, autojump_clock, answers, words):
     """A candidate that started again has forgotten what it did; the same command again finishes it."""
     members.answers[B, "start"] = [evolve(READY, running=True)]
     members.answers[B, "state"] = answers
-    prepared = await prepare(api(members), RoleOrder(verb="switchover", member=B))
+    prepared = await roles(members).prepare(RoleOrder(verb="switchover", member=B))
     with pytest.raises(RoleError, match=words) as raised:
-        await carry_out(api(members), prepared, lambda _: None)
+        await roles(members).carry_out(prepared, lambda _: None)
     assert "same command again" in raised.value.lines[-1]
     assert not isinstance(raised.value, (RoleRefusedError, RoleTimeoutError))
 
@@ -240,8 +243,8 @@ async def test_not_finished(members, autojump_clock, answers, words):
 async def test_silence_for_a_moment_is_nothing(members, autojump_clock):
     members.answers[B, "start"] = [evolve(READY, running=True)]
     members.answers[B, "state"] = [OFF, OFF, evolve(READY, result=RESULT)]
-    prepared = await prepare(api(members), RoleOrder(verb="switchover", member=B))
-    assert await carry_out(api(members), prepared, lambda _: None) == OUTCOME
+    prepared = await roles(members).prepare(RoleOrder(verb="switchover", member=B))
+    assert await roles(members).carry_out(prepared, lambda _: None) == OUTCOME
 
 
 async def test_not_within_the_time(members, autojump_clock):
@@ -249,57 +252,57 @@ async def test_not_within_the_time(members, autojump_clock):
     doing = StepState(number=3, name="level", text="have all bytes", state="doing")
     running = ChangeState(running=True, steps=(*STEPS, doing))
     members.answers[B, "start"] = members.answers[B, "state"] = [running]
-    prepared = await prepare(api(members), RoleOrder(verb="switchover", member=B, timeout_seconds=7))
+    prepared = await roles(members).prepare(RoleOrder(verb="switchover", member=B, timeout_seconds=7))
     began = trio.current_time()
     with pytest.raises(RoleTimeoutError, match="step 3, have all bytes"):
-        await carry_out(api(members), prepared, lambda _: None)
+        await roles(members).carry_out(prepared, lambda _: None)
     assert 7 <= trio.current_time() - began < 8
 
 
 async def test_who_may_not_ask(members, autojump_clock):
     members.answers[B, "check"] = [(ResponseCode.NO_PERMISSION, f"10.9.9.9:1 {NOT_ALLOWED}")]
     with pytest.raises(RoleRefusedError, match=r"broker-a-1 takes no role changes from here: .*\nRun the command on"):
-        await prepare(api(members), RoleOrder(verb="switchover", member=B))
+        await roles(members).prepare(RoleOrder(verb="switchover", member=B))
 
 
 async def test_a_refusal_names_members_and_speaks_of_nothing_else(members, autojump_clock):
     members.answers[B, "reinit"] = [(ResponseCode.NO_PERMISSION, f"only a slave can reinit: {B} is serving")]
     with pytest.raises(RoleRefusedError) as refusal:
-        await prepare_reinit(api(members), B)
+        await repairs(members).prepare_reinit(B)
     assert refusal.value.lines == ("only a slave can reinit: broker-a-1 is serving",)
 
 
 async def test_the_masters_own_log_is_not_cut(members, autojump_clock):
     with pytest.raises(RoleRefusedError, match="broker-a-0 is the master"):
-        await prepare_rewind(api(members), A, None)
+        await repairs(members).prepare_rewind(A, None)
 
 
 async def test_whom_nobody_can_choose(members, autojump_clock):
     members.statuses[C] = None
     with pytest.raises(RoleRefusedError, match="broker-a-2 may not be chosen"):
-        await prepare(api(members), RoleOrder(verb="failover", member=C))
+        await roles(members).prepare(RoleOrder(verb="failover", member=C))
     with pytest.raises(NoMemberError):
-        await prepare(api(members), RoleOrder(verb="failover", member="broker-x"))
+        await roles(members).prepare(RoleOrder(verb="failover", member="broker-x"))
     members.statuses[B] = None
     with pytest.raises(RoleRefusedError, match="no slave that could"):
-        await prepare(api(members), RoleOrder(verb="switchover"))
+        await roles(members).prepare(RoleOrder(verb="switchover"))
 
 
 async def test_one_of_several_groups(members, autojump_clock):
     members.groups[X] = "broker-b"
     members.statuses[X] = status_of(0, name="broker-b-0")
     with pytest.raises(RoleChoiceError, match="broker-a, broker-b"):
-        await prepare(api(members), RoleOrder(verb="switchover"))
+        await roles(members).prepare(RoleOrder(verb="switchover"))
     with pytest.raises(RoleChoiceError, match="no group broker-c"):
-        await prepare(api(members), RoleOrder(verb="switchover", group="broker-c"))
-    assert (await prepare(api(members), RoleOrder(verb="switchover", group="broker-a"))).group.name == "broker-a"
-    assert (await prepare(api(members), RoleOrder(verb="switchover", member=B))).group.name == "broker-a"
+        await roles(members).prepare(RoleOrder(verb="switchover", group="broker-c"))
+    assert (await roles(members).prepare(RoleOrder(verb="switchover", group="broker-a"))).group.name == "broker-a"
+    assert (await roles(members).prepare(RoleOrder(verb="switchover", member=B))).group.name == "broker-a"
 
 
 async def test_a_pause_is_the_masters(members, autojump_clock):
-    await pause(api(members), None, for_seconds=90, reason="new switches")
-    await resume(api(members), "broker-a")
-    await schedule(api(members), RoleOrder(verb="switchover", member="broker-a-2", reason="night"), 1234)
+    await roles(members).pause(None, for_seconds=90, reason="new switches")
+    await roles(members).resume("broker-a")
+    await roles(members).schedule(RoleOrder(verb="switchover", member="broker-a-2", reason="night"), 1234)
     assert members.asked == [
         (A, {"op": "pause", "forMs": 90_000, "reason": "new switches"}),
         (A, {"op": "resume"}),
@@ -307,7 +310,7 @@ async def test_a_pause_is_the_masters(members, autojump_clock):
     ]
     members.statuses[A] = status_of(0, roleState="fenced")
     with pytest.raises(RoleRefusedError, match="no master"):
-        await pause(api(members), None, for_seconds=None, reason="")
+        await roles(members).pause(None, for_seconds=None, reason="")
 
 
 # Repair
@@ -327,12 +330,12 @@ async def test_a_rewind_tells_what_it_cuts_and_what_it_kept(members, autojump_cl
     new = {"path": "/d/700-200", "first": 700, "size": 200, "why": "given up in epoch 4", "whenMs": 2}
     members.statuses[B] = follows(divergent=[old])
     members.epochs = {A: (FIRST, LOST_HERE, WON_THERE), B: (FIRST, LOST_HERE)}
-    prepared = await prepare_rewind(api(members), "broker-a-1", None)
+    prepared = await repairs(members).prepare_rewind("broker-a-1", None)
     assert (prepared.plan.first_offset, prepared.plan.end_offset) == (700, 900)
     assert prepared.plan.why == "given up in epoch 4, when broker-a-0 became master"
     assert members.asked == [(B, {"op": "rewind", "acceptDataLoss": None, "dryRun": True})]
     members.statuses[B] = follows(divergent=[old, new])
-    result = await repair(api(members), prepared, timeout_seconds=5)
+    result = await repairs(members).carry_out(prepared, timeout_seconds=5)
     assert [(kept.path, kept.size) for kept in result.kept] == [("/d/700-200", 200)]
     assert members.asked[1:] == [(B, {"op": "rewind", "acceptDataLoss": None, "dryRun": False})]
 
@@ -345,7 +348,7 @@ async def test_what_is_not_proven_is_not_cut(members, autojump_clock):
         (ResponseCode.SYSTEM_ERROR, "bytes 800 to 900 ...\nrun it with --accept-data-loss 100")
     ]
     with pytest.raises(RoleRefusedError) as raised:
-        await prepare_rewind(api(members), B, 50)
+        await repairs(members).prepare_rewind(B, 50)
     assert raised.value.lines == ("bytes 800 to 900 ...", "run it with --accept-data-loss 100")
     assert members.asked[0][1]["acceptDataLoss"] == 50
 
@@ -354,7 +357,7 @@ async def test_a_finding_says_where_to_cut_when_histories_do_not(members, autoju
     finding = {"kind": "diverged", "offset": 500, "text": "other bytes from 500 on"}
     members.statuses[B] = follows(master={"address": A, "finding": finding})
     members.epochs = {A: (FIRST,), B: (FIRST,)}
-    plan = (await prepare_rewind(api(members), B, 400)).plan
+    plan = (await repairs(members).prepare_rewind(B, 400)).plan
     assert (plan.first_offset, plan.why) == (500, "other bytes from 500 on")
 
 
@@ -362,25 +365,25 @@ async def test_a_log_that_fits_is_waited_for_and_not_cut(members, autojump_clock
     """It may have been cut by itself meanwhile, or by the same command before."""
     members.statuses[B] = follows()
     members.epochs = {A: (FIRST, LOST_HERE), B: (FIRST, LOST_HERE)}
-    prepared = await prepare_rewind(api(members), B, None)
+    prepared = await repairs(members).prepare_rewind(B, None)
     assert prepared.plan.first_offset is None
-    assert (await repair(api(members), prepared, timeout_seconds=5)).kept == ()
+    assert (await repairs(members).carry_out(prepared, timeout_seconds=5)).kept == ()
     assert members.asked == []
 
 
 async def test_nobody_to_rewind_to(members, autojump_clock):
     members.epochs = {B: (FIRST,)}
     with pytest.raises(RoleError, match="broker-a-0 does not report"):
-        await prepare_rewind(api(members), B, None)
+        await repairs(members).prepare_rewind(B, None)
     members.statuses[A] = None
     members.groups = {X: "broker-a", B: "broker-a"}
     members.statuses[X] = status_of(0, roleState="fenced")
     with pytest.raises(RoleRefusedError, match="no master"):
-        await prepare_rewind(api(members), B, None)
+        await repairs(members).prepare_rewind(B, None)
 
 
 async def test_a_reinit_shows_how_far_it_is(members, autojump_clock):
-    prepared = await prepare_reinit(api(members), B)
+    prepared = await repairs(members).prepare_reinit(B)
     members.statuses[A] = status_of(0, maxOffset=10 << 20)
     members.statuses[B] = follows(maxOffset=0, whole=False)
     shown: list[tuple[int, int]] = []
@@ -390,7 +393,7 @@ async def test_a_reinit_shows_how_far_it_is(members, autojump_clock):
         at = done + (4 << 20)
         members.statuses[B] = follows(maxOffset=at, whole=at >= 10 << 20)
 
-    result = await repair(api(members), prepared, timeout_seconds=5, progress=grow)
+    result = await repairs(members).carry_out(prepared, timeout_seconds=5, progress=grow)
     assert [done >> 20 for done, _ in shown] == [0, 4, 8, 10]
     assert result.written_offset >= 10 << 20
     assert [body["dryRun"] for _, body in members.asked] == [True, False]
@@ -399,25 +402,25 @@ async def test_a_reinit_shows_how_far_it_is(members, autojump_clock):
 async def test_a_reinit_again_only_watches(members, autojump_clock):
     """While the log is being filled: to begin once more would help nobody."""
     members.statuses[B] = follows(whole=False)
-    prepared = await prepare_reinit(api(members), B)
+    prepared = await repairs(members).prepare_reinit(B)
     members.statuses[B] = follows()
-    await repair(api(members), prepared, timeout_seconds=5)
+    await repairs(members).carry_out(prepared, timeout_seconds=5)
     assert members.asked == []
 
 
 async def test_a_repair_that_takes_longer_goes_on(members, autojump_clock):
-    prepared = await prepare_reinit(api(members), B)
+    prepared = await repairs(members).prepare_reinit(B)
     members.statuses[B] = follows(whole=False, roleState="waiting", roleWhy="broker-a-2 has not told its history")
     with pytest.raises(RoleTimeoutError, match="has not told its history"):
-        await repair(api(members), prepared, timeout_seconds=3)
+        await repairs(members).carry_out(prepared, timeout_seconds=3)
 
 
 async def test_a_member_that_goes_away_while_it_is_repaired(members, autojump_clock):
-    prepared = await prepare_reinit(api(members), B)
+    prepared = await repairs(members).prepare_reinit(B)
     members.statuses[B] = follows()
     members.statuses[A] = None
     with pytest.raises(RoleError, match="does not answer any more"):
-        await repair(api(members), prepared, timeout_seconds=60)
+        await repairs(members).carry_out(prepared, timeout_seconds=60)
 
 
 # History
@@ -428,7 +431,7 @@ async def test_the_history_of_whoever_was_in_the_newest_epoch(members, autojump_
         epoch=4, winner=B, start_offset=900, at_ms=5, kind="forced", reason="fire", old=A, lost_bytes=None
     )
     members.epochs = {A: (FIRST,), B: (FIRST, entry)}
-    found = await history(api(members), None)
+    found = await roles(members).history(None)
     assert (found.group, found.told_by) == ("broker-a", "broker-a-1")
     first, last = found.reigns
     assert (first.epoch, first.new, first.kind) == (0, "", "first")
@@ -443,7 +446,7 @@ async def test_the_history_of_whoever_was_in_the_newest_epoch(members, autojump_
 
 async def test_nobody_tells_a_history(members, autojump_clock):
     with pytest.raises(RoleError, match="No member of broker-a"):
-        await history(api(members), None)
+        await roles(members).history(None)
 
 
 # Who there is
