@@ -65,12 +65,3 @@ class HAIdentityError(HAPeerError):
 
 class HALogError(HAError):
     """Our own log cannot give, or take, the bytes that the stream needs next."""
-
-
-def first_error(group: BaseExceptionGroup[HAError]) -> HAError:
-    """The first of what the tasks of a connection raised: the others are what followed from it."""
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    assert isinstance(error, HAError)
-    return error

@@ -25,7 +25,7 @@ from twinlog.ha.peer import NO_ROLE, OwnRole, Peer
 from twinlog.ha.policy.ack_policy import configured_warnings
 from twinlog.ha.policy.in_sync import Slave
 from twinlog.ha.policy.pushing import AppendStamps
-from twinlog.ha.slave.client import HAClient, no_peer
+from twinlog.ha.slave.client import HAClient
 from twinlog.ha.statistics import HAConnectionStatistics, HAStatistics
 from twinlog.ha.wire.protocol import NO_REQUEST_YET
 from twinlog.ha.wire.transport import SocketTransport, Transport
@@ -55,7 +55,7 @@ class HAService:
     members: Callable[[], Collection[str]]
     ask_members: Callable[[], None]
     welcome: Callable[[], Collection[str]] = field(default=lambda: (), kw_only=True)
-    peer_of: Callable[[str], Peer | None] = no_peer
+    peer_of: Callable[[str], Peer | None] = lambda _address: None
     find_slave: FindSlave | None = None  # Finds the peer that tells about a slave's log; None: slaves are trusted.
     role: OwnRole = NO_ROLE
     lease: Lease = field(init=False)

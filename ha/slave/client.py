@@ -74,11 +74,6 @@ def _reconnects(wait_max: float, state_of: Callable[[], ClientState]) -> tenacit
     )
 
 
-def no_peer(_address: str) -> Peer | None:
-    """Default `peer_of`: no member can be asked."""
-    return None
-
-
 @define(eq=False)
 class HAClient:
     """Follows the master that was set last. `peer_of`: the member, to be asked about its log, at an HA address."""
@@ -86,7 +81,7 @@ class HAClient:
     store: MessageStore
     config: HAConfig
     connect: Callable[[str], Awaitable[Transport]] = connect_socket
-    peer_of: Callable[[str], Peer | None] = no_peer
+    peer_of: Callable[[str], Peer | None] = lambda _address: None
     role: OwnRole = NO_ROLE
     master_address: str | None = field(default=None, init=False)
     _state: ClientState = field(default="idle", init=False)

@@ -180,7 +180,11 @@ class Following:
         self.entered("resyncing")
         before = self.store.max_offset
         try:
-            await self._carry_out(repair)
+            match repair:
+                case Cut(offset, why):
+                    await self.store.truncate(offset, why)
+                case BeginAnew(why):
+                    await self.store.reset(why)
         except (OSError, StoreError) as error:
             raise HALogError(f"this log could not be made to fit the master's: {error}") from error
         self.memory.unfit = self.memory.proven = None
@@ -192,13 +196,6 @@ class Following:
             kept_in=str(self.store.config.root.expanduser() / "twinlog" / "divergent"),
             why=repair.why,
         )
-
-    async def _carry_out(self, repair: Repair) -> None:
-        match repair:
-            case Cut(offset, why):
-                await self.store.truncate(offset, why)
-            case BeginAnew(why):
-                await self.store.reset(why)
 
     async def _open(self) -> Replica:
         begin_at, overlap = 0, None

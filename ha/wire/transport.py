@@ -19,7 +19,7 @@ from typing import Protocol
 import trio
 from attrs import define, field
 
-from twinlog.ha.errors import HAConnectionLostError, HAError, HALogError, first_error
+from twinlog.ha.errors import HAConnectionLostError, HAError, HALogError
 from twinlog.ha.policy.deferred_plan import Receive, Stream
 from twinlog.store.log.commit_log import CommitLog, FileChunk
 
@@ -94,7 +94,7 @@ class SocketTransport:
             if again is None or again.size != chunk.size:
                 raise _gone(log, self.sent_offset)
             chunk = again
-        await self._send(header, socket.MSG_MORE if chunk is not None else 0)
+        await self.send(header, socket.MSG_MORE if chunk is not None else 0)
         if chunk is None:
             return
         end = self.sent_offset + chunk.size
@@ -128,11 +128,7 @@ class SocketTransport:
         """See Transport."""
         if self._rest:
             rest, self._rest = self._rest, b""
-            await self._send(rest, 0)
-
-    async def send(self, data: bytes) -> None:
-        """See Transport."""
-        await self._send(data, 0)
+            await self.send(rest)
 
     def unsent_bytes(self) -> int:
         """See Transport."""
@@ -141,7 +137,8 @@ class SocketTransport:
             fcntl.ioctl(self.sock.fileno(), termios.TIOCOUTQ, queued)
         return queued[0]
 
-    async def _send(self, data: bytes, flags: int) -> None:
+    async def send(self, data: bytes, flags: int = 0) -> None:
+        """See Transport. `flags`: of the socket."""
         while True:
             try:
                 sent = self.sock.send(data, flags)
@@ -290,6 +287,10 @@ async def open_peer_nursery() -> AsyncGenerator[trio.Nursery, None]:
             yield nursery
             nursery.cancel_scope.cancel()
     except* HAError as group:
-        found = first_error(group)
+        error: BaseException = group
+        while isinstance(error, BaseExceptionGroup):  # The others are what followed from the first.
+            error = error.exceptions[0]
+        assert isinstance(error, HAError)
+        found = error
     if found is not None:
         raise found
