@@ -100,32 +100,22 @@ def plan(verb: Verb, own: str, old_master: str, members: tuple[str, ...]) -> tup
     return tuple(Step(number, name, texts[name][1], texts[name][0]) for number, name in enumerate(_ORDERS[verb], 1))
 
 
-def next_step(snapshot: ChangeSnapshot) -> Step | None:
+def next_step(now: ChangeSnapshot) -> Step | None:
     """The first step that is not done; None at the end."""
-    steps = plan(snapshot.verb, snapshot.own, snapshot.old_master, snapshot.members)
-    return next((step for step in steps if not _is_done(step.name, snapshot)), None)
-
-
-def _is_done(name: StepName, now: ChangeSnapshot) -> bool:
+    steps = plan(now.verb, now.own, now.old_master, now.members)
     promised = now.has_entry or (now.epoch > 0 and now.state.promised == now.id and now.elected)
-    match name:
-        case "check":
-            return now.epoch > 0
-        case "hold":
-            return promised or now.held_end is not None
-        case "level":
-            behind = now.dispatched_offset < now.max_offset
-            return now.has_entry or (not behind and (now.verb != "switchover" or promised or now.caught_up))
-        case "promise":
-            return promised
-        case "take":
-            return now.has_role
-        case "serve":
-            return now.serving
-        case "register":
-            return now.registered
-        case "report":
-            return now.reported
+    is_filled = now.dispatched_offset >= now.max_offset
+    done: dict[StepName, bool] = {
+        "check": now.epoch > 0,
+        "hold": promised or now.held_end is not None,
+        "level": now.has_entry or (is_filled and (now.verb != "switchover" or promised or now.caught_up)),
+        "promise": promised,
+        "take": now.has_role,
+        "serve": now.serving,
+        "register": now.registered,
+        "report": now.reported,
+    }
+    return next((step for step in steps if not done[step.name]), None)
 
 
 def next_epoch(state: RoleState, entries: tuple[EpochEntry, ...], answers: Mapping[str, VoteReply], own: str) -> int:
