@@ -14,8 +14,6 @@ from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId
 from twinlog.store.integrity.digest import RangeDigests
 from twinlog.store.role_file import GroupMember, GroupRecord
 
-__all__ = ["NO_ROLE", "NoRole", "OwnRole", "Peer", "PeerHistory", "PeerLog", "RangeDigests"]
-
 
 @frozen(kw_only=True)
 class PeerLog:

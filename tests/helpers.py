@@ -11,9 +11,10 @@ import trio
 from attrs import define, evolve, field
 
 from twinlog.ha.errors import HAPeerError
-from twinlog.ha.peer import PeerHistory, PeerLog, RangeDigests
+from twinlog.ha.peer import PeerHistory, PeerLog
 from twinlog.ha.wire.protocol import BATCH_HEADER, ReportReader
 from twinlog.store.config import BrokerRole, StoreConfig
+from twinlog.store.integrity.digest import RangeDigests
 from twinlog.store.integrity.range_digests import LogRangeError, RangeDigester
 from twinlog.store.log.commit_log import PutMessage
 from twinlog.store.log.offset_waiters import PutStatus

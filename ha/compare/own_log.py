@@ -7,7 +7,7 @@ import trio
 from attrs import define, field
 
 from twinlog.ha.compare.preflight import OwnLog
-from twinlog.ha.peer import RangeDigests
+from twinlog.store.integrity.digest import RangeDigests
 from twinlog.store.integrity.range_digests import RangeDigester
 from twinlog.store.log.range import LogRange
 from twinlog.store.message_store import MessageStore

@@ -7,8 +7,9 @@ from attrs import define
 
 from tests.simulation.determinism import machine_of_task
 from twinlog.ha.errors import HAPeerError
-from twinlog.ha.peer import PeerHistory, PeerLog, RangeDigests
+from twinlog.ha.peer import PeerHistory, PeerLog
 from twinlog.store.errors import StoreError
+from twinlog.store.integrity.digest import RangeDigests
 from twinlog.store.integrity.range_digests import RangeDigester
 from twinlog.store.message_store import MessageStore
 from twinlog.store.role_file import GroupMember

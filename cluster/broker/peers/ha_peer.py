@@ -25,7 +25,8 @@ from twinlog.cluster.remoting.member_status import MemberStatus
 from twinlog.cluster.remoting.names import split_address
 from twinlog.ha.election.voter import LeaseReply, LeaseRequest, VoteReply, VoteRequest
 from twinlog.ha.errors import HAIdentityError, HAPeerError
-from twinlog.ha.peer import PeerHistory, PeerLog, RangeDigests
+from twinlog.ha.peer import PeerHistory, PeerLog
+from twinlog.store.integrity.digest import RangeDigests
 from twinlog.store.role_file import GroupMember
 from twinlog.store.util.plain import from_plain
 
