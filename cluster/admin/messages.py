@@ -6,7 +6,7 @@ from functools import partial
 from attrs import frozen
 
 from twinlog.cluster.admin.message_view import MessageView, view_of
-from twinlog.cluster.admin.topics import route_of
+from twinlog.cluster.admin.topics import route_of, view_of_readers
 from twinlog.cluster.client.api import ClientApi, PullStatus, addresses_of
 from twinlog.cluster.client.messages import ReceivedMessage, as_received, received
 from twinlog.cluster.client.subscription import Subscription
@@ -14,7 +14,6 @@ from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.observe import requests as admin_requests
 from twinlog.cluster.observe.consumption import BROADCAST
 from twinlog.cluster.observe.gather import Target, readers
-from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.cluster.remoting.route import MessageQueue, TopicRoute
 from twinlog.cluster.user_errors import NOT_FOUND, UserError
 from twinlog.store.errors import StoreError
@@ -155,22 +154,19 @@ class MessageAdmin:
         for message in messages:
             group = groups.get(message.queue.broker_name)
             address = group.find(0) if group is not None else None
-            try:
-                reported = await self._readers(address, message) if address is not None else None
-            except RemotingError:
-                reported = None
-            peeked.append(PeekedMessage(message=view_of(message), consumed_by=reported))
+            consumed_by = await self._readers(address, message) if address is not None else None
+            peeked.append(PeekedMessage(message=view_of(message), consumed_by=consumed_by))
         return tuple(peeked)
 
-    async def _readers(self, address: str, message: ReceivedMessage) -> tuple[ReaderOf, ...]:
-        names = await admin_requests.groups_of_topic(self.api, address, message.queue.topic)
-        offsets = await admin_requests.all_offsets(self.api, address) if names else {}
-        found = []
-        for name in names:
-            consumers = await admin_requests.consumers_of(self.api, address, name)
-            committed = offsets.get((message.queue.topic, name), {}).get(message.queue.queue_id)
-            found.append(reader_of(name, committed, consumers, message))
-        return tuple(found)
+    async def _readers(self, address: str, message: ReceivedMessage) -> tuple[ReaderOf, ...] | None:
+        queue = message.queue
+        view = await view_of_readers(self.api, Target(queue.broker_name, address), queue.topic, {})
+        if view is None:
+            return None
+        return tuple(
+            reader_of(group, committed.get(queue.queue_id), view.consumers.get(group), message)
+            for (_, group), committed in view.offsets.items()
+        )
 
 
 def reader_of(

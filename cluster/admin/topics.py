@@ -248,6 +248,19 @@ async def route_of(api: ClientApi, name: str) -> TopicRoute:
     return route
 
 
+async def view_of_readers(api: ClientApi, at: Target, topic: str, ends: _Ends) -> BrokerView | None:
+    """What one broker reports about the groups that read a topic; None: no answer."""
+    try:
+        groups = await admin_requests.groups_of_topic(api, at.address, topic)
+        offsets = await admin_requests.all_offsets(api, at.address) if groups else {}
+        connected = await in_parallel(partial(admin_requests.consumers_of, api, at.address, each) for each in groups)
+    except RemotingError:
+        return None
+    committed = {(topic, each): offsets.get((topic, each), {}) for each in groups}
+    consumers = {group: each for group, each in zip(groups, connected, strict=True) if each is not None}
+    return BrokerView(at, committed, {topic: ends}, {}, consumers)
+
+
 @frozen
 class TopicAdmin:
     """The operations on topics."""
@@ -314,21 +327,10 @@ class TopicAdmin:
         self, at: tuple[Target, ...], name: str, tables: Mapping[str, _Ends | None]
     ) -> dict[str, BrokerView | None]:
         """What brokers report about the topic's readers, by name; None: no answer."""
-        found = await in_parallel(partial(self._view, each, name, tables.get(each.broker) or {}) for each in at)
+        found = await in_parallel(
+            partial(view_of_readers, self.api, each, name, tables.get(each.broker) or {}) for each in at
+        )
         return {each.broker: view for each, view in zip(at, found, strict=True)}
-
-    async def _view(self, at: Target, name: str, ends: _Ends) -> BrokerView | None:
-        try:
-            groups = await admin_requests.groups_of_topic(self.api, at.address, name)
-            offsets = await admin_requests.all_offsets(self.api, at.address)
-            connected = await in_parallel(
-                partial(admin_requests.consumers_of, self.api, at.address, each) for each in groups
-            )
-        except RemotingError:
-            return None
-        committed = {(name, each): offsets.get((name, each), {}) for each in groups}
-        consumers = {group: each for group, each in zip(groups, connected, strict=True) if each is not None}
-        return BrokerView(at, committed, {name: ends}, {}, consumers)
 
     # ---- Changes
 

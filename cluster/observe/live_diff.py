@@ -252,16 +252,13 @@ def _verdict(left: LiveSide, right: LiveSide, run: Run, is_sampled: bool) -> Liv
 
 
 def _not_compared(name: str, side: LiveSide, other: LiveSide) -> list[NotCompared]:
-    found = []
-    if side.min_offset < min(other.min_offset, side.end_offset):
-        end = min(other.min_offset, side.end_offset)
-        reason = f"{other.name} has deleted them, or never had them"
-        found.append(NotCompared(side=name, start_offset=side.min_offset, end_offset=end, reason=reason))
-    if max(other.end_offset, side.min_offset) < side.end_offset:
-        start = max(other.end_offset, side.min_offset)
-        reason = f"{other.name} does not have them"
-        found.append(NotCompared(side=name, start_offset=start, end_offset=side.end_offset, reason=reason))
-    return found
+    before = (side.min_offset, min(other.min_offset, side.end_offset), "has deleted them, or never had them")
+    behind = (max(other.end_offset, side.min_offset), side.end_offset, "does not have them")
+    return [
+        NotCompared(side=name, start_offset=start, end_offset=end, reason=f"{other.name} {reason}")
+        for start, end, reason in (before, behind)
+        if start < end
+    ]
 
 
 _EVENLY = 48
