@@ -17,8 +17,6 @@ from twinlog.cluster.observe.consumption import BrokerView, LagReport, QueueLag,
 from twinlog.cluster.observe.gather import Target, masters
 from twinlog.cluster.observe.requests import ConnectedClient
 from twinlog.cluster.remoting import names
-from twinlog.cluster.remoting.codes import ResponseCode
-from twinlog.cluster.remoting.errors import RemotingError, RequestError
 from twinlog.cluster.user_errors import NOT_FOUND, REFUSED, UserError
 
 
@@ -313,13 +311,8 @@ class GroupAdmin:
         total = 0
         for topic in topics:
             for target in targets:
-                try:
-                    table = await self.api.topic_stats(target.address, topic)
-                except RequestError as error:
-                    if error.code != ResponseCode.TOPIC_NOT_EXIST:
-                        return None
-                    continue
-                except RemotingError:
+                table = await consumption.ends_of(self.api, target.address, topic)
+                if table is None:
                     return None
                 total += sum(each.max_offset - each.min_offset for each in table.values())
         return total

@@ -121,17 +121,22 @@ async def ask_all_brokers(api: ClientApi, groups: Collection[str]) -> tuple[Brok
     return views
 
 
+async def ends_of(api: ClientApi, address: str, topic: str) -> Mapping[MessageQueue, QueueOffsets] | None:
+    """A topic's queues at one broker; empty where it is gone, which offsets in it outlive; None: no answer."""
+    try:
+        return await api.topic_stats(address, topic)
+    except RequestError as error:
+        return {} if error.code == ResponseCode.TOPIC_NOT_EXIST else None
+    except RemotingError:
+        return None
+
+
 async def _view(api: ClientApi, at: Target, groups: Collection[str] | None) -> BrokerView | None:
     limiter = trio.Semaphore(ASKED_AT_ONCE_MAX)
 
-    async def ends_of(topic: str) -> Mapping[MessageQueue, QueueOffsets] | None:
+    async def limited_ends_of(topic: str) -> Mapping[MessageQueue, QueueOffsets] | None:
         async with limiter:
-            try:
-                return await api.topic_stats(at.address, topic)
-            except RequestError as error:
-                return {} if error.code == ResponseCode.TOPIC_NOT_EXIST else None  # Offsets outlive their topic.
-            except RemotingError:
-                return None
+            return await ends_of(api, at.address, topic)
 
     async def consumers_of(group: str) -> Consumers | None:
         async with limiter:
@@ -149,7 +154,7 @@ async def _view(api: ClientApi, at: Target, groups: Collection[str] | None) -> B
         topics = sorted(
             {topic for topic, _ in offsets} | {t for each in consumers.values() for t in each.subscriptions}
         )
-        ends = await in_parallel(partial(ends_of, each) for each in topics)
+        ends = await in_parallel(partial(limited_ends_of, each) for each in topics)
     except RemotingError:
         return None
     return BrokerView(
