@@ -20,7 +20,7 @@ from twinlog.ha.master.connection import HAConnection
 from twinlog.ha.master.connection_admission import ConnectionAdmission
 from twinlog.ha.master.disconnected_slaves import DisconnectedSlaves
 from twinlog.ha.master.group_transfer import GroupTransferService
-from twinlog.ha.master.slave_check import FindSlave
+from twinlog.ha.master.slave_check import FindSlave, trust
 from twinlog.ha.peer import NO_ROLE, OwnRole, Peer
 from twinlog.ha.policy.ack_policy import configured_warnings
 from twinlog.ha.policy.in_sync import Slave
@@ -56,7 +56,7 @@ class HAService:
     ask_members: Callable[[], None]
     welcome: Callable[[], Collection[str]] = field(default=lambda: (), kw_only=True)
     peer_of: Callable[[str], Peer | None] = lambda _address: None
-    find_slave: FindSlave | None = None  # Finds the peer that tells about a slave's log; None: slaves are trusted.
+    find_slave: FindSlave = trust  # Finds the peer that tells about a slave's log.
     role: OwnRole = NO_ROLE
     lease: Lease = field(init=False)
     group_transfer: GroupTransferService = field(init=False)

@@ -13,8 +13,8 @@ from attrs import define, field
 
 from twinlog.ha.config import HAConfig
 from twinlog.ha.errors import HAConnectionLostError, HALogError, HARefusedError
-from twinlog.ha.master.group_transfer import GroupTransferService
-from twinlog.ha.master.slave_check import FindSlave, slave_fits
+from twinlog.ha.master.group_transfer import EVERYTHING, GroupTransferService
+from twinlog.ha.master.slave_check import FindSlave, slave_fits, trust
 from twinlog.ha.peer import Peer
 from twinlog.ha.policy.in_sync import Slave
 from twinlog.ha.policy.pushing import FlowControl, push_start
@@ -46,8 +46,8 @@ class HAConnection:
     transfer: GroupTransferService
     config: HAConfig
     on_request: Callable[["HAConnection"], None] = lambda _: None  # Called once, with the slave's first request.
-    holdable: Callable[[], int] | None = None  # The end of what any slave can hold; None: all of the log.
-    find_slave: FindSlave | None = None  # Finds the peer that knows whether its log is ours; None: it is trusted.
+    holdable: Callable[[], int] = lambda: EVERYTHING  # The end of what any slave can hold.
+    find_slave: FindSlave = trust  # Finds the peer that knows whether its log is ours.
     connected_since: float = field(factory=trio.current_time, init=False)
     request_offset: int = field(default=NO_REQUEST_YET, init=False)
     ack_offset: int = field(default=NO_REQUEST_YET, init=False)
@@ -163,9 +163,7 @@ class HAConnection:
 
     async def _check(self, requested: int) -> bool:
         """Compare the slave's log with ours; True when it is known to fit. Raises HARefusedError, HALogError."""
-        if requested == 0 or self.find_slave is None:
-            return requested == 0
-        return await slave_fits(self.store, self.address, requested, self._find) is True
+        return requested == 0 or await slave_fits(self.store, self.address, requested, self._find) is True
 
     async def _first_check(self, requested: int) -> bool:
         """Check until there is an answer, for as long as the slave waits for its first byte: its remoting port is up, and
@@ -174,8 +172,6 @@ class HAConnection:
         began, logged = trio.current_time(), False
         with trio.move_on_after(min(FIRST_CHECK_SECONDS_MAX, self.config.housekeeping_interval_ms / 2000)):
             while not await self._check(requested):
-                if self.find_slave is None:
-                    return False
                 if not logged and trio.current_time() >= began + HELD_BACK_SECONDS:
                     logged = True
                     log.warning(
@@ -186,14 +182,13 @@ class HAConnection:
         return False
 
     async def _find(self, address: str, requested: int) -> Collection[Peer] | None:
-        assert self.find_slave is not None
         peers = await self.find_slave(address, requested)
         self._compares = peers is None
         return peers
 
     async def _check_task(self) -> None:
         """Repeat the check while the slave is served."""
-        fits = self.find_slave is None
+        fits = False
         while not fits:
             await trio.sleep(CHECK_SECONDS)
             fits = await self._check(self.request_offset)
@@ -206,8 +201,8 @@ class HAConnection:
         start = push_start(requested, log.min_offset, log.max_offset, log.file_size)
         check_reports(reports[1:], acked=requested, sent=requested)
         was_compared = fits and not self._compares
-        self._is_proven = was_compared or self.holdable is None or requested <= self.holdable()
-        if not (fits or self._is_proven) and self.find_slave is not None:
+        self._is_proven = was_compared or requested <= self.holdable()
+        if not (fits or self._is_proven):
             raise HARefusedError(
                 "unproven",
                 f"a request for offset {requested}, behind all that was sent to any slave since this master started, of a "
