@@ -26,23 +26,15 @@ class Seat:
     has_request: bool
 
 
-@frozen(kw_only=True)
-class Limits:
-    """Limits of the number of connections: in total, and of one IP."""
+def must_leave(seats: Sequence[Seat], new: Seat, *, total: int, per_address: int) -> list[int] | None:
+    """Positions in `seats`, oldest first, of the connections that must end for a new one; None: it is refused.
 
-    total: int
-    per_address: int
-
-
-def must_leave(seats: Sequence[Seat], new: Seat, limits: Limits) -> list[int] | None:
-    """Positions in `seats`, oldest first, of the connections that must end for a new one; None: the new one is refused.
-
-    Connections without a request end before those with one, pending ones before admitted ones; a pending connection never
-    replaces an admitted one. A slave that is served keeps its connection.
+    `total`, `per_address`: most connections, of all IPs and of one. Connections without a request end before those with one,
+    pending ones before admitted ones; a pending connection never replaces an admitted one. A slave that is served stays.
     """
     leavers: list[int] = []
     same = [at for at, seat in enumerate(seats) if seat.ip == new.ip]
-    for among, count_max in ((same, limits.per_address), (range(len(seats)), limits.total)):
+    for among, count_max in ((same, per_address), (range(len(seats)), total)):
         left = [at for at in among if at not in leavers]
         if len(left) >= count_max:
             chosen = _victim(seats, left, new)

@@ -24,7 +24,7 @@ from attrs import define, field
 
 from twinlog.ha.config import HAConfig
 from twinlog.ha.errors import Cause
-from twinlog.ha.master.accept import Limits, Seat, must_leave
+from twinlog.ha.master.accept import Seat, must_leave
 from twinlog.ha.master.connection import HAConnection
 from twinlog.ha.master.group_transfer import GroupTransferService
 from twinlog.ha.policy.admission import AdmissionRules, Refusals, parse_networks
@@ -270,10 +270,14 @@ class ConnectionAdmission:
     def _make_room(self, ip: str, *, admitted: bool) -> bool:
         pending = list(self.pending.connections.values())
         served = [each for each in self.connections if each not in self._leaving]
-        limits = Limits(total=self.config.connections_max, per_address=self.config.connections_per_address_max)
         seats = [Seat(each.ip, admitted=False, has_request=each.asked_at is not None) for each in pending]
         seats += [Seat(each.ip, admitted=True, has_request=each.request_offset != NO_REQUEST_YET) for each in served]
-        leavers = must_leave(seats, Seat(ip, admitted=admitted, has_request=False), limits)
+        leavers = must_leave(
+            seats,
+            Seat(ip, admitted=admitted, has_request=False),
+            total=self.config.connections_max,
+            per_address=self.config.connections_per_address_max,
+        )
         for at in leavers or ():
             if at < len(pending):
                 self.pending.reject(pending[at])

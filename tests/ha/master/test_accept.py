@@ -8,7 +8,7 @@ import pytest
 import trio
 from structlog.testing import capture_logs
 
-from twinlog.ha.master.accept import AcceptSocketService, Limits, Seat, must_leave
+from twinlog.ha.master.accept import AcceptSocketService, Seat, must_leave
 
 SILENT_STRANGER, STRANGER = Seat("192.0.2.9", False, False), Seat("192.0.2.9", False, True)
 WAITING, SLAVE = Seat("10.0.0.1", True, False), Seat("10.0.0.1", True, True)
@@ -27,14 +27,14 @@ FROM_ELSEWHERE = "192.0.2.200"
     ],
 )
 def test_who_leaves_when_all_places_are_taken(seats, for_stranger, for_slave):
-    limits = Limits(total=len(seats), per_address=10)
-    assert must_leave(seats, Seat(FROM_ELSEWHERE, False, False), limits) == for_stranger
-    assert must_leave(seats, Seat(FROM_ELSEWHERE, True, False), limits) == for_slave
+    limits = {"total": len(seats), "per_address": 10}
+    assert must_leave(seats, Seat(FROM_ELSEWHERE, False, False), **limits) == for_stranger
+    assert must_leave(seats, Seat(FROM_ELSEWHERE, True, False), **limits) == for_slave
 
 
 def test_while_there_is_room_nobody_leaves():
-    assert must_leave([SLAVE, STRANGER], SILENT_STRANGER, Limits(total=3, per_address=2)) == []
-    assert must_leave([], SLAVE, Limits(total=1, per_address=1)) == []
+    assert must_leave([SLAVE, STRANGER], SILENT_STRANGER, total=3, per_address=2) == []
+    assert must_leave([], SLAVE, total=1, per_address=1) == []
 
 
 @pytest.mark.parametrize(
@@ -47,14 +47,14 @@ def test_while_there_is_room_nobody_leaves():
     ],
 )
 def test_one_ip_takes_no_more_than_its_share(seats, newcomer, leavers):
-    assert must_leave(seats, newcomer, Limits(total=100, per_address=2)) == leavers
+    assert must_leave(seats, newcomer, total=100, per_address=2) == leavers
 
 
 def test_both_limits_at_once():
     """One of its own IP leaves, which makes room enough."""
     seats = [STRANGER, WAITING, SLAVE]
-    assert must_leave(seats, WAITING, Limits(total=3, per_address=2)) == [1]
-    assert must_leave(seats, WAITING, Limits(total=2, per_address=2)) == [1, 0]
+    assert must_leave(seats, WAITING, total=3, per_address=2) == [1]
+    assert must_leave(seats, WAITING, total=2, per_address=2) == [1, 0]
 
 
 async def test_a_process_without_descriptors_goes_on_once_it_has_some():
