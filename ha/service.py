@@ -130,7 +130,10 @@ class HAService:
 
     async def run(self, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED) -> None:
         """Listen and follow until cancelled; started() gives the port. Raises OSError when the port cannot be had."""
-        self._warn()
+        role = self.store.config.broker_role
+        if role is not BrokerRole.SLAVE:
+            for warning in configured_warnings(self.config.ack_rule, synchronous=role is BrokerRole.SYNC_MASTER):
+                log.warning("SEND_OK may promise less than producers expect", why=warning)
         self.members_changed(self.members())
         self._sent_offset_max = self.store.max_offset
         accept = AcceptSocketService(self.config.listen_host, self.config.listen_port, self.connection_admission.take)
@@ -144,12 +147,6 @@ class HAService:
             nursery.start_soon(self.disconnected_slaves.run)
             nursery.start_soon(self.client.run)
             task_status.started(self._port)
-
-    def _warn(self) -> None:
-        role = self.store.config.broker_role
-        if role is not BrokerRole.SLAVE:
-            for warning in configured_warnings(self.config.ack_rule, synchronous=role is BrokerRole.SYNC_MASTER):
-                log.warning("SEND_OK may promise less than producers expect", why=warning)
 
     def set_master(self, address: str | None) -> None:
         """Follow the master whose HA port is at `address`, HOST:PORT; None: none. The present connection is kept if the address

@@ -71,7 +71,8 @@ class DisconnectedSlaves:
         if self.slaves.update(self.acks(), self.now_ms(), self.registered_with):
             self._changed = True
         for slave in self.slaves.away:
-            if not slave.given_up and slave not in self._logged and self._is_past_limit(slave):
+            is_past_limit = 0 < self.bytes_max < self.max_offset() - slave.offset
+            if not slave.given_up and slave not in self._logged and is_past_limit:
                 self._logged.add(slave)
                 log.warning(
                     "disconnected slave lacks more than haRetentionMaxBytes: the log is no longer kept for it",
@@ -81,9 +82,6 @@ class DisconnectedSlaves:
                     haRetentionMaxBytes=self.bytes_max,
                 )
         self._logged.intersection_update(self.slaves.away)
-
-    def _is_past_limit(self, slave: KnownSlave) -> bool:
-        return 0 < self.bytes_max < self.max_offset() - slave.offset
 
     def floor(self) -> int:
         """The lowest byte that a disconnected slave may still need."""

@@ -8,6 +8,7 @@ GroupTransferService (5.3.3).
 
 import math
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Literal, Protocol
 
@@ -55,13 +56,13 @@ OUTCOMES: tuple[Outcome, ...] = ("confirmed", "timeout", "not_available")
 class AckWaits:
     """By how many members had to hold the message, the master included, and outcome. Whoever need not wait is not counted."""
 
-    waits: dict[tuple[int, Outcome], Histogram] = field(factory=dict, init=False)
+    waits: dict[tuple[int, Outcome], Histogram] = field(factory=lambda: defaultdict(Histogram), init=False)
 
     def ended(self, waiters: Sequence[Waiter], need: int, outcome: Outcome, *, now: float, timeout: float) -> None:
         """These waited, oldest first; each began `timeout` seconds before its deadline."""
         if not waiters:
             return
-        histogram, began = self.waits.get((need, outcome)) or self._of(need, outcome), now + timeout
+        histogram, began = self.waits[need, outcome], now + timeout
         longest = began - waiters[0].deadline
         if len(waiters) == 1:  # The usual case of a lone producer.
             histogram.note(longest)
@@ -70,13 +71,7 @@ class AckWaits:
 
     def refused(self, need: int) -> None:
         """One did not wait: there are too few slaves."""
-        self._of(need, "not_available").note(0.0)
-
-    def _of(self, need: int, outcome: Outcome) -> Histogram:
-        found = self.waits.get((need, outcome))
-        if found is None:
-            found = self.waits[need, outcome] = Histogram()
-        return found
+        self.waits[need, "not_available"].note(0.0)
 
     def look(self, now: float) -> None:
         """Call it every second or so."""
@@ -244,8 +239,8 @@ class GroupTransferService:
             await trio.lowlevel.checkpoint()  # An ack that is there by now, in the socket, counts: let it be read.
             expired = self._waiters.expire(trio.current_time())
             self._refuse(expired, f"after {self.config.slave_timeout_ms} ms")
-            if expired:
-                self._missed(expired[-1].end_offset)
+            if expired and self._in_sync.missed(expired[-1].end_offset, end=self._end, now=trio.current_time()):
+                self._changed()
 
     async def _tick_task(self) -> None:
         while True:
@@ -264,10 +259,6 @@ class GroupTransferService:
     @property
     def _end(self) -> int:
         return self._end_offset if self.log_end is None else self.log_end()
-
-    def _missed(self, end_offset: int) -> None:
-        if self._in_sync.missed(end_offset, end=self._end, now=trio.current_time()):
-            self._changed()
 
     def _changed(self) -> None:
         self._reason = None

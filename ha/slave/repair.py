@@ -57,7 +57,8 @@ class RepairService:
         reasons = []
         for peer in self.peers():
             try:
-                await self._repair_from(peer, span)
+                data = await self._fetch(peer, span)
+                await self.store.repairs.repair(span.start, data, await self._digests(peer, span))
             except (HAPeerError, StoreError, OSError) as error:
                 reasons.append(str(error))
             else:
@@ -72,10 +73,6 @@ class RepairService:
                 bytes=span.end - span.start,
                 why=text,
             )
-
-    async def _repair_from(self, peer: Peer, span: RepairSpan) -> None:
-        data = await self._fetch(peer, span)
-        await self.store.repairs.repair(span.start, data, await self._digests(peer, span))
 
     async def _fetch(self, peer: Peer, span: RepairSpan) -> bytes:
         pieces, at = [], span.start
