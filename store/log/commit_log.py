@@ -76,7 +76,7 @@ class PutResult(NamedTuple):
 
 
 class FileChunk(NamedTuple):
-    """Bytes in one file, for sendfile: `size` of them from `position` of the file behind `fd`, which may be closed at any await."""
+    """Bytes in one file, for sendfile: `size` of them from `position` of the file behind `fd`; an await may close it."""
 
     fd: int
     position: int
