@@ -30,7 +30,7 @@ STANDARD_JSON_VERSION = 401  # V4_9_4. Older clients expect broker ids as unquot
 
 @define(eq=False)
 class NamesrvController:
-    """State of the handlers: tables, configuration, and the clock (seconds, monotonic)."""
+    """Tables, configuration, and the clock (seconds, monotonic); the public methods serve the request codes of their headers."""
 
     config: NamesrvConfig  # Replaced as a whole by request 318.
     kv: KVConfigManager
@@ -41,216 +41,160 @@ class NamesrvController:
     config_lock: trio.Lock = field(factory=trio.Lock, init=False)
     config_changed: Wakeup = field(factory=Wakeup, init=False)
 
-    async def keep(self, values: dict[str, str]) -> None:
-        """Write these keys to the configuration file, durably; comments and order stay. Raises OSError."""
-        if self.config_file is not None and values:
-            await trio.to_thread.run_sync(_rewrite, self.config_file.resolve(), values)
+    def register_broker(self, header: h.RegisterBroker, request: Request) -> Reply:
+        """103. A slave receives its master's address; every broker receives the table of ordered topics."""
+        new = read_registration(header, request.body, request.command.version)
+        registered = self.routes.register(new, request.connection, self.clock())
+        if registered.is_new:
+            log.info("broker registered", broker=new.broker_name, id=new.broker_id, address=new.address)
+        ordered = self.kv.namespace(ORDER_TOPIC_CONFIG)
+        # An empty table is sent, too: brokers learn from it that the last entry was deleted.
+        body = b"" if ordered is None else fastjson.dumps({"table": dict(ordered)})
+        return Reply.success(body, haServerAddr=registered.ha_server_addr, masterAddr=registered.master_addr)
 
+    def unregister_broker(self, header: h.UnregisterBroker, request: Request) -> Reply:
+        """104. An entry that another broker has registered meanwhile under the same name and id stays."""
+        if self.routes.unregister(header.cluster_name, header.broker_name, header.broker_id, header.broker_addr):
+            log.info("broker left", broker=header.broker_name, id=header.broker_id, address=header.broker_addr)
+        return Reply()
 
-def register_broker(namesrv: NamesrvController, header: h.RegisterBroker, request: Request) -> Reply:
-    """103. A slave receives its master's address; every broker receives the table of ordered topics."""
-    new = read_registration(header, request.body, request.command.version)
-    registered = namesrv.routes.register(new, request.connection, namesrv.clock())
-    if registered.is_new:
-        log.info("broker registered", broker=new.broker_name, id=new.broker_id, address=new.address)
-    ordered = namesrv.kv.namespace(ORDER_TOPIC_CONFIG)
-    # An empty table is sent, too: brokers learn from it that the last entry was deleted.
-    body = b"" if ordered is None else fastjson.dumps({"table": dict(ordered)})
-    return Reply.success(body, haServerAddr=registered.ha_server_addr, masterAddr=registered.master_addr)
+    def query_data_version(self, header: h.QueryDataVersion, request: Request) -> Reply:
+        """322. With an equal version it counts as a heartbeat."""
+        version = read_data_version(request.body)
+        known = self.routes.data_version(header.broker_addr)
+        if known == version:
+            self.routes.touch(header.broker_addr, self.clock())
+        return Reply.success(fastjson.dumps(known.to_json()) if known else b"", changed=known != version)
 
+    def get_route_info_by_topic(self, header: h.GetRouteInfoByTopic, request: Request) -> Reply:
+        """105"""
+        route = self.routes.route(header.topic)
+        if route is None:
+            remark = f"No topic route info in name server for the topic: {header.topic}"
+            return Reply(ResponseCode.TOPIC_NOT_EXIST, remark)
+        if self.config.order_message_enable:
+            order = self.kv.get(ORDER_TOPIC_CONFIG, header.topic)
+            route |= {"orderTopicConf": order} if order else {}
+        standard = header.accept_standard_json_only or request.command.version >= STANDARD_JSON_VERSION
+        return Reply(body=fastjson.dumps_ascii(route) if standard else fastjson.dumps(route))
 
-def unregister_broker(namesrv: NamesrvController, header: h.UnregisterBroker, request: Request) -> Reply:
-    """104. An entry that another broker has registered meanwhile under the same name and id stays."""
-    if namesrv.routes.unregister(header.cluster_name, header.broker_name, header.broker_id, header.broker_addr):
-        log.info("broker left", broker=header.broker_name, id=header.broker_id, address=header.broker_addr)
-    return Reply()
+    def get_broker_cluster_info(self, header: h.GetBrokerClusterInfo, request: Request) -> Reply:
+        """106. Unquoted keys for every client."""
+        return Reply(body=fastjson.dumps(self.routes.cluster_info()))
 
+    def wipe_write_perm_of_broker(self, header: h.WipeWritePermOfBroker, request: Request) -> Reply:
+        """205. Producers avoid the group afterwards."""
+        count = self.routes.set_write_perm(header.broker_name, allowed=False)
+        log.info("write permission wiped", broker=header.broker_name, topics=count)
+        return Reply.success(wipeTopicCount=count)
 
-def query_data_version(namesrv: NamesrvController, header: h.QueryDataVersion, request: Request) -> Reply:
-    """322. With an equal version it counts as a heartbeat."""
-    version = read_data_version(request.body)
-    known = namesrv.routes.data_version(header.broker_addr)
-    changed = namesrv.routes.is_changed(header.broker_addr, version)
-    if not changed:
-        namesrv.routes.touch(header.broker_addr, namesrv.clock())
-    return Reply.success(fastjson.dumps(known.to_json()) if known else b"", changed=changed)
+    def add_write_perm_of_broker(self, header: h.AddWritePermOfBroker, request: Request) -> Reply:
+        """327"""
+        count = self.routes.set_write_perm(header.broker_name, allowed=True)
+        log.info("write permission added", broker=header.broker_name, topics=count)
+        return Reply.success(addTopicCount=count)
 
+    def get_all_topic_list(self, header: h.GetAllTopicListFromNameserver, request: Request) -> Reply:
+        """206"""
+        return _topic_list(self.routes.topics())
 
-def get_route_info_by_topic(namesrv: NamesrvController, header: h.GetRouteInfoByTopic, request: Request) -> Reply:
-    """105"""
-    route = namesrv.routes.route(header.topic)
-    if route is None:
-        remark = f"No topic route info in name server for the topic: {header.topic}"
-        return Reply(ResponseCode.TOPIC_NOT_EXIST, remark)
-    if namesrv.config.order_message_enable:
-        order = namesrv.kv.get(ORDER_TOPIC_CONFIG, header.topic)
-        route |= {"orderTopicConf": order} if order else {}
-    standard = header.accept_standard_json_only or request.command.version >= STANDARD_JSON_VERSION
-    return Reply(body=fastjson.dumps_ascii(route) if standard else fastjson.dumps(route))
+    def delete_topic(self, header: h.DeleteTopicInNamesrv, request: Request) -> Reply:
+        """216. Brokers keep the topic: mqadmin asks them with 215."""
+        self.routes.delete_topic(header.topic, header.cluster_name)
+        return Reply()
 
+    def get_topics_by_cluster(self, header: h.GetTopicsByCluster, request: Request) -> Reply:
+        """224"""
+        return _topic_list(self.routes.topics(header.cluster))
 
-def get_broker_cluster_info(namesrv: NamesrvController, header: h.GetBrokerClusterInfo, request: Request) -> Reply:
-    """106. Unquoted keys for every client."""
-    return Reply(body=fastjson.dumps(namesrv.routes.cluster_info()))
+    def get_system_topic_list(self, header: h.GetSystemTopicListFromNs, request: Request) -> Reply:
+        """304. Clusters and broker groups have topics of their names; mqadmin asks the given address for others with 305."""
+        routes = self.routes
+        names = [name for cluster, groups in routes.clusters.items() for name in (cluster, *groups)]
+        address = routes.any_address()
+        return Reply(body=fastjson.dumps(({"brokerAddr": address} if address else {}) | {"topicList": names}))
 
+    def get_unit_topics(self, header: h.GetUnitTopicList, request: Request) -> Reply:
+        """311"""
+        return _topic_list(self.routes.unit_topics(flags=UNIT, mask=UNIT))
 
-def wipe_write_perm_of_broker(namesrv: NamesrvController, header: h.WipeWritePermOfBroker, request: Request) -> Reply:
-    """205. Producers avoid the group afterwards."""
-    count = namesrv.routes.set_write_perm(header.broker_name, allowed=False)
-    log.info("write permission wiped", broker=header.broker_name, topics=count)
-    return Reply.success(wipeTopicCount=count)
+    def get_unit_sub_topics(self, header: h.GetHasUnitSubTopicList, request: Request) -> Reply:
+        """312"""
+        return _topic_list(self.routes.unit_topics(flags=UNIT_SUBSCRIPTION, mask=UNIT_SUBSCRIPTION))
 
+    def get_unit_sub_ununit_topics(self, header: h.GetHasUnitSubUnunitTopicList, request: Request) -> Reply:
+        """313"""
+        return _topic_list(self.routes.unit_topics(flags=UNIT_SUBSCRIPTION, mask=UNIT | UNIT_SUBSCRIPTION))
 
-def add_write_perm_of_broker(namesrv: NamesrvController, header: h.AddWritePermOfBroker, request: Request) -> Reply:
-    """327"""
-    count = namesrv.routes.set_write_perm(header.broker_name, allowed=True)
-    log.info("write permission added", broker=header.broker_name, topics=count)
-    return Reply.success(addTopicCount=count)
+    async def put_kv_config(self, header: h.PutKVConfig, request: Request) -> Reply:
+        """100. Answered when the change is on the disk."""
+        await self.kv.put(header.namespace, header.key, header.value)
+        return Reply()
 
+    def get_kv_config(self, header: h.GetKVConfig, request: Request) -> Reply:
+        """101"""
+        value = self.kv.get(header.namespace, header.key)
+        if value is None:
+            remark = f"No config item, Namespace: {header.namespace} Key: {header.key}"
+            return Reply(ResponseCode.QUERY_NOT_FOUND, remark)
+        return Reply.success(value=value)
 
-def get_all_topic_list(namesrv: NamesrvController, header: h.GetAllTopicListFromNameserver, request: Request) -> Reply:
-    """206"""
-    return _topic_list(namesrv.routes.topics())
+    async def delete_kv_config(self, header: h.DeleteKVConfig, request: Request) -> Reply:
+        """102"""
+        await self.kv.delete(header.namespace, header.key)
+        return Reply()
 
+    def get_kv_list_by_namespace(self, header: h.GetKVListByNamespace, request: Request) -> Reply:
+        """219"""
+        table = self.kv.namespace(header.namespace)
+        if table is None:
+            return Reply(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {header.namespace}")
+        return Reply(body=fastjson.dumps({"table": dict(table)}))
 
-def delete_topic(namesrv: NamesrvController, header: h.DeleteTopicInNamesrv, request: Request) -> Reply:
-    """216. Brokers keep the topic: mqadmin asks them with 215."""
-    namesrv.routes.delete_topic(header.topic, header.cluster_name)
-    return Reply()
+    def register_topic(self, header: h.RegisterTopicInNamesrv, request: Request) -> Reply:
+        """217, 5.x. A group that is not registered is an error here; RocketMQ answers success and ignores the topic."""
+        self.routes.register_topic(header.topic, read_route(header.topic, request.body))
+        return Reply()
 
+    def get_broker_member_group(self, header: h.GetBrokerMemberGroup, request: Request) -> Reply:
+        """901, of 5.x brokers."""
+        group = self.routes.member_group(header.cluster_name, header.broker_name)
+        return Reply(body=fastjson.dumps({"brokerMemberGroup": group}))
 
-def get_topics_by_cluster(namesrv: NamesrvController, header: h.GetTopicsByCluster, request: Request) -> Reply:
-    """224"""
-    return _topic_list(namesrv.routes.topics(header.cluster))
+    def broker_heartbeat(self, header: h.BrokerHeartbeat, request: Request) -> Reply:
+        """904, of 5.x brokers: a heartbeat between registrations."""
+        self.routes.touch(header.broker_addr, self.clock())
+        return Reply()
 
+    async def update_namesrv_config(self, header: h.UpdateNamesrvConfig, request: Request) -> Reply:
+        """318. See config.py for the keys; the change is in the configuration file when the response is sent."""
+        async with self.config_lock:
+            config, values = changed(self.config, request.body)
+            if self.config_file is not None and values:
+                await trio.to_thread.run_sync(_rewrite, self.config_file.resolve(), values)
+            self.config = config
+        if values:
+            self.config_changed.set()
+            log.info("configuration changed", by=request.connection.remote_address, **values)
+        return Reply()
 
-def get_system_topic_list(namesrv: NamesrvController, header: h.GetSystemTopicListFromNs, request: Request) -> Reply:
-    """304. Clusters and broker groups have topics of their names; mqadmin asks the given address for others with 305."""
-    routes = namesrv.routes
-    names = [name for cluster, groups in routes.clusters.items() for name in (cluster, *groups)]
-    address = routes.any_address()
-    return Reply(body=fastjson.dumps(({"brokerAddr": address} if address else {}) | {"topicList": names}))
-
-
-def get_unit_topics(namesrv: NamesrvController, header: h.GetUnitTopicList, request: Request) -> Reply:
-    """311"""
-    return _topic_list(namesrv.routes.unit_topics(flags=UNIT, mask=UNIT))
-
-
-def get_unit_sub_topics(namesrv: NamesrvController, header: h.GetHasUnitSubTopicList, request: Request) -> Reply:
-    """312"""
-    return _topic_list(namesrv.routes.unit_topics(flags=UNIT_SUBSCRIPTION, mask=UNIT_SUBSCRIPTION))
-
-
-def get_unit_sub_ununit_topics(
-    namesrv: NamesrvController, header: h.GetHasUnitSubUnunitTopicList, request: Request
-) -> Reply:
-    """313"""
-    return _topic_list(namesrv.routes.unit_topics(flags=UNIT_SUBSCRIPTION, mask=UNIT | UNIT_SUBSCRIPTION))
-
-
-async def put_kv_config(namesrv: NamesrvController, header: h.PutKVConfig, request: Request) -> Reply:
-    """100. Answered when the change is on the disk."""
-    await namesrv.kv.put(header.namespace, header.key, header.value)
-    return Reply()
-
-
-def get_kv_config(namesrv: NamesrvController, header: h.GetKVConfig, request: Request) -> Reply:
-    """101"""
-    value = namesrv.kv.get(header.namespace, header.key)
-    if value is None:
-        remark = f"No config item, Namespace: {header.namespace} Key: {header.key}"
-        return Reply(ResponseCode.QUERY_NOT_FOUND, remark)
-    return Reply.success(value=value)
-
-
-async def delete_kv_config(namesrv: NamesrvController, header: h.DeleteKVConfig, request: Request) -> Reply:
-    """102"""
-    await namesrv.kv.delete(header.namespace, header.key)
-    return Reply()
-
-
-def get_kv_list_by_namespace(namesrv: NamesrvController, header: h.GetKVListByNamespace, request: Request) -> Reply:
-    """219"""
-    table = namesrv.kv.namespace(header.namespace)
-    if table is None:
-        return Reply(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {header.namespace}")
-    return Reply(body=fastjson.dumps({"table": dict(table)}))
-
-
-def register_topic(namesrv: NamesrvController, header: h.RegisterTopicInNamesrv, request: Request) -> Reply:
-    """217, 5.x. A group that is not registered is an error here; RocketMQ answers success and ignores the topic."""
-    namesrv.routes.register_topic(header.topic, read_route(header.topic, request.body))
-    return Reply()
-
-
-def get_broker_member_group(namesrv: NamesrvController, header: h.GetBrokerMemberGroup, request: Request) -> Reply:
-    """901, of 5.x brokers."""
-    group = namesrv.routes.member_group(header.cluster_name, header.broker_name)
-    return Reply(body=fastjson.dumps({"brokerMemberGroup": group}))
-
-
-def broker_heartbeat(namesrv: NamesrvController, header: h.BrokerHeartbeat, request: Request) -> Reply:
-    """904, of 5.x brokers: a heartbeat between registrations."""
-    namesrv.routes.touch(header.broker_addr, namesrv.clock())
-    return Reply()
-
-
-async def update_namesrv_config(namesrv: NamesrvController, header: h.UpdateNamesrvConfig, request: Request) -> Reply:
-    """318. See config.py for the keys; the change is in the configuration file when the response is sent."""
-    async with namesrv.config_lock:
-        config, values = changed(namesrv.config, request.body)
-        await namesrv.keep(values)
-        namesrv.config = config
-    if values:
-        namesrv.config_changed.set()
-        log.info("configuration changed", by=request.connection.remote_address, **values)
-    return Reply()
-
-
-def get_namesrv_config(namesrv: NamesrvController, header: h.GetNamesrvConfig, request: Request) -> Reply:
-    """319"""
-    options = {}
-    for configuration in (namesrv.config, *namesrv.other_configurations):
-        for option in attrs.fields(type(configuration)):
-            value = getattr(configuration, option.name)
-            key = option.metadata["key"]
-            options[key] = shown(key, format_value(value))
-    return Reply(body="".join(f"{key}={value}\n" for key, value in sorted(options.items())).encode())
+    def get_namesrv_config(self, header: h.GetNamesrvConfig, request: Request) -> Reply:
+        """319"""
+        options = {}
+        for configuration in (self.config, *self.other_configurations):
+            for option in attrs.fields(type(configuration)):
+                value = getattr(configuration, option.name)
+                key = option.metadata["key"]
+                options[key] = shown(key, format_value(value))
+        return Reply(body="".join(f"{key}={value}\n" for key, value in sorted(options.items())).encode())
 
 
 def _topic_list(topics: list[str]) -> Reply:
     return Reply(body=fastjson.dumps({"topicList": topics}))
 
 
-HANDLERS = (
-    register_broker,
-    unregister_broker,
-    query_data_version,
-    get_route_info_by_topic,
-    get_broker_cluster_info,
-    wipe_write_perm_of_broker,
-    add_write_perm_of_broker,
-    get_all_topic_list,
-    delete_topic,
-    get_topics_by_cluster,
-    get_system_topic_list,
-    get_unit_topics,
-    get_unit_sub_topics,
-    get_unit_sub_ununit_topics,
-    put_kv_config,
-    get_kv_config,
-    delete_kv_config,
-    get_kv_list_by_namespace,
-    register_topic,
-    get_broker_member_group,
-    broker_heartbeat,
-    update_namesrv_config,
-    get_namesrv_config,
-)
-
-
 def _rewrite(path: Path, values: dict[str, str]) -> None:
+    """Write these keys to the configuration file, durably; comments and order stay. Raises OSError."""
     # latin-1 keeps every byte as it is, whatever the file's encoding.
     text = path.read_bytes().decode("latin-1")
     write_durably(path, with_values(text, values).encode("latin-1"))

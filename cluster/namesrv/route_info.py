@@ -119,8 +119,7 @@ class RouteInfoManager:
 
     def is_changed(self, address: str, version: DataVersion) -> bool:
         """True unless the broker's topics are known in this version."""
-        known = self.data_version(address)
-        return known is None or known != version
+        return self.data_version(address) != version
 
     def data_version(self, address: str) -> DataVersion | None:
         """The version of the broker's topics at its last registration."""

@@ -12,12 +12,12 @@ from attrs import define, field
 
 from twinlog.cluster.namesrv.config import NamesrvConfig
 from twinlog.cluster.namesrv.kv_config import KVConfigManager
-from twinlog.cluster.namesrv.processors import HANDLERS, NamesrvController
+from twinlog.cluster.namesrv.processors import NamesrvController
 from twinlog.cluster.namesrv.route_info import RouteInfoManager
 from twinlog.cluster.remoting.config import ServerConfig
 from twinlog.cluster.remoting.connection import Connection
 from twinlog.cluster.remoting.dispatch import Dispatcher
-from twinlog.cluster.remoting.request import dispatch_table
+from twinlog.cluster.remoting.request import handlers_of
 from twinlog.cluster.remoting.server import RemotingServer, open_listener
 from twinlog.cluster.remoting.tls.config import TlsConfig
 from twinlog.cluster.remoting.tls.contexts import ServerTls
@@ -64,7 +64,7 @@ class NameServer:
         listener = open_listener(
             self.server_config.bind_address if host is None else host, self.config.listen_port if port is None else port
         )
-        dispatcher = Dispatcher(dispatch_table(self.controller, HANDLERS), self.server_config)
+        dispatcher = Dispatcher(handlers_of(self.controller), self.server_config)
         server = RemotingServer(dispatcher, self.server_config, tls)
         server.on_connect.append(lambda connection: connection.on_close.append(self._closed))
         async with trio.open_nursery() as nursery:

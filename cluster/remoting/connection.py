@@ -160,10 +160,6 @@ class Connection:
         if not self.closed:
             self._budget.change(self, by)
 
-    def may_keep(self, size: int) -> bool:
-        """True when the budget has room for so many bytes more."""
-        return self._budget.has_room(size)
-
     def send(self, command: RemotingCommand) -> None:
         """Send a command."""
         self.write(encode(command))

@@ -114,7 +114,7 @@ class Dispatcher:
             return
         try:
             header = decode_header(handler.header, request.command.ext)
-            reply = handler.function(handler.owner, header, request)
+            reply = handler.function(header, request)
             if inspect.iscoroutine(reply):
                 self._carry_out(request, reply)
             elif reply is not None:

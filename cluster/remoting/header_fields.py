@@ -65,12 +65,24 @@ class ResponseHeader(_Header):
 
 
 H = TypeVar("H")
+R = TypeVar("R", bound=RequestHeader)
 
 
 @dataclass_transform(field_specifiers=(attrs.field,))
 def header(cls: type[H]) -> type[H]:
     """attrs.define for headers. Without a repr and an equality for each class, a hundred of them take half the time to import."""
     return attrs.define(eq=False, repr=False)(cls)
+
+
+@dataclass_transform(field_specifiers=(attrs.field,))
+def request_header(code: RequestCode) -> Callable[[type[R]], type[R]]:
+    """Decorator `header` for a request with this code."""
+
+    def decorate(cls: type[R]) -> type[R]:
+        cls.code = code
+        return header(cls)
+
+    return decorate
 
 
 def wire(name: str) -> dict[str, str]:

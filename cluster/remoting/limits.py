@@ -43,10 +43,6 @@ class Budget:
         while self.kept_bytes > self.bytes_max and self._holders:
             self._cut(max(self._holders, key=lambda each: each.kept_bytes))
 
-    def has_room(self, size: int) -> bool:
-        """True when `size` bytes more are within the limit."""
-        return self.kept_bytes + size <= self.bytes_max
-
     def forget(self, holder: Holder) -> None:
         """Release all memory of a connection that has ended."""
         self.kept_bytes -= holder.kept_bytes

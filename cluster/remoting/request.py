@@ -1,7 +1,7 @@
 """Requests as handlers see them, replies, and the table of handlers by request code.
 
-A handler is a function `(owner, header, request) -> Reply | None`, plain or async; the class of `header` says which request code
-it serves. Source: NettyRemotingAbstract, RocketMQ 4.9.8.
+A handler is a public method `(header, request) -> Reply | None`, plain or async; the class of `header` says which request code it
+serves. Source: NettyRemotingAbstract, RocketMQ 4.9.8.
 """
 
 import inspect
@@ -81,22 +81,10 @@ class Handler(NamedTuple):
 
     function: Callable[..., Any]
     header: type[RequestHeader]
-    owner: Any
 
 
 BatchHandler = Callable[[Connection, list[RemotingCommand]], None]
 Check = Callable[[Connection, RemotingCommand], Reply | None]
-
-
-def dispatch_table(owner: object, *handlers: Sequence[Callable[..., Any]]) -> dict[int, Handler]:
-    """Request code to handler, read from the annotations of the handlers' second parameters."""
-    table: dict[int, Handler] = {}
-    for function in (function for group in handlers for function in group):
-        name = list(inspect.signature(function).parameters)[1]
-        header = get_type_hints(function)[name]
-        assert header.code not in table, f"two handlers for {header.code!r}"
-        table[header.code] = Handler(function, header, owner)
-    return table
 
 
 def handlers_of(*processors: object) -> dict[int, Handler]:
@@ -108,7 +96,7 @@ def handlers_of(*processors: object) -> dict[int, Handler]:
                 continue
             header = get_type_hints(function)["header"]
             assert header.code not in table, f"two handlers for {header.code!r}"
-            table[header.code] = Handler(function, header, processor)
+            table[header.code] = Handler(getattr(processor, name), header)
     return table
 
 

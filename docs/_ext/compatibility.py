@@ -4,12 +4,12 @@ Which codes are served comes from the dispatch tables, why others are not from c
 and which test shows it, from docs/reference/compatibility.toml. A code, or a sub-command, that is missing there is an error.
 """
 
-import inspect
 import tempfile
+import time
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 from attrs import frozen
 from docutils import nodes
@@ -19,9 +19,12 @@ from sphinx.util.docutils import SphinxDirective
 from twinlog.cluster.broker.config import BrokerConfig
 from twinlog.cluster.broker.processors.send import SEND_CODES
 from twinlog.cluster.broker.wiring import make_broker
-from twinlog.cluster.namesrv.processors import HANDLERS
+from twinlog.cluster.namesrv.config import NamesrvConfig
+from twinlog.cluster.namesrv.kv_config import KVConfigManager
+from twinlog.cluster.namesrv.processors import NamesrvController
 from twinlog.cluster.remoting.codes import RequestCode
 from twinlog.cluster.remoting.dispatch import NOT_SERVED
+from twinlog.cluster.remoting.request import handlers_of
 from twinlog.store.config import StoreConfig
 
 TABLE = Path(__file__).parents[1] / "reference" / "compatibility.toml"
@@ -52,8 +55,7 @@ def broker_codes() -> set[int]:
 
 def namesrv_codes() -> set[int]:
     """What a name server serves."""
-    second = (list(inspect.signature(handler).parameters)[1] for handler in HANDLERS)
-    return {int(get_type_hints(handler)[name].code) for handler, name in zip(HANDLERS, second, strict=True)}
+    return set(handlers_of(NamesrvController(NamesrvConfig(), KVConfigManager(), time.monotonic)))
 
 
 def client_codes() -> set[int]:

@@ -20,13 +20,13 @@ from twinlog.cluster.broker.tables.offsets import read_offsets
 from twinlog.cluster.broker.tables.topics import TopicConfig, read_topics
 from twinlog.cluster.namesrv.config import NamesrvConfig
 from twinlog.cluster.namesrv.kv_config import KVConfigManager
-from twinlog.cluster.namesrv.processors import HANDLERS, NamesrvController
+from twinlog.cluster.namesrv.processors import NamesrvController
 from twinlog.cluster.remoting import fastjson, names
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand, decode, encode
 from twinlog.cluster.remoting.dispatch import Dispatcher
 from twinlog.cluster.remoting.errors import RemotingTimeoutError
-from twinlog.cluster.remoting.request import dispatch_table
+from twinlog.cluster.remoting.request import handlers_of
 
 SECONDS_MAX = 5.0  # For all answers to a handful of requests; a busy machine needs some.
 MAY_BE_SILENT = {11, 361, 37}  # Pulls are held; of a transaction whose state is unknown nothing is said.
@@ -121,7 +121,7 @@ async def fuzzed_broker(root: Path) -> AsyncIterator[tuple[Broker, Server]]:
 def fuzzed_namesrv(root: Path) -> tuple[NamesrvController, Server]:
     config = NamesrvConfig(kv_config_path=root / "kvConfig.json")
     controller = NamesrvController(config, KVConfigManager(config.kv_config_path), trio.current_time)
-    return controller, Server(Dispatcher(dispatch_table(controller, HANDLERS)))
+    return controller, Server(Dispatcher(handlers_of(controller)))
 
 
 @contextlib.contextmanager

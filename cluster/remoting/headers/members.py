@@ -1,45 +1,38 @@
 """Requests between twinlog members (20001 to 20006), and 1007 of RocketMQ 5, to which they add fields."""
 
-from typing import ClassVar
-
 from attrs import field
 
 from twinlog.cluster.remoting.codes import RequestCode
-from twinlog.cluster.remoting.header_fields import I32, I64, RequestHeader, header, wire
+from twinlog.cluster.remoting.header_fields import I32, I64, RequestHeader, request_header, wire
 
 
-@header
+@request_header(RequestCode.TWINLOG_MEMBER_STATUS)
 class GetMemberStatus(RequestHeader):
     """20001: role, offsets and slaves of a broker."""
 
-    code: ClassVar[RequestCode] = RequestCode.TWINLOG_MEMBER_STATUS
 
-
-@header
+@request_header(RequestCode.TWINLOG_BLOCK_DIGESTS)
 class BlockDigests(RequestHeader):
     """20002: digests of bytes `start` to `end` of the log, see store/integrity/range_digests.py."""
 
-    code: ClassVar[RequestCode] = RequestCode.TWINLOG_BLOCK_DIGESTS
     start: I64
     end: I64
     blocks_per_digest: I32 = 1
 
 
-@header
+@request_header(RequestCode.TWINLOG_RECORD_AT)
 class RecordAtOffset(RequestHeader):
     """20003: the record that a byte of the log belongs to, valid or not."""
 
-    code: ClassVar[RequestCode] = RequestCode.TWINLOG_RECORD_AT
     offset: I64
 
 
-@header
+@request_header(RequestCode.GET_BROKER_EPOCH)
 class GetBrokerEpoch(RequestHeader):
     """1007: the epochs of a broker's log. RocketMQ 5 has no fields; a twinlog slave identifies itself and its end of the HA
     connection: it compares the logs itself.
     """
 
-    code: ClassVar[RequestCode] = RequestCode.GET_BROKER_EPOCH
     member: str | None = field(default=None, metadata=wire("twinlogMember"))
     ha_address: str | None = field(default=None, metadata=wire("twinlogHaAddress"))
     broker_id: I64 | None = field(default=None, metadata=wire("twinlogBrokerId"))
@@ -49,22 +42,17 @@ class GetBrokerEpoch(RequestHeader):
     codes: str | None = field(default=None, metadata=wire("twinlogRegisterCodes"))  # With "," between, the newest last.
 
 
-@header
+@request_header(RequestCode.TWINLOG_LEASE)
 class RenewLease(RequestHeader):
     """20004: a master renews its lease at a voter. The body is JSON."""
 
-    code: ClassVar[RequestCode] = RequestCode.TWINLOG_LEASE
 
-
-@header
+@request_header(RequestCode.TWINLOG_PROMISE)
 class RequestVote(RequestHeader):
     """20005: a candidate requests a member's vote. The body is JSON."""
 
-    code: ClassVar[RequestCode] = RequestCode.TWINLOG_PROMISE
 
-
-@header
+@request_header(RequestCode.TWINLOG_ROLE_CHANGE)
 class ChangeRole(RequestHeader):
     """20006: a role change, one of its steps, or a question about it. The body is JSON, `op` says which."""
 
-    code: ClassVar[RequestCode] = RequestCode.TWINLOG_ROLE_CHANGE

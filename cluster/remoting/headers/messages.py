@@ -1,18 +1,15 @@
 """Requests about messages: send, pull, query, send back, end a transaction."""
 
-from typing import ClassVar
-
 from attrs import field
 
 from twinlog.cluster.remoting.codes import RequestCode
-from twinlog.cluster.remoting.header_fields import I32, I64, RequestHeader, header, wire
+from twinlog.cluster.remoting.header_fields import I32, I64, RequestHeader, request_header, wire
 
 
-@header
+@request_header(RequestCode.SEND_MESSAGE)
 class SendMessage(RequestHeader):
     """10, sent by Go and Python clients. The fields of SendMessageV2 under their full names."""
 
-    code: ClassVar[RequestCode] = RequestCode.SEND_MESSAGE
     producer_group: str
     topic: str
     default_topic: str
@@ -29,11 +26,10 @@ class SendMessage(RequestHeader):
     broker_name: str | None = field(default=None, metadata=wire("bname"))
 
 
-@header
+@request_header(RequestCode.SEND_MESSAGE_V2)
 class SendMessageV2(RequestHeader):
     """310, sent by Java clients: SendMessage with names of one letter, which are faster to parse."""
 
-    code: ClassVar[RequestCode] = RequestCode.SEND_MESSAGE_V2
     producer_group: str = field(metadata=wire("a"))
     topic: str = field(metadata=wire("b"))
     default_topic: str = field(metadata=wire("c"))
@@ -50,32 +46,25 @@ class SendMessageV2(RequestHeader):
     broker_name: str | None = field(default=None, metadata=wire("n"))
 
 
-@header
+@request_header(RequestCode.SEND_BATCH_MESSAGE)
 class SendBatchMessage(SendMessageV2):
     """320: the body is a sequence of encoded messages."""
 
-    code: ClassVar[RequestCode] = RequestCode.SEND_BATCH_MESSAGE
 
-
-@header
+@request_header(RequestCode.SEND_REPLY_MESSAGE)
 class SendReplyMessage(SendMessage):
     """324: a consumer's reply to a request message."""
 
-    code: ClassVar[RequestCode] = RequestCode.SEND_REPLY_MESSAGE
 
-
-@header
+@request_header(RequestCode.SEND_REPLY_MESSAGE_V2)
 class SendReplyMessageV2(SendMessageV2):
     """325"""
 
-    code: ClassVar[RequestCode] = RequestCode.SEND_REPLY_MESSAGE_V2
 
-
-@header
+@request_header(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT)
 class PushReplyMessageToClient(RequestHeader):
     """326, broker to producer: the reply to its request message. Hosts are `ip:port`."""
 
-    code: ClassVar[RequestCode] = RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT
     producer_group: str
     topic: str
     default_topic: str
@@ -92,11 +81,10 @@ class PushReplyMessageToClient(RequestHeader):
     unit_mode: bool = False
 
 
-@header
+@request_header(RequestCode.PULL_MESSAGE)
 class PullMessage(RequestHeader):
     """11. sys_flag bits: 1 commit_offset is valid, 2 may be held, 4 use this request's subscription, 16 lite pull."""
 
-    code: ClassVar[RequestCode] = RequestCode.PULL_MESSAGE
     consumer_group: str
     topic: str
     queue_id: I32
@@ -113,18 +101,15 @@ class PullMessage(RequestHeader):
     request_source: I32 | None = None  # 5.x
 
 
-@header
+@request_header(RequestCode.LITE_PULL_MESSAGE)
 class LitePullMessage(PullMessage):
     """361, 5.x: sent by lite pull consumers instead of 11."""
 
-    code: ClassVar[RequestCode] = RequestCode.LITE_PULL_MESSAGE
 
-
-@header
+@request_header(RequestCode.QUERY_MESSAGE)
 class QueryMessage(RequestHeader):
     """12: records by key, or by UNIQ_KEY when unique_key_query is set."""
 
-    code: ClassVar[RequestCode] = RequestCode.QUERY_MESSAGE
     topic: str
     key: str
     max_num: I32
@@ -133,20 +118,18 @@ class QueryMessage(RequestHeader):
     unique_key_query: bool | None = field(default=None, metadata=wire("_UNIQUE_KEY_QUERY"))
 
 
-@header
+@request_header(RequestCode.VIEW_MESSAGE_BY_ID)
 class ViewMessageById(RequestHeader):
     """33: the record at a commit log offset."""
 
-    code: ClassVar[RequestCode] = RequestCode.VIEW_MESSAGE_BY_ID
     offset: I64
     topic: str | None = None  # 5.x
 
 
-@header
+@request_header(RequestCode.CONSUMER_SEND_MSG_BACK)
 class ConsumerSendMsgBack(RequestHeader):
     """36: a record that could not be consumed. delay_level 0: the broker chooses; below 0: dead letter."""
 
-    code: ClassVar[RequestCode] = RequestCode.CONSUMER_SEND_MSG_BACK
     offset: I64
     group: str
     delay_level: I32
@@ -157,11 +140,10 @@ class ConsumerSendMsgBack(RequestHeader):
     broker_name: str | None = field(default=None, metadata=wire("bname"))
 
 
-@header
+@request_header(RequestCode.END_TRANSACTION)
 class EndTransaction(RequestHeader):
     """37. commit_or_rollback: 0 unknown, 8 commit, 12 rollback."""
 
-    code: ClassVar[RequestCode] = RequestCode.END_TRANSACTION
     producer_group: str
     tran_state_table_offset: I64
     commit_log_offset: I64
@@ -173,11 +155,10 @@ class EndTransaction(RequestHeader):
     topic: str | None = None  # 5.x
 
 
-@header
+@request_header(RequestCode.CHECK_TRANSACTION_STATE)
 class CheckTransactionState(RequestHeader):
     """39, broker to producer, oneway."""
 
-    code: ClassVar[RequestCode] = RequestCode.CHECK_TRANSACTION_STATE
     tran_state_table_offset: I64
     commit_log_offset: I64
     msg_id: str | None = None

@@ -1,44 +1,38 @@
 """Requests to a name server."""
 
-from typing import ClassVar
-
 from twinlog.cluster.remoting.codes import RequestCode
-from twinlog.cluster.remoting.header_fields import I32, I64, RequestHeader, header
+from twinlog.cluster.remoting.header_fields import I32, I64, RequestHeader, request_header
 
 
-@header
+@request_header(RequestCode.PUT_KV_CONFIG)
 class PutKVConfig(RequestHeader):
     """100"""
 
-    code: ClassVar[RequestCode] = RequestCode.PUT_KV_CONFIG
     namespace: str
     key: str
     value: str
 
 
-@header
+@request_header(RequestCode.GET_KV_CONFIG)
 class GetKVConfig(RequestHeader):
     """101"""
 
-    code: ClassVar[RequestCode] = RequestCode.GET_KV_CONFIG
     namespace: str
     key: str
 
 
-@header
+@request_header(RequestCode.DELETE_KV_CONFIG)
 class DeleteKVConfig(RequestHeader):
     """102"""
 
-    code: ClassVar[RequestCode] = RequestCode.DELETE_KV_CONFIG
     namespace: str
     key: str
 
 
-@header
+@request_header(RequestCode.REGISTER_BROKER)
 class RegisterBroker(RequestHeader):
     """103, body RegisterBrokerBody. body_crc32: CRC-32 & 0x7fffffff of the body as sent; 0: not checked."""
 
-    code: ClassVar[RequestCode] = RequestCode.REGISTER_BROKER
     broker_name: str
     broker_addr: str
     cluster_name: str
@@ -50,156 +44,129 @@ class RegisterBroker(RequestHeader):
     enable_acting_master: bool | None = None  # 5.x
 
 
-@header
+@request_header(RequestCode.UNREGISTER_BROKER)
 class UnregisterBroker(RequestHeader):
     """104"""
 
-    code: ClassVar[RequestCode] = RequestCode.UNREGISTER_BROKER
     broker_name: str
     broker_addr: str
     cluster_name: str
     broker_id: I64
 
 
-@header
+@request_header(RequestCode.GET_ROUTEINFO_BY_TOPIC)
 class GetRouteInfoByTopic(RequestHeader):
     """105"""
 
-    code: ClassVar[RequestCode] = RequestCode.GET_ROUTEINFO_BY_TOPIC
     topic: str
     accept_standard_json_only: bool | None = None
 
 
-@header
+@request_header(RequestCode.GET_BROKER_CLUSTER_INFO)
 class GetBrokerClusterInfo(RequestHeader):
     """106"""
 
-    code: ClassVar[RequestCode] = RequestCode.GET_BROKER_CLUSTER_INFO
 
-
-@header
+@request_header(RequestCode.WIPE_WRITE_PERM_OF_BROKER)
 class WipeWritePermOfBroker(RequestHeader):
     """205"""
 
-    code: ClassVar[RequestCode] = RequestCode.WIPE_WRITE_PERM_OF_BROKER
     broker_name: str
 
 
-@header
+@request_header(RequestCode.ADD_WRITE_PERM_OF_BROKER)
 class AddWritePermOfBroker(RequestHeader):
     """327"""
 
-    code: ClassVar[RequestCode] = RequestCode.ADD_WRITE_PERM_OF_BROKER
     broker_name: str
 
 
-@header
+@request_header(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
 class GetAllTopicListFromNameserver(RequestHeader):
     """206"""
 
-    code: ClassVar[RequestCode] = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
 
-
-@header
+@request_header(RequestCode.DELETE_TOPIC_IN_NAMESRV)
 class DeleteTopicInNamesrv(RequestHeader):
     """216. With a cluster name, only the queues of its brokers."""
 
-    code: ClassVar[RequestCode] = RequestCode.DELETE_TOPIC_IN_NAMESRV
     topic: str
     cluster_name: str | None = None
 
 
-@header
+@request_header(RequestCode.REGISTER_TOPIC_IN_NAMESRV)
 class RegisterTopicInNamesrv(RequestHeader):
     """217, of 5.x; body TopicRouteData."""
 
-    code: ClassVar[RequestCode] = RequestCode.REGISTER_TOPIC_IN_NAMESRV
     topic: str
 
 
-@header
+@request_header(RequestCode.GET_KVLIST_BY_NAMESPACE)
 class GetKVListByNamespace(RequestHeader):
     """219"""
 
-    code: ClassVar[RequestCode] = RequestCode.GET_KVLIST_BY_NAMESPACE
     namespace: str
 
 
-@header
+@request_header(RequestCode.GET_TOPICS_BY_CLUSTER)
 class GetTopicsByCluster(RequestHeader):
     """224"""
 
-    code: ClassVar[RequestCode] = RequestCode.GET_TOPICS_BY_CLUSTER
     cluster: str
 
 
-@header
+@request_header(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
 class GetSystemTopicListFromNs(RequestHeader):
     """304"""
 
-    code: ClassVar[RequestCode] = RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS
 
-
-@header
+@request_header(RequestCode.GET_UNIT_TOPIC_LIST)
 class GetUnitTopicList(RequestHeader):
     """311"""
 
-    code: ClassVar[RequestCode] = RequestCode.GET_UNIT_TOPIC_LIST
 
-
-@header
+@request_header(RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST)
 class GetHasUnitSubTopicList(RequestHeader):
     """312"""
 
-    code: ClassVar[RequestCode] = RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST
 
-
-@header
+@request_header(RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST)
 class GetHasUnitSubUnunitTopicList(RequestHeader):
     """313"""
 
-    code: ClassVar[RequestCode] = RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST
 
-
-@header
+@request_header(RequestCode.UPDATE_NAMESRV_CONFIG)
 class UpdateNamesrvConfig(RequestHeader):
     """318, body `key=value` lines."""
 
-    code: ClassVar[RequestCode] = RequestCode.UPDATE_NAMESRV_CONFIG
 
-
-@header
+@request_header(RequestCode.GET_NAMESRV_CONFIG)
 class GetNamesrvConfig(RequestHeader):
     """319"""
 
-    code: ClassVar[RequestCode] = RequestCode.GET_NAMESRV_CONFIG
 
-
-@header
+@request_header(RequestCode.QUERY_DATA_VERSION)
 class QueryDataVersion(RequestHeader):
     """322, body DataVersion: is this version of the broker's topics registered?"""
 
-    code: ClassVar[RequestCode] = RequestCode.QUERY_DATA_VERSION
     broker_name: str
     broker_addr: str
     cluster_name: str
     broker_id: I64
 
 
-@header
+@request_header(RequestCode.GET_BROKER_MEMBER_GROUP)
 class GetBrokerMemberGroup(RequestHeader):
     """901, of 5.x"""
 
-    code: ClassVar[RequestCode] = RequestCode.GET_BROKER_MEMBER_GROUP
     cluster_name: str
     broker_name: str
 
 
-@header
+@request_header(RequestCode.BROKER_HEARTBEAT)
 class BrokerHeartbeat(RequestHeader):
     """904, 5.x, oneway. Fields for elections are not read: there is no controller."""
 
-    code: ClassVar[RequestCode] = RequestCode.BROKER_HEARTBEAT
     cluster_name: str
     broker_addr: str
     broker_name: str

@@ -1,18 +1,15 @@
 """Requests about offsets of queues and consumers."""
 
-from typing import ClassVar
-
 from attrs import field
 
 from twinlog.cluster.remoting.codes import RequestCode
-from twinlog.cluster.remoting.header_fields import I32, I64, RequestHeader, header, wire
+from twinlog.cluster.remoting.header_fields import I32, I64, RequestHeader, request_header, wire
 
 
-@header
+@request_header(RequestCode.QUERY_CONSUMER_OFFSET)
 class QueryConsumerOffset(RequestHeader):
     """14"""
 
-    code: ClassVar[RequestCode] = RequestCode.QUERY_CONSUMER_OFFSET
     consumer_group: str
     topic: str
     queue_id: I32
@@ -20,11 +17,10 @@ class QueryConsumerOffset(RequestHeader):
     broker_name: str | None = field(default=None, metadata=wire("bname"))
 
 
-@header
+@request_header(RequestCode.UPDATE_CONSUMER_OFFSET)
 class UpdateConsumerOffset(RequestHeader):
     """15"""
 
-    code: ClassVar[RequestCode] = RequestCode.UPDATE_CONSUMER_OFFSET
     consumer_group: str
     topic: str
     queue_id: I32
@@ -32,11 +28,10 @@ class UpdateConsumerOffset(RequestHeader):
     broker_name: str | None = field(default=None, metadata=wire("bname"))
 
 
-@header
+@request_header(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP)
 class SearchOffsetByTimestamp(RequestHeader):
     """29"""
 
-    code: ClassVar[RequestCode] = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
     topic: str
     queue_id: I32
     timestamp: I64
@@ -44,32 +39,29 @@ class SearchOffsetByTimestamp(RequestHeader):
     broker_name: str | None = field(default=None, metadata=wire("bname"))
 
 
-@header
+@request_header(RequestCode.GET_MAX_OFFSET)
 class GetMaxOffset(RequestHeader):
     """30: the queue offset that the next message will get."""
 
-    code: ClassVar[RequestCode] = RequestCode.GET_MAX_OFFSET
     topic: str
     queue_id: I32
     committed: bool | None = None  # 5.x
     broker_name: str | None = field(default=None, metadata=wire("bname"))
 
 
-@header
+@request_header(RequestCode.GET_MIN_OFFSET)
 class GetMinOffset(RequestHeader):
     """31"""
 
-    code: ClassVar[RequestCode] = RequestCode.GET_MIN_OFFSET
     topic: str
     queue_id: I32
     broker_name: str | None = field(default=None, metadata=wire("bname"))
 
 
-@header
+@request_header(RequestCode.GET_EARLIEST_MSG_STORETIME)
 class GetEarliestMsgStoretime(RequestHeader):
     """32"""
 
-    code: ClassVar[RequestCode] = RequestCode.GET_EARLIEST_MSG_STORETIME
     topic: str
     queue_id: I32
     broker_name: str | None = field(default=None, metadata=wire("bname"))

@@ -36,13 +36,6 @@ class OffsetResponse(ResponseHeader):
 
 
 @header
-class TimestampResponse(ResponseHeader):
-    """To 32; -1: none."""
-
-    timestamp: I64
-
-
-@header
 class QueryMessageResponse(ResponseHeader):
     """To 12."""
 
@@ -81,31 +74,3 @@ class RegisterBrokerResponse(ResponseHeader):
 
     ha_server_addr: str | None = None
     master_addr: str | None = None
-
-
-@header
-class QueryDataVersionResponse(ResponseHeader):
-    """To 322."""
-
-    changed: bool
-
-
-@header
-class WipeWritePermResponse(ResponseHeader):
-    """To 205."""
-
-    wipe_topic_count: I32
-
-
-@header
-class AddWritePermResponse(ResponseHeader):
-    """To 327."""
-
-    add_topic_count: I32
-
-
-@header
-class GetBrokerConfigResponse(ResponseHeader):
-    """To 26; version is a DataVersion as JSON."""
-
-    version: str

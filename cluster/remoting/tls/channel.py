@@ -26,16 +26,6 @@ class TlsChannel:
     def __attrs_post_init__(self) -> None:
         self._tls = self.context.wrap_bio(self._incoming, self._outgoing, server_side=True)
 
-    @property
-    def version(self) -> str:
-        """Such as TLSv1.3."""
-        return self._tls.version() or ""
-
-    @property
-    def has_output(self) -> bool:
-        """True when there are records of TLS itself to send."""
-        return self._outgoing.pending > 0
-
     def shake_hands(self, data: bytes | memoryview) -> bool:
         """Continue the handshake with received bytes; True when it is done. Raises RemotingProtocolError."""
         self._incoming.write(data)

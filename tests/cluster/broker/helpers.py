@@ -113,9 +113,7 @@ class Client:
         self.opaque += 1
         command = RemotingCommand(code, self.opaque, ext=texts, body=raw, language=self.language, version=self.version)
         try:
-            return handler.function(
-                handler.owner, decode_header(handler.header, texts), Request(self.connection, command)
-            )
+            return handler.function(decode_header(handler.header, texts), Request(self.connection, command))
         except RequestError as error:
             return Reply(error.code, error.remark)
 

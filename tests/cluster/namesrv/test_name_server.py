@@ -10,14 +10,14 @@ import trio
 import trio.testing
 
 from twinlog.cluster.namesrv.config import NamesrvConfig
-from twinlog.cluster.namesrv.processors import HANDLERS, NamesrvController
+from twinlog.cluster.namesrv.processors import NamesrvController
 from twinlog.cluster.namesrv.service import NameServer
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.command import ROCKETMQ, RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingConnectError
-from twinlog.cluster.remoting.request import dispatch_table
+from twinlog.cluster.remoting.request import handlers_of
 
 A, B = "192.0.2.11:10911", "192.0.2.12:10911"
 Ask = Callable[..., Awaitable[RemotingCommand]]
@@ -267,7 +267,7 @@ async def test_when_it_ends_its_connections_end(nursery):
 
 
 async def test_every_request_of_4_9_name_servers_has_a_handler(namesrv):
-    table = dispatch_table(namesrv[0].controller, HANDLERS)
+    table = handlers_of(namesrv[0].controller)
     assert isinstance(namesrv[0].controller, NamesrvController)
     wanted = {100, 101, 102, 103, 104, 105, 106, 205, 206, 216, 219, 224, 304, 311, 312, 313, 318, 319, 322, 327}
     of_5 = {217, 901, 904}

@@ -21,7 +21,7 @@ from twinlog.cluster.remoting.config import ServerConfig
 from twinlog.cluster.remoting.dispatch import Dispatcher
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.header_fields import I32, RequestHeader
-from twinlog.cluster.remoting.request import Reply, Request, dispatch_table
+from twinlog.cluster.remoting.request import Reply, Request, handlers_of
 from twinlog.cluster.remoting.server import RemotingServer, open_listener
 
 ECHO, FILL, FAIL, WAIT, HOLD, BURN, BATCH, UNKNOWN = 901, 902, 903, 904, 905, 906, 310, 999
@@ -64,51 +64,45 @@ class Burn(RequestHeader):
 
 
 class Owner:
-    """Owner of the test handlers."""
+    """Serves a request of each kind."""
 
     def __init__(self):
         self.held: list[Request] = []
         self.look, self.seen = lambda: None, []  # Each Burn looks, and keeps what it sees.
 
+    def echo(self, header: Echo, request: Request) -> Reply:
+        return Reply.success(body=bytes(request.body), text=header.text, flag=True, number=7, nothing=None)
 
-def echo(owner: Owner, header: Echo, request: Request) -> Reply:
-    return Reply.success(body=bytes(request.body), text=header.text, flag=True, number=7, nothing=None)
+    def fill(self, header: Fill, request: Request) -> Reply:
+        return Reply.success(body=[memoryview(bytes([n % 256]) * header.size) for n in range(header.parts)])
 
+    def fail(self, header: Fail, request: Request) -> Reply:
+        if header.how == "request error":
+            raise RequestError(17, "no such topic")
+        if header.how == "large":
+            return Reply.success(body=bytes(FRAME_SIZE_MAX))
+        if header.how == "no reply":
+            return "nonsense"
+        raise ValueError("went wrong")
 
-def fill(owner: Owner, header: Fill, request: Request) -> Reply:
-    return Reply.success(body=[memoryview(bytes([n % 256]) * header.size) for n in range(header.parts)])
+    async def wait(self, header: Wait, request: Request) -> Reply:
+        await trio.sleep(header.seconds)
+        if header.seconds == 3:
+            raise RequestError(24, "late")
+        if header.seconds == 4:
+            return Reply.success(body=bytes(FRAME_SIZE_MAX))
+        return Reply.success(seconds=header.seconds)
 
+    def hold(self, header: Hold, request: Request) -> None:
+        self.held.append(request)
 
-def fail(owner: Owner, header: Fail, request: Request) -> Reply:
-    if header.how == "request error":
-        raise RequestError(17, "no such topic")
-    if header.how == "large":
-        return Reply.success(body=bytes(FRAME_SIZE_MAX))
-    if header.how == "no reply":
-        return "nonsense"
-    raise ValueError("went wrong")
-
-
-async def wait(owner: Owner, header: Wait, request: Request) -> Reply:
-    await trio.sleep(header.seconds)
-    if header.seconds == 3:
-        raise RequestError(24, "late")
-    if header.seconds == 4:
-        return Reply.success(body=bytes(FRAME_SIZE_MAX))
-    return Reply.success(seconds=header.seconds)
-
-
-def hold(owner: Owner, header: Hold, request: Request) -> None:
-    owner.held.append(request)
-
-
-def burn(owner: Owner, header: Burn, request: Request) -> Reply:
-    """Blocks the event loop."""
-    owner.seen.append(owner.look())
-    until = time.monotonic() + float(header.seconds)
-    while time.monotonic() < until:
-        pass
-    return Reply.success()
+    def burn(self, header: Burn, request: Request) -> Reply:
+        """Blocks the event loop."""
+        self.seen.append(self.look())
+        until = time.monotonic() + float(header.seconds)
+        while time.monotonic() < until:
+            pass
+        return Reply.success()
 
 
 class Client:
@@ -165,7 +159,7 @@ async def serving(**config):
     owner = Owner()
     listener = open_listener("127.0.0.1", 0)
     dispatcher = Dispatcher(
-        dispatch_table(owner, (echo, fill), (fail, wait, hold, burn)),
+        handlers_of(owner),
         ServerConfig(**config),
         batch=lambda connection, commands: take_batch(here, connection, commands),
         batch_codes=(BATCH,),

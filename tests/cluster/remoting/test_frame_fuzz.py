@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from tests.cluster.remoting.certificates import shaken
 from tests.cluster.remoting.commands import COMMANDS, json_frame
-from tests.cluster.remoting.serving import ECHO, Owner, echo, fail, fill
+from tests.cluster.remoting.serving import ECHO, FAIL, FILL, Owner
 from twinlog.cluster.remoting.command import (
     FRAME_SIZE_MAX,
     JSON,
@@ -24,7 +24,7 @@ from twinlog.cluster.remoting.command import (
 )
 from twinlog.cluster.remoting.dispatch import Dispatcher
 from twinlog.cluster.remoting.errors import RemotingProtocolError
-from twinlog.cluster.remoting.request import dispatch_table
+from twinlog.cluster.remoting.request import handlers_of
 from twinlog.cluster.remoting.server import RemotingServer, open_listener
 from twinlog.cluster.remoting.tls.channel import TlsChannel
 from twinlog.cluster.remoting.tls.config import TlsConfig
@@ -119,7 +119,7 @@ def test_the_quick_and_the_careful_decoder_agree(command):
 async def serve(streams):
     """Send each over its own connection; the server must close it or keep it, and still answer another one."""
     listener = open_listener("127.0.0.1", 0)
-    table = dispatch_table(Owner(), (echo, fill, fail))
+    table = {code: handler for code, handler in handlers_of(Owner()).items() if code in (ECHO, FILL, FAIL)}
     server = RemotingServer(
         Dispatcher(table, batch=lambda connection, commands: None, batch_codes=(310,)), tls=ServerTls()
     )

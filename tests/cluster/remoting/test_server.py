@@ -15,7 +15,7 @@ import trio.lowlevel
 import trio.testing
 from structlog.testing import capture_logs
 
-from tests.cluster.remoting.serving import BATCH, ECHO, FAIL, FILL, HOLD, UNKNOWN, WAIT, Owner, echo, frame, serving
+from tests.cluster.remoting.serving import BATCH, ECHO, FAIL, FILL, HOLD, UNKNOWN, WAIT, Owner, frame, serving
 from twinlog.cluster.remoting import server
 from twinlog.cluster.remoting.command import (
     FRAME_SIZE_MAX,
@@ -27,7 +27,7 @@ from twinlog.cluster.remoting.command import (
 from twinlog.cluster.remoting.connection import BEHIND_BYTES
 from twinlog.cluster.remoting.dispatch import Dispatcher
 from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingTimeoutError, RequestError
-from twinlog.cluster.remoting.request import Reply, dispatch_table
+from twinlog.cluster.remoting.request import Reply, handlers_of
 from twinlog.cluster.remoting.server import RemotingServer
 
 # Requests and answers
@@ -590,4 +590,4 @@ async def test_the_end_closes_everything():
 
 def test_two_handlers_for_one_code_are_a_mistake():
     with pytest.raises(AssertionError, match="two handlers"):
-        dispatch_table(Owner(), (echo, echo))
+        handlers_of(Owner(), Owner())

@@ -66,7 +66,7 @@ class Brokers:
         handler = self.client.table[command.code]
         try:
             header = decode_header(handler.header, command.ext or {})
-            reply = handler.function(handler.owner, header, Request(FakeConnection(), command))
+            reply = handler.function(header, Request(FakeConnection(), command))
             if hasattr(reply, "__await__"):
                 reply = await reply
         except RequestError as error:

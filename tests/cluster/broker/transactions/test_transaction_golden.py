@@ -61,7 +61,7 @@ class Replay:
         ext = {**command.ext, "commitLogOffset": str(phy_offset), "tranStateTableOffset": str(queue_offset)}
         handler = self.client.table[END]
         request = Request(self.client.connection, command)
-        handler.function(handler.owner, decode_header(handler.header, ext), request)
+        handler.function(decode_header(handler.header, ext), request)
 
     def ours(self):
         store = self.client.broker.store
