@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.clients.java_client import JavaClient
-from twinlog.cluster.broker.filter.consumer_filters import shape
+from twinlog.cluster.broker.filter.consumer_filters import bloom_positions
 from twinlog.cluster.broker.filter.expression import SelectorError
 from twinlog.cluster.broker.filter.java_values import NotComparable
 from twinlog.cluster.broker.filter.sql import compile_sql
@@ -128,4 +128,4 @@ def test_the_same_bits(client: JavaClient, filters: int) -> None:
     dice = random.Random(7)
     for length in (*range(70), 200):
         text = "".join(dice.choices("abc#ü日%_-", k=length))
-        assert client.call(filters, "bits", text=text) == shape().positions(text)
+        assert client.call(filters, "bits", text=text) == bloom_positions(text)

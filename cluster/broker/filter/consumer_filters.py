@@ -7,17 +7,15 @@
 Sources: ConsumerFilterManager.java, ConsumerFilterData.java (RocketMQ 4.9.7). Unlike there, expressions that cannot be
 compiled are dropped when the file is loaded; RocketMQ would send such a group all messages.
 
-BloomShape computes the bit positions that RocketMQ gives each subscription: without them RocketMQ ignores the file. The hash is
+bloom_positions computes the bits that RocketMQ gives each subscription: without them RocketMQ ignores the file. The hash is
 the first half of Austin Appleby's murmur3 (x64, 128 bits) with seed 0. Source: BloomFilter.java (RocketMQ 4.9.7).
 """
 
-import math
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
 from typing import Any
 
 import structlog
-from attrs import define, field, frozen
+from attrs import define, field
 
 from twinlog.cluster.broker.filter.expression import SelectorError
 from twinlog.cluster.broker.filter.sql import RawFilter, SqlFilter, compile_sql
@@ -27,36 +25,8 @@ from twinlog.store.record.properties import parse_properties
 
 _M64 = (1 << 64) - 1
 _C1, _C2 = 0x87C37B91114253D5, 0x4CF5AD432745937F
-
-
-@frozen
-class BloomShape:
-    """`error_rate` in percent, `expected`: number of subscriptions to distinguish."""
-
-    error_rate: int = 20  # maxErrorRateOfBloomFilter
-    expected: int = 32  # expectConsumerNumUseFilter
-
-    @property
-    def hashes(self) -> int:
-        return math.ceil(math.log(self.error_rate / 100) / math.log(0.5))
-
-    @property
-    def bits(self) -> int:
-        """A multiple of 8."""
-        least = self.expected * math.log2(100 / self.error_rate) * math.log2(math.e)
-        return 8 * math.ceil(math.ceil(least) / 8)
-
-    def positions(self, text: str) -> list[int]:
-        hash64 = murmur3_64(text.encode())
-        low, high = hash64 & 0xFFFFFFFF, hash64 >> 32
-        sums = ((low + i * high) & 0xFFFFFFFF for i in range(1, self.hashes + 1))
-        return [(value ^ 0xFFFFFFFF if value >> 31 else value) % self.bits for value in sums]
-
-
-@cache
-def shape() -> BloomShape:
-    """Return RocketMQ's defaults; twinlog has no bit maps, so nothing else depends on them."""
-    return BloomShape()
+# Of maxErrorRateOfBloomFilter=20 and expectConsumerNumUseFilter=32, RocketMQ's defaults: twinlog has no bit maps.
+BLOOM_BITS, _BLOOM_HASHES = 112, 3
 
 
 def _rotated(value: int, by: int) -> int:
@@ -87,6 +57,14 @@ def murmur3_64(data: bytes) -> int:
     h1 = (h1 + h2) & _M64
     h2 = (h2 + h1) & _M64
     return (_final(h1) + _final(h2)) & _M64
+
+
+def bloom_positions(text: str) -> list[int]:
+    """Return the bits of a subscription, `group#topic`."""
+    hash64 = murmur3_64(text.encode())
+    low, high = hash64 & 0xFFFFFFFF, hash64 >> 32
+    sums = ((low + i * high) & 0xFFFFFFFF for i in range(1, _BLOOM_HASHES + 1))
+    return [(value ^ 0xFFFFFFFF if value >> 31 else value) % BLOOM_BITS for value in sums]
 
 
 log = structlog.get_logger(__name__)
@@ -122,9 +100,8 @@ class ConsumerFilterData:
         return self.dead_ms >= self.born_ms
 
     def to_json(self) -> dict[str, Any]:
-        bits = shape()
         return {
-            "bloomFilterData": {"bitNum": bits.bits, "bitPos": bits.positions(f"{self.group}#{self.topic}")},
+            "bloomFilterData": {"bitNum": BLOOM_BITS, "bitPos": bloom_positions(f"{self.group}#{self.topic}")},
             "bornTime": self.born_ms,
             "clientVersion": self.client_version,
             "consumerGroup": self.group,
@@ -154,8 +131,7 @@ class ConsumerFilterManager:
 
     def get(self, topic: str, group: str) -> ConsumerFilterData | None:
         """Return an expression, also a dead one."""
-        groups = self._topics.get(topic)
-        return groups.get(group) if groups is not None else None
+        return self._topics.get(topic, {}).get(group)
 
     def register(
         self, group: str, subscriptions: Iterable[SubscriptionData], characters_max: int = HEARTBEAT_CHARACTERS_MAX
@@ -248,8 +224,7 @@ class ConsumerFilterManager:
     def clean(self, dead_ms_max: int = DEAD_MS_MAX) -> None:
         """Drop expressions that have been dead for so long."""
         before = self.now_ms() - dead_ms_max
-        all_data = [data for groups in self._topics.values() for data in groups.values()]
-        for data in all_data:
+        for data in [data for groups in self._topics.values() for data in groups.values()]:
             if data.is_dead and data.dead_ms <= before:
                 self._forget(data.topic, data.group)
 
@@ -284,15 +259,10 @@ class ConsumerFilterManager:
 
         Raises ValueError.
         """
-        by_topic = value.get("filterDataByTopic") or {}
-        entries = [
-            (topic, group, item)
-            for topic, groups in by_topic.items()
-            for group, item in ((groups or {}).get("groupFilterData") or {}).items()
-            if item
-        ]
-        for topic, group, item in entries:
-            self._load(topic, group, item)
+        for topic, groups in (value.get("filterDataByTopic") or {}).items():
+            for group, item in ((groups or {}).get("groupFilterData") or {}).items():
+                if item:
+                    self._load(topic, group, item)
 
     def _load(self, topic: str, group: str, item: Mapping[str, Any]) -> None:
         expression, kind = str(item.get("expression") or ""), str(item.get("expressionType") or "")

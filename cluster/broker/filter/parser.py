@@ -5,8 +5,10 @@ As in RocketMQ, text behind the end of the expression is ignored if its first to
 """
 
 import re
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from importlib import resources
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from twinlog.cluster.broker.filter import expression as make
@@ -19,87 +21,42 @@ LENGTH_MAX = 8 * 1024  # Characters; ours.
 _SHOWN_MAX = 40
 
 
-class _Actions:
-    """Actions of the grammar's rules."""
-
-    def selector(self, parts: list[Any]) -> Expression:
-        return make.as_condition(parts[0])
-
-    def either(self, parts: list[Any]) -> Expression:
-        return make.logic(*parts, is_or=True)
-
-    def both(self, parts: list[Any]) -> Expression:
-        return make.logic(*parts, is_or=False)
-
-    def equal(self, parts: list[Any]) -> Expression:
-        return make.equal(*parts)
-
-    def not_equal(self, parts: list[Any]) -> Expression:
-        return make.negation(make.equal(*parts))
-
-    def is_null(self, parts: list[Any]) -> Expression:
-        return make.is_null(*parts)
-
-    def is_not_null(self, parts: list[Any]) -> Expression:
-        return make.negation(make.is_null(*parts))
-
-    def greater(self, parts: list[Any]) -> Expression:
-        return make.ordered(">", *parts)
-
-    def greater_or_equal(self, parts: list[Any]) -> Expression:
-        return make.ordered(">=", *parts)
-
-    def less(self, parts: list[Any]) -> Expression:
-        return make.ordered("<", *parts)
-
-    def less_or_equal(self, parts: list[Any]) -> Expression:
-        return make.ordered("<=", *parts)
-
-    def between(self, parts: list[Any]) -> Expression:
-        return make.between(*parts)
-
-    def not_between(self, parts: list[Any]) -> Expression:
-        return make.not_between(*parts)
-
-    def is_in(self, parts: list[Any]) -> Expression:
-        return make.is_in(*parts, is_negated=False)
-
-    def is_not_in(self, parts: list[Any]) -> Expression:
-        return make.is_in(*parts, is_negated=True)
-
-    def negate(self, parts: list[Any]) -> Expression:
-        return make.negate(*parts)
-
-    def negation(self, parts: list[Any]) -> Expression:
-        return make.negation(*parts)
-
-    def text(self, parts: list[Any]) -> Expression:
-        return make.Constant(make.Kind.STRING, _unquoted(parts[0]))
-
-    def decimal(self, parts: list[Any]) -> Expression:
-        return make.decimal(parts[0])
-
-    def floating(self, parts: list[Any]) -> Expression:
-        return make.floating(parts[0])
-
-    def true(self, _parts: list[Any]) -> Expression:
-        return make.TRUE
-
-    def false(self, _parts: list[Any]) -> Expression:
-        return make.FALSE
-
-    def null(self, _parts: list[Any]) -> Expression:
-        return make.NULL
-
-    def name(self, parts: list[Any]) -> Expression:
-        return make.Property(str(parts[0]))
-
-    def strings(self, parts: list[Any]) -> list[str]:
-        return [_unquoted(part) for part in parts]
-
-
 def _unquoted(literal: str) -> str:
     return literal[1:-1].replace("''", "'")
+
+
+# The actions of the grammar's rules, called with the parts of each.
+_ACTIONS: dict[str, Callable[..., Any]] = {
+    "selector": make.as_condition,
+    "either": partial(make.logic, is_or=True),
+    "both": partial(make.logic, is_or=False),
+    "equal": make.equal,
+    "not_equal": lambda left, right: make.negation(make.equal(left, right)),
+    "is_null": make.is_null,
+    "is_not_null": lambda left: make.negation(make.is_null(left)),
+    "greater": partial(make.ordered, ">"),
+    "greater_or_equal": partial(make.ordered, ">="),
+    "less": partial(make.ordered, "<"),
+    "less_or_equal": partial(make.ordered, "<="),
+    "between": make.between,
+    "not_between": make.not_between,
+    "is_in": partial(make.is_in, is_negated=False),
+    "is_not_in": partial(make.is_in, is_negated=True),
+    "negate": make.negate,
+    "negation": make.negation,
+    "text": lambda literal: make.Constant(make.Kind.STRING, _unquoted(literal)),
+    "decimal": make.decimal,
+    "floating": make.floating,
+    "true": lambda: make.TRUE,
+    "false": lambda: make.FALSE,
+    "null": lambda: make.NULL,
+    "name": lambda token: make.Property(str(token)),
+    "strings": lambda *literals: [_unquoted(literal) for literal in literals],
+}
+
+
+def _with_parts(action: Callable[..., Any], parts: list[Any]) -> Any:
+    return action(*parts)
 
 
 @cache
@@ -112,7 +69,7 @@ def _parser() -> "Lark":
         start="selector",
         parser="lalr",
         lexer="basic",  # Tokens do not depend on the parser's state.
-        transformer=_Actions(),
+        transformer=SimpleNamespace(**{rule: partial(_with_parts, action) for rule, action in _ACTIONS.items()}),
         g_regex_flags=re.ASCII,  # Keywords in any case, but not with non-ASCII letters that fold to these.
         maybe_placeholders=False,
     )

@@ -20,19 +20,13 @@ class SqlFilter:
     """Compiled expression."""
 
     text: str
-    _evaluate: Evaluator = field(repr=False)
+    evaluate: Evaluator = field(repr=False)  # True, False or None (null); raises NotComparable.
     _read: "PropertyReader" = field(repr=False)
-
-    def evaluate(self, properties: Mapping[str, str]) -> bool | None:
-        """Evaluate the expression for a message; None is null. Raises NotComparable."""
-        result = self._evaluate(properties)
-        assert result is None or isinstance(result, bool)
-        return result
 
     def matches(self, properties: Mapping[str, str]) -> bool:
         """True when the message matches; null and values that cannot be compared do not."""
         try:
-            return self._evaluate(properties) is True
+            return self.evaluate(properties) is True
         except NotComparable:
             return False
 

@@ -6,7 +6,13 @@ import pytest
 from attrs import define
 
 from tests.cluster.broker.helpers import sql
-from twinlog.cluster.broker.filter.consumer_filters import DEAD_MS_MAX, BloomShape, ConsumerFilterManager, murmur3_64
+from twinlog.cluster.broker.filter.consumer_filters import (
+    BLOOM_BITS,
+    DEAD_MS_MAX,
+    ConsumerFilterManager,
+    bloom_positions,
+    murmur3_64,
+)
 from twinlog.cluster.broker.filter.tags import SubscriptionData
 from twinlog.cluster.remoting import fastjson
 from twinlog.store.record.properties import format_properties
@@ -186,7 +192,8 @@ def test_murmur3(data, value):
     assert murmur3_64(data) == value
 
 
-def test_the_shape_of_rocketmqs_bits():
-    shape = BloomShape()
-    assert (shape.bits, shape.hashes) == (112, 3)
-    assert all(0 <= position < 112 for n in range(100) for position in shape.positions(f"group{n}#topic"))
+def test_bits_are_within_rocketmqs_shape():
+    assert BLOOM_BITS == 112
+    positions = [bloom_positions(f"group{n}#topic") for n in range(100)]
+    assert {len(each) for each in positions} == {3}
+    assert all(0 <= position < 112 for each in positions for position in each)
