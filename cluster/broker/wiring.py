@@ -29,18 +29,16 @@ from twinlog.cluster.broker.processors.client_forward import ClientForwardProces
 from twinlog.cluster.broker.processors.clients import ClientProcessor
 from twinlog.cluster.broker.processors.config import ConfigProcessor
 from twinlog.cluster.broker.processors.consume_stats import GroupProgress
-from twinlog.cluster.broker.processors.consumer_admin import ConsumerAdminProcessor
 from twinlog.cluster.broker.processors.digests import DigestProcessor
+from twinlog.cluster.broker.processors.group_admin import GroupAdminProcessor
 from twinlog.cluster.broker.processors.offset import OffsetProcessor
 from twinlog.cluster.broker.processors.pull import PullProcessor
 from twinlog.cluster.broker.processors.query import QueryProcessor
 from twinlog.cluster.broker.processors.reply import ReplyProcessor
-from twinlog.cluster.broker.processors.reset_offset import ResetOffsetProcessor
 from twinlog.cluster.broker.processors.roles import RoleProcessor
 from twinlog.cluster.broker.processors.runtime import RuntimeProcessor
 from twinlog.cluster.broker.processors.send import SendProcessor
 from twinlog.cluster.broker.processors.send_back import SendBackProcessor
-from twinlog.cluster.broker.processors.subscription_admin import SubscriptionAdminProcessor
 from twinlog.cluster.broker.processors.topic_admin import TopicAdminProcessor
 from twinlog.cluster.broker.processors.transactions import TransactionProcessor
 from twinlog.cluster.broker.reconfigure import Reconfiguration
@@ -367,8 +365,8 @@ def _processors(
     connections = ClientConnections(
         (data.held_pulls.connection_closed, consumers.connection_closed, producers.connection_closed)
     )
-    commits = OffsetProcessor(store, offsets, queues, gate)
-    progress = GroupProgress(settings, store, topics, offsets, consumers, stats, queues)
+    commits = OffsetProcessor(settings, store, topics, groups, offsets, consumers, queues, gate)
+    progress = GroupProgress(settings, store, tables, stats, queues)
     reconfiguration = Reconfiguration(
         settings, store, tables, services.schedule, services.transactions, data.held_pulls
     )
@@ -390,9 +388,7 @@ def _processors(
     )
     return [
         # For producers and consumers
-        ClientProcessor(
-            settings, store, topics, groups, consumers, producers, filters, tables.locks, connections, gate
-        ),
+        ClientProcessor(settings, store, tables, connections, gate),
         commits,
         QueryProcessor(store, consumers, filters, queues),
         ReplyProcessor(settings, store, requests, producers, client_calls, gate),
@@ -400,18 +396,12 @@ def _processors(
         TransactionProcessor(settings, store, members.ha.group_transfer, gate),
         # For administrators
         ConfigProcessor(settings, store, topics, stats, status, reconfiguration),
-        ConsumerAdminProcessor(
-            store, topics, groups, tables.groups_writer, offsets, consumers, producers, stats, progress, gate
-        ),
-        ResetOffsetProcessor(settings, store, topics, groups, offsets, consumers, queues, gate),
-        SubscriptionAdminProcessor(store, groups, tables.groups_writer, offsets, services.schedule, lost_tables, gate),
-        TopicAdminProcessor(
-            store, topics, tables.topics_writer, stats, queues, progress, members.registration, lost_tables, gate
-        ),
+        GroupAdminProcessor(store, tables, stats, progress, services.schedule, lost_tables, gate),
+        TopicAdminProcessor(settings, store, tables, stats, queues, members.registration, lost_tables, gate),
         AclProcessor(settings, base.acl),
         ClientForwardProcessor(settings, store, consumers, client_calls),
         # For other members, and for the status of this one
         DigestProcessor(store),
         RoleProcessor(settings, store, services.roles, members.ha, data.group, members.slave_peers),
-        RuntimeProcessor(settings, store, topics, groups, offsets, stats, queues, members.ha, status, progress),
+        RuntimeProcessor(settings, store, tables, stats, queues, members.ha, status, progress),
     ], pull

@@ -10,6 +10,8 @@ from typing import Any
 import orjson
 from attrs import field, frozen
 
+from twinlog.cluster.remoting.fastjson import ObjectKey
+
 MASTER_ID = 0
 PERM_PRIORITY, PERM_READ, PERM_WRITE, PERM_INHERIT = 8, 4, 2, 1  # Bits of perm (PermName).
 UNIT, UNIT_SUBSCRIPTION = 1, 2  # Bits of topic_sys_flag.
@@ -35,8 +37,13 @@ def read_queue(fields: Mapping[str, Any]) -> MessageQueue:
 
 
 def queue_of_key(key: str) -> MessageQueue:
-    """The queue that is a map's key (fastjson.ObjectKey)."""
+    """The queue that is a map's key."""
     return read_queue(orjson.loads(key.encode()))  # orjson refuses subclasses of str.
+
+
+def key_of_queue(queue: MessageQueue) -> ObjectKey:
+    """The reverse."""
+    return ObjectKey.of(queue_to_json(queue))
 
 
 def by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:

@@ -21,13 +21,7 @@ from twinlog.cluster.config.redaction import redact
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
-from twinlog.cluster.remoting.headers.broker_admin import (
-    CreateAccessConfig,
-    DeleteAccessConfig,
-    GetBrokerAclConfigVersion,
-    GetBrokerClusterAclConfig,
-    UpdateGlobalWhiteAddrsConfig,
-)
+from twinlog.cluster.remoting.headers import broker_admin as h
 from twinlog.cluster.remoting.request import Reply, Request
 
 log = structlog.get_logger(__name__)
@@ -46,7 +40,7 @@ class AclProcessor:
     settings: Settings
     acl: AclService | None  # None: access control is off.
 
-    async def update_and_create_access_config(self, header: CreateAccessConfig, request: Request) -> Reply:
+    async def update_and_create_access_config(self, header: h.CreateAccessConfig, request: Request) -> Reply:
         """Add or change an account; the change is in force when it is answered."""
         acl = self._service(_UPDATE_FAILED)
         plain = {
@@ -61,7 +55,7 @@ class AclProcessor:
         log.warning("an account was set", accessKey=header.access_key, admin=header.admin, by=_who(request))
         return Reply(ext=None)
 
-    async def delete_access_config(self, header: DeleteAccessConfig, request: Request) -> Reply:
+    async def delete_access_config(self, header: h.DeleteAccessConfig, request: Request) -> Reply:
         """Delete an account; refused when there is none."""
         acl = self._service(_DELETE_FAILED)
         if not await _change(acl, partial(delete_account, access_key=header.access_key), _DELETE_FAILED):
@@ -70,7 +64,7 @@ class AclProcessor:
         log.warning("an account was deleted", accessKey=header.access_key, by=_who(request))
         return Reply(ext=None)
 
-    async def update_global_white_addrs_config(self, header: UpdateGlobalWhiteAddrsConfig, request: Request) -> Reply:
+    async def update_global_white_addrs_config(self, header: h.UpdateGlobalWhiteAddrsConfig, request: Request) -> Reply:
         """Set the global white addresses of a file; a path that is not one of the files is refused."""
         acl = self._service(_WHITE_FAILED)
         patterns = _split(header.global_white_addrs) or []
@@ -81,7 +75,7 @@ class AclProcessor:
         log.warning("addresses that need no signature were set", addresses=header.global_white_addrs, by=_who(request))
         return Reply(ext=None)
 
-    def get_broker_acl_config_version(self, header: GetBrokerAclConfigVersion, request: Request) -> Reply:
+    def get_broker_acl_config_version(self, header: h.GetBrokerAclConfigVersion, request: Request) -> Reply:
         """Return the version of each file, and that of the default one."""
         files = self._service(ResponseCode.SYSTEM_ERROR).files
         versions = {str(file.path): file.version.to_json() for file in files.rules.files}
@@ -94,7 +88,7 @@ class AclProcessor:
             clusterName=self.settings.config.broker_cluster_name,
         )
 
-    def get_broker_cluster_acl_config(self, header: GetBrokerClusterAclConfig, request: Request) -> Reply:
+    def get_broker_cluster_acl_config(self, header: h.GetBrokerClusterAclConfig, request: Request) -> Reply:
         """Return all accounts without their secrets, and the global white addresses."""
         rules = self._service(ResponseCode.SYSTEM_ERROR).rules
         accounts: dict[str, dict[str, Any]] = {}

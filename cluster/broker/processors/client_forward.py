@@ -11,7 +11,7 @@ from attrs import define
 
 from twinlog.cluster.broker.peers.client_calls import ClientCalls
 from twinlog.cluster.broker.processors import shared
-from twinlog.cluster.broker.processors.reset_offset import refuse_old_client
+from twinlog.cluster.broker.processors.offset import refuse_old_client
 from twinlog.cluster.broker.settings import Settings
 from twinlog.cluster.broker.tables.clients import ClientInfo, ConsumerManager
 from twinlog.cluster.remoting import fastjson, names

@@ -8,39 +8,21 @@ from typing import Any
 
 from attrs import define
 
-from twinlog.cluster.broker.filter.consumer_filters import (
-    HEARTBEAT_CHARACTERS_MAX,
-    ConsumerFilterManager,
-    compile_expression,
-)
+from twinlog.cluster.broker.filter.consumer_filters import HEARTBEAT_CHARACTERS_MAX, compile_expression
 from twinlog.cluster.broker.filter.expression import SelectorError
 from twinlog.cluster.broker.filter.tags import TAG, SubscriptionData
 from twinlog.cluster.broker.processors import shared
 from twinlog.cluster.broker.processors.pull import not_supported
 from twinlog.cluster.broker.roles.gate import Gate, gated
 from twinlog.cluster.broker.settings import Settings
-from twinlog.cluster.broker.tables.clients import (
-    ClientConnections,
-    ClientInfo,
-    ConsumerManager,
-    ProducerManager,
-    RebalanceLockManager,
-)
-from twinlog.cluster.broker.tables.groups import SubscriptionGroupManager
-from twinlog.cluster.broker.tables.topics import TopicConfigManager
+from twinlog.cluster.broker.tables.clients import ClientConnections, ClientInfo
+from twinlog.cluster.broker.tables.tables import BrokerTables
 from twinlog.cluster.remoting import fastjson, names
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.connection import Connection
 from twinlog.cluster.remoting.errors import RequestError
+from twinlog.cluster.remoting.headers import clients as h
 from twinlog.cluster.remoting.headers.broker_admin import GetAllProducerInfo
-from twinlog.cluster.remoting.headers.clients import (
-    CheckClientConfig,
-    GetConsumerListByGroup,
-    HeartBeat,
-    LockBatchMq,
-    UnlockBatchMq,
-    UnregisterClient,
-)
 from twinlog.cluster.remoting.request import Reply, Request
 from twinlog.cluster.remoting.route import UNIT_SUBSCRIPTION, MessageQueue, queue_to_json
 from twinlog.store.message_store import MessageStore
@@ -54,16 +36,11 @@ class ClientProcessor:
 
     settings: Settings
     store: MessageStore
-    topics: TopicConfigManager
-    groups: SubscriptionGroupManager
-    consumers: ConsumerManager[Connection]
-    producers: ProducerManager[Connection]
-    filters: ConsumerFilterManager
-    locks: RebalanceLockManager
+    tables: BrokerTables
     connections: ClientConnections
     gate: Gate
 
-    def heart_beat(self, header: HeartBeat, request: Request) -> Reply:
+    def heart_beat(self, header: h.HeartBeat, request: Request) -> Reply:
         """Register or refresh the client in each of its groups; create the retry topics of consumers."""
         if len(request.body) > names.HEARTBEAT_BYTES_MAX:
             remark = f"a heartbeat of {len(request.body)} bytes; at most {names.HEARTBEAT_BYTES_MAX} are allowed"
@@ -75,7 +52,7 @@ class ClientProcessor:
             shared.text(beat, "clientID")[:CLIENT_ID_LENGTH_MAX],
             command.language,
             command.version,
-            self.consumers.now(),
+            self.tables.consumers.now(),
         )
         consumers = [(_group(data), data, _subscriptions(data)) for data in shared.objects(beat, "consumerDataSet")]
         producers = [_group(data) for data in shared.objects(beat, "producerDataSet")]
@@ -83,9 +60,9 @@ class ClientProcessor:
         for group, data, subscriptions in consumers:
             self._register_consumer(group, data, subscriptions, client)
             if self.settings.config.enable_property_filter:
-                characters_left = self.filters.register(group, subscriptions, characters_left)
+                characters_left = self.tables.filters.register(group, subscriptions, characters_left)
         for group in producers:
-            self.producers.register(group, client)
+            self.tables.producers.register(group, client)
         self.connections.watch(request.connection)
         return Reply(ext=None)
 
@@ -96,11 +73,11 @@ class ClientProcessor:
         subscriptions: list[SubscriptionData],
         client: ClientInfo[Connection],
     ) -> None:
-        config = self.groups.find(group)
+        config = self.tables.groups.find(group)
         if config is not None and not self.store.config.is_slave:  # A slave's topics are its master's.
             sys_flag = UNIT_SUBSCRIPTION if data.get("unitMode") is True else 0
-            self.topics.create_in_send_back(names.retry_topic(group), config.retry_queues, sys_flag=sys_flag)
-        self.consumers.register(
+            self.tables.topics.create_in_send_back(names.retry_topic(group), config.retry_queues, sys_flag=sys_flag)
+        self.tables.consumers.register(
             group,
             client,
             subscriptions,
@@ -110,28 +87,28 @@ class ClientProcessor:
             notify=config is None or config.notify_consumer_ids_changed_enable,
         )
 
-    def unregister_client(self, header: UnregisterClient, request: Request) -> Reply:
+    def unregister_client(self, header: h.UnregisterClient, request: Request) -> Reply:
         """Remove the client from its groups; the other members of a consumer group are notified."""
         if header.producer_group:
-            self.producers.unregister(header.producer_group, request.connection)
+            self.tables.producers.unregister(header.producer_group, request.connection)
         if header.consumer_group:
-            config = self.groups.table.get(header.consumer_group)
-            self.consumers.unregister(
+            config = self.tables.groups.table.get(header.consumer_group)
+            self.tables.consumers.unregister(
                 header.consumer_group,
                 request.connection,
                 notify=config is None or config.notify_consumer_ids_changed_enable,
             )
         return Reply.success()
 
-    def get_consumer_list_by_group(self, header: GetConsumerListByGroup, request: Request) -> Reply:
+    def get_consumer_list_by_group(self, header: h.GetConsumerListByGroup, request: Request) -> Reply:
         """Return the client ids of a group, among which its queues are shared."""
-        info = self.consumers.find(header.consumer_group)
+        info = self.tables.consumers.find(header.consumer_group)
         if info is None:
             group = header.consumer_group[: names.GROUP_LENGTH_MAX]
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {group}")
         return Reply.success(fastjson.dumps({"consumerIdList": info.client_ids}))
 
-    def check_client_config(self, header: CheckClientConfig, request: Request) -> Reply:
+    def check_client_config(self, header: h.CheckClientConfig, request: Request) -> Reply:
         """Check a consumer's filter before it starts; code 23 with the reason if it is invalid."""
         subscription = shared.json_object(request).get("subscriptionData")
         kind = subscription.get("expressionType") if isinstance(subscription, dict) else None
@@ -147,7 +124,7 @@ class ClientProcessor:
 
     def get_all_producer_info(self, header: GetAllProducerInfo, request: Request) -> Reply:
         """Return the connected producers by group, with the time of their last heartbeat in ms."""
-        now, now_ms = self.producers.now(), self.store.now_ms()
+        now, now_ms = self.tables.producers.now(), self.store.now_ms()
         groups = {
             group: [
                 {
@@ -159,28 +136,27 @@ class ClientProcessor:
                 }
                 for client in clients.values()
             ]
-            for group, clients in self.producers.groups.items()
+            for group, clients in self.tables.producers.groups.items()
         }
         return shared.json_reply({"data": groups})
 
     @gated
-    def lock_batch_mq(self, header: LockBatchMq, request: Request) -> Reply:
+    def lock_batch_mq(self, header: h.LockBatchMq, request: Request) -> Reply:
         """Lock queues for a client; the response lists those that it now holds."""
         group, client_id, queues = _read(request)
-        granted = self.locks.lock(group, client_id, queues)
+        granted = self.tables.locks.lock(group, client_id, queues)
         return shared.json_reply({"lockOKMQSet": [queue_to_json(queue) for queue in granted]})
 
     @gated
-    def unlock_batch_mq(self, header: UnlockBatchMq, request: Request) -> Reply:
+    def unlock_batch_mq(self, header: h.UnlockBatchMq, request: Request) -> Reply:
         """Release the locks of a client."""
-        self.locks.unlock(*_read(request))
+        self.tables.locks.unlock(*_read(request))
         return Reply(ext=None)
 
 
 def _group(data: dict[str, Any]) -> str:
     group = shared.text(data, "groupName")
-    if fault := names.group_fault(group):
-        raise RequestError(ResponseCode.SYSTEM_ERROR, fault)
+    names.require_group(group)
     return group
 
 
@@ -190,23 +166,20 @@ def _subscriptions(data: dict[str, Any]) -> list[SubscriptionData]:
     except (KeyError, TypeError, ValueError) as error:
         raise RequestError(ResponseCode.SYSTEM_ERROR, f"a subscription cannot be read: {error!r}") from None
     for subscription in subscriptions:
-        if fault := names.topic_fault(subscription.topic):
-            raise RequestError(ResponseCode.SYSTEM_ERROR, fault)
+        names.require_topic(subscription.topic)
     return subscriptions
 
 
 def _read(request: Request) -> tuple[str, str, list[MessageQueue]]:
     value = shared.json_object(request)
     group, client_id = shared.text(value, "consumerGroup"), shared.text(value, "clientId")
-    if fault := names.group_fault(group):
-        raise RequestError(ResponseCode.SYSTEM_ERROR, fault)
+    names.require_group(group)
     return group, client_id, [_queue(item) for item in shared.objects(value, "mqSet")]
 
 
 def _queue(item: dict[str, Any]) -> MessageQueue:
     topic, queue_id = shared.text(item, "topic"), item.get("queueId")
-    if fault := names.topic_fault(topic):
-        raise RequestError(ResponseCode.SYSTEM_ERROR, fault)
+    names.require_topic(topic)
     if not isinstance(queue_id, int):
         raise RequestError(ResponseCode.SYSTEM_ERROR, "queueId is not a number")
     return MessageQueue(topic, shared.text(item, "brokerName"), queue_id)

@@ -16,13 +16,7 @@ from twinlog.cluster.config.redaction import shown
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
-from twinlog.cluster.remoting.headers.broker_admin import (
-    CleanExpiredConsumeQueue,
-    CleanUnusedTopic,
-    DeleteExpiredCommitLog,
-    GetBrokerConfig,
-    UpdateBrokerConfig,
-)
+from twinlog.cluster.remoting.headers import broker_admin as h
 from twinlog.cluster.remoting.request import Reply, Request
 from twinlog.store.message_store import MessageStore
 
@@ -38,7 +32,7 @@ class ConfigProcessor:
     status: BrokerStatus
     reconfiguration: Reconfiguration
 
-    async def update_broker_config(self, header: UpdateBrokerConfig, request: Request) -> Reply:
+    async def update_broker_config(self, header: h.UpdateBrokerConfig, request: Request) -> Reply:
         """Apply `key=value` lines and write them to the configuration file: all of them, or none."""
         if not request.body:
             return Reply(ext=None)
@@ -54,18 +48,18 @@ class ConfigProcessor:
             self.reconfiguration.apply(changes)
         return Reply(ext=None)
 
-    def get_broker_config(self, header: GetBrokerConfig, request: Request) -> Reply:
+    def get_broker_config(self, header: h.GetBrokerConfig, request: Request) -> Reply:
         """Return all options as `key=value` lines, without secrets."""
         options = self.status.rocketmq_options() | self.status.options()
         lines = sorted(f"{key}={shown(key, format_value(value))}\n" for key, value in options.items())
         return Reply.success("".join(lines).encode(), version=fastjson.dumps(self.settings.version.to_json()).decode())
 
-    def delete_expired_commit_log(self, header: DeleteExpiredCommitLog, request: Request) -> Reply:
+    def delete_expired_commit_log(self, header: h.DeleteExpiredCommitLog, request: Request) -> Reply:
         """mqadmin deleteExpiredCommitLog: delete old enough files now and in the next rounds, whatever the hour."""
         self.store.retention.request()
         return Reply(ext=None)
 
-    async def clean_expired_consume_queue(self, header: CleanExpiredConsumeQueue, request: Request) -> Reply:
+    async def clean_expired_consume_queue(self, header: h.CleanExpiredConsumeQueue, request: Request) -> Reply:
         """mqadmin cleanExpiredCQ: delete queue files whose messages are all gone from the log.
 
         RocketMQ removes queues without messages as a whole and then reuses their offsets, so consumers that were further skip
@@ -74,7 +68,7 @@ class ConfigProcessor:
         await self.store.retention.clean_queues()
         return Reply(ext=None)
 
-    async def clean_unused_topic(self, header: CleanUnusedTopic, request: Request) -> Reply:
+    async def clean_unused_topic(self, header: h.CleanUnusedTopic, request: Request) -> Reply:
         """mqadmin cleanUnusedTopic: remove what is left of deleted topics.
 
         Their statistics are removed at once, their queues file by file as their messages leave the log: RocketMQ deletes queues

@@ -7,11 +7,9 @@ from attrs import define
 from twinlog.cluster.broker.consume.queues import Queues
 from twinlog.cluster.broker.settings import Settings
 from twinlog.cluster.broker.stats.stats import BrokerStatsManager
-from twinlog.cluster.broker.tables.clients import ConsumerManager
-from twinlog.cluster.broker.tables.offsets import ConsumerOffsetManager
-from twinlog.cluster.broker.tables.topics import TopicConfig, TopicConfigManager
-from twinlog.cluster.remoting import fastjson
-from twinlog.cluster.remoting.connection import Connection
+from twinlog.cluster.broker.tables.tables import BrokerTables
+from twinlog.cluster.broker.tables.topics import TopicConfig
+from twinlog.cluster.remoting.route import MessageQueue, key_of_queue
 from twinlog.store.message_store import MessageStore
 
 
@@ -21,44 +19,32 @@ class GroupProgress:
 
     settings: Settings
     store: MessageStore
-    topics: TopicConfigManager
-    offsets: ConsumerOffsetManager
-    consumers: ConsumerManager[Connection]
+    tables: BrokerTables
     stats: BrokerStatsManager
     queues: Queues
 
     def topics_of(self, group: str, topics: list[str]) -> list[TopicConfig]:
         """Return the existing ones of `topics`; if the group has members, only those that it subscribes to."""
-        info = self.consumers.find(group)
+        info = self.tables.consumers.find(group)
         subscriptions = info.subscriptions if info is not None else {}
-        found = [topic for name in topics if (topic := self.topics.select(name)) is not None]
+        found = [topic for name in topics if (topic := self.tables.topics.select(name)) is not None]
         return [topic for topic in found if not subscriptions or topic.name in subscriptions]
 
     def of(self, group: str, topics: list[TopicConfig], *, written: bool = False) -> dict[str, Any]:
         """Return the ConsumeStats of these topics. `written`: over the write queues instead of the read queues."""
         table: dict[str, dict[str, int]] = {}
         for topic in topics:
-            table.update(self._progress(group, topic, topic.write_queues if written else topic.read_queues))
+            for queue_id in range(topic.write_queues if written else topic.read_queues):
+                queue = MessageQueue(topic.name, self.settings.config.broker_name, queue_id)
+                table[key_of_queue(queue)] = self._progress(group, topic.name, queue_id)
         tps = sum(self.stats.group_get_tps(group, topic.name) for topic in topics)
         return {"consumeTps": float(tps), "offsetTable": table}
 
-    def queue_key(self, topic: str, queue_id: int) -> fastjson.ObjectKey:
-        """Return a MessageQueue as the key of a table."""
-        return fastjson.ObjectKey.of(
-            {"brokerName": self.settings.config.broker_name, "queueId": queue_id, "topic": topic}
-        )
-
-    def _progress(self, group: str, topic: TopicConfig, queues: int) -> dict[str, dict[str, int]]:
-        progress: dict[str, dict[str, int]] = {}
-        for queue_id in range(queues):
-            consumed = max(self.offsets.query(group, topic.name, queue_id), 0)
-            last = self.store.store_timestamp(topic.name, queue_id, consumed - 1) if consumed else 0
-            progress[self.queue_key(topic.name, queue_id)] = {
-                "brokerOffset": self.queues.shown_end(topic.name, queue_id),
-                "consumerOffset": consumed,
-                "lastTimestamp": max(last, 0),
-            }
-        return progress
+    def _progress(self, group: str, topic: str, queue_id: int) -> dict[str, int]:
+        consumed = max(self.tables.offsets.query(group, topic, queue_id), 0)
+        last = self.store.store_timestamp(topic, queue_id, consumed - 1) if consumed else 0
+        end = self.queues.shown_end(topic, queue_id)
+        return {"brokerOffset": end, "consumerOffset": consumed, "lastTimestamp": max(last, 0)}
 
 
 def lag(stats: dict[str, Any]) -> int:

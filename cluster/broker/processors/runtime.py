@@ -15,19 +15,11 @@ from twinlog.cluster.broker.processors.consume_stats import GroupProgress, lag
 from twinlog.cluster.broker.settings import Settings
 from twinlog.cluster.broker.stats.stats import BrokerStatsManager
 from twinlog.cluster.broker.status import BrokerStatus
-from twinlog.cluster.broker.tables.groups import SubscriptionGroupManager
-from twinlog.cluster.broker.tables.offsets import ConsumerOffsetManager
-from twinlog.cluster.broker.tables.topics import TopicConfigManager
+from twinlog.cluster.broker.tables.tables import BrokerTables
 from twinlog.cluster.remoting import names
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
-from twinlog.cluster.remoting.headers.broker_admin import (
-    GetBrokerConsumeStats,
-    GetBrokerHaStatus,
-    GetBrokerRuntimeInfo,
-    QueryConsumeTimeSpan,
-    ViewBrokerStatsData,
-)
+from twinlog.cluster.remoting.headers import broker_admin as h
 from twinlog.cluster.remoting.headers.members import GetMemberStatus
 from twinlog.cluster.remoting.request import Reply, Request
 from twinlog.ha.service import HAService
@@ -43,16 +35,14 @@ class RuntimeProcessor:
 
     settings: Settings
     store: MessageStore
-    topics: TopicConfigManager
-    groups: SubscriptionGroupManager
-    offsets: ConsumerOffsetManager
+    tables: BrokerTables
     stats: BrokerStatsManager
     queues: Queues
     ha: HAService
     status: BrokerStatus
     consume_stats: GroupProgress
 
-    def view_broker_stats_data(self, header: ViewBrokerStatsData, request: Request) -> Reply:
+    def view_broker_stats_data(self, header: h.ViewBrokerStatsData, request: Request) -> Reply:
         """Return a statistic over the last minute, hour and day; code 1 until something is counted."""
         found = self.stats.view(header.stats_name, header.stats_key)
         if found is None:
@@ -61,11 +51,11 @@ class RuntimeProcessor:
         minute, hour, day = (snapshot.to_json() for snapshot in found)
         return shared.json_reply({"statsDay": day, "statsHour": hour, "statsMinute": minute})
 
-    async def get_broker_consume_stats(self, header: GetBrokerConsumeStats, request: Request) -> Reply:
+    async def get_broker_consume_stats(self, header: h.GetBrokerConsumeStats, request: Request) -> Reply:
         """Return the progress of all groups in each topic; with isOrder only in ordered topics."""
         groups, total = [], 0
-        for group in list(self.groups.table):
-            topics = self.consume_stats.topics_of(group, self.offsets.topics_of(group))
+        for group in list(self.tables.groups.table):
+            topics = self.consume_stats.topics_of(group, self.tables.offsets.topics_of(group))
             stats = [
                 self.consume_stats.of(group, [topic], written=True)
                 for topic in topics
@@ -76,12 +66,9 @@ class RuntimeProcessor:
             await trio.lowlevel.checkpoint()  # There may be thousands of groups.
         return shared.json_reply({"brokerAddr": self.settings.address, "consumeStatsList": groups, "totalDiff": total})
 
-    def query_consume_time_span(self, header: QueryConsumeTimeSpan, request: Request) -> Reply:
+    def query_consume_time_span(self, header: h.QueryConsumeTimeSpan, request: Request) -> Reply:
         """Return the times of each queue's first and last message, and of the last one that the group consumed."""
-        topic = self.topics.select(header.topic)
-        if topic is None:
-            remark = f"topic[{header.topic[: names.TOPIC_LENGTH_MAX]}] not exist"
-            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, remark)
+        topic = shared.find_topic(self.tables.topics, header.topic)
         spans = [self._span(topic.name, header.group, queue_id) for queue_id in range(topic.write_queues)]
         return shared.json_reply({"consumeTimeSpanSet": spans})
 
@@ -91,7 +78,7 @@ class RuntimeProcessor:
         RocketMQ reports a delay of more than fifty years if nothing is consumed yet; here it is that of the first message.
         """
         begin, end = self.store.queue(topic, queue_id).min_offset, self.queues.shown_end(topic, queue_id)
-        consumed = self.offsets.query(group, topic, queue_id)
+        consumed = self.tables.offsets.query(group, topic, queue_id)
 
         def stored(offset: int) -> int:
             return self.store.store_timestamp(topic, queue_id, offset)
@@ -112,11 +99,11 @@ class RuntimeProcessor:
         }
         return dict(sorted(span.items()))
 
-    def get_broker_runtime_info(self, header: GetBrokerRuntimeInfo, request: Request) -> Reply:
+    def get_broker_runtime_info(self, header: h.GetBrokerRuntimeInfo, request: Request) -> Reply:
         """Return a table of strings for mqadmin brokerStatus and clusterList."""
         return shared.json_reply({"table": self.status.runtime_table()})
 
-    def get_broker_ha_status(self, header: GetBrokerHaStatus, request: Request) -> Reply:
+    def get_broker_ha_status(self, header: h.GetBrokerHaStatus, request: Request) -> Reply:
         """Return the replication status for mqadmin haStatus of 5.x: a master's slaves, or a slave's link."""
         ha = self.ha.statistics()
         slaves = () if self.store.config.is_slave else ha.connections

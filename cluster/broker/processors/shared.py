@@ -3,8 +3,9 @@
 from typing import Any
 
 from twinlog.cluster.broker.roles.gate import Gate
+from twinlog.cluster.broker.tables.topics import TopicConfig, TopicConfigManager
 from twinlog.cluster.broker.tables.writer import TableWriter
-from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting import fastjson, names
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.request import Reply, Request
@@ -43,6 +44,14 @@ def text(value: dict[str, Any], key: str) -> str:
     if not isinstance(item, str) or not item:
         raise RequestError(ResponseCode.SYSTEM_ERROR, f"{key} is missing")
     return item
+
+
+def find_topic(topics: TopicConfigManager, name: str) -> TopicConfig:
+    """Return a topic. Raises RequestError."""
+    topic = topics.select(name)
+    if topic is None:
+        raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name[: names.TOPIC_LENGTH_MAX]}] not exist")
+    return topic
 
 
 def require_changeable(store_config: StoreConfig, gate: Gate) -> None:

@@ -12,14 +12,11 @@ from twinlog.cluster.broker.consume.queues import Queues
 from twinlog.cluster.broker.peers.client_calls import ClientCalls
 from twinlog.cluster.broker.processors.client_forward import ClientForwardProcessor
 from twinlog.cluster.broker.processors.clients import ClientProcessor
-from twinlog.cluster.broker.processors.consume_stats import GroupProgress
-from twinlog.cluster.broker.processors.consumer_admin import ConsumerAdminProcessor
 from twinlog.cluster.broker.processors.digests import DigestProcessor
 from twinlog.cluster.broker.processors.offset import OffsetProcessor
 from twinlog.cluster.broker.processors.pull import PullProcessor
 from twinlog.cluster.broker.processors.query import QueryProcessor
 from twinlog.cluster.broker.processors.reply import ReplyProcessor
-from twinlog.cluster.broker.processors.reset_offset import ResetOffsetProcessor
 from twinlog.cluster.broker.processors.send_back import SendBackProcessor
 from twinlog.cluster.broker.roles.gate import Gate
 from twinlog.cluster.broker.send.requests import SendRequests
@@ -70,26 +67,18 @@ class Parts:
     # Processors of these parts
 
     def clients(self) -> ClientProcessor:
-        tables = self.tables
-        clients = tables.consumers, tables.producers, tables.filters, tables.locks, self.connections
-        return ClientProcessor(self.settings, self.store, tables.topics, tables.groups, *clients, self.gate)
+        return ClientProcessor(self.settings, self.store, self.tables, self.connections, self.gate)
 
     def client_forward(self) -> ClientForwardProcessor:
         return ClientForwardProcessor(self.settings, self.store, self.tables.consumers, ClientCalls())
-
-    def consumer_admin(self) -> ConsumerAdminProcessor:
-        tables = self.tables
-        progress = GroupProgress(
-            self.settings, self.store, tables.topics, tables.offsets, tables.consumers, self.stats, self.queues
-        )
-        kept = tables.topics, tables.groups, tables.groups_writer, tables.offsets, tables.consumers, tables.producers
-        return ConsumerAdminProcessor(self.store, *kept, self.stats, progress, self.gate)
 
     def digests(self) -> DigestProcessor:
         return DigestProcessor(self.store)
 
     def offset(self) -> OffsetProcessor:
-        return OffsetProcessor(self.store, self.tables.offsets, self.queues, self.gate)
+        tables = self.tables
+        kept = tables.topics, tables.groups, tables.offsets, tables.consumers
+        return OffsetProcessor(self.settings, self.store, *kept, self.queues, self.gate)
 
     def pull(self) -> PullProcessor:
         tables = self.tables
@@ -117,11 +106,6 @@ class Parts:
         tables = self.tables
         requests = SendRequests(self.settings, self.store, tables.topics, tables.groups, self.stats, self.gate)
         return ReplyProcessor(self.settings, self.store, requests, tables.producers, ClientCalls(), self.gate)
-
-    def reset_offset(self) -> ResetOffsetProcessor:
-        tables = self.tables
-        kept = tables.topics, tables.groups, tables.offsets, tables.consumers
-        return ResetOffsetProcessor(self.settings, self.store, *kept, self.queues, self.gate)
 
     def send_back(self) -> SendBackProcessor:
         tables = self.tables

@@ -17,7 +17,7 @@ ANY_TIME = 1_000
 async def client(tmp_path):
     """A topic of two queues with three messages in the first; group G has consumed two of them."""
     parts = make_parts(tmp_path)
-    async with opened(parts.serve(parts.clients(), parts.reset_offset())) as client:
+    async with opened(parts.serve(parts.clients(), parts.offset())) as client:
         broker = client.broker
         broker.tables.topics.table["T1"] = TopicConfig("T1", 2, 2)
         for _ in range(3):
@@ -208,7 +208,7 @@ async def test_clone_to_an_impossible_group(client):
 async def test_a_slave_moves_no_offsets(tmp_path, code):
     """Its offsets are its master's: it would take them back at its next look there. What the gate passes on still goes."""
     parts = make_parts(tmp_path, BrokerRole.SLAVE)
-    async with opened(parts.serve(parts.clients(), parts.reset_offset())) as client:
+    async with opened(parts.serve(parts.clients(), parts.offset())) as client:
         broker = client.broker
         broker.tables.topics.table["T1"] = TopicConfig("T1", 1, 1)
         broker.tables.groups.find("G")

@@ -2,16 +2,14 @@
 
 import pytest
 
-from tests.cluster.broker.helpers import heartbeat, opened, put
-from tests.cluster.broker.parts import make_parts
+from tests.cluster.broker.helpers import heartbeat, make_broker, opened, put
 from twinlog.cluster.broker.tables.topics import TopicConfig
 from twinlog.cluster.remoting import fastjson
 
 
 @pytest.fixture
 async def client(tmp_path):
-    parts = make_parts(tmp_path)
-    async with opened(parts.serve(parts.clients(), parts.consumer_admin())) as client:
+    async with opened(make_broker(tmp_path)) as client:
         yield client
 
 
