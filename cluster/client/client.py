@@ -102,9 +102,7 @@ class Client(Service):
         host = own_address(self.namesrv[0])
         self.client_id = f"{host}@{self.instance}"
         self.ids = UniqueIds(host_bytes(f"{host}:0")[:-4])
-        self.remoting = RemotingClient(
-            on_request_from=self.on_request, sign=self.sign, tls=self.tls, connect=self.connect
-        )
+        self.remoting = RemotingClient(on_request=self.on_request, sign=self.sign, tls=self.tls, connect=self.connect)
         self.api = ClientApi(self.remoting, self.namesrv, self.timeout_ms)
         self.routes = Routes(self.api)
 

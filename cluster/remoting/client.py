@@ -30,8 +30,7 @@ _OPAQUE_MASK = 0x7FFFFFFF
 
 log = LateLogger(__name__)
 
-OnRequest = Callable[[RemotingCommand], RemotingCommand | None]
-OnRequestFrom = Callable[[str, RemotingCommand], RemotingCommand | None]
+OnRequest = Callable[[str, RemotingCommand], RemotingCommand | None]
 Connect = Callable[[str], Awaitable[trio.abc.Stream]]
 Sign = Callable[[RemotingCommand], None]  # Adds to `ext`, which is this request's own dict and never None.
 
@@ -109,10 +108,6 @@ class _Connection:
             )
         finally:
             self._end(reason)
-
-    async def request(self, command: RemotingCommand) -> RemotingCommand:
-        """Send and wait for the response; the caller's cancel scope bounds both. Raises RemotingConnectError."""
-        return await self.response(await self.begin(command), command)
 
     async def begin(self, command: RemotingCommand) -> _Waiter:
         """Send, and return what response() waits for. Raises RemotingConnectError."""
@@ -198,7 +193,7 @@ class _Connection:
     def _serve(self, request: RemotingCommand) -> None:
         """Let `on_request` handle a request that the server makes, and send its response."""
         try:
-            response = self.on_request(request) if self.on_request else _not_supported(request)
+            response = self.on_request(self.address, request) if self.on_request else _not_supported(request)
             frame = encode(response) if response else b""
         except Exception as error:  # A handler's fault must not end the connection.
             log.exception("request of the server failed", peer=self.address, code=request.code)
@@ -235,13 +230,12 @@ def _not_supported(request: RemotingCommand) -> RemotingCommand:
 class RemotingClient:
     """Sends requests to servers by their address. `run` carries the connections; requests work while it runs.
 
-    on_request: handles requests that servers make (40, 220, ...); returns the response, or None for none, or for one that
-    `respond` sends later. on_request_from: used instead when set; its first argument is the server's address.
+    on_request: handles requests that servers make (40, 220, ...), with the server's address; returns the response, or None for
+    none, or for one that `respond` sends later.
     sign: adds its fields to every request, after all others. tls: makes every connection a TLS one.
     """
 
     on_request: OnRequest | None = None
-    on_request_from: OnRequestFrom | None = field(default=None, kw_only=True)
     sign: Sign | None = field(default=None, kw_only=True)
     tls: ssl.SSLContext | None = field(default=None, kw_only=True)
     connect: Connect = field(default=connect_tcp, kw_only=True)
@@ -279,7 +273,8 @@ class RemotingClient:
         with trio.move_on_after(timeout_ms / 1000):
             connection = await self._connection(address)
             sent = trio.current_time()
-            return await connection.request(self._prepared(command))
+            prepared = self._prepared(command)
+            return await connection.response(await connection.begin(prepared), prepared)
         if connection is None:
             raise RemotingConnectError(address, f"not connected within {timeout_ms:g} ms")
         connection.late(sent)
@@ -345,12 +340,9 @@ class RemotingClient:
             raise RemotingConnectError(address, f"not connected within {CONNECT_TIMEOUT_MS} ms") from None
         except (OSError, ValueError) as error:
             raise RemotingConnectError(address, _connect_reason(error)) from error
-        connection = self._connections[address] = _Connection(address, stream, self._asked_by(address))
+        connection = self._connections[address] = _Connection(address, stream, self.on_request)
         self._nursery.start_soon(self._carry, connection)
         return connection
-
-    def _asked_by(self, address: str) -> OnRequest | None:
-        return partial(self.on_request_from, address) if self.on_request_from is not None else self.on_request
 
     async def _carry(self, connection: _Connection) -> None:
         try:

@@ -19,12 +19,8 @@ from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.connection import Connection
 from twinlog.cluster.remoting.errors import RemotingError, RemotingTimeoutError, RequestError
+from twinlog.cluster.remoting.headers import clients as h
 from twinlog.cluster.remoting.headers.broker_admin import InvokeBrokerToGetConsumerStatus
-from twinlog.cluster.remoting.headers.clients import (
-    ConsumeMessageDirectly,
-    GetConsumerRunningInfo,
-    GetConsumerStatusFromClient,
-)
 from twinlog.cluster.remoting.request import Reply, Request
 from twinlog.store.errors import MessageFormatError
 from twinlog.store.message_store import MessageStore
@@ -48,12 +44,12 @@ class ClientForwardProcessor:
     consumers: ConsumerManager[Connection]
     client_calls: ClientCalls
 
-    async def get_consumer_running_info(self, header: GetConsumerRunningInfo, request: Request) -> Reply:
+    async def get_consumer_running_info(self, header: h.GetConsumerRunningInfo, request: Request) -> Reply:
         """Return the queues of a consumer, and its threads' stacks if asked for."""
         ext = dict(request.command.ext or {})
         return await self._ask(header.consumer_group, header.client_id, RemotingCommand(header.code, ext=ext))
 
-    async def consume_message_directly(self, header: ConsumeMessageDirectly, request: Request) -> Reply:
+    async def consume_message_directly(self, header: h.ConsumeMessageDirectly, request: Request) -> Reply:
         """Have a consumer consume one message of this log, and return its result."""
         ext = dict(request.command.ext or {}) | {"brokerName": self.settings.config.broker_name}
         body = self._record(header.msg_id)
@@ -118,7 +114,7 @@ class ClientForwardProcessor:
         client: ClientInfo[Connection],
         reported: dict[str, Any],
     ) -> None:
-        question = GetConsumerStatusFromClient(header.topic, header.group)
+        question = h.GetConsumerStatusFromClient(header.topic, header.group)
         command = question.command()
         try:
             answer = await self.client_calls.call(client.connection, command, timeout_ms=STATUS_MS_MAX)

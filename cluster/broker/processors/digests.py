@@ -23,7 +23,7 @@ from twinlog.cluster.remoting.header_fields import encode_header_fields
 from twinlog.cluster.remoting.headers.members import BlockDigests, RecordAtOffset
 from twinlog.cluster.remoting.headers.responses import BlockDigestsResponse, RecordAtOffsetResponse
 from twinlog.cluster.remoting.request import Reply, Request
-from twinlog.store.integrity.range_digests import LogRangeError
+from twinlog.store.integrity.range_digests import LogRangeError, RangeDigester
 from twinlog.store.log.range import LOOK_MAX, LogRange, RecordAt, bounds_around, record_at
 from twinlog.store.message_store import MessageStore
 
@@ -38,16 +38,20 @@ class DigestProcessor:
 
     store: MessageStore
 
+    def _digester(self) -> RangeDigester:
+        """Return the digester. Raises RequestError while too many requests wait for it."""
+        digester = self.store.range_digester
+        if digester.waiting >= WAITING_MAX:
+            remark = f"{digester.waiting} requests wait for digests: try again later"
+            raise RequestError(ResponseCode.SYSTEM_BUSY, remark)
+        return digester
+
     async def block_digests(self, header: BlockDigests, request: Request) -> Reply:
         """Return the digests of at least a block; waits while other requests are served."""
         if not 0 <= header.start < header.end or header.blocks_per_digest < 1:
             range_text = f"bytes {header.start} to {header.end} in groups of {header.blocks_per_digest} blocks"
             raise RequestError(ResponseCode.INVALID_PARAMETER, f"there are no digests of {range_text}")
-        digester = self.store.range_digester
-        if digester.waiting >= WAITING_MAX:
-            raise RequestError(
-                ResponseCode.SYSTEM_BUSY, f"{digester.waiting} requests wait for digests: try again later"
-            )
+        digester = self._digester()
         try:
             found = await digester.answer(
                 header.start, header.end, blocks_per_digest=header.blocks_per_digest, digests_max=DIGESTS_MAX
@@ -61,14 +65,9 @@ class DigestProcessor:
 
     async def record_at_offset(self, header: RecordAtOffset, request: Request) -> Reply:
         """Return the record around an offset, damaged or not; code 22 for an offset outside of the log."""
-        log, digester = self.store.commit_log, self.store.range_digester
-        offset = header.offset
+        log, offset = self.store.commit_log, header.offset
         low, high = bounds_around(offset, log.file_size)
-        if digester.waiting >= WAITING_MAX:
-            raise RequestError(
-                ResponseCode.SYSTEM_BUSY, f"{digester.waiting} requests wait for digests: try again later"
-            )
-        async with digester.reading(1 << 20):  # Usually; around damage more is read.
+        async with self._digester().reading(1 << 20):  # Usually; around damage more is read.
             if not log.min_offset <= offset < log.max_offset:
                 held = f"which holds {log.min_offset} to {log.max_offset}"
                 raise RequestError(ResponseCode.QUERY_NOT_FOUND, f"byte {offset} is not in this log, {held}")

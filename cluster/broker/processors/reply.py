@@ -18,13 +18,7 @@ from twinlog.cluster.broker.tables.topics import TopicConfig
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.connection import Connection
 from twinlog.cluster.remoting.errors import RemotingError, RequestError
-from twinlog.cluster.remoting.headers.messages import (
-    PushReplyMessageToClient,
-    SendMessage,
-    SendMessageV2,
-    SendReplyMessage,
-    SendReplyMessageV2,
-)
+from twinlog.cluster.remoting.headers import messages as h
 from twinlog.cluster.remoting.request import Reply, Request
 from twinlog.store.log.commit_log import PutMessage, PutResult
 from twinlog.store.log.offset_waiters import PutStatus
@@ -50,15 +44,15 @@ class ReplyProcessor:
     client_calls: ClientCalls
     gate: Gate
 
-    async def send_reply_message(self, header: SendReplyMessage, request: Request) -> Reply | None:
+    async def send_reply_message(self, header: h.SendReplyMessage, request: Request) -> Reply | None:
         """Answered once the producer has the reply; code 1 when it cannot be delivered."""
         return await self._reply(header, request)
 
-    async def send_reply_message_v2(self, header: SendReplyMessageV2, request: Request) -> Reply | None:
+    async def send_reply_message_v2(self, header: h.SendReplyMessageV2, request: Request) -> Reply | None:
         """Handle a reply with the short field names of V2."""
         return await self._reply(header, request)
 
-    async def _reply(self, header: SendMessage | SendMessageV2, request: Request) -> Reply:
+    async def _reply(self, header: h.SendMessage | h.SendMessageV2, request: Request) -> Reply:
         fields = answer_fields(self.settings.config)
         try:
             topic = self.requests.admit(request.connection, header)
@@ -76,7 +70,7 @@ class ReplyProcessor:
         }
         return Reply(ResponseCode.SYSTEM_ERROR if fault else ResponseCode.SUCCESS, fault or None, ext=fields)
 
-    async def _push(self, header: SendMessage | SendMessageV2, request: Request) -> str:
+    async def _push(self, header: h.SendMessage | h.SendMessageV2, request: Request) -> str:
         """Push the reply to the producer; return the error text, empty for success. Raises RequestError when too many wait."""
         properties = parse_properties(header.properties or "")
         client_id = properties.get(REPLY_TO_CLIENT)
@@ -87,7 +81,7 @@ class ReplyProcessor:
         if connection is None:
             return f"push reply message fail, channel of <{shown}> not found."
         properties[PUSH_REPLY_TIME] = str(self.store.now_ms())
-        push = PushReplyMessageToClient(
+        push = h.PushReplyMessageToClient(
             producer_group=header.producer_group,
             topic=header.topic,
             default_topic=header.default_topic,
@@ -114,7 +108,7 @@ class ReplyProcessor:
         return "" if answer.code == ResponseCode.SUCCESS else f"push reply message to {shown} fail: {answer.remark}"
 
     def _store(
-        self, topic: TopicConfig, queue_id: int, header: SendMessage | SendMessageV2, request: Request
+        self, topic: TopicConfig, queue_id: int, header: h.SendMessage | h.SendMessageV2, request: Request
     ) -> PutResult | None:
         """Store a reply; None when replies are not stored."""
         if (

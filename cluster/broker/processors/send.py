@@ -123,7 +123,7 @@ class SendProcessor:
             acks = self._once_saved(acks, {topic for send in sends for topic in _topics_of(send)})
         results = self.store.put([send.message for send in sends])
         at_once: list[bytes] = []
-        prefix, head, waits = self._id_prefix, self._ok.head, self._waits
+        prefix, head, may_wait = self._id_prefix, self._ok.head, waits(self.store)
         for (command, _, queue_id, wait), (status, phy_offset, size, queue_offset, _) in zip(
             sends, results, strict=True
         ):
@@ -131,8 +131,8 @@ class SendProcessor:
                 self._refuse_put(connection, command, status)
             elif not command.flag & ONEWAY:
                 frame = head(command, (f"{prefix}{phy_offset:016X}", queue_id, queue_offset))
-                if wait and waits:
-                    self._answer_when_safe(acks, phy_offset + size, frame)
+                if wait and may_wait:
+                    wait_until_safe(self.store, self.transfer, phy_offset + size, acks, frame)
                 else:
                     at_once.append(frame)
         if at_once:
@@ -199,8 +199,8 @@ class SendProcessor:
             ids = ",".join(f"{self._id_prefix}{result.phy_offset:016X}" for result in results)
             frame = self._ok.head(command, (ids, queue_id, results[0].queue_offset))
             acks = self._once_saved(ProducerAcks(connection), [topic.name])
-            if wait and self._waits:
-                self._answer_when_safe(acks, results[-1].end_offset, frame)
+            if wait and waits(self.store):
+                wait_until_safe(self.store, self.transfer, results[-1].end_offset, acks, frame)
             else:
                 acks.answer([frame])
 
@@ -208,14 +208,6 @@ class SendProcessor:
         """Return a sink that waits until new topics are on disk, if there are any."""
         writer = self.topics_writer
         return acks if writer.holds(topics) else AcksOnceSaved(acks, writer)
-
-    @property
-    def _waits(self) -> bool:
-        return waits(self.store)
-
-    def _answer_when_safe(self, acks: AckSink, end_offset: int, frame: bytes) -> None:
-        """Send the response once the log is flushed and replicated as configured."""
-        wait_until_safe(self.store, self.transfer, end_offset, acks, frame)
 
     def _refuse_put(self, connection: Connection, command: RemotingCommand, status: PutStatus) -> None:
         remark = _REMARKS.get(status, status.name)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from attrs import define
 
 from twinlog.cluster.broker.delay.records import delayed
+from twinlog.cluster.broker.processors import shared
 from twinlog.cluster.broker.roles.gate import Gate, gated
 from twinlog.cluster.broker.settings import Settings
 from twinlog.cluster.broker.stats.stats import BrokerStatsManager
@@ -20,11 +21,10 @@ from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.headers.messages import ConsumerSendMsgBack
 from twinlog.cluster.remoting.request import Reply, Request
 from twinlog.cluster.remoting.route import PERM_WRITE, UNIT_SUBSCRIPTION
-from twinlog.store.errors import MessageFormatError
 from twinlog.store.log.commit_log import PutMessage
 from twinlog.store.log.offset_waiters import PutStatus
 from twinlog.store.message_store import MessageStore
-from twinlog.store.record.message import Message, decode_message
+from twinlog.store.record.message import Message
 from twinlog.store.record.properties import DELAY, DISPATCH, WAIT, format_properties, tags_code
 
 RETRY_TOPIC, ORIGIN_MESSAGE_ID = "RETRY_TOPIC", "ORIGIN_MESSAGE_ID"
@@ -49,7 +49,9 @@ class SendBackProcessor:
         group = self._check_group(header)
         if group.retry_queues <= 0:
             return Reply(ext=None)  # The group has no retries: the message is dropped.
-        message = self._read_message(header.offset)
+        message = shared.read_message(self.store, header.offset)
+        if message is None:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {header.offset}")
         if is_dead(message, header, group, request.command.version):
             topic, queues, level = names.dlq_topic(header.group), 1, 0
         else:
@@ -83,15 +85,6 @@ class SendBackProcessor:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"topic[{topic[:40]}...] not exist")
         if not config.perm & PERM_WRITE:
             raise RequestError(ResponseCode.NO_PERMISSION, f"the topic[{topic}] sending message is forbidden")
-
-    def _read_message(self, phy_offset: int) -> Message:
-        record = self.store.message_at(phy_offset)
-        try:
-            if record is not None:
-                return decode_message(record, check_crc=False)
-        except MessageFormatError:
-            pass
-        raise RequestError(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {phy_offset}")
 
 
 def is_dead(message: Message, header: ConsumerSendMsgBack, group: SubscriptionGroupConfig, version: int) -> bool:

@@ -10,6 +10,9 @@ from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.request import Reply, Request
 from twinlog.store.config import StoreConfig
+from twinlog.store.errors import MessageFormatError
+from twinlog.store.message_store import MessageStore
+from twinlog.store.record.message import Message, decode_message
 
 NOT_ON_A_SLAVE = "Can't modify topic or subscription group from slave broker, please execute it from master broker."
 
@@ -52,6 +55,15 @@ def find_topic(topics: TopicConfigManager, name: str) -> TopicConfig:
     if topic is None:
         raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name[: names.TOPIC_LENGTH_MAX]}] not exist")
     return topic
+
+
+def read_message(store: MessageStore, phy_offset: int, *, check_crc: bool = False) -> Message | None:
+    """Return the message at an offset of the log; None when no sound record starts there."""
+    record = store.message_at(phy_offset)
+    try:
+        return decode_message(record, check_crc=check_crc) if record is not None else None
+    except MessageFormatError:
+        return None
 
 
 def require_changeable(store_config: StoreConfig, gate: Gate) -> None:

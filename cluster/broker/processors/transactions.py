@@ -7,6 +7,7 @@ offset that is not a half message's is refused. Sources: EndTransactionProcessor
 
 from attrs import define, frozen
 
+from twinlog.cluster.broker.processors import shared
 from twinlog.cluster.broker.roles.gate import Gate, gated
 from twinlog.cluster.broker.send.acks import CODES, TransferService, refusal, wait_until_safe, waits
 from twinlog.cluster.broker.settings import Settings
@@ -17,10 +18,9 @@ from twinlog.cluster.remoting.headers.broker_admin import ResumeCheckHalfMessage
 from twinlog.cluster.remoting.headers.messages import EndTransaction
 from twinlog.cluster.remoting.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC
 from twinlog.cluster.remoting.request import Reply, Request
-from twinlog.store.errors import MessageFormatError
 from twinlog.store.log.offset_waiters import PutStatus
 from twinlog.store.message_store import MessageStore
-from twinlog.store.record.message import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK, Message, decode_message, host_bytes
+from twinlog.store.record.message import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK, Message, host_bytes
 from twinlog.store.record.properties import WAIT
 
 
@@ -71,11 +71,7 @@ class TransactionProcessor:
         """Return the half message of the request. Raises RequestError if another one, or none, is there."""
         if header.commit_log_offset >= self.store.max_offset:
             self.store.commit_pending()  # It may still be in a write buffer.
-        record = self.store.message_at(header.commit_log_offset)
-        try:
-            half = decode_message(record) if record is not None else None
-        except MessageFormatError:
-            half = None
+        half = shared.read_message(self.store, header.commit_log_offset, check_crc=True)
         if half is None or half.topic != HALF_TOPIC:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")
         if half.properties.get(PRODUCER_GROUP) != header.producer_group:
@@ -110,10 +106,9 @@ class TransactionProcessor:
             raise _failed("msgId is not an offset message id: 32 hexadecimal digits, or 56 with IPv6")
         try:
             offset = int(message_id[-16:], 16)
-            record = self.store.message_at(offset) if offset < 1 << 63 else None
-            half = decode_message(record, check_crc=False) if record is not None else None
-        except (ValueError, MessageFormatError):
-            half = None
+        except ValueError:
+            offset = -1
+        half = shared.read_message(self.store, offset) if 0 <= offset < 1 << 63 else None
         if half is None:
             raise _failed("there is no message with this id here")
         if half.topic not in (HALF_TOPIC, CHECK_MAX_TIME_TOPIC):

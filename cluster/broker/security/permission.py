@@ -57,21 +57,8 @@ ADMIN_CODES = (
 _GUARDED_CODES = ACL_CODES | _MEMBER_CODES
 _JOINING_FIELD = wire_names(GetBrokerEpoch)["member"]
 # Fields of any request: of access control, of the tools' stream type, and those that 5.x adds.
-_COMMON_FIELDS = {
-    ACCESS_KEY,
-    SIGNATURE,
-    SECURITY_TOKEN,
-    "_UNIQUE_KEY_QUERY",
-    "ReqT",
-    "bname",
-    "ns",
-    "nsd",
-    "oway",
-    "lo",
-} | {
-    "__ZONE_NAME",
-    "__ZONE_MODE",
-}
+_COMMON_FIELDS = {ACCESS_KEY, SIGNATURE, SECURITY_TOKEN, "_UNIQUE_KEY_QUERY", "ReqT"}
+_COMMON_FIELDS |= {"__ZONE_NAME", "__ZONE_MODE", "bname", "ns", "nsd", "oway", "lo"}
 _WORDS = {"PUB": PUB, "SUB": SUB, "PUB|SUB": PUB | SUB, "SUB|PUB": PUB | SUB, "DENY": DENY}
 
 Resources = dict[str, int]
@@ -84,12 +71,9 @@ def needs_admin(command: RemotingCommand) -> bool:
 
 def is_guarded(command: RemotingCommand) -> bool:
     """True when a request needs an administrator's signature, even from a white address of the account."""
-    return command.code in _GUARDED_CODES or (command.code == RequestCode.GET_BROKER_EPOCH and _joins(command))
-
-
-def _joins(command: RemotingCommand) -> bool:
-    """True for a request 1007 whose sender identifies itself: it becomes a member."""
-    return command.ext is not None and _JOINING_FIELD in command.ext
+    # A sender of 1007 that identifies itself becomes a member.
+    joins = command.code == RequestCode.GET_BROKER_EPOCH and command.ext is not None and _JOINING_FIELD in command.ext
+    return joins or command.code in _GUARDED_CODES
 
 
 def check_fields(command: RemotingCommand) -> None:
@@ -164,12 +148,8 @@ def _of_commit(ext: Ext, _command: RemotingCommand) -> Resources:
     return _named((_retry(committed.consumer_group), SUB), (committed.topic, SUB))
 
 
-def _of_members(ext: Ext, _command: RemotingCommand) -> Resources:
-    return _named((_retry(decode_header(GetConsumerListByGroup, ext).consumer_group), SUB))
-
-
-def _of_leaving(ext: Ext, _command: RemotingCommand) -> Resources:
-    return _named((_retry(decode_header(UnregisterClient, ext).consumer_group), SUB))
+def _of_group(kind: type[GetConsumerListByGroup | UnregisterClient], ext: Ext) -> Resources:
+    return _named((_retry(decode_header(kind, ext).consumer_group), SUB))
 
 
 def _of_pull(ext: Ext, _command: RemotingCommand) -> Resources:
@@ -214,7 +194,7 @@ NEEDS: dict[int, Callable[[Ext, RemotingCommand], Resources]] = {
     RequestCode.CONSUMER_SEND_MSG_BACK: lambda ext, _: _named((_retry(ext.get("group")), SUB)),
     RequestCode.QUERY_MESSAGE: lambda ext, _: _named((ext.get("topic"), SUB)),
     RequestCode.UPDATE_CONSUMER_OFFSET: _of_commit,
-    RequestCode.GET_CONSUMER_LIST_BY_GROUP: _of_members,
-    RequestCode.UNREGISTER_CLIENT: _of_leaving,
+    RequestCode.GET_CONSUMER_LIST_BY_GROUP: lambda ext, _: _of_group(GetConsumerListByGroup, ext),
+    RequestCode.UNREGISTER_CLIENT: lambda ext, _: _of_group(UnregisterClient, ext),
     RequestCode.HEART_BEAT: _of_heartbeat,
 }

@@ -287,4 +287,3 @@ class UpdateGlobalWhiteAddrsConfig(RequestHeader):
 @request_header(RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG)
 class GetBrokerClusterAclConfig(RequestHeader):
     """54"""
-

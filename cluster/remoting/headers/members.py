@@ -55,4 +55,3 @@ class RequestVote(RequestHeader):
 @request_header(RequestCode.TWINLOG_ROLE_CHANGE)
 class ChangeRole(RequestHeader):
     """20006: a role change, one of its steps, or a question about it. The body is JSON, `op` says which."""
-

@@ -105,7 +105,7 @@ async def test_the_fast_port_serves_all_but_pulls(cluster):
 
 async def test_consumers_are_told_when_others_come_and_go(cluster):
     told = []
-    listener = RemotingClient(on_request=lambda command: told.append(command))
+    listener = RemotingClient(on_request=lambda _address, command: told.append(command))
     await cluster.nursery.start(listener.run)
     broker, _ = await cluster.start("broker-a-0")
     beat = fastjson.dumps(heartbeat("T1"))

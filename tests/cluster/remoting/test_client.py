@@ -194,7 +194,8 @@ async def test_a_server_that_breaks_the_protocol_loses_its_connection(client, ne
 async def test_requests_of_the_server_are_answered(network, nursery):
     seen: list[int] = []
 
-    def on_request(request: RemotingCommand) -> RemotingCommand | None:
+    def on_request(address: str, request: RemotingCommand) -> RemotingCommand | None:
+        assert address == ADDRESS
         seen.append(request.code)
         if request.code == 1:
             raise ValueError("no such thing")
