@@ -25,10 +25,9 @@ from twinlog.cluster.broker.peers.client_calls import ClientCalls
 from twinlog.cluster.broker.peers.ha_peer import HA_PORT_DISTANCE, Peers, RemotingCalls, RemotingPeer
 from twinlog.cluster.broker.peers.slave_peers import SlaveKinds, SlavePeers
 from twinlog.cluster.broker.processors.acl import AclProcessor
+from twinlog.cluster.broker.processors.broker_admin import BrokerAdminProcessor
 from twinlog.cluster.broker.processors.client_forward import ClientForwardProcessor
 from twinlog.cluster.broker.processors.clients import ClientProcessor
-from twinlog.cluster.broker.processors.config import ConfigProcessor
-from twinlog.cluster.broker.processors.consume_stats import GroupProgress
 from twinlog.cluster.broker.processors.digests import DigestProcessor
 from twinlog.cluster.broker.processors.group_admin import GroupAdminProcessor
 from twinlog.cluster.broker.processors.offset import OffsetProcessor
@@ -36,7 +35,6 @@ from twinlog.cluster.broker.processors.pull import PullProcessor
 from twinlog.cluster.broker.processors.query import QueryProcessor
 from twinlog.cluster.broker.processors.reply import ReplyProcessor
 from twinlog.cluster.broker.processors.roles import RoleProcessor
-from twinlog.cluster.broker.processors.runtime import RuntimeProcessor
 from twinlog.cluster.broker.processors.send import SendProcessor
 from twinlog.cluster.broker.processors.send_back import SendBackProcessor
 from twinlog.cluster.broker.processors.topic_admin import TopicAdminProcessor
@@ -366,7 +364,6 @@ def _processors(
         (data.held_pulls.connection_closed, consumers.connection_closed, producers.connection_closed)
     )
     commits = OffsetProcessor(settings, store, topics, groups, offsets, consumers, queues, gate)
-    progress = GroupProgress(settings, store, tables, stats, queues)
     reconfiguration = Reconfiguration(
         settings, store, tables, services.schedule, services.transactions, data.held_pulls
     )
@@ -395,13 +392,12 @@ def _processors(
         SendBackProcessor(settings, store, topics, groups, stats, gate),
         TransactionProcessor(settings, store, members.ha.group_transfer, gate),
         # For administrators
-        ConfigProcessor(settings, store, topics, stats, status, reconfiguration),
-        GroupAdminProcessor(store, tables, stats, progress, services.schedule, lost_tables, gate),
+        BrokerAdminProcessor(settings, store, topics, stats, members.ha, status, reconfiguration),
+        GroupAdminProcessor(settings, store, tables, stats, queues, services.schedule, lost_tables, gate),
         TopicAdminProcessor(settings, store, tables, stats, queues, members.registration, lost_tables, gate),
         AclProcessor(settings, base.acl),
         ClientForwardProcessor(settings, store, consumers, client_calls),
-        # For other members, and for the status of this one
+        # For other members
         DigestProcessor(store),
         RoleProcessor(settings, store, services.roles, members.ha, data.group, members.slave_peers),
-        RuntimeProcessor(settings, store, tables, stats, queues, members.ha, status, progress),
     ], pull

@@ -1,11 +1,14 @@
-"""Configuration requests (25, 26) and cleaning of unused files (306, 316, 329).
+"""25, 26, 28, 306, 315, 316, 329, 907, 20001: configuration, status and statistics of a broker, cleaning of unused files.
 
-Sources: AdminBrokerProcessor.java, Configuration.java (RocketMQ 4.9.8).
+Sources: AdminBrokerProcessor.java, Configuration.java, StoreStatsService.java (RocketMQ 4.9.8), HARuntimeInfo.java (5.3.3).
 """
+
+from typing import Any
 
 from attrs import define
 
 from twinlog.cluster.broker.config_changes import read_changes
+from twinlog.cluster.broker.processors import shared
 from twinlog.cluster.broker.reconfigure import Reconfiguration, save_changes
 from twinlog.cluster.broker.settings import Settings
 from twinlog.cluster.broker.stats.stats import BrokerStatsManager
@@ -13,22 +16,28 @@ from twinlog.cluster.broker.status import BrokerStatus
 from twinlog.cluster.broker.tables.topics import TopicConfigManager
 from twinlog.cluster.config.config_file import format_value
 from twinlog.cluster.config.redaction import shown
-from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting import fastjson, names
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.headers import broker_admin as h
+from twinlog.cluster.remoting.headers.members import GetMemberStatus
 from twinlog.cluster.remoting.request import Reply, Request
+from twinlog.ha.service import HAService
+from twinlog.ha.statistics import HAClientStatistics
 from twinlog.store.message_store import MessageStore
+
+_SHOWN_MAX = 80  # Characters of an unknown name.
 
 
 @define(eq=False)
-class ConfigProcessor:
-    """Configuration and cleaning."""
+class BrokerAdminProcessor:
+    """Configuration, status, statistics, cleaning."""
 
     settings: Settings
     store: MessageStore
     topics: TopicConfigManager
     stats: BrokerStatsManager
+    ha: HAService
     status: BrokerStatus
     reconfiguration: Reconfiguration
 
@@ -79,3 +88,57 @@ class ConfigProcessor:
                 self.stats.topic_deleted(topic)
         await self.store.retention.clean_queues()
         return Reply(ext=None)
+
+    def view_broker_stats_data(self, header: h.ViewBrokerStatsData, request: Request) -> Reply:
+        """Return a statistic over the last minute, hour and day; code 1 until something is counted."""
+        found = self.stats.view(header.stats_name, header.stats_key)
+        if found is None:
+            name, key = header.stats_name[:_SHOWN_MAX], header.stats_key[: 2 * names.GROUP_LENGTH_MAX]
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"The stats <{name}> <{key}> not exist")
+        minute, hour, day = (snapshot.to_json() for snapshot in found)
+        return shared.json_reply({"statsDay": day, "statsHour": hour, "statsMinute": minute})
+
+    def get_broker_runtime_info(self, header: h.GetBrokerRuntimeInfo, request: Request) -> Reply:
+        """Return a table of strings for mqadmin brokerStatus and clusterList."""
+        return shared.json_reply({"table": self.status.runtime_table()})
+
+    def get_broker_ha_status(self, header: h.GetBrokerHaStatus, request: Request) -> Reply:
+        """Return the replication status for mqadmin haStatus of 5.x: a master's slaves, or a slave's link."""
+        ha = self.ha.statistics()
+        slaves = () if self.store.config.is_slave else ha.connections
+        ha_status = {
+            "haClientRuntimeInfo": _link(ha.client if self.store.config.is_slave else None),
+            "haConnectionInfo": [
+                {
+                    "addr": slave.address,
+                    "diff": self.store.max_offset - slave.ack_offset,
+                    "inSync": slave.in_sync,
+                    "slaveAckOffset": slave.ack_offset,
+                    "transferFromWhere": slave.sent_offset,
+                    "transferredByteInSecond": round(slave.transferred_bytes_per_second),
+                }
+                for slave in slaves
+            ],
+            "inSyncSlaveNums": sum(slave.in_sync for slave in slaves),
+            "master": not self.store.config.is_slave,
+            "masterCommitLogMaxOffset": 0 if self.store.config.is_slave else self.store.max_offset,
+        }
+        return shared.json_reply(ha_status)
+
+    def member_status(self, header: GetMemberStatus, request: Request) -> Reply:
+        """Return the status for `twinlog list` and other members."""
+        return shared.json_reply(self.status.member().to_json())
+
+
+def _link(client: HAClientStatistics | None) -> dict[str, Any]:
+    """Return HAClientRuntimeInfo. Its field isActivated has no accessor, so RocketMQ's JSON does not contain it."""
+    link: dict[str, Any] = {
+        "lastReadTimestamp": client.last_read_ms if client else 0,
+        "lastWriteTimestamp": client.last_write_ms if client else 0,
+        "masterFlushOffset": 0,
+        "maxOffset": client.max_offset if client else 0,
+        "transferredByteInSecond": round(client.transferred_bytes_per_second) if client else 0,
+    }
+    if client is not None and client.master_address is not None:
+        link["masterAddr"] = client.master_address
+    return link
