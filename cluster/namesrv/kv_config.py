@@ -75,16 +75,14 @@ class KVConfigManager:
             ("value", len(value), VALUE_LENGTH_MAX),
         ):
             if size > most:
-                raise RequestError(
-                    ResponseCode.SYSTEM_ERROR, f"a {what} of {size} characters, at most {most} are allowed"
-                )
+                remark = f"a {what} of {size} characters, at most {most} are allowed"
+                raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
         table = {**self._table, namespace: {**self._table.get(namespace, {}), key: value}}
         if _entries(table) > ENTRIES_MAX or _bytes(table) > BYTES_MAX:
             table = {name: inner for name, inner in table.items() if inner}
         if _entries(table) > ENTRIES_MAX:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR, f"there are {ENTRIES_MAX} entries, no more are allowed: delete some"
-            )
+            remark = f"there are {ENTRIES_MAX} entries, no more are allowed: delete some"
+            raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
         if (size := _bytes(table)) > BYTES_MAX:
             remark = f"with this one the entries have {size} bytes, at most {BYTES_MAX} are allowed: delete some"
             raise RequestError(ResponseCode.SYSTEM_ERROR, remark)

@@ -181,16 +181,12 @@ def _equality(left: Kind, right: Kind) -> Callable[[Any, Any], bool]:
         parse = _PARSERS[left]
         return lambda value, text: bool(parse(text) == value)
     if {left, right} <= NUMBERS:
-        return _as_doubles(operator.eq) if Kind.DOUBLE in (left, right) else operator.eq
+        return (lambda one, other: float(one) == float(other)) if Kind.DOUBLE in (left, right) else operator.eq
     return lambda _left, _right: False
 
 
 def _raise(left: Any, right: Any) -> bool:
     raise NotComparable(f"{left} and {right}")
-
-
-def _as_doubles(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
-    return lambda left, right: compare(float(left), float(right))
 
 
 def _ordered(expression: Comparison) -> Evaluator:
@@ -231,17 +227,11 @@ def _order(left: Kind, right: Kind, compare: Callable[[Any, Any], bool]) -> Call
     if left is Kind.STRING and right is Kind.STRING:
         return lambda one, other: compare(compare_doubles(parse_double(one), parse_double(other)), 0)
     if left is Kind.STRING and right in NUMBERS:
-        return _parsed_first(_PARSERS[right], _order(right, right, compare))
+        parse, same_kind = _PARSERS[right], _order(right, right, compare)
+        return lambda text, value: same_kind(parse(text), value)
     if right is Kind.STRING and left in NUMBERS:
-        return _parsed_second(_PARSERS[left], _order(left, left, compare))
+        parse, same_kind = _PARSERS[left], _order(left, left, compare)
+        return lambda value, text: same_kind(value, parse(text))
     if Kind.DOUBLE in (left, right):
         return lambda one, other: compare(compare_doubles(float(one), float(other)), 0)
     return compare  # Two integers; others are never compared.
-
-
-def _parsed_first(parse: Callable[[str], Any], compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
-    return lambda text, value: compare(parse(text), value)
-
-
-def _parsed_second(parse: Callable[[str], Any], compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
-    return lambda value, text: compare(value, parse(text))

@@ -39,11 +39,6 @@ class Constant:
     value: str | int | float | bool | None
     depth: int = 1
 
-    @property
-    def is_boolean(self) -> bool:
-        """True for TRUE, FALSE and NULL, which are allowed as a condition."""
-        return self.kind in (Kind.BOOLEAN, Kind.NOTHING)
-
     def __str__(self) -> str:
         if self.kind is Kind.STRING:
             return "'" + str(self.value).replace("'", "''") + "'"
@@ -54,7 +49,6 @@ class Constant:
 class Property:
     name: str
     kind: Kind = Kind.STRING
-    is_boolean: bool = False
     depth: int = 1
 
     def __str__(self) -> str:
@@ -68,7 +62,6 @@ class Negation:
     right: "Expression"
     kind: Kind
     depth: int
-    is_boolean: bool = False
 
     def __str__(self) -> str:
         return f"(- {self.right})"
@@ -79,7 +72,6 @@ class Not:
     right: "Expression"
     depth: int
     kind: Kind = Kind.BOOLEAN
-    is_boolean: bool = True
 
     def __str__(self) -> str:
         return f"(NOT {self.right})"
@@ -92,7 +84,6 @@ class Truth:
     right: Property
     depth: int = 2
     kind: Kind = Kind.BOOLEAN
-    is_boolean: bool = True
 
     def __str__(self) -> str:
         return str(self.right)
@@ -106,7 +97,6 @@ class Logic:
     terms: "tuple[Expression, ...]"
     depth: int
     kind: Kind = Kind.BOOLEAN
-    is_boolean: bool = True
 
     def __str__(self) -> str:
         return "(" + (" OR " if self.is_or else " AND ").join(map(str, self.terms)) + ")"
@@ -119,7 +109,6 @@ class Comparison:
     right: "Expression"
     depth: int
     kind: Kind = Kind.BOOLEAN
-    is_boolean: bool = True
 
     def __str__(self) -> str:
         return f"({self.left} {self.symbol} {self.right})"
@@ -132,7 +121,6 @@ class In:
     is_negated: bool
     depth: int = 2
     kind: Kind = Kind.BOOLEAN
-    is_boolean: bool = True
 
     def __str__(self) -> str:
         return f"({self.name} {'NOT IN' if self.is_negated else 'IN'} {sorted(self.values)})"
@@ -188,11 +176,15 @@ def floating(text: str) -> Constant:
     return Constant(Kind.DOUBLE, value)
 
 
+def _is_condition(part: Expression) -> bool:
+    return part.kind is Kind.BOOLEAN or part == NULL
+
+
 def as_condition(part: Expression) -> Expression:
     """Return the part as a condition. Raises SelectorError."""
     if isinstance(part, Property):
         return Truth(part)
-    if not part.is_boolean:
+    if not _is_condition(part):
         raise SelectorError(f"{_short(part)} is not a condition")
     return part
 
@@ -235,7 +227,7 @@ def is_null(left: Expression) -> Comparison:
 def ordered(symbol: str, left: Expression, right: Expression) -> Comparison:
     """Make a comparison by <, <=, > or >=, of numbers and properties."""
     for part in (left, right):
-        if part.is_boolean or (isinstance(part, Constant) and part.kind not in NUMBERS):
+        if _is_condition(part) or (isinstance(part, Constant) and part.kind not in NUMBERS):
             raise SelectorError(f"{_short(part)} cannot be compared by {symbol}, which is for numbers")
     return Comparison(symbol, left, right, _above(left, right))
 

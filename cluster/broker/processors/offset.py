@@ -62,9 +62,8 @@ class OffsetProcessor:
             return Reply.success(offset=offset)
         if header.set_zero_if_not_found is not False and self._is_young(header.topic, header.queue_id):
             return Reply.success(offset=0)
-        raise RequestError(
-            ResponseCode.QUERY_NOT_FOUND, "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
-        )
+        remark = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
+        raise RequestError(ResponseCode.QUERY_NOT_FOUND, remark)
 
     def _is_young(self, topic: str, queue_id: int) -> bool:
         """True while the queue's first message exists and is recent enough to be in memory."""

@@ -140,16 +140,12 @@ class PullProcessor:
     def _check(self, header: PullMessage) -> tuple[SubscriptionGroupConfig, SubscriptionData, PropertyFilter | None]:
         """Check a pull in RocketMQ's order; return its group, subscription and property filter. Raises RequestError."""
         if not self.settings.config.broker_permission & PERM_READ:
-            raise RequestError(
-                ResponseCode.NO_PERMISSION,
-                f"the broker[{self.settings.config.broker_ip1}] pulling message is forbidden",
-            )
+            remark = f"the broker[{self.settings.config.broker_ip1}] pulling message is forbidden"
+            raise RequestError(ResponseCode.NO_PERMISSION, remark)
         group = self.groups.find(header.consumer_group)
         if group is None:
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group [{header.consumer_group[: names.GROUP_LENGTH_MAX]}] does not exist",
-            )
+            remark = f"subscription group [{header.consumer_group[: names.GROUP_LENGTH_MAX]}] does not exist"
+            raise RequestError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
         if not group.consume_enable:
             raise RequestError(ResponseCode.NO_PERMISSION, f"subscription group no permission, {header.consumer_group}")
         topic = self.topics.select(header.topic)
@@ -177,9 +173,8 @@ class PullProcessor:
             self._check_enabled(subscription)
             return subscription, compile_expression(subscription.sub_string, subscription.expression_type).accepts
         except (SubscriptionError, SelectorError):
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed"
-            ) from None
+            remark = "parse the consumer's subscription failed"
+            raise RequestError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark) from None
 
     def _registered(
         self, header: PullMessage, group: SubscriptionGroupConfig
@@ -189,10 +184,8 @@ class PullProcessor:
         if info is None:
             raise RequestError(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist")
         if info.is_broadcasting and not group.consume_broadcast_enable:
-            raise RequestError(
-                ResponseCode.NO_PERMISSION,
-                f"the consumer group[{header.consumer_group}] can not consume by broadcast way",
-            )
+            remark = f"the consumer group[{header.consumer_group}] can not consume by broadcast way"
+            raise RequestError(ResponseCode.NO_PERMISSION, remark)
         subscription = info.subscriptions.get(header.topic)
         if subscription is None:
             raise RequestError(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's subscription not exist")
@@ -203,10 +196,8 @@ class PullProcessor:
         self._check_enabled(subscription)  # RocketMQ checks this last; here filters that are off are not compiled.
         data = self.filters.get(header.topic, header.consumer_group)
         if data is None:
-            raise RequestError(
-                ResponseCode.FILTER_DATA_NOT_EXIST,
-                "The broker's consumer filter data is not exist!Your expression may be wrong!",
-            )
+            remark = "The broker's consumer filter data is not exist!Your expression may be wrong!"
+            raise RequestError(ResponseCode.FILTER_DATA_NOT_EXIST, remark)
         if data.client_version < header.sub_version:
             raise RequestError(ResponseCode.FILTER_DATA_NOT_LATEST, "the consumer's consumer filter data not latest")
         return subscription, data.filter.accepts

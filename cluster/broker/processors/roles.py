@@ -128,10 +128,7 @@ class RoleProcessor:
 
     def _require_allowed(self, request: Request) -> None:
         if not self._is_allowed(request):
-            raise RequestError(
-                ResponseCode.NO_PERMISSION,
-                f"{request.connection.remote_address} {NOT_ALLOWED}",
-            )
+            raise RequestError(ResponseCode.NO_PERMISSION, f"{request.connection.remote_address} {NOT_ALLOWED}")
 
 
 def _names_itself(request: Request, asker: GroupMember) -> bool:

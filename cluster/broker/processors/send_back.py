@@ -74,9 +74,8 @@ class SendBackProcessor:
             name = header.group[: names.GROUP_LENGTH_MAX]
             raise RequestError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {name}")
         if not self.settings.config.broker_permission & PERM_WRITE:
-            raise RequestError(
-                ResponseCode.NO_PERMISSION, f"the broker[{self.settings.address}] sending message is forbidden"
-            )
+            remark = f"the broker[{self.settings.address}] sending message is forbidden"
+            raise RequestError(ResponseCode.NO_PERMISSION, remark)
         return group
 
     def _create(self, topic: str, queues: int, sys_flag: int) -> None:
