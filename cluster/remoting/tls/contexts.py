@@ -77,7 +77,7 @@ class ServerTls:
     def _refresh(self) -> None:
         if self._context is None:
             self._make()
-        elif self._stamps != (stamps := _stamps(self._files)):
+        elif self._stamps != (stamps := self._stamps_now()):
             try:
                 self._make()
                 log.info("changed TLS files in use", certificate=str(self.config.server_cert))
@@ -90,14 +90,13 @@ class ServerTls:
         config = self.config
         return () if config.server_test_mode else (config.server_cert, config.server_key, config.server_trust)
 
+    def _stamps_now(self) -> Stamps:
+        return tuple(map(_stamp, self._files))
+
     def _make(self) -> None:
-        stamps = _stamps(self._files)  # Before reading: files that change meanwhile are read again.
+        stamps = self._stamps_now()  # Before reading: files that change meanwhile are read again.
         self._context = server_context(self.config)
         self._stamps = stamps
-
-
-def _stamps(files: tuple[Path | None, ...]) -> Stamps:
-    return tuple(_stamp(file) for file in files)
 
 
 def _stamp(file: Path | None) -> tuple[int, int] | None:
@@ -182,23 +181,22 @@ def _trust(context: ssl.SSLContext, file: Path | None, name: str) -> None:
 
 
 def _load_own(context: ssl.SSLContext) -> None:
-    """Generate a certificate and load it from a memfd: ssl reads only files, and the key should not be on the disk."""
-    descriptor = os.memfd_create("certificate")
-    try:
-        os.write(descriptor, _made())
-        context.load_cert_chain(f"/proc/self/fd/{descriptor}")
-    finally:
-        os.close(descriptor)
+    """Generate a certificate and load it from a memfd: ssl reads only files, and the key should not be on the disk.
 
-
-def _made() -> bytes:
-    """A generated certificate. Raises TlsFilesError."""
+    Raises TlsFilesError.
+    """
     try:
-        return self_signed()
+        certificate = self_signed()
     except (ImportError, ValueError) as error:
         raise TlsFilesError(
             f"no certificate can be generated: {error}. Name one with tls.server.certPath and tls.server.keyPath"
         ) from error
+    descriptor = os.memfd_create("certificate")
+    try:
+        os.write(descriptor, certificate)
+        context.load_cert_chain(f"/proc/self/fd/{descriptor}")
+    finally:
+        os.close(descriptor)
 
 
 def self_signed(name: str = "") -> bytes:
