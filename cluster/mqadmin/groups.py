@@ -26,11 +26,11 @@ from twinlog.cluster.remoting.names import RETRY_PREFIX
 from twinlog.cluster.remoting.route import MessageQueue, queue_of_key
 
 RESET_MS = 6_000
-_GROUPS = "{:<64}  {:<6}  {:<24} {:<5}  {:<14}  {:<7}  {}"
-_QUEUES = "{:<64}  {:<32}  {:<4}  {:<20}  {:<20}  {:<20}  {}"
-_CLIENTS = "{:<64}  {:<32}  {:<4}  {:<20}  {:<20}  {:<20} {:<20}  {}"
-_RESET = "{:<40}  {:<40}  {:<40}"
-_RESET_OLD = "{:<20}  {:<20}  {:<20}  {:<20}  {:<20}  {:<20}"
+_GROUPS = "{:<64.64}  {:<6}  {:<24} {:<5}  {:<14}  {:<7}  {}"
+_QUEUES = "{:<64.64}  {:<32.32}  {:<4}  {:<20}  {:<20}  {:<20}  {}"
+_CLIENTS = "{:<64.64}  {:<32.32}  {:<4}  {:<20}  {:<20}  {:<20} {:<20}  {}"
+_RESET = "{:<40.32}  {:<40}  {:<40}"
+_RESET_OLD = "{:<20.32}  {:<20}  {:<20}  {:<20}  {:<20}  {:<20}"
 
 
 async def consumer_progress(api: ClientApi, group: str | None, *, show_clients: bool) -> str:
@@ -44,13 +44,9 @@ async def consumer_progress(api: ClientApi, group: str | None, *, show_clients: 
     rows = [form.format(*head, *(("#Client IP",) if show_clients else ()), "#Diff", "#LastTime")]
     for queue, progress in stats.queues.items():
         who = (clients.get(queue, "N/A"),) if show_clients else ()
-        rows.append(form.format(*_place(queue, progress), *who, progress.lag, _last(progress)))
+        place = (queue.topic, queue.broker_name, queue.queue_id, progress.broker_offset, progress.consumer_offset)
+        rows.append(form.format(*place, *who, progress.lag, _last(progress)))
     return text.lines([*rows, "", f"Consume TPS: {stats.tps:.2f}", f"Diff Total: {stats.lag}"])
-
-
-def _place(queue: MessageQueue, progress: QueueProgress) -> tuple[object, ...]:
-    names = (text.front(queue.topic, 64), text.front(queue.broker_name, 32))
-    return (*names, queue.queue_id, progress.broker_offset, progress.consumer_offset)
 
 
 def _last(progress: QueueProgress) -> str:
@@ -87,7 +83,7 @@ async def _group_row(api: ClientApi, group: str) -> str:
         consumers = await admin_requests.consumers_of(api, asked[0], group) if asked else None
     except RemotingError:
         consumers = None
-    return _GROUPS.format(text.front(group, 64), *_who(consumers), int(stats.tps), stats.lag)
+    return _GROUPS.format(group, *_who(consumers), int(stats.tps), stats.lag)
 
 
 def _who(consumers: Consumers | None) -> tuple[object, ...]:
@@ -105,21 +101,18 @@ async def reset_offset_by_time(api: ClientApi, group: str, topic: str, when: str
     storing its offsets. Raises ValueError for an invalid time.
     """
     milliseconds = text.parse_moment(when)
-    route = await route_of(api, topic)
+    asked = f"[{group}], topic[{topic}], force[{text.boolean(force)}], timestamp(string)[{when}], timestamp(long)[{milliseconds}]"
     moved: dict[MessageQueue, int] = {}
-    for address in one_address_each(route):
+    for address in one_address_each(await route_of(api, topic)):
         header = InvokeBrokerToResetOffset(topic, group, milliseconds, force)
         answer = await api.call(
             address, header, expected=(ResponseCode.SUCCESS, ResponseCode.CONSUMER_NOT_ONLINE), timeout_ms=RESET_MS
         )
         if answer.code == ResponseCode.CONSUMER_NOT_ONLINE:
-            return await _reset_old(api, group, topic, when, milliseconds, force=force)
+            return await _reset_old(api, group, topic, milliseconds, force=force, asked=asked)
         moved |= answer.json(_read_offsets)
-    head = (
-        f"rollback consumer offset by specified group[{group}], topic[{topic}], force[{text.boolean(force)}], "
-        f"timestamp(string)[{when}], timestamp(long)[{milliseconds}]"
-    )
-    rows = [_RESET.format(text.front(queue.broker_name, 32), queue.queue_id, to) for queue, to in sorted(moved.items())]
+    head = f"rollback consumer offset by specified group{asked}"
+    rows = [_RESET.format(queue.broker_name, queue.queue_id, to) for queue, to in sorted(moved.items())]
     return text.lines([head, _RESET.format("#brokerName", "#queueId", "#offset"), *rows])
 
 
@@ -127,12 +120,9 @@ def _read_offsets(body: Mapping[str, Any]) -> dict[MessageQueue, int]:
     return {queue_of_key(key): int(offset) for key, offset in (body.get("offsetTable") or {}).items()}
 
 
-async def _reset_old(api: ClientApi, group: str, topic: str, when: str, milliseconds: int, *, force: bool) -> str:
+async def _reset_old(api: ClientApi, group: str, topic: str, milliseconds: int, *, force: bool, asked: str) -> str:
     """Store the offsets of a group without connected members."""
-    head = (
-        f"rollback consumer offset by specified consumerGroup[{group}], topic[{topic}], force[{text.boolean(force)}], "
-        f"timestamp(string)[{when}], timestamp(long)[{milliseconds}]"
-    )
+    head = f"rollback consumer offset by specified consumerGroup{asked}"
     names = ("#brokerName", "#queueId", "#brokerOffset", "#consumerOffset", "#timestampOffset", "#rollbackOffset")
     rows = [head, _RESET_OLD.format(*names)]
     for address in one_address_each(await route_of(api, topic)):
@@ -148,7 +138,7 @@ async def _reset_old(api: ClientApi, group: str, topic: str, when: str, millisec
             if goes:
                 await api.commit_offset(address, queue, group, to)
             numbers = (progress.broker_offset, progress.consumer_offset, to, to if goes else progress.consumer_offset)
-            rows.append(_RESET_OLD.format(text.front(queue.broker_name, 32), queue.queue_id, *numbers))
+            rows.append(_RESET_OLD.format(queue.broker_name, queue.queue_id, *numbers))
     return text.lines(rows)
 
 

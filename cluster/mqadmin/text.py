@@ -16,14 +16,9 @@ def lines(found: Iterable[str]) -> str:
     return "".join(f"{line}\n" for line in found)
 
 
-def front(text: str, width: int) -> str:
-    """The first `width` characters."""
-    return text[:width]
-
-
 def moment(milliseconds: int) -> str:
     """Local time, 2026-11-22 07:30:00,123."""
-    return f"{datetime.fromtimestamp(milliseconds / 1000):%Y-%m-%d %H:%M:%S},{milliseconds % 1000:03}"
+    return f"{second(milliseconds)},{milliseconds % 1000:03}"
 
 
 def second(milliseconds: int) -> str:

@@ -22,8 +22,8 @@ from twinlog.cluster.remoting.errors import RemotingError, RequestError
 from twinlog.cluster.remoting.headers.namesrv import DeleteTopicInNamesrv, GetRouteInfoByTopic
 from twinlog.cluster.remoting.names import DLQ_PREFIX, RETRY_PREFIX
 
-_WIDE = "{:<20}  {:<64}  {:<64}"
-_STATUS = "{:<32}  {:<4}  {:<20}  {:<20}    {}"
+_WIDE = "{:<20.20}  {:<64.64}  {:<64.64}"
+_STATUS = "{:<32.32}  {:<4}  {:<20}  {:<20}    {}"
 _ROUTE = "{:<45} {:<32} {:<50} {:<10} {:<11} {:<5}"
 
 
@@ -49,7 +49,7 @@ async def _with_groups(api: ClientApi, topic: str, clusters: dict[str, str]) -> 
         groups = (await admin_requests.groups_of_topic(api, asked[0], topic) if asked else ()) or ("",)
     except RemotingError:
         pass  # As mqadmin: unknown values are left blank.
-    return [_WIDE.format(text.front(cluster, 20), text.front(topic, 64), text.front(group, 64)) for group in groups]
+    return [_WIDE.format(cluster, topic, group) for group in groups]
 
 
 async def topic_route(api: ClientApi, topic: str, *, as_list: bool) -> str:
@@ -84,8 +84,7 @@ async def topic_status(api: ClientApi, topic: str) -> str:
     rows = [_STATUS.format("#Broker Name", "#QID", "#Min Offset", "#Max Offset", "#Last Updated")]
     for queue, offsets in sorted(found.items()):
         when = text.moment(offsets.last_update_ms) if offsets.last_update_ms > 0 else ""
-        name = text.front(queue.broker_name, 32)
-        rows.append(_STATUS.format(name, queue.queue_id, offsets.min_offset, offsets.max_offset, when))
+        rows.append(_STATUS.format(queue.broker_name, queue.queue_id, offsets.min_offset, offsets.max_offset, when))
     return text.lines(rows)
 
 

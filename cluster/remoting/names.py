@@ -41,23 +41,10 @@ SYSTEM_TOPIC_PREFIX = "rmq_sys_"
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"  # Its offsets: progress of the transaction service in half and op messages.
 
-SYSTEM_TOPICS = frozenset(
-    {
-        AUTO_CREATE_TOPIC,
-        SCHEDULE_TOPIC,
-        BENCHMARK_TOPIC,
-        HALF_TOPIC,
-        TRACE_TOPIC,
-        OP_HALF_TOPIC,
-        CHECK_MAX_TIME_TOPIC,
-        SELF_TEST_TOPIC,
-        OFFSET_MOVED_TOPIC,
-    }
-)
-
 FORBIDDEN_TO_SEND = frozenset(
     {SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, CHECK_MAX_TIME_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_TOPIC}
 )
+SYSTEM_TOPICS = FORBIDDEN_TO_SEND | {AUTO_CREATE_TOPIC, BENCHMARK_TOPIC, TRACE_TOPIC}
 
 
 def topic_fault(topic: str) -> str | None:

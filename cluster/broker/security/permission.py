@@ -30,16 +30,8 @@ ACL_CODES = frozenset(
         RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG,
     }
 )
-# twinlog's own requests change roles, or show bytes of the log whatever topic they belong to.
-_MEMBER_CODES = frozenset(
-    {
-        RequestCode.TWINLOG_BLOCK_DIGESTS,
-        RequestCode.TWINLOG_RECORD_AT,
-        RequestCode.TWINLOG_LEASE,
-        RequestCode.TWINLOG_PROMISE,
-        RequestCode.TWINLOG_ROLE_CHANGE,
-    }
-)
+# twinlog's own requests change roles, or show bytes of the log whatever topic they belong to; only the status is free.
+_MEMBER_CODES = frozenset(code for code in RequestCode if code > RequestCode.TWINLOG_MEMBER_STATUS)
 # RocketMQ requires an administrator for the others only: there any account can make itself an administrator by request 50.
 ADMIN_CODES = (
     ACL_CODES
