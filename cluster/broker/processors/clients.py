@@ -154,8 +154,8 @@ class ClientProcessor:
         return Reply(ext=None)
 
 
-def _group(data: dict[str, Any]) -> str:
-    group = shared.text(data, "groupName")
+def _group(data: dict[str, Any], key: str = "groupName") -> str:
+    group = shared.text(data, key)
     names.require_group(group)
     return group
 
@@ -172,8 +172,7 @@ def _subscriptions(data: dict[str, Any]) -> list[SubscriptionData]:
 
 def _read(request: Request) -> tuple[str, str, list[MessageQueue]]:
     value = shared.json_object(request)
-    group, client_id = shared.text(value, "consumerGroup"), shared.text(value, "clientId")
-    names.require_group(group)
+    group, client_id = _group(value, "consumerGroup"), shared.text(value, "clientId")
     return group, client_id, [_queue(item) for item in shared.objects(value, "mqSet")]
 
 

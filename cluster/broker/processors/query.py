@@ -104,9 +104,6 @@ def _unit(queue: ConsumeQueue, unit: Unit, subscription: SubscriptionData | None
         return {**data, "msg": f"Cq extend not exist!addr: {unit.tags_code}"}
     kept = {"msgStoreTime": more.store_timestamp, "tagsCode": more.tags_code}
     data["extendDataJson"] = fastjson.dumps(kept).decode()
-    data["eval"] = subscription is not None and _wants(subscription, more.tags_code)
+    wanted = subscription.wanted if subscription is not None else frozenset()
+    data["eval"] = wanted is None or as_i32(more.tags_code) in wanted
     return dict(sorted(data.items()))
-
-
-def _wants(subscription: SubscriptionData, tags_code: int) -> bool:
-    return subscription.wanted is None or as_i32(tags_code) in subscription.wanted

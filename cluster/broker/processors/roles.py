@@ -109,15 +109,16 @@ class RoleProcessor:
             return True
         return (admission.admits(ip) or ip in self._member_ips()) and _names_itself(request, asker)
 
-    def _is_allowed(self, request: Request) -> bool:
+    def _require_allowed(self, request: Request) -> None:
         ip = ip_of(request.connection.remote_address)
         master = self.group.master.address  # It may send a request before it has sent the record.
-        return (
+        if not (
             self._is_here(ip)
             or ip in self._member_ips()
             or self.ha.connection_admission.rules.trusts(ip)
             or (self.store.config.is_slave and master is not None and ip == ip_of(master))
-        )
+        ):
+            raise RequestError(ResponseCode.NO_PERMISSION, f"{request.connection.remote_address} {NOT_ALLOWED}")
 
     def _is_here(self, ip: str) -> bool:
         return ip == self.settings.config.broker_ip1 or ip_address(ip.partition("%")[0]).is_loopback
@@ -125,10 +126,6 @@ class RoleProcessor:
     def _member_ips(self) -> set[str]:
         group = self.roles.member.group
         return {ip_of(each.address) for each in (group.members if group is not None else ())}
-
-    def _require_allowed(self, request: Request) -> None:
-        if not self._is_allowed(request):
-            raise RequestError(ResponseCode.NO_PERMISSION, f"{request.connection.remote_address} {NOT_ALLOWED}")
 
 
 def _names_itself(request: Request, asker: GroupMember) -> bool:
