@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 from weakref import WeakKeyDictionary
 
+import trio
+
 from twinlog.cluster.broker.broker import Broker
 from twinlog.cluster.metrics.replicas import replicas
 from twinlog.cluster.metrics.snapshot import (
@@ -273,7 +275,7 @@ def _in_memory(file: MappedFile | None, offset: int, size: int) -> bytes | None:
 
 def namesrv_snapshot(namesrv: NameServer) -> NamesrvSnapshot:
     """Everything as it is now."""
-    began, now, routes = time.perf_counter(), namesrv.controller.clock(), namesrv.routes
+    began, now, routes = time.perf_counter(), trio.current_time(), namesrv.routes
     groups = []
     for name, group in routes.brokers.items():
         silent = [now - live.registered_at for each in group.addresses.values() if (live := routes.live.get(each))]

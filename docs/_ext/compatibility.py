@@ -5,7 +5,6 @@ and which test shows it, from docs/reference/compatibility.toml. A code, or a su
 """
 
 import tempfile
-import time
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -19,9 +18,7 @@ from sphinx.util.docutils import SphinxDirective
 from twinlog.cluster.broker.config import BrokerConfig
 from twinlog.cluster.broker.processors.send import SEND_CODES
 from twinlog.cluster.broker.wiring import make_broker
-from twinlog.cluster.namesrv.config import NamesrvConfig
-from twinlog.cluster.namesrv.kv_config import KVConfigManager
-from twinlog.cluster.namesrv.processors import NamesrvController
+from twinlog.cluster.namesrv.service import NameServer
 from twinlog.cluster.remoting.codes import RequestCode
 from twinlog.cluster.remoting.dispatch import NOT_SERVED
 from twinlog.cluster.remoting.request import handlers_of
@@ -55,7 +52,7 @@ def broker_codes() -> set[int]:
 
 def namesrv_codes() -> set[int]:
     """What a name server serves."""
-    return set(handlers_of(NamesrvController(NamesrvConfig(), KVConfigManager(), time.monotonic)))
+    return set(handlers_of(NameServer()))
 
 
 def client_codes() -> set[int]:

@@ -19,8 +19,7 @@ from twinlog.cluster.broker.tables.groups import read_groups
 from twinlog.cluster.broker.tables.offsets import read_offsets
 from twinlog.cluster.broker.tables.topics import TopicConfig, read_topics
 from twinlog.cluster.namesrv.config import NamesrvConfig
-from twinlog.cluster.namesrv.kv_config import KVConfigManager
-from twinlog.cluster.namesrv.processors import NamesrvController
+from twinlog.cluster.namesrv.service import NameServer
 from twinlog.cluster.remoting import fastjson, names
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand, decode, encode
@@ -118,10 +117,10 @@ async def fuzzed_broker(root: Path) -> AsyncIterator[tuple[Broker, Server]]:
         await broker.store.close()
 
 
-def fuzzed_namesrv(root: Path) -> tuple[NamesrvController, Server]:
+def fuzzed_namesrv(root: Path) -> tuple[NameServer, Server]:
     config = NamesrvConfig(kv_config_path=root / "kvConfig.json")
-    controller = NamesrvController(config, KVConfigManager(config.kv_config_path), trio.current_time)
-    return controller, Server(Dispatcher(handlers_of(controller)))
+    namesrv = NameServer(config)
+    return namesrv, Server(Dispatcher(handlers_of(namesrv)))
 
 
 @contextlib.contextmanager

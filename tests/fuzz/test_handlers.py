@@ -4,7 +4,6 @@ TWINLOG_FUZZ_EXAMPLES=5000 looks longer than the suite does.
 """
 
 import os
-import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -25,9 +24,7 @@ from tests.fuzz.harness import (
 )
 from tests.fuzz.requests import EVIL_NAMES, commands, heartbeats, kinds, to_json
 from twinlog.cluster.broker.send.requests import HEADERS as SEND_HEADERS
-from twinlog.cluster.namesrv.config import NamesrvConfig
-from twinlog.cluster.namesrv.kv_config import KVConfigManager
-from twinlog.cluster.namesrv.processors import NamesrvController
+from twinlog.cluster.namesrv.service import NameServer
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.request import handlers_of
 
@@ -39,10 +36,7 @@ pytestmark = pytest.mark.timeout(90 + 3 * EXAMPLES)
 with TemporaryDirectory() as directory:
     BROKER_HEADERS = [handler.header for handler in make_broker(Path(directory)).main_port.values()]
 BROKER_HEADERS += SEND_HEADERS.values()
-NAMESRV_HEADERS = [
-    handler.header
-    for handler in handlers_of(NamesrvController(NamesrvConfig(), KVConfigManager(), time.monotonic)).values()
-]
+NAMESRV_HEADERS = [handler.header for handler in handlers_of(NameServer()).values()]
 BEATS = heartbeats.map(lambda beat: RemotingCommand(34, body=to_json(beat)))
 
 

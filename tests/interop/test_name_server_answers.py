@@ -149,7 +149,7 @@ async def test_mqadmin_finds_its_way(root, nursery):
         assert "success" in await run("updateTopic", "-b", broker.address, "-t", "Fresh", "-r", "3", "-w", "3")
         assert '"readQueueNums":3' in await run("topicRoute", "-t", "Fresh")
         assert "success" in await run("updateKvConfig", "-s", "NS", "-k", "key", "-v", "value")
-        assert ours.controller.kv.get("NS", "key") == "value"
+        assert ours.kv.get("NS", "key") == "value"
         assert "wipe write perm of broker[broker-a]" in await run("wipeWritePerm", "-b", "broker-a")
         assert ours.routes.queues["Fresh"]["broker-a"].perm == 4
         assert "success" in await run("deleteTopic", "-c", "DefaultCluster", "-t", "Fresh")

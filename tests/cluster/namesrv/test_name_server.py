@@ -10,7 +10,6 @@ import trio
 import trio.testing
 
 from twinlog.cluster.namesrv.config import NamesrvConfig
-from twinlog.cluster.namesrv.processors import NamesrvController
 from twinlog.cluster.namesrv.service import NameServer
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.client import RemotingClient
@@ -267,8 +266,7 @@ async def test_when_it_ends_its_connections_end(nursery):
 
 
 async def test_every_request_of_4_9_name_servers_has_a_handler(namesrv):
-    table = handlers_of(namesrv[0].controller)
-    assert isinstance(namesrv[0].controller, NamesrvController)
+    table = handlers_of(namesrv[0])
     wanted = {100, 101, 102, 103, 104, 105, 106, 205, 206, 216, 219, 224, 304, 311, 312, 313, 318, 319, 322, 327}
     of_5 = {217, 901, 904}
     assert {int(code) for code in table} == wanted | of_5
@@ -364,7 +362,7 @@ async def test_heartbeats_of_5_x_keep_a_broker_that_wants_to_be_dropped_soon(nam
 async def test_the_configuration_changes_while_it_runs(namesrv, ask):
     server = namesrv[0]
     assert (await ask(318, b"orderMessageEnable=true\nscanNotActiveBrokerInterval=2000\n")).code == 0
-    assert server.controller.config.order_message_enable
+    assert server.config.order_message_enable
     lines = bytes((await ask(319)).body).decode().splitlines()
     assert {"orderMessageEnable=true", "scanNotActiveBrokerInterval=2000"} <= set(lines)
     assert (await ask(318)).code == 0  # Nothing asked for, nothing changed.
@@ -390,11 +388,11 @@ async def test_the_configuration_changes_while_it_runs(namesrv, ask):
 )
 async def test_what_must_not_change_does_not(namesrv, ask, body, code, reason):
     server = namesrv[0]
-    before = server.controller.config
+    before = server.config
     answer = await ask(318, body)
     assert answer.code == code
     assert reason in answer.remark
-    assert server.controller.config is before
+    assert server.config is before
 
 
 async def test_a_changed_interval_is_not_waited_for(namesrv, ask, autojump_clock):
@@ -424,7 +422,7 @@ async def test_a_changed_configuration_is_kept_in_its_file(nursery, tmp_path):
     path.mkdir()
     answer = await client.request(f"127.0.0.1:{port}", RemotingCommand(318, body=b"orderMessageEnable=false\n"))
     assert answer.code == 1  # What cannot be kept is not changed.
-    assert server.controller.config.order_message_enable
+    assert server.config.order_message_enable
 
 
 async def test_several_name_servers_know_nothing_of_one_another(nursery):
