@@ -208,7 +208,7 @@ def encode(command: RemotingCommand) -> bytes:
 def encode_header(command: RemotingCommand, body_size: int) -> bytes:
     """Encode a frame up to its body, for bodies that are sent separately. Raises RemotingProtocolError as `encode` does."""
     if command.serialize_type == JSON:
-        header = _encode_json(command)
+        header = encode_json(command)
     elif command.serialize_type == ROCKETMQ:
         header = _encode_binary(command)
     else:
@@ -225,12 +225,8 @@ def with_lengths(header: bytes, serialize_type: int, body_size: int) -> bytes:
     return _FRAME_HEAD.pack(total, serialize_type << 24 | header_size) + header
 
 
-def header_text(command: RemotingCommand) -> str:
-    """The header as JSON text."""
-    return _encode_json(command).decode()
-
-
-def _encode_json(command: RemotingCommand) -> bytes:
+def encode_json(command: RemotingCommand) -> bytes:
+    """Encode the header as JSON."""
     header: dict[str, Any] = {"code": command.code}  # In alphabetical order, as fastjson writes them.
     if command.ext is not None:
         header["extFields"] = command.ext

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from attrs import define, field, frozen
 
-from twinlog.cluster.remoting.command import JSON, RemotingCommand, encode_header, header_text, with_lengths
+from twinlog.cluster.remoting.command import JSON, RemotingCommand, encode_header, encode_json, with_lengths
 
 
 @define(eq=False)
@@ -23,7 +23,7 @@ class ResponseTemplate:
     def __attrs_post_init__(self) -> None:
         marks = {name: f"@{name}@" for name in self.names}
         response = RemotingCommand(self.code, 0, 1, {**marks, **self.constants}, remark=self.remark)
-        text = header_text(response).replace("%", "%%").replace('"opaque":0', '"opaque":%s')
+        text = encode_json(response).decode().replace("%", "%%").replace('"opaque":0', '"opaque":%s')
         for mark in marks.values():
             text = text.replace(mark, "%s")
         self._text = text

@@ -42,7 +42,6 @@ class AclProcessor:
 
     async def update_and_create_access_config(self, header: h.CreateAccessConfig, request: Request) -> Reply:
         """Add or change an account; the change is in force when it is answered."""
-        acl = self._service(_UPDATE_FAILED)
         plain = {
             **plain_account({"accessKey": header.access_key, "secretKey": header.secret_key, "admin": header.admin}),
             "whiteRemoteAddress": header.white_remote_address,
@@ -51,14 +50,13 @@ class AclProcessor:
             "topicPerms": _split(header.topic_perms),
             "groupPerms": _split(header.group_perms),
         }
-        await _change(acl, partial(update_account, plain=plain), _UPDATE_FAILED)
+        await self._change(partial(update_account, plain=plain), _UPDATE_FAILED)
         log.warning("an account was set", accessKey=header.access_key, admin=header.admin, by=_who(request))
         return Reply(ext=None)
 
     async def delete_access_config(self, header: h.DeleteAccessConfig, request: Request) -> Reply:
         """Delete an account; refused when there is none."""
-        acl = self._service(_DELETE_FAILED)
-        if not await _change(acl, partial(delete_account, access_key=header.access_key), _DELETE_FAILED):
+        if not await self._change(partial(delete_account, access_key=header.access_key), _DELETE_FAILED):
             remark = f"The accesskey[{header.access_key}] corresponding to accessConfig has been deleted failed."
             raise RequestError(_DELETE_FAILED, remark)
         log.warning("an account was deleted", accessKey=header.access_key, by=_who(request))
@@ -66,10 +64,9 @@ class AclProcessor:
 
     async def update_global_white_addrs_config(self, header: h.UpdateGlobalWhiteAddrsConfig, request: Request) -> Reply:
         """Set the global white addresses of a file; a path that is not one of the files is refused."""
-        acl = self._service(_WHITE_FAILED)
         patterns = _split(header.global_white_addrs) or []
         change = partial(update_global_white, patterns=patterns, path_text=header.acl_file_full_path)
-        if not await _change(acl, change, _WHITE_FAILED):
+        if not await self._change(change, _WHITE_FAILED):
             remark = f"The globalWhiteAddresses[{header.global_white_addrs}] has been updated failed."
             raise RequestError(_WHITE_FAILED, remark)
         log.warning("addresses that need no signature were set", addresses=header.global_white_addrs, by=_who(request))
@@ -107,12 +104,11 @@ class AclProcessor:
             raise RequestError(code, "aclEnable=false on this broker, so it has no accounts")
         return self.acl
 
-
-async def _change(acl: AclService, change: Callable[[AclFiles], T], code: ResponseCode) -> T:
-    try:
-        return await acl.change(change)
-    except (AclError, OSError) as error:
-        raise RequestError(code, str(error)) from error
+    async def _change(self, change: Callable[[AclFiles], T], code: ResponseCode) -> T:
+        try:
+            return await self._service(code).change(change)
+        except (AclError, OSError) as error:
+            raise RequestError(code, str(error)) from error
 
 
 def _split(text: str | None) -> list[str] | None:

@@ -100,11 +100,6 @@ class BothAcks:
     _flush_refusal: tuple[PutStatus, str] | None = field(default=None, init=False)
     _replica_refusal: tuple[PutStatus, str] | None = field(default=None, init=False)
 
-    def start(self, end_offset: int, flush: WaitService, transfer: WaitService) -> None:
-        """Start both waits."""
-        flush.wait(end_offset, self, self.frame)
-        transfer.wait(end_offset, self, self.frame)
-
     def answer(self, frames: list[bytes]) -> None:
         """Count one wait as done."""
         self._settle()
@@ -151,4 +146,6 @@ def wait_until_safe(store: MessageStore, transfer: WaitService, end_offset: int,
     elif not store.flusher.is_synchronous:
         transfer.wait(end_offset, sink, frame)
     else:
-        BothAcks(sink, frame).start(end_offset, store.flusher, transfer)
+        both = BothAcks(sink, frame)
+        store.flusher.wait(end_offset, both, frame)
+        transfer.wait(end_offset, both, frame)

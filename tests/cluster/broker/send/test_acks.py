@@ -62,7 +62,9 @@ SLAVE = PutStatus.FLUSH_SLAVE_TIMEOUT, "slave"
 def test_disk_and_replica_both_count(disk, slave, refusal, disk_first):
     """Answered once, when both have spoken; the replica's refusal counts more. Source: CommitLog.handleDiskFlushAndHA."""
     sink, flush, transfer = Sink(), Waits(), Waits()
-    BothAcks(sink, b"frame").start(500, flush, transfer)
+    both = BothAcks(sink, b"frame")
+    for service in (flush, transfer):
+        service.wait(500, both, b"frame")
     assert [held[0] for held in flush.held + transfer.held] == [500, 500]
     steps = [(flush, disk), (transfer, slave)]
     for number, (service, answer) in enumerate(steps if disk_first else reversed(steps)):
