@@ -95,7 +95,8 @@ def mqadmin_lines() -> list[Line]:
 def shown(server: str) -> str:
     """The table of a server's codes, of `mqadmin`, or of the codes that are `not-served`, as Markdown."""
     if server == "not-served":
-        rows = [(str(code), f"`{each.name}`", each.reason) for code, each in sorted(NOT_SERVED.items())]
+        names = read_table()["not-served"]
+        rows = [(str(code), f"`{names[str(code)]}`", reason) for code, reason in sorted(NOT_SERVED.items())]
         return _markdown(("code", "request", "answered with code 3, because"), rows)
     if server == "mqadmin":
         return _markdown(

@@ -38,7 +38,8 @@ def test_every_known_code_is_served_or_says_why_not():
     served = set().union(*(codes() for codes in extension().SERVED.values()))
     assert {int(code) for code in RequestCode} <= served
     assert not served & NOT_SERVED.keys(), "served, and said not to be"
-    assert all(len(each.reason) > 10 for each in NOT_SERVED.values())
+    assert all(len(reason) > 10 for reason in NOT_SERVED.values())
+    assert {int(code) for code in extension().read_table()["not-served"]} == NOT_SERVED.keys()
 
 
 def test_a_refusal_says_why():
