@@ -26,7 +26,6 @@ from twinlog.cluster.broker.peers.ha_peer import HA_PORT_DISTANCE, Peers, Remoti
 from twinlog.cluster.broker.peers.slave_peers import SlaveKinds, SlavePeers
 from twinlog.cluster.broker.processors.acl import AclProcessor
 from twinlog.cluster.broker.processors.broker_admin import BrokerAdminProcessor
-from twinlog.cluster.broker.processors.client_forward import ClientForwardProcessor
 from twinlog.cluster.broker.processors.clients import ClientProcessor
 from twinlog.cluster.broker.processors.digests import DigestProcessor
 from twinlog.cluster.broker.processors.group_admin import GroupAdminProcessor
@@ -385,7 +384,7 @@ def _processors(
     )
     return [
         # For producers and consumers
-        ClientProcessor(settings, store, tables, connections, gate),
+        ClientProcessor(settings, store, tables, connections, client_calls, gate),
         commits,
         QueryProcessor(store, consumers, filters, queues),
         ReplyProcessor(settings, store, requests, producers, client_calls, gate),
@@ -396,7 +395,6 @@ def _processors(
         GroupAdminProcessor(settings, store, tables, stats, queues, services.schedule, lost_tables, gate),
         TopicAdminProcessor(settings, store, tables, stats, queues, members.registration, lost_tables, gate),
         AclProcessor(settings, base.acl),
-        ClientForwardProcessor(settings, store, consumers, client_calls),
         # For other members
         DigestProcessor(store),
         RoleProcessor(settings, store, services.roles, members.ha, data.group, members.slave_peers),

@@ -10,7 +10,6 @@ from twinlog.cluster.broker.config import BrokerConfig
 from twinlog.cluster.broker.consume.long_polling import PullRequestHoldService
 from twinlog.cluster.broker.consume.queues import Queues
 from twinlog.cluster.broker.peers.client_calls import ClientCalls
-from twinlog.cluster.broker.processors.client_forward import ClientForwardProcessor
 from twinlog.cluster.broker.processors.clients import ClientProcessor
 from twinlog.cluster.broker.processors.digests import DigestProcessor
 from twinlog.cluster.broker.processors.offset import OffsetProcessor
@@ -67,10 +66,7 @@ class Parts:
     # Processors of these parts
 
     def clients(self) -> ClientProcessor:
-        return ClientProcessor(self.settings, self.store, self.tables, self.connections, self.gate)
-
-    def client_forward(self) -> ClientForwardProcessor:
-        return ClientForwardProcessor(self.settings, self.store, self.tables.consumers, ClientCalls())
+        return ClientProcessor(self.settings, self.store, self.tables, self.connections, ClientCalls(), self.gate)
 
     def digests(self) -> DigestProcessor:
         return DigestProcessor(self.store)

@@ -13,7 +13,7 @@ from twinlog.store.record.message import decode_message, message_id
 @pytest.fixture
 async def client(tmp_path):
     parts = make_parts(tmp_path)
-    async with opened(parts.serve(parts.clients(), parts.client_forward())) as client:
+    async with opened(parts.serve(parts.clients())) as client:
         yield client
 
 
