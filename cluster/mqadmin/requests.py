@@ -68,12 +68,12 @@ async def masters_in(api: ClientApi, cluster: str) -> list[str]:
     return [group.master for group in await groups_in(api, cluster) if group.master]
 
 
-async def consume_stats(api: ClientApi, group: str, topic: str | None = None) -> ConsumeStats:
-    """A group's progress, in all topics or one. Raises RequestError (206) when it never consumed."""
+async def consume_stats(api: ClientApi, group: str) -> ConsumeStats:
+    """A group's progress. Raises RequestError (206) when it never consumed."""
     queues: dict[MessageQueue, QueueProgress] = {}
     tps = 0.0
     for address in one_address_each(await route_of(api, RETRY_PREFIX + group)):
-        found = await consume_stats_of(api, address, group, topic)
+        found = await consume_stats_of(api, address, group)
         queues |= found.queues
         tps += found.tps
     if not queues:

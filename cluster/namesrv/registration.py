@@ -23,7 +23,7 @@ from twinlog.cluster.remoting.route import QueueData
 VERSION_MIN = 37  # V3_0_11. Older brokers send another body.
 NAME_SIZE_MAX = 255  # Characters; RocketMQ's topics have at most 127.
 QUEUES_MAX = 65_536
-TIMEOUT_MS_MIN = 1000
+TIMEOUT_MS_MIN = 1000  # One that is shorter than a scan is ignored.
 BODY_SIZE_MAX = 64 * 1024 * 1024  # Of a decompressed body: about half a million topics.
 
 _SIZE = Struct(">i")
@@ -38,13 +38,17 @@ def read_registration(header: RegisterBroker, body: bytes | memoryview, version:
         raise _refused("crc32 not match")
     _check_name("brokerName", header.broker_name)
     _check_name("clusterName", header.cluster_name)
-    _check_address(header.broker_addr)
+    try:
+        split_address(header.broker_addr)
+    except ValueError as error:
+        raise _refused(f"brokerAddr {error}") from None
     if header.broker_id < 0:
         raise _refused(f"brokerId {header.broker_id} is below 0")
     try:
         data_version, topics = _read_body(body, header)
     except (ValueError, TypeError, AttributeError, OverflowError, struct.error, zlib.error) as error:
         raise _refused(f"the registration's body cannot be read: {error}") from None
+    timeout_ms = header.heartbeat_timeout_millis or 0
     return Registration(
         header.cluster_name,
         header.broker_name,
@@ -53,7 +57,7 @@ def read_registration(header: RegisterBroker, body: bytes | memoryview, version:
         header.ha_server_addr,
         data_version,
         topics,
-        _timeout(header.heartbeat_timeout_millis),
+        timeout_ms / 1000 if timeout_ms >= TIMEOUT_MS_MIN else None,
     )
 
 
@@ -139,18 +143,6 @@ def _object(value: object, name: str) -> Mapping[str, Any]:
 def _check_name(what: str, name: str) -> None:
     if not name.strip() or len(name) > NAME_SIZE_MAX or not name.isprintable():
         raise _refused(f"{what} {name!r:.60} is empty, unprintable or longer than {NAME_SIZE_MAX}")
-
-
-def _check_address(address: str) -> None:
-    try:
-        split_address(address)
-    except ValueError as error:
-        raise _refused(f"brokerAddr {error}") from None
-
-
-def _timeout(milliseconds: int | None) -> float | None:
-    """The timeout in seconds; one that is shorter than a scan must be a mistake, and is ignored."""
-    return milliseconds / 1000 if milliseconds is not None and milliseconds >= TIMEOUT_MS_MIN else None
 
 
 def _refused(remark: str) -> RequestError:

@@ -70,7 +70,7 @@ def evaluator(expression: Expression) -> Evaluator:
             return _negative(evaluator(expression.right), expression.kind)
         case Logic():
             terms = tuple(evaluator(term) for term in expression.terms)
-            return _any(terms) if expression.is_or else _all(terms)
+            return _logic(terms, decisive=expression.is_or)
         case Comparison():
             return _equal(expression) if expression.symbol == "=" else _ordered(expression)
 
@@ -103,29 +103,17 @@ def _negative(right: Evaluator, kind: Kind) -> Evaluator:
     return evaluate if kind in NUMBERS else nothing
 
 
-def _any(terms: tuple[Evaluator, ...]) -> Evaluator:
+def _logic(terms: tuple[Evaluator, ...], *, decisive: bool) -> Evaluator:
+    """AND or OR. `decisive`: the value of a term that decides it, whatever the others are."""
+
     def evaluate(properties: Properties) -> bool | None:
-        result: bool | None = False
+        result: bool | None = not decisive
         for term in terms:
             value = term(properties)
-            if value:
-                return True
+            if value is decisive:
+                return decisive
             if value is None:
                 result = None
-        return result
-
-    return evaluate
-
-
-def _all(terms: tuple[Evaluator, ...]) -> Evaluator:
-    def evaluate(properties: Properties) -> bool | None:
-        result: bool | None = True
-        for term in terms:
-            value = term(properties)
-            if value is None:
-                result = None
-            elif not value:
-                return False
         return result
 
     return evaluate

@@ -1,6 +1,5 @@
 """Configuration of access control. Names are RocketMQ's: BrokerConfig 4.9.8, AuthConfig 5.3.3."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +37,6 @@ class AclConfig:
             "doc": 'credentials of this broker\'s requests: {"accessKey":"...","secretKey":"..."}, an admin of all members',
         },
     )
-
-    @property
-    def home_directory(self) -> Path | None:
-        """rocketmqHome as an absolute path; None if it is not set."""
-        home = self.home or os.environ.get("ROCKETMQ_HOME")
-        return Path(os.path.abspath(Path(home).expanduser())) if home else None
 
     @property
     def own(self) -> Credentials | None:

@@ -10,6 +10,7 @@ change accounts or roles, even from the account's white address; and a signature
 """
 
 import hmac
+import os
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -179,7 +180,8 @@ def acl_service(config: AclConfig, now_ms: Callable[[], int]) -> AclService | No
     """Make the service; None without access control. Raises AclError when the directory of the rules is not set."""
     if not config.enable:
         return None
-    home = config.home_directory
-    if home is None:
+    home = config.home or os.environ.get("ROCKETMQ_HOME")
+    if not home:
         raise AclError("aclEnable=true needs the directory of conf/plain_acl.yml: set rocketmqHome, or ROCKETMQ_HOME")
-    return AclService(AclFiles(home, Path(home / config.file), now_ms))
+    directory = Path(os.path.abspath(Path(home).expanduser()))
+    return AclService(AclFiles(directory, directory / config.file, now_ms))
