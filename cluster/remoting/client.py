@@ -312,15 +312,12 @@ class RemotingClient:
 
     def _prepared(self, command: RemotingCommand, flag: int = 0) -> RemotingCommand:
         """A copy with an opaque number and a signature; `command` may be in flight elsewhere, and is not changed."""
-        prepared = attrs.evolve(command, opaque=self._next_opaque(), flag=command.flag | flag)
+        self._opaque = (self._opaque + 1) & _OPAQUE_MASK
+        prepared = attrs.evolve(command, opaque=self._opaque, flag=command.flag | flag)
         if self.sign is not None:
             prepared.ext = dict(command.ext or {})
             self.sign(prepared)
         return prepared
-
-    def _next_opaque(self) -> int:
-        self._opaque = (self._opaque + 1) & _OPAQUE_MASK
-        return self._opaque
 
     async def _connection(self, address: str) -> _Connection:
         if connection := self._connections.get(address):

@@ -101,7 +101,9 @@ class AclService:
         address = connection.remote_address
         white = self._white.get(address)
         if white is None:
-            white = self._look_up(address)
+            if len(self._white) >= _ADDRESSES_MAX:
+                self._white.clear()
+            white = self._white[address] = self.rules.is_white(ip_of(address))
         if white:
             return None
         try:
@@ -110,12 +112,6 @@ class AclService:
             self._note_refused(ip_of(address), str(error))
             return Reply(ResponseCode.SYSTEM_ERROR, f"{_EXCEPTION}: {error}, {_FRAME}")
         return None
-
-    def _look_up(self, address: str) -> bool:
-        if len(self._white) >= _ADDRESSES_MAX:
-            self._white.clear()
-        white = self._white[address] = self.rules.is_white(ip_of(address))
-        return white
 
     def _require(self, ip: str, command: RemotingCommand) -> None:
         ext = command.ext

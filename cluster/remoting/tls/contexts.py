@@ -44,17 +44,12 @@ class ServerTls:
     def mode(self) -> TlsMode:
         return self.config.mode
 
-    @property
-    def has_certificate(self) -> bool:
-        """True when TLS connections can be accepted: a certificate is configured, or generated."""
-        return self.config.server_test_mode or self.config.server_cert is not None
-
     def check(self) -> None:
         """Check the configuration at the start. Raises TlsFilesError for files that cannot be used."""
         if self.mode is TlsMode.disabled:
             return
         _refuse_void(self.config.server_test_mode, self.config.server_files)
-        if not self.has_certificate:
+        if not (self.config.server_test_mode or self.config.server_cert is not None):
             needy = [f"tls.server.mode={self.mode.value}"] if self.mode is TlsMode.enforcing else []
             needy += self.config.server_files
             if needy:
