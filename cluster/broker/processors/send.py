@@ -212,14 +212,12 @@ class SendProcessor:
     def _refuse_put(self, connection: Connection, command: RemotingCommand, status: PutStatus) -> None:
         remark = _REMARKS.get(status, status.name)
         if status in (PutStatus.SERVICE_NOT_AVAILABLE, PutStatus.CREATE_MAPPED_FILE_FAILED):
-            remark = f"{remark}: {self._why_not_available()}"
+            why = self.store.why_not_writable or "the store takes no messages"
+            if self.store.config.is_slave:
+                why = "this broker is a slave; producers write to the master"
+            remark = f"{remark}: {why}"
         code = ResponseCode.SYSTEM_BUSY if status is PutStatus.OS_PAGECACHE_BUSY else CODES[status]
         self._refuse(connection, command, code, remark)
-
-    def _why_not_available(self) -> str:
-        if self.store.config.is_slave:
-            return "this broker is a slave; producers write to the master"
-        return self.store.why_not_writable or "the store takes no messages"
 
     def _refuse(self, connection: Connection, command: RemotingCommand, code: int, remark: str) -> None:
         if not command.is_oneway:

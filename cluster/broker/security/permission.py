@@ -22,31 +22,23 @@ from twinlog.cluster.remoting.signing import ACCESS_KEY, SECURITY_TOKEN, SIGNATU
 
 DENY, ANY, PUB, SUB = 1, 2, 4, 8
 
-ACL_CODES = frozenset(
-    {
-        RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
-        RequestCode.DELETE_ACL_CONFIG,
-        RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
-        RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG,
-    }
-)
-# twinlog's own requests change roles, or show bytes of the log whatever topic they belong to; only the status is free.
-_MEMBER_CODES = frozenset(code for code in RequestCode if code > RequestCode.TWINLOG_MEMBER_STATUS)
-# RocketMQ requires an administrator for the others only: there any account can make itself an administrator by request 50.
-ADMIN_CODES = (
-    ACL_CODES
-    | _MEMBER_CODES
-    | {
-        RequestCode.UPDATE_AND_CREATE_TOPIC,
-        RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,  # 5.x, like the one above.
-        RequestCode.UPDATE_BROKER_CONFIG,
-        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
-        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
-        RequestCode.DELETE_SUBSCRIPTIONGROUP,
-        RequestCode.DELETE_TOPIC_IN_BROKER,
-    }
-)
-_GUARDED_CODES = ACL_CODES | _MEMBER_CODES
+# Requests about accounts, and twinlog's own, which change roles or show bytes of the log whatever topic they belong to; only the
+# status is free. RocketMQ requires an administrator for the others only: any account can make itself one there by request 50.
+_GUARDED_CODES = frozenset(code for code in RequestCode if code > RequestCode.TWINLOG_MEMBER_STATUS) | {
+    RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
+    RequestCode.DELETE_ACL_CONFIG,
+    RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
+    RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG,
+}
+ADMIN_CODES = _GUARDED_CODES | {
+    RequestCode.UPDATE_AND_CREATE_TOPIC,
+    RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,  # 5.x, like the one above.
+    RequestCode.UPDATE_BROKER_CONFIG,
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+    RequestCode.DELETE_SUBSCRIPTIONGROUP,
+    RequestCode.DELETE_TOPIC_IN_BROKER,
+}
 _JOINING_FIELD = wire_names(GetBrokerEpoch)["member"]
 # Fields of any request: of access control, of the tools' stream type, and those that 5.x adds.
 _COMMON_FIELDS = {ACCESS_KEY, SIGNATURE, SECURITY_TOKEN, "_UNIQUE_KEY_QUERY", "ReqT"}
