@@ -31,9 +31,7 @@ class LiveBroker:
     data_version: DataVersion
     connection: object  # When it ends, the broker is dropped.
     ha_server_addr: str
-    timeout: float | None = (
-        None  # Seconds without registration, after which the broker is dropped, if it says so (5.x).
-    )
+    timeout: float | None = None  # Seconds without registration after which it is dropped, if it says so (5.x).
 
 
 @frozen

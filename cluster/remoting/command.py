@@ -22,9 +22,7 @@ JSON, ROCKETMQ = 0, 1
 RESPONSE, ONEWAY = 1, 2  # Bits of `flag`.
 VERSION = 409  # V4_9_8. Peers of 4.9 then take their 4.9 branch everywhere, and mqadmin shows a name it knows.
 FRAME_SIZE_MAX = 16_777_216  # With the length word, as com.rocketmq.remoting.frameMaxLength counts.
-HEADER_SIZE_MAX = (
-    262_144  # Holds the longest header of a message that RocketMQ stores: 32,767 property bytes, each escaped.
-)
+HEADER_SIZE_MAX = 262_144  # Holds the longest header that RocketMQ stores a message of: 32,767 property bytes, escaped.
 
 LANGUAGES = ["JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY", "OTHER", "HTTP", "GO", "PHP", "OMS", "RUST"]
 LANGUAGES += ["NODE_JS"]  # 5.x. The number of a language is its index.
@@ -78,9 +76,8 @@ class RemotingCommand:
         body: bytes | memoryview = b"",
     ) -> "RemotingCommand":
         """The response to `request`, in its serialization."""
-        return RemotingCommand(
-            code, request.opaque, RESPONSE, ext, body, remark, VERSION, "JAVA", request.serialize_type
-        )
+        serialize_type = request.serialize_type
+        return RemotingCommand(code, request.opaque, RESPONSE, ext, body, remark, VERSION, "JAVA", serialize_type)
 
 
 def decode(frame: memoryview | bytes | bytearray) -> RemotingCommand:
@@ -274,9 +271,7 @@ class FrameReader:
 
     frame_size_max: int = FRAME_SIZE_MAX
     header_size_max: int = HEADER_SIZE_MAX
-    _part: bytearray = field(
-        factory=bytearray, init=False, repr=_repr_size
-    )  # Start of a partial frame, with length word.
+    _part: bytearray = field(factory=bytearray, init=False, repr=_repr_size)  # Of a partial frame, with length word.
     _part_size: int = field(default=0, init=False)  # Size of that frame in all; 0 while its head is incomplete.
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[bytes | memoryview]:

@@ -73,7 +73,7 @@ class LogLimit:
     keys_max: int = 1000
     _lines: dict[str, tuple[float, int]] = field(
         factory=dict, init=False
-    )  # Time of the last, and lines left out since.
+    )  # Time of the last, and number left out since.
 
     def due(self, key: str = "") -> int | None:
         """Number of lines that were left out since the last one; None: it is too early for another."""

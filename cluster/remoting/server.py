@@ -225,9 +225,9 @@ class RemotingServer:
                 first = peer.recv(1, socket.MSG_PEEK)
             except BlockingIOError:
                 continue
-            if first == FIRST_BYTE and tls.mode is TlsMode.disabled:
+            if first == FIRST_BYTE and tls.config.mode is TlsMode.disabled:
                 raise RemotingProtocolError("it wants TLS, and tls.server.mode=disabled")
-            if first and first != FIRST_BYTE and tls.mode is TlsMode.enforcing:
+            if first and first != FIRST_BYTE and tls.config.mode is TlsMode.enforcing:
                 raise RemotingProtocolError("it does not use TLS, and tls.server.mode=enforcing")
             return first == FIRST_BYTE
 

@@ -40,17 +40,13 @@ class ServerTls:
     _checked_at: float = field(default=float("-inf"), init=False)
     _lock: trio.Lock = field(factory=trio.Lock, init=False)
 
-    @property
-    def mode(self) -> TlsMode:
-        return self.config.mode
-
     def check(self) -> None:
         """Check the configuration at the start. Raises TlsFilesError for files that cannot be used."""
-        if self.mode is TlsMode.disabled:
+        if self.config.mode is TlsMode.disabled:
             return
         _refuse_void(self.config.server_test_mode, self.config.server_files)
         if not (self.config.server_test_mode or self.config.server_cert is not None):
-            needy = [f"tls.server.mode={self.mode.value}"] if self.mode is TlsMode.enforcing else []
+            needy = [f"tls.server.mode={self.config.mode.value}"] if self.config.mode is TlsMode.enforcing else []
             needy += self.config.server_files
             if needy:
                 raise TlsFilesError(
