@@ -160,7 +160,6 @@ async def test_a_client_may_check_the_server(authority, tmp_path):
 async def test_a_server_may_check_its_clients(authority, tmp_path, need, without, stranger):
     other = tmp_path / "other"
     other.mkdir()
-    known = TlsConfig(test_mode=False, client_cert=None)
     certificate, key = authority.issue("client", password="open it")
     known = TlsConfig(test_mode=False, client_cert=certificate, client_key=key, client_key_password="open it")
     certificate, key = Authority(other).issue("stranger")
