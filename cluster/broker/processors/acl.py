@@ -52,7 +52,7 @@ class AclProcessor:
         }
         await self._change(partial(update_account, plain=plain), _UPDATE_FAILED)
         log.warning("an account was set", accessKey=header.access_key, admin=header.admin, by=_who(request))
-        return Reply(ext=None)
+        return Reply()
 
     async def delete_access_config(self, header: h.DeleteAccessConfig, request: Request) -> Reply:
         """Delete an account; refused when there is none."""
@@ -60,7 +60,7 @@ class AclProcessor:
             remark = f"The accesskey[{header.access_key}] corresponding to accessConfig has been deleted failed."
             raise RequestError(_DELETE_FAILED, remark)
         log.warning("an account was deleted", accessKey=header.access_key, by=_who(request))
-        return Reply(ext=None)
+        return Reply()
 
     async def update_global_white_addrs_config(self, header: h.UpdateGlobalWhiteAddrsConfig, request: Request) -> Reply:
         """Set the global white addresses of a file; a path that is not one of the files is refused."""
@@ -70,7 +70,7 @@ class AclProcessor:
             remark = f"The globalWhiteAddresses[{header.global_white_addrs}] has been updated failed."
             raise RequestError(_WHITE_FAILED, remark)
         log.warning("addresses that need no signature were set", addresses=header.global_white_addrs, by=_who(request))
-        return Reply(ext=None)
+        return Reply()
 
     def get_broker_acl_config_version(self, header: h.GetBrokerAclConfigVersion, request: Request) -> Reply:
         """Return the version of each file, and that of the default one."""

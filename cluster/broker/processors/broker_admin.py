@@ -44,7 +44,7 @@ class BrokerAdminProcessor:
     async def update_broker_config(self, header: h.UpdateBrokerConfig, request: Request) -> Reply:
         """Apply `key=value` lines and write them to the configuration file: all of them, or none."""
         if not request.body:
-            return Reply(ext=None)
+            return Reply()
         async with self.settings.lock:
             known = self.status.options()
             changes = read_changes(request.body, self.settings.config, self.store.config, known)
@@ -55,7 +55,7 @@ class BrokerAdminProcessor:
                     remark = f"nothing was changed: the configuration file cannot be written: {error.strerror}"
                     raise RequestError(ResponseCode.SYSTEM_ERROR, remark) from error
             self.reconfiguration.apply(changes)
-        return Reply(ext=None)
+        return Reply()
 
     def get_broker_config(self, header: h.GetBrokerConfig, request: Request) -> Reply:
         """Return all options as `key=value` lines, without secrets."""
@@ -66,7 +66,7 @@ class BrokerAdminProcessor:
     def delete_expired_commit_log(self, header: h.DeleteExpiredCommitLog, request: Request) -> Reply:
         """mqadmin deleteExpiredCommitLog: delete old enough files now and in the next rounds, whatever the hour."""
         self.store.retention.request()
-        return Reply(ext=None)
+        return Reply()
 
     async def clean_expired_consume_queue(self, header: h.CleanExpiredConsumeQueue, request: Request) -> Reply:
         """mqadmin cleanExpiredCQ: delete queue files whose messages are all gone from the log.
@@ -75,7 +75,7 @@ class BrokerAdminProcessor:
         messages. Here the last file of a queue stays.
         """
         await self.store.retention.clean_queues()
-        return Reply(ext=None)
+        return Reply()
 
     async def clean_unused_topic(self, header: h.CleanUnusedTopic, request: Request) -> Reply:
         """mqadmin cleanUnusedTopic: remove what is left of deleted topics.
@@ -87,7 +87,7 @@ class BrokerAdminProcessor:
             if topic not in self.topics.table and not self.topics.is_system(topic):
                 self.stats.topic_deleted(topic)
         await self.store.retention.clean_queues()
-        return Reply(ext=None)
+        return Reply()
 
     def view_broker_stats_data(self, header: h.ViewBrokerStatsData, request: Request) -> Reply:
         """Return a statistic over the last minute, hour and day; code 1 until something is counted."""

@@ -80,7 +80,7 @@ class ClientProcessor:
         for group in producers:
             self.tables.producers.register(group, client)
         self.connections.watch(request.connection)
-        return Reply(ext=None)
+        return Reply()
 
     def _register_consumer(
         self,
@@ -129,14 +129,14 @@ class ClientProcessor:
         subscription = shared.json_object(request).get("subscriptionData")
         kind = subscription.get("expressionType") if isinstance(subscription, dict) else None
         if not isinstance(subscription, dict) or not kind or kind == TAG:
-            return Reply(ext=None)
+            return Reply()
         if not self.settings.config.enable_property_filter:
             raise RequestError(ResponseCode.SYSTEM_ERROR, not_supported(str(kind)))
         try:
             compile_expression(str(subscription.get("subString") or ""), str(kind))
         except SelectorError as error:
             raise RequestError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"Invalid MessageSelector. {error}") from None
-        return Reply(ext=None)
+        return Reply()
 
     def get_all_producer_info(self, header: GetAllProducerInfo, request: Request) -> Reply:
         """Return the connected producers by group, with the time of their last heartbeat in ms."""
@@ -167,7 +167,7 @@ class ClientProcessor:
     def unlock_batch_mq(self, header: h.UnlockBatchMq, request: Request) -> Reply:
         """Release the locks of a client."""
         self.tables.locks.unlock(*_read(request))
-        return Reply(ext=None)
+        return Reply()
 
     async def get_consumer_running_info(self, header: h.GetConsumerRunningInfo, request: Request) -> Reply:
         """Return the queues of a consumer, and its threads' stacks if asked for."""

@@ -71,7 +71,7 @@ class GroupAdminProcessor:
         for config in configs:
             self.tables.groups.update(config)
         await shared.save(self.tables.groups_writer)
-        return Reply(ext=None)
+        return Reply()
 
     async def delete_subscription_group(self, header: h.DeleteSubscriptionGroup, request: Request) -> Reply:
         """Delete a group, and its offsets if asked for; its retry and dead letter topics stay."""
@@ -81,7 +81,7 @@ class GroupAdminProcessor:
         if header.remove_offset or header.clean_offset:
             self.tables.offsets.remove_group(header.group_name)
         await shared.save(self.tables.groups_writer)
-        return Reply(ext=None)
+        return Reply()
 
     def get_subscription_group_config(self, header: h.GetSubscriptionGroupConfig, request: Request) -> Reply:
         """Return one group, for mqadmin of 5.x."""

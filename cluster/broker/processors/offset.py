@@ -281,7 +281,7 @@ class OffsetProcessor:
             is_left = info is not None and info.subscriptions and name not in info.subscriptions
             if self.topics.select(name) is not None and not is_left:
                 self.offsets.clone(header.src_group, header.dest_group, name)
-        return Reply(ext=None)
+        return Reply()
 
 
 async def _search(targets: Iterator[tuple[int, int]]) -> dict[int, int]:

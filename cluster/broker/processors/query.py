@@ -50,7 +50,7 @@ class QueryProcessor:
         record = self.store.message_at(header.offset)
         if record is None:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {header.offset}")
-        return Reply(ext=None, body=[record])
+        return Reply(body=[record])
 
     def query_consume_queue(self, header: QueryConsumeQueue, request: Request) -> Reply:
         """Return `count` units from `index` on, with a group's subscription.
@@ -75,7 +75,7 @@ class QueryProcessor:
             body["queueData"] = [_unit(queue, unit, subscription) for _, unit in units if unit is not None]
         else:
             remark = f"Index {header.index} of {header.queue_id}@{topic} is not exist!"
-        return Reply(remark=remark, ext=None, body=fastjson.dumps(dict(sorted(body.items()))))
+        return Reply(remark=remark, body=fastjson.dumps(dict(sorted(body.items()))))
 
     def _filter(self, group: str, topic: str, subscription: SubscriptionData | None) -> dict[str, Any]:
         """Return a group's subscription; filterData is a text for people."""

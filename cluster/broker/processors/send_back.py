@@ -48,7 +48,7 @@ class SendBackProcessor:
         """Answered when the new record is stored, without a wait for slaves."""
         group = self._check_group(header)
         if group.retry_queues <= 0:
-            return Reply(ext=None)  # The group has no retries: the message is dropped.
+            return Reply()  # The group has no retries: the message is dropped.
         message = shared.read_message(self.store, header.offset)
         if message is None:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {header.offset}")
@@ -66,7 +66,7 @@ class SendBackProcessor:
         self.stats.send_back(header.group, origin, 1)
         if topic == names.dlq_topic(header.group):
             self.stats.dead_letter(header.group, origin)
-        return Reply(ext=None)
+        return Reply()
 
     def _check_group(self, header: ConsumerSendMsgBack) -> SubscriptionGroupConfig:
         group = self.groups.find(header.group)

@@ -19,7 +19,7 @@ NOT_ON_A_SLAVE = "Can't modify topic or subscription group from slave broker, pl
 
 def json_reply(value: object) -> Reply:
     """Return a success with this body and no header fields."""
-    return Reply(ext=None, body=fastjson.dumps(value))
+    return Reply(body=fastjson.dumps(value))
 
 
 def json_object(request: Request) -> dict[str, Any]:

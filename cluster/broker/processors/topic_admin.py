@@ -76,7 +76,7 @@ class TopicAdminProcessor:
         await shared.save(self.tables.topics_writer)
         with trio.move_on_after(REGISTRATION_SECONDS_MAX):
             await self.registration.register_all()
-        return Reply(ext=None)
+        return Reply()
 
     async def delete_topic_in_broker(self, header: h.DeleteTopicInBroker, request: Request) -> Reply:
         """Delete a topic's configuration; a success also if there is none. Consumers' offsets stay."""
@@ -84,7 +84,7 @@ class TopicAdminProcessor:
         self.tables.topics.delete(header.topic)
         self.stats.topic_deleted(header.topic)
         await shared.save(self.tables.topics_writer)
-        return Reply(ext=None)
+        return Reply()
 
     def _refuse_unless_changeable(self, topic: str) -> None:
         shared.require_changeable(self.store.config, self.gate)

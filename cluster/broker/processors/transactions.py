@@ -31,10 +31,10 @@ class _Stored:
     request: Request
 
     def answer(self, frames: list[bytes]) -> None:
-        self.request.reply(Reply(ext=None))
+        self.request.reply(Reply())
 
     def refuse(self, frames: list[bytes], status: PutStatus, reason: str) -> None:
-        self.request.reply(Reply(ext=None))
+        self.request.reply(Reply())
 
 
 @define(eq=False)
@@ -65,7 +65,7 @@ class TransactionProcessor:
             if not request.command.is_oneway:
                 wait_until_safe(self.store, self.transfer, end_offset, _Stored(request), b"")
             return None
-        return Reply(ext=None)
+        return Reply()
 
     def _find(self, header: EndTransaction) -> Message:
         """Return the half message of the request. Raises RequestError if another one, or none, is there."""
@@ -99,7 +99,7 @@ class TransactionProcessor:
         result = self.store.put([resumed(half)])[0]
         if result.status is not PutStatus.PUT_OK:
             raise _failed(f"the store refuses it: {result.status.value}")
-        return Reply(ext=None)
+        return Reply()
 
     def _find_resumed(self, message_id: str) -> Message:
         if len(message_id) not in _ID_LENGTHS or not message_id.isascii() or not message_id.isalnum():
