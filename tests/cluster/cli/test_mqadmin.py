@@ -1,47 +1,8 @@
 """`twinlog mqadmin` without a JVM: RocketMQ's own mqadmin is asked beside it in tests/mqadmin."""
 
-from datetime import datetime
-
 import pytest
 
-from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig
-from twinlog.cluster.broker.tables.topics import TopicConfig
-from twinlog.cluster.mqadmin import text
 from twinlog.cluster.mqadmin.messages import place_of
-
-
-def test_versions_by_number():
-    """Each release has two numbers, a minor version twenty."""
-    numbers = {313: "V4_5_0", 406: "V4_9_7_SNAPSHOT", 407: "V4_9_7", 409: "V4_9_8", 413: "V5_0_0", 479: "V5_3_3"}
-    assert {number: text.version_name(number) for number in numbers} == numbers
-    assert text.version_name(1) == "V1"
-
-
-def test_times_as_a_person_gives_them():
-    at = datetime(2026, 11, 22, 8, 30, 1, 234_000)
-    milliseconds = round(at.timestamp() * 1000)
-    assert text.parse_moment("2026-11-22#08:30:01:234") == milliseconds
-    assert (text.parse_moment("now"), text.parse_moment("1795264829652")) == (-1, 1795264829652)
-    assert text.moment(milliseconds) == "2026-11-22 08:30:01,234"
-    for bad in ("", "yesterday", "2026-11-22", "2026-13-22#08:30:01:234"):
-        with pytest.raises(ValueError, match="expected now"):
-            text.parse_moment(bad)
-
-
-def test_what_java_prints_of_a_topic_and_a_group():
-    assert text.topic_config(TopicConfig("T", 1, 2, 7, order=True)) == (
-        "TopicConfig [topicName=T, readQueueNums=1, writeQueueNums=2, perm=RWX, topicFilterType=SINGLE_TAG, "
-        "topicSysFlag=0, order=true]"
-    )
-    assert text.group_config(SubscriptionGroupConfig(name="G")).startswith(
-        "SubscriptionGroupConfig [groupName=G, consumeEnable=true, consumeFromMinEnable=true, "
-    )
-
-
-def test_json_as_fastjson_prints_it():
-    assert text.json({"a": [{"b": {0: "x", 1: "y"}}], "c": {}, "d": []}) == (
-        '{\n\t"a":[\n\t\t{\n\t\t\t"b":{0:"x",1:"y"\n\t\t\t}\n\t\t}\n\t],\n\t"c":{},\n\t"d":[]\n}'
-    )
 
 
 def test_where_a_message_is():
