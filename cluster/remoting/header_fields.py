@@ -127,7 +127,8 @@ def wire_names(cls: type) -> dict[str, str]:
     return {field.attribute: field.wire for field in _table(cls).fields}
 
 
-def _text(value: object) -> str:
+def as_text(value: object) -> str:
+    """The wire form of a field's value."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -143,7 +144,7 @@ def _compile(cls: type) -> _Table:
     fields = []
     for attribute in attrs.fields(cls):
         required = attribute.default is attrs.NOTHING
-        default = None if required or attribute.default is None else _text(attribute.default)
+        default = None if required or attribute.default is None else as_text(attribute.default)
         name = attribute.metadata.get("wire") or _camel_case(attribute.name)
         fields.append(_Field(attribute.name, name, required, _converter(hints[attribute.name]), default))
     return _Table(tuple(fields), _builder(cls, fields), _encoder(fields))

@@ -15,7 +15,7 @@ from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.command import ONEWAY, RemotingCommand, encode_header
 from twinlog.cluster.remoting.connection import Connection
 from twinlog.cluster.remoting.errors import RequestError
-from twinlog.cluster.remoting.header_fields import RequestHeader
+from twinlog.cluster.remoting.header_fields import RequestHeader, as_text
 from twinlog.cluster.remoting.response_template import TemplateReply
 
 log = structlog.get_logger()
@@ -33,17 +33,13 @@ class Reply:
     @classmethod
     def success(cls, body: bytes | Sequence[bytes | memoryview] = b"", **fields: object) -> "Reply":
         """A reply with code 0 and these header fields; None is left out."""
-        return cls(ext={name: _text(value) for name, value in fields.items() if value is not None}, body=body)
+        return cls(ext={name: as_text(value) for name, value in fields.items() if value is not None}, body=body)
 
     def frame(self, command: RemotingCommand) -> Sequence[bytes | memoryview]:
         """Encode the response to a command, in pieces. Raises RemotingProtocolError when it is too long for peers."""
         body = [self.body] if isinstance(self.body, bytes) else self.body
         response = RemotingCommand.response_to(command, self.code, remark=self.remark, ext=self.ext)
         return encode_header(response, sum(map(len, body))), *(part for part in body if len(part))
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 AnyReply = Reply | TemplateReply
