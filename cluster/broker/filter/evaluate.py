@@ -109,7 +109,7 @@ def _logic(terms: tuple[Evaluator, ...], *, decisive: bool) -> Evaluator:
     def evaluate(properties: Properties) -> bool | None:
         result: bool | None = not decisive
         for term in terms:
-            value = term(properties)
+            value: bool | None = term(properties)
             if value is decisive:
                 return decisive
             if value is None:

@@ -83,7 +83,7 @@ async def test_no_answer(client, autojump_clock):
     reply = await client.ask_async(307, consumerGroup="G", clientId="c1")
     assert reply.code == ResponseCode.CONSUME_MSG_TIMEOUT
     assert "no answer to request 307 within 10000 ms" in reply.remark
-    assert client.table[307].owner.client_calls.under_way == 0
+    assert client.table[307].function.__self__.client_calls.under_way == 0
 
 
 async def test_of_two_connections_of_one_client_the_later_one_is_asked(client):

@@ -119,7 +119,7 @@ async def test_a_producer_that_refuses_or_is_silent(client, autojump_clock):
     producer(client, "p2")
     reply = await client.ask_async(325, b"pong", **short("REPLY_TO_CLIENT\x01p2"))
     assert reply.code == 1
-    assert client.table[324].owner.client_calls.under_way == 0
+    assert client.table[324].function.__self__.client_calls.under_way == 0
 
 
 async def test_who_has_left_is_not_asked(client):

@@ -176,7 +176,7 @@ async def test_a_sync_master_answers_when_its_slave_has_the_message(here, autoju
     """Success in every case, as it is stored; a producer that asked oneway hears nothing."""
     broker = here.broker
     broker.store.config = attrs.evolve(broker.store.config, broker_role=BrokerRole.SYNC_MASTER)
-    transfer = broker.send.transfer = here.client.table[37].owner.transfer = Waits()
+    transfer = broker.send.transfer = here.client.table[37].function.__self__.transfer = Waits()
     half = here.begin(WAIT="false")
     assert here.end(half).code == 0, "WAIT=false: at once"
     half = _begin_waiting(here, transfer)
@@ -195,7 +195,7 @@ async def test_a_commit_is_refused_while_too_few_are_in_sync(here, autojump_cloc
     """Nothing is stored, and the half message stays: its producer will be asked."""
     broker = here.broker
     broker.store.config = attrs.evolve(broker.store.config, broker_role=BrokerRole.SYNC_MASTER)
-    transfer = broker.send.transfer = here.client.table[37].owner.transfer = Waits()
+    transfer = broker.send.transfer = here.client.table[37].function.__self__.transfer = Waits()
     half = _begin_waiting(here, transfer)
     transfer.refusal = "in-sync replicas not enough: 1 of 2"
     end = broker.store.max_offset
