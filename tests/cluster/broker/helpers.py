@@ -4,6 +4,7 @@ import contextlib
 import threading
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import trio
 from attrs import define, field
@@ -199,6 +200,12 @@ def heartbeat(*topics: str, group: str = "G", client_id: str = "c1", expression:
         ],
         "producerDataSet": [],
     }
+
+
+def read(reply: Reply) -> Any:
+    """The JSON body of a success."""
+    assert reply.code == 0, reply.remark
+    return fastjson.loads(reply.body)
 
 
 async def settle() -> None:

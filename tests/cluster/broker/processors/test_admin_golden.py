@@ -5,7 +5,8 @@ import json
 
 import pytest
 
-from tests.cluster.broker.helpers import Client, make_broker, opened
+from tests.cluster.broker.helpers import Client, opened
+from tests.cluster.broker.parts import Parts, make_parts
 from tests.cluster.broker.wire import frames
 from twinlog.cluster.remoting import fastjson
 
@@ -28,21 +29,21 @@ def conversation():
             yield asked[frame.opaque], frame
 
 
-async def answers(broker):
+async def answers(parts: Parts):
     """The same requests to ours; yields request, the real answer and our own."""
-    client = Client(broker)
-    broker.stats.sample(0.0)
+    client, send = Client(parts), parts.send()
+    parts.stats.sample(0.0)
     looked = False
     for request, theirs in conversation():
         if request.code == STATISTICS and not looked:
             looked = True
-            broker.store.dispatch_pending()
-            broker.stats.sample(10.0)
+            parts.store.dispatch_pending()
+            parts.stats.sample(10.0)
         if request.code == 10:
-            client.broker.send.process(client.connection, [request])
+            send.process(client.connection, [request])
             continue
         if request.code == PULL:
-            broker.store.dispatch_pending()
+            parts.store.dispatch_pending()
         handler = client.table[request.code]
         is_async = inspect.iscoroutinefunction(handler.function)
         ours = (
@@ -55,9 +56,20 @@ async def answers(broker):
 
 @pytest.fixture
 async def pairs(tmp_path):
-    broker = make_broker(tmp_path / "broker-a-0")
-    async with opened(broker):
-        yield [each async for each in answers(broker)]
+    parts = make_parts(tmp_path / "broker-a-0")
+    parts.serve(
+        parts.clients(),
+        parts.broker_admin(),
+        parts.group_admin(),
+        parts.offset(),
+        parts.pull(),
+        parts.query(),
+        parts.send_back(),
+        parts.topic_admin(),
+        parts.transactions(),
+    )
+    async with opened(parts):
+        yield [each async for each in answers(parts)]
 
 
 def shape(value, key=""):

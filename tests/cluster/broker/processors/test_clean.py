@@ -1,31 +1,28 @@
-"""Old files on request, as mqadmin asks for it, and what consumers hear whose messages are gone."""
+"""Old files and leftover statistics on request, as mqadmin asks for it, and what consumers hear whose messages are gone."""
 
 import os
 import time
 
-import attrs
 import pytest
 
-from tests.cluster.broker.helpers import heartbeat, make_broker, opened, put
-from twinlog.cluster.broker import wiring
+from tests.cluster.broker.helpers import heartbeat, opened, put
+from tests.cluster.broker.parts import Parts, make_parts
 from twinlog.cluster.broker.tables.topics import TopicConfig
+from twinlog.cluster.remoting import names
 
 PULL, DELETE_EXPIRED_COMMITLOG, CLEAN_EXPIRED_CONSUMEQUEUE = 11, 329, 306
 OFFSET_MOVED = 21
 
 
-def small(broker):
-    """The same broker with files for a few messages."""
-    store = attrs.evolve(
-        broker.store.config, mapped_file_size_commit_log=1 << 14, file_reserved_time_hours=1, delete_when=""
-    )
-    return wiring.make_broker(broker.config, store)
+def serving(parts: Parts) -> Parts:
+    return parts.serve(parts.broker_admin(), parts.clients(), parts.pull())
 
 
 @pytest.fixture
 async def client(tmp_path):
     """Ten messages in five files, of which four are two hours old."""
-    async with opened(small(make_broker(tmp_path))) as client:
+    small = {"mapped_file_size_commit_log": 1 << 14, "file_reserved_time_hours": 1, "delete_when": ""}
+    async with opened(serving(make_parts(tmp_path, store=small))) as client:
         store = client.broker.store
         for _ in range(10):
             put(client.broker, body=bytes(7000))
@@ -75,3 +72,22 @@ async def test_cleaning_queues_keeps_their_numbers(client):
     answer = await client.ask_async(CLEAN_EXPIRED_CONSUMEQUEUE)
     assert answer.code == 0
     assert put(client.broker).queue_offset == 10
+
+
+async def test_statistics_of_topics_that_are_gone_are_cleaned(client):
+    stats = client.broker.stats
+    client.broker.tables.topics.update(TopicConfig("T1", 2, 2))
+    stats.sample(0.0)
+    for topic in ("T1", "gone", names.SCHEDULE_TOPIC):
+        put(client.broker, topic)
+    stats.sample(10.0)
+    assert "gone" in stats.topics()
+    assert (await client.ask_async(316)).code == 0
+    assert stats.topics() == {"T1", names.SCHEDULE_TOPIC}
+    assert client.broker.queues.end("gone", 0) == 1  # What is still in the log keeps its number.
+
+
+@pytest.mark.parametrize("code", [306, 316])
+async def test_cleaning_is_answered_without_a_body(client, code):
+    reply = await client.ask_async(code)
+    assert (reply.code, reply.body, reply.ext) == (0, b"", None)

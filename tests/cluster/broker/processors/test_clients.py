@@ -1,8 +1,10 @@
-"""Requests of clients: heartbeats, members of groups, checks of filters, locks of queues."""
+"""Heartbeats, members of groups, checks of filters, locks of queues, and the producers that are connected."""
+
+import time
 
 import pytest
 
-from tests.cluster.broker.helpers import Client, FakeConnection, heartbeat, opened
+from tests.cluster.broker.helpers import Client, FakeConnection, heartbeat, opened, read
 from tests.cluster.broker.parts import make_parts
 from twinlog.cluster.broker.tables.topics import TopicConfig
 from twinlog.cluster.remoting import fastjson
@@ -95,3 +97,17 @@ async def test_queues_are_locked_for_one_client(client):
     assert client.ask(42, request("c1")).body == b""
     assert fastjson.loads(client.ask(41, request("c2")).body) == granted
     assert client.ask(41, {"clientId": "c1", "consumerGroup": "a/b", "mqSet": []}).code == 1
+
+
+async def test_all_producers(client):
+    other = Client(client.broker, FakeConnection(remote_address="127.0.0.1:7000"))
+    for each, name in ((client, "c1"), (other, "c2")):
+        each.ask(34, {"clientID": name, "consumerDataSet": [], "producerDataSet": [{"groupName": "P"}]})
+    (first, second) = read(client.ask(328))["data"]["P"]
+    assert list(first) == ["clientId", "language", "lastUpdateTimestamp", "remoteIP", "version"]
+    assert (first["clientId"], second["remoteIP"]) == ("c1", "/127.0.0.1:7000")
+    assert abs(first["lastUpdateTimestamp"] - time.time() * 1000) < 60_000
+
+
+async def test_no_producers(client):
+    assert client.ask(328).body == b'{"data":{}}'

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.cluster.broker.helpers import opened, put
+from tests.cluster.broker.helpers import opened, put, read
 from tests.cluster.broker.parts import make_parts
 from twinlog.cluster.broker.tables.topics import TopicConfig
 
@@ -59,3 +59,17 @@ async def test_questions_about_unknown_queues_leave_nothing_behind(client):
         assert client.ask(29, **where, timestamp=1).ext == {"offset": "0"}
         assert client.ask(32, **where).ext == {"timestamp": "-1"}
     assert len(list(client.broker.store.queues())) == before
+
+
+async def test_the_slowest_group_in_each_queue(client):
+    for queue_id in (0, 0, 0, 1):
+        put(client.broker, queue_id=queue_id)
+    for group, queue_id, offset in (("A", 0, 3), ("B", 0, 2), ("C", 0, 1), ("A", 1, 1)):
+        client.ask(15, consumerGroup=group, topic="T1", queueId=queue_id, commitOffset=offset)
+    assert client.ask(308, compareGroup="A", topic="T1").body == b'{"correctionOffsets":{0:1,1:1}}'
+    assert read(client.ask(308, compareGroup="A", topic="T1", filterGroups="C,D")) == {
+        "correctionOffsets": {"0": 2, "1": 1}
+    }
+    assert client.broker.tables.offsets.query("C", "T1", 0) == 1  # RocketMQ would have forgotten it.
+    assert read(client.ask(308, compareGroup="C", topic="T1", filterGroups="C"))["correctionOffsets"]["0"] == 2**63 - 1
+    assert read(client.ask(308, compareGroup="A", topic="none")) == {"correctionOffsets": {}}

@@ -1,12 +1,13 @@
-"""Requests 12 and 33: messages by key or offset."""
+"""Requests 12, 33 and 321: messages by key or offset, and units of queues."""
 
 from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.cluster.broker.helpers import opened, put
+from tests.cluster.broker.helpers import heartbeat, opened, put, read
 from tests.cluster.broker.parts import make_parts
 from tests.store.indexes import until_caught_up
+from twinlog.cluster.broker.tables.topics import TopicConfig
 from twinlog.store.record.message import decode_message
 
 EVER = {"beginTimestamp": 0, "endTimestamp": (1 << 63) - 1}
@@ -23,8 +24,9 @@ async def indexing(broker, nursery):
 
 @pytest.fixture
 async def client(tmp_path, nursery):
-    parts = make_parts(tmp_path)
-    async with indexing(parts.serve(parts.query()), nursery) as client:
+    parts = make_parts(tmp_path, enable_property_filter=True)
+    parts.tables.topics.update(TopicConfig("T1", 2, 2))
+    async with indexing(parts.serve(parts.query(), parts.clients()), nursery) as client:
         yield client
 
 
@@ -67,3 +69,58 @@ async def test_a_message_is_found_by_its_place(client):
     assert decode_message(record).body == b"hello"
     reply = client.ask(33, offset=5)
     assert (reply.code, reply.remark) == (1, "can not find message by the offset, 5")
+
+
+async def test_the_units_of_a_consume_queue(client):
+    results = [put(client.broker, tags="TagA") for _ in range(3)]
+    reply = client.ask(321, topic="T1", queueId=0, index=1, count=2)
+    body = read(reply)
+    assert list(body) == ["maxQueueIndex", "minQueueIndex", "queueData"]
+    assert (body["maxQueueIndex"], body["minQueueIndex"]) == (3, 0)
+    assert body["queueData"] == [
+        {"eval": False, "physicOffset": each.phy_offset, "physicSize": each.size, "tagsCode": 2598919}
+        for each in results[1:]
+    ]
+
+
+async def test_with_a_group_its_subscription_is_shown(client):
+    put(client.broker, tags="TagA")
+    body = read(client.ask(321, topic="T1", queueId=0, index=0, count=1, consumerGroup="G"))
+    assert body["filterData"] == "G@T1 is not online!"
+    assert "subscriptionData" not in body
+    client.ask(34, heartbeat("T1", expression="TagA"))
+    body = read(client.ask(321, topic="T1", queueId=0, index=0, count=1, consumerGroup="G"))
+    assert body["filterData"] == "null"
+    assert body["subscriptionData"]["subString"] == "TagA"
+
+
+async def test_an_sql_filter_is_shown(client):
+    put(client.broker)
+    beat = heartbeat("T1", expression="a > 5")
+    beat["consumerDataSet"][0]["subscriptionDataSet"][0]["expressionType"] = "SQL92"
+    client.ask(34, beat)
+    body = read(client.ask(321, topic="T1", queueId=0, index=0, count=1, consumerGroup="G"))
+    assert '"expression":"a > 5"' in body["filterData"]
+
+
+@pytest.mark.parametrize("index", [-1, 3, 10**18])
+async def test_an_index_outside_is_told_without_units(client, index):
+    for _ in range(3):
+        put(client.broker)
+    reply = client.ask(321, topic="T1", queueId=0, index=index, count=1)
+    assert reply.remark == f"Index {index} of 0@T1 is not exist!"
+    assert read(reply) == {"maxQueueIndex": 3, "minQueueIndex": 0}
+
+
+@pytest.mark.parametrize(("topic", "queue_id"), [("T1", 1), ("T1", 99), ("T1", -1), ("none", 0), ("", 0)])
+async def test_no_units_of_a_queue_that_is_not_there(client, topic, queue_id):
+    put(client.broker)
+    reply = client.ask(321, topic=topic, queueId=queue_id, index=0, count=1)
+    assert (reply.code, reply.remark) == (1, f"{queue_id}@{topic} is not exist!")
+
+
+async def test_a_view_of_a_queue_is_bounded(client):
+    for _ in range(3):
+        put(client.broker)
+    assert len(read(client.ask(321, topic="T1", queueId=0, index=0, count=2**31 - 1))["queueData"]) == 3
+    assert read(client.ask(321, topic="T1", queueId=0, index=0, count=-5))["queueData"] == []
