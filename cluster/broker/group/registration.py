@@ -23,6 +23,7 @@ from attrs import define, field, frozen
 
 from twinlog.cluster.broker.settings import Settings
 from twinlog.cluster.broker.tables.topics import TopicConfigManager
+from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.calls import Response, call
 from twinlog.cluster.remoting.client import RemotingClient
@@ -197,9 +198,7 @@ class RegistrationService:
 
     async def register_all(self) -> None:
         """Register with all name servers at once and wait for their responses; failures are logged and retried later."""
-        async with trio.open_nursery() as nursery:
-            for name_server in self._changes:
-                nursery.start_soon(self._register, name_server)
+        await in_parallel(partial(self._register, name_server) for name_server in self._changes)
 
     async def leave(self) -> None:
         """Unregister from all name servers at a stop, and register no more. Those that do not respond notice the close.
@@ -222,9 +221,7 @@ class RegistrationService:
             except RemotingError as error:
                 log.debug("unregistration failed", peer=name_server, error=str(error))
 
-        async with trio.open_nursery() as nursery:
-            for name_server in self._changes:
-                nursery.start_soon(unregister, name_server)
+        await in_parallel(partial(unregister, name_server) for name_server in self._changes)
 
     async def _keep_registered(self, name_server: str) -> None:
         failures = searches = 0
@@ -374,9 +371,7 @@ class RegistrationService:
             except RemotingError as error:
                 self._failed(name_server, "the registered slaves could not be requested", error)
 
-        async with trio.open_nursery() as nursery:
-            for name_server in self._changes:
-                nursery.start_soon(ask, name_server)
+        await in_parallel(partial(ask, name_server) for name_server in self._changes)
         if answers:
             self.slave_addresses = slaves
             self.listener.found_members(addresses)
