@@ -104,7 +104,7 @@ log = structlog.get_logger(__name__)
 
 COALESCE_SECONDS = 0.01
 CONNECTION_CHECK_SECONDS = 1.0
-MEMBERS_SECONDS, MEMBERS_SECONDS_WITH_STRANGERS, MEMBERS_SECONDS_MIN = 5.0, 0.5, 0.05
+MEMBERS_SECONDS, MEMBERS_SECONDS_SOON, MEMBERS_SECONDS_MIN = 5.0, 0.5, 0.05
 UNREGISTER_MS_MAX = 1_000
 HOLD_SECONDS_MAX = 0.1  # Wait for a pending registration: producers may be waiting.
 LATE_SECONDS_MAX = 5.0  # A new master registers twice within the first second.
@@ -343,7 +343,7 @@ class RegistrationService:
                 self.members = members
                 self.listener.members_changed()
             soon = self._held or self.listener.has_unregistered_peers()
-            pause = MEMBERS_SECONDS_WITH_STRANGERS if soon else MEMBERS_SECONDS
+            pause = MEMBERS_SECONDS_SOON if soon else MEMBERS_SECONDS
             with trio.move_on_after(pause):
                 await self._ask.wait()
                 await trio.sleep(MEMBERS_SECONDS_MIN)
