@@ -83,7 +83,7 @@ def compile_expression(expression: str, expression_type: str) -> SqlFilter:
     return compile_sql(expression)
 
 
-@define(kw_only=True, eq=False)
+@define(eq=False)
 class ConsumerFilterData:
     """Expression of a group for a topic. Times in ms since 1970."""
 
@@ -182,16 +182,7 @@ class ConsumerFilterManager:
             if old is not None:
                 self._forget(topic, group)
             return
-        self._keep(
-            ConsumerFilterData(
-                topic=topic,
-                group=group,
-                filter=compiled,
-                expression_type=kind,
-                client_version=version,
-                born_ms=self.now_ms(),
-            )
-        )
+        self._keep(ConsumerFilterData(topic, group, compiled, kind, version, self.now_ms()))
         self.changed()
 
     def _keep(self, data: ConsumerFilterData) -> None:
@@ -266,6 +257,7 @@ class ConsumerFilterManager:
 
     def _load(self, topic: str, group: str, item: Mapping[str, Any]) -> None:
         expression, kind = str(item.get("expression") or ""), str(item.get("expressionType") or "")
+        version = int(item.get("clientVersion") or 0)
         born_ms, dead_ms = int(item.get("bornTime") or 0), int(item.get("deadTime") or 0)
         try:
             compiled = compile_expression(expression, kind)
@@ -278,14 +270,5 @@ class ConsumerFilterManager:
                 why=str(error),
             )
             return
-        self._keep(
-            ConsumerFilterData(
-                topic=topic,
-                group=group,
-                filter=compiled,
-                expression_type=kind,
-                client_version=int(item.get("clientVersion") or 0),
-                born_ms=born_ms,
-                dead_ms=dead_ms or max(born_ms, self.now_ms() - _DEAD_BEFORE_LOAD_MS),
-            )
-        )
+        dead_ms = dead_ms or max(born_ms, self.now_ms() - _DEAD_BEFORE_LOAD_MS)
+        self._keep(ConsumerFilterData(topic, group, compiled, kind, version, born_ms, dead_ms))
