@@ -63,13 +63,8 @@ class ClientProcessor:
             raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
         beat = shared.json_object(request)
         command = request.command
-        client = ClientInfo(
-            request.connection,
-            shared.text(beat, "clientID")[:CLIENT_ID_LENGTH_MAX],
-            command.language,
-            command.version,
-            self.tables.consumers.now(),
-        )
+        client_id, now = shared.text(beat, "clientID")[:CLIENT_ID_LENGTH_MAX], self.tables.consumers.now()
+        client = ClientInfo(request.connection, client_id, command.language, command.version, now)
         consumers = [(_group(data), data, _subscriptions(data)) for data in shared.objects(beat, "consumerDataSet")]
         producers = [_group(data) for data in shared.objects(beat, "producerDataSet")]
         characters_left = HEARTBEAT_CHARACTERS_MAX

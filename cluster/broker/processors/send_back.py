@@ -8,9 +8,10 @@ from collections.abc import Mapping
 
 from attrs import define
 
-from twinlog.cluster.broker.delay.records import delayed
+from twinlog.cluster.broker.delay.records import delayed, put_again
 from twinlog.cluster.broker.processors import shared
 from twinlog.cluster.broker.roles.gate import Gate, gated
+from twinlog.cluster.broker.send.requests import retries_max
 from twinlog.cluster.broker.settings import Settings
 from twinlog.cluster.broker.stats.stats import BrokerStatsManager
 from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig, SubscriptionGroupManager
@@ -29,7 +30,6 @@ from twinlog.store.record.properties import DELAY, DISPATCH, WAIT, format_proper
 
 RETRY_TOPIC, ORIGIN_MESSAGE_ID = "RETRY_TOPIC", "ORIGIN_MESSAGE_ID"
 FIRST_RETRY_LEVEL = 3  # 10 s; one level more for each further retry.
-VERSION_WITH_MAX = 121  # V3_4_9: maxReconsumeTimes of older clients is ignored.
 
 
 @define(eq=False)
@@ -88,10 +88,7 @@ class SendBackProcessor:
 
 def is_dead(message: Message, header: ConsumerSendMsgBack, group: SubscriptionGroupConfig, version: int) -> bool:
     """True after the last retry, or when the consumer asked for none."""
-    times_max = group.retry_times_max
-    if header.max_reconsume_times is not None and version >= VERSION_WITH_MAX:
-        times_max = header.max_reconsume_times
-    return message.reconsume_times >= times_max or header.delay_level < 0
+    return message.reconsume_times >= retries_max(group, header.max_reconsume_times, version) or header.delay_level < 0
 
 
 def sent_back(
@@ -109,16 +106,5 @@ def sent_back(
     code = tags_code(old.get("TAGS", ""))
     if later := delayed(topic, queue_id, properties, delays_ms, now_ms):
         topic, queue_id, properties, code = later
-    return PutMessage(
-        topic=topic,
-        queue_id=queue_id,
-        body=message.body,
-        properties=format_properties(properties).encode(),
-        flag=message.flag,
-        sys_flag=message.sys_flag,
-        born_timestamp=message.born_timestamp,
-        born_host=message.born_host,
-        store_host=message.store_host,
-        reconsume_times=message.reconsume_times + 1,
-        tags_code=code,
-    )
+    again = put_again(message, topic, queue_id, format_properties(properties).encode(), code)
+    return again._replace(reconsume_times=message.reconsume_times + 1)

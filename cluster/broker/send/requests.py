@@ -22,7 +22,7 @@ from twinlog.cluster.broker.roles.gate import Gate
 from twinlog.cluster.broker.send.properties import SendProperties
 from twinlog.cluster.broker.settings import Settings
 from twinlog.cluster.broker.stats.stats import BrokerStatsManager
-from twinlog.cluster.broker.tables.groups import SubscriptionGroupManager
+from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig, SubscriptionGroupManager
 from twinlog.cluster.broker.tables.topics import TopicConfig, TopicConfigManager
 from twinlog.cluster.broker.transactions.records import HALF_QUEUE_ID, half_properties, is_transaction
 from twinlog.cluster.remoting import names
@@ -64,6 +64,11 @@ _SYS_FLAGS = {str(number): number for number in range(1 << 11)}
 _BORN_DIGITS_MAX = 18  # An i64 may have more digits; a time in ms does not.
 _new_tuple: Any = tuple.__new__  # Twice as fast as the NamedTuple's constructor.
 _RETRY_MAX_SINCE_VERSION = 121  # V3_4_9: maxReconsumeTimes of older clients is ignored.
+
+
+def retries_max(group: SubscriptionGroupConfig, asked: int | None, version: int) -> int:
+    """Return how often a message is retried: as its client asks or, without that, as its group is configured."""
+    return asked if asked is not None and version >= _RETRY_MAX_SINCE_VERSION else group.retry_times_max
 
 
 class Send(NamedTuple):
@@ -238,10 +243,7 @@ class SendRequests:
         if config is None:
             remark = f"subscription group not exist, {group}"
             raise RequestError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
-        times_max = config.retry_times_max
-        if version >= _RETRY_MAX_SINCE_VERSION and header.max_reconsume_times is not None:
-            times_max = header.max_reconsume_times
-        if (header.reconsume_times or 0) < times_max:
+        if (header.reconsume_times or 0) < retries_max(config, header.max_reconsume_times, version):
             return topic, queue_id, False
         dead = self.topics.create_in_send_back(names.dlq_topic(group), 1)
         if dead is None:
