@@ -157,11 +157,9 @@ def update_account(files: AclFiles, plain: Mapping[str, Any]) -> None:
     read_account(plain)  # An account that cannot be read must not be written.
     path = files.rules.home_of.get(plain["accessKey"], files.default)
     document = files.document(path)
-    accounts = list(document.get(ACCOUNTS) or ())
-    old = next((each for each in accounts if str(each.get("accessKey")) == plain["accessKey"]), None)
-    accounts = [each for each in accounts if each is not old]
-    accounts.append(_merged(old or {}, plain))
-    document[ACCOUNTS] = accounts
+    accounts = document.get(ACCOUNTS) or ()
+    old = next((each for each in accounts if str(each.get("accessKey")) == plain["accessKey"]), {})
+    document[ACCOUNTS] = [*(each for each in accounts if each is not old), _merged(old, plain)]
     _write(files, path, document)
 
 
