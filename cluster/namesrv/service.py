@@ -58,31 +58,22 @@ class NameServer:
         path = self.config.kv_config_path
         return KVConfigManager(path.expanduser() if path else None)
 
-    async def run(
-        self,
-        host: str | None = None,
-        port: int | None = None,
-        *,
-        task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
-    ) -> None:
-        """Listen and serve; started() passes the port. None: as configured; port 0: any free one.
+    async def run(self, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED) -> None:
+        """Listen and serve; started() passes the port, which is any free one if 0 is configured.
 
         Raises OSError when the port cannot be had, ValueError for an unreadable KV configuration or TLS files.
         """
         tls = ServerTls(self.tls_config)
         tls.check()
         self.kv.load()
-        listener = open_listener(
-            self.server_config.bind_address if host is None else host, self.config.listen_port if port is None else port
-        )
+        listener = open_listener(self.server_config.bind_address, self.config.listen_port)
         dispatcher = Dispatcher(handlers_of(self), self.server_config)
         server = RemotingServer(dispatcher, self.server_config, tls)
         server.on_connect.append(lambda connection: connection.on_close.append(self._closed))
         async with trio.open_nursery() as nursery:
-            bound = listener.getsockname()[1]
             await nursery.start(server.serve, listener)
             nursery.start_soon(self._scan_not_active_brokers)
-            task_status.started(bound)
+            task_status.started(listener.getsockname()[1])
 
     async def _scan_not_active_brokers(self) -> None:
         while True:

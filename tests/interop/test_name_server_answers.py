@@ -15,6 +15,7 @@ from twinlog.cluster.namesrv.service import NameServer
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.command import ROCKETMQ, RemotingCommand
+from twinlog.cluster.remoting.config import ServerConfig
 
 A, B, D = "192.0.2.11:10911", "192.0.2.12:10911", "192.0.2.21:10911"
 
@@ -97,8 +98,8 @@ def meaning(answer: RemotingCommand) -> object:
 
 
 async def test_the_same_questions_get_the_same_answers(real_namesrv, nursery):
-    ours = NameServer(NamesrvConfig(kv_config_path=None))
-    addresses = (real_namesrv.address, f"127.0.0.1:{await nursery.start(ours.run, '127.0.0.1', 0)}")
+    ours = NameServer(NamesrvConfig(kv_config_path=None, listen_port=0), ServerConfig(bind_address="127.0.0.1"))
+    addresses = (real_namesrv.address, f"127.0.0.1:{await nursery.start(ours.run)}")
     client = RemotingClient()
     await nursery.start(client.run)
     for command in CONVERSATION:
@@ -113,8 +114,8 @@ async def test_the_same_questions_get_the_same_answers(real_namesrv, nursery):
 
 async def serve_broker(root: Path, nursery: trio.Nursery, compressed: str) -> tuple[NameServer, str, rocketmq.Broker]:
     """Our name server, and a real broker to register with it."""
-    ours = NameServer(NamesrvConfig(kv_config_path=None))
-    address = f"127.0.0.1:{await nursery.start(ours.run, '127.0.0.1', 0)}"
+    ours = NameServer(NamesrvConfig(kv_config_path=None, listen_port=0), ServerConfig(bind_address="127.0.0.1"))
+    address = f"127.0.0.1:{await nursery.start(ours.run)}"
     return ours, address, rocketmq.Broker(root / "broker", address, settings={"compressedRegister": compressed})
 
 

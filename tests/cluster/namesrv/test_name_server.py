@@ -5,6 +5,7 @@ import zlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import attrs
 import pytest
 import trio
 import trio.testing
@@ -15,22 +16,24 @@ from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.command import ROCKETMQ, RemotingCommand
+from twinlog.cluster.remoting.config import ServerConfig
 from twinlog.cluster.remoting.errors import RemotingConnectError
 from twinlog.cluster.remoting.request import handlers_of
 
 A, B = "192.0.2.11:10911", "192.0.2.12:10911"
+HERE = ServerConfig(bind_address="127.0.0.1")
 Ask = Callable[..., Awaitable[RemotingCommand]]
 
 
 @pytest.fixture
 def config() -> NamesrvConfig:
-    return NamesrvConfig(kv_config_path=None)
+    return NamesrvConfig(kv_config_path=None, listen_port=0)
 
 
 @pytest.fixture
 async def namesrv(nursery, config) -> tuple[NameServer, str]:
-    server = NameServer(config)
-    port = await nursery.start(server.run, "127.0.0.1", 0)
+    server = NameServer(config, HERE)
+    port = await nursery.start(server.run)
     return server, f"127.0.0.1:{port}"
 
 
@@ -224,7 +227,7 @@ async def test_a_registration_is_answered_with_the_ordered_topics(ask):
     assert "orderTopicConf" not in fastjson.loads((await ask(105, topic="T1")).body)
 
 
-@pytest.mark.parametrize("config", [NamesrvConfig(kv_config_path=None, order_message_enable=True)])
+@pytest.mark.parametrize("config", [NamesrvConfig(kv_config_path=None, listen_port=0, order_message_enable=True)])
 async def test_routes_carry_the_order_where_that_is_enabled(ask):
     await ask(100, namespace="ORDER_TOPIC_CONFIG", key="T1", value="broker-a:4")
     await ask(103, **registration(topics=("T1", "T2")))
@@ -234,7 +237,7 @@ async def test_routes_carry_the_order_where_that_is_enabled(ask):
 
 async def test_the_configuration_is_shown(ask):
     lines = bytes((await ask(319)).body).decode().splitlines()
-    assert "listenPort=9876" in lines
+    assert "listenPort=0" in lines
     assert "orderMessageEnable=false" in lines
     assert "kvConfigPath=" in lines
 
@@ -243,20 +246,20 @@ async def test_an_unreadable_kv_file_stops_the_start(tmp_path: Path):
     path = tmp_path / "kvConfig.json"
     path.write_text("{")
     with pytest.raises(ValueError, match="kvConfig"):
-        await NameServer(NamesrvConfig(kv_config_path=path)).run("127.0.0.1", 0)
+        await NameServer(NamesrvConfig(kv_config_path=path), HERE).run()
 
 
-async def test_a_busy_port_is_an_error(namesrv):
+async def test_a_busy_port_is_an_error(namesrv, config):
     with pytest.raises(OSError, match="in use"):
-        await NameServer(NamesrvConfig(kv_config_path=None)).run("127.0.0.1", int(namesrv[1].split(":")[1]))
+        await NameServer(attrs.evolve(config, listen_port=int(namesrv[1].split(":")[1])), HERE).run()
 
 
-async def test_when_it_ends_its_connections_end(nursery):
-    server = NameServer(NamesrvConfig(kv_config_path=None))
+async def test_when_it_ends_its_connections_end(nursery, config):
+    server = NameServer(config, HERE)
     client = RemotingClient()
     await nursery.start(client.run)
     async with trio.open_nursery() as own:
-        address = f"127.0.0.1:{await own.start(server.run, '127.0.0.1', 0)}"
+        address = f"127.0.0.1:{await own.start(server.run)}"
         await client.request(address, RemotingCommand(106))
         own.cancel_scope.cancel()
     while client.addresses:
@@ -405,12 +408,12 @@ async def test_a_changed_interval_is_not_waited_for(namesrv, ask, autojump_clock
     assert not server.routes.live
 
 
-async def test_a_changed_configuration_is_kept_in_its_file(nursery, tmp_path):
+async def test_a_changed_configuration_is_kept_in_its_file(nursery, tmp_path, config):
     """Comments, unknown keys and the order of lines stay; the next start reads the new values."""
     path = tmp_path / "namesrv.conf"
     path.write_text("# ours\nlistenPort=9876\norderMessageEnable = false\n")
-    server = NameServer(NamesrvConfig(kv_config_path=None), config_file=path)
-    port = await nursery.start(server.run, "127.0.0.1", 0)
+    server = NameServer(config, HERE, config_file=path)
+    port = await nursery.start(server.run)
     client = RemotingClient()
     await nursery.start(client.run)
     body = b"orderMessageEnable=true\nbrokerNotActiveTimeoutMillis=60000\n"
@@ -425,11 +428,11 @@ async def test_a_changed_configuration_is_kept_in_its_file(nursery, tmp_path):
     assert server.config.order_message_enable
 
 
-async def test_several_name_servers_know_nothing_of_one_another(nursery):
+async def test_several_name_servers_know_nothing_of_one_another(nursery, config):
     """mqadmin and brokers send to each of them; an entry that only one received is unknown to the other."""
     client = RemotingClient()
     await nursery.start(client.run)
-    ports = [await nursery.start(NameServer(NamesrvConfig(kv_config_path=None)).run, "127.0.0.1", 0) for _ in range(2)]
+    ports = [await nursery.start(NameServer(config, HERE).run) for _ in range(2)]
     one, two = (f"127.0.0.1:{port}" for port in ports)
     fields = {"namespace": "N", "key": "k", "value": "v"}
     assert (await client.request(one, RemotingCommand(100, ext=fields))).code == 0

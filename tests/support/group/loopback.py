@@ -4,7 +4,6 @@ clients and commands, which are threads or open connections of their own.
 Virtual time leaps while a socket or a thread is at work. Tests of all else take the members of `tests.support.group.group`.
 """
 
-from functools import partial
 from pathlib import Path
 
 import attrs
@@ -101,8 +100,8 @@ class Cluster:
 
 async def open_cluster(nursery: trio.Nursery, root: Path) -> Cluster:
     """Start the name server. Brokers come with `start`."""
-    namesrv = NameServer(attrs.evolve(NamesrvConfig(), kv_config_path=None), SERVER)
-    port = await nursery.start(partial(namesrv.run, HOST, 0))
+    namesrv = NameServer(NamesrvConfig(kv_config_path=None, listen_port=0), SERVER)
+    port = await nursery.start(namesrv.run)
     client = RemotingClient()
     await nursery.start(client.run)
     return Cluster(nursery, root, f"{HOST}:{port}", client)
