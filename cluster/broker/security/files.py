@@ -158,7 +158,7 @@ def update_account(files: AclFiles, plain: Mapping[str, Any]) -> None:
     path = files.rules.home_of.get(plain["accessKey"], files.default)
     document = files.document(path)
     accounts = document.get(ACCOUNTS) or ()
-    old = next((each for each in accounts if str(each.get("accessKey")) == plain["accessKey"]), {})
+    old: Document = next((each for each in accounts if str(each.get("accessKey")) == plain["accessKey"]), {})
     document[ACCOUNTS] = [*(each for each in accounts if each is not old), _merged(old, plain)]
     _write(files, path, document)
 
