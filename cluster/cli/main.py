@@ -82,8 +82,8 @@ COMMANDS = {
     "failover": ("roles:failover", "Make a slave the master when the master is down."),
     "pause": ("roles:pause", "Prevent role changes for a while."),
     "resume": ("roles:resume", "Allow role changes again."),
-    "rewind": ("role_repairs:rewind", "Cut a diverged slave back to its master's history."),
-    "reinit": ("role_repairs:reinit", "Replace a slave's log with a copy of its master's."),
+    "rewind": ("roles:rewind", "Cut a diverged slave back to its master's history."),
+    "reinit": ("roles:reinit", "Replace a slave's log with a copy of its master's."),
     # Work with data.
     "topic": ("topic:topic_group", "Show, create, change and delete topics."),
     "group": ("group:group_group", "Show, create and change consumer groups, and move their offsets."),

@@ -1,25 +1,13 @@
 """`twinlog list`: the status of the members."""
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from datetime import datetime
+from collections.abc import Sequence
 
 import click
 
-from twinlog.cluster.cli import common
 from twinlog.cluster.cli.common.group import examples
-from twinlog.cluster.cli.common.options import document_option, namesrv_option
-from twinlog.cluster.cli.common.render import (
-    Column,
-    cells_of,
-    count,
-    fitting,
-    json_answer,
-    json_line,
-    rich_table,
-    table,
-)
+from twinlog.cluster.cli.common.options import document_option, namesrv_option, watch_option
+from twinlog.cluster.cli.common.pages import Block, Page, screen, show
+from twinlog.cluster.cli.common.render import Column, count
 from twinlog.cluster.cli.common.running import run_admin
 from twinlog.cluster.observe.members import Member, MemberList
 from twinlog.cluster.text import rate, seconds, size
@@ -56,16 +44,7 @@ def member_columns(members: Sequence[Member]) -> list[Column]:
     ),
 )
 @namesrv_option
-@click.option(
-    "-w",
-    "--watch",
-    "watch_seconds",
-    metavar="[SECS]",
-    type=click.FloatRange(min=0.1),
-    is_flag=False,
-    flag_value=2.0,
-    help="Refresh every SECS seconds (2) until Ctrl-C.",
-)
+@watch_option
 @document_option(MemberList)
 def list_members(namesrv: str, watch_seconds: float | None, fmt: str) -> None:
     """Show the role, the state and the lag of each member.
@@ -74,54 +53,13 @@ def list_members(namesrv: str, watch_seconds: float | None, fmt: str) -> None:
     LAG and BEHIND are what a slave has not acknowledged yet, in bytes and in time. A dash means unknown.
     """
     if watch_seconds is None:
-        _show(run_admin(namesrv, lambda admin: admin.list_members()), fmt)
+        show(run_admin(namesrv, lambda admin: admin.list_members()), fmt, _page)
         return
     seconds = watch_seconds
-    with _screen(fmt) as show:
-        run_admin(namesrv, lambda admin: admin.watch_members(seconds, show))
+    with screen(fmt, _page) as put:
+        run_admin(namesrv, lambda admin: admin.watch_members(seconds, put))
 
 
-def _show(found: MemberList, fmt: str) -> None:
-    if fmt == "json":
-        json_answer(found)
-        return
-    table(member_columns(found.members), found.members, fmt)
-    for note in found.notes:
-        click.echo(f"note: {note}", err=fmt == "tsv")
-    for issue in found.issues:
-        click.echo(f"issue: {issue}", err=fmt == "tsv")
-
-
-@contextmanager
-def _screen(fmt: str) -> Iterator[Callable[[MemberList], None]]:
-    """Refresh one table in place on a terminal; elsewhere print one after the other, JSON as one line each."""
-    if fmt == "json":
-        yield lambda found: _flushed(lambda: json_line(found))
-    elif fmt == "tsv" or not sys.stdout.isatty():
-        yield lambda found: _flushed(lambda: _show(found, fmt))
-    else:
-        with _live(fmt) as show:
-            yield show
-
-
-def _flushed(show: Callable[[], None]) -> None:
-    show()
-    sys.stdout.flush()
-
-
-@contextmanager
-def _live(fmt: str) -> Iterator[Callable[[MemberList], None]]:
-    console = common.drawing.Console()
-    with common.drawing.Live(console=console, auto_refresh=False) as live:
-
-        def show(found: MemberList) -> None:
-            columns = [column for column in member_columns(found.members) if fmt == "wide" or not column.wide]
-            cells = cells_of(columns, found.members)
-            kept = range(len(columns)) if fmt == "wide" else fitting(columns, cells, console.width)
-            drawn = rich_table([columns[i] for i in kept], [[line[i] for i in kept] for line in cells])
-            notes = (common.drawing.Text(f"note: {note}", style="cyan") for note in found.notes)
-            issues = (common.drawing.Text(f"issue: {issue}", style="yellow") for issue in found.issues)
-            at = common.drawing.Text(f"{datetime.now():%H:%M:%S}  Ctrl-C ends", style="dim")
-            live.update(common.drawing.Group(drawn, *notes, *issues, at), refresh=True)
-
-        yield show
+def _page(found: MemberList) -> Page:
+    table = Block(None, member_columns(found.members), found.members)
+    return Page((table,), found.notes, found.issues, has_lines_in_tsv=True)

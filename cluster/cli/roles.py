@@ -1,11 +1,13 @@
-"""`twinlog switchover`, `failover`, `pause`, `resume` and `history`: roles of the members of a group."""
+"""Roles of the members of a group: `twinlog switchover`, `failover`, `pause`, `resume`, `history`, `rewind` and `reinit`."""
 
-from collections.abc import Callable
-from operator import attrgetter
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 import click
 
+from twinlog.cluster.admin.admin import Admin
+from twinlog.cluster.admin.repair import PreparedRepair, RepairPlan, RepairResult
 from twinlog.cluster.admin.roles import (
     ChangeOutcome,
     History,
@@ -27,14 +29,15 @@ from twinlog.cluster.cli.common.options import (
     need_yes,
     yes_option,
 )
-from twinlog.cluster.cli.common.render import Column, count, json_answer, style, table
+from twinlog.cluster.cli.common.pages import Block, Page, show
+from twinlog.cluster.cli.common.progress import progress
+from twinlog.cluster.cli.common.render import Column, count, json_answer, print_answer, print_tsv, style, table
 from twinlog.cluster.cli.common.running import run_admin
-from twinlog.cluster.cli.common.values import AT, DURATION, LOSS
+from twinlog.cluster.cli.common.values import AT, DURATION, LOSS, SIZE
 from twinlog.cluster.cli.members import member_columns
 from twinlog.cluster.text import day_and_clock, moment, size
 
 F = TypeVar("F", bound=Callable[..., Any])
-_RESULT, _PLAN = ChangeOutcome, ChangeState
 
 group_option = click.option("--group", metavar="NAME", help="The broker group, if there are several.")
 reason_option = click.option("--reason", metavar="TEXT", default="", help="Reason, kept in the history.")
@@ -65,7 +68,7 @@ def timeout_option(seconds: float) -> Callable[[F], F]:
 @yes_option
 @timeout_option(30.0)
 @reason_option
-@document_option(_RESULT, instead={"--dry-run": _PLAN, "--at": PlannedSwitchover})
+@document_option(ChangeOutcome, instead={"--dry-run": ChangeState, "--at": PlannedSwitchover})
 def switchover(
     namesrv: str,
     group: str | None,
@@ -123,7 +126,7 @@ def _schedule(namesrv: str, order: RoleOrder, at_ms: int | None, fmt: str) -> No
 @yes_option
 @timeout_option(30.0)
 @reason_option
-@document_option(_RESULT, instead={"--dry-run": _PLAN})
+@document_option(ChangeOutcome, instead={"--dry-run": ChangeState})
 def failover(
     namesrv: str,
     group: str | None,
@@ -155,16 +158,16 @@ def _change(namesrv: str, order: RoleOrder, *, dry_run: bool, yes: bool, fmt: st
     need_yes(yes or dry_run, "changes roles")
     prepared: Prepared = run_admin(namesrv, lambda admin: admin.roles.prepare(order))
     if dry_run:
-        show_plan(prepared, fmt)
+        print_answer(prepared.state, fmt, partial(_show_plan, prepared))
         return
     if fmt in ("pretty", "wide"):
-        _show_members(prepared, fmt)
+        members = [each.member for each in prepared.group.members]
+        table(member_columns(members), members, fmt)
     verb = "become the master" if order.verb == "switchover" else "become the master in place of the one that is down"
     confirm(prepared.group.name, "group", f"{prepared.candidate.name} will {verb}", yes)
-    tell = StepTeller(prepared.group)
+    tell = _step_teller(prepared.group)
     result = run_admin(namesrv, lambda admin: admin.roles.carry_out(prepared, tell))
-
-    show_result(result, prepared, fmt)
+    print_answer(result, fmt, partial(_show_result, prepared.group))
     if result.late:
         raise CliError(
             f"Not following yet: {prepared.group.named(result.late)}.",
@@ -173,32 +176,23 @@ def _change(namesrv: str, order: RoleOrder, *, dry_run: bool, yes: bool, fmt: st
         )
 
 
-def _show_members(prepared: Prepared, fmt: str) -> None:
-    members = [each.member for each in prepared.group.members]
-    table(member_columns(members), members, fmt)
+def _step_teller(group: RoleGroup) -> Callable[[ChangeState], None]:
+    """Make a function that prints each step on stderr once, when it is done or failed."""
+    printed: set[tuple[int, str]] = set()
 
-
-class StepTeller:
-    """Prints each step on stderr once, when it is done or failed."""
-
-    def __init__(self, group: RoleGroup) -> None:
-        self._group = group
-        self._printed: set[tuple[int, str]] = set()
-
-    def __call__(self, state: ChangeState) -> None:
+    def tell(state: ChangeState) -> None:
         for step in state.steps:
-            if step.state in ("done", "failed") and (step.number, step.state) not in self._printed:
-                self._printed.add((step.number, step.state))
+            if step.state in ("done", "failed") and (step.number, step.state) not in printed:
+                printed.add((step.number, step.state))
                 mark = "ok" if step.state == "done" else "failed"
-                click.echo(f"{step.number}. {self._group.in_names(step.text)}: {mark}", err=True)
+                click.echo(f"{step.number}. {group.in_names(step.text)}: {mark}", err=True)
+
+    return tell
 
 
-def show_plan(prepared: Prepared, fmt: str) -> None:
+def _show_plan(prepared: Prepared, state: ChangeState, fmt: str) -> None:
     """Print the steps of a dry run, and the accepted losses."""
-    group, state = prepared.group, prepared.state
-    if fmt == "json":
-        json_answer(state)
-        return
+    group = prepared.group
     columns = [
         Column("STEP", lambda step: step.number, right=True),
         Column("NAME", lambda step: step.name),
@@ -249,10 +243,10 @@ def resume(namesrv: str, group: str | None) -> None:
 @document_option(History)
 def history(namesrv: str, group: str | None, fmt: str) -> None:
     """Show each epoch: its first byte, the old and the new master, the reason, and the acknowledged bytes lost."""
-    found = run_admin(namesrv, lambda admin: admin.roles.history(group))
-    if fmt == "json":
-        json_answer(found)
-        return
+    show(run_admin(namesrv, lambda admin: admin.roles.history(group)), fmt, _history_page)
+
+
+def _history_page(found: History) -> Page:
     columns = [
         Column("EPOCH", lambda e: e.epoch, right=True),
         Column("FROM", lambda e: e.start_offset, count, right=True),
@@ -263,24 +257,20 @@ def history(namesrv: str, group: str | None, fmt: str) -> None:
         Column("LOST", lambda e: "unknown" if e.lost_bytes is None else e.lost_bytes, _lost, right=True),
         Column("REASON", lambda e: e.reason),
     ]
-    table(columns, found.reigns, fmt)
+    return Page((Block(None, columns, found.reigns),))
 
 
 def _lost(lost_bytes: int | str) -> str:
     return lost_bytes if isinstance(lost_bytes, str) else size(lost_bytes)
 
 
-def show_result(result: ChangeOutcome, prepared: Prepared, fmt: str) -> None:
+def _show_result(group: RoleGroup, result: ChangeOutcome, fmt: str) -> None:
     """Print the result of a switchover or failover."""
-    if fmt == "json":
-        json_answer(result)
-        return
     if fmt == "tsv":
-        names = ("epoch", "winner", "start_offset", "pause_ms", "lost_bytes")
-        table([Column(name, attrgetter(name)) for name in names], [result], fmt)
+        print_tsv(("epoch", "winner", "start_offset", "pause_ms", "lost_bytes"), [result])
         return
-    group, winner = prepared.group.name, prepared.group.named([result.winner])
-    done = f"{winner} is the master of {group} in epoch {result.epoch}, from byte {count(result.start_offset)} on"
+    winner = group.named([result.winner])
+    done = f"{winner} is the master of {group.name} in epoch {result.epoch}, from byte {count(result.start_offset)} on"
     click.echo(style(done, fg="green"))
     if result.pause_ms is not None:
         click.echo(f"write pause {result.pause_ms:.0f} ms")
@@ -288,10 +278,119 @@ def show_result(result: ChangeOutcome, prepared: Prepared, fmt: str) -> None:
         lost = "an unknown number of" if result.lost_bytes is None else count(result.lost_bytes)
         click.echo(style(f"{lost} acknowledged bytes were lost", fg="red"))
     if result.kept:
-        holders = prepared.group.named(result.kept)
+        holders = group.named(result.kept)
         click.echo(f"{holders} will keep the lost bytes in twinlog/divergent once they follow")
     if result.absent:
         follows = (
             "It follows by itself when it comes back" if len(result.absent) == 1 else "They follow when they come back"
         )
-        click.echo(f"missing: {prepared.group.named(result.absent)}, unreachable since before this began. {follows}")
+        click.echo(f"missing: {group.named(result.absent)}, unreachable since before this began. {follows}")
+
+
+@click.command(
+    cls=WithAlternative,
+    epilog=examples("twinlog rewind broker-a-0 --dry-run", "twinlog rewind broker-a-0 --yes"),
+)
+@click.argument("member")
+@namesrv_option
+@click.option(
+    "--accept-data-loss",
+    "accept",
+    metavar="BYTES",
+    type=SIZE,
+    help="Cut so many bytes although it is not proven that they were given up.",
+)
+@dry_run_option
+@yes_option
+@timeout_option(60.0)
+@document_option(RepairResult, instead={"--dry-run": RepairPlan})
+def rewind(
+    member: str, namesrv: str, accept: int | None, dry_run: bool, yes: bool, timeout_seconds: float, fmt: str
+) -> None:
+    """Truncate the log of MEMBER, a slave, where it diverged from its master's, so that it can follow again.
+
+    A member does that by itself where the histories of both prove that the bytes were given up, unless haAutoRewind=false
+    or a pause keeps it from it. What is cut is kept in twinlog/divergent, for `log dump` and `log diff`.
+    """
+    _repair(
+        namesrv,
+        lambda admin: admin.repairs.prepare_rewind(member, accept),
+        "be cut where it diverged from its master",
+        dry_run,
+        yes,
+        timeout_seconds,
+        fmt,
+    )
+
+
+@click.command(
+    cls=WithAlternative,
+    epilog=examples("twinlog reinit broker-a-1 --dry-run", "twinlog reinit broker-a-1 --yes --timeout 3600"),
+)
+@click.argument("member")
+@namesrv_option
+@dry_run_option
+@yes_option
+@timeout_option(600.0)
+@document_option(RepairResult, instead={"--dry-run": RepairPlan})
+def reinit(member: str, namesrv: str, dry_run: bool, yes: bool, timeout_seconds: float, fmt: str) -> None:
+    """Move the log of MEMBER, a slave, aside and copy its master's log from the start.
+
+    The old log is kept in twinlog/divergent until you delete it. If interrupted, run the command again to watch the progress.
+    """
+    _repair(
+        namesrv,
+        lambda admin: admin.repairs.prepare_reinit(member),
+        "start again with an empty log",
+        dry_run,
+        yes,
+        timeout_seconds,
+        fmt,
+    )
+
+
+def _repair(
+    namesrv: str,
+    prepare: Callable[[Admin], Awaitable[PreparedRepair]],
+    what: str,
+    dry_run: bool,
+    yes: bool,
+    timeout_seconds: float,
+    fmt: str,
+) -> None:
+    need_yes(yes or dry_run, "changes roles")
+    prepared = run_admin(namesrv, prepare)
+    if dry_run:
+        print_answer(prepared.plan, fmt, _show_repair_plan)
+        return
+    name = prepared.facts.member.name
+    confirm(prepared.group.name, "group", f"{name} will {what}", yes)
+    with progress(f"{name} copies its master's log") as report:
+        result = run_admin(
+            namesrv, lambda admin: admin.repairs.carry_out(prepared, timeout_seconds=timeout_seconds, progress=report)
+        )
+    print_answer(result, fmt, _show_repaired)
+
+
+def _show_repair_plan(plan: RepairPlan, fmt: str) -> None:
+    """Print what a rewind or reinit would move aside."""
+    if fmt == "tsv":
+        print_tsv(("verb", "member", "first_offset", "end_offset", "why"), [plan])
+    elif plan.first_offset is None:
+        click.echo(f"nothing of {plan.member}'s log would be moved aside: {plan.why}")
+    else:
+        where = f"bytes {count(plan.first_offset)} to {count(plan.end_offset)} of {plan.member}"
+        click.echo(f"{where} would be moved aside, to twinlog/divergent of its store: {plan.why}")
+
+
+def _show_repaired(result: RepairResult, fmt: str) -> None:
+    """Print the result of a rewind or reinit."""
+    if fmt == "tsv":
+        print_tsv(("path", "first_offset", "size", "why"), result.kept)
+    else:
+        for part in result.kept:
+            click.echo(
+                f"{count(part.size)} bytes from {count(part.first_offset)} on are kept in {part.path} ({part.why})"
+            )
+            click.echo(f"    read it there with: twinlog log dump {part.path} --from {part.first_offset} --body")
+        click.echo(f"{result.member} follows its master and holds its log up to byte {count(result.written_offset)}")

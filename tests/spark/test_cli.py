@@ -13,7 +13,7 @@ from tests.spark.logs import flip
 from tests.store import golden
 from tests.support.process_group.process import PROGRAM
 from tests.support.process_group.up import POISON, modules_of_an_application
-from twinlog.cluster.cli.common.options import schema_of
+from twinlog.cluster.admin.documents import schema_of
 from twinlog.cluster.pipeline.audit.report import AuditReport
 
 pytestmark = pytest.mark.timeout(180)

@@ -18,69 +18,66 @@ from twinlog.cluster.cli.common.which_cluster import DEFAULT_NAMESRV, chosen_con
 SECONDS_MAX = 0.3  # Longer would be felt while typing.
 
 
-def _asked(context: click.Context, ask: "Callable[[operations.admin.Admin], Awaitable[Iterable[str]]]") -> list[str]:
-    """The names, or none when there is no answer in time."""
-    import trio
+def _completes(
+    ask: "Callable[[operations.admin.Admin, bool], Awaitable[Iterable[str]]]",
+) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """Make a completion function of one that asks for names; it has none when there is no answer in time.
 
-    async def main() -> list[str]:
-        async with operations.admin.open_admin(
-            addresses, timeout_ms=round(SECONDS_MAX * 1000), context=chosen_context()
-        ) as admin:
-            with trio.move_on_after(SECONDS_MAX):
-                return sorted(await ask(admin))
-        return []
+    The flag of `ask` says whether the first letters were typed.
+    """
 
-    addresses = client.api.name_servers(context.params.get("namesrv") or DEFAULT_NAMESRV)
-    try:
-        return trio.run(main)
-    except Exception:  # The command itself will report the problem when it runs.
-        return []
+    def complete(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+        import trio
+
+        async def main() -> list[str]:
+            async with operations.admin.open_admin(
+                addresses, timeout_ms=round(SECONDS_MAX * 1000), context=chosen_context()
+            ) as admin:
+                with trio.move_on_after(SECONDS_MAX):
+                    found = await ask(admin, bool(incomplete))
+                    return sorted(name for name in found if name.startswith(incomplete))
+            return []
+
+        addresses = client.api.name_servers(context.params.get("namesrv") or DEFAULT_NAMESRV)
+        try:
+            return trio.run(main)
+        except Exception:  # The command itself will report the problem when it runs.
+            return []
+
+    return complete
 
 
-def topics(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+@_completes
+async def topics(admin: "operations.admin.Admin", is_typed: bool) -> Iterable[str]:
     """Topics; RocketMQ's internal ones only when their first letters were typed."""
-
-    async def ask(admin: "operations.admin.Admin") -> Iterable[str]:
-        found = await admin.api.topics()
-        return [each for each in found if incomplete or not operations.topics.is_system_topic(each, set())]
-
-    return [each for each in _asked(context, ask) if each.startswith(incomplete)]
+    found = await admin.api.topics()
+    return [each for each in found if is_typed or not operations.topics.is_system_topic(each, set())]
 
 
-def groups(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Consumer groups."""
-
-    async def ask(admin: "operations.admin.Admin") -> Iterable[str]:
-        found: set[str] = set()
-        for target in observe.gather.readers(await admin.api.cluster()):
-            found |= set(await observe.requests.group_configs(admin.api, target.address))
-        return [each for each in found if incomplete or not operations.groups.is_system_group(each)]
-
-    return [each for each in _asked(context, ask) if each.startswith(incomplete)]
+@_completes
+async def groups(admin: "operations.admin.Admin", is_typed: bool) -> Iterable[str]:
+    """Consumer groups; RocketMQ's internal ones only when their first letters were typed."""
+    found: set[str] = set()
+    for target in observe.gather.readers(await admin.api.cluster()):
+        found |= set(await observe.requests.group_configs(admin.api, target.address))
+    return [each for each in found if is_typed or not operations.groups.is_system_group(each)]
 
 
-def members(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+@_completes
+async def members(admin: "operations.admin.Admin", _is_typed: bool) -> Iterable[str]:
     """Names of members."""
-
-    async def ask(admin: "operations.admin.Admin") -> Iterable[str]:
-        found = client.api.addresses_of(await admin.api.cluster())
-        return [f"{group.broker_name}-{broker_id}" for group, broker_id, _ in found]
-
-    return [each for each in _asked(context, ask) if each.startswith(incomplete)]
+    found = client.api.addresses_of(await admin.api.cluster())
+    return [f"{group.broker_name}-{broker_id}" for group, broker_id, _ in found]
 
 
-def brokers(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+@_completes
+async def brokers(admin: "operations.admin.Admin", _is_typed: bool) -> Iterable[str]:
     """Names of broker groups."""
-
-    async def ask(admin: "operations.admin.Admin") -> Iterable[str]:
-        return [group.broker_name for group in await admin.api.cluster()]
-
-    return [each for each in _asked(context, ask) if each.startswith(incomplete)]
+    return [group.broker_name for group in await admin.api.cluster()]
 
 
 def options(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[Any]:
     """Configuration keys of brokers and name servers, with their meaning."""
-
     return [
         CompletionItem(key, help=each.meaning)
         for key, each in operations.options.all_options().items()

@@ -6,7 +6,8 @@ data or break a rule, 5 not within the time, 6 done in part.
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import IO, Any
 
@@ -33,7 +34,7 @@ __all__ = [
     "UNREACHABLE",
     "USAGE",
     "CliError",
-    "explain",
+    "explained",
     "innermost",
     "sentence",
 ]
@@ -42,36 +43,42 @@ __all__ = [
 class CliError(click.ClickException):
     """Ends the command. The sentences go to stderr, `exit_code` to the shell, and `report` to stdout where JSON was asked for."""
 
-    def __init__(self, what: str, why: str = "", next_step: str = "", *, exit_code: int = FAILED) -> None:
-        self._take(ErrorReport(what, why, next_step, exit_code))
-
-    @classmethod
-    def of(cls, report: ErrorReport) -> "CliError":
-        """The error for a report."""
-        error = cls(report.what)
-        error._take(report)
-        return error
-
-    def _take(self, report: ErrorReport) -> None:
-        super().__init__(report.what)
-        self.report = report
-        self.lines = report.lines
-        self.exit_code = report.exit_status  # type: ignore[misc]  # click reads it from the instance
+    def __init__(
+        self,
+        what: str,
+        why: str = "",
+        next_step: str = "",
+        *,
+        exit_code: int = FAILED,
+        report: ErrorReport | None = None,
+    ) -> None:
+        super().__init__(what)
+        self.report = report or ErrorReport(what, why, next_step, exit_code)
+        self.exit_code = self.report.exit_status  # type: ignore[misc]  # click reads it from the instance
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Print the three lines."""
-        first, *rest = self.lines
+        first, *rest = self.report.lines
         click.echo(f"Error: {first}", err=True)
         for line in rest:
             click.echo(f"  {line}", err=True)
 
 
-def explain(error: BaseException, namesrv: Sequence[str]) -> CliError | None:
-    """The error for what the user can resolve; None for a bug, which shows its traceback."""
-    from twinlog.cluster.admin import errors as admin_errors  # Late: a command that succeeds does not need it.
+@contextmanager
+def explained(namesrv: Sequence[str]) -> Iterator[None]:
+    """Convert errors that the user can solve to CliError; the rest, Ctrl-C and a closed pipe are for main.py."""
+    try:
+        yield
+    except BaseException as error:
+        inner = innermost(error)
+        if isinstance(inner, (KeyboardInterrupt, BrokenPipeError, CliError)):
+            raise inner from None
+        from twinlog.cluster.admin import errors as admin_errors  # Late: a command that succeeds does not need it.
 
-    found = admin_errors.explain(error, namesrv)
-    return CliError.of(found) if found is not None else None
+        report = admin_errors.explain(inner, namesrv)
+        if report is None:
+            raise
+        raise CliError(report.what, report=report) from error
 
 
 def report_of(error: click.ClickException) -> ErrorReport:
@@ -95,10 +102,7 @@ def note_format(context: click.Context, args: Sequence[str]) -> None:
 
 def answer_failure(context: click.Context, error: click.ClickException) -> None:
     """Print the failure as a document, if JSON or YAML was requested and nothing was printed yet."""
-    if context.meta.get(_FORMAT) is None:
-        return
-
-    if context.meta.get(ANSWERED):
+    if context.meta.get(_FORMAT) is None or context.meta.get(ANSWERED):
         return
     context.meta[YAML] = context.meta[_FORMAT] == "yaml"
     json_answer(report_of(error).failure)

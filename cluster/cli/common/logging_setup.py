@@ -26,15 +26,8 @@ class _Stderr:
 
 
 Event = MutableMapping[str, Any]
-FIRST_FIELDS = (
-    "timestamp",
-    "level",
-    "event",
-    "member",
-    "role",
-    "epoch",
-    "peer",
-)  # The first fields of a JSON line, in this order.
+# The first fields of a JSON line, in this order.
+FIRST_FIELDS = ("timestamp", "level", "event", "member", "role", "epoch", "peer")
 _about: Callable[[], Mapping[str, Any]] = dict
 
 

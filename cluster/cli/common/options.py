@@ -58,20 +58,6 @@ def _as_json(context: click.Context, _parameter: click.Parameter, fmt: str) -> s
     return fmt
 
 
-def format_option(function: F) -> F:
-    """-o/--output."""
-    return click.option(
-        "-o",
-        "--output",
-        "fmt",
-        type=click.Choice(FORMATS),
-        default="pretty",
-        show_default=True,
-        callback=_as_json,
-        help="Output format.",
-    )(function)
-
-
 def watch_option(function: F) -> F:
     """-w/--watch."""
     return click.option(
@@ -153,14 +139,10 @@ def confirm(name: str, kind: str, what: str, yes: bool) -> None:
     """Ask the user to type the name of what will be changed, unless `yes`; the prompt names the cluster. Raises CliError."""
     if yes:
         return
-
     question = f"{what}{cluster_text()}. To continue, type the {kind}'s name ({name})"
     typed = click.prompt(question, err=True, default="", show_default=False)
     if typed.strip() != name:
         raise CliError("Nothing was changed.", f"{typed!r} is not the {kind}'s name.", exit_code=REFUSED)
-
-
-__all__ = ["print_schema", "schema_of"]
 
 
 def print_schema(document: type) -> None:

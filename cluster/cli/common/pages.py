@@ -7,21 +7,20 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 
 import click
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 
+from twinlog.cluster import admin as operations
 from twinlog.cluster.admin.admin import Admin
-from twinlog.cluster.admin.waiting import watch
 from twinlog.cluster.cli import common
 from twinlog.cluster.cli.common.render import (
     Column,
-    cells_of,
-    fitting,
+    drawn_table,
     json_answer,
     json_line,
-    rich_table,
     style,
     table,
 )
@@ -42,11 +41,12 @@ class Block:
 
 @frozen
 class Page:
-    """Tables, of which -o tsv prints the first, and notes below them."""
+    """Tables, of which -o tsv prints the first, and notes and issues below them."""
 
     blocks: tuple[Block, ...]
     notes: tuple[str, ...] = ()
-    styles: dict[str, str] = field(factory=dict)  # Of texts in cells.
+    issues: tuple[str, ...] = ()
+    has_lines_in_tsv: bool = False  # On stderr.
 
 
 def silent_notes(silent: tuple[str, ...]) -> tuple[str, ...]:
@@ -70,7 +70,6 @@ def answer(
     if watch_seconds is None:
         show(run_admin(namesrv, ask), fmt, page)
         return
-    seconds = watch_seconds
     before: T | None = None
 
     def folded(found: T) -> T:
@@ -78,19 +77,20 @@ def answer(
         before = fold(before, found)
         return before
 
-    with _screen(fmt, page) as put:
+    with screen(fmt, page) as put:
 
         async def keep(admin: Admin) -> None:
-            async def again() -> T:
-                return await ask(admin)
-
-            await watch(again, seconds, lambda found: put(found if isinstance(found, str) else folded(found)))
+            await operations.waiting.watch(
+                partial(ask, admin),
+                watch_seconds,
+                lambda found: put(found if isinstance(found, str) else folded(found)),
+            )
 
         with suppress(KeyboardInterrupt):  # Ctrl-C is how it ends.
             run_admin(namesrv, keep)
 
 
-def show(found: Any, fmt: str, page: "Callable[[Any], Page]") -> None:
+def show(found: Any, fmt: str, page: Callable[[Any], Page]) -> None:
     """Print one result."""
     if fmt == "json":
         json_answer(found)
@@ -101,7 +101,7 @@ def show(found: Any, fmt: str, page: "Callable[[Any], Page]") -> None:
 NOTHING_CHANGED = "nothing was changed"
 
 
-def preview(planned: Any, fmt: str, page: "Callable[[Any], Page]") -> None:
+def preview(planned: Any, fmt: str, page: Callable[[Any], Page]) -> None:
     """Print what would be done, before the confirmation."""
     if fmt in ("pretty", "wide"):
         found = page(planned)
@@ -112,6 +112,8 @@ def print_page(page: Page, fmt: str) -> None:
     """Print all tables, or with TSV the first one."""
     if fmt == "tsv":
         table(page.blocks[0].columns, page.blocks[0].rows, fmt)
+        if page.has_lines_in_tsv:
+            _print_lines(page, err=True)
         return
     for i, block in enumerate(page.blocks):
         if block.title is not None:
@@ -120,12 +122,22 @@ def print_page(page: Page, fmt: str) -> None:
             table(block.columns, block.rows, fmt)
         else:
             click.echo(block.empty)
-    for note in page.notes:
-        click.echo(f"note: {note}")
+    _print_lines(page)
+
+
+def _print_lines(page: Page, *, err: bool = False) -> None:
+    for line, _ in _lines(page):
+        click.echo(line, err=err)
+
+
+def _lines(page: Page) -> list[tuple[str, str]]:
+    """Return the lines below the tables, each with its colour."""
+    notes = [(f"note: {note}", "cyan") for note in page.notes]
+    return notes + [(f"issue: {issue}", "yellow") for issue in page.issues]
 
 
 @contextmanager
-def _screen(fmt: str, page: "Callable[[Any], Page]") -> Iterator[Callable[[Any], None]]:
+def screen(fmt: str, page: Callable[[Any], Page]) -> Iterator[Callable[[Any], None]]:
     """Refresh the page in place on a terminal; elsewhere print one after the other, JSON as one line each."""
 
     def line(found: Any) -> None:
@@ -145,7 +157,7 @@ def _screen(fmt: str, page: "Callable[[Any], Page]") -> Iterator[Callable[[Any],
 
 
 @contextmanager
-def _live(fmt: str, page: "Callable[[Any], Page]") -> Iterator[Callable[[Any], None]]:
+def _live(fmt: str, page: Callable[[Any], Page]) -> Iterator[Callable[[Any], None]]:
     console = common.drawing.Console()
     last: list[Any] = [common.drawing.Text("no answer yet")]
     with common.drawing.Live(console=console, auto_refresh=False, vertical_overflow="ellipsis") as live:
@@ -169,8 +181,5 @@ def _drawn(page: Page, fmt: str, width: int) -> list[Any]:
         if not block.rows and block.empty:
             parts.append(common.drawing.Text(block.empty))
             continue
-        columns = [column for column in block.columns if fmt == "wide" or not column.wide]
-        cells = cells_of(columns, block.rows)
-        kept = range(len(columns)) if fmt == "wide" else fitting(columns, cells, width)
-        parts.append(rich_table([columns[k] for k in kept], [[line[k] for k in kept] for line in cells]))
-    return parts + [common.drawing.Text(f"note: {note}", style="cyan") for note in page.notes]
+        parts.append(drawn_table(block.columns, block.rows, fmt, width))
+    return parts + [common.drawing.Text(line, style=colour) for line, colour in _lines(page)]

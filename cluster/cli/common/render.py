@@ -6,7 +6,8 @@ An unknown value is "-" in tables and TSV, null in JSON. JSON and TSV have plain
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from operator import attrgetter
+from typing import Any, TypeVar
 
 import click
 import orjson
@@ -15,6 +16,8 @@ from attrs import frozen
 from twinlog.cluster import text
 from twinlog.cluster.admin.documents import document, dumps
 from twinlog.cluster.cli import common
+
+T = TypeVar("T")
 
 UNKNOWN = "-"
 
@@ -36,14 +39,19 @@ def table(columns: Sequence[Column], rows: Iterable[Any], fmt: str) -> None:
     if fmt == "tsv":
         click.echo("\t".join(column.title.lower().replace(" ", "_") for column in columns))
         for row in rows:
-            click.echo("\t".join(_tsv(column.read(row)) for column in columns))
+            click.echo("\t".join(tsv_cell(column.read(row)) for column in columns))
         return
-    shown = [column for column in columns if fmt == "wide" or not column.wide]
+    shown = _shown(columns, fmt)
     cells = cells_of(shown, rows)
     if sys.stdout.isatty():
         _rich(shown, cells, keep_all=fmt == "wide")
     else:
         click.echo(plain(shown, cells))
+
+
+def print_tsv(names: Sequence[str], rows: Iterable[Any]) -> None:
+    """Print attributes of the rows as TSV."""
+    table([Column(name, attrgetter(name)) for name in names], rows, "tsv")
 
 
 def cells_of(columns: Sequence[Column], rows: Iterable[Any]) -> list[list[str]]:
@@ -80,8 +88,20 @@ def _widths(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> list[i
     return [max(len(column.title), *(len(line[i]) for line in cells), 0) for i, column in enumerate(columns)]
 
 
-def rich_table(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> Any:
-    """Return the same as a rich table, in which states are coloured."""
+def drawn_table(columns: Sequence[Column], rows: Iterable[Any], fmt: str, width: int) -> Any:
+    """Return a rich table of the columns that fit; with wide of all."""
+    columns = _shown(columns, fmt)
+    cells = cells_of(columns, rows)
+    kept = range(len(columns)) if fmt == "wide" else fitting(columns, cells, width)
+    return _rich_table([columns[i] for i in kept], [[line[i] for i in kept] for line in cells])
+
+
+def _shown(columns: Sequence[Column], fmt: str) -> list[Column]:
+    return [column for column in columns if fmt == "wide" or not column.wide]
+
+
+def _rich_table(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> Any:
+    """Return a rich table in which states are coloured."""
     drawn = common.drawing.Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         drawn.add_column(column.title, justify="right" if column.right else "left", no_wrap=True)
@@ -122,10 +142,18 @@ def _rich(columns: Sequence[Column], cells: Sequence[Sequence[str]], *, keep_all
     shown = [columns[i] for i in kept]
     # The terminal wraps what is still wider: nothing is cut.
     console.width = max(sum(width + 2 for width in _widths(shown, cells)), console.width)
-    console.print(rich_table(shown, cells))
+    console.print(_rich_table(shown, cells))
     if len(shown) < len(columns):
         left_out = ", ".join(column.title for i, column in enumerate(columns) if i not in kept)
         console.print(f"not shown for lack of space: {left_out}; -o wide shows all", style="dim")
+
+
+def print_answer(found: T, fmt: str, show: Callable[[T, str], None]) -> None:
+    """Print a result as JSON, or with `show` in another format."""
+    if fmt == "json":
+        json_answer(found)
+    else:
+        show(found, fmt)
 
 
 def json_answer(answer: Any) -> None:
@@ -163,13 +191,19 @@ def _cell(column: Column, row: Any) -> str:
     return UNKNOWN if value is None or value == "" else column.show(value)
 
 
-def _tsv(value: Any) -> str:
+def tsv_cell(value: Any) -> str:
+    """Format a value for TSV."""
     if value is None or value == "":
         return UNKNOWN
     return str(value).translate({9: "\\t", 10: "\\n", 13: "\\r"})
 
 
 # ---- Formats
+
+
+def yes_no(value: bool) -> str:
+    """A truth value for people."""
+    return "yes" if value else "no"
 
 
 def count(value: int) -> str:

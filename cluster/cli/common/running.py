@@ -9,7 +9,7 @@ import click
 import trio
 
 from twinlog.cluster.admin.admin import Admin, open_admin
-from twinlog.cluster.cli.common.errors import explain, innermost
+from twinlog.cluster.cli.common.errors import explained
 from twinlog.cluster.cli.common.logging_setup import ERROR, set_up_log
 from twinlog.cluster.cli.common.which_cluster import chosen_context
 from twinlog.cluster.client.api import name_servers
@@ -57,13 +57,5 @@ def run_admin(namesrv: str, operation: Callable[[Admin], Awaitable[T]]) -> T:
         async with open_admin(addresses, context=chosen) as admin:
             return await until_interrupted(operation(admin))
 
-    try:
+    with explained(addresses):
         return trio.run(main)
-    except BaseException as error:
-        inner = innermost(error)
-        if isinstance(inner, (KeyboardInterrupt, BrokenPipeError)):  # Not about the cluster: for main.py.
-            raise inner from None
-        told = explain(inner, addresses)
-        if told is None:
-            raise
-        raise told from error

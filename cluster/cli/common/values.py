@@ -2,6 +2,7 @@
 
 import re
 import time
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,11 +11,14 @@ import click
 from twinlog.cluster.text import parse_size
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|d)?")
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class _Value(click.ParamType):  # type: ignore[type-arg]  # Generic only in click's stubs.
-    """A type whose `read` raises ValueError with a message for the user."""
+    """A type of option whose `read` raises ValueError with a message for the user."""
+
+    def __init__(self, name: str, read: Callable[[str], Any]) -> None:
+        self.name, self.read = name, read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Convert the text of an option."""
@@ -23,46 +27,25 @@ class _Value(click.ParamType):  # type: ignore[type-arg]  # Generic only in clic
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
-    def read(self, text: str) -> Any:
-        raise NotImplementedError
+
+def _duration(text: str) -> float:
+    found = _DURATION.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"{text!r} is not a duration: expected a number with s, m, h or d")
+    return float(found[1]) * _SECONDS[found[2] or "s"]
 
 
-class _Duration(_Value):
-    name = "duration"
-
-    def read(self, text: str) -> float:
-        found = _DURATION.fullmatch(text.strip())
-        if found is None:
-            raise ValueError(f"{text!r} is not a duration: expected a number with s, m, h or d")
-        return float(found[1]) * _UNITS[found[2] or "s"]
+def _loss(text: str) -> int | str:
+    return text if text == "unknown" else parse_size(text)
 
 
-class _Size(_Value):
-    name = "size"
-
-    def read(self, text: str) -> int:
-        return parse_size(text)
-
-
-class _Loss(_Size):
-    name = "loss"
-
-    def read(self, text: str) -> Any:
-        return text if text == "unknown" else super().read(text)
-
-
-class _At(_Value):
+def _at(text: str) -> int | str:
     """ms since 1970, by this machine's clock and time zone."""
-
-    name = "time"
-
-    def read(self, text: str) -> Any:
-        if text in ("now", "off"):
-            return text
-        return round(moment_of(text, datetime.now()).timestamp() * 1000)
+    return text if text in ("now", "off") else round(moment_of(text, datetime.now()).timestamp() * 1000)
 
 
-DURATION, SIZE, LOSS, AT = _Duration(), _Size(), _Loss(), _At()
+DURATION, SIZE = _Value("duration", _duration), _Value("size", parse_size)
+LOSS, AT = _Value("loss", _loss), _Value("time", _at)
 
 
 def moment_of(text: str, now: datetime) -> datetime:
@@ -85,7 +68,6 @@ ALLOWED = (
     " 1970"
 )
 _AGO = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d)")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _CLOCK = re.compile(r"(\d{1,2}):(\d\d)(?::(\d\d))?")
 
 

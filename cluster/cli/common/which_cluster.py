@@ -58,8 +58,6 @@ def _in_use(context: click.Context) -> Context | None:
         if context.resilient_parsing:
             return None
         raise
-    except ContextError as error:
-        raise context_error(error) from error
     return contexts.contexts.get(contexts.current or "")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import trio
 
-from twinlog.cluster.cli.common.errors import USAGE, CliError, explain, innermost
+from twinlog.cluster.cli.common.errors import USAGE, CliError, explained
 from twinlog.cluster.cli.common.group import examples
 from twinlog.cluster.cli.common.logging_setup import ERROR, set_up_log
 from twinlog.cluster.cli.common.running import until_interrupted
@@ -84,21 +84,12 @@ def _play(plan: UpPlan, seconds: float, rate: float) -> bool:
     set_up_log(ERROR)
 
     began = time.monotonic()
-    try:
-        with screen(lambda: time.monotonic() - began) as shown:
+    with explained((plan.namesrv.address,)), screen(lambda: time.monotonic() - began) as shown:
 
-            async def main() -> bool:
-                return await until_interrupted(Play(plan, shown, seconds, rate).run())
+        async def main() -> bool:
+            return await until_interrupted(Play(plan, shown, seconds, rate).run())
 
-            return trio.run(main)
-    except BaseException as error:
-        inner = innermost(error)
-        if isinstance(inner, (KeyboardInterrupt, BrokenPipeError, CliError)):
-            raise inner from None
-        told = explain(inner, (plan.namesrv.address,))
-        if told is None:
-            raise
-        raise told from error
+        return trio.run(main)
 
 
 def _tell_what_is_kept(plan: UpPlan) -> None:

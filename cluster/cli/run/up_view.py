@@ -11,7 +11,7 @@ import trio
 
 from twinlog.cluster.admin.admin import Admin, open_admin
 from twinlog.cluster.cli import common
-from twinlog.cluster.cli.common.render import cells_of, fitting, rich_table
+from twinlog.cluster.cli.common.render import drawn_table
 from twinlog.cluster.cli.members import member_columns
 from twinlog.cluster.cli.run.up_dashboard import UpDashboard
 from twinlog.cluster.cli.run.up_plan import BrokerPlan, UpPlan
@@ -94,10 +94,7 @@ def _renderable(plan: UpPlan, members: MemberList, width: int) -> Any:
 
 def members_table(members: Sequence[Member], width: int) -> Any:
     """Return a rich table with as many columns as fit."""
-    columns = [column for column in member_columns(members) if not column.wide]
-    cells = cells_of(columns, members)
-    kept = fitting(columns, cells, width)
-    return rich_table([columns[i] for i in kept], [[line[i] for i in kept] for line in cells])
+    return drawn_table(member_columns(members), members, "pretty", width)
 
 
 # ---- Pure parts

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from tests.cluster.cli.json_schema import violations
 from tests.cluster.fake_cluster import A, B, FakeCluster, refused
-from twinlog.cluster.cli.common.options import schema_of
+from twinlog.cluster.admin.documents import schema_of
 from twinlog.cluster.cli.main import cli
 from twinlog.cluster.user_errors import Failure
 

@@ -7,7 +7,7 @@ import trio
 
 from tests.cluster.cli.json_schema import violations
 from tests.cluster.cli.live_logs import change, level, send
-from twinlog.cluster.cli.common.options import schema_of
+from twinlog.cluster.admin.documents import schema_of
 from twinlog.cluster.observe.cross_check import Crosscheck
 from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.command import RemotingCommand

@@ -8,10 +8,10 @@ import trio
 
 from tests.cluster.cli.json_schema import violations
 from tests.cluster.cli.terminal import Terminal
+from twinlog.cluster.admin.documents import schema_of
 from twinlog.cluster.admin.repair import RepairPlan, RepairResult
 from twinlog.cluster.admin.roles import ChangeOutcome, History, PlannedSwitchover
 from twinlog.cluster.broker.peers.role_messages import ChangeState
-from twinlog.cluster.cli.common.options import schema_of
 from twinlog.cluster.cli.common.values import AT, DURATION, LOSS, moment_of
 from twinlog.ha.slave.client import connect_socket
 

@@ -2,12 +2,13 @@
 
 import pytest
 
+from twinlog.cluster.admin.errors import explain
 from twinlog.cluster.admin.groups import GroupExistsError, GroupOnlineError, NoGroupError
 from twinlog.cluster.admin.messages import NoMessageError
 from twinlog.cluster.admin.offsets import NoQueueResetError, NothingToMoveError
 from twinlog.cluster.admin.sending import NoQueueError
 from twinlog.cluster.admin.topics import NoTopicError, TopicExistsError
-from twinlog.cluster.cli.common.errors import FAILED, REFUSED, UNREACHABLE, USAGE, explain
+from twinlog.cluster.cli.common.errors import FAILED, REFUSED, UNREACHABLE, USAGE
 from twinlog.cluster.observe.consumption import SilentBrokersError
 from twinlog.cluster.observe.gather import NoMasterError
 from twinlog.cluster.remoting.errors import RemotingConnectError, RequestError, TlsFilesError
@@ -40,7 +41,7 @@ ACL = "org.apache.rocketmq.acl.common.AclException: No accessKey is configured, 
 def test_every_refusal_has_a_status_and_a_next_step(error, status, words):
     told = explain(error, ["h:1"])
     assert told is not None
-    assert told.exit_code == status
+    assert told.exit_status == status
     assert words in "\n".join(told.lines)
     assert told.lines[0][0].isupper() or told.lines[0].startswith("/")
     assert "org.apache" not in "".join(told.lines)

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from tests.cluster.cli.json_schema import violations
 from tests.support.process_group.ports import free_port
-from twinlog.cluster.cli.common.options import schema_of
+from twinlog.cluster.admin.documents import schema_of
 from twinlog.cluster.cli.main import cli
 from twinlog.cluster.user_errors import FAILED, UNREACHABLE, USAGE, Failure
 

@@ -7,7 +7,7 @@ import pytest
 from attrs import field, frozen
 
 from tests.cluster.cli.json_schema import violations
-from twinlog.cluster.cli.common.options import schema_of
+from twinlog.cluster.admin.documents import schema_of
 
 
 class Colour(Enum):

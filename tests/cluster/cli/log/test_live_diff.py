@@ -10,7 +10,7 @@ from attrs import evolve
 from tests.cluster.cli.json_schema import violations
 from tests.cluster.cli.live_logs import change, level, send
 from tests.cluster.fake_rocketmq import RocketMQ, serve_rocketmq
-from twinlog.cluster.cli.common.options import schema_of
+from twinlog.cluster.admin.documents import schema_of
 from twinlog.cluster.observe.live_diff import LiveDiffReport, sample_offsets
 from twinlog.cluster.observe.log_side import LogSide
 from twinlog.cluster.remoting.errors import RemotingConnectError

@@ -19,8 +19,8 @@ from click.testing import CliRunner
 
 from tests.cluster.cli.json_schema import violations
 from tests.cluster.pipeline.reports import ALL, MASTER, SLAVE, finding, report_of
+from twinlog.cluster.admin.documents import schema_of
 from twinlog.cluster.cli.audit import REPAIRS_SHOWN, show_audit
-from twinlog.cluster.cli.common.options import schema_of
 from twinlog.cluster.cli.main import cli
 from twinlog.cluster.pipeline.audit.assembly import names_of
 from twinlog.cluster.pipeline.audit.findings import FindingClass
