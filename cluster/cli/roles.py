@@ -1,12 +1,11 @@
 """Roles of the members of a group: `twinlog switchover`, `failover`, `pause`, `resume`, `history`, `rewind` and `reinit`."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, TypeVar
 
 import click
 
-from twinlog.cluster.admin.admin import Admin
 from twinlog.cluster.admin.repair import PreparedRepair, RepairPlan, RepairResult
 from twinlog.cluster.admin.roles import (
     ChangeOutcome,
@@ -312,15 +311,9 @@ def rewind(
     A member does that by itself where the histories of both prove that the bytes were given up, unless haAutoRewind=false
     or a pause keeps it from it. What is cut is kept in twinlog/divergent, for `log dump` and `log diff`.
     """
-    _repair(
-        namesrv,
-        lambda admin: admin.repairs.prepare_rewind(member, accept),
-        "be cut where it diverged from its master",
-        dry_run,
-        yes,
-        timeout_seconds,
-        fmt,
-    )
+    need_yes(yes or dry_run, "changes roles")
+    prepared = run_admin(namesrv, lambda admin: admin.repairs.prepare_rewind(member, accept))
+    _repair(namesrv, prepared, "be cut where it diverged from its master", dry_run, yes, timeout_seconds, fmt)
 
 
 @click.command(
@@ -338,28 +331,14 @@ def reinit(member: str, namesrv: str, dry_run: bool, yes: bool, timeout_seconds:
 
     The old log is kept in twinlog/divergent until you delete it. If interrupted, run the command again to watch the progress.
     """
-    _repair(
-        namesrv,
-        lambda admin: admin.repairs.prepare_reinit(member),
-        "start again with an empty log",
-        dry_run,
-        yes,
-        timeout_seconds,
-        fmt,
-    )
+    need_yes(yes or dry_run, "changes roles")
+    prepared = run_admin(namesrv, lambda admin: admin.repairs.prepare_reinit(member))
+    _repair(namesrv, prepared, "start again with an empty log", dry_run, yes, timeout_seconds, fmt)
 
 
 def _repair(
-    namesrv: str,
-    prepare: Callable[[Admin], Awaitable[PreparedRepair]],
-    what: str,
-    dry_run: bool,
-    yes: bool,
-    timeout_seconds: float,
-    fmt: str,
+    namesrv: str, prepared: PreparedRepair, what: str, dry_run: bool, yes: bool, timeout_seconds: float, fmt: str
 ) -> None:
-    need_yes(yes or dry_run, "changes roles")
-    prepared = run_admin(namesrv, prepare)
     if dry_run:
         print_answer(prepared.plan, fmt, _show_repair_plan)
         return
