@@ -89,9 +89,9 @@ COMMANDS = {
     "group": ("group:group_group", "Show, create and change consumer groups, and move their offsets."),
     "lag": ("group:lag", "Show how far consumer groups are behind."),
     "send": ("send:send", "Send messages."),
-    "consume": ("consume:consume", "Print a topic's messages."),
-    "tail": ("consume:tail", "Print new messages as they arrive."),
-    "peek": ("peek:peek", "Show messages, and who has consumed them."),
+    "consume": ("messages:consume", "Print a topic's messages."),
+    "tail": ("messages:tail", "Print new messages as they arrive."),
+    "peek": ("messages:peek", "Show messages, and who has consumed them."),
     # Work with store directories.
     "log": (log_group, "Inspect store directories."),
     "backup": ("backup:backup", "Copy a store while it runs."),

@@ -39,7 +39,7 @@ def table(columns: Sequence[Column], rows: Iterable[Any], fmt: str) -> None:
     if fmt == "tsv":
         click.echo("\t".join(column.title.lower().replace(" ", "_") for column in columns))
         for row in rows:
-            click.echo("\t".join(tsv_cell(column.read(row)) for column in columns))
+            click.echo("\t".join(_tsv(column.read(row)) for column in columns))
         return
     shown = _shown(columns, fmt)
     cells = cells_of(shown, rows)
@@ -191,8 +191,7 @@ def _cell(column: Column, row: Any) -> str:
     return UNKNOWN if value is None or value == "" else column.show(value)
 
 
-def tsv_cell(value: Any) -> str:
-    """Format a value for TSV."""
+def _tsv(value: Any) -> str:
     if value is None or value == "":
         return UNKNOWN
     return str(value).translate({9: "\\t", 10: "\\n", 13: "\\r"})
