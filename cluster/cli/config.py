@@ -11,14 +11,7 @@ from twinlog.cluster.admin.options import NoOptionError, OptionExplained, defaul
 from twinlog.cluster.cli.common import complete
 from twinlog.cluster.cli.common.errors import FAILED, REFUSED, USAGE, CliError, sentence
 from twinlog.cluster.cli.common.group import InOrder, examples
-from twinlog.cluster.cli.common.options import (
-    confirm,
-    document_option,
-    dry_run_option,
-    namesrv_option,
-    need_yes,
-    yes_option,
-)
+from twinlog.cluster.cli.common.options import change_options, confirm, document_option, namesrv_option, need_yes
 from twinlog.cluster.cli.common.pages import NOTHING_CHANGED, Block, Page, preview, show
 from twinlog.cluster.cli.common.render import Column, json_answer, style, table
 from twinlog.cluster.cli.common.running import run_admin
@@ -90,8 +83,7 @@ def _report_page(found: ConfigReport) -> Page:
 @click.argument("arguments", nargs=-1, metavar="[MEMBER]... KEY=VALUE...", shell_complete=complete.members)
 @namesrv_option
 @click.option("--all-masters", is_flag=True, help="Change the master of each group.")
-@dry_run_option
-@yes_option
+@change_options
 @document_option(ConfigChange)
 def set_options(
     arguments: tuple[str, ...], namesrv: str, all_masters: bool, dry_run: bool, yes: bool, fmt: str

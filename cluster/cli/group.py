@@ -8,16 +8,17 @@ from twinlog.cluster.admin.groups import GroupChange, GroupDetail, GroupList
 from twinlog.cluster.cli.common import complete
 from twinlog.cluster.cli.common.group import InOrder, examples
 from twinlog.cluster.cli.common.options import (
+    change_options,
     confirm,
     document_option,
     dry_run_option,
     namesrv_option,
     need_yes,
+    together,
     watch_option,
-    yes_option,
 )
 from twinlog.cluster.cli.common.pages import NOTHING_CHANGED, Block, Page, answer, preview, show, silent_notes
-from twinlog.cluster.cli.common.render import Column, count
+from twinlog.cluster.cli.common.render import Column, count, yes_no
 from twinlog.cluster.cli.common.running import run_admin
 from twinlog.cluster.cli.group_offsets import clone, reset, seek
 from twinlog.cluster.cli.topic import arrow, broker_option, cluster_option, messages_text
@@ -25,7 +26,6 @@ from twinlog.cluster.observe.consumption import LagReport, with_change
 from twinlog.cluster.remoting.names import group_fault
 from twinlog.cluster.text import seconds
 
-_CHANGE = GroupChange
 group_argument = click.argument("group", shell_complete=complete.groups)
 
 
@@ -106,11 +106,11 @@ def _show_page(found: GroupDetail) -> Page:
     subscriptions = [Column("TOPIC", lambda s: s[0]), Column("WANTS", lambda s: s[1])]
     settings = [
         Column("BROKER", lambda s: s.broker),
-        Column("MAY CONSUME", lambda s: _yes_no(s.consume)),
+        Column("MAY CONSUME", lambda s: yes_no(s.consume)),
         Column("RETRIES", lambda s: s.retry_max, right=True),
         Column("RETRY QUEUES", lambda s: s.retry_queues, right=True),
-        Column("BROADCAST", lambda s: _yes_no(s.broadcast)),
-        Column("FROM FIRST", lambda s: _yes_no(s.consume_from_min), wide=True),
+        Column("BROADCAST", lambda s: yes_no(s.broadcast)),
+        Column("FROM FIRST", lambda s: yes_no(s.consume_from_min), wide=True),
         Column("SLOW READS FROM", lambda s: s.slow_read_broker_id, right=True, wide=True),
     ]
     model = f", {found.message_model}" if found.message_model else ""
@@ -122,42 +122,34 @@ def _show_page(found: GroupDetail) -> Page:
     return Page(tuple(blocks))
 
 
-def _yes_no(value: bool) -> str:
-    return "yes" if value else "no"
-
-
-def _settings_options(function: Any) -> Any:
-    options = (
-        click.option(
-            "--retry-max",
-            "retry_times_max",
-            type=click.IntRange(-1),
-            help="Number of redeliveries before a message becomes a dead letter.",
-        ),
-        click.option(
-            "--retry-queues", "retry_queues", type=click.IntRange(1, 65536), help="Number of queues of its retry topic."
-        ),
-        click.option("--consume/--no-consume", "consume_enable", default=None, help="Permit or forbid consuming."),
-        click.option(
-            "--broadcast/--no-broadcast",
-            "consume_broadcast_enable",
-            default=None,
-            help="Permit or forbid broadcasting.",
-        ),
-        click.option(
-            "--from-first/--no-from-first",
-            "consume_from_min_enable",
-            default=None,
-            help="Permit or forbid starting at the first message.",
-        ),
-        broker_option,
-        cluster_option,
-        dry_run_option,
-        document_option(_CHANGE),
-    )
-    for option in reversed(options):
-        function = option(function)
-    return function
+_settings_options = together(
+    click.option(
+        "--retry-max",
+        "retry_times_max",
+        type=click.IntRange(-1),
+        help="Number of redeliveries before a message becomes a dead letter.",
+    ),
+    click.option(
+        "--retry-queues", "retry_queues", type=click.IntRange(1, 65536), help="Number of queues of its retry topic."
+    ),
+    click.option("--consume/--no-consume", "consume_enable", default=None, help="Permit or forbid consuming."),
+    click.option(
+        "--broadcast/--no-broadcast",
+        "consume_broadcast_enable",
+        default=None,
+        help="Permit or forbid broadcasting.",
+    ),
+    click.option(
+        "--from-first/--no-from-first",
+        "consume_from_min_enable",
+        default=None,
+        help="Permit or forbid starting at the first message.",
+    ),
+    broker_option,
+    cluster_option,
+    dry_run_option,
+    document_option(GroupChange),
+)
 
 
 @group_group.command(
@@ -170,7 +162,8 @@ def _settings_options(function: Any) -> Any:
 @_settings_options
 def create(group: str, namesrv: str, **options: Any) -> None:
     """Create GROUP on every broker, or on some of them. Needed only with autoCreateSubscriptionGroup=false."""
-    need_group_name(group)
+    if fault := group_fault(group):
+        raise click.UsageError(f"GROUP {group!r}: {fault}")
     _apply(group, namesrv, "prepare_create", **options)
 
 
@@ -184,14 +177,7 @@ def create(group: str, namesrv: str, **options: Any) -> None:
 @_settings_options
 def update(group: str, namesrv: str, **options: Any) -> None:
     """Change GROUP on every broker that knows it, or on some of them. Other settings are kept."""
-    if not any(value is not None for name, value in options.items() if name in _SETTINGS):
-        raise click.UsageError("nothing to change: add --retry-max, --retry-queues, --no-consume or another")
     _apply(group, namesrv, "prepare_update", **options)
-
-
-_SETTINGS = frozenset(
-    {"retry_times_max", "retry_queues", "consume_enable", "consume_broadcast_enable", "consume_from_min_enable"}
-)
 
 
 def _apply(
@@ -206,6 +192,8 @@ def _apply(
     **settings: Any,
 ) -> None:
     given = {name: value for name, value in settings.items() if value is not None}
+    if prepare == "prepare_update" and not given:
+        raise click.UsageError("nothing to change: add --retry-max, --retry-queues, --no-consume or another")
 
     async def work(admin: Any) -> GroupChange:
         planned: GroupChange = await getattr(admin.groups, prepare)(group, given, brokers, cluster)
@@ -223,9 +211,8 @@ def _apply(
 @namesrv_option
 @click.option("--keep-offsets", is_flag=True, help="Keep its offsets, for a new group of that name.")
 @click.option("--dead-letters", "with_dead_letters", is_flag=True, help="Delete its dead-letter topic, too.")
-@dry_run_option
-@yes_option
-@document_option(_CHANGE)
+@change_options
+@document_option(GroupChange)
 def delete(
     group: str, namesrv: str, keep_offsets: bool, with_dead_letters: bool, dry_run: bool, yes: bool, fmt: str
 ) -> None:
@@ -243,12 +230,6 @@ def delete(
         confirm(group, "group", f"{group} will be deleted", yes)
         planned = run_admin(namesrv, lambda admin: admin.groups.delete(planned))
     show(planned, fmt, change_page)
-
-
-def need_group_name(group: str) -> None:
-    """Raise a usage error for a name that no broker accepts."""
-    if fault := group_fault(group):
-        raise click.UsageError(f"GROUP {group!r}: {fault}")
 
 
 def change_page(change: GroupChange) -> Page:
@@ -281,7 +262,7 @@ def change_page(change: GroupChange) -> Page:
 
 def _field(settings: Any, name: str) -> Any:
     value = getattr(settings, name) if settings is not None else None
-    return _yes_no(value) if isinstance(value, bool) else value
+    return yes_no(value) if isinstance(value, bool) else value
 
 
 for command in (reset, seek, clone):
@@ -307,17 +288,13 @@ def lag(group: str | None, namesrv: str, watch_seconds: float | None, fmt: str) 
     behind, new (no offset committed yet), lost (messages were deleted before it read them), ahead (its offset is beyond the end
     of the queue: use group seek), no consumer, not subscribed, broadcast (each client keeps its own offsets).
     """
-
-    def fold(before: LagReport | None, now: LagReport) -> LagReport:
-        return with_change(before, now)
-
     answer(
         namesrv,
         fmt,
         lambda admin: admin.groups.lag(group),
         lambda found: _page(found, with_trend=watch_seconds is not None),
         watch_seconds=watch_seconds,
-        fold=fold,
+        fold=with_change,
     )
 
 
@@ -343,11 +320,11 @@ def trend(change_per_second: float) -> str:
 
 
 def _page(found: LagReport, *, with_trend: bool) -> Page:
-    empty = "No group has offsets in any topic."
-    topics = Block(None, topic_columns(with_group=True, with_trend=with_trend), found.topics, empty)
+    columns = topic_columns(with_group=True, with_trend=with_trend)
     if not found.queues:
+        topics = Block(None, columns, found.topics, "No group has offsets in any topic.")
         return Page((topics,), silent_notes(found.silent))
-    columns = [
+    queues = [
         Column("TOPIC", lambda q: q.topic),
         Column("BROKER", lambda q: q.broker, spare=2),
         Column("QUEUE", lambda q: q.queue_id, right=True),
@@ -359,5 +336,5 @@ def _page(found: LagReport, *, with_trend: bool) -> Page:
         Column("STATE", lambda q: q.state),
         Column("CLIENT", lambda q: q.consumer, spare=1),
     ]
-    topics = Block("total", topic_columns(with_group=True, with_trend=with_trend), found.topics)
-    return Page((Block(found.topics[0].group, columns, found.queues), topics), silent_notes(found.silent))
+    total = Block("total", columns, found.topics)
+    return Page((Block(found.topics[0].group, queues, found.queues), total), silent_notes(found.silent))

@@ -8,20 +8,11 @@ import click
 from twinlog.cluster.admin.offsets import At, First, Last, Offset, OffsetPlan, Shift, Where
 from twinlog.cluster.cli.common import complete
 from twinlog.cluster.cli.common.group import examples
-from twinlog.cluster.cli.common.options import (
-    confirm,
-    document_option,
-    dry_run_option,
-    namesrv_option,
-    need_yes,
-    yes_option,
-)
+from twinlog.cluster.cli.common.options import change_options, confirm, document_option, namesrv_option, need_yes
 from twinlog.cluster.cli.common.pages import NOTHING_CHANGED, Block, Page, preview, show
 from twinlog.cluster.cli.common.render import Column, count
 from twinlog.cluster.cli.common.running import run_admin
 from twinlog.cluster.cli.common.values import ALLOWED, moment_ms
-
-_PLAN = OffsetPlan
 
 
 @click.command(
@@ -43,9 +34,8 @@ _PLAN = OffsetPlan
     metavar="WHERE",
     help="first, last, a time (2026-11-21T12:55, 12:55), a time ago (30m, 2h, 1d).",
 )
-@dry_run_option
-@yes_option
-@document_option(_PLAN)
+@change_options
+@document_option(OffsetPlan)
 def reset(group: str, topic: str, namesrv: str, to: str, dry_run: bool, yes: bool, fmt: str) -> None:
     """Move the offsets of GROUP in all queues of TOPIC, to read messages again or to skip them.
 
@@ -71,9 +61,8 @@ def reset(group: str, topic: str, namesrv: str, to: str, dry_run: bool, yes: boo
 @click.argument("where")
 @namesrv_option
 @click.option("--broker", metavar="NAME", shell_complete=complete.brokers, help="The broker group of the queue.")
-@dry_run_option
-@yes_option
-@document_option(_PLAN)
+@change_options
+@document_option(OffsetPlan)
 def seek(
     group: str,
     topic: str,
@@ -120,9 +109,8 @@ def seek(
     shell_complete=complete.topics,
     help="Only in this topic; repeatable.",
 )
-@dry_run_option
-@yes_option
-@document_option(_PLAN)
+@change_options
+@document_option(OffsetPlan)
 def clone(source: str, group: str, namesrv: str, topics: tuple[str, ...], dry_run: bool, yes: bool, fmt: str) -> None:
     """Copy the offsets of SOURCE to GROUP, in all topics or in some. Refused (exit status 4) while GROUP has clients."""
     _move(group, namesrv, lambda admin: admin.offsets.prepare_clone(source, group, topics), dry_run, yes, fmt)

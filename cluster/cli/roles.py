@@ -21,12 +21,11 @@ from twinlog.cluster.cli.common.errors import PARTIAL, CliError
 from twinlog.cluster.cli.common.group import examples
 from twinlog.cluster.cli.common.options import (
     WithAlternative,
+    change_options,
     confirm,
     document_option,
-    dry_run_option,
     namesrv_option,
     need_yes,
-    yes_option,
 )
 from twinlog.cluster.cli.common.pages import Block, Page, show
 from twinlog.cluster.cli.common.progress import progress
@@ -63,8 +62,7 @@ def timeout_option(seconds: float) -> Callable[[F], F]:
 @click.option(
     "--at", "at", metavar="TIME", type=AT, help="Schedule it: now, HH:MM, YYYY-MM-DDTHH:MM, or off to cancel."
 )
-@dry_run_option
-@yes_option
+@change_options
 @timeout_option(30.0)
 @reason_option
 @document_option(ChangeOutcome, instead={"--dry-run": ChangeState, "--at": PlannedSwitchover})
@@ -121,8 +119,7 @@ def _schedule(namesrv: str, order: RoleOrder, at_ms: int | None, fmt: str) -> No
     type=LOSS,
     help="Accept the loss of this many acknowledged bytes; unknown: of any number.",
 )
-@dry_run_option
-@yes_option
+@change_options
 @timeout_option(30.0)
 @reason_option
 @document_option(ChangeOutcome, instead={"--dry-run": ChangeState})
@@ -299,8 +296,7 @@ def _show_result(group: RoleGroup, result: ChangeOutcome, fmt: str) -> None:
     type=SIZE,
     help="Cut so many bytes although it is not proven that they were given up.",
 )
-@dry_run_option
-@yes_option
+@change_options
 @timeout_option(60.0)
 @document_option(RepairResult, instead={"--dry-run": RepairPlan})
 def rewind(
@@ -322,8 +318,7 @@ def rewind(
 )
 @click.argument("member")
 @namesrv_option
-@dry_run_option
-@yes_option
+@change_options
 @timeout_option(600.0)
 @document_option(RepairResult, instead={"--dry-run": RepairPlan})
 def reinit(member: str, namesrv: str, dry_run: bool, yes: bool, timeout_seconds: float, fmt: str) -> None:

@@ -10,22 +10,21 @@ from twinlog.cluster.cli.common import complete
 from twinlog.cluster.cli.common.errors import REFUSED, CliError
 from twinlog.cluster.cli.common.group import InOrder, examples
 from twinlog.cluster.cli.common.options import (
+    change_options,
     confirm,
     document_option,
     dry_run_option,
     namesrv_option,
     need_yes,
     watch_option,
-    yes_option,
 )
 from twinlog.cluster.cli.common.pages import NOTHING_CHANGED, Block, Page, answer, preview, show
-from twinlog.cluster.cli.common.render import Column, count
+from twinlog.cluster.cli.common.render import Column, count, yes_no
 from twinlog.cluster.cli.common.running import run_admin
 from twinlog.cluster.remoting.names import topic_fault
 from twinlog.cluster.text import moment
 
 QUEUES = click.IntRange(1, 65536)
-_CHANGE = TopicChange
 PERMS = {"RW": 6, "R": 4, "W": 2}
 
 topic_argument = click.argument("topic", shell_complete=complete.topics)
@@ -119,7 +118,7 @@ def _show_page(found: TopicDetail) -> Page:
         Column("READ QUEUES", lambda b: b.read_queues, right=True),
         Column("WRITE QUEUES", lambda b: b.write_queues, right=True),
         Column("PERM", lambda b: b.perm),
-        Column("ORDER", lambda b: None if b.order is None else "yes" if b.order else "no", wide=True),
+        Column("ORDER", lambda b: None if b.order is None else yes_no(b.order), wide=True),
     ]
     readers = [
         Column("GROUP", lambda g: g.group),
@@ -154,7 +153,7 @@ def _show_page(found: TopicDetail) -> Page:
 @broker_option
 @cluster_option
 @dry_run_option
-@document_option(_CHANGE)
+@document_option(TopicChange)
 def create(
     topic: str,
     namesrv: str,
@@ -166,7 +165,8 @@ def create(
     fmt: str,
 ) -> None:
     """Create TOPIC on every broker, or on some of them. It can be used when the command has ended."""
-    need_topic_name(topic)
+    if fault := topic_fault(topic):
+        raise click.UsageError(fault.replace("The specified topic", f"TOPIC {topic!r}"))
 
     async def work(admin: Any) -> TopicChange:
         wanted = TopicConfig(topic, queues, queues, PERMS[perm])
@@ -189,9 +189,8 @@ def create(
 @click.option("--perm", type=click.Choice(tuple(PERMS)), help="Permissions: read, write or both.")
 @broker_option
 @cluster_option
-@dry_run_option
-@yes_option
-@document_option(_CHANGE)
+@change_options
+@document_option(TopicChange)
 def update(
     topic: str,
     namesrv: str,
@@ -239,9 +238,8 @@ def update(
 @topic_argument
 @namesrv_option
 @click.option("--although-read", is_flag=True, help="Delete it even if consumers are or may be connected.")
-@dry_run_option
-@yes_option
-@document_option(_CHANGE)
+@change_options
+@document_option(TopicChange)
 def delete(topic: str, namesrv: str, although_read: bool, dry_run: bool, yes: bool, fmt: str) -> None:
     """Delete TOPIC and its messages from every broker and name server. Groups keep their offsets.
 
@@ -271,12 +269,6 @@ def delete(topic: str, namesrv: str, although_read: bool, dry_run: bool, yes: bo
         confirm(topic, "topic", f"{topic} and its messages ({what}) will be deleted", yes)
         planned = run_admin(namesrv, lambda admin: admin.topics.delete(planned))
     show(planned, fmt, change_page)
-
-
-def need_topic_name(topic: str) -> None:
-    """Raise a usage error for a name that no broker accepts."""
-    if fault := topic_fault(topic):
-        raise click.UsageError(fault.replace("The specified topic", f"TOPIC {topic!r}"))
 
 
 def change_page(change: TopicChange) -> Page:

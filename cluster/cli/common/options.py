@@ -24,9 +24,30 @@ F = TypeVar("F", bound=Callable[..., Any])
 FORMATS = ("pretty", "wide", "json", "yaml", "tsv")
 
 
-def namesrv_option(function: F) -> F:
-    """-n/--namesrv, as RocketMQ's own tools have it, and --context."""
-    function = click.option(
+def together(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Make one decorator of several options, which help lists in this order."""
+
+    def decorate(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+# As RocketMQ's own tools have it.
+namesrv_option = together(
+    click.option(
+        "-n",
+        "--namesrv",
+        metavar="HOST:PORT",
+        envvar="NAMESRV_ADDR",
+        callback=name_servers_of,
+        show_default=f"of the context in use, else {DEFAULT_NAMESRV}",
+        show_envvar=True,
+        help="Name servers, separated by ;",
+    ),
+    click.option(
         "--context",
         "context_name",
         metavar="NAME",
@@ -37,17 +58,8 @@ def namesrv_option(function: F) -> F:
         callback=remember_context,
         shell_complete=complete_contexts,
         help="A cluster defined with `twinlog context`.",
-    )(function)
-    return click.option(
-        "-n",
-        "--namesrv",
-        metavar="HOST:PORT",
-        envvar="NAMESRV_ADDR",
-        callback=name_servers_of,
-        show_default=f"of the context in use, else {DEFAULT_NAMESRV}",
-        show_envvar=True,
-        help="Name servers, separated by ;",
-    )(function)
+    ),
+)
 
 
 def _as_json(context: click.Context, _parameter: click.Parameter, fmt: str) -> str:
@@ -58,18 +70,16 @@ def _as_json(context: click.Context, _parameter: click.Parameter, fmt: str) -> s
     return fmt
 
 
-def watch_option(function: F) -> F:
-    """-w/--watch."""
-    return click.option(
-        "-w",
-        "--watch",
-        "watch_seconds",
-        metavar="[SECS]",
-        type=click.FloatRange(min=0.1),
-        is_flag=False,
-        flag_value=2.0,
-        help="Refresh every SECS seconds (2) until Ctrl-C.",
-    )(function)
+watch_option = click.option(
+    "-w",
+    "--watch",
+    "watch_seconds",
+    metavar="[SECS]",
+    type=click.FloatRange(min=0.1),
+    is_flag=False,
+    flag_value=2.0,
+    help="Refresh every SECS seconds (2) until Ctrl-C.",
+)
 
 
 class WithAlternative(click.Command):
@@ -122,6 +132,7 @@ def _note_changes(context: click.Context, _parameter: click.Parameter, dry_run: 
 dry_run_option = click.option(
     "--dry-run", is_flag=True, callback=_note_changes, help="Show what would be done without changing anything."
 )
+change_options = together(dry_run_option, yes_option)
 
 
 def may_have_changed(context: click.Context) -> bool:
