@@ -9,13 +9,12 @@ import trio
 from twinlog.cluster.admin.waiting import Condition, parse_condition
 from twinlog.cluster.cli.common.errors import TIMED_OUT, CliError
 from twinlog.cluster.cli.common.group import examples
-from twinlog.cluster.cli.common.options import document_option, namesrv_option, print_schema
-from twinlog.cluster.cli.common.render import Column, json_answer, style, table
+from twinlog.cluster.cli.common.options import document_option, namesrv_option
+from twinlog.cluster.cli.common.render import json_answer, print_answer, print_tsv, style
 from twinlog.cluster.cli.common.running import run_admin
 from twinlog.cluster.cli.common.values import SIZE
 from twinlog.cluster.observe.explain import Explanation
 from twinlog.cluster.observe.findings import CheckResult, Finding
-from twinlog.cluster.observe.members import ClusterFacts
 from twinlog.cluster.observe.rules import Diagnosis, LagLimits, diagnosis
 
 NAGIOS = {"ok": 0, "warning": 1, "critical": 2, "unknown": 3}
@@ -45,12 +44,12 @@ def explain(member: str, namesrv: str, fmt: str) -> None:
     found = run_admin(namesrv, lambda admin: admin.explain(member))
     if found is None:
         raise CliError(f"No member is called {member}.", next_step="See who is there with: twinlog list")
+    print_answer(found, fmt, _show_explanation)
 
-    if fmt == "json":
-        json_answer(found)
-        return
+
+def _show_explanation(found: Explanation, fmt: str) -> None:
     if fmt == "tsv":
-        table([Column("TOPIC", lambda each: each.topic), Column("TEXT", lambda each: each.text)], found.sentences, fmt)
+        print_tsv(("topic", "text"), found.sentences)
         return
     click.echo(style(found.member.name, bold=True))
     for sentence in found.sentences:
@@ -60,13 +59,6 @@ def explain(member: str, namesrv: str, fmt: str) -> None:
     show_findings(found.findings)
 
 
-def _check_schema(context: click.Context, _parameter: click.Parameter, fmt: str) -> str:
-    if fmt == "schema":
-        print_schema(CheckResult)
-        context.exit()
-    return fmt
-
-
 @click.command(
     epilog=examples(
         "twinlog check --warn-lag 10MB --crit-lag 1GB --crit-behind 60",
@@ -74,37 +66,15 @@ def _check_schema(context: click.Context, _parameter: click.Parameter, fmt: str)
     ),
 )
 @namesrv_option
-@click.option(
-    "--warn-lag",
-    "warning_bytes",
-    metavar="SIZE",
-    type=SIZE,
-    help="Warn when a slave is this far behind.",
-)
-@click.option(
-    "--crit-lag",
-    "critical_bytes",
-    metavar="SIZE",
-    type=SIZE,
-    help="Critical when it is this far behind.",
-)
+@click.option("--warn-lag", "warning_bytes", metavar="SIZE", type=SIZE, help="Warn when a slave is this far behind.")
+@click.option("--crit-lag", "critical_bytes", metavar="SIZE", type=SIZE, help="Critical when it is this far behind.")
 @click.option(
     "--warn-behind", "warning_seconds", metavar="SECONDS", type=float, help="Warn when a slave is behind by this time."
 )
 @click.option(
     "--crit-behind", "critical_seconds", metavar="SECONDS", type=float, help="Critical when it is behind by this time."
 )
-@click.option(
-    "-o",
-    "--output",
-    "fmt",
-    type=click.Choice(("nagios", "json", "prometheus", "schema")),
-    default="nagios",
-    show_default=True,
-    is_eager=True,
-    callback=_check_schema,
-    help="Output format.",
-)
+@document_option(CheckResult, formats=("nagios", "json", "prometheus"))
 @click.pass_context
 def check(context: click.Context, /, namesrv: str, fmt: str, **limits: Any) -> None:
     """Check the whole cluster for a monitoring system: members, masters, acknowledgements, replication lag.
@@ -112,19 +82,15 @@ def check(context: click.Context, /, namesrv: str, fmt: str, **limits: Any) -> N
     The exit status follows Nagios: 0 ok, 1 warning, 2 critical, 3 unknown (no name server answers).
     """
     try:
-        result = run_admin(namesrv, lambda admin: admin.check(_limits(limits)))
+        result = run_admin(namesrv, lambda admin: admin.check(LagLimits(**limits)))
     except CliError as error:
-        click.echo(unknown(fmt, " ".join(error.lines)))
+        click.echo(unknown(fmt, " ".join(error.report.lines)))
         context.exit(NAGIOS["unknown"])
     if fmt == "json":
         json_answer(result)
     else:
         click.echo(nagios(result, limits) if fmt == "nagios" else prometheus(result))
     context.exit(NAGIOS[result.level])
-
-
-def _limits(values: dict[str, Any]) -> Any:
-    return LagLimits(**values)
 
 
 @click.command(
@@ -188,34 +154,21 @@ def doctor(context: click.Context, addresses: tuple[str, ...], namesrv: str, fmt
 
     ADDRESSES are further brokers to ask, which may not be registered. Exit status 0: no problem, 1: problems.
     """
-    facts: ClusterFacts = run_admin(namesrv, lambda admin: admin.diagnose(addresses))
-
-    found = diagnosis(facts)
-    if fmt == "json":
-        json_answer(found)
-    elif fmt == "tsv":
-        columns = [_finding_column(name) for name in FINDING_COLUMNS]
-        table(columns, found.findings, fmt)
-    else:
-        for rule in found.rules:
-            mark = style("ok", fg="green") if not rule.findings else f"{len(rule.findings)} found"
-            click.echo(f"{rule.title:<62} {mark}")
-        if found.findings:
-            click.echo()
-        show_findings(found.findings)
+    found = diagnosis(run_admin(namesrv, lambda admin: admin.diagnose(addresses)))
+    print_answer(found, fmt, _show_diagnosis)
     context.exit(1 if found.verdict == "findings" else 0)
 
 
-FINDING_COLUMNS = ("level", "cause", "subject", "what", "fix")
-
-
-def _finding_column(name: str) -> Column:
-    return Column(
-        name.upper(), lambda each: getattr(each.level, "value", None) if name == "level" else getattr(each, name)
-    )
-
-
-_CODES = {"ok": 0, "warning": 1, "critical": 2, "unknown": 3}
+def _show_diagnosis(found: Diagnosis, fmt: str) -> None:
+    if fmt == "tsv":
+        print_tsv(("level", "cause", "subject", "what", "fix"), found.findings)
+        return
+    for rule in found.rules:
+        mark = style("ok", fg="green") if not rule.findings else f"{len(rule.findings)} found"
+        click.echo(f"{rule.title:<62} {mark}")
+    if found.findings:
+        click.echo()
+    show_findings(found.findings)
 
 
 def nagios(result: CheckResult, limits: dict[str, Any]) -> str:
@@ -242,7 +195,7 @@ def nagios(result: CheckResult, limits: dict[str, Any]) -> str:
 
 def prometheus(result: CheckResult) -> str:
     """Format as Prometheus text format 0.0.4, for node_exporter's textfile collector."""
-    lines = [*_metric("twinlog_check_status", "0 ok, 1 warning, 2 critical, 3 unknown.", [("", _CODES[result.level])])]
+    lines = [*_metric("twinlog_check_status", "0 ok, 1 warning, 2 critical, 3 unknown.", [("", NAGIOS[result.level])])]
     counts = [
         (f'{{level="{level}"}}', sum(finding.level.value == level for finding in result.findings))
         for level in ("note", "warning", "critical")

@@ -1,7 +1,7 @@
 """Options that several commands share, confirmation of dangerous changes, and `-o schema`."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -62,14 +62,6 @@ namesrv_option = together(
 )
 
 
-def _as_json(context: click.Context, _parameter: click.Parameter, fmt: str) -> str:
-    """Treat YAML as JSON that is printed differently: commands see only JSON."""
-    if fmt == "yaml":
-        context.meta[YAML] = True
-        return "json"
-    return fmt
-
-
 watch_option = click.option(
     "-w",
     "--watch",
@@ -94,25 +86,29 @@ class WithAlternative(click.Command):
 _ARGUMENTS = "twinlog.arguments"
 
 
-def document_option(document: type, *, instead: Mapping[str, type] | None = None) -> Callable[[F], F]:
+def document_option(
+    document: type, *, instead: Mapping[str, type] | None = None, formats: Sequence[str] = FORMATS
+) -> Callable[[F], F]:
     """-o/--output of a command whose JSON is described by the attrs class `document`; `schema` prints its schema.
 
-    `instead`: flags of a command WithAlternative, and the class that describes its JSON with them.
+    `instead`: flags of a command WithAlternative, and the class that describes its JSON with them. The first of `formats` is
+    the default.
     """
 
     def show_schema(context: click.Context, _parameter: click.Parameter, fmt: str) -> str:
         if fmt == "schema":
             given = context.meta.get(_ARGUMENTS, ())
-            print_schema(next((other for flag, other in (instead or {}).items() if flag in given), document))
+            _print_schema(next((other for flag, other in (instead or {}).items() if flag in given), document))
             context.exit()
-        return _as_json(context, _parameter, fmt)
+        context.meta[YAML] = fmt == "yaml"
+        return "json" if fmt == "yaml" else fmt  # Commands see only JSON.
 
     return click.option(
         "-o",
         "--output",
         "fmt",
-        type=click.Choice((*FORMATS, "schema")),
-        default="pretty",
+        type=click.Choice((*formats, "schema")),
+        default=formats[0],
         show_default=True,
         is_eager=True,  # The schema needs no other argument.
         callback=show_schema,
@@ -156,7 +152,7 @@ def confirm(name: str, kind: str, what: str, yes: bool) -> None:
         raise CliError("Nothing was changed.", f"{typed!r} is not the {kind}'s name.", exit_code=REFUSED)
 
 
-def print_schema(document: type) -> None:
+def _print_schema(document: type) -> None:
     """Print the JSON Schema of an attrs class; `$defs` has Failure, which is printed instead when the command fails."""
     schema, failure = schema_of(document), schema_of(Failure)
     of_failure = {

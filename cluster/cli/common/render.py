@@ -6,6 +6,7 @@ An unknown value is "-" in tables and TSV, null in JSON. JSON and TSV have plain
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -194,7 +195,8 @@ def _cell(column: Column, row: Any) -> str:
 def _tsv(value: Any) -> str:
     if value is None or value == "":
         return UNKNOWN
-    return str(value).translate({9: "\\t", 10: "\\n", 13: "\\r"})
+    text = str(value.value if isinstance(value, Enum) else value)
+    return text.translate({9: "\\t", 10: "\\n", 13: "\\r"})
 
 
 # ---- Formats
