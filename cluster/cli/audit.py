@@ -13,7 +13,7 @@ from twinlog.cluster.cli.common.errors import FAILED, PARTIAL, USAGE, CliError, 
 from twinlog.cluster.cli.common.group import examples
 from twinlog.cluster.cli.common.options import document_option, namesrv_option
 from twinlog.cluster.cli.common.progress import progress
-from twinlog.cluster.cli.common.render import Column, count, json_answer, style, table
+from twinlog.cluster.cli.common.render import Column, count, print_answer, style, table, yes_no
 from twinlog.cluster.cli.common.running import run_admin
 from twinlog.cluster.cli.log.directory import allow_many_files
 from twinlog.cluster.pipeline.audit.findings import FindingClass
@@ -47,14 +47,12 @@ INSTALL = (
 @namesrv_option
 @click.option(
     "--out",
-    "out",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
     help="Write report.html, report.json and findings.parquet there.",
 )
 @click.option(
     "--metrics",
-    "metrics",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
     help="Write the time and the findings as metrics for Prometheus: see auditMetricsFile.",
@@ -96,13 +94,13 @@ def audit(
     if metrics is not None:
         _make(metrics.parent)
     report = _audit_live(members, namesrv) if live else _audit_stores(members, spark_master, log_only=log_only)
-    _print(report, fmt)
+    print_answer(report, fmt, show_audit)
     if out is not None:
         _write(report, out)
     if metrics is not None:
         _write_metrics(report, metrics)
-
-    click.get_current_context().exit(EXIT_STATUS[report.verdict])
+    status, _ = _OUTCOMES[report.verdict]
+    click.get_current_context().exit(status)
 
 
 def _check_names(members: tuple[str, ...]) -> None:
@@ -185,25 +183,11 @@ def _write_metrics(report: AuditReport, path: Path) -> None:
         raise CliError(f"The metrics cannot be written to {path}.", sentence(error), exit_code=PARTIAL) from error
 
 
-def _print(report: AuditReport, fmt: str) -> None:
-    if fmt == "json":
-        json_answer(report)
-        return
-
-    show_audit(report, fmt)
-
-
-EXIT_STATUS = {
-    AuditVerdict.EQUAL: 0,
-    AuditVerdict.SAMPLES_EQUAL: 0,
-    AuditVerdict.DIVERGENT: FAILED,
-    AuditVerdict.INCOMPLETE: PARTIAL,
-}
-_COLOURS = {
-    AuditVerdict.EQUAL: "green",
-    AuditVerdict.SAMPLES_EQUAL: "green",
-    AuditVerdict.DIVERGENT: "red",
-    AuditVerdict.INCOMPLETE: "yellow",
+_OUTCOMES = {  # Exit status and colour.
+    AuditVerdict.EQUAL: (0, "green"),
+    AuditVerdict.SAMPLES_EQUAL: (0, "green"),
+    AuditVerdict.DIVERGENT: (FAILED, "red"),
+    AuditVerdict.INCOMPLETE: (PARTIAL, "yellow"),
 }
 REPAIRS_SHOWN = 5
 
@@ -224,7 +208,8 @@ def show_audit(report: AuditReport, fmt: str) -> None:
         click.echo(line)
     for line in sentences(report):
         click.echo(line)
-    click.echo(style(headline(report), fg=_COLOURS[report.verdict]))
+    _, colour = _OUTCOMES[report.verdict]
+    click.echo(style(headline(report), fg=colour))
 
 
 def _repairs(report: AuditReport, *, every: bool) -> Iterator[str]:
@@ -254,7 +239,7 @@ def _member_columns() -> list[Column]:
         Column("ROLE", lambda m: "master" if m.is_master else "slave"),
         Column("PLACE", lambda m: m.place, wide=True),
         Column("SOFTWARE", lambda m: m.software, spare=3),
-        Column("RUNNING", lambda m: m.is_running, lambda runs: "yes" if runs else "no", wide=True),
+        Column("RUNNING", lambda m: m.is_running, yes_no, wide=True),
         Column("FIRST", lambda m: m.first_offset, count, right=True),
         Column("LAST", lambda m: m.last_offset, count, right=True),
         Column("CONFIRMED", lambda m: m.confirmed_offset, count, right=True, spare=2),
@@ -275,7 +260,7 @@ def _equal(member: AuditedMember) -> Any:
 def _finding_columns() -> list[Column]:
     return [
         Column("NUMBER", lambda f: f.number, right=True, spare=6),
-        Column("CLASS", lambda f: f.cls.value, lambda cls: f"{letter_of(cls)} {cls}"),
+        Column("CLASS", lambda f: f.cls.value, lambda cls: f"{letter(FindingClass(cls))} {cls}"),
         Column("MEMBER", lambda f: f.member),
         Column("OFFSET", lambda f: f.offset, count, right=True),
         Column("END", lambda f: f.end, count, right=True, spare=4),
@@ -288,11 +273,6 @@ def _finding_columns() -> list[Column]:
         Column("WHY", lambda f: f.why, wide=True),
         Column("REPAIR", lambda f: f.mend, wide=True),
     ]
-
-
-def letter_of(cls: str) -> str:
-    """Return the letter that marks the class in the picture of the page."""
-    return letter(FindingClass(cls))
 
 
 def _where(finding: ReportedFinding) -> Any:

@@ -1,5 +1,6 @@
 """`twinlog backup` and `twinlog restore`: verified copies of a store."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from twinlog.cluster.cli.common.errors import PARTIAL
 from twinlog.cluster.cli.common.group import examples
 from twinlog.cluster.cli.common.options import document_option
 from twinlog.cluster.cli.common.progress import progress
-from twinlog.cluster.cli.common.render import Column, count, json_answer, table
+from twinlog.cluster.cli.common.render import Column, count, print_answer, table
 from twinlog.cluster.cli.log.directory import directory_argument, directory_options, opened, say, user_errors
 from twinlog.cluster.text import moment, size
 from twinlog.store.config import StoreConfig
@@ -40,10 +41,7 @@ def backup(directory: Path, target: Path, fmt: str, **options: Any) -> None:
     """
     with opened(directory, **options) as store, progress("backup") as report:
         made = back_up(store, target, report)
-    if fmt == "json":
-        json_answer(made)
-    else:
-        _show_backup(made, target, fmt)
+    print_answer(made, fmt, partial(_show_backup, target))
     if made.left_out:
         click.echo(f"note: not part of a backup, left out: {', '.join(made.left_out)}", err=True)
     for damage in made.damage:
@@ -54,9 +52,9 @@ def backup(directory: Path, target: Path, fmt: str, **options: Any) -> None:
         click.get_current_context().exit(PARTIAL)
 
 
-def _show_backup(made: Manifest, target: Path, fmt: str) -> None:
+def _show_backup(target: Path, made: Manifest, fmt: str) -> None:
     if fmt == "tsv":
-        _file_table(made)
+        _file_table(made, fmt)
         return
     how = "running" if made.source.was_running else "not running"
     click.echo(f"backed up  {made.source.root} ({how}) to {target}")
@@ -77,7 +75,7 @@ def _span(made: Manifest) -> str:
     return f", stored {moment(made.first_stored_ms)} to {moment(made.last_stored_ms)}"
 
 
-def _file_table(made: Manifest, fmt: str = "tsv") -> None:
+def _file_table(made: Manifest, fmt: str) -> None:
     columns = [
         Column("FILE", lambda f: f.path),
         Column("DATA", lambda f: f.data_size, size, right=True),
@@ -107,13 +105,10 @@ def restore(backup: Path, directory: Path, fmt: str) -> None:
     unusable = user_errors("The backup cannot be used.", "Use another one, or create one: twinlog backup DIR TARGET")
     with unusable, progress("restore") as report:
         restored = restore_to(backup, directory, report)
-    if fmt == "json":
-        json_answer(restored)
-        return
-    _show_restored(restored, directory, fmt)
+    print_answer(restored, fmt, partial(_show_restored, directory))
 
 
-def _show_restored(restored: Restored, directory: Path, fmt: str) -> None:
+def _show_restored(directory: Path, restored: Restored, fmt: str) -> None:
     made, rebuilt = restored.manifest, restored.rebuilt
     say(f"restored   {directory}, from {made.source.root} on {made.source.host}", fmt)
     say(f"log        bytes {count(made.min_offset)} to {count(made.end_offset)}", fmt)

@@ -13,7 +13,7 @@ from twinlog.cluster.cli.common.errors import FAILED, REFUSED, USAGE, CliError, 
 from twinlog.cluster.cli.common.group import InOrder, examples
 from twinlog.cluster.cli.common.options import change_options, confirm, document_option, namesrv_option, need_yes
 from twinlog.cluster.cli.common.pages import NOTHING_CHANGED, Block, Page, preview, show
-from twinlog.cluster.cli.common.render import Column, json_answer, style, table
+from twinlog.cluster.cli.common.render import Column, print_answer, style, table
 from twinlog.cluster.cli.common.running import run_admin
 from twinlog.cluster.config.redaction import shown
 
@@ -169,9 +169,8 @@ def _diff_page(found: ConfigDiff) -> Page:
         Column(found.left, lambda d: d.left),
         Column(found.right, lambda d: d.right),
     ]
-    return Page(
-        (Block(None, columns, found.differences, f"{found.left} and {found.right} have the same configuration."),)
-    )
+    empty = f"{found.left} and {found.right} have the same configuration."
+    return Page((Block(None, columns, found.differences, empty),))
 
 
 @config_group.command(
@@ -183,10 +182,10 @@ def _diff_page(found: ConfigDiff) -> Page:
 @document_option(OptionExplained)
 def explain(key: str, fmt: str) -> None:
     """Explain KEY: meaning, type, default, allowed values, and whether it can change while a broker runs."""
-    found = _explain(key)
-    if fmt == "json":
-        json_answer(found)
-        return
+    print_answer(_explain(key), fmt, _show_option)
+
+
+def _show_option(found: OptionExplained, fmt: str) -> None:
     lines = [
         ("is", f"{found.meaning}"),
         ("type", found.type + (f", in {found.unit}" if found.unit else "")),

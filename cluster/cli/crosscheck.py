@@ -7,7 +7,7 @@ import click
 from twinlog.cluster.cli.common.errors import FAILED, PARTIAL
 from twinlog.cluster.cli.common.group import examples
 from twinlog.cluster.cli.common.options import document_option, namesrv_option
-from twinlog.cluster.cli.common.render import Column, count, json_answer, style, table
+from twinlog.cluster.cli.common.render import Column, count, print_answer, style, table, yes_no
 from twinlog.cluster.cli.common.running import run_admin
 from twinlog.cluster.cli.common.values import SIZE
 from twinlog.cluster.cli.health import show_findings
@@ -44,10 +44,7 @@ def crosscheck(last_bytes: int, namesrv: str, fmt: str) -> None:
             click.echo(f"{what} ..", err=True)
 
     found = run_admin(namesrv, lambda admin: admin.crosscheck(last_bytes=last_bytes, progress=tell))
-    if fmt == "json":
-        json_answer(found)
-    else:
-        _show(found, fmt)
+    print_answer(found, fmt, _show)
     click.get_current_context().exit(EXIT_STATUS[found.verdict])
 
 
@@ -60,7 +57,7 @@ def _show(found: Crosscheck, fmt: str) -> None:
         Column("MASTER", lambda d: d.master),
         Column("SEES IT", lambda d: d.master_says),
         Column("HEARD", lambda d: d.master_heard, count, right=True),
-        Column("COUNTS", lambda d: d.counted, lambda counted: "yes" if counted else "no"),
+        Column("COUNTS", lambda d: d.counted, yes_no),
     ]
     table(columns, found.directions, fmt)
     if fmt == "tsv":

@@ -12,7 +12,7 @@ from twinlog.cluster.broker.tables.topics import TopicConfig
 from twinlog.cluster.cli.common.errors import USAGE, CliError
 from twinlog.cluster.cli.common.group import InOrder, examples
 from twinlog.cluster.cli.common.logging_setup import ERROR, set_up_log
-from twinlog.cluster.cli.common.options import namesrv_option
+from twinlog.cluster.cli.common.options import namesrv_option, together
 from twinlog.cluster.cli.common.running import run_admin
 from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.mqadmin import brokers, groups, messages, text, topics
@@ -51,22 +51,13 @@ def _check(flag: str, read: Callable[[str], object], text: str) -> None:
         raise CliError(f"{flag} {text}: {error}.", exit_code=USAGE) from error
 
 
-def _flag(*names: str, **settings: Any) -> Callable[[Any], Any]:
-    """Declare an option with mqadmin's names: -t and --topic."""
-    return click.option(*names, **settings)
-
-
+_flag = click.option
 _topic = _flag("-t", "--topic", required=True, help="Topic.")
 _group = _flag("-g", "--group", "--groupName", "group", required=True, help="Consumer group.")
-
-
-def _broker_or_cluster(function: Any) -> Any:
-    for option in (
-        _flag("-c", "--clusterName", "cluster", metavar="NAME", help="Every master of this cluster."),
-        _flag("-b", "--brokerAddr", "broker", metavar="HOST:PORT", help="This broker."),
-    ):
-        function = option(function)
-    return function
+_broker_or_cluster = together(
+    _flag("-b", "--brokerAddr", "broker", metavar="HOST:PORT", help="This broker."),
+    _flag("-c", "--clusterName", "cluster", metavar="NAME", help="Every master of this cluster."),
+)
 
 
 def _one_of(broker: str | None, cluster: str | None) -> None:
@@ -121,7 +112,6 @@ def update_topic(
 ) -> None:
     """Create a topic, or change it."""
     _one_of(broker, cluster)
-
     sys_flag = UNIT * (unit == "true") | UNIT_SUBSCRIPTION * (has_unit_sub == "true")
     config = TopicConfig(topic, sys_flag=sys_flag, order=order == "true", **numbers)
     _show(namesrv, lambda api: topics.update_topic(api, config, broker=broker, cluster=cluster))
@@ -155,7 +145,6 @@ def cluster_list(namesrv: str, more: bool, interval: int | None) -> None:
 def broker_status(namesrv: str, broker: str | None, cluster: str | None) -> None:
     """Show the runtime information of a broker, or of each broker of a cluster."""
     _one_of(broker, cluster)
-
     _show(namesrv, lambda api: brokers.broker_status(api, broker=broker, cluster=cluster))
 
 
@@ -220,7 +209,6 @@ def update_sub_group(
 ) -> None:
     """Create a consumer group, or change it."""
     _one_of(broker, cluster)
-
     values = {name: value == "true" if isinstance(value, str) else value for name, value in settings.items()}
     config = SubscriptionGroupConfig(name=group, notify_consumer_ids_changed_enable=notify == "true", **values)
     _show(namesrv, lambda api: groups.update_sub_group(api, config, broker=broker, cluster=cluster))

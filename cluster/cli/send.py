@@ -1,11 +1,12 @@
 """`twinlog send`: sends messages."""
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import click
 import trio
+from attrs import evolve
 
 from twinlog.cluster.admin.sending import Destination, SentMessage, sent_view
 from twinlog.cluster.cli.common import complete
@@ -16,38 +17,21 @@ from twinlog.cluster.cli.common.render import json_line, style
 from twinlog.cluster.cli.common.running import run_admin
 from twinlog.cluster.client.messages import OutgoingMessage
 from twinlog.cluster.client.producer import SendResult
+from twinlog.store.config import DEFAULT_DELAY_LEVELS
 
-_EXAMPLES = (
-    'twinlog send orders "hello" --tags TagA --keys k1',
-    'twinlog send orders --count 1000 --rate 50 "tick"',
-    "jq -c '.[]' orders.json | twinlog send orders --lines --file - --batch 100",
-    'twinlog send orders "later" --delay 10m',
-    'twinlog send orders "in its order" --shard order-4711',
+DELAYS = DEFAULT_DELAY_LEVELS.split()  # messageDelayLevel of a broker may differ.
+
+
+@click.command(
+    "send",
+    epilog=examples(
+        'twinlog send orders "hello" --tags TagA --keys k1',
+        'twinlog send orders --count 1000 --rate 50 "tick"',
+        "jq -c '.[]' orders.json | twinlog send orders --lines --file - --batch 100",
+        'twinlog send orders "later" --delay 10m',
+        'twinlog send orders "in its order" --shard order-4711',
+    ),
 )
-# RocketMQ's default levels; messageDelayLevel of a broker may differ. Source: MessageStoreConfig (4.9.8).
-DELAYS = [
-    "1s",
-    "5s",
-    "10s",
-    "30s",
-    "1m",
-    "2m",
-    "3m",
-    "4m",
-    "5m",
-    "6m",
-    "7m",
-    "8m",
-    "9m",
-    "10m",
-    "20m",
-    "30m",
-    "1h",
-    "2h",
-]
-
-
-@click.command("send", epilog=examples(*_EXAMPLES))
 @click.argument("topic", shell_complete=complete.topics)
 @click.argument("body", required=False)
 @namesrv_option
@@ -65,54 +49,54 @@ DELAYS = [
     "--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="Maximum number of messages per second."
 )
 @click.option("--batch", type=click.IntRange(1, 10_000), metavar="N", help="Number of messages in one request.")
-@click.option("--file", "file", type=click.File("rb"), help="Read the body from a file; - is standard input.")
+@click.option("--file", type=click.File("rb"), help="Read the body from a file; - is standard input.")
 @click.option("--lines", is_flag=True, help="With --file: send each line as a message.")
 def send(
+    topic: str,
+    body: str | None,
     namesrv: str,
     fmt: str,
-    file: Any,
+    tags: str,
+    keys: str,
+    properties: tuple[str, ...],
+    delay: str | None,
+    delay_level: int,
     queue: int | None,
     broker: str | None,
     shard: str | None,
+    count: int,
     rate: float | None,
     batch: int | None,
-    delay: str | None,
-    **options: Any,
+    file: Any,
+    lines: bool,
 ) -> None:
     """Send messages and print where each was stored.
 
     A line has status, topic, broker, queue, queue offset and offsetMsgId. A message is stored with any status. A status other
     than SEND_OK means that fewer members have it than the acknowledgement policy requires; the exit status is 1 then.
     """
-    if not options["topic"]:
+    if not topic:
         raise click.UsageError("TOPIC is empty.")  # A broker would create it like TBW102.
     if delay is not None:
-        options["delay_level"] = DELAYS.index(delay) + 1
+        delay_level = DELAYS.index(delay) + 1
     if shard is not None and (queue is not None or broker is not None):
         raise click.UsageError("--shard chooses the queue: leave out --queue and --broker.")
-    if batch is not None and options["delay_level"]:
+    if batch is not None and delay_level:
         raise click.UsageError("messages of a batch cannot be delayed: leave out --batch.")
-    bodies = _bodies(options.pop("body"), file, options.pop("lines"))
-    count = options.pop("count")
+    bodies = _bodies(body, file, lines)
+    pairs = [text.partition("=") for text in properties]
+    if any(not name or not equals for name, equals, _ in pairs):
+        raise click.UsageError("--property: expected K=V")
+    given = {name: value for name, _, value in pairs}
     try:
-        make = _message_maker(**options)
+        empty = OutgoingMessage(topic=topic, body=b"", tags=tags, keys=keys, delay_level=delay_level, properties=given)
     except ValueError as error:
         raise click.UsageError(sentence(error)) from error
+    messages = (evolve(empty, body=each) for each in bodies for _ in range(count))
+    feed = _fed(messages, may_block=file is not None)
+    to = Destination(queue_id=queue, broker=broker, shard=shard)
     report = _Report(fmt)
-
-    def messages() -> Iterator[OutgoingMessage]:
-        for body in bodies:
-            for _ in range(count):
-                yield make(body)
-
-    async def work(admin: Any) -> int:
-        to = Destination(queue_id=queue, broker=broker, shard=shard)
-        sent: int = await admin.send(
-            _fed(messages(), may_block=file is not None), report.show, to=to, rate=rate, batch=batch or 1
-        )
-        return sent
-
-    run_admin(namesrv, work)
+    run_admin(namesrv, lambda admin: admin.send(feed, report.show, to=to, rate=rate, batch=batch or 1))
     report.finish()
 
 
@@ -136,27 +120,6 @@ def _bodies(body: str | None, file: Any, lines: bool) -> Iterable[bytes]:
             raise click.UsageError("--lines needs --file.")
         return [body.encode()]
     return (line.rstrip(b"\r\n") for line in file) if lines else [file.read()]
-
-
-def _message_maker(
-    topic: str, tags: str, keys: str, properties: tuple[str, ...], delay_level: int
-) -> Callable[[bytes], OutgoingMessage]:
-    pairs = [text.partition("=") for text in properties]
-    if any(not name or not equals for name, equals, _ in pairs):
-        raise click.UsageError("--property: expected K=V")
-
-    def make(body: bytes) -> OutgoingMessage:
-        return OutgoingMessage(
-            topic=topic,
-            body=body,
-            tags=tags,
-            keys=keys,
-            delay_level=delay_level,
-            properties={name: value for name, _, value in pairs},
-        )
-
-    make(b"")  # Raises for invalid options now.
-    return make
 
 
 @contextmanager
