@@ -11,7 +11,7 @@ from twinlog.cluster.cli.common.errors import FAILED, PARTIAL
 from twinlog.cluster.cli.common.group import examples
 from twinlog.cluster.cli.common.options import WithAlternative, document_option, namesrv_option
 from twinlog.cluster.cli.common.progress import progress
-from twinlog.cluster.cli.common.render import UNKNOWN, Column, count, json_answer, printable, style, table
+from twinlog.cluster.cli.common.render import UNKNOWN, Column, count, print_answer, printable, style, table
 from twinlog.cluster.cli.common.running import run_admin
 from twinlog.cluster.cli.log.directory import user_errors
 from twinlog.cluster.observe.live_diff import LiveDifference, LiveDiffReport, LiveVerdict
@@ -217,10 +217,7 @@ def diff(
         progress("diff") as show,
     ):
         report = compare(*sides, with_queues=with_queues, progress=show)
-    if fmt == "json":
-        json_answer(report)
-    else:
-        show_diff(report, fmt)
+    print_answer(report, fmt, show_diff)
     if report.verdict is not DiffVerdict.EQUAL:
         click.get_current_context().exit(FAILED)
 
@@ -228,11 +225,7 @@ def diff(
 def _diff_live(left: str, right: str, namesrv: str, fmt: str) -> None:
     with progress("diff") as show:
         report = run_admin(namesrv, lambda admin: admin.live_diff(left, right, show))
-
-    if fmt == "json":
-        json_answer(report)
-    else:
-        show_live_diff(report, fmt)
+    print_answer(report, fmt, show_live_diff)
     click.get_current_context().exit(EXIT_STATUS[report.verdict])
 
 

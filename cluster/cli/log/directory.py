@@ -1,15 +1,16 @@
 """Shared parts of the commands on store directories: options, opening, errors."""
 
 import resource
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from twinlog.cluster.cli.common.errors import FAILED, REFUSED, USAGE, CliError, sentence
 from twinlog.cluster.cli.common.logging_setup import ERROR, set_up_log
+from twinlog.cluster.cli.common.options import together
 from twinlog.store.config import DEFAULT_DELAY_LEVELS
 from twinlog.store.errors import SideFileError, StoreDirectoryError, StoreLockedError
 from twinlog.store.offline.copy.backup_target import BackupRefusedError
@@ -17,43 +18,37 @@ from twinlog.store.offline.copy.manifest import BackupError
 from twinlog.store.offline.copy.rebuild import NothingToRebuildError
 from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 directory_argument = click.argument("directory", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
 
 
-def directory_options(function: F) -> F:
-    """Add the options for what the files of a store do not say, or not when they are damaged."""
-    for option in (
-        click.option(
-            "--delay-levels",
-            metavar="LEVELS",
-            help="The broker's messageDelayLevel, if it is not RocketMQ's default: \"1s 5s 10s ...\".",
-        ),
-        click.option("--index-slots", type=click.IntRange(1), metavar="N", help="The broker's maxHashSlotNum."),
-        click.option(
-            "--queue-file-size",
-            type=click.IntRange(20),
-            metavar="BYTES",
-            help="The broker's mappedFileSizeConsumeQueue.  [default: the size of the files]",
-        ),
-        click.option(
-            "--log-file-size",
-            type=click.IntRange(4096),
-            metavar="BYTES",
-            help="The broker's mappedFileSizeCommitLog.  [default: the size of the files]",
-        ),
-        click.option(
-            "--commit-log",
-            "commit_log",
-            multiple=True,
-            type=click.Path(file_okay=False, path_type=Path),
-            metavar="DIR",
-            help="Directory of the log, if not DIR/commitlog; repeatable.",
-        ),
-    ):
-        function = option(function)
-    return function
+# For what the files of a store do not say, or not when they are damaged.
+directory_options = together(
+    click.option(
+        "--commit-log",
+        multiple=True,
+        type=click.Path(file_okay=False, path_type=Path),
+        metavar="DIR",
+        help="Directory of the log, if not DIR/commitlog; repeatable.",
+    ),
+    click.option(
+        "--log-file-size",
+        type=click.IntRange(4096),
+        metavar="BYTES",
+        help="The broker's mappedFileSizeCommitLog.  [default: the size of the files]",
+    ),
+    click.option(
+        "--queue-file-size",
+        type=click.IntRange(20),
+        metavar="BYTES",
+        help="The broker's mappedFileSizeConsumeQueue.  [default: the size of the files]",
+    ),
+    click.option("--index-slots", type=click.IntRange(1), metavar="N", help="The broker's maxHashSlotNum."),
+    click.option(
+        "--delay-levels",
+        metavar="LEVELS",
+        help="The broker's messageDelayLevel, if it is not RocketMQ's default: \"1s 5s 10s ...\".",
+    ),
+)
 
 
 def options_of(
@@ -85,6 +80,21 @@ def opened(directory: Path, **options: Any) -> Iterator[StoreDirectory]:
         yield found
 
 
+# Error -> what failed, what to do, exit status.
+_EXPLAINED: dict[type[Exception], tuple[str, str, int]] = {
+    StoreLockedError: (
+        "The store is in use.",
+        "Stop the broker and try again. `log info`, `verify`, `dump`, `diff` and `backup` work while it runs.",
+        REFUSED,
+    ),
+    BackupRefusedError: ("Nothing was changed.", "Choose a directory that is new or empty.", REFUSED),
+    NothingToRebuildError: ("Nothing was changed.", "Inspect the store with: twinlog log info DIR", REFUSED),
+    StoreDirectoryError: ("This is not a store directory.", "", USAGE),
+    SideFileError: ("A file in the twinlog directory of the store cannot be used.", "", FAILED),
+    OSError: ("The files cannot be read or written.", "", FAILED),
+}
+
+
 @contextmanager
 def user_errors(
     what: str = "The backup was not finished.", step: str = "Run it again; it continues with the missing files."
@@ -92,42 +102,14 @@ def user_errors(
     """Convert errors that the user can solve to CliError. `what`, `step`: the text for a backup that fails."""
     set_up_log(ERROR)
     allow_many_files()
-
+    explained = {**_EXPLAINED, BackupError: (what, step, FAILED)}
     try:
         yield
-    except StoreLockedError as error:
-        raise CliError(
-            "The store is in use.",
-            sentence(error),
-            "Stop the broker and try again. `log info`, `verify`, `dump`, `diff` and `backup` work while it runs.",
-            exit_code=REFUSED,
-        ) from error
-    except BackupRefusedError as error:
-        raise CliError(
-            "Nothing was changed.",
-            sentence(error),
-            "Choose a directory that is new or empty.",
-            exit_code=REFUSED,
-        ) from error
-    except NothingToRebuildError as error:
-        raise CliError(
-            "Nothing was changed.",
-            sentence(error),
-            "Inspect the store with: twinlog log info DIR",
-            exit_code=REFUSED,
-        ) from error
-    except BackupError as error:
-        raise CliError(what, sentence(error), step, exit_code=FAILED) from error
-    except StoreDirectoryError as error:
-        raise CliError("This is not a store directory.", sentence(error), exit_code=USAGE) from error
-    except SideFileError as error:
-        raise CliError(
-            "A file in the twinlog directory of the store cannot be used.", sentence(error), exit_code=FAILED
-        ) from error
     except BrokenPipeError:
         raise  # For main.py.
-    except OSError as error:
-        raise CliError("The files cannot be read or written.", sentence(error), exit_code=FAILED) from error
+    except tuple(explained) as error:
+        what, step, status = next(explained[kind] for kind in type(error).__mro__ if kind in explained)
+        raise CliError(what, sentence(error), step, exit_code=status) from error
 
 
 def allow_many_files() -> None:

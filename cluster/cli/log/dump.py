@@ -1,7 +1,7 @@
 """`twinlog log dump`: prints the messages of a log."""
 
 from base64 import b64decode
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -16,7 +16,7 @@ from twinlog.cluster.cli.common.render import Column, cells_of, json_line, plain
 from twinlog.cluster.cli.log.directory import directory_argument, directory_options, opened
 from twinlog.cluster.text import moment
 from twinlog.store.offline.copy.pinned import pinned_log
-from twinlog.store.offline.dump import DumpedMessage, Selection, dump_at
+from twinlog.store.offline.dump import DumpedMessage, Gap, Selection, dump_at
 from twinlog.store.offline.dump import dump as dump_log
 from twinlog.store.offline.index_view import offsets_by_key
 
@@ -39,23 +39,16 @@ def moment_or_offset(text: str, option: str) -> tuple[int | None, int | None]:
         ) from None
 
 
-def show_messages(messages: Iterable[DumpedMessage], fmt: str, *, with_body: bool) -> int:
-    """Print messages as they are read; return their number."""
-    if fmt == "json":
-        return _each(messages, json_line)
+def show_messages(messages: Iterable[DumpedMessage], fmt: str, *, with_body: bool) -> None:
+    """Print messages as they are read."""
     if fmt == "tsv":
-        return _tsv(messages)
-    if fmt == "wide":
-        return _each(messages, _print_wide)
-    return _table(messages, with_body=with_body)
-
-
-def _each(messages: Iterable[DumpedMessage], show: Callable[[DumpedMessage], None]) -> int:
-    shown = 0
-    for message in messages:
-        show(message)
-        shown += 1
-    return shown
+        table(_tsv_columns(), messages, fmt)
+    elif fmt == "pretty":
+        _table(messages, with_body=with_body)
+    else:
+        show = json_line if fmt == "json" else _print_wide
+        for message in messages:
+            show(message)
 
 
 def _columns(*, with_body: bool) -> list[Column]:
@@ -72,18 +65,17 @@ def _columns(*, with_body: bool) -> list[Column]:
     return [*columns, Column("BODY", _body, _shortened)] if with_body else columns
 
 
-def _table(messages: Iterable[DumpedMessage], *, with_body: bool) -> int:
+def _table(messages: Iterable[DumpedMessage], *, with_body: bool) -> None:
     """Print a table of unknown length in batches."""
-    columns, shown, rows = _columns(with_body=with_body), 0, iter(messages)
+    columns, first_line, rows = _columns(with_body=with_body), 0, iter(messages)
     while batch := list(islice(rows, _AT_ONCE)):
         lines = plain(columns, cells_of(columns, batch)).split("\n")
-        click.echo("\n".join(lines if not shown else lines[1:]))
-        shown += len(batch)
-    return shown
+        click.echo("\n".join(lines[first_line:]))
+        first_line = 1  # The titles are printed once.
 
 
-def _tsv(messages: Iterable[DumpedMessage]) -> int:
-    columns = [
+def _tsv_columns() -> list[Column]:
+    return [
         *_columns(with_body=False),
         Column("MESSAGE ID", lambda m: m.message_id),
         Column("OFFSET MESSAGE ID", lambda m: m.offset_message_id),
@@ -93,16 +85,6 @@ def _tsv(messages: Iterable[DumpedMessage]) -> int:
         Column("BODY SIZE", lambda m: m.body_size),
         Column("BODY", _body),
     ]
-    shown = 0
-
-    def counted() -> Iterator[DumpedMessage]:
-        nonlocal shown
-        for message in messages:
-            shown += 1
-            yield message
-
-    table(columns, counted(), "tsv")
-    return shown
 
 
 def _body(message: DumpedMessage) -> str | None:
@@ -183,18 +165,21 @@ def dump(directory: Path, fmt: str, by_index: bool, with_body: bool, count: int 
     if by_index and options["key"] is None:
         raise click.UsageError("--by-index requires --key")
     selection = _selection(**{name: options.pop(name) for name in ("topics", "queues", "start", "end", "key")})
-    damaged = 0
+    shown = damaged = 0
     with opened(directory, **options) as store:
 
         def messages(log: Any) -> Iterator[DumpedMessage]:
-            nonlocal damaged
+            nonlocal shown, damaged
+            read: Iterable[DumpedMessage | Gap]
             if by_index and selection.key is not None:
                 offsets = offsets_by_key(store, selection.key, selection.topics)
-                yield from dump_at(log, offsets, selection, with_body=with_body)
-                return
-            flags = {"may_grow": store.is_running, "after_crash": store.has_crashed}
-            for found in dump_log(log, selection, with_body=with_body, **flags):
+                read = dump_at(log, offsets, selection, with_body=with_body)
+            else:
+                flags = {"may_grow": store.is_running, "after_crash": store.has_crashed}
+                read = dump_log(log, selection, with_body=with_body, **flags)
+            for found in read:
                 if isinstance(found, DumpedMessage):
+                    shown += 1
                     yield found
                 else:
                     damaged += 1
@@ -202,7 +187,7 @@ def dump(directory: Path, fmt: str, by_index: bool, with_body: bool, count: int 
                     click.echo(f"damaged: {where} have no readable message: {found.reason}", err=True)
 
         with pinned_log(store) as log:
-            shown = show_messages(islice(messages(log), count), fmt, with_body=with_body)
+            show_messages(islice(messages(log), count), fmt, with_body=with_body)
     if not shown:
         click.echo("No message of the log matches.", err=True)
     if damaged:

@@ -9,7 +9,7 @@ import click
 
 from twinlog.cluster.cli.common.group import examples
 from twinlog.cluster.cli.common.options import document_option
-from twinlog.cluster.cli.common.render import Column, count, json_answer, style, table
+from twinlog.cluster.cli.common.render import Column, count, print_answer, style, table
 from twinlog.cluster.cli.log.directory import directory_argument, directory_options, opened
 from twinlog.cluster.text import moment, size
 from twinlog.store.offline.info import StoreInfo, inspect
@@ -155,17 +155,14 @@ def _queue_columns() -> list[Column]:
 
 def _files(info: StoreInfo, fmt: str) -> None:
     """Print tables of the files."""
-    columns = [
+    log_files = [
         Column("LOG FILE", lambda f: f.name),
         Column("SIZE", lambda f: f.size_bytes, size, right=True),
         Column("ON DISK", lambda f: f.disk_bytes, size, right=True),
         Column("FIRST MESSAGE", lambda f: f.first_stored_ms, moment),
         Column("MODIFIED", lambda f: f.modified_ms, moment),
     ]
-    if info.log.files:
-        click.echo()
-        table(columns, info.log.files, fmt)
-    columns = [
+    index_files = [
         Column("INDEX FILE", lambda f: f.name),
         Column("KEYS", lambda f: f.keys, count, right=True),
         Column("FIRST MESSAGE", lambda f: f.begin_ms or None, moment),
@@ -174,17 +171,19 @@ def _files(info: StoreInfo, fmt: str) -> None:
         Column("TO OFFSET", lambda f: f.end_phy_offset, count, right=True),
         Column("ON DISK", lambda f: f.disk_bytes, size, right=True),
     ]
-    if info.index_files:
-        click.echo()
-        table(columns, info.index_files, fmt)
-    columns = [
+    others = [
         Column("FILE", lambda f: f.name),
         Column("SIZE", lambda f: f.size_bytes, size, right=True),
         Column("MODIFIED", lambda f: f.modified_ms, moment),
     ]
-    if info.config_files or info.side_files:
-        click.echo()
-        table(columns, (*info.config_files, *info.side_files), fmt)
+    for columns, files in (
+        (log_files, info.log.files),
+        (index_files, info.index_files),
+        (others, (*info.config_files, *info.side_files)),
+    ):
+        if files:
+            click.echo()
+            table(columns, files, fmt)
 
 
 @click.command(
@@ -205,8 +204,4 @@ def info(directory: Path, fmt: str, **options: Any) -> None:
     """
     with opened(directory, **options) as store:
         found = inspect(store)
-    if fmt == "json":
-        json_answer(found)
-        return
-
-    show_info(found, fmt)
+    print_answer(found, fmt, show_info)

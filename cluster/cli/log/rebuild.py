@@ -8,9 +8,9 @@ import click
 from attrs import evolve
 
 from twinlog.cluster.cli.common.group import examples
-from twinlog.cluster.cli.common.options import document_option
+from twinlog.cluster.cli.common.options import document_option, yes_option
 from twinlog.cluster.cli.common.progress import progress
-from twinlog.cluster.cli.common.render import count, json_answer
+from twinlog.cluster.cli.common.render import count, print_answer
 from twinlog.cluster.cli.log.directory import (
     directory_argument,
     directory_options,
@@ -35,7 +35,7 @@ from twinlog.store.offline.copy.rebuild import rebuild as make
 @click.option("--consumequeue", "queues", is_flag=True, help="Rebuild consumequeue/.")
 @click.option("--index", "index", is_flag=True, help="Rebuild index/.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done without changing anything.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 @directory_options
 @document_option(RebuildReport)
 def rebuild(directory: Path, queues: bool, index: bool, dry_run: bool, yes: bool, fmt: str, **options: Any) -> None:
@@ -51,25 +51,16 @@ def rebuild(directory: Path, queues: bool, index: bool, dry_run: bool, yes: bool
     if not dry_run:
         if not yes and report.process_id is None:
             _ask(f"Replace {' and '.join(report.parts)} in {report.root}?")
-        report = _rebuild(directory, report, options, queues=queues, index=index)
-    if fmt == "json":
-        json_answer(report)
-        return
-    _show_rebuild(report, fmt)
+        with user_errors(), progress("rebuild") as show:
+            done = make(directory, options_of(**options), queues=queues, index=index, progress=show)
+        report = evolve(report, done=done)
+    print_answer(report, fmt, _show_rebuild)
 
 
 def _ask(question: str) -> None:
     if not sys.stdin.isatty():
         raise click.UsageError(f"{question} There is no terminal for the confirmation: add --yes")
     click.confirm(question, abort=True, err=True)
-
-
-def _rebuild(
-    directory: Path, report: RebuildReport, options: dict[str, Any], *, queues: bool, index: bool
-) -> RebuildReport:
-    with user_errors(), progress("rebuild") as show:
-        done = make(directory, options_of(**options), queues=queues, index=index, progress=show)
-    return evolve(report, done=done)
 
 
 def _show_rebuild(report: RebuildReport, fmt: str) -> None:

@@ -10,7 +10,7 @@ from twinlog.cluster.cli.common.errors import FAILED
 from twinlog.cluster.cli.common.group import examples
 from twinlog.cluster.cli.common.options import document_option
 from twinlog.cluster.cli.common.progress import progress
-from twinlog.cluster.cli.common.render import Column, count, json_answer, style, table
+from twinlog.cluster.cli.common.render import Column, count, print_answer, style, table
 from twinlog.cluster.cli.log.directory import directory_argument, directory_options, opened
 from twinlog.cluster.text import seconds, size
 from twinlog.store.offline.finding import Finding
@@ -101,9 +101,6 @@ def verify(directory: Path, fmt: str, max_findings: int | None, processes: int |
     """
     with opened(directory, **options) as store, progress("verify") as show:
         report = shortened(check(store, progress=show, processes=processes), max_findings)
-    if fmt == "json":
-        json_answer(report)
-    else:
-        show_verify(report, fmt)
+    print_answer(report, fmt, show_verify)
     if report.verdict is not VerifyVerdict.SOUND:
         click.get_current_context().exit(FAILED)
