@@ -5,10 +5,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import trio
-from attrs import define, field
+from attrs import define
 
 from twinlog.cluster.cli.common.errors import CliError
-from twinlog.cluster.cli.run.member_process import MemberProcess
 from twinlog.cluster.cli.run.ports import busy_ports
 from twinlog.cluster.cli.run.supervisor import Supervisor, check_ports
 from twinlog.cluster.cli.run.up_plan import BrokerPlan, Port, UpPlan, plan_up
@@ -39,11 +38,7 @@ def plan_demo(directory: Path, port_base: int | None) -> UpPlan:
 class DemoCluster:
     """The processes. `supervisor` only makes them: it starts and restarts none."""
 
-    plan: UpPlan
-    supervisor: Supervisor = field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self.supervisor = Supervisor(self.plan, OVERRIDES)
+    supervisor: Supervisor
 
     def start_dashboard(self) -> str | None:
         """Start it and return its URL; None without a dashboard."""
@@ -53,20 +48,16 @@ class DemoCluster:
         dashboard.process.start()
         return dashboard.url
 
-    def process(self, broker: BrokerPlan) -> MemberProcess:
-        """Return the process of a broker."""
-        return self.supervisor.processes[broker.name]
-
     async def kill(self, broker: BrokerPlan) -> int:
         """Kill a broker with kill -9; return its process id."""
-        process = self.process(broker)
+        process = self.supervisor.processes[broker.name]
         process.kill()
         await process.wait()
         return process.popen.pid
 
     def start(self, broker: BrokerPlan) -> None:
         """Start a broker again."""
-        self.process(broker).start()
+        self.supervisor.processes[broker.name].start()
 
     def kept(self, broker: BrokerPlan) -> tuple[Divergent, ...]:
         """Return what was cut from a broker's log."""
@@ -76,17 +67,17 @@ class DemoCluster:
 @asynccontextmanager
 async def running(plan: UpPlan) -> AsyncIterator[DemoCluster]:
     """Run all members; stop them at the end in any case, the name server last."""
-    cluster = DemoCluster(plan)
-    processes = cluster.supervisor.processes
+    supervisor = Supervisor(plan, OVERRIDES)
+    processes = supervisor.processes
     try:
         for member in plan.members:
             processes[member.name].start()
-        yield cluster
+        yield DemoCluster(supervisor)
     finally:
         try:
             with trio.CancelScope(shield=True), trio.move_on_after(STOP_SECONDS_MAX):
                 last = processes[plan.namesrv.name]
-                await cluster.supervisor.stop_some([each for each in processes.values() if each is not last])
-                await cluster.supervisor.stop_some([last])
+                await supervisor.stop_some([each for each in processes.values() if each is not last])
+                await supervisor.stop_some([last])
         finally:
-            cluster.supervisor.kill()
+            supervisor.kill()

@@ -174,19 +174,19 @@ class Play:
                 refusal = error
                 continue
             self.screen.tell(taken_over(candidate.name, result, trio.current_time() - began), "✓")
-            await self._report_pause(self._killed_at, "waited")
+            await self._report_pause(self._killed_at)
             return candidate
         assert refusal is not None
         raise refusal
 
-    async def _report_pause(self, since: float, what: str) -> None:
+    async def _report_pause(self, since: float) -> None:
         """Report how long producers waited for an acknowledgement, once they have one again."""
         count = len(self.ledger.acknowledged)
         with trio.fail_after(30):
             while len(self.ledger.acknowledged) < count + 5:  # noqa: ASYNC110  # The ledger is a plain value.
                 await trio.sleep(0.01)
         pause = self.ledger.longest_pause(since, trio.current_time())
-        self.screen.tell(f"producers {what} for {latency(pause)}, from one SEND_OK to the next", "✓")
+        self.screen.tell(f"producers waited for {latency(pause)}, from one SEND_OK to the next", "✓")
 
     async def _return(self, old: BrokerPlan) -> None:
         self.screen.chapter(
@@ -222,7 +222,7 @@ class Play:
         self.screen.tell(taken_over(old.name, result, trio.current_time() - began), "✓")
         if result.pause_ms is not None:
             self.screen.tell(f"write pause {result.pause_ms:.0f} ms", "✓")
-        await self._report_pause(began, "waited")
+        await self._report_pause(began)
 
     async def _account(self, client: Client) -> bool:
         self.screen.chapter(

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from textwrap import wrap
-from typing import Any, Protocol
+from typing import Any
 
 from twinlog.cluster.broker.peers.role_messages import ChangeResult, ChangeState
 from twinlog.cluster.cli import common
@@ -21,28 +21,15 @@ STEP_SECONDS = 0.25  # Of one bar.
 Picture = Callable[[int], Any]  # Width of the terminal -> what rich draws.
 
 
-class Screen(Protocol):
-    """An output for chapters, events and a live picture."""
-
-    def chapter(self, title: str, why: str) -> None:
-        """Print what happens next, and why."""
-
-    def tell(self, words: str, mark: str = "·") -> None:
-        """Print one event. Marks: · neutral, ✓ good, ✗ bad."""
-
-    def draw(self, picture: Picture) -> None:
-        """Show the status of the members; nothing in a pipe."""
-
-
 class PlainScreen:
-    """Lines on stdout."""
+    """Chapters and events as lines on stdout. Marks of events: · neutral, ✓ good, ✗ bad."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._chapters = 0
 
     def chapter(self, title: str, why: str) -> None:
-        """Print the title on a line, the reason below it."""
+        """Print what happens next, and why."""
         self._chapters += 1
         print(f"\n{self._chapters}. {title}")
         for line in wrap(why, WIDTH - 3):
@@ -57,7 +44,7 @@ class PlainScreen:
 
 
 class LiveScreen:
-    """The same lines, with a live picture below them."""
+    """The same lines in colour, with a live picture below them."""
 
     def __init__(self, live: Any, clock: Callable[[], float]) -> None:
         self._live, self._clock = live, clock
@@ -81,6 +68,9 @@ class LiveScreen:
         self._live.update(picture(self._live.console.width), refresh=True)
 
 
+Screen = PlainScreen | LiveScreen
+
+
 @contextmanager
 def screen(clock: Callable[[], float]) -> Iterator[Screen]:
     """Yield the output that suits stdout."""
@@ -89,9 +79,8 @@ def screen(clock: Callable[[], float]) -> Iterator[Screen]:
         return
 
     console = common.drawing.Console()
-    with common.drawing.Live(
-        console=console, auto_refresh=False, transient=True
-    ) as live:  # auto_refresh would be a thread.
+    # auto_refresh would be a thread.
+    with common.drawing.Live(console=console, auto_refresh=False, transient=True) as live:
         yield LiveScreen(live, clock)
 
 
@@ -115,13 +104,13 @@ def bars(counts: Sequence[int]) -> str:
     return "".join(BARS[-(-count * (len(BARS) - 1) // most)] if most else BARS[0] for count in counts)
 
 
-def many(value: int, one: str, several: str | None = None) -> str:
+def many(value: int, one: str) -> str:
     """Format a number with its noun.
 
-    >>> many(1, "copy", "copies"), many(1200, "message")
-    ('1 copy', '1 200 messages')
+    >>> many(1, "message"), many(1200, "message")
+    ('1 message', '1 200 messages')
     """
-    return f"{number(value)} {one if value == 1 else several or one + 's'}"
+    return f"{number(value)} {one if value == 1 else one + 's'}"
 
 
 def number(value: int) -> str:
@@ -145,7 +134,7 @@ def taken_over(winner: str, result: ChangeResult, seconds: float) -> str:
     return f"{winner} is the master in epoch {result.epoch}, after {seconds:.2f} s; acknowledged bytes lost: {lost}"
 
 
-def rewound(name: str, kept: Sequence["Divergent"]) -> str:
+def rewound(name: str, kept: Sequence[Divergent]) -> str:
     """Describe what the old master cut from its log."""
     if not kept:
         return f"{name} follows as a slave; its log had nothing that the new master lacks"
@@ -178,7 +167,7 @@ def _first(missing: Sequence[int]) -> str:
     return f", first number {missing[0]}" if missing else ""
 
 
-def compared(reports: Sequence["LiveDiffReport"]) -> tuple[str, bool]:
+def compared(reports: Sequence[LiveDiffReport]) -> tuple[str, bool]:
     """Describe the comparison of the logs."""
     differing = [each for each in reports if each.verdict is not LiveVerdict.EQUAL or each.right_behind_bytes]
     if not differing:

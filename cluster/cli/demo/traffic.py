@@ -115,9 +115,8 @@ class Traffic:
 
     async def _send_some(self, producer: Producer) -> None:
         while not self._is_over:
-            self._next_at = (
-                max(self._next_at, trio.current_time() - 1) + 1 / self.rate
-            )  # Messages of a pause are not sent later.
+            # Messages of a pause are not sent later.
+            self._next_at = max(self._next_at, trio.current_time() - 1) + 1 / self.rate
             await trio.sleep_until(self._next_at)
             await self._send(producer, self.ledger.begin())
 

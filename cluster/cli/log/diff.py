@@ -30,8 +30,8 @@ _FOLLOWS = {"offset_message_id", "body_base64"}
 
 SIDE_BY_SIDE = [
     Column("", lambda row: row[0]),
-    Column("LEFT", lambda row: row[1], str),
-    Column("RIGHT", lambda row: row[2], str),
+    Column("LEFT", lambda row: row[1]),
+    Column("RIGHT", lambda row: row[2]),
 ]
 
 
@@ -82,11 +82,16 @@ def show_diff(report: DiffReport, fmt: str) -> None:
         ("log", *(f"{count(side.min_offset)} to {count(side.end_offset)}" for side in (left, right))),
         ("newest message", *(moment(s.last_stored_ms) if s.last_stored_ms else UNKNOWN for s in (left, right))),
     ]
-    if report.difference is not None:
-        rows += difference_rows(report.difference)
+    _print_sides(rows, report.difference, _sentences(report))
+
+
+def _print_sides(
+    rows: list[tuple[str, str, str]], difference: Difference | LiveDifference | None, lines: Iterator[str]
+) -> None:
+    rows += _difference_rows(difference) if difference is not None else []
     table(SIDE_BY_SIDE, rows, "wide")
     click.echo()
-    for line in _sentences(report):
+    for line in lines:
         click.echo(line)
 
 
@@ -101,7 +106,7 @@ def _sentences(report: DiffReport) -> Iterator[str]:
     else:
         span = f"first at {count(found.first_offset)}, last at {count(found.last_offset)}"
         yield style(f"different in {found.blocks} blocks of 64 KiB: {span}; compared: {common}", fg="red")
-        yield from who_is_wrong(found)
+        yield from _who_is_wrong(found)
     if report.digest_bytes:
         yield f"{size(report.digest_bytes)} compared by their digests only, {size(report.read_bytes)} read"
     behind = report.right_behind_bytes
@@ -112,7 +117,7 @@ def _sentences(report: DiffReport) -> Iterator[str]:
         yield style(f"queue {queue.topic}/{queue.queue_id} differs: {where}", fg="red")
 
 
-def who_is_wrong(found: Difference | LiveDifference) -> Iterator[str]:
+def _who_is_wrong(found: Difference | LiveDifference) -> Iterator[str]:
     """Name the damaged side, if there is one."""
     broken = [name for name, side in (("left", found.left), ("right", found.right)) if side.problem]
     if len(broken) == 1:
@@ -122,7 +127,7 @@ def who_is_wrong(found: Difference | LiveDifference) -> Iterator[str]:
         yield "both are intact there: different messages were written, or a byte changed that no CRC covers"
 
 
-def difference_rows(found: Difference | LiveDifference) -> list[tuple[str, str, str]]:
+def _difference_rows(found: Difference | LiveDifference) -> list[tuple[str, str, str]]:
     """Return the messages of both sides field by field."""
     left, right = found.left, found.right
     rows = [("there", _place(left), _place(right)), ("it is", left.problem or "sound", right.problem or "sound")]
@@ -251,19 +256,13 @@ def show_live_diff(report: LiveDiffReport, fmt: str) -> None:
         ("role", left.role or UNKNOWN, right.role or UNKNOWN),
         ("log", *(f"{count(side.min_offset)} to {count(side.end_offset)}" for side in (left, right))),
     ]
-    if report.difference is not None:
-        rows += difference_rows(report.difference)
-    table(SIDE_BY_SIDE, rows, "wide")
-    click.echo()
-    for line in sentences(report):
-        click.echo(line)
+    _print_sides(rows, report.difference, _live_sentences(report))
 
 
-def sentences(report: LiveDiffReport) -> Iterator[str]:
-    """Return the result in sentences."""
+def _live_sentences(report: LiveDiffReport) -> Iterator[str]:
     yield verdict_of(report)
     if report.difference is not None:
-        yield from who_is_wrong(report.difference)
+        yield from _who_is_wrong(report.difference)
     for piece in report.not_compared:
         having = report.left if piece.side == "left" else report.right
         bytes_ = size(piece.end_offset - piece.start_offset)
@@ -294,11 +293,11 @@ def verdict_of(report: LiveDiffReport) -> str:
     assert report.difference is not None
     first = f"first at {count(report.difference.first_offset)}"
     if report.samples is None:
-        return style(f"different: {first}; {common_equal(report)}", fg="red")
-    return style(f"sampled: different, {first} of {samples}; {common_equal(report)}", fg="red")
+        return style(f"different: {first}; {_common_equal(report)}", fg="red")
+    return style(f"sampled: different, {first} of {samples}; {_common_equal(report)}", fg="red")
 
 
-def common_equal(report: LiveDiffReport) -> str:
+def _common_equal(report: LiveDiffReport) -> str:
     """Return the range that is equal."""
     if report.equal_to <= report.common_start:
         return "nothing before that is common to both"

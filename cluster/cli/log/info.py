@@ -34,7 +34,8 @@ def show_info(info: StoreInfo, fmt: str) -> None:
         if fmt == "wide":
             table(_queue_columns(), info.queues, fmt)
         else:
-            table(_topic_columns(), list(topics_of(info)), fmt)
+            by_topic = [list(queues) for _, queues in groupby(info.queues, lambda queue: queue.topic)]
+            table(_topic_columns(), by_topic, fmt)
     if fmt == "wide":
         _files(info, fmt)
     for problem in info.problems:
@@ -111,32 +112,15 @@ def _time(milliseconds: int | None) -> str:
     return moment(milliseconds) if milliseconds else "-"
 
 
-class Topic:
-    """The totals of a topic's queues."""
-
-    def __init__(self, name: str, queues: Iterable[Any]) -> None:
-        found = list(queues)
-        self.name = name
-        self.queues = len(found)
-        self.messages = sum(queue.messages for queue in found)
-        self.next = sum(queue.max_offset for queue in found)
-        self.last_stored_ms = max((queue.last_stored_ms for queue in found if queue.last_stored_ms), default=None)
-        self.disk_bytes = sum(queue.disk_bytes for queue in found)
-
-
-def topics_of(info: StoreInfo) -> Iterable[Topic]:
-    """Return the topics ordered by name."""
-    return (Topic(name, queues) for name, queues in groupby(info.queues, lambda queue: queue.topic))
-
-
 def _topic_columns() -> list[Column]:
+    """Return columns whose rows are the queues of a topic."""
     return [
-        Column("TOPIC", lambda t: t.name),
-        Column("QUEUES", lambda t: t.queues, right=True),
-        Column("MESSAGES", lambda t: t.messages, count, right=True),
-        Column("EVER", lambda t: t.next, count, right=True, spare=1),
-        Column("LAST MESSAGE", lambda t: t.last_stored_ms, moment),
-        Column("ON DISK", lambda t: t.disk_bytes, size, right=True, spare=2),
+        Column("TOPIC", lambda queues: queues[0].topic),
+        Column("QUEUES", len, right=True),
+        Column("MESSAGES", lambda queues: sum(q.messages for q in queues), count, right=True),
+        Column("EVER", lambda queues: sum(q.max_offset for q in queues), count, right=True, spare=1),
+        Column("LAST MESSAGE", lambda queues: max(q.last_stored_ms or 0 for q in queues) or None, moment),
+        Column("ON DISK", lambda queues: sum(q.disk_bytes for q in queues), size, right=True, spare=2),
     ]
 
 
