@@ -15,7 +15,7 @@ from twinlog.store.truncation.divergent import Divergent, DivergentDirectory
 
 SLAVES = 2
 FILE_SIZE = 16 << 20
-OVERRIDES = (("mappedFileSizeCommitLog", str(FILE_SIZE)),)
+OVERRIDES = {"mappedFileSizeCommitLog": str(FILE_SIZE)}
 STOP_SECONDS_MAX = 20.0
 BASES = range(24876, 32000, 100)  # Outside of the ports of `up` and of the ephemeral ports.
 

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from types import FrameType
 from typing import IO, TYPE_CHECKING
@@ -19,7 +19,7 @@ from twinlog.cluster.cli.common.logging_setup import WARNING, set_up_log
 from twinlog.cluster.cli.run.member_process import Exit, MemberProcess, program
 from twinlog.cluster.cli.run.ports import busy_ports, in_use
 from twinlog.cluster.cli.run.up_dashboard import DashboardKeeper, prepare_dashboard
-from twinlog.cluster.cli.run.up_plan import BrokerPlan, UpPlan, broker_conf
+from twinlog.cluster.cli.run.up_plan import BrokerPlan, NamesrvPlan, UpPlan, conf_text
 
 if TYPE_CHECKING:
     import trio
@@ -29,7 +29,7 @@ STEADY_SECONDS = 60.0  # After a child ran this long, its earlier deaths do not 
 SLOW_STOP_SECONDS = 5.0
 
 
-def supervise(plan: UpPlan, overrides: Sequence[tuple[str, str]], *, with_dashboard: bool = True) -> None:
+def supervise(plan: UpPlan, overrides: Mapping[str, str], *, with_dashboard: bool = True) -> None:
     """Run the plan until Ctrl-C or SIGTERM. Raises CliError when it cannot run."""
     with ExitStack() as stack:
         stack.enter_context(_lock(plan))
@@ -78,10 +78,10 @@ def check_ports(plan: UpPlan) -> None:
 class Supervisor:
     """The members as processes. `start`, then `run`."""
 
-    def __init__(self, plan: UpPlan, overrides: Sequence[tuple[str, str]], *, with_dashboard: bool = True) -> None:
+    def __init__(self, plan: UpPlan, overrides: Mapping[str, str], *, with_dashboard: bool = True) -> None:
         self.plan = plan
         self._write_files(overrides)
-        self.processes = {member.name: self._process(member.name) for member in plan.members}
+        self.processes = {member.name: self._process(member) for member in plan.members}
         self.dashboard = prepare_dashboard(plan, say) if with_dashboard else None
         if self.dashboard is not None:
             self.processes[self.dashboard.process.name] = self.dashboard.process
@@ -89,29 +89,26 @@ class Supervisor:
         self._stop: trio.Event | None = None
         self._token: trio.lowlevel.TrioToken | None = None
 
-    def _write_files(self, overrides: Sequence[tuple[str, str]]) -> None:
+    def _write_files(self, overrides: Mapping[str, str]) -> None:
         for name in ("conf", "logs"):
             (self.plan.directory / name).mkdir(exist_ok=True)
-        for broker in self.plan.brokers:
-            self.plan.conf_path(broker).write_text(broker_conf(broker, overrides))
-        self.plan.conf_path(self.plan.namesrv).write_text(namesrv_conf(self.plan))
+        for member in self.plan.members:
+            of_broker = overrides if isinstance(member, BrokerPlan) else {}
+            self.plan.conf_path(member).write_text(conf_text(member, of_broker))
 
-    def _process(self, name: str) -> MemberProcess:
-        member = next(each for each in self.plan.members if each.name == name)
+    def _process(self, member: NamesrvPlan | BrokerPlan) -> MemberProcess:
         kind = "broker" if isinstance(member, BrokerPlan) else "namesrv"
         command = program(kind, "-c", str(self.plan.conf_path(member)))
-        return MemberProcess(name, command, self.plan.log_path(member))
+        return MemberProcess(member.name, command, self.plan.log_path(member))
 
     # ---- Called by the command
 
     def start(self) -> None:
-        """Start all members at once; from here on signals stop them."""
+        """Start all members at once; from here on signals stop them. The dashboard starts when they are ready."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._on_signal)
         for member in self.plan.members:
-            self.processes[
-                member.name
-            ].start()  # The dashboard starts when they are ready, so as not to slow them down.
+            self.processes[member.name].start()
 
     def run(self) -> None:
         """Watch the members until a signal arrives and all have stopped."""
@@ -213,17 +210,6 @@ class Supervisor:
             for process in running:
                 await process.wait()
             nursery.cancel_scope.cancel()
-
-
-def namesrv_conf(plan: UpPlan) -> str:
-    """Return the text of the name server's configuration file."""
-    lines = [
-        "# Written by `twinlog up` at each start: changes made here are lost.",
-        "bindAddress=127.0.0.1",
-        f"listenPort={plan.namesrv.port}",
-        f"kvConfigPath={plan.directory / 'namesrv' / 'kvConfig.json'}",
-    ]
-    return "\n".join(lines) + "\n"
 
 
 def say(words: str) -> None:

@@ -71,13 +71,13 @@ def up(
 
         load_broker(None, overrides, namesrv=None, environment={})  # Report an error once, before anything runs.
     _note_variables()
-    settings = [setting_of(each) for each in overrides]
     directory = (directory or default_directory()).absolute()
     try:
         plan = plan_up(directory, masters=masters, slaves=slaves, is_async=is_async, port_base=port_base)
     except PlanError as error:
         raise CliError(str(error), exit_code=USAGE) from error
-    supervise(plan, [(each.key, each.value) for each in settings], with_dashboard=not no_dashboard)
+    settings = {each.key: each.value for each in map(setting_of, overrides)}
+    supervise(plan, settings, with_dashboard=not no_dashboard)
 
 
 def _note_variables() -> None:

@@ -10,10 +10,12 @@ Each member opens its HTTP port by itself; if that is busy, it serves without HT
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
-from attrs import field, frozen
+from attrs import frozen
+
+from twinlog.cluster.config.properties_file import with_values
 
 LOOPBACK = "127.0.0.1"
 CLUSTER = "DefaultCluster"
@@ -49,6 +51,14 @@ class NamesrvPlan:
     @property
     def listens(self) -> tuple[Port, ...]:
         return (Port(self.port, self.name),)
+
+    def settings(self) -> dict[str, str]:
+        """Return its namesrv.conf."""
+        return {
+            "bindAddress": LOOPBACK,
+            "listenPort": str(self.port),
+            "kvConfigPath": str(self.directory / "namesrv" / "kvConfig.json"),
+        }
 
 
 @frozen(kw_only=True)
@@ -110,7 +120,7 @@ class UpPlan:
 
     directory: Path
     namesrv: NamesrvPlan
-    brokers: tuple[BrokerPlan, ...] = field()
+    brokers: tuple[BrokerPlan, ...]
 
     @property
     def members(self) -> tuple[NamesrvPlan | BrokerPlan, ...]:
@@ -165,20 +175,12 @@ def group_name(number: int) -> str:
     return f"broker-{letters}"
 
 
-def broker_conf(plan: BrokerPlan, overrides: Sequence[tuple[str, str]]) -> str:
-    """Return the text of a member's broker.conf: the plan, then the keys of `--set`, which override it."""
-    lines = ["# Written by `twinlog up` at each start: changes made here are lost. Use --set KEY=VALUE instead."]
-    settings = plan.settings()
-    lines += [f"{key}={escape(value)}" for key, value in settings.items() if key not in dict(overrides)]
-    if overrides:
-        lines += ["# From --set:", *(f"{key}={escape(value)}" for key, value in dict(overrides).items())]
-    return "\n".join(lines) + "\n"
-
-
-def escape(value: str) -> str:
-    """Escape a value for java.util.Properties."""
-    value = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
-    return "\\" + value if value.startswith(" ") else value
+def conf_text(member: NamesrvPlan | BrokerPlan, overrides: Mapping[str, str]) -> str:
+    """Return a member's configuration file: the plan, then the keys of `--set`, which override it."""
+    head = "# Written by `twinlog up` at each start: changes made here are lost. For brokers use --set KEY=VALUE instead.\n"
+    planned = {key: value for key, value in member.settings().items() if key not in overrides}
+    text = with_values(head, planned)
+    return with_values(f"{text}# From --set:\n", overrides) if overrides else text
 
 
 def default_directory() -> Path:

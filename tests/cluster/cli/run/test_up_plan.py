@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from twinlog.cluster.cli.run.ports import busy_ports, holder, in_use
-from twinlog.cluster.cli.run.up_plan import PlanError, Port, broker_conf, group_name, plan_up
+from twinlog.cluster.cli.run.up_plan import PlanError, Port, conf_text, group_name, plan_up
 from twinlog.cluster.config.properties_file import parse_properties
 
 DIR = Path("/data")
@@ -64,7 +64,7 @@ def test_group_names_go_on_after_z():
 
 
 def test_a_member_file_says_who_wrote_it_and_set_wins():
-    text = broker_conf(plan_up(DIR).brokers[0], [("brokerRole", "ASYNC_MASTER"), ("slaveTimeout", "5000")])
+    text = conf_text(plan_up(DIR).brokers[0], {"brokerRole": "ASYNC_MASTER", "slaveTimeout": "5000"})
     entries = {entry.key: entry.value for entry in parse_properties(text)}
     assert text.startswith("# Written by `twinlog up`")
     assert entries["brokerRole"] == "ASYNC_MASTER"
@@ -76,7 +76,7 @@ def test_a_member_file_says_who_wrote_it_and_set_wins():
 
 @pytest.mark.parametrize("name", ["a b", " lead", "back\\slash", "tab\t", "C:=x#!"])
 def test_odd_directories_survive_the_file(name):
-    text = broker_conf(plan_up(Path("/") / name).brokers[0], [])
+    text = conf_text(plan_up(Path("/") / name).brokers[0], {})
     entries = {entry.key: entry.value for entry in parse_properties(text)}
     assert entries["storePathRootDir"] == f"/{name}/broker-a-0"
 
