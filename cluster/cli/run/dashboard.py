@@ -65,13 +65,18 @@ def dashboard(
     Prints one line `ready dashboard=http://HOST:PORT` when it serves. It polls the cluster once a second for all viewers
     together, every five seconds without viewers. SIGTERM or Ctrl-C stops it.
     """
-    host, port = _address(listen)
-    _check_token(token_file)
-
+    try:
+        host, port = split_address(listen)
+    except ValueError:
+        raise click.UsageError(f"--listen {listen}: expected HOST:PORT") from None
+    try:
+        if token_file is not None:
+            Tokens(token_file).read()  # A bad file is reported now, not when a token is typed.
+    except TokenFileError as error:
+        raise CliError(f"The token file {error}.", exit_code=USAGE) from error
     addresses = name_servers(namesrv)
     if not addresses:
         raise click.UsageError("--namesrv is empty: expected HOST:PORT, or several separated by ;")
-
     config = DashboardConfig(
         namesrv=addresses,
         host=host,
@@ -82,39 +87,11 @@ def dashboard(
         context=chosen_context(),
         listen_fd=listen_fd,
     )
-    serve_dashboard(config, until_stdin_closes=until_stdin_closes)
-
-
-def _address(listen: str) -> tuple[str, int]:
-    try:
-        return split_address(listen)
-    except ValueError:
-        raise click.UsageError(f"--listen {listen}: expected HOST:PORT") from None
-
-
-def _check_token(token_file: Path | None) -> None:
-    """Report a bad token file at the start, not when a token is typed."""
-    if token_file is None:
-        return
-
-    try:
-        Tokens(token_file).read()
-    except TokenFileError as error:
-        raise CliError(f"The token file {error}.", exit_code=USAGE) from error
-
-
-def serve_dashboard(config: DashboardConfig, *, until_stdin_closes: bool = False) -> None:
-    """Serve until stopped. Raises CliError for a port in use."""
     set_up_log(for_good=True)
 
     async def serve(say_ready: SayReady) -> None:
         async with trio.open_nursery() as nursery:
-            port = await nursery.start(run_dashboard, config)
-            say_ready(f"dashboard=http://{_shown(config.host)}:{port}")
+            bound = await nursery.start(run_dashboard, config)
+            say_ready(f"dashboard=http://{f'[{host}]' if ':' in host else host}:{bound}")
 
-    ports = (Port(config.port, "the dashboard"),)
-    run_service(serve, config.host, ports, until_stdin_closes=until_stdin_closes)
-
-
-def _shown(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
+    run_service(serve, host, (Port(port, "the dashboard"),), until_stdin_closes=until_stdin_closes)

@@ -12,25 +12,12 @@ from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from twinlog.cluster.config.environment import without_options
 
 LAST_LINES = 8
 _OUTPUT = {"PYTHONUNBUFFERED": "1"}  # The log files are for people, who see their last lines when a member dies.
-
-
-@frozen
-class Exit:
-    """The end of a child: its exit status, or minus the signal that ended it."""
-
-    status: int
-
-    @property
-    def text(self) -> str:
-        if self.status < 0:
-            return f"was ended by {signal.Signals(-self.status).name}"
-        return f"ended with exit status {self.status}"
 
 
 @define(eq=False)
@@ -63,8 +50,8 @@ class MemberProcess:
         """True from start() to its end."""
         return hasattr(self, "popen") and self.popen.poll() is None
 
-    async def wait(self) -> Exit:
-        """Wait for its end. Cancellation leaves it running."""
+    async def wait(self) -> int:
+        """Wait for its end; return its exit status, or minus the signal that ended it. Cancellation leaves it running."""
         import trio
 
         if self.popen.poll() is None:
@@ -76,7 +63,7 @@ class MemberProcess:
         status = self.popen.wait()
         if self.popen.stdin is not None:
             self.popen.stdin.close()
-        return Exit(status)
+        return status
 
     def terminate(self) -> None:
         """Ask it to stop cleanly; no effect after its end."""
@@ -94,6 +81,13 @@ class MemberProcess:
                 return list(deque(log.read().decode("utf-8", "replace").splitlines(), LAST_LINES))
         except OSError:
             return []
+
+
+def exit_text(status: int) -> str:
+    """Describe how a child ended."""
+    if status < 0:
+        return f"was ended by {signal.Signals(-status).name}"
+    return f"ended with exit status {status}"
 
 
 def program(*arguments: str) -> list[str]:

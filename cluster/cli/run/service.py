@@ -23,9 +23,8 @@ from twinlog.cluster.cli.run.up_plan import Port
 from twinlog.store.errors import StoreError
 
 CLEAN_STOP_SECONDS_MAX = 60  # After the end of the parent nothing can send a second signal.
-_YOUNG_OBJECTS = (
-    20_000  # Until the first collection: messages in flight are hundreds to thousands of objects, and no garbage.
-)
+# Until the first collection: messages in flight are hundreds to thousands of objects, and no garbage.
+_YOUNG_OBJECTS = 20_000
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 

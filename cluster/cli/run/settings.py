@@ -7,7 +7,6 @@ then defaults.
 import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -15,6 +14,7 @@ from twinlog.cluster.admin.options import all_options
 from twinlog.cluster.broker.config import BrokerConfig
 from twinlog.cluster.broker.security.config import AclConfig
 from twinlog.cluster.cli.common.errors import USAGE, CliError
+from twinlog.cluster.cli.common.options import together
 from twinlog.cluster.cli.common.render import Column, table
 from twinlog.cluster.config import rocketmq_keys
 from twinlog.cluster.config.config_file import Configuration, Setting, configure, options_of, setting_of, settings_of
@@ -106,24 +106,19 @@ def _read(path: Path) -> str:
 _CONFIG_FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 
 
-def member_options(function: Any) -> Any:
-    """Options of both a name server and a broker."""
-    options = (
-        click.option(
-            "-c", "--config", type=_CONFIG_FILE, help="Configuration file in RocketMQ's format, KEY=VALUE lines."
-        ),
-        click.option(
-            "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a line of the file; repeatable."
-        ),
-        click.option("-p", "--print", "print_only", is_flag=True, help="Print the effective configuration and exit."),
-        click.option("--until-stdin-closes", is_flag=True, hidden=True, help="Stop when the parent process ends."),
-    )
-    for option in reversed(options):
-        function = option(function)
-    return function
+# Of both a name server and a broker.
+member_options = together(
+    click.option("-c", "--config", type=_CONFIG_FILE, help="Configuration file in RocketMQ's format, KEY=VALUE lines."),
+    click.option(
+        "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a line of the file; repeatable."
+    ),
+    click.option("-p", "--print", "print_only", is_flag=True, help="Print the effective configuration and exit."),
+    click.option("--until-stdin-closes", is_flag=True, hidden=True, help="Stop when the parent process ends."),
+)
 
 
-def print_configuration(configuration: Any) -> None:
+def print_configuration(configuration: Configuration) -> None:
+    """Print the effective options."""
     columns = [
         Column("KEY", lambda e: e.key),
         Column("VALUE", lambda e: shown(e.key, e.text)),

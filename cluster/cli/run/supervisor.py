@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING
 
 from twinlog.cluster.cli.common.errors import USAGE, CliError, innermost
 from twinlog.cluster.cli.common.logging_setup import WARNING, set_up_log
-from twinlog.cluster.cli.run.member_process import Exit, MemberProcess, program
+from twinlog.cluster.cli.run.member_process import MemberProcess, exit_text, program
 from twinlog.cluster.cli.run.ports import busy_ports, in_use
 from twinlog.cluster.cli.run.up_dashboard import DashboardKeeper, prepare_dashboard
 from twinlog.cluster.cli.run.up_plan import BrokerPlan, NamesrvPlan, UpPlan, conf_text
@@ -158,21 +158,21 @@ class Supervisor:
         pause = RESTART_SECONDS
         started = trio.current_time()
         while True:
-            exited = await process.wait()
+            status = await process.wait()
             if trio.current_time() - started > STEADY_SECONDS:
                 pause = RESTART_SECONDS
-            self._report_death(process, exited, pause)
+            self._report_death(process, status, pause)
             await trio.sleep(pause)
             pause = min(pause * 2, RESTART_SECONDS_MAX)
             process.start()
             started = trio.current_time()
             say(f"{process.name} was restarted (process {process.popen.pid})")
 
-    def _report_death(self, process: MemberProcess, exited: Exit, pause: float) -> None:
+    def _report_death(self, process: MemberProcess, status: int, pause: float) -> None:
         lines = process.last_lines()
-        if exited.status == USAGE:  # It would end like this every time.
+        if status == USAGE:  # It would end like this every time.
             raise CliError(f"{process.name} rejects its configuration.", "\n  ".join(lines), exit_code=USAGE)
-        say(f"{process.name} {exited.text}; it restarts in {pause:g} s. Its last lines, from {process.log}:")
+        say(f"{process.name} {exit_text(status)}; it restarts in {pause:g} s. Its last lines, from {process.log}:")
         for line in lines or ["(none)"]:
             say(f"  | {line}")
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from attrs import define, frozen
 
 from twinlog.cluster.cli.common.errors import USAGE
-from twinlog.cluster.cli.run.member_process import MemberProcess, program
+from twinlog.cluster.cli.run.member_process import MemberProcess, exit_text, program
 from twinlog.cluster.cli.run.ports import in_use
 from twinlog.cluster.cli.run.up_plan import LOOPBACK, Port, UpPlan
 
@@ -78,13 +78,13 @@ class DashboardKeeper:
         while True:
             started = trio.current_time()
             self.dashboard.process.start()
-            exited = await self.dashboard.process.wait()
-            if exited.status == USAGE:
+            status = await self.dashboard.process.wait()
+            if status == USAGE:
                 lines = self.dashboard.process.last_lines()
                 self.say(f"no dashboard: {lines[-1] if lines else 'it rejects its configuration'}")
                 return
             if trio.current_time() - started > RESTART_SECONDS_MAX:
                 pause = RESTART_SECONDS
-            self.say(f"the dashboard {exited.text}; it restarts in {pause:g} s. See {self.dashboard.process.log}")
+            self.say(f"the dashboard {exit_text(status)}; it restarts in {pause:g} s. See {self.dashboard.process.log}")
             await trio.sleep(pause)
             pause = min(pause * 2, RESTART_SECONDS_MAX)
