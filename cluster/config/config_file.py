@@ -14,7 +14,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from attrs import Attribute, field, fields, frozen
+from attrs import Attribute, fields, frozen
 
 from twinlog.cluster.config.properties_file import ConfigError, parse_properties
 from twinlog.cluster.config.redaction import shown
@@ -136,8 +136,8 @@ class _Option:
     cls: type
     attribute: "Attribute[Any]"
     wanted: Any
-    key: str = field()
-    doc: str = field()
+    key: str
+    doc: str
 
 
 def options_of(classes: Iterable[type]) -> dict[str, list[_Option]]:
@@ -208,20 +208,23 @@ def _problem(setting: Setting, allowed: str) -> str:
 
 
 def _unknown(setting: Setting, known: Collection[str]) -> str:
-    import difflib  # Only a file with a mistake needs it.
+    return f"{setting.source}: unknown key {setting.key}{did_you_mean(setting.key, known, cutoff=0.6)}"
+
+
+def did_you_mean(name: str, known: Collection[str], *, cutoff: float) -> str:
+    """Suggest the known name that is most like this one; "" if none is. `cutoff`: from 0, any, to 1, the same letters."""
+    import difflib  # Only a mistake needs it.
 
     by_lower = {key.lower(): key for key in known}
-    near = difflib.get_close_matches(setting.key.lower(), by_lower, n=1, cutoff=0.6)
-    hint = f"; did you mean {by_lower[near[0]]}?" if near else ""
-    return f"{setting.source}: unknown key {setting.key}{hint}"
+    near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=cutoff)
+    return f"; did you mean {by_lower[near[0]]}?" if near else ""
 
 
 def _validate(option: _Option, value: Any) -> None:
     validator = option.attribute.validator
-    if validator is None:
-        return
     try:
-        validator(None, option.attribute, value)
+        if validator is not None:
+            validator(None, option.attribute, value)
     except (ValueError, TypeError) as error:
         raise ValueError(allowed_text(validator) or _plain(error, option.attribute.name)) from error
 

@@ -60,10 +60,8 @@ def credential_files(environment: Mapping[str, str]) -> tuple[Path, ...]:
 
 def read_credentials_file(path: Path) -> Credentials | None:
     """Read a file; None for one without keys, as RocketMQ's tools.yml may be. Raises ConfigError without secrets, OSError."""
-    from twinlog.cluster.config.plain_yaml import (  # 15 ms that only users of such a file need.
-        PlainYamlError,
-        load_plain,
-    )
+    # 15 ms that only users of such a file need.
+    from twinlog.cluster.config.plain_yaml import PlainYamlError, load_plain
 
     try:
         value = load_plain(path.read_bytes())

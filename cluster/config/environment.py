@@ -8,14 +8,13 @@ Underscores are ignored: only letters and digits count. An empty variable counts
 `_FILE` variables name.
 """
 
-import difflib
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from attrs import frozen
 
-from twinlog.cluster.config.config_file import Setting
+from twinlog.cluster.config.config_file import Setting, did_you_mean
 from twinlog.cluster.config.properties_file import ConfigError
 
 PREFIX, FILE = "TWINLOG_", "_FILE"
@@ -65,17 +64,14 @@ def read_environment(
     found: dict[str, Setting] = {}
     unknown = []
     for name, value in sorted(environment.items()):
-        if (
-            not name.startswith(PREFIX)
-            or not value
-            or _letters(name) in others
-            or _KUBERNETES.search(f"{name}={value}")
-        ):
+        is_foreign = _letters(name) in others or _KUBERNETES.search(f"{name}={value}")
+        if not value or not name.startswith(PREFIX) or is_foreign:
             continue
         key, is_file = _key_of(name, by_letters)
         if key is None:
             if not is_file or _letters(name.removesuffix(FILE)) not in others:
-                unknown.append(_unknown(name, [*map(variable_of, by_letters.values()), *OTHERS]))
+                known = [*map(variable_of, by_letters.values()), *OTHERS]
+                unknown.append(f"unknown variable {name}{did_you_mean(name, known, cutoff=0.7)}")
         elif key in keys:
             if key in found:
                 raise ConfigError(f"{found[key].source} and {name} both set {key}: remove one")
@@ -110,8 +106,3 @@ def _content(name: str, path: str) -> str:
         return Path(path).read_text().rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{name}={path}: cannot be read: {error}") from error
-
-
-def _unknown(name: str, known: Collection[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
-    return f"unknown variable {name}" + (f"; did you mean {near[0]}?" if near else "")

@@ -43,12 +43,11 @@ class KnownTables:
             names = decode_checked(NAME, VERSION, path.read_bytes())
             if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
                 raise ValueError("it has no list of names")
-            self.names = frozenset(names)
-        except FileNotFoundError:
-            self.names = frozenset()
         except (OSError, ValueError) as error:
-            log.warning("a side file is not used", path=str(path), reason=str(error))
-            self.names = frozenset()
+            if not isinstance(error, FileNotFoundError):
+                log.warning("a side file is not used", path=str(path), reason=str(error))
+            names = []
+        self.names = frozenset(names)
 
     def note(self, *names: str) -> None:
         """Add names of tables with entries. Blocks for the disk once for each name; after an error the next start retries."""
@@ -69,9 +68,8 @@ class JsonFile:
     """One table: its file and its backup."""
 
     path: Path
-    known: KnownTables | None = field(
-        default=None, eq=False, repr=False
-    )  # The list of tables that were saved with entries.
+    # The list of tables that were saved with entries.
+    known: KnownTables | None = field(default=None, eq=False, repr=False)
     _lock: Lock = field(factory=Lock, eq=False, repr=False)  # Saves may come from several threads.
 
     @property

@@ -97,7 +97,7 @@ def _logical_lines(text: str) -> Iterable[tuple[int, str]]:
                 continue
             start = number
         line = joined + line
-        if (len(line) - len(line.rstrip("\\"))) % 2:
+        if _is_continued(line):
             joined = line[:-1] or " "  # A single backslash also starts a continued line.
             continue
         joined = ""
