@@ -1,167 +1,26 @@
-"""Names of RocketMQ's configuration keys, of 4.9.8 and 5.3.3, by the class that declares them.
+"""Names of RocketMQ's configuration keys, of 4.9.8 and 5.3.3, by the class that declares them, in rocketmq_keys.txt.
 
-A file for RocketMQ is accepted here: a key that is listed below and is not an option of twinlog has no effect, and only other
+A file for RocketMQ is accepted here: a key that is listed there and is not an option of twinlog has no effect, and only other
 keys are unknown. `cluster/config/config_file.py` reads the files.
 """
 
-
-def _names(text: str) -> frozenset[str]:
-    return frozenset(text.split())
+from pathlib import Path
 
 
-# BrokerConfig
-BROKER = _names(
-    """
-    accountStatsEnable accountStatsPrintZeroValues ackMessageThreadPoolNums ackThreadPoolQueueCapacity aclEnable
-    adminBrokerThreadPoolNums adminBrokerThreadPoolQueueCapacity allowRecallWhenBrokerNotWriteable appendAckAsync
-    appendCkAsync asyncSendEnable autoCreateSubscriptionGroup autoCreateTopicEnable autoDeleteUnusedStats
-    broadcastOffsetExpireMaxSecond broadcastOffsetExpireSecond brokerClusterName brokerConfigPath
-    brokerElectionPriority brokerFastFailureEnable brokerHeartbeatInterval brokerIP1 brokerIP2 brokerId brokerName
-    brokerNotActiveTimeoutMillis brokerPermission brokerTopicEnable cgColdReadThreshold channelExpiredTimeout
-    checkSyncStateSetPeriod cleanOfflineBrokerInterval clearRetryTopicWhenDeleteTopic clientManageThreadPoolNums
-    clientManagerThreadPoolQueueCapacity clusterTopicEnable coldCtrStrategyEnable commercialBaseCount
-    commercialBigCount commercialEnable commercialSizePerMsg commercialTimerCount commercialTransCount
-    compatibleWithOldNameSrv compressedRegister configBlackList configManagerVersion consumerFallbehindThreshold
-    consumerManageThreadPoolNums consumerManagerThreadPoolQueueCapacity consumerOffsetUpdateVersionStep
-    controllerAddr controllerHeartBeatTimeoutMills defaultMessageRequestMode defaultPopShareQueueNum
-    defaultTopicQueueNums delayOffsetUpdateVersionStep disableConsumeIfConsumerReadSlowly enableBroadcastOffsetStore
-    enableCalcFilterBitMap enableControllerMode enableCreateSysGroup enableDetailStat enableFastChannelEventProcess
-    enableLmqStats enableMixedMessageType enableNetWorkFlowControl enableNotifyAfterPopOrderLockRelease
-    enableNotifyBeforePopCalculateLag enablePopBatchAck enablePopBufferMerge enablePopLog enablePopMessageThreshold
-    enablePropertyFilter enableRegisterProducer enableRemoteEscape enableRetryTopicV2 enableSingleTopicRegister
-    enableSkipLongAwaitingAck enableSlaveActingMaster enableSplitRegistration endTransactionPoolQueueCapacity
-    endTransactionThreadPoolNums estimateAccumulation expectConsumerNumUseFilter fetchControllerAddrByDnsLookup
-    fetchNameSrvAddrByDnsLookup fetchNamesrvAddrByAddressServer fetchNamesrvAddrInterval filterDataCleanTimeSpan
-    filterServerNums filterSupportRetry flushConsumerOffsetHistoryInterval flushConsumerOffsetInterval forceRegister
-    forwardTimeout globalColdReadThreshold heartbeatThreadPoolNums heartbeatThreadPoolQueueCapacity highSpeedMode
-    initPopOffsetByCheckMsgInMem isolateLogEnable listenPort litePullMessageEnable litePullMessageThreadPoolNums
-    litePullThreadPoolQueueCapacity loadBalancePollNameServerInterval loadBalanceProcessorThreadPoolNums
-    loadBalanceThreadPoolQueueCapacity lockInStrictMode longPollingEnable maxDelayTime maxErrorRateOfBloomFilter
-    maxPopPollingSize maxStatsIdleTimeInMinutes messageStorePlugIn metricGrpcExporterIntervalInMills
-    metricGrpcExporterTimeOutInMills metricLoggingExporterIntervalInMills metricsExporterType
-    metricsGrpcExporterHeader metricsGrpcExporterTarget metricsInDelta metricsLabel metricsOtelCardinalityLimit
-    metricsPromExporterHost metricsPromExporterPort msgTraceTopicName namesrvAddr notifyConsumerIdsChangedEnable
-    popCkMaxBufferSize popCkOffsetMaxQueueSize popCkStayBufferTime popCkStayBufferTimeOut popConsumerFSServiceInit
-    popConsumerKVServiceEnable popConsumerKVServiceInit popConsumerKVServiceLog popFromRetryProbability
-    popInflightMessageThreshold popLongPollingForceNotifyInterval popPollingMapSize popPollingSize
-    popResponseReturnActualRetryTopic popReviveMaxAttemptTimes popReviveMaxReturnSizePerRead printChannelGroups
-    printChannelGroupsMinNum processReplyMessageThreadPoolNums pullMessageThreadPoolNums pullThreadPoolQueueCapacity
-    putMessageFutureThreadPoolNums putThreadPoolQueueCapacity queryMessageThreadPoolNums
-    queryThreadPoolQueueCapacity realTimeNotifyConsumerChange recallMessageEnable recoverConcurrently
-    recoverThreadPoolNums regionId registerBrokerTimeoutMills registerNameServerPeriod rejectPullConsumerEnable
-    rejectTransactionMessage replyThreadPoolQueueCapacity retrieveMessageFromPopRetryTopicV1 reviveAckWaitMs
-    reviveInterval reviveMaxSlow reviveQueueNum reviveScanTime rocketmqHome sendHeartbeatTimeoutMillis
-    sendMessageThreadPoolNums sendThreadPoolQueueCapacity serverLoadBalancerEnable shortPollingTimeMills
-    skipPreOnline skipWhenCKRePutReachMaxTimes slaveReadEnable splitRegistrationSize startAcceptSendRequestTimeStamp
-    storeReplyMessageEnable subscriptionExpiredTimeout syncBrokerMemberGroupPeriod syncBrokerMetadataPeriod
-    syncControllerMetadataPeriod traceOn traceTopicEnable transactionCheckInterval transactionCheckMax
-    transactionMetricFlushInterval transactionOpBatchInterval transactionOpMsgMaxSize transactionTimeOut
-    transferMsgByHeap updateNameServerAddrPeriod usePIDColdCtrStrategy useServerSideResetOffset
-    useStaticSubscription validateSystemTopicWhenUpdateTopic waitTimeMillsInAckQueue waitTimeMillsInAdminBrokerQueue
-    waitTimeMillsInHeartbeatQueue waitTimeMillsInLitePullQueue waitTimeMillsInPullQueue waitTimeMillsInSendQueue
-    waitTimeMillsInTransactionQueue
-    """
-)
-# MessageStoreConfig
-STORE = _names(
-    """
-    accessMessageInMemoryHotRatio accessMessageInMemoryMaxRatio allAckInSyncStateSet asyncLearner
-    autoMessageVersionOnTopicLen batchDispatchRequestThreadPoolNums bitMapLengthConsumeQueueExt
-    bottomMostCompressionTypeForConsumeQueueStore brokerRole checkCRCOnRecover cleanFileForciblyEnable
-    cleanResourceInterval cleanRocksDBDirtyCQIntervalMin cleanSwapedMapInterval coldDataFlowControlEnable
-    coldDataScanEnable commitCommitLogLeastPages commitCommitLogThoroughInterval commitIntervalCommitLog
-    commitLogForceSwapMapInterval commitLogSwapMapInterval commitLogSwapMapReserveFileNum compactionCqMappedFileSize
-    compactionMappedFileSize compactionScheduleInternal compactionThreadNum correctLogicMinOffsetForceInterval
-    correctLogicMinOffsetSleepInterval dLegerGroup dLegerPeers dLegerSelfId dataReadAheadEnable debugLockEnable
-    defaultQueryMaxNum deleteCommitLogFilesInterval deleteConsumeQueueFilesInterval deleteFileBatchMax deleteWhen
-    destroyMapedFileIntervalForcibly disappearTimeAfterStart diskFallRecorded diskMaxUsedSpaceRatio
-    diskSpaceCleanForciblyRatio diskSpaceWarningLevelRatio dispatchCqCacheNum dispatchCqThreads
-    dispatchFromSenderThread duplicationEnable enableAsyncReput enableAutoInSyncReplicas enableBatchPush
-    enableBuildConsumeQueueConcurrently enableCleanExpiredOffset enableCompaction enableConsumeQueueExt
-    enableDLegerCommitLog enableLmq enableMultiDispatch enableRocksDBLog enableScheduleAsyncDeliver
-    enableScheduleMessageStats enabledAppendPropCRC fastFailIfNoBufferInStorePool fileReservedTime
-    flushCommitLogLeastPages flushCommitLogThoroughInterval flushCommitLogTimed flushConsumeQueueLeastPages
-    flushConsumeQueueThoroughInterval flushDelayOffsetInterval flushDiskType flushIntervalCommitLog
-    flushIntervalConsumeQueue flushLeastPagesWhenWarmMapedFile forceVerifyPropCRC haFlowControlEnable
-    haHousekeepingInterval haListenPort haMasterAddress haMaxGapNotInSync haMaxTimeSlaveNotCatchup
-    haSendHeartbeatInterval haSlaveFallbehindMax haTransferBatchSize inSyncReplicas logicQueueForceSwapMapInterval
-    logicQueueSwapMapInterval logicQueueSwapMapReserveFileNum logicalDiskSpaceCleanForciblyThreshold
-    mappedFileSizeCommitLog mappedFileSizeConsumeQueue mappedFileSizeConsumeQueueExt mappedFileSizeTimerLog
-    mappedFileSwapEnable mapperFileSizeBatchConsumeQueue maxAsyncPutMessageRequests maxBatchDeleteFilesNum
-    maxChecksumRange maxConsumeQueueScan maxFilterMessageSize maxHaTransferByteInSecond maxHashSlotNum maxIndexNum
-    maxLmqConsumeQueueNum maxMessageSize maxMsgsNumBatch maxOffsetMapSize maxRecoveryCommitlogFiles
-    maxSlaveResendLength maxTopicLength maxTransferBytesOnMessageInDisk maxTransferBytesOnMessageInMemory
-    maxTransferCountOnMessageInDisk maxTransferCountOnMessageInMemory memTableFlushIntervalMs messageDelayLevel
-    messageIndexEnable messageIndexSafe minInSyncReplicas offsetCheckInSlave osPageCacheBusyTimeOutMills
-    preferredLeaderId pullBatchMaxMessageCount putConsumeQueueDataByFileChannel putMessageTimeout
-    putMsgIndexHightWater readOnlyCommitLogStorePaths readUnCommitted realTimePersistRocksDBConfig
-    recheckReputOffsetFromCq redeleteHangedFileInterval replicasPerDiskPartition rocksdbCQDoubleWriteEnable
-    rocksdbCompressionType rocksdbFlushWalFrequency rocksdbWalFileRollingThreshold sampleCountThreshold sampleSteps
-    scheduleAsyncDeliverMaxPendingLimit scheduleAsyncDeliverMaxResendNum2Blocked searchBcqByCacheEnable slaveTimeout
-    spinLockCollisionRetreatOptimalDegree statRocksDBCQIntervalSec storePathBrokerIdentity storePathCommitLog
-    storePathDLedgerCommitLog storePathEpochFile storePathRootDir storeType syncFlushTimeout syncFromLastFile
-    syncMasterFlushOffsetWhenStartup timerColdDataCheckIntervalMs timerCongestNumEachSlot timerEnableCheckMetrics
-    timerEnableRetryUntilSuccess timerFlushIntervalMs timerGetMessageThreadNum timerInterceptDelayLevel
-    timerMaxDelaySec timerMetricSmallThreshold timerPrecisionMs timerProgressLogIntervalMs timerPutMessageThreadNum
-    timerRollWindowSlot timerSkipUnknownError timerStopEnqueue timerWheelEnable topicQueueLockNum totalReplicas
-    transientStorePoolEnable transientStorePoolSize travelCqFileNumWhenGetMessage useABSLock
-    useReentrantLockWhenPutMessage wakeCommitWhenPutMessage wakeFlushWhenPutMessage warmMapedFileEnable
-    """
-)
-# NettyServerConfig
-SERVER = _names(
-    """
-    bindAddress enableShutdownGracefully listenPort serverAsyncSemaphoreValue serverCallbackExecutorThreads
-    serverChannelMaxIdleTimeSeconds serverNettyWorkerGroupEnable serverOnewaySemaphoreValue
-    serverPooledByteBufAllocatorEnable serverSelectorThreads serverSocketBacklog serverSocketRcvBufSize
-    serverSocketSndBufSize serverWorkerThreads shutdownWaitTimeSeconds useEpollNativeSelector
-    writeBufferHighWaterMark writeBufferLowWaterMark
-    """
-)
-# NettyClientConfig
-CLIENT = _names(
-    """
-    channelNotActiveInterval clientAsyncSemaphoreValue clientCallbackExecutorThreads clientChannelMaxIdleTimeSeconds
-    clientCloseSocketIfTimeout clientOnewaySemaphoreValue clientPooledByteBufAllocatorEnable clientSocketRcvBufSize
-    clientSocketSndBufSize clientWorkerThreads connectTimeoutMillis disableCallbackExecutor disableNettyWorkerGroup
-    enableReconnectForGoAway maxReconnectIntervalTimeSeconds scanAvailableNameSrv socksProxyConfig useTLS
-    writeBufferHighWaterMark writeBufferLowWaterMark
-    """
-)
-# ControllerConfig
-CONTROLLER = _names(
-    """
-    configBlackList configStorePath controllerDLegerGroup controllerDLegerPeers controllerDLegerSelfId
-    controllerRequestThreadPoolQueueCapacity controllerStorePath controllerThreadPoolNums controllerType
-    electMasterMaxRetryCount enableElectUncleanMaster jraftConfig mappedFileSize metricGrpcExporterIntervalInMills
-    metricGrpcExporterTimeOutInMills metricLoggingExporterIntervalInMills metricsExporterType
-    metricsGrpcExporterHeader metricsGrpcExporterTarget metricsInDelta metricsLabel metricsPromExporterHost
-    metricsPromExporterPort notifyBrokerRoleChanged processReadEvent rocketmqHome scanInactiveMasterInterval
-    scanNotActiveBrokerInterval
-    """
-)
-# AuthConfig
-AUTH = _names(
-    """
-    aclCacheExpiredSecond aclCacheMaxNum aclCacheRefreshSecond authConfigPath authenticationEnabled
-    authenticationMetadataProvider authenticationProvider authenticationStrategy authenticationWhitelist
-    authorizationEnabled authorizationMetadataProvider authorizationProvider authorizationStrategy
-    authorizationWhitelist clusterName configName initAuthenticationUser innerClientAuthenticationCredentials
-    migrateAuthFromV1Enabled statefulAuthenticationCacheExpiredSecond statefulAuthenticationCacheMaxNum
-    statefulAuthorizationCacheExpiredSecond statefulAuthorizationCacheMaxNum userCacheExpiredSecond userCacheMaxNum
-    userCacheRefreshSecond
-    """
-)
-# NamesrvConfig
-NAMESRV = _names(
-    """
-    clientRequestThreadPoolNums clientRequestThreadPoolQueueCapacity clusterTest configBlackList configStorePath
-    defaultThreadPoolNums defaultThreadPoolQueueCapacity deleteTopicWithBrokerRegistration enableAllTopicList
-    enableControllerInNamesrv enableTopicList kvConfigPath needWaitForService notifyMinBrokerIdChanged
-    orderMessageEnable productEnvName returnOrderTopicConfigToBroker rocketmqHome scanNotActiveBrokerInterval
-    supportActingMaster unRegisterBrokerQueueCapacity waitSecondsForService
-    """
-)
+def _by_class(text: str) -> dict[str, frozenset[str]]:
+    keys: dict[str, frozenset[str]] = {}
+    name = ""
+    for line in text.splitlines():
+        if line.startswith(" "):
+            keys[name] |= frozenset(line.split())
+        else:
+            name = line
+            keys[name] = frozenset()
+    return keys
 
-BROKER_FILE = BROKER | STORE | SERVER | CLIENT | CONTROLLER | AUTH | {"namesrvAddr", "rocketmqHome"}
-NAMESRV_FILE = NAMESRV | SERVER | CLIENT | CONTROLLER
+
+_KEYS = _by_class(Path(__file__).with_name("rocketmq_keys.txt").read_text(encoding="ascii"))
+STORE = _KEYS["MessageStoreConfig"]
+_OF_BOTH = _KEYS["NettyServerConfig"] | _KEYS["NettyClientConfig"] | _KEYS["ControllerConfig"]
+BROKER_FILE = _OF_BOTH | _KEYS["BrokerConfig"] | STORE | _KEYS["AuthConfig"] | {"namesrvAddr", "rocketmqHome"}
+NAMESRV_FILE = _OF_BOTH | _KEYS["NamesrvConfig"]
