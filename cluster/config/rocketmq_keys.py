@@ -4,7 +4,7 @@ A file for RocketMQ is accepted here: a key that is listed there and is not an o
 keys are unknown. `cluster/config/config_file.py` reads the files.
 """
 
-from pathlib import Path
+from pkgutil import get_data
 
 
 def _by_class(text: str) -> dict[str, frozenset[str]]:
@@ -19,7 +19,9 @@ def _by_class(text: str) -> dict[str, frozenset[str]]:
     return keys
 
 
-_KEYS = _by_class(Path(__file__).with_name("rocketmq_keys.txt").read_text(encoding="ascii"))
+_TEXT = get_data(__package__, "rocketmq_keys.txt")  # Also out of a wheel.
+assert _TEXT is not None
+_KEYS = _by_class(_TEXT.decode())
 STORE = _KEYS["MessageStoreConfig"]
 _OF_BOTH = _KEYS["NettyServerConfig"] | _KEYS["NettyClientConfig"] | _KEYS["ControllerConfig"]
 BROKER_FILE = _OF_BOTH | _KEYS["BrokerConfig"] | STORE | _KEYS["AuthConfig"] | {"namesrvAddr", "rocketmqHome"}
