@@ -77,7 +77,7 @@ class UserError(Exception):
 
     exit_status: ClassVar[int] = FAILED
     http_status: ClassVar[int | None] = None  # None: by the exit status.
-    next_step: ClassVar[str] = ""
+    next_step: str = ""
 
     def report(self) -> ErrorReport:
         """The error for command line and HTTP."""

@@ -11,15 +11,15 @@ from twinlog.cluster.cli.common.group import InOrder, examples
 from twinlog.cluster.cli.common.options import document_option
 from twinlog.cluster.cli.common.pages import Block, Page, show
 from twinlog.cluster.cli.common.render import Column
-from twinlog.cluster.cli.common.which_cluster import complete_contexts, context_error, load
+from twinlog.cluster.cli.common.which_cluster import complete_contexts
 from twinlog.cluster.client.api import name_servers
 from twinlog.cluster.config.contexts import (
     Context,
-    ContextError,
     ContextList,
     Contexts,
     contexts_path,
     listed,
+    load_contexts,
     save_contexts,
 )
 
@@ -52,7 +52,7 @@ def context_group() -> None:
 @document_option(ContextList)
 def list_contexts(fmt: str) -> None:
     """List the contexts; a star marks the one in use."""
-    _show(load(), fmt)
+    _show(load_contexts(contexts_path()), fmt)
 
 
 def _show(contexts: Contexts, fmt: str) -> None:
@@ -91,13 +91,13 @@ def add(
     """Add the context NAME for a cluster. The first context becomes the one in use; `twinlog context use` changes that."""
     if trust is not None and not tls:
         raise click.UsageError("--trust needs --tls.")
-    contexts = load()
+    contexts = load_contexts(contexts_path())
     if name in contexts.contexts and not replace:
         raise CliError(
             f"There is already a context {name}.", next_step="Add --replace, or choose another name", exit_code=USAGE
         )
     context = Context(name=name, name_servers=name_servers(namesrv), credentials=credentials, tls=tls, trust=trust)
-    _save(lambda: contexts.with_context(context), fmt)
+    _save(contexts.with_context(context), fmt)
 
 
 @context_group.command(
@@ -107,8 +107,8 @@ def add(
 @document_option(ContextList)
 def use(name: str, fmt: str) -> None:
     """Make NAME the context in use, for commands without -n or --context."""
-    contexts = load()
-    _save(lambda: evolve(contexts, current=contexts.find(name).name), fmt)
+    contexts = load_contexts(contexts_path())
+    _save(evolve(contexts, current=contexts.find(name).name), fmt)
 
 
 @context_group.command("remove", short_help="Remove a context.", epilog=examples("twinlog context remove test"))
@@ -116,14 +116,10 @@ def use(name: str, fmt: str) -> None:
 @document_option(ContextList)
 def remove(name: str, fmt: str) -> None:
     """Remove the context NAME. The cluster itself is not changed."""
-    contexts = load()
-    _save(lambda: contexts.without(name), fmt)
+    contexts = load_contexts(contexts_path())
+    _save(contexts.without(name), fmt)
 
 
-def _save(changed: Any, fmt: str) -> None:
-    try:
-        contexts = changed()
-        save_contexts(contexts_path(), contexts)
-    except ContextError as error:
-        raise context_error(error) from error
+def _save(contexts: Contexts, fmt: str) -> None:
+    save_contexts(contexts_path(), contexts)
     _show(contexts, fmt)

@@ -5,9 +5,10 @@ from typing import Any
 
 import click
 
-from twinlog.cluster.cli.common.errors import CliError, answer_failure, forget_stdout, note_format
+from twinlog.cluster.cli.common.errors import CliError, answer_failure, as_click, forget_stdout, note_format
 from twinlog.cluster.cli.common.group import LateGroup, examples
 from twinlog.cluster.cli.common.options import may_have_changed
+from twinlog.cluster.user_errors import UserError
 
 
 class Main(LateGroup):
@@ -26,9 +27,10 @@ class Main(LateGroup):
             if may_have_changed(context):
                 raise CliError("The output was closed, so what was changed cannot be reported.") from error
             return None
-        except click.ClickException as error:
-            answer_failure(context, error)
-            raise
+        except (click.ClickException, UserError) as error:
+            ended_by = as_click(error)
+            answer_failure(context, ended_by)
+            raise ended_by from error.__cause__
         return result
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
@@ -133,12 +135,11 @@ def run_alone(command: click.Command) -> None:
     """Run one command as a program of its own."""
     try:
         status = command(standalone_mode=False)
-    except click.exceptions.Abort:
-        status = 130
-    except click.ClickException as error:
-        error.show()
-        status = error.exit_code
-    except KeyboardInterrupt:
+    except (click.ClickException, UserError) as error:
+        ended_by = as_click(error)
+        ended_by.show()
+        status = ended_by.exit_code
+    except (click.exceptions.Abort, KeyboardInterrupt):
         status = 130
     sys.exit(status if isinstance(status, int) else 0)
 

@@ -18,12 +18,16 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
+from twinlog.cluster.user_errors import USAGE, UserError
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _KEYS = {"name_servers", "credentials", "tls", "trust"}
 
 
-class ContextError(Exception):
+class ContextError(UserError):
     """The file or a context is invalid. `next_step` says what to do."""
+
+    exit_status = USAGE
 
     def __init__(self, what: str, next_step: str = "") -> None:
         super().__init__(what)

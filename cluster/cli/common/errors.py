@@ -22,6 +22,7 @@ from twinlog.cluster.user_errors import (
     UNREACHABLE,
     USAGE,
     ErrorReport,
+    UserError,
     innermost,
     sentence,
 )
@@ -79,6 +80,11 @@ def explained(namesrv: Sequence[str]) -> Iterator[None]:
         if report is None:
             raise
         raise CliError(report.what, report=report) from error
+
+
+def as_click(error: click.ClickException | UserError) -> click.ClickException:
+    """The error that ends a command."""
+    return CliError(str(error), report=error.report()) if isinstance(error, UserError) else error
 
 
 def report_of(error: click.ClickException) -> ErrorReport:

@@ -4,32 +4,22 @@
 line (TWINLOG_CONTEXT, the one in use) is ignored with -n: its secrets belong to another cluster.
 """
 
-from typing import Any
-
 import click
 
-from twinlog.cluster.cli.common.errors import USAGE, CliError, sentence
-from twinlog.cluster.config.contexts import Context, ContextError, Contexts, contexts_path, load_contexts
+from twinlog.cluster.config.contexts import Context, ContextError, contexts_path, load_contexts
 
 DEFAULT_NAMESRV = "127.0.0.1:9876"
 _CHOSEN, _FROM_ENVIRONMENT, _GIVEN = "twinlog.context", "twinlog.context.environment", "twinlog.namesrv"
 
 
 def remember_context(context: click.Context, parameter: click.Parameter, name: str | None) -> None:
-    """Store the named context; one from the environment counts only without -n. Raises CliError for an unknown name."""
+    """Store the named context; one from the environment counts only without -n. Raises ContextError for an unknown name."""
     if name is None or context.resilient_parsing:
         return
     if context.get_parameter_source(parameter.name or "") is click.core.ParameterSource.ENVIRONMENT:
         context.meta[_FROM_ENVIRONMENT] = name
     else:
-        context.meta[_CHOSEN] = _find(name)
-
-
-def _find(name: str) -> Context:
-    try:
-        return load().find(name)
-    except ContextError as error:
-        raise context_error(error) from error
+        context.meta[_CHOSEN] = load_contexts(contexts_path()).find(name)
 
 
 def name_servers_of(context: click.Context, parameter: click.Parameter, given: str | None) -> str:
@@ -39,7 +29,7 @@ def name_servers_of(context: click.Context, parameter: click.Parameter, given: s
         context.meta[_GIVEN] = given
         return given
     if (name := context.meta.get(_FROM_ENVIRONMENT)) is not None:
-        context.meta[_CHOSEN] = _find(name)
+        context.meta[_CHOSEN] = load_contexts(contexts_path()).find(name)
     chosen: Context | None = context.meta.get(_CHOSEN)
     if chosen is None and given is None:
         chosen = _in_use(context)
@@ -53,25 +43,12 @@ def _in_use(context: click.Context) -> Context | None:
     if not contexts_path().is_file():
         return None
     try:
-        contexts = load()
-    except CliError:
+        contexts = load_contexts(contexts_path())
+    except ContextError:
         if context.resilient_parsing:
             return None
         raise
     return contexts.contexts.get(contexts.current or "")
-
-
-def load() -> Contexts:
-    """Read the user's contexts. Raises CliError for a file that cannot be parsed."""
-    try:
-        return load_contexts(contexts_path())
-    except ContextError as error:
-        raise context_error(error) from error
-
-
-def context_error(error: Any) -> CliError:
-    """Convert a ContextError."""
-    return CliError(sentence(error), next_step=error.next_step, exit_code=USAGE)
 
 
 def chosen_context() -> Context | None:
@@ -92,6 +69,6 @@ def cluster_text() -> str:
 def complete_contexts(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Complete the name of a context."""
     try:
-        return [name for name in load().contexts if name.startswith(incomplete)]
-    except CliError:
+        return [name for name in load_contexts(contexts_path()).contexts if name.startswith(incomplete)]
+    except ContextError:
         return []
