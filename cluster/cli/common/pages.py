@@ -71,23 +71,16 @@ def answer(
         show(run_admin(namesrv, ask), fmt, page)
         return
     before: T | None = None
-
-    def folded(found: T) -> T:
-        nonlocal before
-        before = fold(before, found)
-        return before
-
     with screen(fmt, page) as put:
 
-        async def keep(admin: Admin) -> None:
-            await operations.waiting.watch(
-                partial(ask, admin),
-                watch_seconds,
-                lambda found: put(found if isinstance(found, str) else folded(found)),
-            )
+        def put_folded(found: T | str) -> None:
+            nonlocal before
+            if not isinstance(found, str):
+                found = before = fold(before, found)
+            put(found)
 
         with suppress(KeyboardInterrupt):  # Ctrl-C is how it ends.
-            run_admin(namesrv, keep)
+            run_admin(namesrv, lambda admin: operations.waiting.watch(partial(ask, admin), watch_seconds, put_folded))
 
 
 def show(found: Any, fmt: str, page: Callable[[Any], Page]) -> None:
@@ -167,13 +160,14 @@ def _live(fmt: str, page: Callable[[Any], Page]) -> Iterator[Callable[[Any], Non
             if isinstance(found, str):
                 at = common.drawing.Text(f"{datetime.now():%H:%M:%S}  no answer: {found}", style="bold red")
             else:
-                last[:] = _drawn(page(found), fmt, console.width)
+                last[:] = drawn(page(found), fmt, console.width)
             live.update(common.drawing.Group(*last, at), refresh=True)
 
         yield put
 
 
-def _drawn(page: Page, fmt: str, width: int) -> list[Any]:
+def drawn(page: Page, fmt: str, width: int) -> list[Any]:
+    """Return the page as what rich draws."""
     parts: list[Any] = []
     for i, block in enumerate(page.blocks):
         if block.title is not None:

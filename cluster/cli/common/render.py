@@ -111,29 +111,12 @@ def _rich_table(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> An
     return drawn
 
 
-STATE_STYLES = {
-    "serving": "green",
-    "streaming": "green",
-    "catching up": "yellow",
-    "connecting": "yellow",
-    "starting": "yellow",
-    "holding": "yellow",
-    "waiting": "yellow",
-    "fenced": "bold red",
-    "paused": "yellow",
-    "failed": "bold red",
-    "unreachable": "bold red",
-    "failing": "bold red",
-    "refusing": "bold red",
-    "ahead": "bold red",
-    "diverged": "bold red",
-    # Of groups and their queues.
-    "consuming": "green",
-    "level": "green",
-    "behind": "yellow",
-    "no consumer": "yellow",
-    "lost": "bold red",
+_STATES = {  # Of members, groups and queues.
+    "green": ("serving", "streaming", "consuming", "level"),
+    "yellow": ("catching up", "connecting", "starting", "holding", "waiting", "paused", "behind", "no consumer"),
+    "bold red": ("fenced", "failed", "unreachable", "failing", "refusing", "ahead", "diverged", "lost"),
 }
+STATE_STYLES = {state: colour for colour, states in _STATES.items() for state in states}
 
 
 def _rich(columns: Sequence[Column], cells: Sequence[Sequence[str]], *, keep_all: bool) -> None:
