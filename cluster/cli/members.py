@@ -53,13 +53,14 @@ def list_members(namesrv: str, watch_seconds: float | None, fmt: str) -> None:
     LAG and BEHIND are what a slave has not acknowledged yet, in bytes and in time. A dash means unknown.
     """
     if watch_seconds is None:
-        show(run_admin(namesrv, lambda admin: admin.list_members()), fmt, _page)
+        show(run_admin(namesrv, lambda admin: admin.list_members()), fmt, page_of)
         return
     seconds = watch_seconds
-    with screen(fmt, _page) as put:
+    with screen(fmt, page_of) as put:
         run_admin(namesrv, lambda admin: admin.watch_members(seconds, put))
 
 
-def _page(found: MemberList) -> Page:
+def page_of(found: MemberList) -> Page:
+    """Return the table of members with notes and issues."""
     table = Block(None, member_columns(found.members), found.members)
     return Page((table,), found.notes, found.issues, has_lines_in_tsv=True)

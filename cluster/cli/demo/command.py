@@ -8,14 +8,14 @@ from pathlib import Path
 import click
 import trio
 
-from twinlog.cluster.cli.common.errors import USAGE, CliError, explained
+from twinlog.cluster.cli.common.errors import CliError, explained
 from twinlog.cluster.cli.common.group import examples
 from twinlog.cluster.cli.common.logging_setup import ERROR, set_up_log
 from twinlog.cluster.cli.common.running import until_interrupted
 from twinlog.cluster.cli.demo.cluster import FILE_SIZE, SLAVES, plan_demo
 from twinlog.cluster.cli.demo.play import Play
 from twinlog.cluster.cli.demo.screen import screen
-from twinlog.cluster.cli.run.up_plan import PlanError, UpPlan
+from twinlog.cluster.cli.run.up_plan import UpPlan
 
 
 @click.command(
@@ -47,10 +47,7 @@ def demo(seconds: float, rate: float, keep: Path | None, port_base: int | None) 
     directory = _directory(keep)
     is_wanted = keep is not None
     try:
-        try:
-            plan = plan_demo(directory, port_base)
-        except PlanError as error:
-            raise CliError(str(error), exit_code=USAGE) from error
+        plan = plan_demo(directory, port_base)
         is_good = _play(plan, seconds, rate)
         is_wanted |= not is_good
         if is_wanted:

@@ -25,6 +25,7 @@ directory_argument = click.argument("directory", metavar="DIR", type=click.Path(
 directory_options = together(
     click.option(
         "--commit-log",
+        "commit_log_dirs",
         multiple=True,
         type=click.Path(file_okay=False, path_type=Path),
         metavar="DIR",
@@ -45,27 +46,16 @@ directory_options = together(
     click.option("--index-slots", type=click.IntRange(1), metavar="N", help="The broker's maxHashSlotNum."),
     click.option(
         "--delay-levels",
+        "message_delay_level",
         metavar="LEVELS",
         help="The broker's messageDelayLevel, if it is not RocketMQ's default: \"1s 5s 10s ...\".",
     ),
 )
 
 
-def options_of(
-    commit_log: tuple[Path, ...] = (),
-    log_file_size: int | None = None,
-    queue_file_size: int | None = None,
-    index_slots: int | None = None,
-    delay_levels: str | None = None,
-) -> DirectoryOptions:
-    """Convert the values of directory_options(). Raises click.UsageError."""
-    options = DirectoryOptions(
-        commit_log_dirs=commit_log,
-        log_file_size=log_file_size,
-        queue_file_size=queue_file_size,
-        index_slots=index_slots,
-        message_delay_level=delay_levels or DEFAULT_DELAY_LEVELS,
-    )
+def options_of(*, message_delay_level: str | None = None, **given: Any) -> DirectoryOptions:
+    """Convert the values of directory_options. Raises click.UsageError."""
+    options = DirectoryOptions(message_delay_level=message_delay_level or DEFAULT_DELAY_LEVELS, **given)
     try:
         options.delays_ms  # noqa: B018
     except ValueError as error:

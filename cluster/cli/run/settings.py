@@ -13,13 +13,12 @@ import click
 from twinlog.cluster.admin.options import all_options
 from twinlog.cluster.broker.config import BrokerConfig
 from twinlog.cluster.broker.security.config import AclConfig
-from twinlog.cluster.cli.common.errors import USAGE, CliError
+from twinlog.cluster.cli.common.errors import explained
 from twinlog.cluster.cli.common.options import together
 from twinlog.cluster.cli.common.render import Column, table
 from twinlog.cluster.config import rocketmq_keys
 from twinlog.cluster.config.config_file import Configuration, Setting, configure, options_of, setting_of, settings_of
 from twinlog.cluster.config.environment import PREFIX, FromEnvironment, read_environment
-from twinlog.cluster.config.properties_file import ConfigError
 from twinlog.cluster.config.redaction import is_secret, shown
 from twinlog.cluster.config.tls_file import file_settings
 from twinlog.cluster.http.config import HttpConfig
@@ -62,14 +61,11 @@ def _load(
     environment: Mapping[str, str],
 ) -> Configuration:
     from_file = settings_of(_read(config), str(config)) if config else []
-    try:
+    with explained(()):
         variables = _variables(environment, {*options_of(classes), *also_known})
         told = [*variables.settings, *last, *map(setting_of, overrides)]
         settings = [*first, *from_file, *file_settings([*from_file, *told]), *told]
         configuration = configure(classes, settings, also_known=also_known, properties=_properties())
-    except ConfigError as error:
-        lines = str(error).splitlines()
-        raise CliError(lines[0], "\n  ".join(lines[1:]), exit_code=USAGE) from error
     for key in {setting.key for setting in map(setting_of, overrides) if is_secret(setting.key)}:
         click.echo(
             f"warning: --set {key}=...: other users of this machine can read command lines; use a file", err=True

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import click
 
-from twinlog.cluster.cli.common.errors import USAGE, CliError
 from twinlog.cluster.cli.common.group import examples
 from twinlog.cluster.cli.run.supervisor import supervise
-from twinlog.cluster.cli.run.up_plan import PlanError, default_directory, plan_up
+from twinlog.cluster.cli.run.up_plan import default_directory, plan_up
 from twinlog.cluster.config.config_file import setting_of
 from twinlog.cluster.config.environment import without_options
 
@@ -72,10 +71,7 @@ def up(
         load_broker(None, overrides, namesrv=None, environment={})  # Report an error once, before anything runs.
     _note_variables()
     directory = (directory or default_directory()).absolute()
-    try:
-        plan = plan_up(directory, masters=masters, slaves=slaves, is_async=is_async, port_base=port_base)
-    except PlanError as error:
-        raise CliError(str(error), exit_code=USAGE) from error
+    plan = plan_up(directory, masters=masters, slaves=slaves, is_async=is_async, port_base=port_base)
     settings = {each.key: each.value for each in map(setting_of, overrides)}
     supervise(plan, settings, with_dashboard=not no_dashboard)
 

@@ -16,14 +16,17 @@ from pathlib import Path
 from attrs import frozen
 
 from twinlog.cluster.config.properties_file import with_values
+from twinlog.cluster.user_errors import USAGE, UserError
 
 LOOPBACK = "127.0.0.1"
 CLUSTER = "DefaultCluster"
 PORT_MAX = 65535
 
 
-class PlanError(Exception):
-    """The options cannot be satisfied; the message says why. Exit status 2."""
+class PlanError(UserError):
+    """The options cannot be satisfied; the message says why."""
+
+    exit_status = USAGE
 
 
 @frozen

@@ -11,8 +11,9 @@ import trio
 
 from twinlog.cluster.admin.admin import Admin, open_admin
 from twinlog.cluster.cli import common
+from twinlog.cluster.cli.common.pages import drawn
 from twinlog.cluster.cli.common.render import drawn_table
-from twinlog.cluster.cli.members import member_columns
+from twinlog.cluster.cli.members import member_columns, page_of
 from twinlog.cluster.cli.run.up_dashboard import UpDashboard
 from twinlog.cluster.cli.run.up_plan import BrokerPlan, UpPlan
 from twinlog.cluster.observe.members import Member, MemberList
@@ -86,10 +87,8 @@ async def _live(plan: UpPlan, admin: Admin, members: MemberList) -> None:
 
 
 def _renderable(plan: UpPlan, members: MemberList, width: int) -> Any:
-    footer = [common.drawing.Text(f"note: {note}", style="cyan") for note in members.notes]
-    footer += [common.drawing.Text(f"issue: {issue}", style="yellow") for issue in members.issues]
     where = f"name server {plan.namesrv.address}  data {plan.directory}  Ctrl-C stops"
-    return common.drawing.Group(members_table(members.members, width), *footer, common.drawing.Text(where, style="dim"))
+    return common.drawing.Group(*drawn(page_of(members), "pretty", width), common.drawing.Text(where, style="dim"))
 
 
 def members_table(members: Sequence[Member], width: int) -> Any:
