@@ -66,7 +66,7 @@ def log_group() -> None:
 
 COMMANDS = {
     # Run something.
-    "up": ("run.up:up", "Run a whole cluster on this machine."),
+    "up": ("run.supervisor:up", "Run a whole cluster on this machine."),
     "demo": ("demo.command:demo", "Show a failover under traffic: no acknowledged message is lost."),
     "namesrv": ("run.namesrv:namesrv", "Run a name server."),
     "broker": ("run.broker:broker", "Run a broker: a master, or a slave that follows one."),

@@ -8,8 +8,9 @@ from typing import Any
 
 from twinlog.cluster.broker.peers.role_messages import ChangeResult, ChangeState
 from twinlog.cluster.cli import common
+from twinlog.cluster.cli.common.render import drawn_table
 from twinlog.cluster.cli.demo.traffic import LedgerAccount
-from twinlog.cluster.cli.run.up_view import members_table
+from twinlog.cluster.cli.members import member_columns
 from twinlog.cluster.observe.live_diff import LiveDiffReport, LiveVerdict
 from twinlog.cluster.observe.members import MemberList
 from twinlog.cluster.text import count
@@ -89,7 +90,8 @@ def picture_of(members: MemberList, traffic: str, where: str) -> Picture:
 
     def picture(width: int) -> Any:
         lines = [common.drawing.Text(traffic[:width], style="green"), common.drawing.Text(where[:width], style="dim")]
-        return common.drawing.Group(common.drawing.Text(""), members_table(members.members, width), *lines)
+        table = drawn_table(member_columns(members.members), members.members, "pretty", width)
+        return common.drawing.Group(common.drawing.Text(""), table, *lines)
 
     return picture
 

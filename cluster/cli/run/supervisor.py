@@ -1,25 +1,44 @@
-"""The supervisor of `twinlog up`: starts the members of the plan, restarts them, stops them in order.
+"""`twinlog up`: starts the members of a plan, restarts them, stops them in order.
 
 Children start before trio is imported here, so that their start and ours overlap. The name server stops last, because brokers
 unregister from it. A lock file allows one supervisor for each directory.
+
+The dashboard is a child like the members, but an optional one. Its socket is opened before anything runs and passed on: a busy
+port is reported at once, an early browser waits instead of being refused, and a restarted dashboard has the same address.
 """
 
 import fcntl
 import os
+import secrets
 import signal
+import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from pathlib import Path
 from types import FrameType
 from typing import IO, TYPE_CHECKING
 
+import click
+from attrs import frozen
+
 from twinlog.cluster.cli.common.errors import USAGE, CliError, innermost
+from twinlog.cluster.cli.common.group import examples
 from twinlog.cluster.cli.common.logging_setup import WARNING, set_up_log
 from twinlog.cluster.cli.run.member_process import MemberProcess, exit_text, program
 from twinlog.cluster.cli.run.ports import busy_ports, in_use
-from twinlog.cluster.cli.run.up_dashboard import DashboardKeeper, prepare_dashboard
-from twinlog.cluster.cli.run.up_plan import BrokerPlan, NamesrvPlan, UpPlan, conf_text
+from twinlog.cluster.cli.run.up_plan import (
+    LOOPBACK,
+    BrokerPlan,
+    NamesrvPlan,
+    Port,
+    UpPlan,
+    conf_text,
+    default_directory,
+    plan_up,
+)
+from twinlog.cluster.config.config_file import setting_of
+from twinlog.cluster.config.environment import without_options
 
 if TYPE_CHECKING:
     import trio
@@ -27,19 +46,84 @@ if TYPE_CHECKING:
 RESTART_SECONDS, RESTART_SECONDS_MAX = 0.5, 30.0
 STEADY_SECONDS = 60.0  # After a child ran this long, its earlier deaths do not delay its restart.
 SLOW_STOP_SECONDS = 5.0
+DASHBOARD = "dashboard"
+DASHBOARD_RESTART_SECONDS, DASHBOARD_RESTART_SECONDS_MAX = 1.0, 60.0
 
 
-def supervise(plan: UpPlan, overrides: Mapping[str, str], *, with_dashboard: bool = True) -> None:
-    """Run the plan until Ctrl-C or SIGTERM. Raises CliError when it cannot run."""
-    with ExitStack() as stack:
-        stack.enter_context(_lock(plan))
+@click.command(
+    "up",
+    epilog=examples(
+        "twinlog up",
+        "twinlog up --masters 2 --slaves 2 --port-base 20000 --dir ./data",
+        "twinlog up --set flushDiskType=SYNC_FLUSH",
+    ),
+)
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Data directory.  [default: twinlog in $XDG_DATA_HOME, else ~/.local/share/twinlog]",
+)
+@click.option(
+    "--masters",
+    type=click.IntRange(1, 1000),
+    default=1,
+    show_default=True,
+    help="Number of masters, each with a broker group of its own.",
+)
+@click.option(
+    "--slaves", type=click.IntRange(0, 100), default=1, show_default=True, help="Number of slaves of each master."
+)
+@click.option("--async", "is_async", is_flag=True, help="Acknowledge messages before a slave has them.")
+@click.option(
+    "--port-base",
+    type=int,
+    metavar="N",
+    help="Use port N for the name server, N+11+10k for broker k.  [default: 9876, brokers from 10911]",
+)
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Set a configuration key of every broker; repeatable.",
+)
+@click.option("--no-dashboard", is_flag=True, help="Do not start the web page.")
+def up(
+    directory: Path | None,
+    masters: int,
+    slaves: int,
+    is_async: bool,
+    port_base: int | None,
+    overrides: tuple[str, ...],
+    no_dashboard: bool,
+) -> None:
+    """Run a name server, masters, slaves and a dashboard on this machine, each as a process of its own.
+
+    Prints one line `ready namesrv=HOST:PORT dashboard=http://HOST:PORT` when all are registered and the slaves follow. Ctrl-C
+    stops them cleanly, a second one at once; the data is kept. A member that dies is restarted.
+    """
+    if overrides:
+        from twinlog.cluster.cli.run.settings import load_broker
+
+        load_broker(None, overrides, namesrv=None, environment={})  # Report an error once, before anything runs.
+    _note_variables()
+    directory = (directory or default_directory()).absolute()
+    plan = plan_up(directory, masters=masters, slaves=slaves, is_async=is_async, port_base=port_base)
+    settings = {each.key: each.value for each in map(setting_of, overrides)}
+    with _lock(plan):
         check_ports(plan)
-        supervisor = Supervisor(plan, overrides, with_dashboard=with_dashboard)
+        supervisor = Supervisor(plan, settings, with_dashboard=not no_dashboard)
         try:
             supervisor.start()
             supervisor.run()
         finally:
             supervisor.kill()  # Nothing is left running, whatever ended this.
+
+
+def _note_variables() -> None:
+    if ignored := sorted(os.environ.keys() - without_options(os.environ).keys()):
+        click.echo(f"note: `up` ignores {', '.join(ignored)}; use --set KEY=VALUE instead", err=True)
 
 
 def _lock(plan: UpPlan) -> IO[str]:
@@ -68,6 +152,49 @@ def _lock(plan: UpPlan) -> IO[str]:
     return file
 
 
+@frozen
+class UpDashboard:
+    """Its process, not started yet, its socket and its URL."""
+
+    process: MemberProcess
+    listener: socket.socket
+    url: str
+    token_file: str
+
+
+def prepare_dashboard(plan: UpPlan) -> UpDashboard | None:
+    """Return the dashboard, or None after one line with the reason."""
+    port = plan.namesrv.dashboard_port
+    try:
+        listener = socket.create_server((LOOPBACK, port))  # Closed on exec, except in the child that it is passed to.
+    except OSError:
+        say(f"no dashboard: {in_use([Port(port, 'dashboard')])[0]} To use another port: twinlog dashboard --listen")
+        return None
+    try:
+        token_file = _token_file(plan)
+    except OSError as error:
+        say(f"the dashboard is read-only: {error}")
+        token_file = ""
+    arguments = ["-n", plan.namesrv.address, "--listen", f"{LOOPBACK}:{port}", "--listen-fd", str(listener.fileno())]
+    arguments += ["--token-file", token_file] if token_file else []
+    arguments += ["--audit", str(plan.directory / "audit")]
+    log = plan.directory / "logs" / f"{DASHBOARD}.log"
+    process = MemberProcess(DASHBOARD, program("dashboard", *arguments), log, pass_fds=(listener.fileno(),))
+    return UpDashboard(process, listener, f"http://{LOOPBACK}:{port}", token_file)
+
+
+def _token_file(plan: UpPlan) -> str:
+    """Create the token at the first start, readable by its owner only."""
+    path = plan.directory / "dashboard.token"
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return str(path)
+    with os.fdopen(handle, "w") as file:
+        file.write(secrets.token_hex(16) + "\n")
+    return str(path)
+
+
 def check_ports(plan: UpPlan) -> None:
     """Raise CliError, with the process that has it, for a port in use."""
     busy = busy_ports(port for member in plan.members for port in member.listens)
@@ -82,7 +209,7 @@ class Supervisor:
         self.plan = plan
         self._write_files(overrides)
         self.processes = {member.name: self._process(member) for member in plan.members}
-        self.dashboard = prepare_dashboard(plan, say) if with_dashboard else None
+        self.dashboard = prepare_dashboard(plan) if with_dashboard else None
         if self.dashboard is not None:
             self.processes[self.dashboard.process.name] = self.dashboard.process
         self._stopping = False
@@ -168,6 +295,25 @@ class Supervisor:
             started = trio.current_time()
             say(f"{process.name} was restarted (process {process.popen.pid})")
 
+    async def _keep_dashboard(self, dashboard: UpDashboard) -> None:
+        """Start and restart it until it rejects its configuration; its failure never ends the cluster."""
+        import trio
+
+        pause = DASHBOARD_RESTART_SECONDS
+        while True:
+            started = trio.current_time()
+            dashboard.process.start()
+            status = await dashboard.process.wait()
+            if status == USAGE:
+                lines = dashboard.process.last_lines()
+                say(f"no dashboard: {lines[-1] if lines else 'it rejects its configuration'}")
+                return
+            if trio.current_time() - started > DASHBOARD_RESTART_SECONDS_MAX:
+                pause = DASHBOARD_RESTART_SECONDS
+            say(f"the dashboard {exit_text(status)}; it restarts in {pause:g} s. See {dashboard.process.log}")
+            await trio.sleep(pause)
+            pause = min(pause * 2, DASHBOARD_RESTART_SECONDS_MAX)
+
     def _report_death(self, process: MemberProcess, status: int, pause: float) -> None:
         lines = process.last_lines()
         if status == USAGE:  # It would end like this every time.
@@ -182,9 +328,10 @@ class Supervisor:
 
         def start_dashboard() -> None:
             if self.dashboard is not None:
-                nursery.start_soon(DashboardKeeper(self.dashboard, say).run)
+                nursery.start_soon(self._keep_dashboard, self.dashboard)
 
-        await watch(self.plan, say, dashboard=self.dashboard, on_ready=start_dashboard)
+        url, token_file = (self.dashboard.url, self.dashboard.token_file) if self.dashboard is not None else ("", "")
+        await watch(self.plan, say, dashboard_url=url, token_file=token_file, on_ready=start_dashboard)
 
     async def _stop_all(self) -> None:
         say("stopping; Ctrl-C again ends at once")

@@ -12,9 +12,7 @@ import trio
 from twinlog.cluster.admin.admin import Admin, open_admin
 from twinlog.cluster.cli import common
 from twinlog.cluster.cli.common.pages import drawn
-from twinlog.cluster.cli.common.render import drawn_table
-from twinlog.cluster.cli.members import member_columns, page_of
-from twinlog.cluster.cli.run.up_dashboard import UpDashboard
+from twinlog.cluster.cli.members import page_of
 from twinlog.cluster.cli.run.up_plan import BrokerPlan, UpPlan
 from twinlog.cluster.observe.members import Member, MemberList
 from twinlog.cluster.remoting.errors import RemotingError
@@ -26,17 +24,15 @@ SLOW_START_SECONDS = 10.0
 Say = Callable[[str], None]
 
 
-async def watch(
-    plan: UpPlan, say: Say, *, dashboard: UpDashboard | None = None, on_ready: Callable[[], None] = lambda: None
-) -> None:
-    """Print the ready line when all are ready, then their status; until cancelled."""
+async def watch(plan: UpPlan, say: Say, *, dashboard_url: str, token_file: str, on_ready: Callable[[], None]) -> None:
+    """Print the ready line when all are ready, then their status; until cancelled. Empty texts: there is none."""
     async with open_admin((plan.namesrv.address,), timeout_ms=1000) as admin:
         members = await until_ready(plan, admin, say)
-        page = f" dashboard={dashboard.url}" if dashboard is not None else ""
+        page = f" dashboard={dashboard_url}" if dashboard_url else ""
         print(f"ready namesrv={plan.namesrv.address}{page}", flush=True)
         on_ready()
-        if dashboard is not None and dashboard.token_file:
-            say(f"role changes from {dashboard.url} need the token in {dashboard.token_file}")
+        if token_file:
+            say(f"role changes from {dashboard_url} need the token in {token_file}")
         if sys.stderr.isatty():
             await _live(plan, admin, members)
         else:
@@ -89,11 +85,6 @@ async def _live(plan: UpPlan, admin: Admin, members: MemberList) -> None:
 def _renderable(plan: UpPlan, members: MemberList, width: int) -> Any:
     where = f"name server {plan.namesrv.address}  data {plan.directory}  Ctrl-C stops"
     return common.drawing.Group(*drawn(page_of(members), "pretty", width), common.drawing.Text(where, style="dim"))
-
-
-def members_table(members: Sequence[Member], width: int) -> Any:
-    """Return a rich table with as many columns as fit."""
-    return drawn_table(member_columns(members), members, "pretty", width)
 
 
 # ---- Pure parts
