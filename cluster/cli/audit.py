@@ -195,12 +195,12 @@ REPAIRS_SHOWN = 5
 def show_audit(report: AuditReport, fmt: str) -> None:
     """Print the members, what was found, the repairs, and the verdict. TSV has the findings only."""
     if fmt == "tsv":
-        table(_finding_columns(), report.findings, fmt)
+        table(_FINDING_COLUMNS, report.findings, fmt)
         return
-    table(_member_columns(), report.members, fmt)
+    table(_MEMBER_COLUMNS, report.members, fmt)
     click.echo()
     if report.findings:
-        table(_finding_columns(), report.findings, fmt)
+        table(_FINDING_COLUMNS, report.findings, fmt)
         click.echo()
     if report.findings_left_out:
         click.echo(f"and {count(report.findings_left_out)} more, counted only")
@@ -233,22 +233,6 @@ def _numbers(found: list[int]) -> str:
     return words if len(found) <= 8 else f"{words} and {len(found) - 8} more"
 
 
-def _member_columns() -> list[Column]:
-    return [
-        Column("MEMBER", lambda m: m.name),
-        Column("ROLE", lambda m: "master" if m.is_master else "slave"),
-        Column("PLACE", lambda m: m.place, wide=True),
-        Column("SOFTWARE", lambda m: m.software, spare=3),
-        Column("RUNNING", lambda m: m.is_running, yes_no, wide=True),
-        Column("FIRST", lambda m: m.first_offset, count, right=True),
-        Column("LAST", lambda m: m.last_offset, count, right=True),
-        Column("CONFIRMED", lambda m: m.confirmed_offset, count, right=True, spare=2),
-        Column("BEHIND", lambda m: m.behind_bytes, size, right=True),
-        Column("EQUAL", _equal, right=True, spare=1),
-        Column("PROBLEM", lambda m: m.problem),
-    ]
-
-
 def _equal(member: AuditedMember) -> Any:
     """Return the equal part of the bytes that others also have; never 100% if one byte differs."""
     if not member.compared_bytes:
@@ -257,25 +241,37 @@ def _equal(member: AuditedMember) -> Any:
     return f"{permille / 10:g}%"
 
 
-def _finding_columns() -> list[Column]:
-    return [
-        Column("NUMBER", lambda f: f.number, right=True, spare=6),
-        Column("CLASS", lambda f: f.cls.value, lambda cls: f"{letter(FindingClass(cls))} {cls}"),
-        Column("MEMBER", lambda f: f.member),
-        Column("OFFSET", lambda f: f.offset, count, right=True),
-        Column("END", lambda f: f.end, count, right=True, spare=4),
-        Column("SINCE", lambda f: f.since_ms or None, moment, spare=3),
-        Column("EPOCH", lambda f: f.epoch, right=True, wide=True),
-        Column("GOOD", lambda f: f.good, spare=5),
-        Column("WHERE", _where, spare=2),
-        Column("COUNT", lambda f: f.count, count, right=True, wide=True),
-        Column("WHAT", lambda f: f.what),
-        Column("WHY", lambda f: f.why, wide=True),
-        Column("REPAIR", lambda f: f.mend, wide=True),
-    ]
-
-
 def _where(finding: ReportedFinding) -> Any:
     if finding.topic is None:
         return finding.file
     return finding.topic if finding.queue_id is None else f"{finding.topic}/{finding.queue_id}"
+
+
+_MEMBER_COLUMNS = [
+    Column("MEMBER", lambda m: m.name),
+    Column("ROLE", lambda m: "master" if m.is_master else "slave"),
+    Column("PLACE", lambda m: m.place, wide=True),
+    Column("SOFTWARE", lambda m: m.software, spare=3),
+    Column("RUNNING", lambda m: m.is_running, yes_no, wide=True),
+    Column("FIRST", lambda m: m.first_offset, count, right=True),
+    Column("LAST", lambda m: m.last_offset, count, right=True),
+    Column("CONFIRMED", lambda m: m.confirmed_offset, count, right=True, spare=2),
+    Column("BEHIND", lambda m: m.behind_bytes, size, right=True),
+    Column("EQUAL", _equal, right=True, spare=1),
+    Column("PROBLEM", lambda m: m.problem),
+]
+_FINDING_COLUMNS = [
+    Column("NUMBER", lambda f: f.number, right=True, spare=6),
+    Column("CLASS", lambda f: f.cls.value, lambda cls: f"{letter(FindingClass(cls))} {cls}"),
+    Column("MEMBER", lambda f: f.member),
+    Column("OFFSET", lambda f: f.offset, count, right=True),
+    Column("END", lambda f: f.end, count, right=True, spare=4),
+    Column("SINCE", lambda f: f.since_ms or None, moment, spare=3),
+    Column("EPOCH", lambda f: f.epoch, right=True, wide=True),
+    Column("GOOD", lambda f: f.good, spare=5),
+    Column("WHERE", _where, spare=2),
+    Column("COUNT", lambda f: f.count, count, right=True, wide=True),
+    Column("WHAT", lambda f: f.what),
+    Column("WHY", lambda f: f.why, wide=True),
+    Column("REPAIR", lambda f: f.mend, wide=True),
+]

@@ -17,9 +17,7 @@ from twinlog.cluster.observe.cross_check import Crosscheck
 EXIT_STATUS = {"agree": 0, "contradictions": FAILED, "incomplete": PARTIAL}
 
 
-@click.command(
-    epilog=examples("twinlog crosscheck", "twinlog crosscheck --last 10GiB -o json | jq .verdict"),
-)
+@click.command(epilog=examples("twinlog crosscheck", "twinlog crosscheck --last 10GiB -o json | jq .verdict"))
 @click.option(
     "--last",
     "last_bytes",

@@ -29,7 +29,6 @@ from twinlog.cluster.cli.common.values import ALLOWED, moment_ms
 @namesrv_option
 @click.option(
     "--to",
-    "to",
     required=True,
     metavar="WHERE",
     help="first, last, a time (2026-11-21T12:55, 12:55), a time ago (30m, 2h, 1d).",

@@ -30,9 +30,7 @@ def show_findings(findings: tuple[Finding, ...]) -> None:
             click.echo(f"    {finding.fix}")
 
 
-@click.command(
-    epilog=examples("twinlog explain broker-a-1", "twinlog explain 10.0.0.2:10911 -o json"),
-)
+@click.command(epilog=examples("twinlog explain broker-a-1", "twinlog explain 10.0.0.2:10911 -o json"))
 @click.argument("member")
 @namesrv_option
 @document_option(Explanation)

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from twinlog.cluster.cli.common.errors import CliError, answer_failure, as_click, forget_stdout, note_format
+from twinlog.cluster.cli.common.errors import CliError, answer_failure, as_click, forget_stdout, note_arguments
 from twinlog.cluster.cli.common.group import LateGroup, examples
 from twinlog.cluster.cli.common.options import may_have_changed
 from twinlog.cluster.user_errors import UserError
@@ -34,8 +34,8 @@ class Main(LateGroup):
         return result
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
-        """Remember whether JSON is requested: a command with wrong arguments also answers in JSON then."""
-        note_format(context, args)
+        """Remember what is requested: a command with wrong arguments also answers in JSON then."""
+        note_arguments(context, args)
         return super().parse_args(context, args)
 
 

@@ -118,7 +118,6 @@ def _print(namesrv: str, topic: str, fmt: str, count: int | None, **options: Any
 
 
 def _nothing(topic: str, start: str | None, tags: str, group: str | None) -> str:
-    """Return a message for an empty result."""
     with_tags = f" with the tags {tags}" if tags not in ("", "*") else ""
     place = f" from {start} on" if start not in (None, "first") else ""
     new = f" that are new to the group {group}" if group is not None and start is None else ""

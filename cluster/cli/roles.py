@@ -20,7 +20,6 @@ from twinlog.cluster.broker.peers.role_messages import ChangeState
 from twinlog.cluster.cli.common.errors import PARTIAL, CliError
 from twinlog.cluster.cli.common.group import examples
 from twinlog.cluster.cli.common.options import (
-    WithAlternative,
     change_options,
     confirm,
     document_option,
@@ -49,7 +48,6 @@ def timeout_option(seconds: float) -> Callable[[F], F]:
 
 
 @click.command(
-    cls=WithAlternative,
     epilog=examples(
         "twinlog switchover --dry-run",
         "twinlog switchover --candidate broker-a-1 --yes",
@@ -59,9 +57,7 @@ def timeout_option(seconds: float) -> Callable[[F], F]:
 @namesrv_option
 @group_option
 @click.option("--candidate", metavar="MEMBER", help="The new master.  [default: the best slave that is in sync]")
-@click.option(
-    "--at", "at", metavar="TIME", type=AT, help="Schedule it: now, HH:MM, YYYY-MM-DDTHH:MM, or off to cancel."
-)
+@click.option("--at", metavar="TIME", type=AT, help="Schedule it: now, HH:MM, YYYY-MM-DDTHH:MM, or off to cancel.")
 @change_options
 @timeout_option(30.0)
 @reason_option
@@ -102,7 +98,6 @@ def _schedule(namesrv: str, order: RoleOrder, at_ms: int | None, fmt: str) -> No
 
 
 @click.command(
-    cls=WithAlternative,
     epilog=examples(
         "twinlog failover --candidate broker-a-1 --dry-run",
         "twinlog failover --candidate broker-a-1 --yes",
@@ -204,9 +199,7 @@ def _show_plan(prepared: Prepared, state: ChangeState, fmt: str) -> None:
     click.echo(f"{prepared.candidate.name} would become the master of {group.name}. Nothing was changed")
 
 
-@click.command(
-    epilog=examples("twinlog pause --for 30m --reason 'new switches'", "twinlog resume"),
-)
+@click.command(epilog=examples("twinlog pause --for 30m --reason 'new switches'", "twinlog resume"))
 @namesrv_option
 @group_option
 @click.option(
@@ -231,9 +224,7 @@ def resume(namesrv: str, group: str | None) -> None:
     click.echo(f"role changes of {found.name} are allowed again", err=True)
 
 
-@click.command(
-    epilog=examples("twinlog history", "twinlog history -o json | jq '.reigns[-1]'"),
-)
+@click.command(epilog=examples("twinlog history", "twinlog history -o json | jq '.reigns[-1]'"))
 @namesrv_option
 @group_option
 @document_option(History)
@@ -261,7 +252,6 @@ def _lost(lost_bytes: int | str) -> str:
 
 
 def _show_result(group: RoleGroup, result: ChangeOutcome, fmt: str) -> None:
-    """Print the result of a switchover or failover."""
     if fmt == "tsv":
         print_tsv(("epoch", "winner", "start_offset", "pause_ms", "lost_bytes"), [result])
         return
@@ -283,10 +273,7 @@ def _show_result(group: RoleGroup, result: ChangeOutcome, fmt: str) -> None:
         click.echo(f"missing: {group.named(result.absent)}, unreachable since before this began. {follows}")
 
 
-@click.command(
-    cls=WithAlternative,
-    epilog=examples("twinlog rewind broker-a-0 --dry-run", "twinlog rewind broker-a-0 --yes"),
-)
+@click.command(epilog=examples("twinlog rewind broker-a-0 --dry-run", "twinlog rewind broker-a-0 --yes"))
 @click.argument("member")
 @namesrv_option
 @click.option(
@@ -313,7 +300,6 @@ def rewind(
 
 
 @click.command(
-    cls=WithAlternative,
     epilog=examples("twinlog reinit broker-a-1 --dry-run", "twinlog reinit broker-a-1 --yes --timeout 3600"),
 )
 @click.argument("member")
@@ -347,7 +333,6 @@ def _repair(
 
 
 def _show_repair_plan(plan: RepairPlan, fmt: str) -> None:
-    """Print what a rewind or reinit would move aside."""
     if fmt == "tsv":
         print_tsv(("verb", "member", "first_offset", "end_offset", "why"), [plan])
     elif plan.first_offset is None:
@@ -358,7 +343,6 @@ def _show_repair_plan(plan: RepairPlan, fmt: str) -> None:
 
 
 def _show_repaired(result: RepairResult, fmt: str) -> None:
-    """Print the result of a rewind or reinit."""
     if fmt == "tsv":
         print_tsv(("path", "first_offset", "size", "why"), result.kept)
     else:

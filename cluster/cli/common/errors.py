@@ -34,8 +34,6 @@ __all__ = [
     "TIMED_OUT",
     "UNREACHABLE",
     "USAGE",
-    "CliError",
-    "explained",
     "innermost",
     "sentence",
 ]
@@ -87,20 +85,15 @@ def as_click(error: click.ClickException | UserError) -> click.ClickException:
     return CliError(str(error), report=error.report()) if isinstance(error, UserError) else error
 
 
-def report_of(error: click.ClickException) -> ErrorReport:
-    """The report for whatever ends a command, wrong usage included."""
-    if isinstance(error, CliError):
-        return error.report
-    return ErrorReport(error.format_message(), exit_status=error.exit_code)
-
-
+ARGUMENTS = "twinlog.arguments"  # In click's meta: the whole command line.
 _FORMAT = "twinlog.format"
 _FLAGS = ("-o", "--output")
 _DOCUMENTS = ("json", "yaml")
 
 
-def note_format(context: click.Context, args: Sequence[str]) -> None:
-    """Remember the output format that a command line requests, even if its other arguments are wrong."""
+def note_arguments(context: click.Context, args: Sequence[str]) -> None:
+    """Remember the command line, and the output format that it requests, even if its other arguments are wrong."""
+    context.meta[ARGUMENTS] = tuple(args)
     given = [value for flag, value in pairwise(args) if flag in _FLAGS]
     given += [arg.removeprefix(f"{flag}{glue}") for arg in args for flag, glue in zip(_FLAGS, ("", "="), strict=True)]
     context.meta[_FORMAT] = next((each for each in given if each in _DOCUMENTS), None)
@@ -111,7 +104,8 @@ def answer_failure(context: click.Context, error: click.ClickException) -> None:
     if context.meta.get(_FORMAT) is None or context.meta.get(ANSWERED):
         return
     context.meta[YAML] = context.meta[_FORMAT] == "yaml"
-    json_answer(report_of(error).failure)
+    wrong_usage = ErrorReport(error.format_message(), exit_status=error.exit_code)
+    json_answer((error.report if isinstance(error, CliError) else wrong_usage).failure)
 
 
 def forget_stdout() -> None:

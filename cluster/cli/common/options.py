@@ -8,7 +8,7 @@ import click
 import orjson
 
 from twinlog.cluster.admin.documents import schema_of
-from twinlog.cluster.cli.common.errors import REFUSED, CliError
+from twinlog.cluster.cli.common.errors import ARGUMENTS, REFUSED, CliError
 from twinlog.cluster.cli.common.render import YAML
 from twinlog.cluster.cli.common.which_cluster import (
     DEFAULT_NAMESRV,
@@ -74,30 +74,18 @@ watch_option = click.option(
 )
 
 
-class WithAlternative(click.Command):
-    """A command that prints another document when a flag is given, wherever the flag stands."""
-
-    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
-        """Remember the arguments for `-o schema`, which is processed before the others."""
-        context.meta[_ARGUMENTS] = tuple(args)
-        return super().parse_args(context, args)
-
-
-_ARGUMENTS = "twinlog.arguments"
-
-
 def document_option(
     document: type, *, instead: Mapping[str, type] | None = None, formats: Sequence[str] = FORMATS
 ) -> Callable[[F], F]:
     """-o/--output of a command whose JSON is described by the attrs class `document`; `schema` prints its schema.
 
-    `instead`: flags of a command WithAlternative, and the class that describes its JSON with them. The first of `formats` is
+    `instead`: flags, and the class that describes the JSON with them, wherever on the line they stand. The first of `formats` is
     the default.
     """
 
     def show_schema(context: click.Context, _parameter: click.Parameter, fmt: str) -> str:
         if fmt == "schema":
-            given = context.meta.get(_ARGUMENTS, ())
+            given = context.meta.get(ARGUMENTS, ())
             _print_schema(next((other for flag, other in (instead or {}).items() if flag in given), document))
             context.exit()
         context.meta[YAML] = fmt == "yaml"

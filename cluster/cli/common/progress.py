@@ -4,7 +4,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import click
 
@@ -27,16 +26,16 @@ def progress(what: str) -> Iterator[Report]:
 
 @contextmanager
 def _bar(what: str) -> Iterator[Report]:
-    columns: tuple[Any, ...] = (
+    with common.drawing.Progress(
         common.drawing.TextColumn("{task.description}"),
         common.drawing.BarColumn(),
         common.drawing.TaskProgressColumn(),
         common.drawing.DownloadColumn(),
         common.drawing.TransferSpeedColumn(),
         common.drawing.TimeRemainingColumn(),
-    )
-    with common.drawing.Progress(
-        *columns, console=common.drawing.Console(stderr=True), transient=True, refresh_per_second=5
+        console=common.drawing.Console(stderr=True),
+        transient=True,
+        refresh_per_second=5,
     ) as drawn:
         task = drawn.add_task(what, total=None)
         yield lambda done, total: drawn.update(task, completed=done, total=total)

@@ -9,7 +9,7 @@ import click
 
 from twinlog.cluster.cli.common.errors import FAILED, PARTIAL
 from twinlog.cluster.cli.common.group import examples
-from twinlog.cluster.cli.common.options import WithAlternative, document_option, namesrv_option
+from twinlog.cluster.cli.common.options import document_option, namesrv_option
 from twinlog.cluster.cli.common.progress import progress
 from twinlog.cluster.cli.common.render import UNKNOWN, Column, count, print_answer, printable, style, table
 from twinlog.cluster.cli.common.running import run_admin
@@ -128,7 +128,6 @@ def _who_is_wrong(found: Difference | LiveDifference) -> Iterator[str]:
 
 
 def _difference_rows(found: Difference | LiveDifference) -> list[tuple[str, str, str]]:
-    """Return the messages of both sides field by field."""
     left, right = found.left, found.right
     rows = [("there", _place(left), _place(right)), ("it is", left.problem or "sound", right.problem or "sound")]
     if left.message is None and right.message is None:
@@ -166,7 +165,6 @@ def _tsv(report: DiffReport) -> None:
 
 @click.command(
     "diff",
-    cls=WithAlternative,
     epilog=examples(
         "twinlog log diff /data/master /data/slave",
         "twinlog log diff /data/master /backup/broker-a -o json | jq .difference.first_offset",
@@ -298,7 +296,6 @@ def verdict_of(report: LiveDiffReport) -> str:
 
 
 def _common_equal(report: LiveDiffReport) -> str:
-    """Return the range that is equal."""
     if report.equal_to <= report.common_start:
         return "nothing before that is common to both"
     what = "all" if report.samples is None else "the samples"

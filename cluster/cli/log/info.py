@@ -26,16 +26,16 @@ _STATES = {
 def show_info(info: StoreInfo, fmt: str) -> None:
     """Print the summary; TSV has only the queues."""
     if fmt == "tsv":
-        table(_queue_columns(), info.queues, fmt)
+        table(_QUEUE_COLUMNS, info.queues, fmt)
         return
     _facts(info)
     if info.queues:
         click.echo()
         if fmt == "wide":
-            table(_queue_columns(), info.queues, fmt)
+            table(_QUEUE_COLUMNS, info.queues, fmt)
         else:
             by_topic = [list(queues) for _, queues in groupby(info.queues, lambda queue: queue.topic)]
-            table(_topic_columns(), by_topic, fmt)
+            table(_TOPIC_COLUMNS, by_topic, fmt)
     if fmt == "wide":
         _files(info, fmt)
     for problem in info.problems:
@@ -112,33 +112,27 @@ def _time(milliseconds: int | None) -> str:
     return moment(milliseconds) if milliseconds else "-"
 
 
-def _topic_columns() -> list[Column]:
-    """Return columns whose rows are the queues of a topic."""
-    return [
-        Column("TOPIC", lambda queues: queues[0].topic),
-        Column("QUEUES", len, right=True),
-        Column("MESSAGES", lambda queues: sum(q.messages for q in queues), count, right=True),
-        Column("EVER", lambda queues: sum(q.max_offset for q in queues), count, right=True, spare=1),
-        Column("LAST MESSAGE", lambda queues: max(q.last_stored_ms or 0 for q in queues) or None, moment),
-        Column("ON DISK", lambda queues: sum(q.disk_bytes for q in queues), size, right=True, spare=2),
-    ]
-
-
-def _queue_columns() -> list[Column]:
-    return [
-        Column("TOPIC", lambda q: q.topic),
-        Column("QUEUE", lambda q: q.queue_id, right=True),
-        Column("FIRST", lambda q: q.min_offset, count, right=True),
-        Column("NEXT", lambda q: q.max_offset, count, right=True),
-        Column("MESSAGES", lambda q: q.messages, count, right=True),
-        Column("LAST MESSAGE", lambda q: q.last_stored_ms, moment),
-        Column("FILES", lambda q: q.files, right=True),
-        Column("ON DISK", lambda q: q.disk_bytes, size, right=True),
-    ]
+_TOPIC_COLUMNS = [  # A row is the queues of a topic.
+    Column("TOPIC", lambda queues: queues[0].topic),
+    Column("QUEUES", len, right=True),
+    Column("MESSAGES", lambda queues: sum(q.messages for q in queues), count, right=True),
+    Column("EVER", lambda queues: sum(q.max_offset for q in queues), count, right=True, spare=1),
+    Column("LAST MESSAGE", lambda queues: max(q.last_stored_ms or 0 for q in queues) or None, moment),
+    Column("ON DISK", lambda queues: sum(q.disk_bytes for q in queues), size, right=True, spare=2),
+]
+_QUEUE_COLUMNS = [
+    Column("TOPIC", lambda q: q.topic),
+    Column("QUEUE", lambda q: q.queue_id, right=True),
+    Column("FIRST", lambda q: q.min_offset, count, right=True),
+    Column("NEXT", lambda q: q.max_offset, count, right=True),
+    Column("MESSAGES", lambda q: q.messages, count, right=True),
+    Column("LAST MESSAGE", lambda q: q.last_stored_ms, moment),
+    Column("FILES", lambda q: q.files, right=True),
+    Column("ON DISK", lambda q: q.disk_bytes, size, right=True),
+]
 
 
 def _files(info: StoreInfo, fmt: str) -> None:
-    """Print tables of the files."""
     log_files = [
         Column("LOG FILE", lambda f: f.name),
         Column("SIZE", lambda f: f.size_bytes, size, right=True),

@@ -1,6 +1,5 @@
 """`twinlog log rebuild`: rebuilds queues and index from the log."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +7,7 @@ import click
 from attrs import evolve
 
 from twinlog.cluster.cli.common.group import examples
-from twinlog.cluster.cli.common.options import document_option, yes_option
+from twinlog.cluster.cli.common.options import document_option, need_yes, yes_option
 from twinlog.cluster.cli.common.progress import progress
 from twinlog.cluster.cli.common.render import count, print_answer
 from twinlog.cluster.cli.log.directory import (
@@ -33,7 +32,7 @@ from twinlog.store.offline.copy.rebuild import rebuild as make
 )
 @directory_argument
 @click.option("--consumequeue", "queues", is_flag=True, help="Rebuild consumequeue/.")
-@click.option("--index", "index", is_flag=True, help="Rebuild index/.")
+@click.option("--index", is_flag=True, help="Rebuild index/.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done without changing anything.")
 @yes_option
 @directory_options
@@ -50,17 +49,13 @@ def rebuild(directory: Path, queues: bool, index: bool, dry_run: bool, yes: bool
         report = plan_rebuild(store, queues=queues, index=index)
     if not dry_run:
         if not yes and report.process_id is None:
-            _ask(f"Replace {' and '.join(report.parts)} in {report.root}?")
+            parts = f"{' and '.join(report.parts)} in {report.root}"
+            need_yes(yes, f"replaces {parts}")
+            click.confirm(f"Replace {parts}?", abort=True, err=True)
         with user_errors(), progress("rebuild") as show:
             done = make(directory, options_of(**options), queues=queues, index=index, progress=show)
         report = evolve(report, done=done)
     print_answer(report, fmt, _show_rebuild)
-
-
-def _ask(question: str) -> None:
-    if not sys.stdin.isatty():
-        raise click.UsageError(f"{question} There is no terminal for the confirmation: add --yes")
-    click.confirm(question, abort=True, err=True)
 
 
 def _show_rebuild(report: RebuildReport, fmt: str) -> None:

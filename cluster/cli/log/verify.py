@@ -32,7 +32,7 @@ def shortened(report: VerifyReport, findings_max: int | None) -> VerifyReport:
 def show_verify(report: VerifyReport, fmt: str) -> None:
     """Print the findings, then the result."""
     if report.findings or fmt == "tsv":
-        table(_columns(), report.findings, fmt)
+        table(_COLUMNS, report.findings, fmt)
     if fmt == "tsv":
         return
     if report.findings:
@@ -59,25 +59,24 @@ def _verdict(report: VerifyReport) -> str:
     return f"damaged: {what}{lost}"
 
 
-def _columns() -> list[Column]:
-    return [
-        Column("SEVERITY", lambda f: f.severity.value),
-        Column("KIND", lambda f: f.kind.value),
-        Column("WHERE", _where),
-        Column("OFFSET", lambda f: f.phy_offset, count, right=True, spare=1),
-        Column("FILE POSITION", lambda f: f.position, count, right=True, wide=True),
-        Column("COUNT", lambda f: f.count, count, right=True, spare=2),
-        Column("EXPECTED", lambda f: f.expected, wide=True),
-        Column("ACTUAL", lambda f: f.actual, wide=True),
-        Column("WHAT", lambda f: f.message),
-    ]
-
-
 def _where(finding: Finding) -> Any:
     if finding.topic is None:
         return finding.file
     queue = finding.topic if finding.queue_id is None else f"{finding.topic}/{finding.queue_id}"
     return queue if finding.queue_offset is None else f"{queue} message {finding.queue_offset}"
+
+
+_COLUMNS = [
+    Column("SEVERITY", lambda f: f.severity.value),
+    Column("KIND", lambda f: f.kind.value),
+    Column("WHERE", _where),
+    Column("OFFSET", lambda f: f.phy_offset, count, right=True, spare=1),
+    Column("FILE POSITION", lambda f: f.position, count, right=True, wide=True),
+    Column("COUNT", lambda f: f.count, count, right=True, spare=2),
+    Column("EXPECTED", lambda f: f.expected, wide=True),
+    Column("ACTUAL", lambda f: f.actual, wide=True),
+    Column("WHAT", lambda f: f.message),
+]
 
 
 @click.command(
