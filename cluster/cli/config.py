@@ -12,7 +12,7 @@ from twinlog.cluster.cli.common import complete
 from twinlog.cluster.cli.common.errors import FAILED, REFUSED, USAGE, CliError, sentence
 from twinlog.cluster.cli.common.group import InOrder, examples
 from twinlog.cluster.cli.common.options import change_options, confirm, document_option, namesrv_option, need_yes
-from twinlog.cluster.cli.common.pages import NOTHING_CHANGED, Block, Page, preview, show
+from twinlog.cluster.cli.common.pages import Block, Page, preview, show
 from twinlog.cluster.cli.common.render import Column, print_answer, style, table
 from twinlog.cluster.cli.common.running import run_admin
 from twinlog.cluster.config.redaction import shown
@@ -107,8 +107,7 @@ def set_options(
         _refuse(planned)
         return
     _refuse(planned)
-    if not yes:
-        preview(planned, fmt, _change_page)
+    preview(planned, fmt, _change_page, yes=yes)
     name = members[0] if members else "all"
     confirm(name, "member" if members else "word", "These brokers will be changed", yes)
     show(run_admin(namesrv, lambda admin: admin.config.apply(planned)), fmt, _change_page)
@@ -134,7 +133,7 @@ def _change_page(change: ConfigChange) -> Page:
         Column("REFUSED", lambda c: c.refusal),
     ]
     shown = columns if any(each.refusal for each in change.changes) else columns[:-1]
-    return Page((Block(None, shown, change.changes),), () if change.done else (NOTHING_CHANGED,))
+    return Page((Block(None, shown, change.changes),), nothing_changed=not change.done)
 
 
 @config_group.command(

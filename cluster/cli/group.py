@@ -17,7 +17,7 @@ from twinlog.cluster.cli.common.options import (
     together,
     watch_option,
 )
-from twinlog.cluster.cli.common.pages import NOTHING_CHANGED, Block, Page, answer, preview, show, silent_notes
+from twinlog.cluster.cli.common.pages import Block, Page, answer, preview, show, silent_notes
 from twinlog.cluster.cli.common.render import Column, count, yes_no
 from twinlog.cluster.cli.common.running import run_admin
 from twinlog.cluster.cli.group_offsets import clone, reset, seek
@@ -225,8 +225,7 @@ def delete(
         ),
     )
     if not dry_run:
-        if not yes:
-            preview(planned, fmt, change_page)
+        preview(planned, fmt, change_page, yes=yes)
         confirm(group, "group", f"{group} will be deleted", yes)
         planned = run_admin(namesrv, lambda admin: admin.groups.delete(planned))
     show(planned, fmt, change_page)
@@ -255,9 +254,7 @@ def change_page(change: GroupChange) -> Page:
     ]
     if change.with_offsets:
         notes.append("its offsets are deleted, too")
-    if not change.done:
-        notes.append(NOTHING_CHANGED)
-    return Page((Block(change.name, columns, change.changes),), tuple(notes))
+    return Page((Block(change.name, columns, change.changes),), tuple(notes), nothing_changed=not change.done)
 
 
 def _field(settings: Any, name: str) -> Any:

@@ -9,7 +9,7 @@ from twinlog.cluster.admin.offsets import At, First, Last, Offset, OffsetPlan, S
 from twinlog.cluster.cli.common import complete
 from twinlog.cluster.cli.common.group import examples
 from twinlog.cluster.cli.common.options import change_options, confirm, document_option, namesrv_option, need_yes
-from twinlog.cluster.cli.common.pages import NOTHING_CHANGED, Block, Page, preview, show
+from twinlog.cluster.cli.common.pages import Block, Page, preview, show
 from twinlog.cluster.cli.common.render import Column, count
 from twinlog.cluster.cli.common.running import run_admin
 from twinlog.cluster.cli.common.values import ALLOWED, moment_ms
@@ -119,8 +119,7 @@ def _move(group: str, namesrv: str, prepare: Any, dry_run: bool, yes: bool, fmt:
     need_yes(yes or dry_run, "moves the offsets of a group")
     planned: OffsetPlan = run_admin(namesrv, prepare)
     if not dry_run:
-        if not yes:
-            preview(planned, fmt, plan_page)
+        preview(planned, fmt, plan_page, yes=yes)
         confirm(group, "group", f"{group} will continue at these offsets", yes)
         planned = run_admin(namesrv, lambda admin: admin.offsets.apply(planned))
     show(planned, fmt, plan_page)
@@ -150,10 +149,8 @@ def plan_page(plan: OffsetPlan) -> Page:
         notes.append(f"{who} {notified} notified by {'their' if many else 'its'} broker")
     else:
         notes.append("no client is connected: the offsets are stored" if plan.done else "no client is connected")
-    if not plan.done:
-        notes.append(NOTHING_CHANGED)
     title = f"{plan.group}, as {plan.source}" if plan.source else plan.group
-    return Page((Block(title, columns, plan.moves),), tuple(notes))
+    return Page((Block(title, columns, plan.moves),), tuple(notes), nothing_changed=not plan.done)
 
 
 def where_to(text: str, option: str) -> Where:

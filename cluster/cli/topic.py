@@ -18,7 +18,7 @@ from twinlog.cluster.cli.common.options import (
     need_yes,
     watch_option,
 )
-from twinlog.cluster.cli.common.pages import NOTHING_CHANGED, Block, Page, answer, preview, show
+from twinlog.cluster.cli.common.pages import Block, Page, answer, preview, show
 from twinlog.cluster.cli.common.render import Column, count, yes_no
 from twinlog.cluster.cli.common.running import run_admin
 from twinlog.cluster.remoting.names import topic_fault
@@ -263,8 +263,7 @@ def delete(topic: str, namesrv: str, although_read: bool, dry_run: bool, yes: bo
                 "See the members with: twinlog list. Or add --although-read",
                 exit_code=REFUSED,
             )
-        if not yes:
-            preview(planned, fmt, change_page)
+        preview(planned, fmt, change_page, yes=yes)
         what = "unknown" if planned.messages is None else planned.messages
         confirm(topic, "topic", f"{topic} and its messages ({what}) will be deleted", yes)
         planned = run_admin(namesrv, lambda admin: admin.topics.delete(planned))
@@ -289,9 +288,7 @@ def change_page(change: TopicChange) -> Page:
     notes += [f"{broker} did not report its consumers" for broker in change.silent]
     if change.hidden_messages != 0:
         notes.append(f"{messages_text(change.hidden_messages)} lie in queues that are not read any more")
-    if not change.done:
-        notes.append(NOTHING_CHANGED)
-    return Page((Block(change.name, columns, change.settings),), tuple(notes))
+    return Page((Block(change.name, columns, change.settings),), tuple(notes), nothing_changed=not change.done)
 
 
 def messages_text(number: int | None) -> str:

@@ -47,6 +47,7 @@ class Page:
     notes: tuple[str, ...] = ()
     issues: tuple[str, ...] = ()
     has_lines_in_tsv: bool = False  # On stderr.
+    nothing_changed: bool = False  # A note of its own, which a preview leaves out.
 
 
 def silent_notes(silent: tuple[str, ...]) -> tuple[str, ...]:
@@ -91,14 +92,10 @@ def show(found: Any, fmt: str, page: Callable[[Any], Page]) -> None:
         print_page(page(found), fmt)
 
 
-NOTHING_CHANGED = "nothing was changed"
-
-
-def preview(planned: Any, fmt: str, page: Callable[[Any], Page]) -> None:
-    """Print what would be done, before the confirmation."""
-    if fmt in ("pretty", "wide"):
-        found = page(planned)
-        print_page(evolve(found, notes=tuple(note for note in found.notes if note != NOTHING_CHANGED)), fmt)
+def preview(planned: Any, fmt: str, page: Callable[[Any], Page], *, yes: bool) -> None:
+    """Print what would be done, before the confirmation; nothing if there is none because of `yes`."""
+    if not yes and fmt in ("pretty", "wide"):
+        print_page(evolve(page(planned), nothing_changed=False), fmt)
 
 
 def print_page(page: Page, fmt: str) -> None:
@@ -125,7 +122,8 @@ def _print_lines(page: Page, *, err: bool = False) -> None:
 
 def _lines(page: Page) -> list[tuple[str, str]]:
     """Return the lines below the tables, each with its colour."""
-    notes = [(f"note: {note}", "cyan") for note in page.notes]
+    changed = ("nothing was changed",) if page.nothing_changed else ()
+    notes = [(f"note: {note}", "cyan") for note in (*page.notes, *changed)]
     return notes + [(f"issue: {issue}", "yellow") for issue in page.issues]
 
 
