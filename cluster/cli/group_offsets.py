@@ -13,6 +13,7 @@ from twinlog.cluster.cli.common.pages import Block, Page, preview, show
 from twinlog.cluster.cli.common.render import Column, count
 from twinlog.cluster.cli.common.running import run_admin
 from twinlog.cluster.cli.common.values import ALLOWED, moment_ms
+from twinlog.store.util.text import agreeing, counted
 
 
 @click.command(
@@ -143,10 +144,10 @@ def plan_page(plan: OffsetPlan) -> Page:
     will = "" if plan.done else "would be "
     notes = [f"messages {will}skipped: {count(skipped)}, {will}read again: {count(again)}"]
     if plan.clients:
-        many = len(plan.clients) > 1
-        who = f"{len(plan.clients)} connected clients" if many else "1 connected client"
-        notified = ("were" if many else "was") if plan.done else "would be"
-        notes.append(f"{who} {notified} notified by {'their' if many else 'its'} broker")
+        number = len(plan.clients)
+        notified = agreeing(number, "was", "were") if plan.done else "would be"
+        broker = agreeing(number, "its broker", "their broker")
+        notes.append(f"{counted(number, 'connected client')} {notified} notified by {broker}")
     else:
         notes.append("no client is connected: the offsets are stored" if plan.done else "no client is connected")
     title = f"{plan.group}, as {plan.source}" if plan.source else plan.group

@@ -47,7 +47,6 @@ RESTART_SECONDS, RESTART_SECONDS_MAX = 0.5, 30.0
 STEADY_SECONDS = 60.0  # After a child ran this long, its earlier deaths do not delay its restart.
 SLOW_STOP_SECONDS = 5.0
 DASHBOARD = "dashboard"
-DASHBOARD_RESTART_SECONDS, DASHBOARD_RESTART_SECONDS_MAX = 1.0, 60.0
 
 
 @click.command(
@@ -279,7 +278,7 @@ class Supervisor:
     # ---- Tasks
 
     async def _keep(self, process: MemberProcess) -> None:
-        """Restart it whenever it ends."""
+        """Restart it whenever it ends; the dashboard not if it rejects its configuration."""
         import trio
 
         pause = RESTART_SECONDS
@@ -288,39 +287,20 @@ class Supervisor:
             status = await process.wait()
             if trio.current_time() - started > STEADY_SECONDS:
                 pause = RESTART_SECONDS
-            self._report_death(process, status, pause)
+            lines = process.last_lines()
+            if status == USAGE and process.name == DASHBOARD:
+                say(f"no dashboard: {lines[-1] if lines else 'it rejects its configuration'}")
+                return
+            if status == USAGE:  # It would end like this every time.
+                raise CliError(f"{process.name} rejects its configuration.", "\n  ".join(lines), exit_code=USAGE)
+            say(f"{process.name} {exit_text(status)}; it restarts in {pause:g} s. Its last lines, from {process.log}:")
+            for line in lines or ["(none)"]:
+                say(f"  | {line}")
             await trio.sleep(pause)
             pause = min(pause * 2, RESTART_SECONDS_MAX)
             process.start()
             started = trio.current_time()
             say(f"{process.name} was restarted (process {process.popen.pid})")
-
-    async def _keep_dashboard(self, dashboard: UpDashboard) -> None:
-        """Start and restart it until it rejects its configuration; its failure never ends the cluster."""
-        import trio
-
-        pause = DASHBOARD_RESTART_SECONDS
-        while True:
-            started = trio.current_time()
-            dashboard.process.start()
-            status = await dashboard.process.wait()
-            if status == USAGE:
-                lines = dashboard.process.last_lines()
-                say(f"no dashboard: {lines[-1] if lines else 'it rejects its configuration'}")
-                return
-            if trio.current_time() - started > DASHBOARD_RESTART_SECONDS_MAX:
-                pause = DASHBOARD_RESTART_SECONDS
-            say(f"the dashboard {exit_text(status)}; it restarts in {pause:g} s. See {dashboard.process.log}")
-            await trio.sleep(pause)
-            pause = min(pause * 2, DASHBOARD_RESTART_SECONDS_MAX)
-
-    def _report_death(self, process: MemberProcess, status: int, pause: float) -> None:
-        lines = process.last_lines()
-        if status == USAGE:  # It would end like this every time.
-            raise CliError(f"{process.name} rejects its configuration.", "\n  ".join(lines), exit_code=USAGE)
-        say(f"{process.name} {exit_text(status)}; it restarts in {pause:g} s. Its last lines, from {process.log}:")
-        for line in lines or ["(none)"]:
-            say(f"  | {line}")
 
     async def _watch(self, nursery: "trio.Nursery") -> None:
         set_up_log(WARNING)
@@ -328,7 +308,8 @@ class Supervisor:
 
         def start_dashboard() -> None:
             if self.dashboard is not None:
-                nursery.start_soon(self._keep_dashboard, self.dashboard)
+                self.dashboard.process.start()
+                nursery.start_soon(self._keep, self.dashboard.process)
 
         url, token_file = (self.dashboard.url, self.dashboard.token_file) if self.dashboard is not None else ("", "")
         await watch(self.plan, say, dashboard_url=url, token_file=token_file, on_ready=start_dashboard)
