@@ -30,7 +30,7 @@ def test_up_serves_a_dashboard_and_starts_it_again(tmp_path):
         wait_for(lambda: str(token) in up.stderr, "where the token is")
         (child,) = [each for each in up.children() if "dashboard" in each.cmdline()]
         child.kill()
-        wait_for(lambda: "the dashboard was ended by SIGKILL" in up.stderr, "the report of its death")
+        wait_for(lambda: "dashboard was ended by SIGKILL; it restarts in" in up.stderr, "the report of its death")
         assert json.loads(answers(f"{up.dashboard}/livez"))["live"]
         up.twinlog("list")
     assert answers(f"{up.dashboard}/livez") == ""
