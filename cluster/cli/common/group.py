@@ -2,7 +2,7 @@
 
 import gc
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -20,7 +20,7 @@ class InOrder(click.Group):
         return list(self.commands)
 
 
-class LateGroup(click.Group):
+class LateGroup(InOrder):
     """A group that imports a command's module when the command is used, so that modules can import everything at their top.
 
     Loading all of them would take half a second. The help of the group and completion need only names and lines.
@@ -28,31 +28,40 @@ class LateGroup(click.Group):
 
     def __init__(self, *args: Any, late: LateTable, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self._late = late
-
-    def list_commands(self, _context: click.Context) -> list[str]:
-        return list(self._late)
-
-    def get_command(self, _context: click.Context, name: str) -> click.Command | None:
-        """Return a command, imported at its first use."""
-        if name in self._late and name not in self.commands:
-            place, line = self._late[name]
-            command = _load(place) if isinstance(place, str) else place
-            command.short_help = line
-            self.commands[name] = command
-        return self.commands.get(name)
+        self.commands = _LateCommands(late)  # type: ignore[assignment]  # Nobody adds to it.
+        self._lines = {name: line for name, (_, line) in late.items()}
 
     def format_commands(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
         """List the names with their lines, without loading the commands."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in self._late.items()])
+            formatter.write_dl(list(self._lines.items()))
 
     def shell_complete(self, context: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete names of commands, then the options of the group."""
-        names = [
-            CompletionItem(name, help=line) for name, (_, line) in self._late.items() if name.startswith(incomplete)
-        ]
+        names = [CompletionItem(name, help=line) for name, line in self._lines.items() if name.startswith(incomplete)]
         return [*names, *click.Command.shell_complete(self, context, incomplete)]
+
+
+class _LateCommands(Mapping[str, click.Command]):
+    """A mapping of names to commands, each imported at its first use."""
+
+    def __init__(self, late: LateTable) -> None:
+        self._late = late
+        self._loaded: dict[str, click.Command] = {}
+
+    def __getitem__(self, name: str) -> click.Command:
+        if name not in self._loaded:
+            place, line = self._late[name]
+            command = _load(place) if isinstance(place, str) else place
+            command.short_help = line
+            self._loaded[name] = command
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._late)
+
+    def __len__(self) -> int:
+        return len(self._late)
 
 
 def _load(place: str) -> click.Command:

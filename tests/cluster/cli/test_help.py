@@ -15,8 +15,7 @@ from twinlog.cluster.config.contexts import Context, Contexts, contexts_path, sa
 
 
 def commands(group: click.Group, *names: str):
-    for name in group.list_commands(None):
-        command = group.get_command(None, name)
+    for name, command in group.commands.items():
         yield (*names, name), command
         if isinstance(command, click.Group):
             yield from commands(command, *names, name)
@@ -62,8 +61,8 @@ def test_examples_are_commands_that_can_be(text, tmp_path, monkeypatch):
     words, command = cut(re.sub(r"\$\([^)]*\)", "x", text)), cli
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):
         name = words.pop(0)
-        command = command.get_command(None, name)
-        assert command is not None, f"there is no command {name}"
+        assert name in command.commands, f"there is no command {name}"
+        command = command.commands[name]
     if words in (["--help"], []) and isinstance(command, click.Group):
         return
     fault = ""

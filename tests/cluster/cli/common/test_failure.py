@@ -47,8 +47,7 @@ ARGUMENTS = {  # Of commands that need some.
 
 
 def commands(group: click.Group, words: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
-    for name in group.list_commands(None):
-        command = group.get_command(None, name)
+    for name, command in group.commands.items():
         if isinstance(command, click.Group):
             yield from commands(command, (*words, name))
         elif any(isinstance(each.type, click.Choice) and "json" in each.type.choices for each in command.params):

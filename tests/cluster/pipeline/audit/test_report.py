@@ -321,7 +321,7 @@ def test_what_mends_it_is_a_command_that_there_is(cls, good, is_live, is_master,
     for words in commands_of(found.command):
         command = cli
         while hasattr(command, "commands"):
-            command = command.get_command(None, words.pop(0))
+            command = command.commands[words.pop(0)]
         known = {option for parameter in command.params for option in parameter.opts}
         assert {word for word in words if word.startswith("-")} <= known
 
