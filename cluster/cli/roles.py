@@ -19,13 +19,7 @@ from twinlog.cluster.admin.roles import (
 from twinlog.cluster.broker.peers.role_messages import ChangeState
 from twinlog.cluster.cli.common.errors import PARTIAL, CliError
 from twinlog.cluster.cli.common.group import examples
-from twinlog.cluster.cli.common.options import (
-    change_options,
-    confirm,
-    document_option,
-    namesrv_option,
-    need_yes,
-)
+from twinlog.cluster.cli.common.options import change_options, confirm, document_option, namesrv_option, need_yes
 from twinlog.cluster.cli.common.pages import Block, Page, show
 from twinlog.cluster.cli.common.progress import progress
 from twinlog.cluster.cli.common.render import Column, count, json_answer, print_answer, print_tsv, style, table

@@ -27,16 +27,7 @@ from twinlog.cluster.user_errors import (
     sentence,
 )
 
-__all__ = [
-    "FAILED",
-    "PARTIAL",
-    "REFUSED",
-    "TIMED_OUT",
-    "UNREACHABLE",
-    "USAGE",
-    "innermost",
-    "sentence",
-]
+__all__ = ["FAILED", "PARTIAL", "REFUSED", "TIMED_OUT", "UNREACHABLE", "USAGE", "innermost", "sentence"]
 
 
 class CliError(click.ClickException):

@@ -16,14 +16,7 @@ from attrs import evolve, frozen
 from twinlog.cluster import admin as operations
 from twinlog.cluster.admin.admin import Admin
 from twinlog.cluster.cli import common
-from twinlog.cluster.cli.common.render import (
-    Column,
-    drawn_table,
-    json_answer,
-    json_line,
-    style,
-    table,
-)
+from twinlog.cluster.cli.common.render import Column, drawn_table, json_answer, json_line, style, table
 from twinlog.cluster.cli.common.running import run_admin
 
 T = TypeVar("T")
