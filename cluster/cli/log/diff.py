@@ -86,7 +86,7 @@ def show_diff(report: DiffReport, fmt: str) -> None:
 
 
 def _print_sides(
-    rows: list[tuple[str, str, str]], difference: Difference | LiveDifference | None, lines: Iterator[str]
+    rows: list[tuple[str, ...]], difference: Difference | LiveDifference | None, lines: Iterator[str]
 ) -> None:
     rows += _difference_rows(difference) if difference is not None else []
     table(SIDE_BY_SIDE, rows, "wide")

@@ -92,7 +92,7 @@ def user_errors(
     """Convert errors that the user can solve to CliError. `what`, `step`: the text for a backup that fails."""
     set_up_log(ERROR)
     allow_many_files()
-    explained = {**_EXPLAINED, BackupError: (what, step, FAILED)}
+    explained: dict[type[Exception], tuple[str, str, int]] = {**_EXPLAINED, BackupError: (what, step, FAILED)}
     try:
         yield
     except BrokenPipeError:

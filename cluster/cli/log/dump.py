@@ -16,9 +16,10 @@ from twinlog.cluster.cli.common.render import Column, cells_of, json_line, plain
 from twinlog.cluster.cli.log.directory import directory_argument, directory_options, opened
 from twinlog.cluster.text import moment
 from twinlog.store.offline.copy.pinned import pinned_log
-from twinlog.store.offline.dump import DumpedMessage, Gap, Selection, dump_at
+from twinlog.store.offline.dump import DumpedMessage, Selection, dump_at
 from twinlog.store.offline.dump import dump as dump_log
 from twinlog.store.offline.index_view import offsets_by_key
+from twinlog.store.record.walk import Gap
 
 _AT_ONCE = 200  # Messages of one batch, whose columns have the same width.
 _BODY_SHOWN_MAX = 60  # Characters, without -o wide.
