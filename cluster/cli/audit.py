@@ -11,11 +11,11 @@ from attrs import evolve
 
 from twinlog.cluster.cli.common.errors import FAILED, PARTIAL, USAGE, CliError, sentence
 from twinlog.cluster.cli.common.group import examples
+from twinlog.cluster.cli.common.logging_setup import raise_file_limit
 from twinlog.cluster.cli.common.options import document_option, namesrv_option
 from twinlog.cluster.cli.common.progress import progress
 from twinlog.cluster.cli.common.render import Column, count, print_answer, style, table, yes_no
 from twinlog.cluster.cli.common.running import run_admin
-from twinlog.cluster.cli.log.directory import allow_many_files
 from twinlog.cluster.pipeline.audit.findings import FindingClass
 from twinlog.cluster.pipeline.audit.live import audit_live
 from twinlog.cluster.pipeline.audit.report import AuditedMember, AuditReport, AuditVerdict, ReportedFinding
@@ -128,7 +128,7 @@ def _audit_stores(members: tuple[str, ...], spark_master: str | None, *, log_onl
 
     if (same := same_places(members)) is not None:
         raise click.UsageError(f"{same[0]} and {same[1]} are the same store: compare separate copies")
-    allow_many_files()
+    raise_file_limit()
     stores = inspect_all(members)
     if not any(store.files is not None for store in stores):
         why = "\n  ".join(f"{store.place}: {store.problem}" for store in stores)

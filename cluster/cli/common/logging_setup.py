@@ -1,10 +1,11 @@
-"""Logging of a process to stderr, one line for each event, for people or as JSON.
+"""Setup of a process: its log on stderr, one line for each event, for people or as JSON, and its limit of open files.
 
 A service writes JSON when stderr is no terminal, for a log collector. TWINLOG_LOG=json or console overrides that. Events are
 constant sentences, values are fields. docs/operating/logs.md lists both.
 """
 
 import os
+import resource
 import sys
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
@@ -94,3 +95,10 @@ def is_json(chosen: str, *, of_service: bool, on_terminal: bool) -> bool:
     if chosen not in ("", "json", "console"):
         raise CliError(f"TWINLOG_LOG={chosen} is not a log format.", "Use json or console.", exit_code=USAGE)
     return chosen == "json" or (not chosen and of_service and not on_terminal)
+
+
+def raise_file_limit() -> None:
+    """Raise the limit of open files to the allowed maximum: each connection and each file of a store needs one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

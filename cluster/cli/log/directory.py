@@ -1,6 +1,5 @@
 """Shared parts of the commands on store directories: options, opening, errors."""
 
-import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 import click
 
 from twinlog.cluster.cli.common.errors import FAILED, REFUSED, USAGE, CliError, sentence
-from twinlog.cluster.cli.common.logging_setup import ERROR, set_up_log
+from twinlog.cluster.cli.common.logging_setup import ERROR, raise_file_limit, set_up_log
 from twinlog.cluster.cli.common.options import together
 from twinlog.store.config import DEFAULT_DELAY_LEVELS
 from twinlog.store.errors import SideFileError, StoreDirectoryError, StoreLockedError
@@ -91,7 +90,7 @@ def user_errors(
 ) -> Iterator[None]:
     """Convert errors that the user can solve to CliError. `what`, `step`: the text for a backup that fails."""
     set_up_log(ERROR)
-    allow_many_files()
+    raise_file_limit()
     explained: dict[type[Exception], tuple[str, str, int]] = {**_EXPLAINED, BackupError: (what, step, FAILED)}
     try:
         yield
@@ -100,12 +99,6 @@ def user_errors(
     except tuple(explained) as error:
         what, step, status = next(explained[kind] for kind in type(error).__mro__ if kind in explained)
         raise CliError(what, sentence(error), step, exit_code=status) from error
-
-
-def allow_many_files() -> None:
-    """Raise the limit of open files: a log and its queues are many, and some systems start with 256."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def say(text: str, fmt: str) -> None:

@@ -7,7 +7,6 @@ import ctypes
 import errno
 import gc
 import os
-import resource
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -17,6 +16,7 @@ from typing import Protocol
 import trio
 
 from twinlog.cluster.cli.common.errors import CliError, innermost
+from twinlog.cluster.cli.common.logging_setup import raise_file_limit
 from twinlog.cluster.cli.run.notify import Notifier
 from twinlog.cluster.cli.run.ports import busy_ports, in_use
 from twinlog.cluster.cli.run.up_plan import Port
@@ -137,13 +137,6 @@ class _Stop:
         signal.alarm(CLEAN_STOP_SECONDS_MAX)
         self._asked = True
         self._stop()
-
-
-def raise_file_limit() -> None:
-    """Raise the limit of open files to the allowed maximum: each connection and each log file needs one."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 EVERY_S = 60.0
