@@ -20,7 +20,7 @@ from attrs import define, field
 
 from twinlog.cluster.broker.config import BrokerConfig
 from twinlog.cluster.broker.consume.long_polling import PullRequestHoldService
-from twinlog.cluster.broker.consume.queues import Queues
+from twinlog.cluster.broker.consume.visibility import Queues
 from twinlog.cluster.broker.delay.service import ScheduleMessageService
 from twinlog.cluster.broker.filter.sql import prepare as prepare_sql
 from twinlog.cluster.broker.group.group_view import GroupView

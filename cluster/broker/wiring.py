@@ -14,8 +14,7 @@ from attrs import frozen
 from twinlog.cluster.broker.broker import Broker
 from twinlog.cluster.broker.config import BrokerConfig, MessageVisibility
 from twinlog.cluster.broker.consume.long_polling import PullRequestHoldService
-from twinlog.cluster.broker.consume.queues import Queues
-from twinlog.cluster.broker.consume.visibility import Visibility
+from twinlog.cluster.broker.consume.visibility import Queues, Visibility
 from twinlog.cluster.broker.delay.service import ScheduleMessageService
 from twinlog.cluster.broker.group.group_view import GroupView, is_replicated, saved_role, under_role
 from twinlog.cluster.broker.group.lost_tables import LostTables

@@ -2,7 +2,7 @@
 
 A master shows the log up to its confirmed offset, a slave up to the confirmed offset that its master last reported. The limit
 goes back only when the log is truncated: a consumer must not be ahead of its queue. For pulls, messages behind the limit do not
-exist yet: the pulls are held.
+exist yet: the pulls are held. Requests reach consume queues by Queues: only existing ones, and what is visible of them.
 """
 
 from collections import deque
@@ -12,6 +12,7 @@ from typing import NamedTuple
 import trio
 from attrs import define, field
 
+from twinlog.cluster.broker.tables.topics import TopicConfigManager
 from twinlog.store.message_store import MessageStore
 from twinlog.store.queue.consume_queue import ConsumeQueue
 from twinlog.store.util.wakeup import Wakeup
@@ -94,3 +95,29 @@ class Visibility:
 def _ends_by(queue: ConsumeQueue, offset: int, limit: int) -> bool:
     unit = queue.unit(offset)
     return unit is None or unit.phy_offset + unit.size <= limit
+
+
+@define(eq=False, repr=False)
+class Queues:
+    """Consume queues of the store. `visibility` None: consumers may read all messages."""
+
+    store: MessageStore
+    topics: TopicConfigManager
+    visibility: Visibility | None = field(default=None, kw_only=True)
+
+    def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """Return a queue of the topic; None if it does not exist, so that requests create no queues."""
+        config = self.topics.select(topic)
+        if config is not None and 0 <= queue_id < max(config.read_queues, config.write_queues):
+            return self.store.queue(topic, queue_id)
+        known = (queue for name, number, queue in self.store.queues() if (name, number) == (topic, queue_id))
+        return next(known, None)
+
+    def end(self, topic: str, queue_id: int) -> int:
+        """Return the offset of the queue's next message."""
+        return self.store.queue(topic, queue_id).max_offset
+
+    def shown_end(self, topic: str, queue_id: int) -> int:
+        """Return the offset behind the last message that consumers may read."""
+        queue = self.store.queue(topic, queue_id)
+        return queue.max_offset if self.visibility is None else self.visibility.queue_end(queue)

@@ -14,7 +14,7 @@ import structlog
 import trio
 from attrs import define, field
 
-from twinlog.cluster.broker.consume.queues import Queues
+from twinlog.cluster.broker.consume.visibility import Queues
 from twinlog.cluster.broker.delay.service import ScheduleMessageService, read_delay_offsets
 from twinlog.cluster.broker.group.group_view import GroupView
 from twinlog.cluster.broker.group.slave_sync import IS_LOST, ask_object, fast_address

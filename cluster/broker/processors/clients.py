@@ -25,7 +25,6 @@ from twinlog.cluster.broker.tables.tables import BrokerTables
 from twinlog.cluster.remoting import fastjson, names
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand
-from twinlog.cluster.remoting.connection import Connection
 from twinlog.cluster.remoting.errors import RemotingError, RemotingTimeoutError, RequestError
 from twinlog.cluster.remoting.headers import clients as h
 from twinlog.cluster.remoting.headers.broker_admin import GetAllProducerInfo, InvokeBrokerToGetConsumerStatus
@@ -82,7 +81,7 @@ class ClientProcessor:
         group: str,
         data: dict[str, Any],
         subscriptions: list[SubscriptionData],
-        client: ClientInfo[Connection],
+        client: ClientInfo,
     ) -> None:
         config = self.tables.groups.find(group)
         if config is not None and not self.store.config.is_slave:  # A slave's topics are its master's.
@@ -231,7 +230,7 @@ class ClientProcessor:
     async def _ask_status(
         self,
         header: InvokeBrokerToGetConsumerStatus,
-        client: ClientInfo[Connection],
+        client: ClientInfo,
         reported: dict[str, Any],
     ) -> None:
         question = h.GetConsumerStatusFromClient(header.topic, header.group)

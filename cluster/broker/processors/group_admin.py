@@ -10,7 +10,7 @@ from typing import Any
 import trio
 from attrs import define
 
-from twinlog.cluster.broker.consume.queues import Queues
+from twinlog.cluster.broker.consume.visibility import Queues
 from twinlog.cluster.broker.delay.service import ScheduleMessageService
 from twinlog.cluster.broker.group.lost_tables import LostTables
 from twinlog.cluster.broker.processors import shared
@@ -23,7 +23,6 @@ from twinlog.cluster.broker.tables.tables import GROUPS, BrokerTables
 from twinlog.cluster.broker.tables.topics import TopicConfig
 from twinlog.cluster.remoting import names
 from twinlog.cluster.remoting.codes import ResponseCode
-from twinlog.cluster.remoting.connection import Connection
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.headers import broker_admin as h
 from twinlog.cluster.remoting.request import Reply, Request
@@ -222,7 +221,7 @@ def _time_text(ms: int) -> str:
     return f"{time.strftime('%Y-%m-%d#%H:%M:%S', time.localtime(ms // 1000))}:{ms % 1000:03}"
 
 
-def _connections(clients: Iterable[ClientInfo[Connection]]) -> list[dict[str, Any]]:
+def _connections(clients: Iterable[ClientInfo]) -> list[dict[str, Any]]:
     return [
         {
             "clientAddr": client.connection.remote_address,

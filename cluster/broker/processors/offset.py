@@ -12,7 +12,7 @@ from functools import partial
 import trio
 from attrs import define
 
-from twinlog.cluster.broker.consume.queues import Queues
+from twinlog.cluster.broker.consume.visibility import Queues
 from twinlog.cluster.broker.processors import shared
 from twinlog.cluster.broker.roles.gate import Gate, gated
 from twinlog.cluster.broker.settings import Settings
@@ -51,7 +51,7 @@ class OffsetProcessor:
     topics: TopicConfigManager
     groups: SubscriptionGroupManager
     offsets: ConsumerOffsetManager
-    consumers: ConsumerManager[Connection]
+    consumers: ConsumerManager
     queues: Queues
     gate: Gate
 
@@ -293,7 +293,7 @@ async def _search(targets: Iterator[tuple[int, int]]) -> dict[int, int]:
     return found
 
 
-def _members(info: ConsumerGroupInfo[Connection]) -> list[Connection]:
+def _members(info: ConsumerGroupInfo) -> list[Connection]:
     """Return the members of a group. Raises RequestError when one of them does not know 220: it is sent to all or none."""
     for client in info.clients.values():
         refuse_old_client(client.version)

@@ -10,7 +10,7 @@ from attrs import define, field
 
 from twinlog.cluster.broker.consume.long_polling import HeldPull, PullRequestHoldService
 from twinlog.cluster.broker.consume.offset_moved import OffsetMoved, OffsetMovedEvents
-from twinlog.cluster.broker.consume.queues import Queues
+from twinlog.cluster.broker.consume.visibility import Queues
 from twinlog.cluster.broker.filter.consumer_filters import ConsumerFilterManager, compile_expression
 from twinlog.cluster.broker.filter.expression import SelectorError
 from twinlog.cluster.broker.filter.tags import SubscriptionData, SubscriptionError, build_subscription
@@ -26,7 +26,6 @@ from twinlog.cluster.broker.tables.topics import TopicConfigManager
 from twinlog.cluster.remoting import names
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.command import ONEWAY
-from twinlog.cluster.remoting.connection import Connection
 from twinlog.cluster.remoting.dispatch import OVERLOAD
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.headers.messages import LitePullMessage, PullMessage
@@ -64,7 +63,7 @@ class PullProcessor:
     topics: TopicConfigManager
     groups: SubscriptionGroupManager
     offsets: ConsumerOffsetManager
-    consumers: ConsumerManager[Connection]
+    consumers: ConsumerManager
     filters: ConsumerFilterManager
     queues: Queues
     held_pulls: PullRequestHoldService

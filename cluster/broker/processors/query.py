@@ -4,13 +4,12 @@ from typing import Any
 
 from attrs import define
 
-from twinlog.cluster.broker.consume.queues import Queues
+from twinlog.cluster.broker.consume.visibility import Queues
 from twinlog.cluster.broker.filter.consumer_filters import ConsumerFilterManager
 from twinlog.cluster.broker.filter.tags import SubscriptionData
 from twinlog.cluster.broker.tables.clients import ConsumerManager
 from twinlog.cluster.remoting import fastjson, names
 from twinlog.cluster.remoting.codes import ResponseCode
-from twinlog.cluster.remoting.connection import Connection
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.header_fields import encode_header_fields
 from twinlog.cluster.remoting.headers.broker_admin import QueryConsumeQueue
@@ -29,7 +28,7 @@ class QueryProcessor:
     """Messages by key or offset, and units of a queue."""
 
     store: MessageStore
-    consumers: ConsumerManager[Connection]
+    consumers: ConsumerManager
     filters: ConsumerFilterManager
     queues: Queues
 

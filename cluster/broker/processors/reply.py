@@ -16,7 +16,6 @@ from twinlog.cluster.broker.settings import Settings
 from twinlog.cluster.broker.tables.clients import ProducerManager
 from twinlog.cluster.broker.tables.topics import TopicConfig
 from twinlog.cluster.remoting.codes import ResponseCode
-from twinlog.cluster.remoting.connection import Connection
 from twinlog.cluster.remoting.errors import RemotingError, RequestError
 from twinlog.cluster.remoting.headers import messages as h
 from twinlog.cluster.remoting.request import Reply, Request
@@ -40,7 +39,7 @@ class ReplyProcessor:
     settings: Settings
     store: MessageStore
     requests: SendRequests
-    producers: ProducerManager[Connection]
+    producers: ProducerManager
     client_calls: ClientCalls
     gate: Gate
 

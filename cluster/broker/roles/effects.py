@@ -17,7 +17,7 @@ import structlog
 import trio
 from attrs import define, field
 
-from twinlog.cluster.broker.consume.queues import Queues
+from twinlog.cluster.broker.consume.visibility import Queues
 from twinlog.cluster.broker.delay.service import ScheduleMessageService
 from twinlog.cluster.broker.group.group_view import GroupView
 from twinlog.cluster.broker.group.lost_tables import LostTables

@@ -5,8 +5,8 @@ Sources: ConsumerManager.java, ConsumerGroupInfo.java, ProducerManager.java, Cli
 A client registers by heartbeats; it is removed after 120 s without one, and when its connection closes.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 import structlog
 from attrs import define, field, frozen
@@ -21,12 +21,10 @@ log = structlog.get_logger(__name__)
 CLIENT_SILENCE_SECONDS_MAX = 120.0
 PRODUCER_GROUPS_PER_CONNECTION_MAX = 1_000  # Ours.
 
-C = TypeVar("C", bound=Hashable)  # A connection; tables only need it as a key.
-
 
 @frozen
-class ClientInfo(Generic[C]):
-    connection: C
+class ClientInfo:
+    connection: Connection
     client_id: str
     language: str
     version: int
@@ -34,12 +32,12 @@ class ClientInfo(Generic[C]):
 
 
 @define(kw_only=True, eq=False)
-class ConsumerGroupInfo(Generic[C]):
+class ConsumerGroupInfo:
     group: str
     consume_type: str = "CONSUME_PASSIVELY"
     message_model: str = "CLUSTERING"
     consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
-    clients: dict[C, ClientInfo[C]] = field(factory=dict, init=False)
+    clients: dict[Connection, ClientInfo] = field(factory=dict, init=False)
     subscriptions: dict[str, SubscriptionData] = field(factory=dict, init=False)
 
     @property
@@ -51,12 +49,12 @@ class ConsumerGroupInfo(Generic[C]):
         """Ids without duplicates: a client with a second connection must not get queues twice."""
         return list(dict.fromkeys(client.client_id for client in self.clients.values()))
 
-    def find_client(self, client_id: str) -> ClientInfo[C] | None:
+    def find_client(self, client_id: str) -> ClientInfo | None:
         """Return the member with this id; of several connections the one with the latest heartbeat."""
         found = [client for client in self.clients.values() if client.client_id == client_id]
         return max(found, key=lambda client: client.last_seen, default=None)
 
-    def update_client(self, client: ClientInfo[C]) -> bool:
+    def update_client(self, client: ClientInfo) -> bool:
         """Add or refresh a client; True when its connection is new."""
         old = self.clients.get(client.connection)
         if old is not None and old.client_id != client.client_id:
@@ -80,15 +78,15 @@ class ConsumerGroupInfo(Generic[C]):
 
 
 @define(eq=False)
-class ConsumerManager(Generic[C]):
+class ConsumerManager:
     """`notify` is called with a group and its connections when members or topics changed (request 40)."""
 
     now: Callable[[], float]
-    notify: Callable[[str, list[C]], None] = lambda _group, _connections: None
+    notify: Callable[[str, list[Connection]], None] = lambda _group, _connections: None
     gone: Callable[[str], None] = lambda _group: None  # Called with a group whose last consumer left.
-    groups: dict[str, ConsumerGroupInfo[C]] = field(factory=dict, init=False)
+    groups: dict[str, ConsumerGroupInfo] = field(factory=dict, init=False)
 
-    def find(self, group: str) -> ConsumerGroupInfo[C] | None:
+    def find(self, group: str) -> ConsumerGroupInfo | None:
         return self.groups.get(group)
 
     def find_subscription(self, group: str, topic: str) -> SubscriptionData | None:
@@ -101,7 +99,7 @@ class ConsumerManager(Generic[C]):
     def register(
         self,
         group: str,
-        client: ClientInfo[C],
+        client: ClientInfo,
         subscriptions: Iterable[SubscriptionData],
         *,
         consume_type: str,
@@ -119,41 +117,41 @@ class ConsumerManager(Generic[C]):
             self.notify(group, list(info.clients))
         return changed
 
-    def unregister(self, group: str, connection: C, *, notify: bool = True) -> None:
+    def unregister(self, group: str, connection: Connection, *, notify: bool = True) -> None:
         info = self.groups.get(group)
         if info is not None and info.clients.pop(connection, None) is not None:
             self._left(info, notify)
 
-    def connection_closed(self, connection: C) -> None:
+    def connection_closed(self, connection: Connection) -> None:
         for info in list(self.groups.values()):
             if info.clients.pop(connection, None) is not None:
                 self._left(info, True)
 
-    def _left(self, info: ConsumerGroupInfo[C], notify: bool) -> None:
+    def _left(self, info: ConsumerGroupInfo, notify: bool) -> None:
         if not info.clients:
             del self.groups[info.group]
             self.gone(info.group)
         elif notify:
             self.notify(info.group, list(info.clients))
 
-    def expire(self) -> set[C]:
+    def expire(self) -> set[Connection]:
         """Remove clients without heartbeats from their groups; return their connections."""
         clients = {info.group: info.clients for info in self.groups.values()}
         return _expire(clients, self.now(), self.unregister)
 
-    def has(self, connection: C) -> bool:
+    def has(self, connection: Connection) -> bool:
         return any(connection in info.clients for info in self.groups.values())
 
 
 @define(eq=False)
-class ProducerManager(Generic[C]):
+class ProducerManager:
     now: Callable[[], float]
-    groups: dict[str, dict[C, ClientInfo[C]]] = field(factory=dict, init=False)
-    _by_id: dict[str, C] = field(factory=dict, init=False)
-    _groups_of: dict[C, set[str]] = field(factory=dict, init=False)
+    groups: dict[str, dict[Connection, ClientInfo]] = field(factory=dict, init=False)
+    _by_id: dict[str, Connection] = field(factory=dict, init=False)
+    _groups_of: dict[Connection, set[str]] = field(factory=dict, init=False)
     _next: int = field(default=0, init=False)
 
-    def register(self, group: str, client: ClientInfo[C]) -> None:
+    def register(self, group: str, client: ClientInfo) -> None:
         """Register a client in a group, as its heartbeat says. Raises RequestError above a limit of groups."""
         clients, of_it = self.groups.get(group), self._groups_of.get(client.connection, set())
         if clients is None:
@@ -169,11 +167,11 @@ class ProducerManager(Generic[C]):
         if old is not None and old.client_id != client.client_id:
             self._forget_id(old)
 
-    def find(self, client_id: str) -> C | None:
+    def find(self, client_id: str) -> Connection | None:
         """Return the connection of the client's latest heartbeat."""
         return self._by_id.get(client_id)
 
-    def _forget_id(self, client: ClientInfo[C]) -> None:
+    def _forget_id(self, client: ClientInfo) -> None:
         """Forget the id of a client, unless its connection has that id in another group."""
         if self._by_id.get(client.client_id) != client.connection:
             return
@@ -181,7 +179,7 @@ class ProducerManager(Generic[C]):
         if not any(other.client_id == client.client_id for other in others):
             del self._by_id[client.client_id]
 
-    def next_of(self, group: str, is_idle: Callable[[C], bool]) -> C | None:
+    def next_of(self, group: str, is_idle: Callable[[Connection], bool]) -> Connection | None:
         """Return a connection of the group in round robin, an idle one if there is any; None if the group is empty."""
         connections = list(self.groups.get(group, ()))
         if not connections:
@@ -191,7 +189,7 @@ class ProducerManager(Generic[C]):
         rotated = connections[start:] + connections[:start]
         return next(filter(is_idle, rotated), rotated[0])
 
-    def unregister(self, group: str, connection: C) -> None:
+    def unregister(self, group: str, connection: Connection) -> None:
         clients = self.groups.get(group)
         client = clients.pop(connection, None) if clients is not None else None
         if client is None:
@@ -204,21 +202,21 @@ class ProducerManager(Generic[C]):
             del self._groups_of[connection]
         self._forget_id(client)
 
-    def connection_closed(self, connection: C) -> None:
+    def connection_closed(self, connection: Connection) -> None:
         for group in list(self._groups_of.get(connection, ())):
             self.unregister(group, connection)
 
-    def expire(self) -> set[C]:
+    def expire(self) -> set[Connection]:
         """Remove clients without heartbeats from their groups; return their connections."""
         return _expire(self.groups, self.now(), self.unregister)
 
-    def has(self, connection: C) -> bool:
+    def has(self, connection: Connection) -> bool:
         return connection in self._groups_of
 
 
 def _expire(
-    groups: Mapping[str, Mapping[C, ClientInfo[C]]], now: float, unregister: Callable[[str, C], None]
-) -> set[C]:
+    groups: Mapping[str, Mapping[Connection, ClientInfo]], now: float, unregister: Callable[[str, Connection], None]
+) -> set[Connection]:
     silent = [
         (group, connection)
         for group, clients in groups.items()

@@ -9,7 +9,7 @@ from attrs import define, field
 
 from twinlog.cluster.broker.config import BrokerConfig
 from twinlog.cluster.broker.consume.long_polling import PullRequestHoldService
-from twinlog.cluster.broker.consume.queues import Queues
+from twinlog.cluster.broker.consume.visibility import Queues
 from twinlog.cluster.broker.delay.service import ScheduleMessageService
 from twinlog.cluster.broker.group.group_view import GroupView
 from twinlog.cluster.broker.group.lost_tables import LostTables
