@@ -23,7 +23,6 @@ from starlette.routing import BaseRoute, Mount
 
 from tests.product import ROOT
 from twinlog.cluster.admin.documents import schema_of
-from twinlog.cluster.cli.common.options import WithAlternative
 from twinlog.cluster.cli.main import cli
 from twinlog.cluster.dashboard.app import page_routes, role_routes
 from twinlog.cluster.http.events import Feed
@@ -62,7 +61,7 @@ def command_lines() -> Iterator[str]:
         for parameter in command.params:
             yield f"command: {path} {parameter_text(parameter)}"
         if any("schema" in getattr(each.type, "choices", ()) for each in command.params):
-            yield from document_lines(path, command)
+            yield from document_lines(path, command.params)
 
 
 def parameter_text(parameter: click.Parameter) -> str:
@@ -93,24 +92,22 @@ def parameter_type(kind: click.ParamType) -> str:
 # Documents
 
 
-def document_lines(path: str, command: click.Command) -> Iterator[str]:
+def document_lines(path: str, parameters: list[click.Parameter]) -> Iterator[str]:
     """The documents of a command, also with each option that chooses another one, and their fields."""
-    plain = schema(command)
+    plain = schema(path)
     yield f"command: {path} -o json prints {plain['title']}"
     yield from schema_lines(plain)
-    others = command.params if isinstance(command, WithAlternative) else ()
-    for option in [each for each in others if isinstance(each, click.Option) and each.name != "fmt"]:
-        other = schema(command, option)
+    for option in [each for each in parameters if isinstance(each, click.Option) and each.name != "fmt"]:
+        other = schema(path, option.opts[-1], *([] if option.is_flag else ["x"]))
         if other["title"] != plain["title"]:
             yield f"command: {path} {option.opts[-1]} -o json prints {other['title']}"
             yield from schema_lines(other)
 
 
-def schema(command: click.Command, option: click.Option | None = None) -> dict[str, Any]:
+def schema(path: str, *more: str) -> dict[str, Any]:
     """What -o schema prints, maybe with an option more."""
-    more = [] if option is None else [option.opts[-1], *([] if option.is_flag else ["x"])]
-    done = CliRunner().invoke(command, ["-o", "schema", *more], prog_name="twinlog")
-    assert done.exit_code == 0, (command.name, more, done.output)
+    done = CliRunner().invoke(cli, [*path.split()[1:], "-o", "schema", *more])
+    assert done.exit_code == 0, (path, more, done.output)
     return orjson.loads(done.output)
 
 
