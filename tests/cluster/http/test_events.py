@@ -62,8 +62,10 @@ async def test_without_a_change_nothing_is_told(member, nursery, autojump_clock)
             channel.receive_nowait()
 
 
-async def test_nobody_is_asked_while_nobody_listens(member, fake, nursery, autojump_clock, monkeypatch):
-    asked = []
+@pytest.fixture
+def asked(fake, monkeypatch) -> list[str]:
+    """Who was asked, from now on."""
+    asked: list[str] = []
     request = fake.request
 
     async def counting(address, command, **more):
@@ -71,6 +73,10 @@ async def test_nobody_is_asked_while_nobody_listens(member, fake, nursery, autoj
         return await request(address, command, **more)
 
     monkeypatch.setattr(type(fake), "request", lambda _self, *arguments, **more: counting(*arguments, **more))
+    return asked
+
+
+async def test_nobody_is_asked_while_nobody_listens(member, asked, nursery, autojump_clock):
     nursery.start_soon(member.feed.run)
     await trio.sleep(60)
     assert asked == []
@@ -83,15 +89,7 @@ async def test_nobody_is_asked_while_nobody_listens(member, fake, nursery, autoj
     assert len(asked) <= 6  # One look that was under way.
 
 
-async def test_many_listeners_cost_one_question(member, fake, nursery, autojump_clock, monkeypatch):
-    asked = []
-    request = fake.request
-
-    async def counting(address, command, **more):
-        asked.append(address)
-        return await request(address, command, **more)
-
-    monkeypatch.setattr(type(fake), "request", lambda _self, *arguments, **more: counting(*arguments, **more))
+async def test_many_listeners_cost_one_question(member, asked, nursery, autojump_clock):
     nursery.start_soon(member.feed.run)
 
     async def listen():

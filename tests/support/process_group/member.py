@@ -16,8 +16,18 @@ TEST_SETTINGS = {
 }
 
 
-class NameServerProcess(Process):
-    """A name server on a free port; subclasses know how to start one."""
+class _Server(Process):
+    """Subclasses know how to start one."""
+
+    def command(self) -> Sequence[str]:
+        raise NotImplementedError
+
+    def environment(self) -> Mapping[str, str]:
+        return {}
+
+
+class NameServerProcess(_Server):
+    """A name server on a free port."""
 
     def __init__(self, name: str, root: Path, *, port: int | None = None) -> None:
         self.root = root
@@ -26,18 +36,12 @@ class NameServerProcess(Process):
         root.mkdir(parents=True, exist_ok=True)
         super().__init__(name, self.command(), log=root / "stdout.log", environment=self.environment())
 
-    def command(self) -> Sequence[str]:
-        raise NotImplementedError
-
-    def environment(self) -> Mapping[str, str]:
-        return {}
-
     def start(self) -> None:
         super().start()
         self.wait_until(lambda: answers(self.port), f"an answer on port {self.port}")
 
 
-class BrokerProcess(Process):
+class BrokerProcess(_Server):
     """A broker on free ports, registered at a name server. Real and ours take the same broker.conf.
 
     `role` is RocketMQ's brokerRole. `settings` are further keys of broker.conf; they win over everything else.
@@ -81,12 +85,6 @@ class BrokerProcess(Process):
         self.conf.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
         name = f"{broker_name} {role}"
         super().__init__(name, self.command(), log=root / "stdout.log", environment=self.environment())
-
-    def command(self) -> Sequence[str]:
-        raise NotImplementedError
-
-    def environment(self) -> Mapping[str, str]:
-        return {}
 
     def start(self) -> None:
         self.start_unregistered()

@@ -6,9 +6,10 @@ Nothing is written outside the given root: RocketMQ's defaults lie below ${user.
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tests.support.process_group import jars
-from tests.support.process_group.member import TEST_SETTINGS, BrokerProcess, NameServerProcess
+from tests.support.process_group.member import BrokerProcess, NameServerProcess
 
 # A test's JVM lives for seconds: it is up sooner when it neither verifies nor optimizes much.
 UNVERIFIED = ("-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote")
@@ -32,12 +33,7 @@ class NameServer(NameServerProcess):
     slow_to_stop = True
 
     def __init__(
-        self,
-        root: Path,
-        *,
-        version: str = jars.VERSION,
-        port: int | None = None,
-        heap: Sequence[str] = SMALL_HEAP,
+        self, root: Path, *, version: str = jars.VERSION, heap: Sequence[str] = SMALL_HEAP, port: int | None = None
     ) -> None:
         self._version, self._heap = version, heap
         super().__init__("real name server", root, port=port)
@@ -53,7 +49,7 @@ class NameServer(NameServerProcess):
 
 
 class Broker(BrokerProcess):
-    """org.apache.rocketmq.broker.BrokerStartup of the given release."""
+    """org.apache.rocketmq.broker.BrokerStartup of the given release; `options` as of a BrokerProcess."""
 
     slow_to_stop = True
 
@@ -62,18 +58,12 @@ class Broker(BrokerProcess):
         root: Path,
         namesrv: str,
         *,
-        role: str = "ASYNC_MASTER",
-        broker_id: int | None = None,
-        broker_name: str = "broker-a",
-        port: int | None = None,
-        settings: Mapping[str, str] = TEST_SETTINGS,
         version: str = jars.VERSION,
         heap: Sequence[str] = SMALL_HEAP,
+        **options: Any,
     ) -> None:
         self._version, self._heap = version, heap
-        super().__init__(
-            root, namesrv, role=role, broker_id=broker_id, broker_name=broker_name, port=port, settings=settings
-        )
+        super().__init__(root, namesrv, **options)
         make_home(root)
 
     def command(self) -> Sequence[str]:
