@@ -25,7 +25,7 @@ from scripts.fault_matrix.proxy import Proxy
 from tests.support.process_group.member import TEST_SETTINGS
 from tests.support.process_group.process import PROGRAM, Process
 from tests.support.waiting import SECONDS_MAX, wait_for
-from twinlog.store.epoch_file import load_epochs
+from twinlog.store.epoch_file import EpochEntry, load_epochs
 
 if TYPE_CHECKING:
     from scripts.fault_matrix.rows import Row
@@ -309,12 +309,20 @@ class Group:
         self.wait_healthy()
 
     def epochs(self) -> dict[str, tuple[Epoch, ...]]:
-        """The epoch files of all members, which are stopped."""
-        found = {}
-        for member in self.members:
-            entries = load_epochs(member.store / "twinlog")
-            found[member.label] = tuple(Epoch(each.epoch, each.winner, each.start_offset) for each in entries)
-        return found
+        """The epoch files of all members, which are stopped. A winner is its address, as clients know it."""
+
+        def winner(entry: EpochEntry) -> str:
+            ends = {
+                each.address: (each.address, f"{each.address})") for each in self.members
+            }  # Alone, or behind its name.
+            return next((at for at, of_label in ends.items() if entry.winner_label.endswith(of_label)), entry.winner)
+
+        return {
+            each.label: tuple(
+                Epoch(entry.epoch, winner(entry), entry.start_offset) for entry in load_epochs(each.store / "twinlog")
+            )
+            for each in self.members
+        }
 
 
 def proxies_of(places: Sequence[Place], seed: int, stack: ExitStack) -> dict[str, Proxy]:
