@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 from errno import ELOOP
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import define, field, frozen
 
@@ -105,19 +105,6 @@ class ListedFile:
     mtime_ns: int
 
 
-class Bytes(Protocol):
-    """An open file."""
-
-    def read(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes; fewer where the file ends. Raises UnreadableError."""
-
-    def read_into(self, position: int, buffer: memoryview) -> int:
-        """Fill a buffer as far as the file goes; returns the number of bytes. Raises UnreadableError."""
-
-    def close(self) -> None:
-        """Close the file."""
-
-
 def list_files(uri: StoreUri) -> list[ListedFile]:
     """Files of a directory, by name; none if it does not exist. Raises UnreadableError."""
     if not uri.is_local:
@@ -142,42 +129,18 @@ def list_tree(uri: StoreUri) -> list[ListedFile]:
     return sorted(_local_tree(uri, "")) if uri.is_local else _remote_files(uri, recursive=True)
 
 
-def open_file(uri: StoreUri) -> Bytes:
-    """Open a file for reading parts of it. Raises UnreadableError."""
-    with named(uri):
-        if uri.is_local:
-            return _LocalFile(uri, os.open(uri.path, os.O_RDONLY | os.O_CLOEXEC))
-        system, path = _remote(uri)
-        return _RemoteFile(uri, system.open_input_file(path))
-
-
-def read_all(uri: StoreUri, size_max: int = 64 << 20) -> bytes | None:
-    """Content of a small file; None if it is missing. Raises UnreadableError, also for one larger than `size_max`."""
-    with named(uri):
-        if uri.is_local:
-            is_there = uri.path.is_file()
-        else:
-            system, path = _remote(uri)
-            is_there = system.get_file_info(path).is_file
-    if not is_there:
-        return None
-    with closing(open_file(uri)) as file:
-        data = file.read(0, size_max + 1)
-    if len(data) > size_max:
-        raise UnreadableError(uri.shown, f"it is larger than {size_max} bytes")
-    return data
-
-
 @define(eq=False)
 class _LocalFile:
     uri: StoreUri
     _fd: int
 
     def read(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes; fewer where the file ends. Raises UnreadableError."""
         with named(self.uri):
             return os.pread(self._fd, size, position)
 
     def read_into(self, position: int, buffer: memoryview) -> int:
+        """Fill a buffer as far as the file goes; returns the number of bytes. Raises UnreadableError."""
         done = 0
         with named(self.uri):
             while done < len(buffer) and (count := os.preadv(self._fd, [buffer[done:]], position + done)):
@@ -206,6 +169,35 @@ class _RemoteFile:
 
     def close(self) -> None:
         self._file.close()
+
+
+Bytes = _LocalFile | _RemoteFile  # An open file.
+
+
+def open_file(uri: StoreUri) -> Bytes:
+    """Open a file for reading parts of it. Raises UnreadableError."""
+    with named(uri):
+        if uri.is_local:
+            return _LocalFile(uri, os.open(uri.path, os.O_RDONLY | os.O_CLOEXEC))
+        system, path = _remote(uri)
+        return _RemoteFile(uri, system.open_input_file(path))
+
+
+def read_all(uri: StoreUri, size_max: int = 64 << 20) -> bytes | None:
+    """Content of a small file; None if it is missing. Raises UnreadableError, also for one larger than `size_max`."""
+    with named(uri):
+        if uri.is_local:
+            is_there = uri.path.is_file()
+        else:
+            system, path = _remote(uri)
+            is_there = system.get_file_info(path).is_file
+    if not is_there:
+        return None
+    with closing(open_file(uri)) as file:
+        data = file.read(0, size_max + 1)
+    if len(data) > size_max:
+        raise UnreadableError(uri.shown, f"it is larger than {size_max} bytes")
+    return data
 
 
 @contextmanager
