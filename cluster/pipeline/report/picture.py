@@ -117,7 +117,8 @@ def _bar(scale: _Scale, member: AuditedMember, top: int, findings: Sequence[Repo
     assert member.last_offset is not None
     left, right = scale.x(member.first_offset), scale.x(member.last_offset)
     role = "master" if member.is_master else "slave"
-    yield f'<text x="0" y="{top + 12}" class="name">{escape(_short(member.name))}</text>'
+    name = member.name if len(member.name) <= 24 else f"…{member.name[-23:]}"
+    yield f'<text x="0" y="{top + 12}" class="name">{escape(name)}</text>'
     yield f'<text x="0" y="{top + 28}" class="small">{role}, {escape(size(member.last_offset - member.first_offset))}</text>'
     yield f'<rect class="log" x="{left:.1f}" y="{top}" width="{max(1.0, right - left):.1f}" height="{_BAR}"/>'
     if member.confirmed_offset is not None:
@@ -146,10 +147,6 @@ def _marks(scale: _Scale, top: int, findings: Iterable[ReportedFinding]) -> Iter
             label = f"{letter(finding.cls)}{finding.number}"
             yield f'<text class="small" x="{middle:.1f}" y="{top + _BAR + 13}" text-anchor="middle">{label}</text>'
             free_from = middle + _LABEL_ROOM + 4 * len(label)
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= 24 else f"…{name[-23:]}"
 
 
 def legend(report: AuditReport) -> str:

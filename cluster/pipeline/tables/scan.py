@@ -113,7 +113,10 @@ class _Rows:
 
     def add(self, offset: int, data: memoryview, records: Ints, holes: list[Hole]) -> None:
         """Add the blocks of a window that has holes."""
-        starts, ends = _blocks(offset, offset + len(data))
+        end = offset + len(data)
+        starts = np.arange(floor_block(offset), end, BLOCK_SIZE)
+        ends = np.minimum(starts + BLOCK_SIZE, end)
+        starts[0] = offset
         pairs = zip(starts.tolist(), ends.tolist(), strict=True)
         digests: list[bytes | None] = [digest(data[low - offset : high - offset]) for low, high in pairs]
         at = np.searchsorted(records, starts)
@@ -140,14 +143,6 @@ class _Rows:
             pa.array(firsts),
         ]
         return pa.RecordBatch.from_arrays(columns, schema=BLOCK_COLUMNS)
-
-
-def _blocks(start: int, end: int) -> tuple[Ints, Ints]:
-    """Starts and ends of the blocks in a range."""
-    starts = np.arange(floor_block(start), end, BLOCK_SIZE)
-    ends = np.minimum(starts + BLOCK_SIZE, end)
-    starts[0] = start
-    return starts, ends
 
 
 ROWS_MAX = 8192
