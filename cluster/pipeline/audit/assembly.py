@@ -22,7 +22,7 @@ def names_of(places: Sequence[str]) -> list[str]:
     for number, own in enumerate(parts):
         others = [each for i, each in enumerate(parts) if i != number]
         size = next((n for n in range(1, len(own)) if all(own[-n:] != each[-n:] for each in others)), len(own))
-        name = "/".join(own[-size:]) or places[number]
+        name = "/".join(own[-size:])
         names.append(name if name not in names else f"{name} ({number + 1})")
     return names
 
@@ -81,10 +81,10 @@ def _behind(member: AuditedMember, end: int | None) -> AuditedMember:
 
 def _not_read(members: Sequence[AuditedMember], findings: AuditFindings) -> tuple[str, ...]:
     whole = [f"{member.name}: {member.problem}" for member in members if member.problem is not None]
+    unread = {member.name for member in members if member.problem is not None}
     parts = [
-        f"{found.member}: {found.file}: {found.why}" if found.file else f"{found.member}: {found.what}: {found.why}"
+        f"{found.member}: {found.file or found.what}: {found.why}"
         for found in findings.kept
-        if found.cls is FindingClass.UNREADABLE
-        and found.member not in {m.name for m in members if m.problem is not None}
+        if found.cls is FindingClass.UNREADABLE and found.member not in unread
     ]
     return (*whole, *parts)

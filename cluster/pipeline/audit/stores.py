@@ -59,11 +59,8 @@ class Store:
 def inspect_all(places: Sequence[str | StoreUri]) -> list[Store]:
     """Inspect each member; the first one is the master."""
     texts = [place.text if isinstance(place, StoreUri) else place for place in places]
-    names = names_of([StoreUri(text).text for text in texts])
-    return [
-        _inspect(name, text, is_master=number == 0)
-        for number, (name, text) in enumerate(zip(names, texts, strict=True))
-    ]
+    names = names_of(texts)
+    return [_inspect(names[number], text, is_master=number == 0) for number, text in enumerate(texts)]
 
 
 def same_places(places: Sequence[str]) -> tuple[str, str] | None:
