@@ -7,6 +7,7 @@ digests of one split of all logs meet in one task, which compares them.
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from itertools import pairwise
+from operator import itemgetter
 from struct import Struct
 from typing import NamedTuple, Protocol
 
@@ -224,38 +225,25 @@ def _copies(
         yield [opened.enter_context(closing(StoreCopy(sides[number], stores[number]))) for number in members]
 
 
-class Checked(NamedTuple):
-    """Result of checking one file of a log; `part` None: it could not be read, because of `problem`."""
-
-    start: int
-    part: CheckedPart | None
-    problem: str
-
-
-class MemberChecked(NamedTuple):
-    """Result of checking the files beside a member's log; `report` None: not checked, because of `problem`."""
-
-    member: int
-    report: VerifyReport | None
-    problem: str
+# Where a file of a log begins, and the result of its check; a text: why it could not be read.
+Checked = tuple[int, CheckedPart | str]
 
 
 def check_file(sent: SentStores, done: Callable[[int], None], part: MemberSplit) -> tuple[int, Checked]:
     """Check the records of one file of a log, and their entries in queues and index; keyed by member."""
     try:
-        found = check_range(sent.value[part.member], part.split, done)
+        return part.member, (part.split.start, check_range(sent.value[part.member], part.split, done))
     except (OSError, StoreError) as error:
-        return part.member, Checked(part.split.start, None, str(error))
-    return part.member, Checked(part.split.start, found, "")
+        return part.member, (part.split.start, str(error))
 
 
-def check_member(sent: SentStores, found: tuple[int, Iterable[Checked]]) -> MemberChecked:
-    """Check all that lies beside a member's log, after its files were checked."""
-    member, checked = found[0], sorted(found[1], key=lambda each: each.start)
-    parts = [each.part for each in checked if each.part is not None]
+def check_member(sent: SentStores, found: tuple[int, Iterable[Checked]]) -> tuple[int, VerifyReport | str]:
+    """Check all that lies beside a member's log, after its files were checked; a text: why it was not checked."""
+    member, checked = found[0], [part for _, part in sorted(found[1], key=itemgetter(0))]
+    parts = [part for part in checked if not isinstance(part, str)]
     if len(parts) < len(checked):
-        return MemberChecked(member, None, next(each.problem for each in checked if each.part is None))
+        return member, next(part for part in checked if isinstance(part, str))
     try:
-        return MemberChecked(member, check_tables(sent.value[member], parts), "")
+        return member, check_tables(sent.value[member], parts)
     except (OSError, StoreError) as error:
-        return MemberChecked(member, None, str(error))
+        return member, str(error)

@@ -276,12 +276,12 @@ class _Audit:
             units, lambda rdd: rdd.map(check).groupByKey().map(partial(tasks.check_member, sent))
         )
         log = list(self.findings)
-        for each in found:
-            if each.report is None:
-                self._unreadable(each.member, "queues and index were not checked", each.problem)
+        for member, report in found:
+            if isinstance(report, str):
+                self._unreadable(member, "queues and index were not checked", report)
             else:
-                own = own_findings(self.stores[each.member].name, each.report, log)
-                self.own[each.member] = [found for found in own if not is_known(found, log)]
+                own = own_findings(self.stores[member].name, report, log)
+                self.own[member] = [found for found in own if not is_known(found, log)]
         for unit, why in dead:
             self._unreadable(unit[0].member, "queues and index were not checked", why)
         members = [read_tables(self.stores[number].name, files) for number, files in alive.items()]
