@@ -30,9 +30,9 @@ def readable_end(files: StoreFiles, *, unconfirmed: bool, reported: int | None =
     confirmed = files.confirmed if reported is None else reported
     if confirmed is None:
         raise ReadRefusedError(
-            f"{files.uri}: a broker has this store open, and the confirmed offset of its log is unknown: bytes behind it may be "
-            "cut by a role change. Name the broker if it is twinlog's (option broker=HOST:PORT), or read all sound records "
-            "(option unconfirmed=true), or read a stopped store or a backup."
+            f"{files.uri.shown}: a broker has this store open, and the confirmed offset of its log is unknown: bytes behind it "
+            "may be cut by a role change. Name the broker if it is twinlog's (option broker=HOST:PORT), or read all sound "
+            "records (option unconfirmed=true), or read a stopped store or a backup."
         )
     return max(files.first, min(confirmed, files.end))
 
@@ -42,8 +42,8 @@ def may_be_old(files: StoreFiles, *, unconfirmed: bool, reported: int | None = N
     if unconfirmed or reported is not None or not files.is_running or files.confirmed in (None, files.end):
         return None
     return (
-        f"{files.uri}: a broker has this store open, and its files report the log as confirmed up to {files.confirmed}; by now "
-        f"it may be confirmed up to {files.end}. A twinlog broker reports it when named: option broker=HOST:PORT."
+        f"{files.uri.shown}: a broker has this store open, and its files report the log as confirmed up to {files.confirmed}; by "
+        f"now it may be confirmed up to {files.end}. A twinlog broker reports it when named: option broker=HOST:PORT."
     )
 
 
@@ -63,20 +63,21 @@ def start_of(files: StoreFiles, start: int, *, epoch: int = UNKNOWN, fail_on_dat
         if not fail_on_data_loss:
             return files.first
         raise ReadRefusedError(
-            f"{files.uri}: bytes {start} to {files.first} are gone: retention removed them before they were read, and the log "
-            f"begins at {files.first} now. To continue without them, set option failOnDataLoss=false. To get them, read a backup "
-            "that has them, with a separate checkpoint. To prevent it, let the broker keep files longer (fileReservedTime)."
+            f"{files.uri.shown}: bytes {start} to {files.first} are gone: retention removed them before they were read, and the "
+            f"log begins at {files.first} now. To continue without them, set option failOnDataLoss=false. To get them, read a "
+            "backup that has them, with a separate checkpoint. To prevent it, let the broker keep files longer "
+            "(fileReservedTime)."
         )
     if start > files.end:
         raise ReadRefusedError(
-            f"{files.uri}: it was read up to {start}, and the log ends at {files.end}: it was cut, or this is another store. "
-            "Records read behind its end are no longer part of it; `twinlog log info` lists cuts. Start again with an empty "
-            "checkpoint and an empty destination."
+            f"{files.uri.shown}: it was read up to {start}, and the log ends at {files.end}: it was cut, or this is another "
+            "store. Records read behind its end are no longer part of it; `twinlog log info` lists cuts. Start again with an "
+            "empty checkpoint and an empty destination."
         )
     now = epoch_before(files, start)
     if UNKNOWN not in (epoch, now) and epoch != now:
         raise ReadRefusedError(
-            f"{files.uri}: it was read up to {start}, which was of epoch {epoch} then, and is of epoch {now} now: a role "
+            f"{files.uri.shown}: it was read up to {start}, which was of epoch {epoch} then, and is of epoch {now} now: a role "
             "change cut the log, and it was written again. Some of the records read were not confirmed, and are no longer part "
             "of it. Start again with an empty checkpoint and an empty destination."
         )

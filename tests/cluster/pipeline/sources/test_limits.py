@@ -68,6 +68,13 @@ def test_bytes_that_retention_removed_are_named():
     assert start_of(STOPPED, 400, fail_on_data_loss=False) == 1000
 
 
+def test_keys_in_a_uri_are_in_no_message():
+    archived = evolve(STOPPED, uri=StoreUri("s3://bucket/a?secret_key=x"))
+    for start in (400, 9000):
+        with pytest.raises(ReadRefusedError, match=r"^s3://bucket/a: "):
+            start_of(archived, start)
+
+
 def test_a_log_that_was_cut_is_not_gone_on_with():
     with pytest.raises(ReadRefusedError, match="read up to 8001, and the log ends at 8000"):
         start_of(STOPPED, 8001, fail_on_data_loss=False)
