@@ -36,6 +36,4 @@ class StoreHooks:
     soft_retention_floor: Callable[[], int] = _no_floor  # The lowest byte that a disconnected replica may ask for.
     dispatch_limit: Callable[[], int] | None = None  # Consumers are shown bytes below it only; None: all bytes.
     appended: list[Callable[[], None]] = field(factory=list)  # Called after bytes were added to the log.
-    on_truncate: list[Callable[[int], None]] = field(
-        factory=list
-    )  # Called with the log's new end, before it grows again.
+    on_truncate: list[Callable[[int], None]] = field(factory=list)  # Called with its new end, before it grows again.

@@ -182,9 +182,7 @@ class IndexFiles:
             for file in list(self.files):
                 if file.image is None:
                     continue
-                is_followed = (
-                    file is not self.files[-1]
-                )  # Asked before writing: meanwhile it may be put to, and be full.
+                is_followed = file is not self.files[-1]  # Before the write: meanwhile it may become full.
                 await _write_image(file, file.image)
                 if is_followed:
                     await self._finish(file)

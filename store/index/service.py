@@ -67,9 +67,7 @@ class IndexService:
     config: StoreConfig
     checkpoint: Checkpoint
     now: Callable[[], datetime] = field(default=datetime.now, kw_only=True)  # Local time, for names.
-    unwritten_max: int = field(
-        default=_UNWRITTEN_MAX, kw_only=True
-    )  # Bytes of items in memory; then the log keeps the rest.
+    unwritten_max: int = field(default=_UNWRITTEN_MAX, kw_only=True)  # Bytes in memory; the log keeps the rest.
     phy_offset: int = field(default=0, init=False)  # The keys of all messages below are in the index.
     is_caught_up: bool = field(default=False, init=False)  # True while records are taken from dispatch.
     failure: str = field(default="", init=False)  # Why nothing is indexed now.

@@ -41,9 +41,7 @@ class DigestFile:
 
     path: Path
     digests: LogDigests
-    cuts: int = field(
-        default=0, init=False
-    )  # A counter of cuts: results that a thread computed before may be outdated.
+    cuts: int = field(default=0, init=False)  # Counted: what a thread computed before a cut may be outdated.
     _saved_end: int = field(default=0, init=False)  # Blocks below are in the file.
     _fd: int = field(default=-1, init=False)
 
@@ -196,9 +194,8 @@ class DigestService:
     digests: LogDigests = field(factory=LogDigests, init=False)
     doubtful_from: int = field(default=0, init=False)  # Digests from here on may be of bytes that a crash took away.
     doubtful_end: int = field(default=0, init=False)
-    suspects: list[DigestBlock] = field(
-        factory=list, init=False
-    )  # Blocks that differed at the start, although nothing was written meanwhile.
+    # Blocks that differed at the start, although nothing was written meanwhile.
+    suspects: list[DigestBlock] = field(factory=list, init=False)
     _old_end: int = field(default=0, init=False)
     _file: DigestFile = field(init=False)
 

@@ -88,9 +88,7 @@ class CheckAhead:
     """Checks the records that follow a pull, a few at a time, so that other requests run in between."""
 
     check: ReadCheck
-    _pulled: dict[ConsumeQueue, int] = field(
-        factory=dict, init=False
-    )  # Queues being read by consumers, and up to where.
+    _pulled: dict[ConsumeQueue, int] = field(factory=dict, init=False)  # How far consumers have read.
     _wakeup: Wakeup = field(factory=Wakeup, init=False)
 
     def pulled(self, queue: ConsumeQueue, next_offset: int) -> None:

@@ -53,10 +53,7 @@ class LogRepair:
     digest: DigestService
     known: KnownDamage
     delays_ms: tuple[int, ...]
-    repaired_bytes: int = field(default=0, init=False)
-    turn: trio.Lock = field(
-        factory=trio.Lock, init=False
-    )  # Held while bytes are written: the log is not cut meanwhile.
+    turn: trio.Lock = field(factory=trio.Lock, init=False)  # Held while bytes are written: the log is not cut then.
 
     # Finding damage
 
@@ -187,7 +184,6 @@ class LogRepair:
             self.known.in_doubt.remove(block.start, block.end)
         self.known.damaged.remove(start, end)
         self.digest.suspects = [each for each in self.digest.suspects if each.end <= start or each.start >= end]
-        self.repaired_bytes += len(data)
         put = sum(self._put_unit(entry) for entry in entries)
         log_lines.warning(
             "damaged bytes of the log were repaired from another member",

@@ -94,9 +94,7 @@ class CommitLog:
     dispatched_offset: int = field(default=0, init=False)  # All records below are in the queues.
     takes_spares: bool = field(default=True, init=False)  # True while such a file can be moved in.
     tail: LogTail | None = field(default=None, init=False)  # A slave's: received, and not verified yet.
-    ahead: list[MappedFile] = field(
-        factory=list, init=False
-    )  # The tail's files; they lie outside the log's directory, too.
+    ahead: list[MappedFile] = field(factory=list, init=False)  # The tail's files; outside the log's directory, too.
     pending: UncommittedEnd | None = field(default=None, init=False)  # Takes appended bytes, when buffers are used.
     _topics: dict[str, bytes] = field(factory=dict, init=False)
 

@@ -71,11 +71,8 @@ class LogRange:
         self.close()
 
 
-_LOOKS = (
-    64 << 10,
-    1 << 20,
-    8 << 20,
-)  # Distances before the byte in which a sound record is searched; no record is larger.
+# Distances before the byte in which a sound record is searched; no record is larger.
+_LOOKS = (64 << 10, 1 << 20, 8 << 20)
 LOOK_MAX = _LOOKS[-1]
 _READ = 1 << 20
 BLANK = "the unused rest of a file"

@@ -42,9 +42,7 @@ class RunningFlags:
     """The present conditions. `why_not_writable` and `why_not_appendable` are kept up to date, because every put reads them."""
 
     why_not_writable: str = field(default="", init=False)  # For producers; empty: they may write.
-    why_not_appendable: str = field(
-        default="", init=False
-    )  # For replication, which a disk above a limit does not stop.
+    why_not_appendable: str = field(default="", init=False)  # For replication, which a full disk does not stop.
     _reasons: dict[StoreCondition, str] = field(factory=dict, init=False)
 
     def set(self, condition: StoreCondition, reason: str) -> bool:

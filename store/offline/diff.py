@@ -14,7 +14,7 @@ from twinlog.store.offline.dump import DumpedMessage, described
 from twinlog.store.offline.file_series import FileSeries
 from twinlog.store.offline.finding import doc
 from twinlog.store.offline.queue_view import view_queue
-from twinlog.store.offline.walk import Gap, LogEnd, find_log_end, walk
+from twinlog.store.offline.walk import Gap, find_log_end, walk
 from twinlog.store.queue.layout import UNIT
 from twinlog.store.record.message import SIZE_AND_MAGIC, decode_message
 from twinlog.store.util.progress import Progress, no_progress
@@ -32,7 +32,7 @@ class DiffVerdict(StrEnum):
     NOTHING_IN_COMMON = "nothing-in-common"  # One ends before the other begins.
 
 
-@frozen(kw_only=True)
+@frozen
 class DiffSide:
     """One of the two logs. Offsets in bytes."""
 
@@ -42,7 +42,7 @@ class DiffSide:
     last_stored_ms: int | None
 
 
-@frozen(kw_only=True)
+@frozen
 class DiffRecord:
     """One side at the first difference: a message, sound or not, or other bytes."""
 
@@ -107,21 +107,12 @@ def diff(
     left: ComparedLog, right: ComparedLog, *, with_queues: bool = False, progress: Progress = no_progress
 ) -> DiffReport:
     """Compare. Raises OSError."""
-    ends = [_end_of(side) for side in (left, right)]
-    start = max(left.log.min_offset, right.log.min_offset)
-    end = max(start, min(found.offset for found in ends))
+    sides = [_described(side) for side in (left, right)]
+    start = max(side.min_offset for side in sides)
+    end = max(start, min(side.end_offset for side in sides))
     compared = _LogComparison(left, right, start, end, progress)
     compared.run()
     queues = tuple(_compare_queues(left, right)) if with_queues else None
-    sides = [
-        DiffSide(
-            root=side.root,
-            min_offset=side.log.min_offset,
-            end_offset=found.offset,
-            last_stored_ms=found.last_stored_ms,
-        )
-        for side, found in zip((left, right), ends, strict=True)
-    ]
     difference = compared.difference()
     verdict = DiffVerdict.DIFFERENT if difference is not None or queues else DiffVerdict.EQUAL
     if start == end and any(side.end_offset > side.min_offset for side in sides):
@@ -134,15 +125,17 @@ def diff(
         common_end=end,
         read_bytes=compared.read_bytes,
         digest_bytes=compared.digest_bytes,
-        right_behind_bytes=ends[0].offset - ends[1].offset,
+        right_behind_bytes=sides[0].end_offset - sides[1].end_offset,
         difference=difference,
         queues=queues,
     )
 
 
-def _end_of(side: ComparedLog) -> LogEnd:
-    views = (view_queue(series, side.log.min_offset) for series in side.queues.values())
-    return find_log_end(side.log, views, may_grow=side.may_grow, after_crash=side.after_crash)
+def _described(side: ComparedLog) -> DiffSide:
+    log = side.log
+    views = (view_queue(series, log.min_offset) for series in side.queues.values())
+    end = find_log_end(log, views, may_grow=side.may_grow, after_crash=side.after_crash)
+    return DiffSide(side.root, log.min_offset, end.offset, end.last_stored_ms)
 
 
 @define
@@ -229,29 +222,19 @@ def _read(log: FileSeries, offset: int, size: int) -> bytes:
 
 def record_around(log: FileSeries, offset: int) -> DiffRecord:
     """The record that a byte of the log belongs to. Raises OSError."""
-    begin = max(log.min_offset, offset - offset % log.file_size)
-    for piece in walk(log, begin, offset - offset % log.file_size + log.file_size):
+    file_start = offset - offset % log.file_size
+    for piece in walk(log, max(log.min_offset, file_start), file_start + log.file_size):
         if not piece.start <= offset < piece.end:
             continue
         if isinstance(piece, Gap):
-            message = _message_at(log, piece.start)
-            return DiffRecord(start_offset=piece.start, end_offset=piece.end, problem=piece.reason, message=message)
+            return DiffRecord(piece.start, piece.end, piece.reason, _message_at(log, piece.start))
+        rest = piece.start
         for entry in piece.entries:
-            if entry.phy_offset <= offset < entry.phy_offset + entry.size:
-                return DiffRecord(
-                    start_offset=entry.phy_offset,
-                    end_offset=entry.phy_offset + entry.size,
-                    problem=None,
-                    message=_message_at(log, entry.phy_offset),
-                )
-        last = piece.entries[-1] if piece.entries else None
-        return DiffRecord(
-            start_offset=last.phy_offset + last.size if last is not None else piece.start,
-            end_offset=piece.end,
-            problem="the unused rest of a file",
-            message=None,
-        )
-    return DiffRecord(start_offset=offset, end_offset=offset, problem="the log has no byte here", message=None)
+            rest = entry.phy_offset + entry.size
+            if entry.phy_offset <= offset < rest:
+                return DiffRecord(entry.phy_offset, rest, None, _message_at(log, entry.phy_offset))
+        return DiffRecord(rest, piece.end, "the unused rest of a file", None)
+    return DiffRecord(offset, offset, "the log has no byte here", None)
 
 
 def _message_at(log: FileSeries, offset: int) -> DumpedMessage | None:

@@ -24,7 +24,7 @@ from twinlog.store.offline.file_series import (
     guess_file_size,
     list_files,
 )
-from twinlog.store.offline.finding import Finding, FindingKind, Severity
+from twinlog.store.offline.finding import Finding, FindingKind, stray_entry
 from twinlog.store.truncation.divergent import Divergent, DivergentDirectory, read_note
 from twinlog.store.truncation.intent import NAME, CutKind, load_intent
 
@@ -84,10 +84,6 @@ class StoreDirectory:
     findings: tuple[Finding, ...]
     reader: FileReader
     divergent: tuple[Divergent, ...] = ()  # Kept cuts of the log.
-    _prefix: str = field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self._prefix = f"{self.root}{os.sep}"
 
     @classmethod
     def open(cls, path: Path, options: DirectoryOptions | None = None) -> "StoreDirectory":
@@ -118,7 +114,7 @@ class StoreDirectory:
 
     def relative(self, path: Path) -> str:
         """A path as findings show it."""
-        return str(path).removeprefix(self._prefix)
+        return str(path).removeprefix(f"{self.root}{os.sep}")
 
     def close(self) -> None:
         """Close the descriptors."""
@@ -242,21 +238,12 @@ def _list_queues(directory: Path) -> _Listing:
         for name in _names(directory / topic):
             path = directory / topic / name
             if not name.isdecimal() or not path.is_dir():
-                listing.findings.append(_stray_queue(path))
+                listing.findings.append(stray_entry(path, "is no queue: its name is no queue id; brokers skip it"))
                 continue
             key = topic, int(name)
             listing.directories[key] = path
             listing.files[key], listing.strays[key] = list_files(path)
     return listing
-
-
-def _stray_queue(path: Path) -> Finding:
-    return Finding(
-        kind=FindingKind.STRAY_ENTRY,
-        severity=Severity.WARNING,
-        file=str(path),
-        message="is no queue: its name is no queue id; brokers skip it",
-    )
 
 
 def _list_index(directory: Path, findings: list[Finding]) -> tuple[StoreFile, ...]:
@@ -267,14 +254,7 @@ def _list_index(directory: Path, findings: list[Finding]) -> tuple[StoreFile, ..
         if name.isdecimal() and path.is_file():
             files.append(StoreFile(path, int(name), path.stat().st_size))
         else:
-            findings.append(
-                Finding(
-                    kind=FindingKind.STRAY_ENTRY,
-                    severity=Severity.WARNING,
-                    file=str(path),
-                    message="is no index file: its name is no time; brokers skip it",
-                )
-            )
+            findings.append(stray_entry(path, "is no index file: its name is no time; brokers skip it"))
     return tuple(sorted(files, key=lambda file: file.start))
 
 

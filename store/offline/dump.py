@@ -11,7 +11,6 @@ from twinlog.store.offline.walk import Gap, stored_ms, walk_log
 from twinlog.store.record.compression import CompressionError, compression_of, decompress
 from twinlog.store.record.keys import message_keys
 from twinlog.store.record.message import (
-    SIZE_AND_MAGIC,
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
     TRANSACTION_PREPARED,
@@ -21,8 +20,8 @@ from twinlog.store.record.message import (
     host_text,
 )
 from twinlog.store.record.properties import KEYS, TAGS, UNIQ_KEY
-from twinlog.store.record.resync import next_record
-from twinlog.store.record.scan import DispatchEntry, scan_records
+from twinlog.store.record.resync import entry_at, next_record
+from twinlog.store.record.scan import DispatchEntry
 
 _TRANSACTIONS = {TRANSACTION_PREPARED: "prepared", TRANSACTION_COMMIT: "commit", TRANSACTION_ROLLBACK: "rollback"}
 _BODY_MAX = 256 << 20  # A few bytes may decompress to any number.
@@ -119,12 +118,9 @@ def dump_at(
 ) -> Iterator[DumpedMessage]:
     """The sound, selected messages at these offsets. Raises OSError."""
     for offset in offsets:
-        head = log.read(offset, SIZE_AND_MAGIC.size)
-        size = SIZE_AND_MAGIC.unpack(head)[0] if len(head) == SIZE_AND_MAGIC.size else 0
-        record = log.read(offset, max(0, size))
-        scan = scan_records(record, offset, log.file_size, check_crc=True)
-        if scan.entries and selection.takes(scan.entries[0]):
-            yield described(decode_message(record, check_crc=False), with_body=with_body)
+        entry = entry_at(log.read, offset, log.file_size, check_crc=True)
+        if entry is not None and selection.takes(entry):
+            yield described(decode_message(log.read(offset, entry.size), check_crc=False), with_body=with_body)
 
 
 def _start(log: FileSeries, selection: Selection) -> int | None:

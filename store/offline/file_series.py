@@ -14,7 +14,7 @@ from attrs import define, field, frozen
 
 from twinlog.store.errors import StoreDirectoryError
 from twinlog.store.log.mapped_file import MappedFile
-from twinlog.store.offline.finding import Finding, FindingKind, Severity
+from twinlog.store.offline.finding import Finding, FindingKind, Severity, stray_entry
 from twinlog.store.record.resync import next_record
 from twinlog.store.util.text import agreeing, counted
 
@@ -158,24 +158,15 @@ def guess_file_size(serieses: Iterable[list[StoreFile]], *, by_name: bool = True
     votes.pop(0, None)
 
     def merits(size: int) -> tuple[int, int, bool, int]:
-        return _starts_that_fit(starts, size), votes[size], size in lengths, size
+        return sum(start % size == 0 for start in starts), votes[size], size in lengths, size
 
     return max(votes, key=merits, default=0)
-
-
-def _starts_that_fit(starts: list[int], size: int) -> int:
-    return sum(start % size == 0 for start in starts)
 
 
 def check_series(series: FileSeries, strays: Iterable[Path], size_key: str) -> Iterator[Finding]:
     """Findings about names and lengths."""
     for path in strays:
-        yield Finding(
-            kind=FindingKind.STRAY_ENTRY,
-            severity=Severity.WARNING,
-            file=str(path),
-            message="foreign entry; RocketMQ 4.9 does not start with it there",
-        )
+        yield stray_entry(path, "foreign entry; RocketMQ 4.9 does not start with it there")
     expected = series.files[0].start if series.files else 0
     for file in series.files:
         if file.start % series.file_size:

@@ -5,6 +5,7 @@ findings are counted, the first of each kind are kept."""
 
 from collections import Counter
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 from attrs import define, field, frozen
@@ -68,6 +69,42 @@ class Finding:
     expected: int | str | None = None
     actual: int | str | None = None
     count: int = 1
+
+
+def stray_entry(path: Path, message: str) -> Finding:
+    """An entry of a directory that does not belong there."""
+    return Finding(kind=FindingKind.STRAY_ENTRY, severity=Severity.WARNING, file=str(path), message=message)
+
+
+def queue_finding(
+    kind: FindingKind,
+    key: tuple[str, int],
+    queue_offset: int,
+    message: str,
+    *,
+    severity: Severity = Severity.ERROR,
+    phy_offset: int | None = None,
+    file: str | None = None,
+    position: int | None = None,
+    expected: int | None = None,
+    actual: int | None = None,
+    count: int = 1,
+) -> Finding:
+    """A fault of a queue, or of `count` messages of it from `queue_offset` on."""
+    return Finding(
+        kind=kind,
+        severity=severity,
+        message=message,
+        file=file,
+        position=position,
+        phy_offset=phy_offset,
+        topic=key[0],
+        queue_id=key[1],
+        queue_offset=queue_offset,
+        expected=expected,
+        actual=actual,
+        count=count,
+    )
 
 
 KEPT_MAX = 200  # Of each kind and severity.

@@ -1,5 +1,6 @@
 """Index files on disk: layout, headers, items by number, by place in the log, and by key."""
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 
 from attrs import frozen
@@ -20,6 +21,11 @@ class IndexView:
     layout: IndexLayout
     header: IndexHeader
     previous_end: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The file, as findings show it."""
+        return f"index/{self.file.path.name}"
 
     @property
     def end(self) -> int:
@@ -111,16 +117,13 @@ def find_item(views: Sequence[IndexView], phy_offset: int) -> tuple[int, int]:
     One damaged item does not lead astray: neighbours are asked, too.
     """
     for number, view in enumerate(views):
-        low, high = 1, view.end
-        while low < high:
-            middle = (low + high) // 2
-            if _lies_before(view, middle, phy_offset):
-                low = middle + 1
-            else:
-                high = middle
-        if low < view.end:
-            return number, low
+        if (item := _first_behind(view, phy_offset)) < view.end:
+            return number, item
     return len(views), 1
+
+
+def _first_behind(view: IndexView, phy_offset: int) -> int:
+    return bisect_left(range(view.end), True, lo=1, key=lambda number: not _lies_before(view, number, phy_offset))
 
 
 def _lies_before(view: IndexView, number: int, phy_offset: int) -> bool:

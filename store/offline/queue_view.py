@@ -2,14 +2,14 @@
 
 Units stand in the order of their records and the rest of the last file is zero, so each question takes a few reads."""
 
+from bisect import bisect_left
+
 from attrs import frozen
 
 from twinlog.store.offline.directory import StoreDirectory
 from twinlog.store.offline.file_series import FileSeries, StoreFile
 from twinlog.store.queue.consume_queue_ext import EXT_ADDRESS_MIN, EXT_HEAD, is_ext_address
-from twinlog.store.queue.layout import UNIT, Unit
-
-BLANK_SIZE = 0x7FFFFFFF  # Of a unit that only keeps the numbering of those that are gone.
+from twinlog.store.queue.layout import BLANK_SIZE, UNIT, Unit
 
 
 @frozen
@@ -52,27 +52,23 @@ def units_end(series: FileSeries) -> int:
 
 
 def _units_in(series: FileSeries, file: StoreFile) -> int:
-    low, high = 1, min(file.size, series.file_size) // UNIT.size
-    while low < high:
-        middle = (low + high) // 2
-        if unit_at(series, file.start + middle * UNIT.size) is not None:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    """The number of units at the start of a file that begins with one."""
+
+    def is_none(number: int) -> bool:
+        return unit_at(series, file.start + number * UNIT.size) is None
+
+    return bisect_left(range(min(file.size, series.file_size) // UNIT.size), True, lo=1, key=is_none)
 
 
 def _first_in_log(series: FileSeries, end: int, min_phy_offset: int) -> int:
     """The byte of the first unit whose record the log has. As ConsumeQueue.correctMinOffset of 5.3.3."""
-    low, high = series.min_offset // UNIT.size, end // UNIT.size
-    while low < high:
-        middle = (low + high) // 2
-        unit = unit_at(series, middle * UNIT.size)
-        if unit is not None and (unit.phy_offset < min_phy_offset or unit.size == BLANK_SIZE):
-            low = middle + 1
-        else:
-            high = middle
-    return low * UNIT.size
+
+    def is_there(number: int) -> bool:
+        unit = unit_at(series, number * UNIT.size)
+        return unit is None or (unit.phy_offset >= min_phy_offset and unit.size != BLANK_SIZE)
+
+    first = series.min_offset // UNIT.size
+    return bisect_left(range(end // UNIT.size), True, lo=first, key=is_there) * UNIT.size
 
 
 QueueKey = tuple[str, int]

@@ -16,7 +16,6 @@ from twinlog.store.errors import StoreDirectoryError
 from twinlog.store.log.mapped_file_queue import MappedFileQueue, file_sizes
 from twinlog.store.queue.consume_queue import ConsumeQueue
 from twinlog.store.queue.consume_queue_ext import ConsumeQueueExt
-from twinlog.store.queue.layout import Unit
 from twinlog.store.record.message import QUEUELESS, TRANSACTION_MASK
 from twinlog.store.record.multi_dispatch import is_light
 from twinlog.store.record.scan import DispatchEntry, EntryColumns, may_be_topic
@@ -36,9 +35,7 @@ class ConsumeQueueTable:
     _queues: dict[tuple[str, int], ConsumeQueue] = field(factory=dict, init=False)
     _light_count: int = field(default=0, init=False)  # Those that only multi dispatch fills.
     _is_reported: bool = field(default=False, init=False)  # That there are too many of them.
-    _unwritten: dict[ConsumeQueue, list[int]] = field(
-        factory=dict, init=False
-    )  # Queues with staged units, their new codes.
+    _unwritten: dict[ConsumeQueue, list[int]] = field(factory=dict, init=False)  # New tags codes of staged units.
     _late: set[ConsumeQueue] = field(factory=set, init=False)  # Queues of which the disk may lack units.
 
     def load(self) -> None:
@@ -195,12 +192,6 @@ class ConsumeQueueTable:
     def max_phy_offset(self) -> int:
         """The end of the last record in any queue; -1 when there is none."""
         return max((queue.max_phy_offset for queue in self._queues.values()), default=-1)
-
-    @property
-    def last_unit(self) -> Unit | None:
-        """The unit of that last record."""
-        queue = max(self._queues.values(), key=lambda queue: queue.max_phy_offset, default=None)
-        return queue.unit(queue.max_offset - 1) if queue is not None and queue.max_phy_offset >= 0 else None
 
     def newest_below(self, phy_offset: int) -> int | None:
         """The start of the newest message below an offset of the log that any queue has."""

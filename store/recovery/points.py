@@ -29,9 +29,7 @@ class RecoveryPoints:
     side: SideFiles
     damaged: DamagedRanges
     offset: int = 0  # Of the point that was saved last.
-    last: PointRecord = field(
-        factory=PointRecord
-    )  # The newest record that the queues have; its digest is made by take().
+    last: PointRecord = field(factory=PointRecord)  # The newest that the queues have; take() makes its digest.
     _truncations: int = field(default=0, init=False)
 
     def note(self, phy_offset: int, size: int, store_timestamp: int) -> None:

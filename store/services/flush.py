@@ -50,9 +50,7 @@ class FlushService:
     failure: str | None = field(default=None, init=False)  # Why nothing is flushed any more.
     times: Histogram = field(factory=Histogram, init=False)  # Durations of syncs of the log.
     sync_errors: int = field(default=0, init=False)  # Of the log.
-    busy_since: float | None = field(
-        default=None, init=False
-    )  # When the sync began that is under way, time.monotonic().
+    busy_since: float | None = field(default=None, init=False)  # Start of the present sync, time.monotonic().
 
     def wait(self, end_offset: int, sink: AckSink, frame: bytes) -> None:
         """Answer `sink` with `frame` once all bytes below `end_offset` are on disk; refuse it after syncFlushTimeout."""

@@ -126,9 +126,8 @@ class RetentionService:
         """Refuse producers while the disk is too full."""
         root = self.config.root.expanduser()
         limits = self.config.disk_limits
-        least = min(
-            map(self.hooks.disk_usage, self.log.files.writable)
-        )  # Of several directories the emptiest one counts.
+        # Of several directories the emptiest one counts.
+        least = min(map(self.hooks.disk_usage, self.log.files.writable))
         queues = self.hooks.disk_usage(self.queues.directory if self.queues.directory.exists() else root)
         self.disk = judge([least, queues], limits)
         if self.disk.is_full:

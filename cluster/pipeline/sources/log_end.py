@@ -9,9 +9,9 @@ from attrs import define, field, frozen
 
 from twinlog.cluster.pipeline.sources.places import Bytes, StoreUri, UnreadableError, open_file
 from twinlog.store.offline.file_series import FileReader, FileSeries, StoreFile, guess_file_size
-from twinlog.store.offline.queue_view import BLANK_SIZE, unit_at, units_end
+from twinlog.store.offline.queue_view import unit_at, units_end
 from twinlog.store.offline.walk import stored_ms, walk_log
-from twinlog.store.queue.layout import UNIT, Unit
+from twinlog.store.queue.layout import BLANK_SIZE, UNIT, Unit
 from twinlog.store.record.heads import read_heads
 from twinlog.store.record.resync import begins_with_record
 

@@ -11,7 +11,7 @@ from twinlog.store.errors import SideFileError
 from twinlog.store.log.checkpoint import FILE_SIZE as CHECKPOINT_SIZE
 from twinlog.store.offline.directory import StoreDirectory, Writer
 from twinlog.store.offline.finding import Finding, FindingKind, Severity
-from twinlog.store.recovery.point import RecoveryPoint, decode_point
+from twinlog.store.recovery.point import decode_point
 
 _NUMBER_AS_KEY = re.compile(rb'("(?:[^"\\]|\\.)*")|([{,]\s*)(\d+)(\s*:)')  # A string, or a number used as a key.
 _DELAY_TOPIC = "SCHEDULE_TOPIC_XXXX"
@@ -38,8 +38,8 @@ def check_config(directory: StoreDirectory, next_offsets: Mapping[tuple[str, int
                 parse_config(raw)
             except ValueError as error:
                 yield _unreadable(directory, path, str(error) if raw else "it is empty")
-    for name, key, what in _offsets(directory):
-        end, value = next_offsets.get(key, 0), what
+    for name, key, value in _offsets(directory):
+        end = next_offsets.get(key, 0)
         if value > end and not directory.is_running:
             yield Finding(
                 kind=FindingKind.CONFIG_FILE,
@@ -139,17 +139,8 @@ def check_recovery_point(
             message=f"not usable: {error}; a start reads more of the log without it",
         )
         return
-    if directory.writer is Writer.TWINLOG and not directory.is_running:
-        yield from _compare_point(directory, path, point, log_end, next_offsets)
-
-
-def _compare_point(
-    directory: StoreDirectory,
-    path: Path,
-    point: RecoveryPoint,
-    log_end: int,
-    next_offsets: Mapping[tuple[str, int], int],
-) -> Iterator[Finding]:
+    if directory.writer is not Writer.TWINLOG or directory.is_running:
+        return
     if log_end < point.offset:
         yield Finding(
             kind=FindingKind.LOG_TAIL,

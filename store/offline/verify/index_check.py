@@ -24,9 +24,9 @@ _LISTED_MAX = 100  # Of one kind and file; more of them are counted.
 
 def check_index_file(view: IndexView, *, may_grow: bool) -> Iterator[Finding]:
     """Replay the puts. `may_grow`: a broker is putting more right now. Raises OSError."""
-    name = f"index/{view.file.path.name}"
-    slots = _read_slots(view)
-    expected = array("i", bytes(SLOT.size * view.layout.slots))
+    size = view.layout.slots * SLOT.size
+    slots = unpack_slots(view.reader.read(view.file.path, HEADER.size, size).ljust(size, b"\0"))
+    expected = array("i", bytes(size))
     used, before, number, wrong = 0, 0, 1, 0
     while number < view.end:
         for key_hash, phy_offset, _, previous in ITEM.iter_unpack(view.items_at(number, _ITEMS_AT_ONCE)):
@@ -41,18 +41,12 @@ def check_index_file(view: IndexView, *, may_grow: bool) -> Iterator[Finding]:
             expected[slot] = number
             number += 1
     if wrong > _LISTED_MAX:
-        yield Finding(
-            kind=FindingKind.INDEX_ITEM, file=name, message="more items that do not fit in", count=wrong - _LISTED_MAX
-        )
+        message, more = "more items that do not fit in", wrong - _LISTED_MAX
+        yield Finding(kind=FindingKind.INDEX_ITEM, file=view.name, message=message, count=more)
     if slots != expected:
         yield from _wrong_slots(view, slots, expected, may_grow=may_grow)
     if not may_grow:
         yield from _wrong_header(view, used)
-
-
-def _read_slots(view: IndexView) -> "array[int]":
-    size = view.layout.slots * SLOT.size
-    return unpack_slots(view.reader.read(view.file.path, HEADER.size, size).ljust(size, b"\0"))
 
 
 def _wrong_item(
@@ -67,7 +61,7 @@ def _wrong_item(
         message, expected, actual, at = "has a negative hash", ">= 0", key_hash, 0
     return Finding(
         kind=FindingKind.INDEX_ITEM,
-        file=f"index/{view.file.path.name}",
+        file=view.name,
         position=view.layout.item_position(number) + at,
         phy_offset=phy_offset,
         message=f"item {number} {message}",
@@ -85,47 +79,36 @@ def _wrong_slots(view: IndexView, slots: "array[int]", expected: "array[int]", *
     for number in wrong[:_LISTED_MAX]:
         yield Finding(
             kind=FindingKind.INDEX_SLOT,
-            file=f"index/{view.file.path.name}",
+            file=view.name,
             position=HEADER.size + number * SLOT.size,
             message=f"slot {number} does not name its newest item: keys in it are not found",
             expected=expected[number],
             actual=slots[number],
         )
     if len(wrong) > _LISTED_MAX:
-        yield Finding(
-            kind=FindingKind.INDEX_SLOT,
-            file=f"index/{view.file.path.name}",
-            message="more slots that do not name their newest item",
-            count=len(wrong) - _LISTED_MAX,
-        )
+        message, more = "more slots that do not name their newest item", len(wrong) - _LISTED_MAX
+        yield Finding(kind=FindingKind.INDEX_SLOT, file=view.name, message=message, count=more)
 
 
 def _wrong_header(view: IndexView, used: int) -> Iterator[Finding]:
     header = view.header
     if header.next_item > view.layout.items:
         yield _header_finding(view, "next item", 36, f"<= {view.layout.items}", header.next_item)
-    if header.slots_used != used:
-        yield _header_finding(view, "slots in use", 32, used, header.slots_used)
+    fields = [("slots in use", 32, used, header.slots_used)]
     if view.end > 1:
-        first, last = view.phy_offset(1), view.phy_offset(view.end - 1)
-        if header.begin_phy_offset != first:
-            yield _header_finding(view, "begin offset", 16, first, header.begin_phy_offset)
-        if header.end_phy_offset != last:
-            yield _header_finding(view, "end offset", 24, last, header.end_phy_offset)
-
-
-def check_times(view: IndexView, begin: int | None, end: int | None) -> Iterator[Finding]:
-    """Compare the header's times with those of the first and the last item's records, where these are known."""
-    if begin is not None and view.header.begin_timestamp != begin:
-        yield _header_finding(view, "begin time", 0, begin, view.header.begin_timestamp)
-    if end is not None and view.header.end_timestamp != end:
-        yield _header_finding(view, "end time", 8, end, view.header.end_timestamp)
+        fields += [
+            ("begin offset", 16, view.phy_offset(1), header.begin_phy_offset),
+            ("end offset", 24, view.phy_offset(view.end - 1), header.end_phy_offset),
+        ]
+    for field, position, expected, actual in fields:
+        if actual != expected:
+            yield _header_finding(view, field, position, expected, actual)
 
 
 def _header_finding(view: IndexView, field: str, position: int, expected: int | str, actual: int) -> Finding:
     return Finding(
         kind=FindingKind.INDEX_HEADER,
-        file=f"index/{view.file.path.name}",
+        file=view.name,
         position=position,
         message=f"the header's {field} does not match the items",
         expected=expected,
@@ -149,11 +132,6 @@ class LogPlaces:
         log = self.directory.log
         return entry_at(log.read, phy_offset, log.file_size, check_crc=True)
 
-    def timestamp_at(self, phy_offset: int) -> int | None:
-        """The store time of the record at an offset, ms."""
-        entry = self.record_at(phy_offset)
-        return entry.store_timestamp if entry is not None else None
-
     def is_damaged(self, phy_offset: int) -> bool:
         """True when a byte lies in a damaged range."""
         return self.damaged.overlaps(phy_offset, phy_offset + 1)
@@ -167,7 +145,7 @@ def check_index(views: Sequence[IndexView], log: LogPlaces, strays: Sequence[Str
     directory = log.directory
     for view in views:
         if view.file.size != view.layout.file_size:
-            yield _wrong_size(directory, view)
+            yield _wrong_size(view)
         torn = directory.has_crashed and view is views[-1]
         for finding in _check_file(view, log):
             yield evolve(finding, severity=Severity.WARNING) if torn else finding
@@ -184,14 +162,20 @@ def _check_file(view: IndexView, log: LogPlaces) -> Iterator[Finding]:
     may_grow = log.directory.is_running
     yield from check_index_file(view, may_grow=may_grow)
     if view.end > 1 and not may_grow:
-        times = [log.timestamp_at(view.phy_offset(number)) for number in (1, view.end - 1)]
-        yield from check_times(view, *times)
+        header = view.header
+        for field, position, number, actual in (
+            ("begin time", 0, 1, header.begin_timestamp),
+            ("end time", 8, view.end - 1, header.end_timestamp),
+        ):
+            entry = log.record_at(view.phy_offset(number))
+            if entry is not None and actual != entry.store_timestamp:
+                yield _header_finding(view, field, position, entry.store_timestamp, actual)
 
 
-def _wrong_size(directory: StoreDirectory, view: IndexView) -> Finding:
+def _wrong_size(view: IndexView) -> Finding:
     return Finding(
         kind=FindingKind.WRONG_FILE_SIZE,
-        file=directory.relative(view.file.path),
+        file=view.name,
         message="its length is not that of an index file",
         expected=view.layout.file_size,
         actual=view.file.size,
@@ -207,7 +191,7 @@ def _check_stray(view: IndexView, log: LogPlaces, stray: Stray) -> Finding | Non
         return None
     return Finding(
         kind=FindingKind.INDEX_ITEM,
-        file=log.directory.relative(view.file.path),
+        file=view.name,
         position=view.layout.item_position(stray.number),
         phy_offset=stray.phy_offset,
         message=f"item {stray.number} is of a key that its record does not have"
@@ -225,7 +209,7 @@ def _items_behind(views: Sequence[IndexView], log: LogPlaces) -> Iterator[Findin
         yield Finding(
             kind=FindingKind.INDEX_ITEM,
             severity=Severity.ERROR if clean else Severity.WARNING,
-            file=log.directory.relative(views[file].file.path),
+            file=views[file].name,
             position=views[file].layout.item_position(number),
             message="items of messages behind the end of the log" + ("; the log lost its tail" if clean else ""),
             count=count,

@@ -40,9 +40,7 @@ class IndexCursor:
     _file: int
     _number: int
     _stop: tuple[int, int]
-    _wrong_times: dict[int, tuple[Finding, int]] = field(
-        factory=dict, init=False
-    )  # By file: the first one, and their number.
+    _wrong_times: dict[int, tuple[Finding, int]] = field(factory=dict, init=False)  # By file: the first, and a count.
     _missing: list[int] = field(factory=list, init=False)  # Count, first and last offset of records without an item.
 
     @classmethod
@@ -154,7 +152,7 @@ class IndexCursor:
         """An item whose time difference is not its record's."""
         return Finding(
             kind=FindingKind.INDEX_ITEM,
-            file=f"index/{self.views[item.file].file.path.name}",
+            file=self.views[item.file].name,
             position=self.views[item.file].layout.item_position(item.number) + 12,
             phy_offset=item.phy_offset,
             message=f"item {item.number} shows another time than its record",

@@ -17,7 +17,7 @@ from attrs import define, evolve, field, frozen
 
 from twinlog.store.integrity.digest import DigestBlock
 from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
-from twinlog.store.offline.finding import Finding, FindingKind, Findings, Severity
+from twinlog.store.offline.finding import Finding, FindingKind, Findings, Severity, queue_finding
 from twinlog.store.offline.queue_view import QueueKey, read_units
 from twinlog.store.offline.verify.digest_check import DigestCheck
 from twinlog.store.offline.verify.index_items import IndexCursor, Stray
@@ -39,12 +39,6 @@ class Suspect(NamedTuple):
     queue_offset: int
     units: bytes
 
-    @property
-    def phy_offset(self) -> int:
-        """The log offset of the first one's record."""
-        phy_offset: int = UNIT.unpack_from(self.units)[0]
-        return phy_offset
-
 
 class Jump(NamedTuple):
     """A record, whose unit is `unit`, has another queue offset than follows from the one before in its queue."""
@@ -54,11 +48,10 @@ class Jump(NamedTuple):
     found: int
     unit: bytes
 
-    @property
-    def phy_offset(self) -> int:
-        """The log offset of the record."""
-        phy_offset: int = UNIT.unpack_from(self.unit)[0]
-        return phy_offset
+
+def phy_offset_of(units: bytes) -> int:
+    """The log offset of the first one's record."""
+    return int(UNIT.unpack_from(units)[0])
 
 
 class FirstMessage(NamedTuple):
@@ -190,35 +183,26 @@ class _Checker:
         if expected is None:
             self.segment.spans[key] = FirstMessage(found, unit)
             return found
-        if self._read(key, expected, len(unit)) == unit:  # Its queue knows better.
-            self.segment.findings.add(wrong_number(key, expected, found, UNIT.unpack(unit)[0]))
+        if read_units(self.directory, key, expected, len(unit)) == unit:  # Its queue knows better.
+            self.segment.findings.add(wrong_number(key, expected, found, phy_offset_of(unit)))
             return expected
         if key in self._runs:
             self._compare(key, self._starts.pop(key), b"".join(self._runs.pop(key)))
         self.segment.jumps.append(Jump(key, expected, found, unit))
         return found
 
-    def _read(self, key: QueueKey, queue_offset: int, size: int) -> bytes:
-        return read_units(self.directory, key, queue_offset, size)
-
     def _compare(self, key: QueueKey, queue_offset: int, units: bytes) -> None:
-        if self._read(key, queue_offset, len(units)) == units:
+        if read_units(self.directory, key, queue_offset, len(units)) == units:
             return
         segment = self.segment
         segment.suspect_bytes += len(units)
         if segment.suspect_bytes <= _SUSPECT_BYTES_MAX:
             segment.suspects.append(Suspect(key, queue_offset, units))
             return
+        message = "some of these units are missing or wrong; they are too many to list"
+        phy_offset, count = phy_offset_of(units), len(units) // UNIT.size
         segment.findings.add(
-            Finding(
-                kind=FindingKind.UNIT_WRONG,
-                topic=key[0],
-                queue_id=key[1],
-                queue_offset=queue_offset,
-                phy_offset=UNIT.unpack_from(units)[0],
-                message="some of these units are missing or wrong; they are too many to list",
-                count=len(units) // UNIT.size,
-            )
+            queue_finding(FindingKind.UNIT_WRONG, key, queue_offset, message, phy_offset=phy_offset, count=count)
         )
 
     def _check_multi_dispatch(self, entry: DispatchEntry) -> None:
@@ -233,15 +217,9 @@ class _Checker:
 
 def wrong_number(key: QueueKey, expected: int, found: int, phy_offset: int) -> Finding:
     """A record names another queue offset than the one where its unit is."""
-    return Finding(
-        kind=FindingKind.QUEUE_OFFSET,
-        topic=key[0],
-        queue_id=key[1],
-        queue_offset=expected,
-        phy_offset=phy_offset,
-        message="the record's queue offset is wrong: its unit is at the expected one",
-        expected=expected,
-        actual=found,
+    message = "the record's queue offset is wrong: its unit is at the expected one"
+    return queue_finding(
+        FindingKind.QUEUE_OFFSET, key, expected, message, phy_offset=phy_offset, expected=expected, actual=found
     )
 
 

@@ -6,15 +6,14 @@ one unit for each message of the log, a blank for a lost one; and nothing, or st
 
 from collections.abc import Iterator
 
-import attrs
 from attrs import define, field
 
 from twinlog.store.integrity.damage import DamagedRanges
 from twinlog.store.offline.directory import StoreDirectory
 from twinlog.store.offline.file_series import FileSeries
-from twinlog.store.offline.finding import Finding, FindingKind, Findings, Severity
+from twinlog.store.offline.finding import Finding, FindingKind, Findings, Severity, queue_finding
 from twinlog.store.offline.queue_view import QueueKey, read_units, units_end
-from twinlog.store.offline.verify.log_check import Jump, Segment, Suspect, wrong_number
+from twinlog.store.offline.verify.log_check import Jump, Segment, Suspect, phy_offset_of, wrong_number
 from twinlog.store.queue.layout import BLANK, BLANK_SIZE, UNIT
 from twinlog.store.record.scan import SCHEDULE_TOPIC
 
@@ -29,6 +28,10 @@ class _Lost:
     first: int | None = None
     count: int = 0
 
+    def note(self, number: int) -> None:
+        self.first = number if self.first is None else self.first
+        self.count += 1
+
 
 @define(eq=False)
 class QueueCheck:
@@ -39,28 +42,23 @@ class QueueCheck:
     damaged: DamagedRanges
     topics: frozenset[str] | None  # Those of topics.json; None: there is no such file.
     units: int = field(default=0, init=False)
+    next_offsets: dict[QueueKey, int] = field(factory=dict, init=False)  # Of queues with messages in the log.
     _firsts: dict[QueueKey, int] = field(factory=dict, init=False)
-    _nexts: dict[QueueKey, int] = field(factory=dict, init=False)
     _restarts: dict[QueueKey, list[tuple[int, int]]] = field(factory=dict, init=False)  # Queue offset, physical offset.
     _suspects: list[Suspect] = field(factory=list, init=False)
     _shifts: dict[QueueKey, int] = field(factory=dict, init=False)
 
-    @property
-    def next_offsets(self) -> dict[QueueKey, int]:
-        """The number of the next message of each queue that has one in the log."""
-        return self._nexts
-
     def join(self, segment: Segment) -> None:
         """Add the next segment of the log."""
         for key, span in segment.spans.items():
-            expected = self._nexts.get(key)
+            expected = self.next_offsets.get(key)
             if expected is None:
                 self._firsts[key] = span.first
             elif expected != span.first and span.unit:
                 self._jump(Jump(key, expected, span.first, span.unit))
         for jump in segment.jumps:
             self._jump(jump)
-        self._nexts.update(segment.next_offsets)
+        self.next_offsets.update(segment.next_offsets)
         self._suspects += segment.suspects
 
     def _jump(self, jump: Jump) -> None:
@@ -68,28 +66,28 @@ class QueueCheck:
         if found < expected:
             self._went_back(jump)
         elif read_units(self.directory, key, expected, UNIT.size) == unit:
-            self.findings.add(wrong_number(key, expected, found, jump.phy_offset))
+            self.findings.add(wrong_number(key, expected, found, phy_offset_of(unit)))
         else:
             self._check_unclaimed(key, expected, found)
 
     def _went_back(self, jump: Jump) -> None:
         """Numbers went back: the queue was deleted and began anew, if its units agree."""
         key, expected, found, unit = jump
-        began_anew = read_units(self.directory, key, found, UNIT.size) == unit
-        if began_anew:
-            self._restarts.setdefault(key, []).append((found, jump.phy_offset))
+        phy_offset = phy_offset_of(unit)
+        message, severity = "the record's queue offset was given before", Severity.ERROR
+        if read_units(self.directory, key, found, UNIT.size) == unit:
+            self._restarts.setdefault(key, []).append((found, phy_offset))
             self._firsts[key] = min(self._firsts.get(key, found), found)
+            message = "the numbering of the queue begins anew here, as after its topic was deleted"
+            severity = Severity.WARNING
         self.findings.add(
-            Finding(
-                kind=FindingKind.QUEUE_OFFSET,
-                severity=Severity.WARNING if began_anew else Severity.ERROR,
-                topic=key[0],
-                queue_id=key[1],
-                queue_offset=found,
-                phy_offset=jump.phy_offset,
-                message="the numbering of the queue begins anew here, as after its topic was deleted"
-                if began_anew
-                else "the record's queue offset was given before",
+            queue_finding(
+                FindingKind.QUEUE_OFFSET,
+                key,
+                found,
+                message,
+                severity=severity,
+                phy_offset=phy_offset,
                 expected=expected,
                 actual=found,
             )
@@ -105,46 +103,23 @@ class QueueCheck:
         absent.count = max(0, end - start - len(raw) // UNIT.size)
         for number, (phy_offset, size, _) in enumerate(UNIT.iter_unpack(raw), start):
             if size <= 0 or phy_offset < 0:
-                absent.first = number if absent.first is None else absent.first
-                absent.count += 1
+                absent.note(number)
             elif phy_offset == 0 and size == BLANK_SIZE:
-                blank.first = number if blank.first is None else blank.first
-                blank.count += 1
+                blank.note(number)
             else:
                 self._unit_without_record(key, number, phy_offset, lost)
         self._add_lost(key, lost)
+        file = self._name(key)
         if blank.first is not None:
-            message = "blanks, which keep the numbers of messages that are lost"
-            finding = self._range_finding(FindingKind.UNIT_DANGLING, key, blank.first, blank.count, message)
-            self.findings.add(attrs.evolve(finding, severity=Severity.WARNING))
+            kind, message = FindingKind.UNIT_DANGLING, "blanks, which keep the numbers of messages that are lost"
+            warning = Severity.WARNING
+            self.findings.add(
+                queue_finding(kind, key, blank.first, message, severity=warning, file=file, count=blank.count)
+            )
         if absent.count:
             first = start if absent.first is None else absent.first
-            message = "messages of which nothing is left"
-            self.findings.add(self._range_finding(FindingKind.QUEUE_OFFSET, key, first, absent.count, message))
-
-    def _range_finding(self, kind: FindingKind, key: QueueKey, start: int, count: int, message: str) -> Finding:
-        return Finding(
-            kind=kind,
-            topic=key[0],
-            queue_id=key[1],
-            queue_offset=start,
-            count=count,
-            file=self._name(key),
-            message=message,
-        )
-
-    def _dangling(self, key: QueueKey, number: int, phy_offset: int) -> Finding:
-        series = self.directory.queues[key]
-        return Finding(
-            kind=FindingKind.UNIT_DANGLING,
-            topic=key[0],
-            queue_id=key[1],
-            queue_offset=number,
-            phy_offset=phy_offset,
-            file=self._name(key, number),
-            position=number * UNIT.size % series.file_size,
-            message="a unit of a message that the log does not have there",
-        )
+            kind, message = FindingKind.QUEUE_OFFSET, "messages of which nothing is left"
+            self.findings.add(queue_finding(kind, key, first, message, file=file, count=absent.count))
 
     def _name(self, key: QueueKey, number: int | None = None) -> str | None:
         """The queue's directory, or the file of a message."""
@@ -162,7 +137,7 @@ class QueueCheck:
         for key, series in sorted(self.directory.queues.items()):
             if series.files:
                 first = series.min_offset // UNIT.size
-                begin, end = self._firsts.get(key), self._nexts.get(key)
+                begin, end = self._firsts.get(key), self.next_offsets.get(key)
                 self._check_rest(key, series, first, begin, end, log_min, log_end)
 
     # Units of records that are there
@@ -174,11 +149,8 @@ class QueueCheck:
             limit = self._superseded_from(suspect)
             actual = read_units(self.directory, key, start, len(units)).ljust(len(units), b"\0")
             for at in range(0, len(units), UNIT.size):
-                number, expected, found = (
-                    start + at // UNIT.size,
-                    units[at : at + UNIT.size],
-                    actual[at : at + UNIT.size],
-                )
+                number = start + at // UNIT.size
+                expected, found = units[at : at + UNIT.size], actual[at : at + UNIT.size]
                 if expected == found or (limit is not None and number >= limit):
                     continue
                 phy_offset = UNIT.unpack(expected)[0]
@@ -194,7 +166,8 @@ class QueueCheck:
     def _superseded_from(self, suspect: Suspect) -> int | None:
         """The queue offset from which on the queue was numbered anew after this record."""
         restarts = self._restarts.get(suspect.key, ())
-        return min((offset for offset, phy_offset in restarts if suspect.phy_offset < phy_offset), default=None)
+        own = phy_offset_of(suspect.units)
+        return min((offset for offset, phy_offset in restarts if own < phy_offset), default=None)
 
     def _wrong_unit(self, key: QueueKey, number: int, expected: bytes, found: bytes) -> None:
         phy_offset, size, code = UNIT.unpack(expected)
@@ -203,27 +176,24 @@ class QueueCheck:
             shift = self._shifts.setdefault(key, found_code - code if (found_code - code) % 1000 == 0 else 0)
             if found_code - code == shift:  # A broker with another table of delays.
                 return
-        series = self.directory.queues[key]
-        position = number * UNIT.size % series.file_size
-        details: tuple[str, int, int, int]
+        at = self._position(key, number)
         if found_phy_offset != phy_offset:
-            details = "another place in the log than its message's", 0, phy_offset, found_phy_offset
+            what, expected_value, actual = "place in the log", phy_offset, found_phy_offset
         elif found_size != size:
-            details = "another size than its message's", 8, size, found_size
+            what, at, expected_value, actual = "size", at + 8, size, found_size
         else:
-            details = "another tags code than its message's", 12, code, found_code
+            what, at, expected_value, actual = "tags code", at + 12, code, found_code
         self.findings.add(
-            Finding(
-                kind=FindingKind.UNIT_WRONG,
-                topic=key[0],
-                queue_id=key[1],
-                queue_offset=number,
+            queue_finding(
+                FindingKind.UNIT_WRONG,
+                key,
+                number,
+                f"the unit shows another {what} than its message's",
                 phy_offset=phy_offset,
                 file=self._name(key, number),
-                position=position + details[1],
-                message=f"the unit shows {details[0]}",
-                expected=details[2],
-                actual=details[3],
+                position=at,
+                expected=expected_value,
+                actual=actual,
             )
         )
 
@@ -235,16 +205,9 @@ class QueueCheck:
                 message, severity = f"{message}; their topic was deleted", Severity.WARNING
         elif not self.directory.stopped_cleanly and self._ends_before(key, last):
             message, severity = f"{message} yet; a broker's start or its dispatch puts them there", Severity.WARNING
-        return Finding(
-            kind=FindingKind.UNIT_MISSING,
-            severity=severity,
-            topic=key[0],
-            queue_id=key[1],
-            queue_offset=first,
-            phy_offset=phy_offset,
-            file=self._name(key),
-            message=message,
-            count=count,
+        kind, file = FindingKind.UNIT_MISSING, self._name(key)
+        return queue_finding(
+            kind, key, first, message, severity=severity, phy_offset=phy_offset, file=file, count=count
         )
 
     def _ends_before(self, key: QueueKey, number: int) -> bool:
@@ -284,20 +247,24 @@ class QueueCheck:
             self._check_tail(key, end, log_end, lost)
         self._add_lost(key, lost)
 
-    def _unit_without_record(self, key: QueueKey, number: int, phy_offset: int, lost: "_Lost") -> None:
+    def _unit_without_record(self, key: QueueKey, number: int, phy_offset: int, lost: _Lost) -> None:
         if self.damaged.overlaps(phy_offset, phy_offset + 1):
-            lost.first = number if lost.first is None else lost.first
-            lost.count += 1
-        else:
-            self.findings.add(self._dangling(key, number, phy_offset))
+            lost.note(number)
+            return
+        kind, message = FindingKind.UNIT_DANGLING, "a unit of a message that the log does not have there"
+        file, position = self._name(key, number), self._position(key, number)
+        self.findings.add(
+            queue_finding(kind, key, number, message, phy_offset=phy_offset, file=file, position=position)
+        )
 
-    def _add_lost(self, key: QueueKey, lost: "_Lost") -> None:
+    def _position(self, key: QueueKey, number: int) -> int:
+        return number * UNIT.size % self.directory.queues[key].file_size
+
+    def _add_lost(self, key: QueueKey, lost: _Lost) -> None:
         if lost.first is not None:
-            self.findings.add(
-                self._range_finding(
-                    FindingKind.UNIT_DANGLING, key, lost.first, lost.count, "their records lie in damaged parts"
-                )
-            )
+            kind, message = FindingKind.UNIT_DANGLING, "their records lie in damaged parts"
+            file = self._name(key)
+            self.findings.add(queue_finding(kind, key, lost.first, message, file=file, count=lost.count))
 
     def _units(self, key: QueueKey, start: int, end: int | None) -> Iterator[tuple[int, int, int, bool]]:
         """Number, physical offset and size of units, and True for blanks; up to the end of the queue's files."""
@@ -316,17 +283,10 @@ class QueueCheck:
         message = "an invalid unit among those of deleted messages"
         if size > 0 and phy_offset >= 0:
             message = f"does not lie behind the unit before it, which is at {last}"
-        return Finding(
-            kind=FindingKind.UNIT_WRONG,
-            topic=key[0],
-            queue_id=key[1],
-            queue_offset=number,
-            phy_offset=phy_offset,
-            file=self._name(key, number),
-            message=message,
-        )
+        file = self._name(key, number)
+        return queue_finding(FindingKind.UNIT_WRONG, key, number, message, phy_offset=phy_offset, file=file)
 
-    def _check_tail(self, key: QueueKey, start: int, log_end: int, lost: "_Lost") -> None:
+    def _check_tail(self, key: QueueKey, start: int, log_end: int, lost: _Lost) -> None:
         """Check for units from `start` on, where none should be: brokers read on to the first invalid unit."""
         behind = 0
         for number, phy_offset, size, _ in self._units(key, start, None):
@@ -337,21 +297,12 @@ class QueueCheck:
             else:
                 behind += 1
         if behind and not self.directory.is_running:  # Else they came after the end of the log was found.
-            self.findings.add(self._behind_the_end(key, start, behind))
-
-    def _behind_the_end(self, key: QueueKey, start: int, count: int) -> Finding:
-        clean = self.directory.stopped_cleanly
-        return Finding(
-            kind=FindingKind.UNIT_DANGLING,
-            severity=Severity.ERROR if clean else Severity.WARNING,
-            topic=key[0],
-            queue_id=key[1],
-            queue_offset=start,
-            file=self._name(key, start),
-            message="units of messages behind the end of the log"
-            + ("; the log lost its tail" if clean else "; a broker's start removes them"),
-            count=count,
-        )
+            severity, why = Severity.WARNING, "a broker's start removes them"
+            if self.directory.stopped_cleanly:
+                severity, why = Severity.ERROR, "the log lost its tail"
+            kind, message = FindingKind.UNIT_DANGLING, f"units of messages behind the end of the log; {why}"
+            file = self._name(key, start)
+            self.findings.add(queue_finding(kind, key, start, message, severity=severity, file=file, count=behind))
 
 
 def queue_ends(directory: StoreDirectory) -> dict[QueueKey, int]:
