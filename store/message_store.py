@@ -33,7 +33,7 @@ from twinlog.store.read.get_message import GetResult, PropertyFilter, any_accept
 from twinlog.store.read.query import QueryResult, offset_by_time, query_message, store_timestamp
 from twinlog.store.record.multi_dispatch import replicated
 from twinlog.store.record.scan import Entries
-from twinlog.store.recovery.recovery import recover
+from twinlog.store.recovery.recovery import Recovery
 from twinlog.store.services.dispatch import ArrivalListener, ReputMessageService
 from twinlog.store.services.flush import FlushService
 from twinlog.store.services.retention_service import RetentionService
@@ -139,19 +139,19 @@ class MessageStore:
         self._parts.durable_end.load()
         self._parts.durable_start.load()
         started = time.monotonic()
-        recovered = recover(
-            self.commit_log,
-            self._queues,
-            self._parts.checkpoint,
-            self._parts.points.side,
-            self.damaged,
-            self._parts.durable_end,
-            self._parts.durable_start,
+        recovered = Recovery(
+            log=self.commit_log,
+            queues=self._queues,
+            checkpoint=self._parts.checkpoint,
+            side=self._parts.points.side,
+            damaged=self.damaged,
+            durable_end=self._parts.durable_end,
+            durable_start=self._parts.durable_start,
             after_crash=after_crash,
-            others_have_it=self.is_replicated or self.config.broker_role is BrokerRole.SLAVE,
+            others_have_it=self.is_replicated or self.config.is_slave,
             check_crc=self.config.check_crc_on_recover,
             delays_ms=self.delays_ms,
-        )
+        ).run()
         if unfinished is not None:
             unfinished.finish(self._queues)
             self.commit_log.next_queue_offsets = self._queues.next_offsets()

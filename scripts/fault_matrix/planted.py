@@ -19,7 +19,7 @@ import twinlog.store.services.flush
 from tests.simulation import holes, role_holes
 from twinlog.cluster.broker.send.acks import ProducerAcks
 from twinlog.cluster.cli.main import main
-from twinlog.store.recovery.recovery import _Recovery as Recovery
+from twinlog.store.recovery.recovery import Recovery
 
 BOOT_ID, OWN_BOOTS = "FAULTS_BOOT_ID", "a machine of its own"
 FAKETIME, OWN_CLOCK = "FAKETIME_TIMESTAMP_FILE", "a clock of its own"

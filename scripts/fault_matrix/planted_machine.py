@@ -12,7 +12,7 @@ from scripts.fault_matrix.planted import planted
 from twinlog.ha.errors import HAConnectionLostError
 from twinlog.ha.master.connection import HAConnection
 from twinlog.store.integrity.read_check import ReadCheck
-from twinlog.store.recovery.recovery import _Recovery as Recovery
+from twinlog.store.recovery.recovery import Recovery
 from twinlog.store.retention import RetentionClock
 
 LATE_S = 0.05

@@ -99,7 +99,6 @@ log_lines = structlog.get_logger()
 # RocketMQ begin right at the end; after a crash, bytes in between may be missing.
 _ZEROS_AFTER_CLEAN_STOP = 8 << 20
 _ZEROS_AFTER_CRASH = 64 << 20
-_SECTOR = 512  # A disk writes 512 bytes atomically, and promises no more.
 _DISPATCH_BATCH = 32_768
 
 
@@ -118,73 +117,46 @@ class Recovered:
     from_point: bool = False
 
 
-def recover(
-    log: CommitLog,
-    queues: ConsumeQueueTable,
-    checkpoint: Checkpoint,
-    side: SideFiles,
-    damaged: DamagedRanges,
-    durable_end: DurableEnd,
-    durable_start: DurableStart,
-    *,
-    after_crash: bool,
-    others_have_it: bool = False,
-    check_crc: bool,
-    delays_ms: tuple[int, ...],
-) -> Recovered:
-    """Open the queues of an open log, walk, dispatch missing records, rebuild, cut. Fills `damaged`.
+@define(kw_only=True)
+class Recovery:
+    """Opens the queues of an open log, walks, dispatches missing records, rebuilds, cuts. Fills `damaged`.
 
-    Raises OSError, and StoreDirectoryError while nothing was changed yet.
+    `others_have_it`: other members have all acknowledged bytes, on a slave, or a master whose group acknowledges together.
     """
-    point = noted = side.load_point()
-    if point is not None and not fits(point, log, checkpoint.physic_msg_timestamp):
-        point = None
-    of_queues = QueueRecovery(log, queues, side, damaged, point, after_crash, check_crc, delays_ms)
-    return _Recovery(
-        log,
-        queues,
-        checkpoint,
-        side,
-        damaged,
-        of_queues,
-        after_crash,
-        others_have_it,
-        check_crc,
-        delays_ms,
-        durable_end,
-        durable_start,
-        noted,
-    ).run()
 
-
-@define
-class _Recovery:
     log: CommitLog
     queues: ConsumeQueueTable
     checkpoint: Checkpoint
     side: SideFiles
     damaged: DamagedRanges
-    of_queues: QueueRecovery
-    after_crash: bool
-    others_have_it: (
-        bool  # Other members have all acknowledged bytes: on a slave, or a master whose group acknowledges together.
-    )
-    check_crc: bool
-    delays_ms: tuple[int, ...]
     durable_end: DurableEnd
     durable_start: DurableStart
-    noted: RecoveryPoint | None  # The recovery point as saved, even when it does not fit.
-    start: int = 0
-    end: int = 0
-    records: int = 0
-    dispatched: int = 0
-    error: str | None = None
-    last: DispatchEntry | None = None
-    last_of_point: PointRecord = field(factory=PointRecord)
-    newest_timestamp: int = 0
-    undispatched: list[DispatchEntry] = field(factory=list)
+    after_crash: bool
+    others_have_it: bool = False
+    check_crc: bool
+    delays_ms: tuple[int, ...]
+    of_queues: QueueRecovery = field(init=False)
+    noted: RecoveryPoint | None = field(init=False)  # The recovery point as saved, even when it does not fit.
+    start: int = field(default=0, init=False)
+    end: int = field(default=0, init=False)
+    records: int = field(default=0, init=False)
+    dispatched: int = field(default=0, init=False)
+    error: str | None = field(default=None, init=False)
+    last: DispatchEntry | None = field(default=None, init=False)
+    last_of_point: PointRecord = field(factory=PointRecord, init=False)
+    newest_timestamp: int = field(default=0, init=False)
+    undispatched: list[DispatchEntry] = field(factory=list, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        point = self.noted = self.side.load_point()
+        if point is not None and not fits(point, self.log, self.checkpoint.physic_msg_timestamp):
+            point = None
+        self.of_queues = QueueRecovery(
+            self.log, self.queues, self.side, self.damaged, point, self.after_crash, self.check_crc, self.delays_ms
+        )
 
     def run(self) -> Recovered:
+        """Do it. Raises OSError, and StoreDirectoryError while nothing was changed yet."""
         point = self.of_queues.point
         for damaged in point.damaged if point is not None else ():
             if damaged[1] > self.log.min_offset:
@@ -261,14 +233,10 @@ class _Recovery:
                 self.end, self.error = end, None
                 continue
             else:
-                entries = scan_records(
-                    self._read(offset, scan.consumed),
-                    offset,
-                    self.log.file_size,
-                    check_crc=False,
-                    delays_ms=self.delays_ms,
-                ).entries
-            if scan.error is not None and self.after_crash and entries and self._is_torn(entries[-1], end):
+                raw, file_size = self._read(offset, scan.consumed), self.log.file_size
+                entries = scan_records(raw, offset, file_size, check_crc=False, delays_ms=self.delays_ms).entries
+            is_doubtful = scan.error is not None and self.after_crash and entries
+            if is_doubtful and is_torn(entries[-1], end, self.log.file_size, self._read):
                 end, entries = entries[-1].phy_offset, entries[:-1]
             if damage is not None and entries:
                 self._dispatch()
@@ -346,16 +314,11 @@ class _Recovery:
 
     def _is_stale(self, entries: list[DispatchEntry], offset: int) -> bool:
         """True for stale records behind damage: older than the last one, or their number is taken."""
-        if any(file.start > offset and self._begins_with_record(file.start) for file in self.log.files.files):
+        later = [file.start for file in self.log.files.files if file.start > offset]
+        if any(begins_with_record(self._read, start, self.log.file_size) for start in later):
             return False
         before = self.last.store_timestamp if self.last is not None else self.last_of_point.store_timestamp
         return not goes_on(head_of(entries), before, self._next_offset, self._place_of)
-
-    def _begins_with_record(self, offset: int) -> bool:
-        return begins_with_record(self._read, offset, self.log.file_size)
-
-    def _is_torn(self, last: DispatchEntry, end: int) -> bool:
-        return is_torn(last, end, self.log.file_size, self._read)
 
     def _read(self, offset: int, size: int) -> bytes:
         return read_log(self.log, offset, size)
@@ -385,9 +348,10 @@ class _Recovery:
         if not self.log.files.files and self.checkpoint.physic_msg_timestamp > 0:  # The checkpoint covers messages.
             known = max(known, self.queues.max_phy_offset, 1)
         self.durable_end.compare(self.end, known)
-        begin = self.log.min_offset
-        was_stopped = noted is not None and not self.after_crash and noted.offset == self.end
-        self.durable_start.compare(begin, noted.log_start if noted is not None and was_stopped else begin)
+        began = begin = self.log.min_offset
+        if noted is not None and not self.after_crash and noted.offset == self.end:
+            began = noted.log_start
+        self.durable_start.compare(begin, began)
 
     @property
     def _zeros_max(self) -> int:

@@ -10,7 +10,7 @@ from tests.store.message_stores import make
 from tests.store.records import put_message, record_size
 from twinlog.store.log.checkpoint import Checkpoint
 from twinlog.store.message_store import MessageStore
-from twinlog.store.recovery.recovery import recover
+from twinlog.store.recovery.recovery import Recovery
 from twinlog.store.recovery.side_files import SideFiles
 
 FILE_SIZE = 1 << 16
@@ -37,22 +37,22 @@ def left(stopped):
 
 
 def recovered(root, *, after_crash=False) -> tuple[MessageStore, object]:
-    """What recover() says of a directory."""
+    """What a recovery says of a directory."""
     store = make(root)
     store.commit_log.files.load()
     store._parts.checkpoint.load()
-    outcome = recover(
-        store.commit_log,
-        store._queues,
-        store._parts.checkpoint,
-        SideFiles(root / "twinlog"),
-        store.damaged,
-        store._parts.durable_end,
-        store._parts.durable_start,
+    outcome = Recovery(
+        log=store.commit_log,
+        queues=store._queues,
+        checkpoint=store._parts.checkpoint,
+        side=SideFiles(root / "twinlog"),
+        damaged=store.damaged,
+        durable_end=store._parts.durable_end,
+        durable_start=store._parts.durable_start,
         after_crash=after_crash,
         check_crc=True,
         delays_ms=store.delays_ms,
-    )
+    ).run()
     return store, outcome
 
 
