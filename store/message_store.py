@@ -11,32 +11,22 @@ from typing import Any
 
 import structlog
 import trio
-from attrs import define, evolve, field, frozen
+from attrs import evolve, frozen
 
 from twinlog.store.config import BrokerRole, StoreConfig
 from twinlog.store.errors import StoreError, StoreNotWritableError
 from twinlog.store.hooks import StoreHooks
-from twinlog.store.index.service import IndexService
-from twinlog.store.integrity.damage import DamagedRanges
-from twinlog.store.integrity.digest_service import DigestService
-from twinlog.store.integrity.range_digests import RangeDigester
-from twinlog.store.integrity.read_check import ReadCheck
-from twinlog.store.integrity.repair import LogRepair
-from twinlog.store.integrity.scrub import ScrubService
-from twinlog.store.log.commit_log import CommitLog, PutMessage, PutResult
-from twinlog.store.log.put_service import PutService, PutTimes
-from twinlog.store.log.running_flags import RunningFlags, StoreCondition
+from twinlog.store.log.commit_log import PutMessage, PutResult
+from twinlog.store.log.put_service import PutTimes
+from twinlog.store.log.running_flags import StoreCondition
 from twinlog.store.log.unverified_tail import LogTail, remove_ahead_files
 from twinlog.store.queue.consume_queue import ConsumeQueue
-from twinlog.store.queue.consume_queue_table import ConsumeQueueTable
 from twinlog.store.read.get_message import GetResult, PropertyFilter, any_accepted, get_message
 from twinlog.store.read.query import QueryResult, offset_by_time, query_message, store_timestamp
 from twinlog.store.record.multi_dispatch import replicated
 from twinlog.store.record.scan import Entries
 from twinlog.store.recovery.recovery import Recovery
-from twinlog.store.services.dispatch import ArrivalListener, ReputMessageService
-from twinlog.store.services.flush import FlushService
-from twinlog.store.services.retention_service import RetentionService
+from twinlog.store.services.dispatch import ArrivalListener
 from twinlog.store.truncation.divergent import Divergent
 from twinlog.store.truncation.resume import UnfinishedCut
 from twinlog.store.util.sync import make_directory, sync_directory, take_lock
@@ -70,7 +60,6 @@ class StoreStatistics:
 log = structlog.get_logger()
 
 
-@define(eq=False, repr=False)
 class MessageStore:
     """A store directory that is open.
 
@@ -79,36 +68,19 @@ class MessageStore:
     called, in the same turn of the event loop or, after dispatch_pending(), in the next.
     """
 
-    config: StoreConfig
-    hooks: StoreHooks = field(factory=StoreHooks)
-    is_replicated: bool = field(default=False, kw_only=True)  # Nothing is acknowledged that other members do not hold.
-    commit_log: CommitLog = field(init=False)
-    flusher: FlushService = field(init=False)
-    digest: DigestService = field(init=False)
-    range_digester: RangeDigester = field(init=False)
-    repairs: LogRepair = field(init=False)
-    scrub: ScrubService = field(init=False)
-    index: IndexService = field(init=False)
-    retention: RetentionService = field(init=False)
-    flags: RunningFlags = field(init=False)
-    damaged: DamagedRanges = field(init=False)  # Bytes of the log that are not served.
-    delays_ms: tuple[int, ...] = field(init=False)
-    _parts: StoreParts = field(init=False)
-    _queues: ConsumeQueueTable = field(init=False)
-    _putter: PutService = field(init=False)
-    _reput: ReputMessageService = field(init=False)
-    _read_check: ReadCheck = field(init=False)
-    _lock_fd: int = field(default=-1, init=False)
-    _gets: int = field(default=0, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        parts = self._parts = StoreParts(self.config, self.hooks)
-        self.commit_log, self.delays_ms, self.damaged = parts.commit_log, parts.delays_ms, parts.damaged
+    def __init__(self, config: StoreConfig, hooks: StoreHooks | None = None, *, is_replicated: bool = False) -> None:
+        """`is_replicated`: nothing is acknowledged that other members do not hold."""
+        self.config, self.is_replicated = config, is_replicated
+        self.hooks = hooks or StoreHooks()
+        parts = self._parts = StoreParts(config, self.hooks)
+        self.commit_log, self.delays_ms = parts.commit_log, parts.delays_ms
+        self.damaged = parts.damaged  # Bytes of the log that are not served.
         self.flusher, self.retention, self.index = parts.flusher, parts.retention, parts.index
         self.digest, self.range_digester = parts.digest, parts.range_digester
         self.repairs, self.scrub, self.flags = parts.repairs, parts.scrub, parts.flags
         self._queues, self._putter, self._reput = parts.queues, parts.putter, parts.reput
         self._read_check = parts.read_check
+        self._lock_fd, self._gets = -1, 0
         self.flags.set(StoreCondition.NOT_OPEN, "the store is not open")
 
     # Opening and closing

@@ -1,9 +1,5 @@
 """Wiring of a store: its parts, in the order in which they need each other."""
 
-from pathlib import Path
-
-from attrs import define, field
-
 from twinlog.store.config import StoreConfig, parse_delay_levels
 from twinlog.store.hooks import StoreHooks
 from twinlog.store.index.service import IndexService
@@ -33,43 +29,18 @@ from twinlog.store.services.retention_service import RetentionService
 from twinlog.store.truncation.truncation import TruncationService
 
 
-@define(eq=False, repr=False)
 class StoreParts:
-    """The parts of one store. MessageStore is their user, and opens and runs them."""
+    """The parts of one store. MessageStore is their user, and opens and runs them.
 
-    config: StoreConfig  # As at the start; parts that follow a change of it have their own.
-    hooks: StoreHooks
-    root: Path = field(init=False)
-    ahead: Path = field(init=False)  # For log files with bytes that are not verified yet.
-    delays_ms: tuple[int, ...] = field(init=False)
-    damaged: DamagedRanges = field(factory=DamagedRanges, init=False)  # Bytes of the log that are not served.
-    flags: RunningFlags = field(factory=RunningFlags, init=False)
-    commit_log: CommitLog = field(init=False)
-    queues: ConsumeQueueTable = field(init=False)
-    checkpoint: Checkpoint = field(init=False)
-    durable_end: DurableEnd = field(init=False)
-    durable_start: DurableStart = field(init=False)
-    points: RecoveryPoints = field(init=False)
-    refusal: DiskRefusal = field(init=False)
-    flusher: FlushService = field(init=False)
-    queue_flusher: FlushConsumeQueueService = field(init=False)
-    retention: RetentionService = field(init=False)
-    allocator: AllocateMappedFileService = field(init=False)
-    pages: PageAheadService = field(init=False)
-    read_check: ReadCheck = field(init=False)
-    check_ahead: CheckAhead = field(init=False)
-    digest: DigestService = field(init=False)
-    range_digester: RangeDigester = field(init=False)
-    repairs: LogRepair = field(init=False)
-    scrub: ScrubService = field(init=False)
-    index: IndexService = field(init=False)
-    reput: ReputMessageService = field(init=False)
-    putter: PutService = field(init=False)
-    truncation: TruncationService = field(init=False)
+    `config` is that of the start: parts that follow a change of it have their own.
+    """
 
-    def __attrs_post_init__(self) -> None:
-        self.root = self.config.root.expanduser()
-        self.delays_ms = parse_delay_levels(self.config.message_delay_level)
+    def __init__(self, config: StoreConfig, hooks: StoreHooks) -> None:
+        self.config, self.hooks = config, hooks
+        self.root = config.root.expanduser()
+        self.delays_ms = parse_delay_levels(config.message_delay_level)
+        self.damaged = DamagedRanges()  # Bytes of the log that are not served.
+        self.flags = RunningFlags()
         side = SideFiles(self.root / "twinlog")
         self._make_log_and_queues(side)
         self._make_flush_and_retention()
@@ -99,7 +70,7 @@ class StoreParts:
             read_only=config.read_only_commit_log_paths,
         )
         self.commit_log = CommitLog(files, self.delays_ms)
-        self.ahead = directory.parent / "twinlog" / "ahead"
+        self.ahead = directory.parent / "twinlog" / "ahead"  # For log files with bytes that are not verified yet.
         self.queues = ConsumeQueueTable(self.root / "consumequeue", config.consume_queue_file_size)
         self.checkpoint = Checkpoint(self.root / "checkpoint")
         self.durable_end = DurableEnd(side.directory)
