@@ -5,6 +5,7 @@ the message of the last item is in the log and has that key. Whatever follows th
 the log, and rebuilt from the log. Every step can be repeated when the disk refuses. The work is sliced: other tasks run between
 slices."""
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from functools import partial
 
@@ -17,6 +18,7 @@ from twinlog.store.index.index_file import IndexFile
 from twinlog.store.index.index_files import IndexFiles
 from twinlog.store.index.layout import ITEM, SLOT, unpack_slots
 from twinlog.store.log.commit_log import CommitLog
+from twinlog.store.log.walk import read_log as read_bytes
 from twinlog.store.record.keys import Keyed, keys_of
 from twinlog.store.record.resync import next_record
 from twinlog.store.record.scan import DispatchEntry, EntryColumns, scan_records
@@ -72,12 +74,8 @@ async def read_columns(log: CommitLog, offset: int, end: int) -> tuple[EntryColu
 
 async def next_sound(log: CommitLog, offset: int, end: int) -> int:
     """The offset of the next sound record; `end` when there is none."""
-
-    def read(start: int, size: int) -> bytes:
-        file = log.files.file_at(start)
-        return file.read(start - file.start, size) if file is not None else b""
-
-    found = await trio.to_thread.run_sync(partial(next_record, read, offset + 1, end, log.file_size))
+    search = partial(next_record, partial(read_bytes, log), offset + 1, end, log.file_size)
+    found = await trio.to_thread.run_sync(search)
     return end if found is None else found
 
 
@@ -161,14 +159,7 @@ async def last_sound_item(file: IndexFile, log: CommitLog, limit: int) -> int:
 
 def _items_below(file: IndexFile, limit: int) -> int:
     """The number of the first item at or behind an offset of the log."""
-    low, high = 1, file.header.next_item
-    while low < high:
-        middle = (low + high) // 2
-        if file.item(middle).phy_offset < limit:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    return bisect_left(range(file.header.next_item), limit, lo=1, key=lambda number: file.item(number).phy_offset)
 
 
 async def _is_sound(file: IndexFile, number: int, log: CommitLog) -> bool:

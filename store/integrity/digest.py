@@ -243,10 +243,10 @@ def ceil_block(offset: int) -> int:
     return -(-offset // BLOCK_SIZE) * BLOCK_SIZE
 
 
-def block_bounds(start: int, end: int) -> Iterator[tuple[int, int]]:
-    """The blocks, or parts of blocks, of a range of the log."""
+def parts_of(start: int, end: int, size: int = BLOCK_SIZE) -> Iterator[tuple[int, int]]:
+    """The parts of a range of the log, divided at multiples of `size`: its blocks, groups of blocks, or files."""
     while start < end:
-        high = min(end, floor_block(start) + BLOCK_SIZE)
+        high = min(end, start - start % size + size)
         yield start, high
         start = high
 
@@ -265,7 +265,7 @@ def digests_of_range(read: Callable[[int, int], bytes], start: int, end: int) ->
 def digests_of(data: bytes | memoryview, offset: int) -> bytes:
     """The digests of the blocks, or parts of blocks, in bytes that lie at `offset` of the log."""
     view = memoryview(data)
-    bounds = block_bounds(offset, offset + len(view))
+    bounds = parts_of(offset, offset + len(view))
     return b"".join([digest(view[low - offset : high - offset]) for low, high in bounds])
 
 
@@ -285,17 +285,8 @@ class RangeDigests:
 
     def groups(self) -> Iterator[tuple[int, int, bytes]]:
         """Start, end and digest of each group."""
-        bounds = group_bounds(self.start, self.end, self.blocks_per_digest)
+        bounds = parts_of(self.start, self.end, self.blocks_per_digest * BLOCK_SIZE)
         return ((low, high, found) for (low, high), found in zip(bounds, self.digests, strict=True))
-
-
-def group_bounds(start: int, end: int, blocks_per_digest: int) -> Iterator[tuple[int, int]]:
-    """The groups, or parts of groups, of a range of the log."""
-    size = blocks_per_digest * BLOCK_SIZE
-    while start < end:
-        high = min(end, start - start % size + size)
-        yield start, high
-        start = high
 
 
 def group_count(start: int, end: int, blocks_per_digest: int) -> int:
@@ -311,7 +302,7 @@ def grouped(digests: bytes, start: int, end: int, blocks_per_digest: int) -> Ran
         return RangeDigests(start, end, 1, pieces)
     view, first = memoryview(digests), start // BLOCK_SIZE
     found = []
-    for low, high in group_bounds(start, end, blocks_per_digest):
+    for low, high in parts_of(start, end, blocks_per_digest * BLOCK_SIZE):
         begin, stop = low // BLOCK_SIZE - first, ceil_block(high) // BLOCK_SIZE - first
         part = view[begin * DIGEST_SIZE : stop * DIGEST_SIZE]
         found.append(digest(part))

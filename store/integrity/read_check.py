@@ -6,14 +6,17 @@ size or tags code only is corrected.
 
 from collections import deque
 from collections.abc import Iterable
+from functools import partial
 
 from attrs import define, field
 from isal.isal_zlib import crc32
 
 from twinlog.store.integrity.damage import KnownDamage
 from twinlog.store.log.commit_log import CommitLog
+from twinlog.store.log.walk import read_log
 from twinlog.store.queue.consume_queue import ConsumeQueue
 from twinlog.store.queue.consume_queue_ext import is_ext_address
+from twinlog.store.queue.layout import BLANK_SIZE
 from twinlog.store.record.message import (
     BORN_HOST_V6,
     FIXED_SIZE,
@@ -30,7 +33,6 @@ from twinlog.store.record.scan import SCHEDULE_TOPIC, DispatchEntry, scan_record
 
 _ANY_V6 = BORN_HOST_V6 | STORE_HOST_V6
 _BODY_AT = RECORD_V4.size
-_BLANK_SIZE = 0x7FFFFFFF
 _AHEAD_KEPT = 64
 _SEARCH_MAX, _WINDOW = 8 << 20, 64 << 10  # Bytes behind a broken record that are searched for the next one.
 
@@ -94,7 +96,7 @@ class ReadCheck:
         A unit of a record that the log no longer has is returned unchanged.
         """
         log = self.log
-        if 0 <= phy_offset < log.min_offset or (phy_offset, size, code) == (0, _BLANK_SIZE, 0):
+        if 0 <= phy_offset < log.min_offset or (phy_offset, size, code) == (0, BLANK_SIZE, 0):
             return size, code
         damaged = self.known.damaged
         if damaged and damaged.overlaps(phy_offset, phy_offset + max(size, 1)):
@@ -147,10 +149,8 @@ class ReadCheck:
                 self.known.record(phy_offset, end, found)
             return None
         if not _belongs(found, topic, queue_id, queue_offset):
-            says = (
-                f"it leads to message {found.queue_offset} of queue {found.queue_id} of {found.topic} at {phy_offset}"
-            )
-            self.known.unit(topic, queue_id, queue_offset, says)
+            says = f"message {found.queue_offset} of queue {found.queue_id} of {found.topic} at {phy_offset}"
+            self.known.unit(topic, queue_id, queue_offset, f"it leads to {says}")
             return None
         own_code = code if found.topic != topic or _stands_for(queue, code, found.tags_code) else found.tags_code
         if (found.size, own_code) != (size, code):
@@ -199,16 +199,11 @@ class ReadCheck:
         file = log.files.file_at(phy_offset)
         assert file is not None
         end = min(file.end, phy_offset + _SEARCH_MAX)
-        try:
-            behind = next_record(self._read, phy_offset + 1, end, log.file_size, window=_WINDOW)
+        try:  # By system calls: a sector that cannot be read must raise, not kill.
+            behind = next_record(partial(read_log, log), phy_offset + 1, end, log.file_size, window=_WINDOW)
         except OSError:  # An unreadable sector.
             behind = None
         return behind if behind is not None else min(end, phy_offset + FIXED_SIZE)
-
-    def _read(self, offset: int, size: int) -> bytes:
-        """A copy of bytes in one file, read by a system call: a sector that cannot be read must raise, not kill."""
-        file = self.log.files.file_at(offset)
-        return file.read(offset - file.start, min(size, file.end - offset)) if file is not None else b""
 
 
 def plain_tags_code(

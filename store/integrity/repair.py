@@ -15,7 +15,7 @@ from attrs import define, field, frozen
 
 from twinlog.store.errors import StoreError
 from twinlog.store.integrity.damage import DamagedRanges, KnownDamage
-from twinlog.store.integrity.digest import DigestBlock, block_bounds, ceil_block, digest, floor_block
+from twinlog.store.integrity.digest import DigestBlock, ceil_block, digest, floor_block, parts_of
 from twinlog.store.integrity.digest_service import DigestService
 from twinlog.store.integrity.throttled_scan import ThrottledReader
 from twinlog.store.log.commit_log import CommitLog
@@ -67,25 +67,18 @@ class LogRepair:
         for low, high in wanted:
             for start, end in self._in_files(low, high):
                 if end - start <= SPAN_MAX and (span := await self._whole_records(start, end)) is not None:
-                    if (
-                        found
-                        and floor_block(span.start) < ceil_block(found[-1].end)
-                        and self._one_file(found[-1], span)
-                    ):
+                    is_near = bool(found) and floor_block(span.start) < ceil_block(found[-1].end)
+                    if is_near and self._is_in_one_file(found[-1].start, span.end):
                         span = RepairSpan(found.pop().start, span.end)
                     found.append(span)
         return [span for span in found if span.end - span.start <= SPAN_MAX]
 
     def _in_files(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         """The parts of a range that the log still has, file by file."""
-        start, end = max(start, self.log.min_offset), min(end, self.log.max_offset)
-        while start < end:
-            upto = min(end, start - start % self.log.file_size + self.log.file_size)
-            yield start, upto
-            start = upto
+        return parts_of(max(start, self.log.min_offset), min(end, self.log.max_offset), self.log.file_size)
 
-    def _one_file(self, one: RepairSpan, other: RepairSpan) -> bool:
-        return one.start // self.log.file_size == (other.end - 1) // self.log.file_size
+    def _is_in_one_file(self, start: int, end: int) -> bool:
+        return start // self.log.file_size == (end - 1) // self.log.file_size
 
     async def _whole_records(self, start: int, end: int) -> RepairSpan | None:
         """From the start of the record that holds the first byte to the end of the one that holds the last."""
@@ -126,13 +119,11 @@ class LogRepair:
                 self._done(start, data, entries, blocks)
 
     def _sound_records(self, start: int, data: bytes) -> list[DispatchEntry]:
-        file_size, end = self.log.file_size, start + len(data)
-        if (
-            not (self.log.min_offset <= start < end <= self.log.max_offset)
-            or start // file_size != (end - 1) // file_size
-        ):
+        end = start + len(data)
+        is_here = self.log.min_offset <= start < end <= self.log.max_offset
+        if not is_here or not self._is_in_one_file(start, end):
             raise RepairError(f"bytes {start} to {end} are not in one file of this log")
-        scan = scan_records(data, start, file_size, check_crc=True, delays_ms=self.delays_ms)
+        scan = scan_records(data, start, self.log.file_size, check_crc=True, delays_ms=self.delays_ms)
         if scan.error is not None or scan.consumed < len(data):
             raise RepairError(f"at {start + scan.consumed} no sound record begins: {scan.error or 'it is not whole'}")
         return scan.entries
@@ -157,7 +148,7 @@ class LogRepair:
         """The blocks after the repair. Raises RepairError unless each matches a digest."""
         digests, service = self.digest.digests, self.digest
         own = {(block.start, block.end): block.digest for block in digests.blocks(low, low + len(after))}
-        for start, end in block_bounds(low, low + len(after)):
+        for start, end in parts_of(low, low + len(after)):
             new, old = digest(after[start - low : end - low]), digest(before[start - low : end - low])
             known = own.get((start, end))
             is_doubtful = start < service.doubtful_end and end > service.doubtful_from

@@ -80,7 +80,7 @@ class UnitScrub:
 
     def _compare_run(self, queue: ConsumeQueue, entries: list[DispatchEntry]) -> None:
         first, count = entries[0].queue_offset, len(entries)
-        there, expected = _units(queue, first, count), b"".join(UNIT.pack(*entry[3:6]) for entry in entries)
+        there, expected = queue.units(first, first + count), b"".join(UNIT.pack(*entry[3:6]) for entry in entries)
         if there == expected:
             self._good(queue, first, first + count)
             return
@@ -145,16 +145,6 @@ def _consecutive(entries: list[DispatchEntry]) -> Iterator[list[DispatchEntry]]:
         if at == len(entries) or entries[at].queue_offset != entries[at - 1].queue_offset + 1:
             yield entries[start:at]
             start = at
-
-
-def _units(queue: ConsumeQueue, first: int, count: int) -> bytes:
-    """The units of `count` messages, across files; fewer where there are none."""
-    pieces: list[bytes] = []
-    while count and (piece := queue.read(first, count)):
-        pieces.append(piece)
-        first += len(piece) // UNIT.size
-        count -= len(piece) // UNIT.size
-    return b"".join(pieces)
 
 
 log = structlog.get_logger()

@@ -294,7 +294,7 @@ class ConsumeQueue:
             return unit
         while before > self._first:
             start = max(self._first, before - _CHUNK)
-            units = self._units(start, before)
+            units = self.units(start, before)
             count = len(units) // CONSUME_QUEUE_UNIT
             if units != BLANK * count:
                 for number in reversed(range(count)):
@@ -317,8 +317,8 @@ class ConsumeQueue:
             at += count
         return at
 
-    def _units(self, start: int, end: int) -> bytes:
-        """Units `start` to `end`, over the ends of files."""
+    def units(self, start: int, end: int) -> bytes:
+        """Units `start` to `end`, across files; fewer where there are none."""
         pieces = []
         while start < end and (piece := self.read(start, end - start)):
             pieces.append(piece)

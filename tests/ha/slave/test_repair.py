@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 from tests.helpers import log_bytes, open_store, put
 from twinlog.ha.errors import HAPeerError
 from twinlog.ha.slave.repair import CHECK_SECONDS, TRY_AGAIN_SECONDS, RepairService
-from twinlog.store.integrity.digest import RangeDigests, digest, group_bounds
+from twinlog.store.integrity.digest import BLOCK_SIZE, RangeDigests, digest, parts_of
 from twinlog.store.integrity.repair import RepairError, RepairSpan
 
 FILE_SIZE = 1 << 18
@@ -34,7 +34,7 @@ class FakePeer:
     async def digests(self, start, end, *, blocks_per_digest=1):
         if not self.has_digests:
             return None
-        bounds = group_bounds(start, end, blocks_per_digest)
+        bounds = parts_of(start, end, blocks_per_digest * BLOCK_SIZE)
         return RangeDigests(start, end, blocks_per_digest, tuple(digest(self.log[low:high]) for low, high in bounds))
 
 

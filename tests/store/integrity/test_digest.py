@@ -12,11 +12,11 @@ from twinlog.store.integrity.digest import (
     PAGE_DIGESTS,
     PAGE_SIZE,
     LogDigests,
-    block_bounds,
     decode,
     digest,
     digests_of,
     floor_block,
+    parts_of,
 )
 
 sizes = st.integers(0, 3 * BLOCK_SIZE)
@@ -77,7 +77,7 @@ def test_digests_are_always_those_of_the_bytes(start, history):
         digests = model.digests
         assert digests.start <= digests.end <= model.end
         expected = [
-            (low, high, digest(model.bytes_of(low, high))) for low, high in block_bounds(digests.start, digests.end)
+            (low, high, digest(model.bytes_of(low, high))) for low, high in parts_of(digests.start, digests.end)
         ]
         found = [(block.start, block.end, block.digest) for block in digests.blocks(0, 1 << 60)]
         assert found == expected
@@ -90,7 +90,7 @@ def test_digests_are_always_those_of_the_bytes(start, history):
 def table(blocks, *, start=0, end=None):
     found = LogDigests.beginning_at(start)
     end = blocks * BLOCK_SIZE if end is None else end
-    size = len(list(block_bounds(start, end))) * DIGEST_SIZE
+    size = len(list(parts_of(start, end))) * DIGEST_SIZE
     found.extend(random.Random(2).randbytes(size), end)
     return found
 

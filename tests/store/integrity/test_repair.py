@@ -9,7 +9,7 @@ import trio
 from tests.store.cutting import NOW, content, opened
 from tests.store.records import put_message
 from twinlog.store.config import BrokerRole
-from twinlog.store.integrity.digest import DigestBlock, block_bounds, digest
+from twinlog.store.integrity.digest import DigestBlock, digest, parts_of
 from twinlog.store.integrity.repair import RepairError, RepairSpan
 from twinlog.store.offline.directory import StoreDirectory
 from twinlog.store.offline.verify.verify import verify
@@ -136,14 +136,14 @@ async def test_without_a_digest_of_ours_the_other_members_has_to_say_the_same(so
     start, end = found[40]
     store = await damage((start + 90, 0xFF))
     own = b"".join(file.path.read_bytes() for file in store.commit_log.files.files)
-    for low, high in block_bounds(start - start % 65_536, end):
+    for low, high in parts_of(start - start % 65_536, end):
         high = low + 65_536
         store.digest.replace(DigestBlock(low, high, digest(own[low:high])))
     other = bytearray(log)
     other[end - 1] ^= 1  # No CRC covers the last byte of the properties.
     theirs = {
         (low, low + 65_536): digest(bytes(other[low : low + 65_536]))
-        for low, _ in block_bounds(start - start % 65_536, end)
+        for low, _ in parts_of(start - start % 65_536, end)
     }
     ours = {(low, high): digest(log[low:high]) for low, high in theirs}
     for data, digests in (

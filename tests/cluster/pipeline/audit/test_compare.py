@@ -17,14 +17,14 @@ from twinlog.cluster.pipeline.audit.compare import (
     tail_findings,
 )
 from twinlog.cluster.pipeline.audit.findings import FindingClass
-from twinlog.store.integrity.digest import BLOCK_SIZE, block_bounds, digest
+from twinlog.store.integrity.digest import BLOCK_SIZE, digest, parts_of
 
 B = BLOCK_SIZE
 
 
 def rows(side: LogBounds, log: bytes, begin: int = 0) -> list[BlockRow]:
     """The rows of a log whose byte `begin` is the first of `log`."""
-    bounds = block_bounds(side.first, side.last)
+    bounds = parts_of(side.first, side.last)
     return [BlockRow(low, high, digest(log[low - begin : high - begin])) for low, high in bounds]
 
 
