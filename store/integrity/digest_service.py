@@ -27,8 +27,8 @@ from twinlog.store.integrity.digest import (
 )
 from twinlog.store.integrity.throttled_scan import ThrottledReader
 from twinlog.store.log.commit_log import CommitLog
-from twinlog.store.log.mapped_file import sync_directory
 from twinlog.store.log.range import LogRange
+from twinlog.store.util.sync import write_durably
 
 log = structlog.get_logger()
 
@@ -162,19 +162,8 @@ class DigestFile:
 def _write_new(path: Path, content: bytes) -> int:
     """Replace a file, durably; returns its descriptor."""
     path.parent.mkdir(exist_ok=True)
-    other = path.with_name(path.name + ".new")
-    fd = os.open(other, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-    try:
-        view = memoryview(content)
-        while view:
-            view = view[os.write(fd, view) :]
-        os.fsync(fd)
-        other.replace(path)
-        sync_directory(path.parent)
-    except OSError:
-        os.close(fd)
-        raise
-    return fd
+    write_durably(path, content, new_mode=0o644)
+    return os.open(path, os.O_RDWR | os.O_CLOEXEC)
 
 
 DIGEST_BYTES_PER_SECOND = 32 << 20  # Unless configured.
@@ -222,7 +211,9 @@ class DigestService:
                 self._drop_below(self.log.min_offset)
                 is_whole = False
             if stopped_ms and digests.end == self.log.max_offset:
-                self._check_last_block()
+                # Nothing was written since: a differing last block is damaged. Whole blocks are left to the scrub.
+                last = digests.blocks(digests.whole_end, digests.end)
+                self.suspects += (block for block in last if not self._fits(block))
             else:
                 digests.cut(self.log.max_offset)
                 self._walk_back()
@@ -247,13 +238,6 @@ class DigestService:
     def _fits(self, block: DigestBlock) -> bool:
         with LogRange.open(self.log, block.start, block.end) as bytes_:
             return digest(bytes_.read(block.start, block.end - block.start)) == block.digest
-
-    def _check_last_block(self) -> None:
-        """Note a differing last block as damaged: nothing was written since. Whole blocks are left to the scrub."""
-        start = self.digests.whole_end
-        for block in self.digests.blocks(start, self.digests.end):
-            if not self._fits(block):
-                self.suspects.append(block)
 
     def _walk_back(self) -> None:
         """Drop differing digests at the end, found by steps of 1, 2, 4 .. blocks and a binary search."""

@@ -8,9 +8,10 @@ from attrs import define, field, frozen
 
 from twinlog.store.integrity.digest import DigestBlock, digest
 from twinlog.store.log.range import LogRange
-from twinlog.store.record.message import MAGIC_BLANK, RECORD_V4, SIZE_AND_MAGIC
+from twinlog.store.record.message import RECORD_V4
 from twinlog.store.record.resync import next_record
 from twinlog.store.record.scan import DispatchEntry, scan_records
+from twinlog.store.record.walk import is_blank
 
 _PAGE = 4096
 SLICE_SECONDS = 0.001
@@ -91,7 +92,7 @@ def walk(
         offset += scan.consumed
         error = scan.error
         if error is None and scan.consumed == 0:
-            if _is_blank(data, offset, file_size):
+            if is_blank(data, 0, file_size - offset % file_size):
                 offset = bytes_.end  # The rest is checked with its blocks.
             elif len(data) < window:
                 error = "a record that does not end"
@@ -119,12 +120,6 @@ def differing_blocks(reader: ThrottledReader, blocks: list[DigestBlock]) -> list
             found.append(block)
         pace.rest()
     return found
-
-
-def _is_blank(data: bytes, offset: int, file_size: int) -> bool:
-    if len(data) < SIZE_AND_MAGIC.size:
-        return False
-    return SIZE_AND_MAGIC.unpack_from(data) == (file_size - offset % file_size, MAGIC_BLANK)
 
 
 _HEAD_SIZE_MAX = RECORD_V4.size + 2 * 12  # With two IPv6 hosts.

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from attrs import define, field
 
-from twinlog.store.util.sync import sync_directory as sync_directory
 from twinlog.store.util.sync import sync_file
 
 _PIECE = 1 << 20  # Read at a time, in a search for data.

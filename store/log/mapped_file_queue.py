@@ -12,7 +12,8 @@ from attrs import define, field
 from xxhash import xxh3_64
 
 from twinlog.store.errors import StoreDirectoryError
-from twinlog.store.log.mapped_file import MappedFile, sync_directory
+from twinlog.store.log.mapped_file import MappedFile
+from twinlog.store.util.sync import sync_directory
 
 log = structlog.get_logger()
 

@@ -8,7 +8,6 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import accumulate, repeat
-from math import inf
 
 import structlog
 from attrs import define, field
@@ -21,6 +20,7 @@ from twinlog.store.log.offset_waiters import PutStatus
 from twinlog.store.log.running_flags import RunningFlags, StoreCondition
 from twinlog.store.log.transient_store_pool import CommitService, TransientStorePool, UncommittedEnd
 from twinlog.store.record.scan import DispatchEntry
+from twinlog.store.util.histogram import percentile
 
 # Upper bounds in ms: steps of 1 to 20 ms, of 2 to 50, of 5 to 100, of 10 to 200, of 50 to 500, of 100 to 1 s, of 1 s to 10 s.
 _STEPS = ((1, 20), (2, 15), (5, 10), (10, 10), (50, 6), (100, 5), (1000, 9))
@@ -49,7 +49,7 @@ class PutTimes:
     quick: int = 0  # Messages of this minute.
     longest_ms: int = 0  # Since the start.
     _slow: list[int] = field(factory=_empty, init=False)
-    _turn_at: float = field(default=-inf, init=False)
+    _turn_at: float = field(default=-math.inf, init=False)
     _last_quick: int = field(default=0, init=False)
     _last_slow: list[int] = field(factory=_empty, init=False)
 
@@ -77,14 +77,7 @@ class PutTimes:
     def percentile_ms(self, share: float) -> float:
         """The duration that this share of the messages did not exceed; 0 without messages."""
         counts = [self._last_quick + self._last_slow[0], *self._last_slow[1:]]
-        wanted, passed = sum(counts) * share, 0
-        for index, count in enumerate(counts):
-            if count and passed + count >= wanted:
-                low = _BOUNDS[index - 1] if index else 0
-                high = _BOUNDS[index] if index < len(_BOUNDS) else low
-                return low + (high - low) * (wanted - passed) / count
-            passed += count
-        return 0.0
+        return percentile(counts, share, (*_BOUNDS, math.inf)) or 0.0
 
 
 log = structlog.get_logger()

@@ -9,16 +9,18 @@ disk are those of a log without buffers. Sources: TransientStorePool, CommitLog.
 
 import mmap
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import trio
 from attrs import define, field
 
 from twinlog.store.errors import NoBufferError
 from twinlog.store.log.mapped_file import MappedFile
-from twinlog.store.log.mapped_file_queue import MappedFileQueue
 from twinlog.store.log.running_flags import RunningFlags
 from twinlog.store.util.wakeup import Wakeup
+
+if TYPE_CHECKING:
+    from twinlog.store.log.commit_log import CommitLog
 
 _PAGE = 4096
 _GIVE_BACK_BYTES = 1 << 20  # Committed bytes, before their memory is freed.
@@ -51,17 +53,11 @@ class TransientStorePool:
         self._free.append(buffer)
 
 
-class _WritableLog(Protocol):
-    @property
-    def files(self) -> MappedFileQueue: ...
-    def write_now(self, parts: Sequence[bytes | memoryview]) -> None: ...
-
-
 @define(eq=False)
 class UncommittedEnd:
     """The end of a log in a buffer: bytes `log.files.max_offset` to `end`, all of one file."""
 
-    log: _WritableLog
+    log: "CommitLog"
     pool: TransientStorePool
     fast_fail: bool  # Refuse rather than write without a buffer.
     end: int = field(init=False)  # End of the log, buffered bytes included: the next byte goes here.
@@ -179,9 +175,8 @@ class CommitService:
             thorough = (trio.current_time() - last_thorough) * 1000 >= self.thorough_interval_ms
             if thorough:
                 last_thorough = trio.current_time()
-            if not self.flags.why_not_appendable and self.pending.size >= (
-                1 if thorough else max(1, self.least_pages * _PAGE)
-            ):
+            least = 1 if thorough else max(1, self.least_pages * _PAGE)
+            if not self.flags.why_not_appendable and self.pending.size >= least:
                 await self._commit()
 
     async def _commit(self) -> None:

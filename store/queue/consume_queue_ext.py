@@ -102,7 +102,3 @@ class ConsumeQueueExt:
             del self._paths[0], self._starts[0]
             deleted += 1
         return deleted
-
-    def close(self) -> None:
-        """Forget the maps; they are closed when no view of them is left."""
-        self._views.clear()

@@ -114,17 +114,15 @@ def _walk_file(
         wanted = min(max(window, needed), end - at, max(stop - at + ahead, needed))
         data = source.read(at, wanted)
         found = scan(data, at) if len(data) else None
-        consumed, error, record_size = (
-            (found.consumed, found.error, found.needed) if found is not None else (0, None, 0)
-        )
+        consumed, error, record_size = (found.consumed, found.error, found.needed) if found else (0, None, 0)
         done = at + consumed
-        is_blank = error is None and _is_blank(data, consumed, file_end - done)
+        ends_here = error is None and is_blank(data, consumed, file_end - done)
         goes_on = error is None and len(data) == wanted < end - at and record_size <= record_max
-        is_over = done >= stop or is_blank or goes_on
+        is_over = done >= stop or ends_here or goes_on
         reason = None if is_over else error or _incomplete(len(data) < wanted, record_size, record_max)
         if consumed:
             yield Sound(at, done, found, data, reason)
-        if is_blank:
+        if ends_here:
             yield Sound(done, end, None, b"")
             return
         if reason is None:
@@ -148,6 +146,6 @@ def _incomplete(is_short: bool, record_size: int, record_max: int) -> str:
     return FILE_ENDS if is_short else "an unfinished record"
 
 
-def _is_blank(data: Bytes, at: int, room: int) -> bool:
-    """True when a blank is next whose end is not in the data."""
+def is_blank(data: Bytes, at: int, room: int) -> bool:
+    """True when the head of a blank is next, in a file with so much room left."""
     return len(data) - at >= SIZE_AND_MAGIC.size and SIZE_AND_MAGIC.unpack_from(data, at) == (room, MAGIC_BLANK)

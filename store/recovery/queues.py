@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection, Iterable
 
 import structlog
-from attrs import define, field, frozen
+from attrs import define, field
 
 from twinlog.store.integrity.damage import DamagedRanges
 from twinlog.store.log.commit_log import CommitLog
@@ -17,63 +17,10 @@ from twinlog.store.queue.consume_queue_table import ConsumeQueueTable
 from twinlog.store.queue.layout import BLANK_SIZE, UNIT
 from twinlog.store.record.multi_dispatch import with_more_queues
 from twinlog.store.record.resync import Key
-from twinlog.store.record.scan import DispatchEntry, EntryColumns, scan_records
+from twinlog.store.record.scan import DispatchEntry, scan_records
 from twinlog.store.recovery.point import RecoveryPoint
 from twinlog.store.recovery.side_files import SideFiles
 from twinlog.store.util.sync import sync_data, sync_directory
-
-
-@frozen
-class RebuiltQueues:
-    """Result of a rebuild: `records` read, `units` written; `damaged` are the ranges of the log that hold no record."""
-
-    records: int
-    units: int
-    damaged: tuple[tuple[int, int], ...]
-
-
-def rebuild_queues(
-    log: CommitLog,
-    queues: ConsumeQueueTable,
-    keys: Collection[tuple[str, int]] | None = None,
-    *,
-    end: int | None = None,
-    check_crc: bool = True,
-    delays_ms: tuple[int, ...] = (),
-) -> RebuiltQueues:
-    """Put every record of the log below `end` into its queue, if that is one of `keys` (topic, queue id); None: all of them.
-
-    Units are written byte for byte as they were: a queue whose first messages the log no longer has begins behind blanks,
-    and blanks stand for messages that are damaged. Raises OSError; call again with emptied queues then.
-    """
-    records = units = 0
-    damaged: list[tuple[int, int]] = []
-    damage: int | None = None
-    for offset, scan in walk_in_bulk(log, log.min_offset, end, check_crc=check_crc, delays_ms=delays_ms):
-        if damage is not None:
-            damaged.append((damage, offset))
-        damage = offset + scan.consumed if scan.error is not None else None
-        records += len(scan.entries)
-        if not isinstance(scan.entries, list):
-            units += _put_columns(queues, scan.entries, keys)
-            continue
-        wanted = with_more_queues(scan.entries)
-        if keys is not None:
-            wanted = [entry for entry in wanted if entry[:2] in keys]
-        units += sum(map(len, queues.put(wanted).values()))
-    if damage is not None and end is not None and damage < end:
-        damaged.append((damage, end))
-    return RebuiltQueues(records, units, tuple(damaged))
-
-
-def _put_columns(queues: ConsumeQueueTable, columns: EntryColumns, keys: Collection[tuple[str, int]] | None) -> int:
-    """Put these records; the number of units written."""
-    if keys is not None:
-        from twinlog.store.queue.columns import of_queues
-
-        columns = of_queues(columns, keys)
-    return sum(map(len, queues.put_columns(columns).values()))
-
 
 log_lines = structlog.get_logger()
 
@@ -196,14 +143,27 @@ class QueueRecovery:
                 self.queues.get(*key).discard()
 
     def rebuild(self, keys: Collection[Key], end: int) -> None:
-        """Rebuild these queues from the log below `end`."""
-        if not keys or end <= self.log.min_offset:
+        """Put every record of the log below `end` into its queue, if that is one of these, which are empty.
+
+        Units are written byte for byte as they were: a queue whose first messages the log no longer has begins behind blanks,
+        and blanks stand for messages that are damaged. Raises OSError; call again with emptied queues then.
+        """
+        begin, wanted = self.log.min_offset, set(keys)
+        if not wanted or end <= begin:
             return
-        rebuilt = rebuild_queues(
-            self.log, self.queues, set(keys), end=end, check_crc=self.check_crc, delays_ms=self.delays_ms
-        )
-        for damaged in rebuilt.damaged:
-            self.damaged.add(*damaged)
+        damage: int | None = None
+        for offset, scan in walk_in_bulk(self.log, begin, end, check_crc=self.check_crc, delays_ms=self.delays_ms):
+            if damage is not None:
+                self.damaged.add(damage, offset)
+            damage = offset + scan.consumed if scan.error is not None else None
+            if isinstance(scan.entries, list):
+                self.queues.put(entry for entry in with_more_queues(scan.entries) if entry[:2] in wanted)
+            else:
+                from twinlog.store.queue.columns import of_queues
+
+                self.queues.put_columns(of_queues(scan.entries, wanted))
+        if damage is not None and damage < end:
+            self.damaged.add(damage, end)
 
     def finish(self, end_of_log: int) -> None:
         """Pad rebuilt queues, so that no number is used twice, and bring them to the disk."""

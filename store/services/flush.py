@@ -83,9 +83,8 @@ class FlushService:
             while self.failure is None:
                 with trio.move_on_after(self.config.flush_interval_commit_log_ms / 1000):
                     await self._wakeup.wait()
-                thorough = (
-                    trio.current_time() - last_thorough
-                ) * 1000 >= self.config.flush_commit_log_thorough_interval_ms
+                passed_ms = (trio.current_time() - last_thorough) * 1000
+                thorough = passed_ms >= self.config.flush_commit_log_thorough_interval_ms
                 if thorough or self._is_due():
                     last_thorough = trio.current_time() if thorough else last_thorough
                     await self.flush()
@@ -93,9 +92,7 @@ class FlushService:
     def _is_due(self) -> bool:
         if self._waiters or self._requested:
             return True
-        if (
-            self.log.tail is not None
-        ):  # A sync would bring all of that to the disk, too, for the little that is verified.
+        if self.log.tail is not None:  # A sync would write all of it, too, for the little that is verified.
             return False
         dirty_pages = (self.log.max_offset - self.flushed_offset) // _PAGE
         return dirty_pages >= self.config.flush_commit_log_least_pages
@@ -134,9 +131,7 @@ class FlushService:
         for file, wrote in dirty:
             file.flushed = wrote
         self._synced_directory_end = dirty[-1][0].start
-        assert self.flushed_offset <= end <= self.log.max_offset, (
-            "the lock keeps cuts out, and nothing else lowers either"
-        )
+        assert self.flushed_offset <= end <= self.log.max_offset, "the lock keeps cuts out, and only they lower either"
         rose, self.flushed_offset = end > self.flushed_offset, end
         self.checkpoint.physic_msg_timestamp = max(self.checkpoint.physic_msg_timestamp, timestamp)
         for sink, frames in by_sink(self._waiters.release(end)):
@@ -155,8 +150,7 @@ class FlushService:
     def _give_up(self, reason: str) -> None:
         self.failure = reason
         self.fail(reason)
-        for sink, frames in by_sink(self._waiters.drain()):
-            sink.refuse(frames, PutStatus.FLUSH_DISK_TIMEOUT, reason)
+        self.refuse_all(reason)
 
     def refuse_all(self, why: str) -> None:
         """Refuse all waiters, at once. Their messages are stored."""

@@ -12,25 +12,8 @@ from attrs import define, field, frozen
 
 # Upper bounds in seconds, from a replica's memory over disks to time limits of seconds. The last one is infinite.
 SECONDS = (
-    0.0001,
-    0.00025,
-    0.0005,
-    0.001,
-    0.0015,
-    0.0025,
-    0.005,
-    0.0075,
-    0.01,
-    0.015,
-    0.025,
-    0.05,
-    0.1,
-    0.25,
-    0.5,
-    1.0,
-    2.5,
-    5.0,
-    10.0,
+    *(0.0001, 0.00025, 0.0005, 0.001, 0.0015, 0.0025, 0.005, 0.0075),
+    *(0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
 )
 BOUNDS = (*SECONDS, math.inf)
 LOOK_SECONDS, LOOKS = 10.0, 7  # A minute: the newest sample is up to ten seconds old.
@@ -91,13 +74,12 @@ class Histogram:
         return tuple(now - then for now, then in zip(self.counts, before, strict=True))
 
 
-def percentile(counts: Sequence[int], share: float) -> float | None:
-    """The duration that this share did not exceed, seconds; None without any. At most the last finite bound."""
+def percentile(counts: Sequence[int], share: float, bounds: Sequence[float] = BOUNDS) -> float | None:
+    """The duration that this share did not exceed, as the bounds count it; None without any. At most the last finite bound."""
     wanted, passed = sum(counts) * share, 0
     for bucket, count in enumerate(counts):
         if count and passed + count >= wanted:
-            low = BOUNDS[bucket - 1] if bucket else 0.0
-            high = BOUNDS[bucket]
+            low, high = bounds[bucket - 1] if bucket else 0.0, bounds[bucket]
             return low if math.isinf(high) else low + (high - low) * (wanted - passed) / count
         passed += count
     return None

@@ -66,8 +66,6 @@ def test_units_are_found_at_their_addresses(tmp_path):
     assert [ext.unit(address) for address in addresses] == units
     assert [ext.tags_code(address) for address in addresses] == [unit.tags_code for unit in units]
     assert len(list((tmp_path / "q").iterdir())) > 4
-    ext.close()
-    assert ext.unit(addresses[7]) == units[7]
 
 
 def test_what_cannot_be_read_is_none(tmp_path):
