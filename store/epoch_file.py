@@ -14,8 +14,9 @@ from typing import Literal, NamedTuple
 
 from attrs import frozen
 
-from twinlog.store.util.checked_file import decode_checked, encode_checked, load_checked, save_checked, unreadable
+from twinlog.store.util.checked_file import decode_checked, encode_checked, load_checked, unreadable
 from twinlog.store.util.plain import from_plain, to_plain
+from twinlog.store.util.sync import save_durably
 
 NAME, VERSION = "epochs", 1
 ENTRIES_MAX = 1000  # A member that was away for longer begins anew.
@@ -97,4 +98,4 @@ def load_epochs(side: Path) -> tuple[EpochEntry, ...]:
 
 def save_epochs(side: Path, entries: Sequence[EpochEntry]) -> None:
     """Replace the history, durably. May block: run it in a thread. Raises OSError, ValueError."""
-    save_checked(side / NAME, encode_epochs(entries))
+    save_durably(side / NAME, encode_epochs(entries))

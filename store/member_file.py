@@ -19,8 +19,9 @@ from pathlib import Path
 from attrs import evolve, frozen
 
 from twinlog.store.errors import StoreDirectoryError
-from twinlog.store.util.checked_file import decode_checked, encode_checked, load_checked, save_checked
+from twinlog.store.util.checked_file import decode_checked, encode_checked, load_checked
 from twinlog.store.util.plain import from_plain, to_plain
+from twinlog.store.util.sync import save_durably
 
 NAME, VERSION = "member", 1
 CODES_MAX = 16  # Starts; the group has to see one in so many.
@@ -99,7 +100,7 @@ def load_member(side: Path) -> MemberFile | None:
 
 def save_member(side: Path, member: MemberFile) -> None:
     """Replace the file, durably. Raises OSError."""
-    save_checked(side / NAME, encode_member(member))
+    save_durably(side / NAME, encode_member(member))
 
 
 def member_at_start(side: Path, known_as: str, address: str, now_ms: int) -> MemberFile:

@@ -16,8 +16,9 @@ from attrs import Factory, field, frozen
 
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import EpochId
-from twinlog.store.util.checked_file import decode_checked, encode_checked, load_checked, save_checked, unreadable
+from twinlog.store.util.checked_file import decode_checked, encode_checked, load_checked, unreadable
 from twinlog.store.util.plain import from_plain, to_plain
+from twinlog.store.util.sync import save_durably
 
 NAME, VERSION, VERSION_OF_ADDRESSES = "role", 2, 1
 
@@ -131,16 +132,12 @@ class RoleState:
     broker_id: int
     promised: EpochId
     group: GroupRecord | None
-    whole: bool = (
-        True  # False: it may lack bytes that it once acknowledged, until it has caught up with its master again.
-    )
+    whole: bool = True  # False: it may lack bytes that it once acknowledged, until it has caught up again.
     clean: bool = False  # The last stop was one, not a crash.
     boot_id: str = ""  # Of the machine, at the last save.
     change: Change | None = None
     scheduled: Scheduled | None = None
-    before: GroupRecord | None = (
-        None  # The record that `group` takes the place of, until enough voters have the new one.
-    )
+    before: GroupRecord | None = None  # The record that `group` replaces, until enough voters have the new one.
     told_confirmed: int = 0  # Consumers were shown everything below; kept at a clean stop and with each save.
     address: str = ""  # Of this member, at the last save: twinlog 0.2 takes the file of another one for a copy's.
 
@@ -171,4 +168,4 @@ def load_role(side: Path) -> RoleState | None:
 
 def save_role(side: Path, state: RoleState) -> None:
     """Replace the file, durably. May block: run it in a thread. Raises OSError: the member is fenced then."""
-    save_checked(side / NAME, encode_role(state))
+    save_durably(side / NAME, encode_role(state))

@@ -20,8 +20,8 @@ import structlog
 from attrs import define, field, frozen
 
 from twinlog.cluster.remoting import fastjson
-from twinlog.store.util.checked_file import decode_checked, encode_checked, save_checked
-from twinlog.store.util.sync import sync_directory
+from twinlog.store.util.checked_file import decode_checked, encode_checked
+from twinlog.store.util.sync import save_durably, sync_directory
 
 log = structlog.get_logger(__name__)
 
@@ -56,7 +56,7 @@ class KnownTables:
         with self._lock:
             known = self.names.union(names)
             try:
-                save_checked(self.directory / NAME, encode_checked(NAME, VERSION, sorted(known)))
+                save_durably(self.directory / NAME, encode_checked(NAME, VERSION, sorted(known)))
             except OSError as error:
                 log.warning("a side file could not be written", path=str(self.directory / NAME), error=str(error))
                 return

@@ -13,7 +13,7 @@ from attrs import define, field
 
 from twinlog.store.index.image import PAGE, IndexImage, Unwritten, page_runs
 from twinlog.store.index.layout import HEADER, ITEM, SLOT, IndexHeader, IndexItem, IndexLayout
-from twinlog.store.log.mapped_file import WRITE_SIZE_MAX
+from twinlog.store.log.mapped_file import write_all
 from twinlog.store.util.sync import sync_file
 
 _CHAIN_MAX = 100_000  # Items that a query passes in one file, at most: each may be a read of the disk.
@@ -108,11 +108,11 @@ class IndexFile:
         if not self.is_on_disk:
             self._create()
         if unwritten.items:
-            _write(self._fd, unwritten.items, self.layout.item_position(unwritten.first))
+            write_all(self._fd, unwritten.items, self.layout.item_position(unwritten.first))
         slots = memoryview(self.image.slots)
         for first, end in page_runs(unwritten.pages, _GAP_MAX):
-            _write(self._fd, slots[first * PAGE : end * PAGE], HEADER.size + first * PAGE)
-        _write(self._fd, unwritten.header.pack(), 0)
+            write_all(self._fd, slots[first * PAGE : end * PAGE], HEADER.size + first * PAGE)
+        write_all(self._fd, unwritten.header.pack(), 0)
 
     def _create(self) -> None:
         """Make the file with its full length, and no blocks. Leaves none behind where the disk refuses."""
@@ -186,10 +186,3 @@ class KeyLookup(NamedTuple):
             if item.previous >= number or stored_ms < begin_ms:
                 return
             number = item.previous
-
-
-def _write(fd: int, data: bytes | memoryview, position: int) -> None:
-    rest = memoryview(data)
-    while rest:  # The kernel may stop short, at a signal or a full disk.
-        done = os.pwrite(fd, rest[:WRITE_SIZE_MAX], position)
-        rest, position = rest[done:], position + done

@@ -26,7 +26,7 @@ from twinlog.store.index.layout import NAME_LENGTH, IndexHeader, IndexLayout, ne
 from twinlog.store.log.checkpoint import Checkpoint
 from twinlog.store.record.keys import Keyed
 from twinlog.store.record.scan import IndexKeyColumns
-from twinlog.store.util.sync import SyncError, sync_directory, write_durably
+from twinlog.store.util.sync import SyncError, save_durably, sync_directory
 
 _MAGIC, _VERSION = b"twlgindx", 1
 _LAYOUT, _DIGEST = Struct(">8siq"), Struct(">Q")
@@ -57,8 +57,7 @@ def save_note(path: Path, phy_offset: int) -> None:
 def lower_note(path: Path, phy_offset: int) -> None:
     """Lower the offset of the note, which is created if need be, durably. Raises OSError."""
     noted = load_note(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_durably(path, encode_note(phy_offset if noted is None else min(phy_offset, noted)))
+    save_durably(path, encode_note(phy_offset if noted is None else min(phy_offset, noted)))
 
 
 def load_note(path: Path) -> int | None:

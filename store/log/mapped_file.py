@@ -20,6 +20,14 @@ def _is_zero(piece: bytes) -> bool:
     return piece == (_ZEROS if len(piece) == _PIECE else bytes(len(piece)))
 
 
+def write_all(fd: int, data: bytes | memoryview, position: int) -> None:
+    """Write at a position of a file. Raises OSError; part of it may be written then."""
+    rest = memoryview(data)
+    while rest:  # The kernel may stop short, at a signal or a full disk.
+        done = os.pwrite(fd, rest[:WRITE_SIZE_MAX], position)
+        rest, position = rest[done:], position + done
+
+
 def _open_unnamed(path: Path) -> int:
     """Open a new file that has no name yet, in the directory of `path`; -1 where that cannot be done."""
     if not os.path.isdir("/proc/self/fd"):

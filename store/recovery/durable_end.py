@@ -14,7 +14,7 @@ import structlog
 from attrs import define, field
 
 from twinlog.store.log.commit_log import CommitLog
-from twinlog.store.util.sync import make_directory, sync_directory, write_durably
+from twinlog.store.util.sync import remove_durably, save_durably
 
 log = structlog.get_logger()
 
@@ -43,7 +43,7 @@ class DurableEnd:
             self.forget()
             return
         if known != self.offset:
-            _write(self.directory / NAME, known)
+            save_durably(self.directory / NAME, b"%d" % known)
             self.offset = known
         log.warning(
             "the commit log ends before its last durable end",
@@ -61,7 +61,7 @@ class DurableEnd:
     def forget(self) -> None:
         """Clear the note: nothing is missing any more, or the loss is accepted. Raises OSError."""
         self.offset = 0
-        _remove(self.directory / NAME)
+        remove_durably(self.directory / NAME)
 
 
 @define
@@ -83,7 +83,7 @@ class DurableStart:
             self.forget()
             return
         if known != self.offset:
-            _write(self.directory / START_NAME, known)
+            save_durably(self.directory / START_NAME, b"%d" % known)
             self.offset = known
         log.warning(
             "the commit log lost its first files since the last stop",
@@ -106,7 +106,7 @@ class DurableStart:
     def forget(self) -> None:
         """Clear the note: the files are back, or retention would have deleted them. Raises OSError."""
         self.offset = None
-        _remove(self.directory / START_NAME)
+        remove_durably(self.directory / START_NAME)
 
 
 def _read(path: Path) -> int | None:
@@ -118,14 +118,3 @@ def _read(path: Path) -> int | None:
     except (OSError, ValueError) as error:
         log.warning("a side file is not used", path=str(path), reason=str(error))
         return None
-
-
-def _write(path: Path, offset: int) -> None:
-    make_directory(path.parent)
-    write_durably(path, b"%d" % offset)
-
-
-def _remove(path: Path) -> None:
-    if path.exists():
-        path.unlink()
-        sync_directory(path.parent)

@@ -14,8 +14,9 @@ last record ties the point to its log: a cut below it, or another log in its pla
 
 from struct import Struct
 from struct import error as StructError
+from typing import NamedTuple
 
-from attrs import field, frozen
+from attrs import frozen
 from xxhash import xxh3_64_intdigest
 
 from twinlog.store.errors import SideFileError
@@ -27,8 +28,7 @@ _COUNT, _RANGE, _SUM = Struct(">I"), Struct(">qq"), Struct(">Q")
 assert (_HEAD.size, _FIELDS.size) == (16, 64)
 
 
-@frozen
-class PointRecord:
+class PointRecord(NamedTuple):
     """The newest record below a recovery point: bytes `phy_offset` to `phy_offset + size` of the log. Size 0: none."""
 
     phy_offset: int = -1
@@ -45,32 +45,22 @@ class RecoveryPoint:
     log_start: int
     log_file_size: int
     queue_file_size: int
-    last: PointRecord = field(factory=PointRecord)
+    last: PointRecord = PointRecord()
     damaged: tuple[tuple[int, int], ...] = ()
     queues: tuple[QueueEnds, ...] = ()
 
 
 def encode_point(point: RecoveryPoint) -> bytes:
     """The reverse of decode_point."""
-    last = point.last
-    data = b"".join(
-        (
-            _HEAD.pack(MAGIC, VERSION, 0),
-            _FIELDS.pack(
-                point.offset,
-                point.log_start,
-                point.log_file_size,
-                point.queue_file_size,
-                last.phy_offset,
-                last.size,
-                last.digest,
-                last.store_timestamp,
-            ),
-            _COUNT.pack(len(point.damaged)),
-            *(_RANGE.pack(*damaged) for damaged in point.damaged),
-            encode_queues(point.queues),
-        )
+    sizes = point.log_file_size, point.queue_file_size
+    pieces = (
+        _HEAD.pack(MAGIC, VERSION, 0),
+        _FIELDS.pack(point.offset, point.log_start, *sizes, *point.last),
+        _COUNT.pack(len(point.damaged)),
+        *(_RANGE.pack(*damaged) for damaged in point.damaged),
+        encode_queues(point.queues),
     )
+    data = b"".join(pieces)
     return data + _SUM.pack(xxh3_64_intdigest(data))
 
 

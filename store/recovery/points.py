@@ -44,7 +44,7 @@ class RecoveryPoints:
             return None
         raw = self.log.read(last.phy_offset, last.size) if last.size else None
         if raw is not None and not last.digest:
-            last = self.last = evolve(last, digest=xxh3_64_intdigest(raw))
+            last = self.last = last._replace(digest=xxh3_64_intdigest(raw))
         if raw is None and offset > self.log.min_offset:
             return None  # Nothing would tie the point to its log.
         return RecoveryPoint(

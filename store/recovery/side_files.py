@@ -12,7 +12,7 @@ from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.log.walk import read_log
 from twinlog.store.queue.layout import QueueEnds
 from twinlog.store.recovery.point import RecoveryPoint, decode_point, encode_point
-from twinlog.store.util.sync import sync_data, sync_directory, write_durably
+from twinlog.store.util.sync import remove_durably, save_durably, sync_data, sync_directory
 
 log_lines = structlog.get_logger()
 
@@ -37,11 +37,11 @@ class SideFiles:
 
     def save_point(self, point: RecoveryPoint) -> None:
         """Replace the recovery point, durably. Raises OSError."""
-        self._replace("recovery-point", encode_point(point))
+        save_durably(self.directory / "recovery-point", encode_point(point))
 
     def drop_point(self) -> None:
         """Remove the recovery point, durably, before it becomes wrong. Raises OSError."""
-        self._remove("recovery-point")
+        remove_durably(self.directory / "recovery-point")
 
     def load_rebuild(self) -> set[tuple[str, int]]:
         """The queues whose rebuild was not finished. Raises OSError."""
@@ -53,9 +53,9 @@ class SideFiles:
         queues = tuple(QueueEnds(*key, 0, 0, -1) for key in sorted(keys))
         if queues:
             point = RecoveryPoint(offset=0, log_start=0, log_file_size=0, queue_file_size=0, queues=queues)
-            self._replace("queues-to-rebuild", encode_point(point))
+            save_durably(self.directory / "queues-to-rebuild", encode_point(point))
         else:
-            self._remove("queues-to-rebuild")
+            remove_durably(self.directory / "queues-to-rebuild")
 
     def keep_cut(self, offset: int, size: int, read: Callable[[int, int], bytes]) -> tuple[Path, int]:
         """Copy bytes that are about to be cut, the first CUT_BYTES_MAX of them; where to, and how many. Raises OSError."""
@@ -90,16 +90,6 @@ class SideFiles:
         except SideFileError as error:
             log_lines.warning("a side file is not used", path=str(path), reason=str(error))
             return None
-
-    def _replace(self, name: str, data: bytes) -> None:
-        self.directory.mkdir(parents=True, exist_ok=True)
-        write_durably(self.directory / name, data)
-
-    def _remove(self, name: str) -> None:
-        path = self.directory / name
-        if path.exists():
-            path.unlink()
-            sync_directory(self.directory)
 
 
 @frozen

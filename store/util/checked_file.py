@@ -9,7 +9,6 @@ from pathlib import Path
 import orjson
 
 from twinlog.store.errors import StoreDirectoryError
-from twinlog.store.util.sync import make_directory, write_durably
 
 
 def encode_checked(name: str, version: int, value: object) -> bytes:
@@ -44,12 +43,6 @@ def load_checked(path: Path) -> bytes | None:
         return None
     except OSError as error:
         raise unreadable(path, error) from error
-
-
-def save_checked(path: Path, data: bytes) -> None:
-    """Replace the file, durably. Raises OSError: either of the two may be there after a power cut."""
-    make_directory(path.parent)
-    write_durably(path, data)
 
 
 def unreadable(path: Path, error: Exception) -> StoreDirectoryError:

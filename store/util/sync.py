@@ -96,6 +96,19 @@ def make_directory(path: Path) -> None:
         sync_directory(path.parent)
 
 
+def save_durably(path: Path, data: bytes) -> None:
+    """Like write_durably(), and make the directory if need be."""
+    make_directory(path.parent)
+    write_durably(path, data)
+
+
+def remove_durably(path: Path) -> None:
+    """Remove a file, if it is there. Raises OSError."""
+    if path.exists():
+        path.unlink()
+        sync_directory(path.parent)
+
+
 def is_passing(error: OSError) -> bool:
     """True when the disk refused something without losing anything, so that it can be tried again."""
     return not isinstance(error, SyncError) and error.errno in _PASSING

@@ -9,6 +9,7 @@ from pathlib import Path
 import xxhash
 from attrs import frozen
 
+from twinlog.store.log.mapped_file import write_all
 from twinlog.store.util.sync import sync_directory
 
 _PIECE = 4 << 20
@@ -49,7 +50,7 @@ def copy_file(fd: int, target: Path, *, data_size: int, size: int, mtime_ns: int
                 raise OSError(f"{target.name} ends at {position}, before the {data_size} bytes that it should have")
             digest.update(piece)
             if piece != _ZEROS[: len(piece)]:
-                _write(out, piece, position)
+                write_all(out, piece, position)
             position += len(piece)
             on_bytes(len(piece))
         os.ftruncate(out, size)
@@ -58,12 +59,6 @@ def copy_file(fd: int, target: Path, *, data_size: int, size: int, mtime_ns: int
     finally:
         os.close(out)
     return digest.hexdigest()
-
-
-def _write(fd: int, data: bytes, position: int) -> None:
-    done = 0
-    while done < len(data):
-        done += os.pwrite(fd, memoryview(data)[done:], position + done)
 
 
 def digest_of(path: Path, data_size: int, on_bytes: OnBytes) -> str:
