@@ -183,7 +183,7 @@ class StoreParts:
         if self.commit_log.pending is not None:
             self.commit_log.pending.commit()
             self.putter.committed()
-        if lacks_file and self.allocator.takes_spares:
+        if lacks_file and self.commit_log.makes_files_ahead:
             await self.allocator.make()
         self.reput.dispatch()
         self.queues.write_late()

@@ -192,15 +192,11 @@ async def load_image(file: IndexFile) -> IndexImage | None:
         raw = await trio.to_thread.run_sync(file.read_slots, first, count)
         if not raw.strip(b"\0"):
             continue  # Memory that is never written to is not allocated.
-        if not _within(raw, header.next_item):
+        numbers = unpack_slots(raw)
+        if min(numbers) < 0 or max(numbers) >= header.next_item:
             return None
         slots[first * SLOT.size : (first + count) * SLOT.size] = raw
     return IndexImage(layout, *header, slots)
-
-
-def _within(slots: bytes, next_item: int) -> bool:
-    numbers = unpack_slots(slots)
-    return min(numbers) >= 0 and max(numbers) < next_item
 
 
 async def rebuild_image(file: IndexFile, next_item: int) -> IndexImage:

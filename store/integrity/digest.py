@@ -135,16 +135,6 @@ class LogDigests:
         assert start % BLOCK_SIZE == end % BLOCK_SIZE == 0
         return bytes(self.entries[self._index(start) : self._index(end)])
 
-    def range_digest(self, start: int, end: int) -> bytes | None:
-        """One digest of a range, chained from those of its blocks: two logs that are equal there have the same.
-
-        None unless the range begins and ends at a bound of a block or of the coverage.
-        """
-        inside = self.start <= start < end <= self.end
-        if not inside or (start % BLOCK_SIZE and start != self.start) or (end % BLOCK_SIZE and end != self.end):
-            return None
-        return digest(self.entries[self._index(start) : self._index(ceil_block(end))])
-
     def _index(self, offset: int) -> int:
         """The position of the entry of the block that holds `offset`."""
         return (offset // BLOCK_SIZE - self.first_block) * DIGEST_SIZE

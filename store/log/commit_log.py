@@ -104,6 +104,11 @@ class CommitLog:
         return self.files.file_size
 
     @property
+    def makes_files_ahead(self) -> bool:
+        """True when a file can be made ahead; of several directories the next file's may be on another disk."""
+        return self.takes_spares and not self.files.others
+
+    @property
     def min_offset(self) -> int:
         """The first byte of the log that is still there."""
         return self.files.min_offset

@@ -33,11 +33,6 @@ class AllocateMappedFileService:
     _roll: Wakeup = field(factory=Wakeup, init=False)
     _lock: trio.Lock = field(factory=trio.Lock, init=False)
 
-    @property
-    def takes_spares(self) -> bool:
-        """True when a file can be made ahead; of several directories the next file's may be on another disk."""
-        return self.log.takes_spares and not self.log.files.others
-
     def appended(self) -> None:
         """Begin, once the last file is half full."""
         if self.log.spare is None and self._wants_spare():
@@ -45,7 +40,8 @@ class AllocateMappedFileService:
 
     def _wants_spare(self) -> bool:
         files = self.log.files.files
-        return self.takes_spares and not self.log.ahead and bool(files) and files[-1].wrote * 2 > files[-1].size
+        is_half_full = bool(files) and files[-1].wrote * 2 > files[-1].size
+        return is_half_full and self.log.makes_files_ahead and not self.log.ahead
 
     async def run(self) -> None:
         """Make files until cancelled."""
@@ -111,9 +107,7 @@ class PageAheadService:
                 self._file, self._ready = file, 0
             if (found := next_range(file.wrote, self._ready, file.size)) is not None:
                 self._ready = found[1]
-                with suppress(
-                    OSError
-                ):  # Too many open files, for example: writes wait as they would without this service.
+                with suppress(OSError):  # Too many open files, for example: writes wait then as without this service.
                     await _make_ready(file.fd, *found)
 
 

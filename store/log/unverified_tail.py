@@ -47,13 +47,9 @@ class LogTail:
     def room(self, size_max: int) -> int:
         """The number of bytes that it takes now, of `size_max` in all."""
         room = size_max - self.size
-        if not self._takes_files:
+        if not self.log.makes_files_ahead:
             room = min(room, self.log.files.files[-1].start + self.log.file_size - self.end)
         return max(room, 0)
-
-    @property
-    def _takes_files(self) -> bool:
-        return self.log.takes_spares and not self.log.files.others
 
     def write(self, data: memoryview) -> None:
         """Write at the end of the tail; `data` does not cross the end of a file. Raises OSError: part of it may be written."""

@@ -182,17 +182,14 @@ class ConsumeQueue:
         """True when no unit is staged."""
         return not self._staged
 
-    def recover(self, log_end: int = _NO_LIMIT, *, files_max: int | None = None) -> str | None:
+    def recover(self) -> str | None:
         """Find the end after a start: the first invalid unit. Returns a fault when data follows it.
 
-        Reads the last `files_max` files, RocketMQ three. Source: ConsumeQueue.recover.
+        Reads all files, RocketMQ the last three. Source: ConsumeQueue.recover.
         """
-        files = self.files.files
         behind, fault = 0, None
-        for number, file in enumerate(files):
-            if files_max is not None and number < len(files) - files_max:
-                continue
-            count, behind = self._sound_units(file, behind, log_end, file.size)
+        for number, file in enumerate(self.files.files):
+            count, behind = self._sound_units(file, behind, _NO_LIMIT, file.size)
             end = count * CONSUME_QUEUE_UNIT
             if end < file.size:
                 fault = self._fault(number, end)

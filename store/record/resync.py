@@ -24,9 +24,8 @@ from twinlog.store.record.message import (
 )
 from twinlog.store.record.scan import DispatchEntry, scan_records
 
-Read = Callable[
-    [int, int], bytes
-]  # (log offset, size) -> these bytes; fewer at the end of the log, never beyond one file.
+# (log offset, size) -> these bytes; fewer at the end of the log, never beyond one file.
+Read = Callable[[int, int], bytes]
 
 _MAGICS = (MAGIC_V1, MAGIC_V2)
 _MAGIC_PREFIX = b"\xda\xa3\x20"  # Common to versions 1 and 2.
@@ -34,17 +33,6 @@ _PHY_OFFSET, _PHY_OFFSET_AT = Struct(">q"), 28
 _HEAD_SIZE = _PHY_OFFSET_AT + _PHY_OFFSET.size
 _WINDOW = 4 << 20
 assert all(magic.to_bytes(4, signed=True).startswith(_MAGIC_PREFIX) for magic in _MAGICS)
-
-
-def find_record(data: bytes | bytearray, at: int, phy_offset: int, file_size: int) -> int:
-    """The first position from `at` on where a sound record begins that lies wholly in `data`; -1 when there is none.
-
-    `data` is a stretch of the log whose first byte lies at `phy_offset`; it may span several files of `file_size` bytes.
-    """
-    for position, size in candidates(data, at, phy_offset, file_size):
-        if is_record(data[position : position + size], phy_offset + position, file_size):
-            return position
-    return -1
 
 
 def next_record(
@@ -59,7 +47,7 @@ def next_record(
         file_end = min(end, start - start % file_size + file_size)
         size = min(window, file_end - start)
         data = read(start, size)
-        for position, record_size in candidates(data, 0, start, file_size):
+        for position, record_size in candidates(data, start, file_size):
             if start + position + record_size <= end:
                 whole = position + record_size <= len(data)
                 record = data[position:][:record_size] if whole else read(start + position, record_size)
@@ -70,9 +58,9 @@ def next_record(
     return None
 
 
-def candidates(data: bytes | bytearray, at: int, phy_offset: int, file_size: int) -> Iterator[tuple[int, int]]:
+def candidates(data: bytes | bytearray, phy_offset: int, file_size: int) -> Iterator[tuple[int, int]]:
     """Position and size of everything that looks like a record by its head, which must lie in `data`; the rest need not."""
-    found = data.find(_MAGIC_PREFIX, at + 4)
+    found = data.find(_MAGIC_PREFIX, 4)
     while found >= 0:
         position = found - 4
         if position + _HEAD_SIZE > len(data):
@@ -130,7 +118,7 @@ def goes_on(
     head: Head,
     last_timestamp: int,
     next_offset: Callable[[Key], int],
-    place_of: Callable[[Key, int], int | None] = lambda _key, _number: None,
+    place_of: Callable[[Key, int], int | None],
 ) -> bool:
     """True when sound records behind a gap in the last file belong to the log; False when an earlier cut left them there.
 

@@ -42,9 +42,8 @@ class UnfinishedCut:
     def cut_log(self, log: CommitLog, checkpoint: Checkpoint, queue_directory: Path) -> None:
         """Cut the log. Raises StoreDirectoryError when the log was written to since the crash, OSError."""
         intent, files = self.intent, log.files
-        if any(read_log(log, intent.old_end, _COMPARED_BYTES)) or log.max_offset > _file_end(
-            intent.old_end, log.file_size
-        ):
+        old_file_end = -(-intent.old_end // log.file_size) * log.file_size
+        if any(read_log(log, intent.old_end, _COMPARED_BYTES)) or log.max_offset > old_file_end:
             raise StoreDirectoryError(
                 f"the log was to be cut at {intent.offset} ({intent.why}), but it was written to behind its old end "
                 f"{intent.old_end} since. Remove {self.side / NAME} to keep all of it, or what lies behind {intent.old_end}"
@@ -115,8 +114,3 @@ def lower_checkpoint(checkpoint: Checkpoint, intent: TruncateIntent) -> None:
     checkpoint.index_msg_timestamp = min(checkpoint.index_msg_timestamp, newest)
     checkpoint.master_flushed_offset = min(checkpoint.master_flushed_offset, end)
     checkpoint.confirm_phy_offset = min(checkpoint.confirm_phy_offset, end)
-
-
-def _file_end(offset: int, file_size: int) -> int:
-    """The end of the file that holds the byte before an offset."""
-    return -(-offset // file_size) * file_size

@@ -82,7 +82,7 @@ def _are_all(source: LogBytes, met: set[int], start: int, end: int) -> bool:
     data = source.read_patiently(start, end - start + HEAD_SIZE)
     if data.count(_MAGIC_PREFIX, 0, end - start + 7) <= len(met):
         return True
-    found = (start + position for position, _ in candidates(data, 0, start, source.file_size))
+    found = (start + position for position, _ in candidates(data, start, source.file_size))
     return all(at in met for at in found if at < end)
 
 

@@ -207,13 +207,14 @@ class _Verification:
 
     def _is_damage(self, gap: Gap, head: Head) -> bool:
         log = self.directory.log
-        if not goes_on_behind(log, head, self.last_timestamp, self._next_offset, self._place_of):
+
+        def next_offset(key: QueueKey) -> int:
+            return self.queues.next_offsets.get(key, 0)
+
+        if not goes_on_behind(log, head, self.last_timestamp, next_offset, self._place_of):
             return False
         # Where a running broker has written a record since, the gap was the end of the log.
         return not self.directory.is_running or entry_at(log.read, gap.start, log.file_size, check_crc=True) is None
-
-    def _next_offset(self, key: QueueKey) -> int:
-        return self.queues.next_offsets.get(key, 0)
 
     def _place_of(self, key: QueueKey, number: int) -> int | None:
         raw = read_units(self.directory, key, number, UNIT.size)
