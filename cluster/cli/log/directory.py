@@ -12,8 +12,7 @@ from twinlog.cluster.cli.common.logging_setup import ERROR, raise_file_limit, se
 from twinlog.cluster.cli.common.options import together
 from twinlog.store.config import DEFAULT_DELAY_LEVELS
 from twinlog.store.errors import SideFileError, StoreDirectoryError, StoreLockedError
-from twinlog.store.offline.copy.backup_target import BackupRefusedError
-from twinlog.store.offline.copy.manifest import BackupError
+from twinlog.store.offline.copy.manifest import BackupError, BackupRefusedError
 from twinlog.store.offline.copy.rebuild import NothingToRebuildError
 from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
 

@@ -9,10 +9,11 @@ from typing import Any
 import attrs
 import orjson
 import xxhash
-from attrs import field, frozen
+from attrs import frozen
 
 from twinlog.store.errors import StoreError
 from twinlog.store.offline.copy.copying import write_durably
+from twinlog.store.offline.finding import doc
 
 NAME = "manifest.json"
 VERSION = 1
@@ -22,15 +23,19 @@ class BackupError(StoreError):
     """A backup cannot be made, or differs from its manifest."""
 
 
+class BackupRefusedError(BackupError):
+    """The directory holds other files, which must not be changed."""
+
+
 @frozen(kw_only=True)
 class BackedUpFile:
     """One file of a backup."""
 
-    path: str = field(metadata={"doc": "relative to the backup"})
-    size: int = field(metadata={"doc": "bytes of the file, as in the store"})
-    data_size: int = field(metadata={"doc": "bytes that were copied; the rest of the file is zero"})
-    mtime_ns: int = field(metadata={"doc": "when the file was last changed in the store, ns since 1970"})
-    xxh3_128: str = field(metadata={"doc": "digest of the copied bytes"})
+    path: str = doc("relative to the backup")
+    size: int = doc("bytes of the file, as in the store")
+    data_size: int = doc("bytes that were copied; the rest of the file is zero")
+    mtime_ns: int = doc("when the file was last changed in the store, ns since 1970")
+    xxh3_128: str = doc("digest of the copied bytes")
 
 
 @frozen(kw_only=True)
@@ -48,8 +53,8 @@ class BackupSource:
 
     root: str
     host: str
-    writer: str = field(metadata={"doc": "the last broker that wrote to the store, as far as its files show"})
-    was_running: bool | None = field(metadata={"doc": "whether a broker had it open; null: not known"})
+    writer: str = doc("the last broker that wrote to the store, as far as its files show")
+    was_running: bool | None = doc("whether a broker had it open; null: not known")
 
 
 @frozen(kw_only=True)
@@ -57,7 +62,7 @@ class Manifest:
     """A backup: bytes min_offset to end_offset of a commit log, configuration files, and queues that cannot be rebuilt."""
 
     version: int
-    twinlog: str = field(metadata={"doc": "version of twinlog that made it"})
+    twinlog: str = doc("version of twinlog that made it")
     created_ms: int
     source: BackupSource
     commit_log_file_size: int
@@ -71,7 +76,7 @@ class Manifest:
     first_stored_ms: int | None
     last_stored_ms: int | None
     damage: tuple[BackedUpDamage, ...]
-    left_out: tuple[str, ...] = field(metadata={"doc": "entries of the store's root that a backup does not hold"})
+    left_out: tuple[str, ...] = doc("entries of the store's root that a backup does not hold")
     files: tuple[BackedUpFile, ...]
 
     @property

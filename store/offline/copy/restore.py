@@ -17,11 +17,9 @@ from twinlog.store.config import parse_delay_levels
 from twinlog.store.index.layout import IndexLayout
 from twinlog.store.log.checkpoint import Checkpoint
 from twinlog.store.offline.copy import manifest
-from twinlog.store.offline.copy.backup_target import BackupRefusedError
-from twinlog.store.offline.copy.builders import KeptQueue
 from twinlog.store.offline.copy.copying import copy_file, write_durably
-from twinlog.store.offline.copy.manifest import BackedUpFile, BackupError, Manifest
-from twinlog.store.offline.copy.rebuild import INDEX, QUEUES, Plan, Rebuilt, Shape, build
+from twinlog.store.offline.copy.manifest import BackedUpFile, BackupError, BackupRefusedError, Manifest
+from twinlog.store.offline.copy.rebuild import INDEX, QUEUES, KeptQueue, Plan, Rebuilt, Shape, build
 from twinlog.store.offline.file_series import FileReader, FileSeries, list_files
 from twinlog.store.util.progress import Progress, no_progress
 from twinlog.store.util.sync import sync_directory, take_lock

@@ -14,9 +14,8 @@ from tests.store.records import put_message
 from twinlog.store.config import StoreConfig
 from twinlog.store.message_store import MessageStore
 from twinlog.store.offline.copy import manifest
-from twinlog.store.offline.copy.backup import back_up
-from twinlog.store.offline.copy.backup_target import UNFINISHED, BackupRefusedError
-from twinlog.store.offline.copy.manifest import BackupError, load
+from twinlog.store.offline.copy.backup import UNFINISHED, back_up
+from twinlog.store.offline.copy.manifest import BackupError, BackupRefusedError, load
 from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
 from twinlog.store.queue.layout import UNIT
 

@@ -16,8 +16,7 @@ from twinlog.store.log.checkpoint import Checkpoint
 from twinlog.store.message_store import MessageStore
 from twinlog.store.offline.copy import manifest
 from twinlog.store.offline.copy.backup import back_up
-from twinlog.store.offline.copy.backup_target import BackupRefusedError
-from twinlog.store.offline.copy.manifest import BackupError
+from twinlog.store.offline.copy.manifest import BackupError, BackupRefusedError
 from twinlog.store.offline.copy.rebuild import INDEX, QUEUES
 from twinlog.store.offline.copy.restore import WORK, restore
 from twinlog.store.offline.directory import StoreDirectory
