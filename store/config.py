@@ -229,9 +229,7 @@ class StoreConfig:
         168, key="scrubIntervalHours", doc="pause between two scrubs of the log; 0: only one, after each start"
     )
     message_delay_level: str = option(
-        DEFAULT_DELAY_LEVELS,
-        key="messageDelayLevel",
-        doc="delays of levels 1, 2, ...; units s m h d",
+        DEFAULT_DELAY_LEVELS, key="messageDelayLevel", doc="delays of levels 1, 2, ...; units s m h d"
     )
 
     @property

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from attrs import frozen
 
-from twinlog.store.util.checked_file import decode_checked, encode_checked, load_checked, unreadable
+from twinlog.store.util.checked_file import decode_checked, encode_checked, load_checked
 from twinlog.store.util.plain import from_plain, to_plain
 from twinlog.store.util.sync import save_durably
 
@@ -89,11 +89,7 @@ def check_history(entries: Sequence[EpochEntry]) -> None:
 
 def load_epochs(side: Path) -> tuple[EpochEntry, ...]:
     """The history of the log beside which `side` lies; (FIRST,) without a file. Raises StoreDirectoryError."""
-    raw = load_checked(side / NAME)
-    try:
-        return (FIRST,) if raw is None else decode_epochs(raw)
-    except ValueError as error:
-        raise unreadable(side / NAME, error) from error
+    return load_checked(side / NAME, decode_epochs) or (FIRST,)
 
 
 def save_epochs(side: Path, entries: Sequence[EpochEntry]) -> None:

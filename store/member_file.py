@@ -18,7 +18,6 @@ from pathlib import Path
 
 from attrs import evolve, frozen
 
-from twinlog.store.errors import StoreDirectoryError
 from twinlog.store.util.checked_file import decode_checked, encode_checked, load_checked
 from twinlog.store.util.plain import from_plain, to_plain
 from twinlog.store.util.sync import save_durably
@@ -87,15 +86,12 @@ def decode_member(raw: bytes) -> MemberFile:
 
 def load_member(side: Path) -> MemberFile | None:
     """The member whose directory this is; None without a file. Raises StoreDirectoryError."""
-    raw = load_checked(side / NAME)
-    try:
-        return None if raw is None else decode_member(raw)
-    except ValueError as error:
-        raise StoreDirectoryError(
-            f"{side / NAME} cannot be read: {error}. It holds this member's id, by which its group counts its votes. "
-            "Next: restore the file; or, if it is lost, remove it and start the member with haMemberId=ID: "
-            "`twinlog list` on another member shows the id"
-        ) from error
+    advice = (
+        "It holds this member's id, by which its group counts its votes. "
+        "Next: restore the file; or, if it is lost, remove it and start the member with haMemberId=ID: "
+        "`twinlog list` on another member shows the id"
+    )
+    return load_checked(side / NAME, decode_member, advice)
 
 
 def save_member(side: Path, member: MemberFile) -> None:

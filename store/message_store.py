@@ -214,7 +214,7 @@ class MessageStore:
     @property
     def lost_bytes(self) -> int:
         """Bytes missing at the end of the log that were on its disk, until the log has grown as far again."""
-        return max(self._parts.durable_end.offset - self.max_offset, 0) if self._parts.durable_end.offset else 0
+        return max((self._parts.durable_end.offset or 0) - self.max_offset, 0)
 
     @property
     def lost_start(self) -> tuple[int, int] | None:

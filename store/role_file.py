@@ -16,7 +16,7 @@ from attrs import Factory, field, frozen
 
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import EpochId
-from twinlog.store.util.checked_file import decode_checked, encode_checked, load_checked, unreadable
+from twinlog.store.util.checked_file import decode_checked, encode_checked, load_checked
 from twinlog.store.util.plain import from_plain, to_plain
 from twinlog.store.util.sync import save_durably
 
@@ -159,11 +159,7 @@ def decode_role(raw: bytes) -> RoleState:
 
 def load_role(side: Path) -> RoleState | None:
     """The saved state; None without a file. Raises StoreDirectoryError."""
-    raw = load_checked(side / NAME)
-    try:
-        return None if raw is None else decode_role(raw)
-    except ValueError as error:
-        raise unreadable(side / NAME, error) from error
+    return load_checked(side / NAME, decode_role)
 
 
 def save_role(side: Path, state: RoleState) -> None:

@@ -120,10 +120,7 @@ class KnownDamage:
         self.repaired_units += 1
         if self._may_log():
             log.warning(
-                "wrong unit in a consume queue repaired",
-                topic=topic,
-                queue_id=queue_id,
-                queue_offset=queue_offset,
+                "wrong unit in a consume queue repaired", topic=topic, queue_id=queue_id, queue_offset=queue_offset
             )
 
     def units_right(self, topic: str, queue_id: int, start: int, end: int) -> None:

@@ -84,12 +84,7 @@ class Selection:
 
 
 def dump(
-    log: FileSeries,
-    selection: Selection,
-    *,
-    with_body: bool = False,
-    may_grow: bool = False,
-    after_crash: bool = False,
+    log: FileSeries, selection: Selection, *, with_body: bool = False, may_grow: bool = False, after_crash: bool = False
 ) -> Iterator[DumpedMessage | Gap]:
     """Selected messages in the order of the log, and the damage between them. Raises OSError.
 

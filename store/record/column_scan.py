@@ -187,11 +187,7 @@ class _Stretch:
             start = int(starts[number])
             record = self.data[start : start + int(sizes[number])]
             scan = scan_records(
-                record,
-                self.phy_offset + start,
-                self.file_size,
-                check_crc=self.check_crc,
-                delays_ms=self.delays_ms,
+                record, self.phy_offset + start, self.file_size, check_crc=self.check_crc, delays_ms=self.delays_ms
             )
             if not scan.entries:
                 return entries, number

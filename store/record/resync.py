@@ -115,10 +115,7 @@ def head_of(entries: list[DispatchEntry]) -> Head:
 
 
 def goes_on(
-    head: Head,
-    last_timestamp: int,
-    next_offset: Callable[[Key], int],
-    place_of: Callable[[Key, int], int | None],
+    head: Head, last_timestamp: int, next_offset: Callable[[Key], int], place_of: Callable[[Key, int], int | None]
 ) -> bool:
     """True when sound records behind a gap in the last file belong to the log; False when an earlier cut left them there.
 

@@ -9,6 +9,7 @@ noted in ROOT/twinlog/known-start, until the files are back or retention would h
 """
 
 from pathlib import Path
+from typing import ClassVar
 
 import structlog
 from attrs import define, field
@@ -26,25 +27,48 @@ _NEXT = (
 
 
 @define
-class DurableEnd:
-    """`directory` is ROOT/twinlog. `offset` is 0 where nothing is known to be missing."""
+class _Note:
+    """An offset in a file of `directory`, ROOT/twinlog; None: nothing is known to be missing."""
 
+    name: ClassVar[str]
     directory: Path
-    offset: int = field(default=0, init=False)
+    offset: int | None = field(default=None, init=False)
 
     def load(self) -> None:
-        """Read the note of an earlier start."""
-        self.offset = _read(self.directory / NAME) or 0
+        """Read the note of an earlier start; one that cannot be read is none."""
+        path = self.directory / self.name
+        try:
+            self.offset = int(path.read_bytes())
+        except FileNotFoundError:
+            self.offset = None
+        except (OSError, ValueError) as error:
+            log.warning("a side file is not used", path=str(path), reason=str(error))
+
+    def save(self, offset: int) -> None:
+        """Note an offset, durably. Raises OSError."""
+        if offset != self.offset:
+            save_durably(self.directory / self.name, b"%d" % offset)
+            self.offset = offset
+
+    def forget(self) -> None:
+        """Clear the note: nothing is missing any more, or the loss is accepted. Raises OSError."""
+        self.offset = None
+        remove_durably(self.directory / self.name)
+
+
+@define
+class DurableEnd(_Note):
+    """Up to where the log is known to have been on the disk."""
+
+    name: ClassVar[str] = NAME
 
     def compare(self, end: int, known: int) -> None:
         """Compare the log's end with its last durable one, and note missing bytes, durably. Raises OSError."""
-        known = max(known, self.offset)
+        known = max(known, self.offset or 0)
         if known <= end:
             self.forget()
             return
-        if known != self.offset:
-            save_durably(self.directory / NAME, b"%d" % known)
-            self.offset = known
+        self.save(known)
         log.warning(
             "the commit log ends before its last durable end",
             log_end=end,
@@ -58,23 +82,13 @@ class DurableEnd:
         """The log was cut on purpose. Raises OSError."""
         self.forget()
 
-    def forget(self) -> None:
-        """Clear the note: nothing is missing any more, or the loss is accepted. Raises OSError."""
-        self.offset = 0
-        remove_durably(self.directory / NAME)
-
 
 @define
-class DurableStart:
-    """`directory` is ROOT/twinlog. `offset`: where the log began before its first files were gone; None: none are missing."""
+class DurableStart(_Note):
+    """Where the log began before its first files were gone."""
 
-    directory: Path
+    name: ClassVar[str] = START_NAME
     log: CommitLog
-    offset: int | None = field(default=None, init=False)
-
-    def load(self) -> None:
-        """Read the note of an earlier start."""
-        self.offset = _read(self.directory / START_NAME)
 
     def compare(self, begin: int, began: int) -> None:
         """Compare the log's start with `began`, that of its last stop, and note missing bytes, durably. Raises OSError."""
@@ -82,9 +96,7 @@ class DurableStart:
         if begin <= known:
             self.forget()
             return
-        if known != self.offset:
-            save_durably(self.directory / START_NAME, b"%d" % known)
-            self.offset = known
+        self.save(known)
         log.warning(
             "the commit log lost its first files since the last stop",
             log_start=begin,
@@ -102,19 +114,3 @@ class DurableStart:
     def shortened(self, _min_offset: int) -> None:
         """Retention deleted the first files. Raises OSError."""
         self.forget()
-
-    def forget(self) -> None:
-        """Clear the note: the files are back, or retention would have deleted them. Raises OSError."""
-        self.offset = None
-        remove_durably(self.directory / START_NAME)
-
-
-def _read(path: Path) -> int | None:
-    """An offset that was noted. A note that cannot be read is none."""
-    try:
-        return int(path.read_bytes())
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        log.warning("a side file is not used", path=str(path), reason=str(error))
-        return None

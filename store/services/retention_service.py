@@ -22,14 +22,7 @@ from twinlog.store.log.mapped_file_queue import MappedFileQueue
 from twinlog.store.log.running_flags import RunningFlags, StoreCondition
 from twinlog.store.queue.consume_queue import ConsumeQueue
 from twinlog.store.queue.consume_queue_table import ConsumeQueueTable
-from twinlog.store.retention import (
-    FileAge,
-    RetentionClock,
-    count_to_delete,
-    decode_clock,
-    encode_clock,
-    parse_hours,
-)
+from twinlog.store.retention import FileAge, RetentionClock, count_to_delete, decode_clock, encode_clock, parse_hours
 from twinlog.store.services.flush import FlushService
 from twinlog.store.util.disk_space import DiskState, judge
 from twinlog.store.util.sync import SyncError, sync_directory

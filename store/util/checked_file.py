@@ -4,11 +4,15 @@ A lost promised epoch is a lost vote, so an unreadable file is an error here, ne
 """
 
 import zlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import orjson
 
 from twinlog.store.errors import StoreDirectoryError
+
+T = TypeVar("T")
 
 
 def encode_checked(name: str, version: int, value: object) -> bytes:
@@ -35,20 +39,18 @@ def _sum(name: str, version: int, body: bytes) -> int:
     return zlib.crc32(body, zlib.crc32(b"twinlog-%s %d" % (name.encode(), version)))
 
 
-def load_checked(path: Path) -> bytes | None:
-    """The bytes of the file; None when there is none. Raises StoreDirectoryError when it cannot be read."""
+_VOTES = (
+    "It holds this member's votes, which cannot be guessed. "
+    "Next: restore the file; or, with another member as master (twinlog failover), empty this store: "
+    "the member then follows that master from the beginning"
+)
+
+
+def load_checked(path: Path, decode: Callable[[bytes], T], advice: str = _VOTES) -> T | None:
+    """The decoded file; None when there is none. Raises StoreDirectoryError, which ends a start, when it cannot be read."""
     try:
-        return path.read_bytes()
+        return decode(path.read_bytes())
     except FileNotFoundError:
         return None
-    except OSError as error:
-        raise unreadable(path, error) from error
-
-
-def unreadable(path: Path, error: Exception) -> StoreDirectoryError:
-    """The error that ends a start."""
-    return StoreDirectoryError(
-        f"{path} cannot be read: {error}. It holds this member's votes, which cannot be guessed. "
-        "Next: restore the file; or, with another member as master (twinlog failover), empty this store: "
-        "the member then follows that master from the beginning"
-    )
+    except (OSError, ValueError) as error:
+        raise StoreDirectoryError(f"{path} cannot be read: {error}. {advice}") from error

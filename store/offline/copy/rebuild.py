@@ -305,12 +305,7 @@ def plan_rebuild(directory: StoreDirectory, *, queues: bool, index: bool) -> Reb
 
 
 def rebuild(
-    root: Path,
-    options: DirectoryOptions,
-    *,
-    queues: bool,
-    index: bool,
-    progress: Progress = no_progress,
+    root: Path, options: DirectoryOptions, *, queues: bool, index: bool, progress: Progress = no_progress
 ) -> Rebuilt:
     """Rebuild a stopped store's queues, index or both.
 
