@@ -44,11 +44,8 @@ class StoreStatistics:
     put_messages: int
     put_bytes: int
     put_failed: int
-    get_messages: int
-    writable: bool
     why_not_writable: str
-    scrubbed_offset: int  # From here on all bytes were read, or written, since the start.
-    unscrubbed_bytes: int
+    unscrubbed_bytes: int  # Neither read nor written since the start.
     damaged_bytes: int
     lost_bytes: int  # Of the log's end, which were on the disk.
     lost_start_bytes: int  # Of its start, of which the files are gone.
@@ -80,7 +77,7 @@ class MessageStore:
         self.repairs, self.scrub, self.flags = parts.repairs, parts.scrub, parts.flags
         self._queues, self._putter, self._reput = parts.queues, parts.putter, parts.reput
         self._read_check = parts.read_check
-        self._lock_fd, self._gets = -1, 0
+        self._lock_fd = -1
         self.flags.set(StoreCondition.NOT_OPEN, "the store is not open")
 
     # Opening and closing
@@ -462,7 +459,6 @@ class MessageStore:
             check=check,
             limit=limit,
         )
-        self._gets += result.message_count
         if check is not None and result.message_count:
             self._parts.check_ahead.pulled(queue, result.next_offset)
         return result
@@ -505,10 +501,7 @@ class MessageStore:
             put_messages=self._putter.messages,
             put_bytes=self._putter.bytes,
             put_failed=self._putter.failed,
-            get_messages=self._gets,
-            writable=self.writable,
             why_not_writable=self.why_not_writable,
-            scrubbed_offset=self.scrub.scrubbed_from,
             unscrubbed_bytes=self.scrub.unscrubbed_bytes,
             damaged_bytes=self.damaged.total,
             lost_bytes=self.lost_bytes,

@@ -39,16 +39,12 @@ class IndexFile:
         """Open a file that is there. Raises OSError."""
         file = cls(path, layout)
         file._take(os.open(path, os.O_RDWR | os.O_CLOEXEC))
-        file.reload_header()
+        file._header = IndexHeader.unpack(os.pread(file._fd, HEADER.size, 0).ljust(HEADER.size, b"\0"))
         return file
 
     def _take(self, fd: int) -> None:
         self._fd = fd
         weakref.finalize(self, os.close, fd)  # Queries may be under way, in threads, when the file is deleted.
-
-    def reload_header(self) -> None:
-        """Read the header from the file."""
-        self._header = IndexHeader.unpack(os.pread(self._fd, HEADER.size, 0).ljust(HEADER.size, b"\0"))
 
     @property
     def header(self) -> IndexHeader:

@@ -141,11 +141,6 @@ class LogDigests:
 
     # The file
 
-    @property
-    def page_count(self) -> int:
-        """Pages of digests, without the header."""
-        return -(-len(self.entries) // (PAGE_DIGESTS * DIGEST_SIZE))
-
     def page_of(self, offset: int) -> int:
         """The number of the page that holds the block of `offset`."""
         return 1 + (offset // BLOCK_SIZE - self.first_block) // PAGE_DIGESTS
@@ -157,12 +152,11 @@ class LogDigests:
 
     def encode_pages(self, first: int = 1) -> bytes:
         """All pages of digests from number `first` on."""
-        pages = []
-        for number in range(first, self.page_count + 1):
-            at = (number - 1) * PAGE_DIGESTS * DIGEST_SIZE
-            digests = bytes(self.entries[at : at + PAGE_DIGESTS * DIGEST_SIZE])
-            trailer = _TRAILER.pack(number, len(digests) // DIGEST_SIZE)
-            pages.append(_sealed(digests.ljust(PAGE_DIGESTS * DIGEST_SIZE, b"\0") + trailer))
+        pages, size = [], PAGE_DIGESTS * DIGEST_SIZE
+        for at in range((first - 1) * size, len(self.entries), size):
+            digests = bytes(self.entries[at : at + size])
+            trailer = _TRAILER.pack(1 + at // size, len(digests) // DIGEST_SIZE)
+            pages.append(_sealed(digests.ljust(size, b"\0") + trailer))
         return b"".join(pages)
 
 

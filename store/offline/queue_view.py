@@ -84,12 +84,9 @@ def read_units(directory: StoreDirectory, key: QueueKey, queue_offset: int, size
     except FileNotFoundError:  # Expired meanwhile.
         return b""
     ext = directory.ext_queues.get(key)
-    return raw if ext is None else with_ext_codes(raw, ext)
-
-
-def with_ext_codes(raw: bytes, ext: FileSeries) -> bytes:
-    """Replace the addresses of ext units by their tags codes; an address without a unit stays. Source: ConsumeQueueExt."""
-    units = []
+    if ext is None:
+        return raw
+    units = []  # An address without a unit stays. Source: ConsumeQueueExt.
     for unit in UNIT.iter_unpack(raw[: len(raw) - len(raw) % UNIT.size]):
         phy_offset, size, code = unit
         found = ext_code(ext, code) if is_ext_address(code) else None

@@ -214,11 +214,6 @@ class ConsumeQueueTable:
         for queue in self:
             queue.truncate(phy_offset)
 
-    def correct_min_offsets(self, min_phy_offset: int) -> None:
-        """Start each queue at the first record that the log still has."""
-        for queue in self:
-            queue.correct_min_offset(min_phy_offset)
-
     def next_offsets(self) -> dict[tuple[str, int], int]:
         """The next queue offset of each queue, for the commit log."""
         return {(queue.topic, queue.queue_id): queue.max_offset for queue in self}

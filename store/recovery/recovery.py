@@ -183,7 +183,8 @@ class Recovery:
         self._compare_ends()
         cut = self._cut(point)
         self.of_queues.finish(self.end)
-        self.queues.correct_min_offsets(self.log.min_offset)
+        for queue in self.queues:
+            queue.correct_min_offset(self.log.min_offset)
         self.log.next_queue_offsets = self.queues.next_offsets()
         assert self.log.max_offset == self.end or not self.log.files.files
         assert self.queues.max_phy_offset <= self.end, "no unit leads behind the end of the log"

@@ -22,8 +22,30 @@ _ITEMS_AT_ONCE = 16_384
 _LISTED_MAX = 100  # Of one kind and file; more of them are counted.
 
 
-def check_index_file(view: IndexView, *, may_grow: bool) -> Iterator[Finding]:
-    """Replay the puts. `may_grow`: a broker is putting more right now. Raises OSError."""
+@frozen
+class LogPlaces:
+    """The log's extent: bytes `start` to `end`, without damaged ranges."""
+
+    directory: StoreDirectory
+    start: int
+    end: int
+    damaged: DamagedRanges
+
+    def record_at(self, phy_offset: int) -> DispatchEntry | None:
+        """The sound record that begins at an offset of the log, if one does. Raises OSError."""
+        if not self.start <= phy_offset < self.end or self.is_damaged(phy_offset):
+            return None
+        log = self.directory.log
+        return entry_at(log.read, phy_offset, log.file_size, check_crc=True)
+
+    def is_damaged(self, phy_offset: int) -> bool:
+        """True when a byte lies in a damaged range."""
+        return self.damaged.overlaps(phy_offset, phy_offset + 1)
+
+
+def _check_file(view: IndexView, log: LogPlaces) -> Iterator[Finding]:
+    """Replay the puts. Raises OSError."""
+    may_grow = log.directory.is_running
     size = view.layout.slots * SLOT.size
     slots = unpack_slots(view.reader.read(view.file.path, HEADER.size, size).ljust(size, b"\0"))
     expected = array("i", bytes(size))
@@ -46,7 +68,7 @@ def check_index_file(view: IndexView, *, may_grow: bool) -> Iterator[Finding]:
     if slots != expected:
         yield from _wrong_slots(view, slots, expected, may_grow=may_grow)
     if not may_grow:
-        yield from _wrong_header(view, used)
+        yield from _wrong_header(view, used, log)
 
 
 def _wrong_item(
@@ -90,16 +112,21 @@ def _wrong_slots(view: IndexView, slots: "array[int]", expected: "array[int]", *
         yield Finding(kind=FindingKind.INDEX_SLOT, file=view.name, message=message, count=more)
 
 
-def _wrong_header(view: IndexView, used: int) -> Iterator[Finding]:
+def _wrong_header(view: IndexView, used: int, log: LogPlaces) -> Iterator[Finding]:
     header = view.header
     if header.next_item > view.layout.items:
         yield _header_finding(view, "next item", 36, f"<= {view.layout.items}", header.next_item)
     fields = [("slots in use", 32, used, header.slots_used)]
     if view.end > 1:
+        first, last = view.phy_offset(1), view.phy_offset(view.end - 1)
         fields += [
-            ("begin offset", 16, view.phy_offset(1), header.begin_phy_offset),
-            ("end offset", 24, view.phy_offset(view.end - 1), header.end_phy_offset),
+            ("begin offset", 16, first, header.begin_phy_offset),
+            ("end offset", 24, last, header.end_phy_offset),
         ]
+        if (record := log.record_at(first)) is not None:
+            fields.append(("begin time", 0, record.store_timestamp, header.begin_timestamp))
+        if (record := log.record_at(last)) is not None:
+            fields.append(("end time", 8, record.store_timestamp, header.end_timestamp))
     for field, position, expected, actual in fields:
         if actual != expected:
             yield _header_finding(view, field, position, expected, actual)
@@ -114,27 +141,6 @@ def _header_finding(view: IndexView, field: str, position: int, expected: int | 
         expected=expected,
         actual=actual,
     )
-
-
-@frozen
-class LogPlaces:
-    """The log's extent: bytes `start` to `end`, without damaged ranges."""
-
-    directory: StoreDirectory
-    start: int
-    end: int
-    damaged: DamagedRanges
-
-    def record_at(self, phy_offset: int) -> DispatchEntry | None:
-        """The sound record that begins at an offset of the log, if one does. Raises OSError."""
-        if not self.start <= phy_offset < self.end or self.is_damaged(phy_offset):
-            return None
-        log = self.directory.log
-        return entry_at(log.read, phy_offset, log.file_size, check_crc=True)
-
-    def is_damaged(self, phy_offset: int) -> bool:
-        """True when a byte lies in a damaged range."""
-        return self.damaged.overlaps(phy_offset, phy_offset + 1)
 
 
 def check_index(views: Sequence[IndexView], log: LogPlaces, strays: Sequence[Stray]) -> Iterator[Finding]:
@@ -156,20 +162,6 @@ def check_index(views: Sequence[IndexView], log: LogPlaces, strays: Sequence[Str
             yield evolve(wrong, severity=Severity.WARNING) if torn else wrong
     if not directory.is_running:
         yield from _items_behind(views, log)
-
-
-def _check_file(view: IndexView, log: LogPlaces) -> Iterator[Finding]:
-    may_grow = log.directory.is_running
-    yield from check_index_file(view, may_grow=may_grow)
-    if view.end > 1 and not may_grow:
-        header = view.header
-        for field, position, number, actual in (
-            ("begin time", 0, 1, header.begin_timestamp),
-            ("end time", 8, view.end - 1, header.end_timestamp),
-        ):
-            entry = log.record_at(view.phy_offset(number))
-            if entry is not None and actual != entry.store_timestamp:
-                yield _header_finding(view, field, position, entry.store_timestamp, actual)
 
 
 def _wrong_size(view: IndexView) -> Finding:

@@ -4,7 +4,6 @@ import errno
 import os
 import random
 
-import attrs
 import pytest
 import trio
 from hypothesis import given, settings
@@ -131,7 +130,7 @@ def test_a_sound_store_has_no_findings(scrubbed):
     trio.run(scrubbed.scrub.scrub)
     assert (known(scrubbed).damaged.total, known(scrubbed).in_doubt.total, known(scrubbed).wrong_units) == (0, 0, 0)
     assert scrubbed.scrub.scrubbed_bytes == scrubbed.max_offset
-    assert (scrubbed.scrub.unscrubbed_bytes, scrubbed.statistics().scrubbed_offset) == (0, 0)
+    assert (scrubbed.scrub.unscrubbed_bytes, scrubbed.scrub.scrubbed_from) == (0, 0)
     assert all(scrubbed.scrub.check.trusted_from[queue] == 0 for _, _, queue in scrubbed.queues())
 
 
@@ -488,9 +487,9 @@ async def test_it_keeps_to_its_speed(store, autojump_clock):
 
 
 def test_statistics_show_it(store):
-    statistics = attrs.asdict(store.statistics())
-    assert statistics["unscrubbed_bytes"] == statistics["scrubbed_offset"] == store.max_offset
-    assert statistics["damaged_bytes"] == statistics["wrong_units"] == 0
+    statistics = store.statistics()
+    assert statistics.unscrubbed_bytes == store.scrub.scrubbed_from == store.max_offset
+    assert statistics.damaged_bytes == statistics.wrong_units == 0
 
 
 def put_right(root, at, value):
