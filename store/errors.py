@@ -6,11 +6,7 @@ class StoreError(Exception):
 
 
 class MessageFormatError(StoreError):
-    """Bytes that are no message record, because of `reason`."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    """Bytes that are no message record."""
 
 
 class StoreDirectoryError(StoreError):

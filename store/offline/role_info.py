@@ -1,6 +1,6 @@
 """Role files of a member, for `log info` and `log verify`: epochs and promised epoch. A damaged file is reported, not raised."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from attrs import frozen
@@ -94,27 +94,24 @@ def _epoch_info(entry: EpochEntry) -> EpochInfo:
 def check_role_files(directory: StoreDirectory, log_end: int | None) -> Iterator[Finding]:
     """Findings about unreadable role files, and epochs behind the log's end; `log_end` None: unknown."""
     side = directory.root / "twinlog"
-    readers: tuple[tuple[str, Callable[[Path], object]], ...] = ((EPOCHS, load_epochs), (ROLE, load_role))
-    for name, load in readers:
-        try:
-            load(side)
-        except StoreDirectoryError as error:
-            yield Finding(kind=FindingKind.ROLE_FILE, file=directory.relative(side / name), message=str(error))
-        else:
-            if name == EPOCHS and log_end is not None and not directory.is_running:
-                yield from _behind_the_end(directory, load_epochs(side), log_end)
-
-
-def _behind_the_end(directory: StoreDirectory, epochs: tuple[EpochEntry, ...], log_end: int) -> Iterator[Finding]:
-    entry = next((entry for entry in epochs if entry.start_offset > log_end), None)
-    if entry is not None:
+    try:
+        epochs = load_epochs(side)
+    except StoreDirectoryError as error:
+        yield Finding(kind=FindingKind.ROLE_FILE, file=directory.relative(side / EPOCHS), message=str(error))
+        epochs = ()
+    late = next((entry for entry in epochs if log_end is not None and entry.start_offset > log_end), None)
+    if late is not None and not directory.is_running:
         yield Finding(
             kind=FindingKind.ROLE_FILE,
             severity=Severity.WARNING,
-            file=directory.relative(directory.root / "twinlog" / EPOCHS),
-            phy_offset=entry.start_offset,
-            message=f"epoch {entry.epoch} begins behind the end of the log: a cut was not finished, or the log lost its tail. "
+            file=directory.relative(side / EPOCHS),
+            phy_offset=late.start_offset,
+            message=f"epoch {late.epoch} begins behind the end of the log: a cut was not finished, or the log lost its tail. "
             "A slave repairs this at its next start; a master asks the others before it continues",
             expected=f"<= {log_end}",
-            actual=entry.start_offset,
+            actual=late.start_offset,
         )
+    try:
+        load_role(side)
+    except StoreDirectoryError as error:
+        yield Finding(kind=FindingKind.ROLE_FILE, file=directory.relative(side / ROLE), message=str(error))

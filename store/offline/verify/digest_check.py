@@ -45,11 +45,6 @@ class DigestCheck:
             self.checked_bytes += len(data)
             progress(len(data))
 
-    def take(self, differing: list[DigestBlock], checked_bytes: int) -> None:
-        """Add findings of another part of the log."""
-        self.differing += differing
-        self.checked_bytes += checked_bytes
-
     def findings(self, log_end: int) -> Iterator[Finding]:
         """The findings. Blocks at the end may be of bytes lost in a crash, or cut by another broker."""
         if self.error is not None:
@@ -70,16 +65,13 @@ class DigestCheck:
                 expected=f">= {self.digests.end}",
                 actual=log_end,
             )
-        at_end = self.digests.end
-        doubtful = set()
-        if not self.end_is_sure:
-            for block in reversed(self.differing):
-                if block.end != at_end:
-                    break
-                doubtful.add(block.start)
-                at_end = block.start
+        doubtful_from = self.digests.end
+        for block in reversed(self.differing) if not self.end_is_sure else ():
+            if block.end != doubtful_from:
+                break
+            doubtful_from = block.start
         for block in self.differing:
-            is_doubtful = block.start in doubtful
+            is_doubtful = block.start >= doubtful_from
             yield Finding(
                 kind=FindingKind.DIGEST,
                 severity=Severity.WARNING if is_doubtful else Severity.ERROR,

@@ -171,7 +171,8 @@ class _Verification:
             yield check_part(self.directory, self.digests, start, end, advance)
 
     def _join_part(self, part: CheckedPart) -> None:
-        self.digests.take(part.differing, part.digest_bytes)
+        self.digests.differing += part.differing
+        self.digests.checked_bytes += part.digest_bytes
         if part.is_gone and not self.records:
             self.log_start = self.log_end = part.end
         if part.unreadable is not None:
