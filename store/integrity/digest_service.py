@@ -5,6 +5,7 @@ this process crashed) the last covered block is compared with the log, and the o
 and rewritten lies at the end. A shorter log cuts the file. What is not covered is computed from the end of the coverage on."""
 
 import os
+from bisect import bisect_left
 from pathlib import Path
 
 import structlog
@@ -243,25 +244,19 @@ class DigestService:
         """Drop differing digests at the end, found by steps of 1, 2, 4 .. blocks and a binary search."""
         digests = self.digests
 
-        def fits(offset: int) -> bool:
-            return self._fits(next(digests.blocks(offset, offset + 1)))
+        def differs(block: int) -> bool:
+            at = max(digests.start, block * BLOCK_SIZE)
+            return not self._fits(next(digests.blocks(at, at + 1)))
 
         if digests.end == digests.start:
             return
-        bad_from, step = digests.end, 1  # Blocks from `bad_from` on differ.
-        low = digests.start - 1  # The block of byte `low` fits; none does yet.
-        while bad_from > digests.start:
-            look = max(digests.start, ceil_block(bad_from) - step * BLOCK_SIZE)
-            if fits(look):
-                low = look
-                break
-            bad_from, step = max(digests.start, floor_block(look)), step * 2
-        while low >= digests.start and ceil_block(low + 1) < bad_from:
-            middle = floor_block((ceil_block(low + 1) + bad_from - 1) // 2)
-            if fits(middle):
-                low = middle
-            else:
-                bad_from = middle
+        first = digests.start // BLOCK_SIZE
+        low = bad = ceil_block(digests.end) // BLOCK_SIZE  # Blocks from `bad` on differ.
+        step = 1
+        while bad > first and differs(low := max(first, bad - step)):
+            bad, step = low, step * 2
+        bad = bisect_left(range(bad), True, lo=low, key=differs)
+        bad_from = max(digests.start, bad * BLOCK_SIZE)
         if bad_from < digests.end:
             log.info(
                 "the log was rewritten from this offset on; its digests are recomputed",
