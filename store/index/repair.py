@@ -11,7 +11,6 @@ from functools import partial
 
 import structlog
 import trio
-from attrs import frozen
 
 from twinlog.store.index.image import IndexImage
 from twinlog.store.index.index_file import IndexFile
@@ -29,14 +28,6 @@ _RECORD_WINDOW = 4 << 10
 _READ_ITEMS, _SLICE_ITEMS = 50_000, 2_000
 _READ_SLOTS = 16 << 10
 _SECTOR_ITEMS = 512 // ITEM.size + 1  # A disk writes 512 bytes atomically, and promises no more.
-
-
-@frozen
-class Misfit:
-    """The file with number `index`, and all behind it, cannot be right, because of `why`."""
-
-    index: int
-    why: str
 
 
 async def read_log(
@@ -87,8 +78,13 @@ async def entry_at(log: CommitLog, phy_offset: int) -> DispatchEntry | None:
     return entries[0] if entries else None
 
 
-async def first_misfit(files: Sequence[IndexFile], log: CommitLog, unsure: Iterable[IndexFile]) -> Misfit | None:
-    """The first file that contradicts the log, its neighbours or itself. Of files in `unsure` only the start is checked."""
+async def first_misfit(
+    files: Sequence[IndexFile], log: CommitLog, unsure: Iterable[IndexFile]
+) -> tuple[int, str] | None:
+    """Number of the first file that contradicts the log, its neighbours or itself, and why.
+
+    Of files in `unsure` only the start is checked.
+    """
     end = -1  # Of the file before: its last message.
     for index, file in enumerate(files):
         header = file.header
@@ -97,23 +93,23 @@ async def first_misfit(files: Sequence[IndexFile], log: CommitLog, unsure: Itera
             and 0 <= header.slots_used <= min(file.layout.slots, header.next_item - 1)
             and header.begin_phy_offset <= header.end_phy_offset
         ):
-            return Misfit(index, f"{file.path.name} has a header that cannot be: {header}")
+            return index, f"{file.path.name} has a header that cannot be: {header}"
         if header.is_empty and file is not files[-1]:
-            return Misfit(index, f"{file.path.name} has no items, but another follows")
+            return index, f"{file.path.name} has no items, but another follows"
         if header.is_empty:
             continue
         first = await trio.to_thread.run_sync(file.item, 1)
         last = await trio.to_thread.run_sync(file.item, header.next_item - 1)
         if first.phy_offset != header.begin_phy_offset or header.begin_phy_offset < end:
-            return Misfit(index, f"{file.path.name} does not begin with what its header says")
+            return index, f"{file.path.name} does not begin with what its header says"
         if last.phy_offset != header.end_phy_offset and file not in unsure:
-            return Misfit(index, f"{file.path.name} does not end with what its header says")
+            return index, f"{file.path.name} does not end with what its header says"
         if not await _stored_at(log, header.begin_phy_offset, header.begin_timestamp):
-            return Misfit(index, f"{file.path.name} begins at a time when its first message was not stored")
+            return index, f"{file.path.name} begins at a time when its first message was not stored"
         if not await _stored_at(log, header.end_phy_offset, header.end_timestamp):
-            return Misfit(index, f"{file.path.name} ends at a time when its last message was not stored")
+            return index, f"{file.path.name} ends at a time when its last message was not stored"
         if await _is_hole(log, end, header.begin_phy_offset):
-            return Misfit(index, f"messages before the first of {file.path.name} are in no index file")
+            return index, f"messages before the first of {file.path.name} are in no index file"
         end = header.end_phy_offset
     return None
 
@@ -231,7 +227,7 @@ async def make_sound(index: IndexFiles, commit_log: CommitLog, limit: int) -> in
     await index.write()
     misfit = await first_misfit(index.files, commit_log, index.unsure)
     if misfit is not None:
-        await index.drop(misfit.index, misfit.why)
+        await index.drop(*misfit)
     await _rebuild_unsure(index, commit_log)
     await _cut(index, commit_log, limit)
     await _open_newest(index, commit_log)

@@ -45,23 +45,16 @@ _WRONG_MAX = 10_000  # Units of one file; a queue with more wrong ones has to be
 
 
 @define(eq=False)
-class SoundRun:
-    """Messages `start` to `end` of a queue, one behind the other and sound."""
-
-    start: int
-    end: int
-
-
-@define(eq=False)
 class UnitScrub:
     """The units of one file's records.
 
-    `runs`: of each queue, the last run of right units. `wrong`: the right value of other units, by queue and number.
+    `runs`: of each queue, start and end of the last run of right units. `wrong`: the right value of other units, by queue and
+    number.
     """
 
     queues: ConsumeQueueTable
     check: ReadCheck
-    runs: dict[ConsumeQueue, SoundRun] = field(factory=dict, init=False)
+    runs: dict[ConsumeQueue, tuple[int, int]] = field(factory=dict, init=False)
     wrong: dict[tuple[ConsumeQueue, int], Unit] = field(factory=dict, init=False)
 
     async def compare(self, entries: list[DispatchEntry]) -> None:
@@ -105,11 +98,8 @@ class UnitScrub:
 
     def _good(self, queue: ConsumeQueue, start: int, end: int) -> None:
         self.check.known.units_right(queue.topic, queue.queue_id, start, end)
-        run = self.runs.get(queue)
-        if run is None or run.end != start:
-            self.runs[queue] = SoundRun(start, end)
-        else:
-            run.end = end
+        begin, behind = self.runs.get(queue, (start, start))
+        self.runs[queue] = (begin, end) if behind == start else (start, end)
 
     async def repair(self, proves: Callable[[int, int], bool]) -> None:
         """Rewrite wrong units; call it after the whole file. `proves(start, end)`: digests prove these bytes of the log."""
@@ -125,8 +115,8 @@ class UnitScrub:
 
     def trust(self) -> None:
         """Clear right units from further checks; call it after the whole file."""
-        for queue, run in self.runs.items():
-            self.check.trust(queue, run.start, run.end)
+        for queue, (start, end) in self.runs.items():
+            self.check.trust(queue, start, end)
 
 
 def _fits(queue: ConsumeQueue, queue_offset: int, unit: Unit) -> bool:
