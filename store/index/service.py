@@ -24,8 +24,9 @@ from twinlog.store.index.layout import IndexLayout, index_hash
 from twinlog.store.index.repair import make_sound, next_sound, read_columns, read_log
 from twinlog.store.log.checkpoint import Checkpoint
 from twinlog.store.log.commit_log import CommitLog
+from twinlog.store.log.walk import walk
 from twinlog.store.record.keys import keys_of
-from twinlog.store.record.scan import DispatchEntry, Entries, scan_records
+from twinlog.store.record.scan import DispatchEntry, Entries
 from twinlog.store.util.wakeup import Wakeup
 
 log = structlog.get_logger()
@@ -247,16 +248,13 @@ class IndexService:
     def _index_to(self, offset: int, end: int) -> bool:
         """Index a short, recently written part of the log without a pause. False when it is not sound."""
         entries: list[DispatchEntry] = []
-        while offset < end:
-            file = self.commit_log.files.file_at(offset)
-            if file is None:
-                return False
-            data = file.read(offset - file.start, min(end, file.start + file.size) - offset)
-            scan = scan_records(data, offset, self.commit_log.file_size, check_crc=False)
-            if not scan.consumed or scan.error is not None:
+        for start, scan in walk(self.commit_log, offset, end, check_crc=False):
+            if scan.error is not None:
                 return False
             entries += scan.entries
-            offset += scan.consumed
+            offset = start + scan.consumed
+        if offset < end:
+            return False
         self._index(entries)
         self.phy_offset = end
         return True
