@@ -18,20 +18,18 @@ from twinlog.store.queue.consume_queue import ConsumeQueue
 from twinlog.store.queue.consume_queue_ext import is_ext_address
 from twinlog.store.queue.layout import BLANK_SIZE
 from twinlog.store.record.message import (
-    BORN_HOST_V6,
+    ANY_V6,
     FIXED_SIZE,
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
     RECORD_V4,
     SIZE_AND_MAGIC,
-    STORE_HOST_V6,
 )
 from twinlog.store.record.multi_dispatch import dispatched_queues
 from twinlog.store.record.resync import next_record
 from twinlog.store.record.scan import SCHEDULE_TOPIC, DispatchEntry, scan_records, stored_tags_code
 
-_ANY_V6 = BORN_HOST_V6 | STORE_HOST_V6
 _BODY_AT = RECORD_V4.size
 _AHEAD_KEPT = 64
 _SEARCH_MAX, _WINDOW = 8 << 20, 64 << 10  # Bytes behind a broken record that are searched for the next one.
@@ -225,7 +223,7 @@ def plain_tags_code(
         and says == phy_offset
         and says_queue == queue_offset
         and says_id == queue_id
-        and not sys_flag & _ANY_V6
+        and not sys_flag & ANY_V6
         and body_size >= 0
         and properties_at <= end
         and properties_at + (data[properties_at - 2] << 8 | data[properties_at - 1]) == end

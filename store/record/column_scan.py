@@ -15,11 +15,10 @@ from twinlog.store.record.columns import Columns, Ints, KeyColumns, rows, tail_m
 from twinlog.store.record.heads import whole_records
 from twinlog.store.record.keys import keys_of
 from twinlog.store.record.message import (
-    BORN_HOST_V6,
+    ANY_V6,
     FIXED_SIZE,
     MAGIC_V1,
     RECORD_V4,
-    STORE_HOST_V6,
     TRANSACTION_MASK,
     TRANSACTION_ROLLBACK,
 )
@@ -28,7 +27,6 @@ from twinlog.store.record.property_columns import PropertyReader, prefix_hashes
 from twinlog.store.record.scan import SCHEDULE_TOPIC, DispatchEntry, scan_records, topic_name
 
 Bools = NDArray[np.bool_]
-_ANY_V6 = BORN_HOST_V6 | STORE_HOST_V6
 _HEAD = np.dtype(
     [
         ("size", ">i4"),
@@ -125,7 +123,7 @@ class _Stretch:
         body_sizes = heads["body_size"].astype(np.int64)
         is_plain = (
             (heads["magic"] == MAGIC_V1)
-            & (heads["sys_flag"] & _ANY_V6 == 0)
+            & (heads["sys_flag"] & ANY_V6 == 0)
             & (body_sizes >= 0)
             & (body_sizes <= sizes - FIXED_SIZE)
             & (heads["phy_offset"] == starts + self.phy_offset)

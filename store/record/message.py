@@ -20,6 +20,7 @@ from twinlog.store.record.properties import parse_properties
 
 MAGIC_V1, MAGIC_V2, MAGIC_BLANK = 0xDAA320A7 - (1 << 32), 0xDAA320AB - (1 << 32), 0xCBD43194 - (1 << 32)
 BORN_HOST_V6, STORE_HOST_V6 = 0x10, 0x20  # sys_flag bits.
+ANY_V6 = BORN_HOST_V6 | STORE_HOST_V6
 TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_COMMIT, TRANSACTION_ROLLBACK = 0xC, 0x4, 0x8, 0xC
 QUEUELESS = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)  # Records of these kinds enter no consume queue.
 

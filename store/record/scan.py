@@ -11,7 +11,7 @@ from isal.isal_zlib import crc32
 
 from twinlog.store.errors import MessageFormatError
 from twinlog.store.record.message import (
-    BORN_HOST_V6,
+    ANY_V6,
     FIXED_SIZE,
     MAGIC_BLANK,
     MAGIC_V1,
@@ -19,7 +19,6 @@ from twinlog.store.record.message import (
     RECORD_SIZE_MIN,
     RECORD_V4,
     SIZE_AND_MAGIC,
-    STORE_HOST_V6,
     decode_message,
 )
 from twinlog.store.record.properties import DELAY, parse_properties, tags_code
@@ -34,7 +33,6 @@ IndexKeyColumns: TypeAlias = "KeyColumns"
 Entries: TypeAlias = "list[DispatchEntry] | Columns"
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
-_ANY_V6 = BORN_HOST_V6 | STORE_HOST_V6
 _BODY_AT, _STORE_TIME_AT = RECORD_V4.size, 10  # A byte offset; a field index.
 
 
@@ -111,7 +109,7 @@ def scan_records(
             needed = size
             break
         fields = RECORD_V4.unpack_from(data, at)
-        if fields[7] & _ANY_V6 or magic == MAGIC_V2:
+        if fields[7] & ANY_V6 or magic == MAGIC_V2:
             found = _entry_by_field(data[at : at + size], phy_offset + at, check_crc, delays_ms)
         else:
             found = _entry(data, at, fields, phy_offset + at, check_crc, delays_ms)
@@ -138,7 +136,7 @@ def _plain_records(
             data, at
         )
         record_end, body_end = at + size, at + _BODY_AT + body_size
-        if magic != MAGIC_V1 or sys_flag & _ANY_V6 or record_end > limit or not 0 <= body_size <= size - FIXED_SIZE:
+        if magic != MAGIC_V1 or sys_flag & ANY_V6 or record_end > limit or not 0 <= body_size <= size - FIXED_SIZE:
             break
         properties_at = body_end + 3 + data[body_end]
         if (
