@@ -108,7 +108,7 @@ class MessageStore:
         self._parts.durable_end.load()
         self._parts.durable_start.load()
         started = time.monotonic()
-        recovered = Recovery(
+        recovery = Recovery(
             log=self.commit_log,
             queues=self._queues,
             checkpoint=self._parts.checkpoint,
@@ -120,32 +120,33 @@ class MessageStore:
             others_have_it=self.is_replicated or self.config.is_slave,
             check_crc=self.config.check_crc_on_recover,
             delays_ms=self.delays_ms,
-        ).run()
+        )
+        recovery.run()
         if unfinished is not None:
             unfinished.finish(self._queues)
             self.commit_log.next_queue_offsets = self._queues.next_offsets()
         log.info(
             "store recovered" if after_crash else "store opened",
             root=str(self._parts.root),
-            log=f"{self.commit_log.min_offset}..{recovered.end_offset}",
-            walked_from=recovered.start_offset,
-            walked=recovered.records,
-            dispatched=recovered.dispatched,
+            log=f"{self.commit_log.min_offset}..{recovery.end}",
+            walked_from=recovery.start,
+            walked=recovery.records,
+            dispatched=recovery.dispatched,
             seconds=round(time.monotonic() - started, 3),
         )
-        assert self.commit_log.min_offset <= recovered.end_offset
-        self.commit_log.dispatched_offset = recovered.end_offset
-        self._parts.points.last = recovered.last
-        self._parts.points.offset = recovered.start_offset
-        self.flusher.last_store_timestamp = recovered.last.store_timestamp
-        self._parts.queue_flusher.last_dispatched_timestamp = recovered.last.store_timestamp
+        assert self.commit_log.min_offset <= recovery.end
+        self.commit_log.dispatched_offset = recovery.end
+        self._parts.points.last = recovery.last_record
+        self._parts.points.offset = recovery.start
+        self.flusher.last_store_timestamp = recovery.last_record.store_timestamp
+        self._parts.queue_flusher.last_dispatched_timestamp = recovery.last_record.store_timestamp
         # After a crash, bytes that were read may be in the page cache only.
-        self.flusher.flushed_offset = self.commit_log.min_offset if after_crash else recovered.end_offset
+        self.flusher.flushed_offset = self.commit_log.min_offset if after_crash else recovery.end
         if after_crash:
             for files in (self.commit_log.files, *(queue.files for queue in self._queues)):
                 for file in files.files:
                     file.flushed = 0
-        self.digest.open(after_crash=after_crash, durable_offset=recovered.start_offset)
+        self.digest.open(after_crash=after_crash, durable_offset=recovery.start)
         self.scrub.begin()
         self.index.load(after_crash=after_crash)
         (self._parts.root / "abort").touch()

@@ -20,7 +20,7 @@ may already hold it.
 """
 
 import structlog
-from attrs import define, field, frozen
+from attrs import define, field
 from xxhash import xxh3_64_intdigest
 
 from twinlog.store.integrity.damage import DamagedRanges
@@ -102,26 +102,12 @@ _ZEROS_AFTER_CRASH = 64 << 20
 _DISPATCH_BATCH = 32_768
 
 
-@frozen
-class Recovered:
-    """Result of a recovery: the log ends at `end_offset`; `damaged` are the ranges in it that hold no record."""
-
-    start_offset: int
-    end_offset: int
-    records: int
-    dispatched: int
-    cut: CutTail
-    last: PointRecord
-    damaged: tuple[tuple[int, int], ...] = ()
-    rebuilt: dict[Key, str] = field(factory=dict)  # Rebuilt queues, and why.
-    from_point: bool = False
-
-
 @define(kw_only=True)
 class Recovery:
     """Opens the queues of an open log, walks, dispatches missing records, rebuilds, cuts. Fills `damaged`.
 
     `others_have_it`: other members have all acknowledged bytes, on a slave, or a master whose group acknowledges together.
+    After run(), `records` between `start` and `end` of the log were walked, and `dispatched` units were missing.
     """
 
     log: CommitLog
@@ -143,7 +129,9 @@ class Recovery:
     dispatched: int = field(default=0, init=False)
     error: str | None = field(default=None, init=False)
     last: DispatchEntry | None = field(default=None, init=False)
-    last_of_point: PointRecord = field(factory=PointRecord, init=False)
+    last_record: PointRecord = field(factory=PointRecord, init=False)  # Before run() has ended, that of the point.
+    cut: CutTail = field(factory=CutTail, init=False)
+    from_point: bool = field(default=False, init=False)
     newest_timestamp: int = field(default=0, init=False)
     undispatched: list[DispatchEntry] = field(factory=list, init=False)
 
@@ -155,16 +143,15 @@ class Recovery:
             self.log, self.queues, self.side, self.damaged, point, self.after_crash, self.check_crc, self.delays_ms
         )
 
-    def run(self) -> Recovered:
+    def run(self) -> None:
         """Do it. Raises OSError, and StoreDirectoryError while nothing was changed yet."""
         point = self.of_queues.point
         for damaged in point.damaged if point is not None else ():
             if damaged[1] > self.log.min_offset:
                 self.damaged.add(*damaged)
         self.of_queues.open()
-        from_point = point is not None and begins_at(point, self.log, after_crash=self.after_crash)
-        if point is not None and from_point:
-            self.start, self.last_of_point = point.offset, point.last
+        if point is not None and begins_at(point, self.log, after_crash=self.after_crash):
+            self.from_point, self.start, self.last_record = True, point.offset, point.last
             self.of_queues.settle(point)
         else:
             self.of_queues.find_ends()
@@ -174,31 +161,24 @@ class Recovery:
         self.of_queues.discard(self.of_queues.faults)
         self.of_queues.rebuild(self.of_queues.faults, self.start)
         self._walk()
-        if self._checkpoint_is_wrong() and not from_point:
+        if self._checkpoint_is_wrong() and not self.from_point:
             log_lines.warning("the checkpoint is wrong; the whole log is walked", start=self.start)
             self.start = self.log.min_offset
             self.queues.rewind(self.start)
             self._walk()
         self.of_queues.keep_numbers(self.end)
         self._compare_ends()
-        cut = self._cut(point)
+        self._cut()
         self.of_queues.finish(self.end)
         for queue in self.queues:
             queue.correct_min_offset(self.log.min_offset)
         self.log.next_queue_offsets = self.queues.next_offsets()
         assert self.log.max_offset == self.end or not self.log.files.files
         assert self.queues.max_phy_offset <= self.end, "no unit leads behind the end of the log"
-        return Recovered(
-            self.start,
-            self.end,
-            self.records,
-            self.dispatched,
-            cut,
-            self._last_record(),
-            tuple(self.damaged),
-            self.of_queues.faults,
-            from_point,
-        )
+        if self.last is not None:
+            raw = read_log(self.log, self.last.phy_offset, self.last.size)
+            digest = xxh3_64_intdigest(raw)
+            self.last_record = PointRecord(self.last.phy_offset, self.last.size, digest, self.last.store_timestamp)
 
     def _start_without_point(self, point: RecoveryPoint | None) -> int:
         behind = max(self.queues.max_phy_offset, self.log.min_offset)
@@ -318,7 +298,7 @@ class Recovery:
         later = [file.start for file in self.log.files.files if file.start > offset]
         if any(begins_with_record(self._read, start, self.log.file_size) for start in later):
             return False
-        before = self.last.store_timestamp if self.last is not None else self.last_of_point.store_timestamp
+        before = self.last.store_timestamp if self.last is not None else self.last_record.store_timestamp
         return not goes_on(head_of(entries), before, self._next_offset, self._place_of)
 
     def _read(self, offset: int, size: int) -> bytes:
@@ -358,19 +338,11 @@ class Recovery:
     def _zeros_max(self) -> int:
         return _ZEROS_AFTER_CRASH if self.after_crash else _ZEROS_AFTER_CLEAN_STOP
 
-    def _cut(self, point: RecoveryPoint | None) -> CutTail:
+    def _cut(self) -> None:
         """Cut the log at `end`, durably, and keep a copy of what lies behind."""
-        cut = keep_behind_end(self.log, self.end, self.side, zeros_max=self._zeros_max, error=self.error)
+        self.cut = keep_behind_end(self.log, self.end, self.side, zeros_max=self._zeros_max, error=self.error)
         if self.noted is not None and self.noted.offset > self.end:
             self.side.drop_point()
-        self.log.files.cut(self.end, is_clear=not self.after_crash and cut.size == 0)
+        self.log.files.cut(self.end, is_clear=not self.after_crash and self.cut.size == 0)
         if self.after_crash or self.queues.max_phy_offset > self.end:
             self.queues.truncate(self.end)
-        return cut
-
-    def _last_record(self) -> PointRecord:
-        """The last record, for the next recovery point."""
-        if self.last is None:
-            return self.last_of_point
-        raw = read_log(self.log, self.last.phy_offset, self.last.size)
-        return PointRecord(self.last.phy_offset, self.last.size, xxh3_64_intdigest(raw), self.last.store_timestamp)

@@ -52,7 +52,8 @@ def recovered(root, *, after_crash=False) -> tuple[MessageStore, object]:
         after_crash=after_crash,
         check_crc=True,
         delays_ms=store.delays_ms,
-    ).run()
+    )
+    outcome.run()
     return store, outcome
 
 
@@ -70,16 +71,16 @@ def test_after_a_clean_stop_the_end_is_known(stopped):
     """Nothing is walked: the recovery point fits the log, and nothing lies behind it."""
     store, outcome = recovered(stopped)
     assert (outcome.from_point, outcome.records, outcome.dispatched, outcome.cut.size) == (True, 0, 0, 0)
-    assert outcome.start_offset == outcome.end_offset == store.commit_log.max_offset == END
-    assert outcome.last.store_timestamp > 0
-    assert outcome.last.phy_offset + outcome.last.size == END
+    assert outcome.start == outcome.end == store.commit_log.max_offset == END
+    assert outcome.last_record.store_timestamp > 0
+    assert outcome.last_record.phy_offset + outcome.last_record.size == END
 
 
 def test_after_rocketmqs_clean_stop_the_last_files_are_walked(left):
     _, outcome = recovered(left)
-    assert (outcome.from_point, outcome.start_offset, outcome.records, outcome.dispatched) == (False, START, 16, 0)
-    assert (outcome.end_offset, outcome.cut.size, outcome.rebuilt) == (END, 0, {})
-    assert outcome.last.phy_offset + outcome.last.size == END
+    assert (outcome.from_point, outcome.start, outcome.records, outcome.dispatched) == (False, START, 16, 0)
+    assert (outcome.end, outcome.cut.size, outcome.of_queues.faults) == (END, 0, {})
+    assert outcome.last_record.phy_offset + outcome.last_record.size == END
 
 
 def test_records_that_no_queue_has_are_found(left):
@@ -90,9 +91,9 @@ def test_records_that_no_queue_has_are_found(left):
     store._release()
     (left / "abort").unlink()
     store, outcome = recovered(left)
-    assert (outcome.start_offset, outcome.records, outcome.dispatched) == (START, 18, 1)
+    assert (outcome.start, outcome.records, outcome.dispatched) == (START, 18, 1)
     assert store.queue("T1", 0).max_offset == 21
-    assert outcome.end_offset == END + 2 * SIZE
+    assert outcome.end == END + 2 * SIZE
 
 
 @pytest.mark.parametrize("lost", [1, 3, 20])
@@ -106,22 +107,22 @@ def test_queues_that_lag_behind_are_filled(left, lost):
     store, outcome = recovered(left)
     assert outcome.dispatched == 2 * lost
     assert [store.queue("T1", n).max_offset for n in (0, 1)] == [20, 20]
-    assert outcome.end_offset == END
+    assert outcome.end == END
 
 
 def test_deleted_queues_are_made_anew_from_the_whole_log(left):
     before = golden.queue_files(left)
     shutil.rmtree(left / "consumequeue")
     _, outcome = recovered(left)
-    assert (outcome.start_offset, outcome.dispatched) == (0, 40)
+    assert (outcome.start, outcome.dispatched) == (0, 40)
     assert golden.queue_files(left) == before
 
 
 def test_when_the_last_record_is_damaged_the_last_files_are_walked(left):
     damage(left, END - SIZE + 200)
     store, outcome = recovered(left)
-    assert outcome.start_offset == 4 * FILE_SIZE
-    assert (outcome.records, outcome.end_offset, outcome.cut.size) == (15, END - SIZE, SIZE)
+    assert outcome.start == 4 * FILE_SIZE
+    assert (outcome.records, outcome.end, outcome.cut.size) == (15, END - SIZE, SIZE)
     assert "CRC" in outcome.cut.found
     assert [store.queue("T1", n).max_offset for n in (0, 1)] == [20, 19]
     assert store.commit_log.next_queue_offsets == {("T1", 0): 20, ("T1", 1): 19}
@@ -130,7 +131,7 @@ def test_when_the_last_record_is_damaged_the_last_files_are_walked(left):
 def test_garbage_behind_the_end_is_cut(left):
     damage(left, END + 1000)
     store, outcome = recovered(left)
-    assert (outcome.end_offset, outcome.cut.size) == (END, 1006)
+    assert (outcome.end, outcome.cut.size) == (END, 1006)
     assert store.commit_log.files.files[-1].is_clear_from(4 * SIZE)
 
 
@@ -138,14 +139,14 @@ def test_a_log_that_lost_its_end(left):
     """An older last file was put there: the queues follow the log."""
     damage(left, END - 2 * SIZE, bytes(2 * SIZE))
     store, outcome = recovered(left)
-    assert (outcome.end_offset, outcome.cut.size) == (END - 2 * SIZE, 0)
+    assert (outcome.end, outcome.cut.size) == (END - 2 * SIZE, 0)
     assert [store.queue("T1", n).max_offset for n in (0, 1)] == [19, 19]
 
 
 def test_after_a_crash_the_checkpoint_says_where_to_begin(left):
     """With a fresh checkpoint all messages are too young; with an older log the newest file that is old enough counts."""
     _, outcome = recovered(left, after_crash=True)
-    assert (outcome.start_offset, outcome.records, outcome.dispatched) == (0, 40, 40)
+    assert (outcome.start, outcome.records, outcome.dispatched) == (0, 40, 40)
     store = make(left)
     store._parts.checkpoint.load()
     store._parts.checkpoint.physic_msg_timestamp += 3000
@@ -153,7 +154,7 @@ def test_after_a_crash_the_checkpoint_says_where_to_begin(left):
     store._parts.checkpoint.save()
     before = golden.queue_files(left)
     _, outcome = recovered(left, after_crash=True)
-    assert (outcome.start_offset, outcome.records, outcome.dispatched) == (6 * FILE_SIZE, 4, 4)
+    assert (outcome.start, outcome.records, outcome.dispatched) == (6 * FILE_SIZE, 4, 4)
     assert golden.queue_files(left) == before
 
 
@@ -174,7 +175,7 @@ def test_a_damaged_checkpoint_does_not_hide_what_was_lost(left, timestamp):
 @pytest.mark.parametrize("after_crash", [False, True])
 def test_an_empty_directory(tmp_path, after_crash):
     store, outcome = recovered(tmp_path, after_crash=after_crash)
-    assert (outcome.start_offset, outcome.end_offset, outcome.records, outcome.cut.size) == (0, 0, 0, 0)
+    assert (outcome.start, outcome.end, outcome.records, outcome.cut.size) == (0, 0, 0, 0)
     assert store.commit_log.max_offset == 0
 
 
@@ -182,7 +183,7 @@ def test_an_empty_directory(tmp_path, after_crash):
 def test_a_lost_log_takes_the_queues_with_it(left, after_crash):
     shutil.rmtree(left / "commitlog")
     store, outcome = recovered(left, after_crash=after_crash)
-    assert outcome.end_offset == 0
+    assert outcome.end == 0
     assert [store.queue("T1", n).max_offset for n in (0, 1)] == [0, 0]
 
 
@@ -191,5 +192,5 @@ def test_a_log_whose_first_files_are_gone(left, after_crash):
     for number in range(3):
         (left / "commitlog" / f"{number * FILE_SIZE:020}").unlink()
     store, outcome = recovered(left, after_crash=after_crash)
-    assert (store.commit_log.min_offset, outcome.end_offset) == (3 * FILE_SIZE, END)
+    assert (store.commit_log.min_offset, outcome.end) == (3 * FILE_SIZE, END)
     assert [(store.queue("T1", n).min_offset, store.queue("T1", n).max_offset) for n in (0, 1)] == [(9, 20), (9, 20)]
