@@ -33,7 +33,7 @@ class CutKind(IntEnum):
     BEGIN_ANEW = 2
 
 
-@frozen(kw_only=True)
+@frozen
 class TruncateIntent:
     """Bytes `offset` to `old_end` of the log go; `last_timestamp` is the store time of the newest message that stays, 0: none.
 
@@ -69,15 +69,7 @@ def decode_intent(raw: bytes) -> TruncateIntent:
             raise SideFileError("its checksum is wrong")
         name, at = _text(data, _FIELDS.size)
         why, at = _text(data, at)
-        return TruncateIntent(
-            kind=CutKind(kind),
-            offset=offset,
-            old_end=old_end,
-            last_timestamp=last_timestamp,
-            when_ms=when_ms,
-            kept_in=name,
-            why=why,
-        )
+        return TruncateIntent(CutKind(kind), offset, old_end, last_timestamp, when_ms, name, why)
     except (StructError, ValueError) as error:
         raise SideFileError(f"it is not whole: {error}") from error
 
