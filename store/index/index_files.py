@@ -39,21 +39,6 @@ def encode_note(phy_offset: int) -> bytes:
     return data + _DIGEST.pack(xxh3_64_intdigest(data))
 
 
-def decode_note(raw: bytes) -> int | None:
-    """The offset from which on messages may be missing; None for bytes that are not such a note."""
-    data, digest = raw[: _LAYOUT.size], raw[_LAYOUT.size :]
-    if len(data) < _LAYOUT.size or digest != _DIGEST.pack(xxh3_64_intdigest(data)):
-        return None
-    magic, version, phy_offset = _LAYOUT.unpack(data)
-    return phy_offset if (magic, version) == (_MAGIC, _VERSION) else None
-
-
-def save_note(path: Path, phy_offset: int) -> None:
-    """Write the note. Raises OSError."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(encode_note(phy_offset))
-
-
 def lower_note(path: Path, phy_offset: int) -> None:
     """Lower the offset of the note, which is created if need be, durably. Raises OSError."""
     noted = load_note(path)
@@ -64,8 +49,12 @@ def load_note(path: Path) -> int | None:
     """The offset of the note; 0 when it cannot be read, because anything may be missing then. Raises OSError."""
     if not path.is_file():
         return None
-    phy_offset = decode_note(path.read_bytes())
-    return 0 if phy_offset is None else phy_offset
+    raw = path.read_bytes()
+    data, digest = raw[: _LAYOUT.size], raw[_LAYOUT.size :]
+    if len(data) < _LAYOUT.size or digest != _DIGEST.pack(xxh3_64_intdigest(data)):
+        return 0
+    magic, version, phy_offset = _LAYOUT.unpack(data)
+    return int(phy_offset) if (magic, version) == (_MAGIC, _VERSION) else 0
 
 
 log = structlog.get_logger()

@@ -19,7 +19,7 @@ from attrs import define, field, frozen
 
 from twinlog.store.config import StoreConfig
 from twinlog.store.errors import StoreDirectoryError
-from twinlog.store.index.index_files import IndexFiles, load_note, lower_note, save_note
+from twinlog.store.index.index_files import IndexFiles, encode_note, load_note, lower_note
 from twinlog.store.index.layout import IndexLayout, index_hash
 from twinlog.store.index.repair import make_sound, next_sound, read_columns, read_log
 from twinlog.store.log.checkpoint import Checkpoint
@@ -27,6 +27,7 @@ from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.log.walk import walk
 from twinlog.store.record.keys import keys_of
 from twinlog.store.record.scan import DispatchEntry, Entries
+from twinlog.store.util.sync import save_durably
 from twinlog.store.util.wakeup import Wakeup
 
 log = structlog.get_logger()
@@ -126,9 +127,8 @@ class IndexService:
             await self._files.flush()
             if self._has_run and not self.is_caught_up:
                 behind = self._files.last_header.end_phy_offset + 1 if self._files.files else 0
-                await trio.to_thread.run_sync(
-                    save_note, self.note_path, behind if self._cut_at is None else self._cut_at
-                )
+                note = encode_note(behind if self._cut_at is None else self._cut_at)
+                await trio.to_thread.run_sync(save_durably, self.note_path, note)
         except OSError as error:
             self._fail(error)
         self._files.close()

@@ -21,9 +21,10 @@ from tests.store.indexes import (
 )
 from tests.store.records import put_message
 from twinlog.store.index import service as index_service
-from twinlog.store.index.index_files import load_note, save_note
+from twinlog.store.index.index_files import encode_note, load_note
 from twinlog.store.index.repair import read_log
 from twinlog.store.index.service import CHECK_SECONDS
+from twinlog.store.util.sync import save_durably
 
 
 def assert_same(found, expected, slots=SLOTS):
@@ -318,7 +319,7 @@ async def test_a_stop_before_the_index_was_level_leaves_a_note(ledger, autojump_
 
 @pytest.mark.parametrize("at", [0, 9, 15, 27])
 def test_a_note_with_a_flipped_bit_says_that_all_may_be_missing(tmp_path, at):
-    save_note(tmp_path / "twinlog" / "note", 12345)
+    save_durably(tmp_path / "twinlog" / "note", encode_note(12345))
     assert load_note(tmp_path / "twinlog" / "note") == 12345
     raw = bytearray((tmp_path / "twinlog" / "note").read_bytes())
     raw[at] ^= 1
