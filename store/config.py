@@ -250,7 +250,7 @@ class StoreConfig:
     def uses_transient_store_pool(self) -> bool:
         """True when producers are answered before their messages are written."""
         flushes_later = self.flush_disk_type is FlushDiskType.ASYNC_FLUSH
-        return self.transient_store_pool_enable and flushes_later and self.broker_role is not BrokerRole.SLAVE
+        return self.transient_store_pool_enable and flushes_later and not self.is_slave
 
     @property
     def commit_log_paths(self) -> tuple[Path, ...]:

@@ -266,7 +266,7 @@ class MessageStore:
         self._parts.after_append(replicated(entries), entries[-1].store_timestamp if len(entries) else 0)
 
     def _check_replicates(self) -> None:
-        if self.config.broker_role is not BrokerRole.SLAVE:
+        if not self.config.is_slave:
             raise StoreNotWritableError("this broker is a master, whose log is written by producers only")
         if self.flags.why_not_appendable:
             raise StoreNotWritableError(self.flags.why_not_appendable)
@@ -335,7 +335,7 @@ class MessageStore:
                 raise StoreError(f"this log cannot be a master's: its queues end at byte {self.dispatched_offset}")
             assert self.dispatched_offset == self.max_offset
             assert self.commit_log.tail is None
-            if self.config.broker_role is BrokerRole.SLAVE:
+            if self.config.is_slave:
                 self.commit_log.next_queue_offsets = self._queues.next_offsets()
                 self.config = evolve(self.config, broker_role=role)
                 self._putter.become_master(self.config)
@@ -353,7 +353,7 @@ class MessageStore:
 
     def become_slave(self) -> None:
         """Take replicated bytes from now on, no producers' messages. All messages put before are in the log then."""
-        if self.config.broker_role is not BrokerRole.SLAVE:
+        if not self.config.is_slave:
             self.config = evolve(self.config, broker_role=BrokerRole.SLAVE)
             self._putter.become_slave(self.config)
 

@@ -12,7 +12,7 @@ from itertools import accumulate, repeat
 import structlog
 from attrs import define, field
 
-from twinlog.store.config import BrokerRole, StoreConfig
+from twinlog.store.config import StoreConfig
 from twinlog.store.errors import NoBufferError
 from twinlog.store.hooks import StoreHooks
 from twinlog.store.log.commit_log import CommitLog, PutMessage, PutResult
@@ -121,14 +121,9 @@ class PutService:
         self.bytes += size
 
     @property
-    def is_slave(self) -> bool:
-        """The log is a slave's: it takes its master's bytes, no producer's."""
-        return self.config.broker_role is BrokerRole.SLAVE
-
-    @property
     def writable(self) -> bool:
         """True when producers may write here."""
-        return not self.flags.why_not_writable and not self.is_slave
+        return not self.flags.why_not_writable and not self.config.is_slave
 
     def put(self, messages: Sequence[PutMessage], *, together: bool = False) -> list[PutResult]:
         """Append messages with one system call; each has its own status. Never waits: flush and replicas come after.

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import psutil
 
-from twinlog.store.config import CONSUME_QUEUE_UNIT, BrokerRole, StoreConfig
+from twinlog.store.config import CONSUME_QUEUE_UNIT, StoreConfig
 from twinlog.store.integrity.pull_check import BROKEN, sound_units
 from twinlog.store.integrity.read_check import ReadCheck
 from twinlog.store.log.commit_log import CommitLog
@@ -168,7 +168,7 @@ def _outside(config: StoreConfig, offset: int, low: int, high: int) -> GetResult
 
 def _corrected_for(config: StoreConfig, offset: int, corrected: int) -> int:
     """The offset to answer with: the corrected one. A slave does not correct, unless it is configured to."""
-    return offset if config.broker_role is BrokerRole.SLAVE and not config.offset_check_in_slave else corrected
+    return offset if config.is_slave and not config.offset_check_in_slave else corrected
 
 
 def _all_of(

@@ -155,7 +155,7 @@ class TruncationService:
         """Keep appends and retention out meanwhile."""
         await self.putter.settle()
         async with self.repairing, self.retention.lock:
-            if not self.putter.is_slave:
+            if not self.putter.config.is_slave:
                 raise StoreError("only a slave's log can be cut: a master's holds acknowledged messages")
             await self.log.tail_ended()
             self.reput.dispatch()
