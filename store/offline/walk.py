@@ -159,11 +159,8 @@ def find_log_end(
 
     `may_grow`, `after_crash`: as walk(). Raises OSError.
     """
-    start = log.min_offset
-    for file in reversed(log.files):
-        if stored_ms(log, file.start) is not None:
-            start = file.start
-            break
+    begins = (file.start for file in reversed(log.files) if stored_ms(log, file.start) is not None)
+    start = next(begins, log.min_offset)
     known = max((view.last.phy_offset for view in views if view.last is not None), default=-1)
     if known > start and stored_ms(log, known) is not None:
         start = known
