@@ -120,14 +120,20 @@ class FlushService:
         if not dirty:
             return
         new_files = self._synced_directory_end < dirty[-1][0].start
+        self.busy_since = began = time.monotonic()
         try:
-            await self._in_thread(dirty, {file.path.parent for file, _ in dirty} if new_files else ())
+            await _sync(dirty, {file.path.parent for file, _ in dirty} if new_files else ())
         except OSError as error:
             self.sync_errors += 1
             if not is_passing(error):
-                self._give_up(f"flushing the commit log failed: {error}")
+                self.failure = f"flushing the commit log failed: {error}"
+                self.fail(self.failure)
+                self.refuse_all(self.failure)
             self._requested = True
             return  # Else: no descriptor for the directory. The next round tries again.
+        finally:
+            self.busy_since = None
+        self.times.note(time.monotonic() - began)
         for file, wrote in dirty:
             file.flushed = wrote
         self._synced_directory_end = dirty[-1][0].start
@@ -138,19 +144,6 @@ class FlushService:
             sink.answer(frames)
         for listener in self.on_flushed if rose else ():
             listener()
-
-    async def _in_thread(self, dirty: list[tuple[MappedFile, int]], directories: Collection[Path]) -> None:
-        self.busy_since = began = time.monotonic()
-        try:
-            await _sync(dirty, directories)
-            self.times.note(time.monotonic() - began)
-        finally:
-            self.busy_since = None
-
-    def _give_up(self, reason: str) -> None:
-        self.failure = reason
-        self.fail(reason)
-        self.refuse_all(reason)
 
     def refuse_all(self, why: str) -> None:
         """Refuse all waiters, at once. Their messages are stored."""
