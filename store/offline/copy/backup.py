@@ -240,7 +240,7 @@ class _Backup:
         for path in self.directory.config_files:
             if path.suffix == ".tmp" or (found := read_stable(path)) is None:
                 continue
-            yield self.target.write(f"config/{path.name}", found.data, found.mtime_ns)
+            yield self.target.write(f"config/{path.name}", *found)
 
     def _copy_queues_without_messages(self, log: FileSeries) -> Iterator[BackedUpFile]:
         """The last file of each queue without messages in the log, to keep the queue's numbering."""

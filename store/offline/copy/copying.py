@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import xxhash
-from attrs import frozen
 
 from twinlog.store.log.mapped_file import write_all
 from twinlog.store.util.sync import sync_directory
@@ -93,16 +92,8 @@ def write_durably(path: Path, data: bytes, *, size: int | None = None) -> None:
     sync_directory(path.parent)
 
 
-@frozen
-class SmallFile:
-    """A file's content as it was at one moment."""
-
-    data: bytes
-    mtime_ns: int
-
-
-def read_stable(path: Path) -> SmallFile | None:
-    """The content of a small file between two writes of a running broker; None when there is no file.
+def read_stable(path: Path) -> tuple[bytes, int] | None:
+    """Content and time (ns) of a small file between two writes of a running broker; None when there is no file.
 
     RocketMQ 4.9 deletes a configuration file before it puts the new one there, 5.x writes into it. Raises OSError when the
     file changes without a pause.
@@ -121,8 +112,8 @@ def read_stable(path: Path) -> SmallFile | None:
     return None
 
 
-def _read_once(path: Path) -> SmallFile | None:
-    """The content, None when the file was changed during the read."""
+def _read_once(path: Path) -> tuple[bytes, int] | None:
+    """The same, None when the file was changed during the read."""
     try:
         before = path.stat()
         data = path.read_bytes()
@@ -130,4 +121,4 @@ def _read_once(path: Path) -> SmallFile | None:
     except FileNotFoundError:
         return None
     same = (before.st_mtime_ns, before.st_ino) == (after.st_mtime_ns, after.st_ino) and after.st_size == len(data)
-    return SmallFile(data, after.st_mtime_ns) if same else None
+    return (data, after.st_mtime_ns) if same else None
