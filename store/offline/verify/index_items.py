@@ -40,7 +40,7 @@ class IndexCursor:
     _file: int
     _number: int
     _stop: tuple[int, int]
-    _wrong_times: dict[int, tuple[Finding, int]] = field(factory=dict, init=False)  # By file: the first, and a count.
+    _wrong_times: dict[int, Finding] = field(factory=dict, init=False)  # By file.
     _missing: list[int] = field(factory=list, init=False)  # Count, first and last offset of records without an item.
 
     @classmethod
@@ -114,10 +114,21 @@ class IndexCursor:
         strays += items[at:]
 
     def _check_time(self, item: Stray, timestamp: int) -> None:
-        expected = self.views[item.file].seconds(item.number, timestamp)
-        if expected and item.seconds not in expected:
-            first, count = self._wrong_times.get(item.file, (self._wrong_time(item, expected), 0))
-            self._wrong_times[item.file] = first, count + 1
+        view = self.views[item.file]
+        expected = view.seconds(item.number, timestamp)
+        if not expected or item.seconds in expected:
+            return
+        first = self._wrong_times.get(item.file) or Finding(
+            kind=FindingKind.INDEX_ITEM,
+            file=view.name,
+            position=view.layout.item_position(item.number) + 12,
+            phy_offset=item.phy_offset,
+            message=f"item {item.number} shows another time than its record",
+            expected=" or ".join(map(str, expected)),
+            actual=item.seconds,
+            count=0,
+        )
+        self._wrong_times[item.file] = evolve(first, count=first.count + 1)
 
     def _note_missing(self, count: int, phy_offset: int) -> None:
         if self._missing:
@@ -130,8 +141,7 @@ class IndexCursor:
         """Report what was counted so far."""
         self._flush(findings)
         while self._wrong_times:
-            _, (first, count) = self._wrong_times.popitem()
-            findings.add(evolve(first, count=count))
+            findings.add(self._wrong_times.popitem()[1])
 
     def _flush(self, findings: Findings) -> None:
         """Report records without an item."""
@@ -147,18 +157,6 @@ class IndexCursor:
                     count=count,
                 )
             )
-
-    def _wrong_time(self, item: Stray, expected: tuple[int, ...]) -> Finding:
-        """An item whose time difference is not its record's."""
-        return Finding(
-            kind=FindingKind.INDEX_ITEM,
-            file=self.views[item.file].name,
-            position=self.views[item.file].layout.item_position(item.number) + 12,
-            phy_offset=item.phy_offset,
-            message=f"item {item.number} shows another time than its record",
-            expected=" or ".join(map(str, expected)),
-            actual=item.seconds,
-        )
 
     def skip(self, gap: Gap, strays: list[Stray]) -> None:
         """Skip items of records in a gap."""
