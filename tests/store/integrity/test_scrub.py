@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from tests.helpers import put
 from tests.store.records import HOST_V6, put_message
 from twinlog.store.config import StoreConfig
-from twinlog.store.integrity import scrub as scrub_module
 from twinlog.store.integrity import throttled_scan
 from twinlog.store.integrity.damage import KnownDamage
 from twinlog.store.integrity.digest import DigestBlock, digest, floor_block
@@ -20,6 +19,7 @@ from twinlog.store.integrity.scrub import ScrubService
 from twinlog.store.integrity.throttled_scan import ThrottledReader, find_flipped_bit
 from twinlog.store.log.range import LogRange
 from twinlog.store.message_store import MessageStore
+from twinlog.store.queue.consume_queue import ConsumeQueue
 from twinlog.store.queue.layout import UNIT
 from twinlog.store.record.message import TRANSACTION_PREPARED, decode_message
 
@@ -574,10 +574,10 @@ def test_a_disk_that_breaks_does_not_fill_the_log_with_lines(capsys):
 
 
 async def test_a_queue_that_cannot_be_read_does_not_end_the_broker(store, autojump_clock, monkeypatch):
-    def units(queue, first, count):
+    def units(queue, start, end):
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(scrub_module, "_units", units)
+    monkeypatch.setattr(ConsumeQueue, "units", units)
     store.scrub.interval_hours = 0
     await store.scrub.run()
     assert store.scrub.rounds == 0
