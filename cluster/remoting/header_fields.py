@@ -34,6 +34,7 @@ class _Header:
     """Parent of all headers: equality and repr once for all of them."""
 
     __slots__ = ()
+    wire_letters: ClassVar[str] = ""  # The wire names of the fields, a letter each; empty: names of their own.
 
     def __eq__(self, other: object) -> bool:
         names = wire_names(type(self))
@@ -142,10 +143,11 @@ def _table(cls: type) -> _Table:
 def _compile(cls: type) -> _Table:
     hints = get_type_hints(cls, include_extras=True)
     fields = []
-    for attribute in attrs.fields(cls):
+    letters = cls.wire_letters if issubclass(cls, _Header) else ""
+    for index, attribute in enumerate(attrs.fields(cls)):
         required = attribute.default is attrs.NOTHING
         default = None if required or attribute.default is None else as_text(attribute.default)
-        name = attribute.metadata.get("wire") or _camel_case(attribute.name)
+        name = letters[index] if letters else attribute.metadata.get("wire") or _camel_case(attribute.name)
         fields.append(_Field(attribute.name, name, required, _converter(hints[attribute.name]), default))
     return _Table(tuple(fields), _builder(cls, fields), _encoder(fields))
 

@@ -51,7 +51,7 @@ class ReplyProcessor:
         """Handle a reply with the short field names of V2."""
         return await self._reply(header, request)
 
-    async def _reply(self, header: h.SendMessage | h.SendMessageV2, request: Request) -> Reply:
+    async def _reply(self, header: h.SendMessage, request: Request) -> Reply:
         fields = answer_fields(self.settings.config)
         try:
             topic = self.requests.admit(request.connection, header)
@@ -69,7 +69,7 @@ class ReplyProcessor:
         }
         return Reply(ResponseCode.SYSTEM_ERROR if fault else ResponseCode.SUCCESS, fault or None, ext=fields)
 
-    async def _push(self, header: h.SendMessage | h.SendMessageV2, request: Request) -> str:
+    async def _push(self, header: h.SendMessage, request: Request) -> str:
         """Push the reply to the producer; return the error text, empty for success. Raises RequestError when too many wait."""
         properties = parse_properties(header.properties or "")
         client_id = properties.get(REPLY_TO_CLIENT)
@@ -106,9 +106,7 @@ class ReplyProcessor:
             return f"push reply message to {shown} fail: {error}"
         return "" if answer.code == ResponseCode.SUCCESS else f"push reply message to {shown} fail: {answer.remark}"
 
-    def _store(
-        self, topic: TopicConfig, queue_id: int, header: h.SendMessage | h.SendMessageV2, request: Request
-    ) -> PutResult | None:
+    def _store(self, topic: TopicConfig, queue_id: int, header: h.SendMessage, request: Request) -> PutResult | None:
         """Store a reply; None when replies are not stored."""
         if (
             not self.settings.config.store_reply_message_enable

@@ -52,7 +52,7 @@ def answer_fields(config: BrokerConfig) -> dict[str, str]:
     return {"MSG_REGION": config.region_id, "TRACE_ON": str(config.trace_on).lower()}
 
 
-HEADERS: dict[int, type[SendMessage | SendMessageV2]] = {
+HEADERS: dict[int, type[SendMessage]] = {
     RequestCode.SEND_MESSAGE: SendMessage,
     RequestCode.SEND_MESSAGE_V2: SendMessageV2,
     RequestCode.SEND_BATCH_MESSAGE: SendBatchMessage,
@@ -204,7 +204,7 @@ class SendRequests:
             remark = f"the broker[{self.settings.address}] sending message is forbidden"
             raise RequestError(ResponseCode.NO_PERMISSION, remark)
 
-    def admit(self, connection: Connection, header: SendMessage | SendMessageV2) -> TopicConfig:
+    def admit(self, connection: Connection, header: SendMessage) -> TopicConfig:
         """Return the topic of a request, created if that is allowed. Raises RequestError."""
         if fault := names.topic_fault(header.topic):
             raise RequestError(ResponseCode.SYSTEM_ERROR, fault)
@@ -235,7 +235,7 @@ class SendRequests:
         return connection.remote_host if client is None else host_bytes(client)
 
     def _retry_target(
-        self, topic: TopicConfig, queue_id: int, header: SendMessage | SendMessageV2, version: int
+        self, topic: TopicConfig, queue_id: int, header: SendMessage, version: int
     ) -> tuple[TopicConfig, int, bool]:
         """Return the target of a retried message: its topic, or the dead letter topic after its last retry."""
         group = topic.name.removeprefix(names.RETRY_PREFIX)

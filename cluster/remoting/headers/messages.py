@@ -8,7 +8,7 @@ from twinlog.cluster.remoting.header_fields import I32, I64, RequestHeader, requ
 
 @request_header(RequestCode.SEND_MESSAGE)
 class SendMessage(RequestHeader):
-    """10, sent by Go and Python clients. The fields of SendMessageV2 under their full names."""
+    """10, sent by Go and Python clients."""
 
     producer_group: str
     topic: str
@@ -27,23 +27,10 @@ class SendMessage(RequestHeader):
 
 
 @request_header(RequestCode.SEND_MESSAGE_V2)
-class SendMessageV2(RequestHeader):
+class SendMessageV2(SendMessage):
     """310, sent by Java clients: SendMessage with names of one letter, which are faster to parse."""
 
-    producer_group: str = field(metadata=wire("a"))
-    topic: str = field(metadata=wire("b"))
-    default_topic: str = field(metadata=wire("c"))
-    default_topic_queue_nums: I32 = field(metadata=wire("d"))
-    queue_id: I32 = field(metadata=wire("e"))
-    sys_flag: I32 = field(metadata=wire("f"))
-    born_timestamp: I64 = field(metadata=wire("g"))
-    flag: I32 = field(metadata=wire("h"))
-    properties: str | None = field(default=None, metadata=wire("i"))
-    reconsume_times: I32 | None = field(default=None, metadata=wire("j"))
-    unit_mode: bool = field(default=False, metadata=wire("k"))
-    max_reconsume_times: I32 | None = field(default=None, metadata=wire("l"))
-    batch: bool = field(default=False, metadata=wire("m"))
-    broker_name: str | None = field(default=None, metadata=wire("n"))
+    wire_letters = "abcdefghijklmn"
 
 
 @request_header(RequestCode.SEND_BATCH_MESSAGE)
