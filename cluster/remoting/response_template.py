@@ -52,21 +52,6 @@ class TemplateReply:
     body: Sequence[bytes | memoryview] = ()
     body_size: int = 0
 
-    @property
-    def code(self) -> int:
-        """As Reply has it."""
-        return self.template.code
-
-    @property
-    def remark(self) -> str | None:
-        """As Reply has it."""
-        return self.template.remark
-
-    @property
-    def ext(self) -> dict[str, str]:
-        """As Reply has it."""
-        return self.template.ext(self.values)
-
     def frame(self, command: RemotingCommand) -> Sequence[bytes | memoryview]:
         """Encode the response to a command, in pieces."""
         return self.template.head(command, self.values, self.body_size), *self.body

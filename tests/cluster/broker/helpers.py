@@ -20,6 +20,7 @@ from twinlog.cluster.remoting.config import ServerConfig
 from twinlog.cluster.remoting.errors import RemotingTimeoutError, RequestError
 from twinlog.cluster.remoting.header_fields import decode_header
 from twinlog.cluster.remoting.request import Reply, Request
+from twinlog.cluster.remoting.response_template import TemplateReply
 from twinlog.ha.config import HAConfig
 from twinlog.store.config import BrokerRole, StoreConfig
 from twinlog.store.log.commit_log import PutMessage
@@ -114,9 +115,13 @@ class Client:
         self.opaque += 1
         command = RemotingCommand(code, self.opaque, ext=texts, body=raw, language=self.language, version=self.version)
         try:
-            return handler.function(decode_header(handler.header, texts), Request(self.connection, command))
+            reply = handler.function(decode_header(handler.header, texts), Request(self.connection, command))
         except RequestError as error:
             return Reply(error.code, error.remark)
+        if isinstance(reply, TemplateReply):
+            template = reply.template
+            return Reply(template.code, template.remark, template.ext(reply.values), reply.body)
+        return reply
 
 
 def make_broker(

@@ -37,7 +37,7 @@ def test_a_body_that_no_peer_takes_is_refused(serialize_type):
 def test_a_reply_by_template_is_sent_like_any_other():
     template, connection = ResponseTemplate(0, "FOUND", NAMES), FakeConnection()
     reply = TemplateReply(template, (5, 6), [memoryview(b"ab"), memoryview(b"cd")], 4)
-    plain = Reply(reply.code, reply.remark, reply.ext, [b"ab", b"cd"])
+    plain = Reply(0, "FOUND", template.ext((5, 6)), [b"ab", b"cd"])
     request = RemotingCommand(11, 77)
     Request(connection, request).reply(reply)
     Request(connection, request).reply(plain)

@@ -6,7 +6,7 @@ from trio.testing import memory_stream_pair
 from tests.cluster.broker.helpers import Client, FakeConnection, make_broker, settle
 from tests.support.group.group import PORT, Member
 from twinlog.cluster.broker.group.registration import Master
-from twinlog.cluster.remoting.command import FrameReader, RemotingCommand, decode, encode
+from twinlog.cluster.remoting.command import FrameReader, RemotingCommand, decode
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.header_fields import decode_header
 from twinlog.cluster.remoting.request import Reply, Request
@@ -71,7 +71,5 @@ class Brokers:
                 reply = await reply
         except RequestError as error:
             reply = Reply(error.code, error.remark)
-        body = reply.body if isinstance(reply.body, bytes) else b"".join(reply.body)
-        answer = RemotingCommand.response_to(command, reply.code, remark=reply.remark, ext=reply.ext, body=body)
         async with turn:
-            await stream.send_all(encode(answer))
+            await stream.send_all(b"".join(reply.frame(command)))
