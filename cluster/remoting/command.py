@@ -269,8 +269,6 @@ def _utf8(text: str) -> bytes:
 class FrameReader:
     """Cuts a byte stream into frames. Holds at most the part of one frame that has arrived so far."""
 
-    frame_size_max: int = FRAME_SIZE_MAX
-    header_size_max: int = HEADER_SIZE_MAX
     _part: bytearray = field(factory=bytearray, init=False, repr=_repr_size)  # Of a partial frame, with length word.
     _part_size: int = field(default=0, init=False)  # Size of that frame in all; 0 while its head is incomplete.
 
@@ -278,8 +276,8 @@ class FrameReader:
         """Take received bytes; return the frames that are now complete, oldest first, without their length words.
 
         Frames that lie completely in `data` are views of it, valid until the caller reuses the buffer.
-        Raises RemotingProtocolError, before any of it is kept, for a frame above frame_size_max, a length below
-        4, or a header that is longer than its frame or header_size_max. Drop the connection then.
+        Raises RemotingProtocolError, before any of it is kept, for a frame above FRAME_SIZE_MAX, a length below
+        4, or a header that is longer than its frame or HEADER_SIZE_MAX. Drop the connection then.
         """
         view = memoryview(data)
         at, end = 0, len(view)
@@ -336,17 +334,12 @@ class FrameReader:
     def _frame_size(self, total: int, word: int) -> int:
         """Size of the frame with its length word. Raises RemotingProtocolError for lengths that are not allowed."""
         header_size = word & 0xFFFFFF
-        if (
-            _WORD_SIZE + header_size <= total <= self.frame_size_max - _WORD_SIZE
-            and header_size <= self.header_size_max
-        ):
+        if _WORD_SIZE + header_size <= total <= FRAME_SIZE_MAX - _WORD_SIZE and header_size <= HEADER_SIZE_MAX:
             return _WORD_SIZE + total
         if total >= 0x80000000 or total < _WORD_SIZE:
             raise RemotingProtocolError(f"frame length {total - (total >> 31 << 32)} is impossible")
-        if total > self.frame_size_max - _WORD_SIZE:
-            raise RemotingProtocolError(
-                f"frame of {total + _WORD_SIZE} bytes, at most {self.frame_size_max} are allowed"
-            )
+        if total > FRAME_SIZE_MAX - _WORD_SIZE:
+            raise RemotingProtocolError(f"frame of {total + _WORD_SIZE} bytes, at most {FRAME_SIZE_MAX} are allowed")
         if _WORD_SIZE + header_size > total:
             raise RemotingProtocolError(f"header of {header_size} bytes in a frame of {total}")
-        raise RemotingProtocolError(f"header of {header_size} bytes, at most {self.header_size_max} are allowed")
+        raise RemotingProtocolError(f"header of {header_size} bytes, at most {HEADER_SIZE_MAX} are allowed")

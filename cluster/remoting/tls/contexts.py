@@ -190,18 +190,18 @@ def _load_own(context: ssl.SSLContext) -> None:
         os.close(descriptor)
 
 
-def self_signed(name: str = "") -> bytes:
+def self_signed() -> bytes:
     """Generate a private key and a self-signed certificate for it; PEM.
 
-    `name`: by default this machine's, or localhost where that is not valid in a certificate. Raises ImportError without the
-    package cryptography.
+    Its name is this machine's, or localhost where that is not valid in a certificate. Raises ImportError without the package
+    cryptography.
     """
     from cryptography import x509  # Takes 0.1 s to import, and most processes never generate a certificate.
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
     key = ec.generate_private_key(ec.SECP256R1())
-    name = name or platform.node()
+    name = platform.node()
     if not name or not name.isascii():
         name = "localhost"
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name[:64])])
