@@ -392,9 +392,9 @@ class LeaseRounds:
     def _log_joined(self, group: GroupRecord | None, slave: GroupMember) -> None:
         known = group.member(slave.id) if group is not None else None
         if known is None:
-            log.info("member joins the group", peer=slave.address, member=slave.id, votes=slave.votes)
+            log.info("member joins the group", peer=slave.address, member_id=slave.id, votes=slave.votes)
         elif known.address != slave.address:
-            log.info("member moved", peer=slave.address, was=known.address, member=slave.id)
+            log.info("member moved", peer=slave.address, was=known.address, member_id=slave.id)
 
     def _with_other_need(self, group: GroupRecord) -> GroupRecord | None:
         """The record with another number of acknowledgements: a lower one at once, a higher one when all of the log has it."""

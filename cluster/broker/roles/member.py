@@ -120,7 +120,7 @@ class Member:
             durable.lacks_tail = was_master
             state = evolve(state, whole=state.whole and self._acknowledged_is_on_disk(state.role))
         if durable.has_moved:  # Or it is a copy of another member's directory, which may have acknowledged more since.
-            log.warning("address changed", was=state.address, address=self.address, member=self.own)
+            log.warning("address changed", was=state.address, address=self.address, member_id=self.own)
             state = evolve(state, whole=state.whole and was_master)
         if self.store.lost_bytes:  # Whatever is synchronous: it was on the disk, and others may have it still.
             durable.lacks_tail = was_master
