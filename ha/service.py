@@ -23,11 +23,12 @@ from twinlog.ha.master.group_transfer import GroupTransferService
 from twinlog.ha.master.slave_check import FindSlave, trust
 from twinlog.ha.peer import NO_ROLE, OwnRole, Peer
 from twinlog.ha.policy.ack_policy import configured_warnings
+from twinlog.ha.policy.disconnected import Ack
 from twinlog.ha.policy.in_sync import Slave
 from twinlog.ha.policy.pushing import AppendStamps
 from twinlog.ha.slave.client import HAClient
 from twinlog.ha.statistics import HAConnectionStatistics, HAStatistics
-from twinlog.ha.wire.protocol import NO_REQUEST_YET
+from twinlog.ha.wire.protocol import ACK, NO_REQUEST_YET
 from twinlog.ha.wire.transport import SocketTransport, Transport
 from twinlog.store.config import BrokerRole
 from twinlog.store.message_store import MessageStore
@@ -42,10 +43,12 @@ RATE_INTERVAL = 1.0  # Seconds over which bytes per second are counted.
 
 @define(eq=False)
 class HAService:
-    """`members`: the IPs of the registered slaves of this group, one for each slave. `ask_members` is called while a
-    connection of another IP asks for the log, as it may be of a slave that has only just registered; once the name server
-    has answered, call members_changed(). `welcome`: the IPs of slaves that may follow, and do not count before they are in
-    the group's record. `peer_of`: the member, to be asked about its log, whose HA port is at an address.
+    """`members`: the registered slaves of this group, by IP, or by the id of one that says who it is.
+
+    `ask_members` is called while a connection of another IP asks for the log, as it may be of a slave that has only just
+    registered; once the name server has answered, call members_changed(). `welcome`: the IPs of slaves that may follow, and do
+    not count before they are in the group's record. `peer_of`: the member, to be asked about its log, whose HA port is at an
+    address.
 
     `role`: see use_role(). The lease is held for ever until give_up().
     """
@@ -186,23 +189,34 @@ class HAService:
             log.info("all slaves disconnected", why=why, connections=len(self._connections))
         self._end_connections()
 
-    def members_changed(self, ips: Collection[str]) -> None:
-        """Take the IPs of the registered slaves, one for each slave; connected ones count, or are disconnected, at once."""
-        self.connection_admission.members_changed(ips)
+    def members_changed(self, names: Collection[str]) -> None:
+        """Take the IPs of the registered slaves, one for each slave, or its id for a member that says who it is; connected ones
+        count, or are disconnected, at once.
+        """
+        self.connection_admission.members_changed(names)
+
+    def ticket_for(self, member: str) -> int:
+        """A ticket for the HA connection that a member has just made: its first eight bytes."""
+        return self.connection_admission.tickets.give(member)
 
     async def serve(self, transport: Transport, address: str, ip: str) -> None:
-        """Serve one connection until it ends; it is refused at once unless it is admitted."""
-        if self.connection_admission.rules.admits(ip):
-            await self._serve(self._connection(transport, address, ip))
+        """Serve one connection until it ends; it is refused at once unless it is admitted, by its IP or a ticket."""
+        admission, first = self.connection_admission, b""
+        if not admission.rules.admits(ip):
+            with trio.move_on_after(self.config.admission_timeout_ms / 1000):
+                first = await transport.receive()
+        member = admission.tickets.member_of(*ACK.unpack_from(first)) if len(first) >= ACK.size else None
+        if admission.rules.admits(ip, member or ""):
+            await self._serve(self._connection(transport, address, ip, first))
         else:
-            self.connection_admission.refused(address, ip, "stranger", self.connection_admission.rules.why_not(ip))
+            admission.refused(address, ip, "stranger", admission.rules.why_not(ip))
             await transport.aclose()
 
     def _take(self, accepted: socket.socket, address: str, ip: str) -> None:
         assert self._nursery is not None
         self._nursery.start_soon(self._serve, self._connection(SocketTransport(accepted), address, ip))
 
-    def _connection(self, transport: Transport, address: str, ip: str) -> HAConnection:
+    def _connection(self, transport: Transport, address: str, ip: str, first: bytes = b"") -> HAConnection:
         connection = HAConnection(
             transport,
             address,
@@ -213,6 +227,8 @@ class HAService:
             on_request=self.connection_admission.slave_connected,
             holdable=self._holdable,
             find_slave=self.find_slave,
+            tickets=self.connection_admission.tickets,
+            first=first,
         )
         self._connections[connection] = trio.CancelScope()
         return connection
@@ -273,12 +289,13 @@ class HAService:
 
     def lowest_needed(self) -> int:
         """The lowest byte of the log that a connected slave still lacks; no limit without slaves."""
-        return min((offset for _, offset in self._acks().values()), default=NO_FLOOR)
+        return min((ack[1] for ack in self._acks().values()), default=NO_FLOOR)
 
-    def _acks(self) -> dict[Hashable, tuple[str, int]]:
-        """IP and acknowledged offset of each slave that is connected."""
+    def _acks(self) -> dict[Hashable, Ack]:
+        """IP or id, and acknowledged offset, of each slave that is connected."""
         slaves = (each for each in self._connections if each.request_offset != NO_REQUEST_YET)
-        return {each: (each.ip, each.ack_offset) for each in slaves}
+        name_of = self.connection_admission.rules.name_of
+        return {each: (name_of(each.ip, each.member), each.ack_offset, each.ip) for each in slaves}
 
     def age_of(self, offset: int) -> float | None:
         """Seconds since the byte at `offset` of the log was appended; 0 at its end, None: before this process started."""
@@ -308,6 +325,6 @@ class HAService:
     def _describe(self, connection: HAConnection, slave: Slave | None) -> HAConnectionStatistics:
         return connection.statistics(
             slave,
-            is_admitted=self.connection_admission.rules.admits(connection.ip),
+            is_admitted=self.connection_admission.rules.admits(connection.ip, connection.member),
             lag_seconds=self.age_of(max(connection.ack_offset, 0)),
         )

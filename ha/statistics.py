@@ -38,6 +38,7 @@ class HAConnectionStatistics:
     """
 
     address: str
+    member: str  # Its id; "": it did not say who it is.
     state: ConnectionState
     request_offset: int
     sent_offset: int

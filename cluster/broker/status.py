@@ -37,7 +37,7 @@ from twinlog.cluster.remoting.member_status import (
     SecurityStatus,
     SlaveStatus,
 )
-from twinlog.cluster.remoting.names import SCHEDULE_TOPIC, member_name
+from twinlog.cluster.remoting.names import SCHEDULE_TOPIC, ip_of, member_name
 from twinlog.ha.compare.finding import NO_ERRORS
 from twinlog.ha.policy.ack_policy import AckPolicy, MasterSide, SlaveSide, effective_policy
 from twinlog.ha.policy.admission import Refusal
@@ -116,8 +116,8 @@ class BrokerStatus:
             policy=self._policy(policy) if policy is not None else None,
             ack_mode=self.settings.ha_config.ack_mode.value if self.store.config.is_slave else None,
             slaves=tuple(_slave(slave, self.slave_kinds.kinds) for slave in ha.connections),
-            retention_held_by=_known_slave(ha.retention_holder) if ha.retention_holder is not None else None,
-            away=tuple(_known_slave(slave) for slave in ha.away),
+            retention_held_by=self._known_slave(ha.retention_holder) if ha.retention_holder is not None else None,
+            away=tuple(map(self._known_slave, ha.away)),
             refused={str(cause): count for cause, count in ha.refused.items()},
             refused_last=tuple(_refused(each) for each in ha.refusals),
             master=_master_link(self.group.master.address, client) if self.store.config.is_slave else None,
@@ -311,6 +311,12 @@ class BrokerStatus:
             paused=roles.member.paused() or None,
         )
 
+    def _known_slave(self, slave: KnownSlave) -> KnownSlaveStatus:
+        group = self.roles.member.group
+        member = group.member(slave.ip) if group is not None else None
+        ip = ip_of(member.ha_address) if member is not None else slave.ip
+        return KnownSlaveStatus(ip=ip, ack_offset=slave.offset, away_since_ms=slave.away_since, given_up=slave.given_up)
+
     def _lease(self) -> LeaseStatus:
         lease, now = self.ha.lease, trio.current_time()
         left, held = lease.remaining(now), lease.held(now)
@@ -364,6 +370,7 @@ def _master_link(address: str | None, client: HAClientStatistics | None) -> Mast
 def _slave(slave: HAConnectionStatistics, kinds: Mapping[str, SlaveKind]) -> SlaveStatus:
     return SlaveStatus(
         address=slave.address,
+        member_id=slave.member or None,
         state=slave.state,
         ack_offset=slave.ack_offset,
         lag_bytes=slave.lag_bytes,
@@ -377,12 +384,6 @@ def _slave(slave: HAConnectionStatistics, kinds: Mapping[str, SlaveKind]) -> Sla
         sent_offset=slave.sent_offset,
         verified=slave.address in kinds,
         rate_bytes_per_second=round(slave.transferred_bytes_per_second),
-    )
-
-
-def _known_slave(slave: KnownSlave) -> KnownSlaveStatus:
-    return KnownSlaveStatus(
-        ip=slave.ip, ack_offset=slave.offset, away_since_ms=slave.away_since, given_up=slave.given_up
     )
 
 

@@ -68,6 +68,7 @@ def _names(
     """
     slaves = [each for each in ha.connections if each.ack_offset >= 0]
     names = {each.address: name for each in slaves if (name := _own_name(broker, each.address)) is not None}
+    names |= {each.address: name for each in slaves for name, known in members.items() if each.member == known.id}
     for each in slaves:
         if before.get(each.address, each.address) not in (each.address, ip_of(each.address)):
             names.setdefault(each.address, before[each.address])
@@ -121,10 +122,12 @@ def _members(broker: Broker) -> dict[str, GroupMember]:
 def _away(ha: HAStatistics, members: Mapping[str, GroupMember], known: Iterable[str]) -> list[tuple[str, int]]:
     """Members that were disconnected already when this process started, if their IP identifies them."""
     known = set(known)
-    absent = [(name, ip_of(each.ha_address)) for name, each in members.items() if name not in known]
-    ips, away = Counter(ip for _, ip in absent), Counter(each.ip for each in ha.away)
     offsets = {each.ip: each.offset for each in ha.away}
-    return [(name, offsets[ip]) for name, ip in absent if ips[ip] == away[ip] == 1]
+    absent = {name: each for name, each in members.items() if name not in known}
+    by_id = [(name, offsets[each.id]) for name, each in absent.items() if each.id in offsets]
+    others = [(name, ip_of(each.ha_address)) for name, each in absent.items() if each.id not in offsets]
+    ips, away = Counter(ip for _, ip in others), Counter(each.ip for each in ha.away)
+    return by_id + [(name, offsets[ip]) for name, ip in others if ips[ip] == away[ip] == 1]
 
 
 def _connected(broker: Broker, name: str, slave: HAConnectionStatistics) -> ReplicaNumbers:

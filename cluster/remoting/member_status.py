@@ -46,6 +46,7 @@ class SlaveStatus:
     """A slave's connection, as its master sees it. `verified`: the slave is a member of ours and has said how it flushes."""
 
     address: str = ""
+    member_id: str | None = None  # None: it did not say who it is.
     state: str = ""
     ack_offset: int | None = None  # -1 before the slave's first request.
     lag_bytes: int | None = None

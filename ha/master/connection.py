@@ -15,6 +15,7 @@ from twinlog.ha.config import HAConfig
 from twinlog.ha.errors import HAConnectionLostError, HALogError, HARefusedError
 from twinlog.ha.master.group_transfer import EVERYTHING, GroupTransferService
 from twinlog.ha.master.slave_check import FindSlave, slave_fits, trust
+from twinlog.ha.master.tickets import Tickets
 from twinlog.ha.peer import Peer
 from twinlog.ha.policy.in_sync import Slave
 from twinlog.ha.policy.pushing import FlowControl, push_start
@@ -48,6 +49,9 @@ class HAConnection:
     on_request: Callable[["HAConnection"], None] = lambda _: None  # Called once, with the slave's first request.
     holdable: Callable[[], int] = lambda: EVERYTHING  # The end of what any slave can hold.
     find_slave: FindSlave = trust  # Finds the peer that knows whether its log is ours.
+    tickets: Tickets = field(factory=Tickets)
+    first: bytes = b""  # What was received before.
+    member: str = field(default="", init=False)  # The id of the member at the other end; "": it had no ticket.
     connected_since: float = field(factory=trio.current_time, init=False)
     request_offset: int = field(default=NO_REQUEST_YET, init=False)
     ack_offset: int = field(default=NO_REQUEST_YET, init=False)
@@ -127,6 +131,7 @@ class HAConnection:
         held = max(self.ack_offset, 0)
         return HAConnectionStatistics(
             address=self.address,
+            member=self.member,
             state=state,
             request_offset=self.request_offset,
             sent_offset=self.sent_offset,
@@ -148,11 +153,11 @@ class HAConnection:
         silence = self.config.housekeeping_interval_ms / 1000
         anything = False
         with trio.move_on_after(silence):
-            while data := await self.transport.receive():
-                anything = True
+            while data := self.first or await self.transport.receive():
+                self.first, anything = b"", True
                 reports = self._reports.feed(data)
-                while reports and reports[0] == NO_REQUEST_YET:  # A sign of life.
-                    del reports[0]
+                while reports and reports[0] < 0:
+                    self._take_before_request(reports.pop(0))
                 if reports:
                     self._last_read = trio.current_time()
                     return reports
@@ -161,9 +166,22 @@ class HAConnection:
             return []
         raise HAConnectionLostError(f"made no request within {silence:g} s")
 
+    def _take_before_request(self, report: int) -> None:
+        """Take a ticket, or a sign of life. Raises HARefusedError."""
+        if report == NO_REQUEST_YET:
+            return
+        member = self.tickets.take(report) if not self.member else None
+        if member is None:
+            raise HARefusedError("bad_request", f"a first report of {report}, which is no offset")
+        self.member, self._compares = member, True
+
     async def _check(self, requested: int) -> bool:
         """Compare the slave's log with ours; True when it is known to fit. Raises HARefusedError, HALogError."""
-        return requested == 0 or await slave_fits(self.store, self.address, requested, self._find) is True
+        return (
+            requested == 0
+            or bool(self.member)
+            or await slave_fits(self.store, self.address, requested, self._find) is True
+        )
 
     async def _first_check(self, requested: int) -> bool:
         """Check until there is an answer, for as long as the slave waits for its first byte: its remoting port is up, and

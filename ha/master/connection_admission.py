@@ -3,6 +3,7 @@
     from        event                                              to
     accepted    too many connections, and none may be ended        refused (too_many)
     accepted    IP of a registered or allowed slave                served
+    pending     it shows the ticket of a member                    served
     accepted    any other IP                                       pending
     pending     its IP is registered meanwhile                     served
     pending     not registered in time, or no request in time      refused (stranger)
@@ -27,6 +28,7 @@ from twinlog.ha.errors import Cause
 from twinlog.ha.master.accept import Seat, must_leave
 from twinlog.ha.master.connection import HAConnection
 from twinlog.ha.master.group_transfer import GroupTransferService
+from twinlog.ha.master.tickets import Tickets
 from twinlog.ha.policy.admission import AdmissionRules, Refusals, parse_networks
 from twinlog.ha.wire.protocol import ACK, NO_REQUEST_YET
 from twinlog.ha.wire.transport import RECEIVE_SIZE
@@ -48,17 +50,21 @@ class PendingConnection:
     ip: str
     since: float
     asked_at: float | None = None  # When its request was there.
+    member: str = ""  # Whose ticket it showed.
 
 
 @define(eq=False)
 class PendingConnections:
-    """`let_in` gets a connection's socket once `admits` accepts its IP; `refuse` gets each one that was rejected."""
+    """`let_in` gets a connection's socket once `admits` accepts its IP, or the member whose ticket it shows; `refuse` gets each
+    one that was rejected.
+    """
 
     config: HAConfig
-    admits: Callable[[str], bool]
+    admits: Callable[[str, str], bool]
     let_in: Callable[[socket.socket, str, str], None]
     refuse: Callable[[PendingConnection], None]
     ask_members: Callable[[], None]
+    tickets: Tickets
     connections: dict[int, PendingConnection] = field(factory=dict, init=False)  # By descriptor, oldest first.
     _arrived: Wakeup = field(factory=Wakeup, init=False)
     _epoll: select.epoll | None = field(default=None, init=False)
@@ -95,9 +101,13 @@ class PendingConnections:
     def members_changed(self) -> None:
         """Let in who may follow now."""
         for connection in list(self.connections.values()):
-            if self.admits(connection.ip):
-                self._forget(connection)
-                self.let_in(connection.sock, connection.address, connection.ip)
+            self._let_in_if_admitted(connection)
+
+    def _let_in_if_admitted(self, connection: PendingConnection) -> bool:
+        if is_admitted := self.admits(connection.ip, connection.member):
+            self._forget(connection)
+            self.let_in(connection.sock, connection.address, connection.ip)
+        return is_admitted
 
     def reject(self, connection: PendingConnection) -> None:
         """Close its connection."""
@@ -116,19 +126,21 @@ class PendingConnections:
 
     def _look(self, connection: PendingConnection, *, left: bool = False) -> None:
         """See what has arrived, without taking it. A peer that has left is forgotten, whatever it said before."""
-        size = 0
+        report = b""
         if not left:
             try:
-                size = len(connection.sock.recv(ACK.size, socket.MSG_PEEK))
+                report = connection.sock.recv(ACK.size, socket.MSG_PEEK)
             except BlockingIOError:
                 return
             except OSError:
                 pass
-        if size == 0:
+        if not report:
             self.reject(connection)
-        elif size == ACK.size and connection.asked_at is None:
+        elif len(report) == ACK.size and connection.asked_at is None:
             connection.asked_at = trio.current_time()
-            self.ask_members()
+            connection.member = self.tickets.member_of(*ACK.unpack(report)) or ""
+            if not self._let_in_if_admitted(connection):
+                self.ask_members()
 
     def _expire(self) -> None:
         now = trio.current_time()
@@ -182,6 +194,7 @@ class ConnectionAdmission:
     ask_members: Callable[[], None]
     has_record: Callable[[], bool] = lambda: False  # The group's record names its members, and who may be elected.
     welcome: Callable[[], Collection[str]] = lambda: ()  # IPs of slaves that may follow before the record has them.
+    tickets: Tickets = field(factory=Tickets, init=False)
     rules: AdmissionRules = field(init=False)
     pending: PendingConnections = field(init=False)
     refusals: Refusals = field(factory=Refusals, init=False)
@@ -190,7 +203,9 @@ class ConnectionAdmission:
 
     def __attrs_post_init__(self) -> None:
         self.rules = AdmissionRules(parse_networks(self.config.allowed_slaves))
-        self.pending = PendingConnections(self.config, self.rules.admits, self.serve, self._rejected, self.ask_members)
+        self.pending = PendingConnections(
+            self.config, self.rules.admits, self.serve, self._rejected, self.ask_members, self.tickets
+        )
 
     def take(self, accepted: socket.socket, address: str, ip: str) -> None:
         """Admit, hold or refuse a connection that was just accepted."""
@@ -203,14 +218,14 @@ class ConnectionAdmission:
         else:
             self.pending.take(accepted, address, ip)
 
-    def members_changed(self, ips: Collection[str]) -> None:
-        """Take the IPs of the registered slaves, one for each slave: serve pending connections that are admitted now, and end
-        those that are no longer.
+    def members_changed(self, names: Collection[str]) -> None:
+        """Take the IPs or ids of the registered slaves, one for each slave: serve pending connections that are admitted now, and
+        end those that are no longer.
         """
-        self.rules.members_changed(ips, self.welcome())
+        self.rules.members_changed(names, self.welcome())
         self.recount()
         for connection in list(self.connections):
-            if connection not in self._leaving and not self.rules.admits(connection.ip):
+            if connection not in self._leaving and not self.rules.admits(connection.ip, connection.member):
                 self._end(connection)
                 self.note("connection closed: slave no longer registered", peer=connection.address)
         self.pending.members_changed()
@@ -229,12 +244,19 @@ class ConnectionAdmission:
         self.refusals.served(connection.ip)
         if self.rules.is_allowed(connection.ip):
             self.recount()
-        of_this_ip = sum(
-            each.ip == connection.ip and each.request_offset != NO_REQUEST_YET for each in self.connections
+        name = self.rules.name_of(connection.ip, connection.member)
+        of_this_name = sum(
+            self.rules.name_of(each.ip, each.member) == name and each.request_offset != NO_REQUEST_YET
+            for each in self.connections
         )
-        if of_this_ip > self.transfer.registered_with(connection.ip):
+        if of_this_name > self.transfer.registered_with(name):
             self.ask_members()  # It may be one that has only just registered.
-        self.note("slave connected", peer=connection.address, request_offset=connection.request_offset)
+        self.note(
+            "slave connected",
+            peer=connection.address,
+            member_id=connection.member or None,
+            request_offset=connection.request_offset,
+        )
 
     def gone(self, connection: HAConnection) -> None:
         """Forget a connection that has ended."""

@@ -9,7 +9,7 @@ import structlog
 import trio
 from attrs import define, field
 
-from twinlog.ha.policy.disconnected import EVERYBODY, KnownSlave, KnownSlaves, decode_slaves, encode_slaves
+from twinlog.ha.policy.disconnected import EVERYBODY, Ack, KnownSlave, KnownSlaves, decode_slaves, encode_slaves
 from twinlog.store.util.sync import write_durably
 
 log = structlog.get_logger()
@@ -19,10 +19,10 @@ SAVE_SECONDS = 5.0
 
 @define(eq=False, kw_only=True)
 class DisconnectedSlaves:
-    """`acks`: IP and acknowledged offset of each slave that is connected now."""
+    """`acks`: name and acknowledged offset of each slave that is connected now."""
 
     path: Path
-    acks: Callable[[], Mapping[Hashable, tuple[str, int]]]
+    acks: Callable[[], Mapping[Hashable, Ack]]
     max_offset: Callable[[], int]
     bytes_max: int  # haRetentionMaxBytes; 0: nothing is kept for them.
     registered_with: Callable[[str], int] = lambda _ip: EVERYBODY  # How many slaves are registered with an IP.

@@ -41,6 +41,10 @@ class SlaveConnection(Hashable, Protocol):
     def ip(self) -> str:
         """The IP alone, as it would be registered."""
 
+    @property
+    def member(self) -> str:
+        """The id of the member at the other end; "": it did not say who it is."""
+
 
 @frozen
 class _Reason:
@@ -181,7 +185,9 @@ class GroupTransferService:
     def join(self, connection: SlaveConnection, ack_offset: int) -> None:
         """Let a connection in that made a valid request; whether it counts depends on its IP."""
         now = trio.current_time()
-        self._in_sync.join(connection, connection.address, connection.ip, ack_offset, end=self._end, now=now)
+        self._in_sync.join(
+            connection, connection.address, connection.ip, ack_offset, member=connection.member, end=self._end, now=now
+        )
         self._changed()
 
     def acknowledge(self, connection: SlaveConnection, offset: int) -> None:
@@ -205,14 +211,14 @@ class GroupTransferService:
         self._in_sync.leave(connection)
         self._changed()
 
-    def members_changed(self, ips: Collection[str]) -> None:
-        """Take the IPs of the registered slaves, one for each slave."""
-        self._in_sync.members_changed(ips)
+    def members_changed(self, names: Collection[str]) -> None:
+        """Take the IPs of the registered slaves, one for each slave, or its id for a member that says who it is."""
+        self._in_sync.members_changed(names)
         self._changed()
 
-    def registered_with(self, ip: str) -> int:
-        """Number of slaves with this IP that may count."""
-        return self._in_sync.registered_with(ip)
+    def registered_with(self, name: str) -> int:
+        """Number of slaves with this IP or id that may count."""
+        return self._in_sync.registered_with(name)
 
     async def run(self) -> None:
         """Refuse those who waited too long; when cancelled, all that still wait."""

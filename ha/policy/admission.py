@@ -1,8 +1,8 @@
 """Rules of admission to the HA port, by IP of the registered and allowed slaves. Pure.
 
 A connection is given bytes of the log only when its IP is that of a registered slave of this broker group, or lies in
-one of the networks of `haAllowedSlaves`. RocketMQ gives the log to every peer. The classic stream carries no name and no secret,
-so an untrusted process on a slave's own machine cannot be distinguished from the slave.
+one of the networks of `haAllowedSlaves`, or it shows a ticket of a member. RocketMQ gives the log to every peer. The classic
+stream carries no name and no secret, so an untrusted process on a slave's own machine cannot be distinguished from the slave.
 """
 
 from collections import Counter
@@ -41,21 +41,25 @@ def _address(ip: str) -> IPv4Address | IPv6Address | None:
 
 @define(eq=False)
 class AdmissionRules:
-    """The registered slaves' IPs and the allowed networks."""
+    """The registered slaves, by IP or id, and the allowed networks."""
 
     allowed: tuple[Network, ...] = ()
-    registered: tuple[str, ...] = field(default=(), init=False)  # One IP per registered slave.
+    registered: tuple[str, ...] = field(default=(), init=False)  # One IP, or the id of a member, per registered slave.
     welcome: frozenset[str] = field(default=frozenset(), init=False)  # IPs that may follow, and do not count yet.
     _entries: Counter[str] = field(factory=Counter, init=False)
 
-    def members_changed(self, ips: Collection[str], welcome: Collection[str] = ()) -> None:
-        """Take the IPs of the slaves that count, one for each slave; `welcome`: who may follow without that."""
-        self.registered, self.welcome = tuple(ips), frozenset(welcome)
+    def members_changed(self, names: Collection[str], welcome: Collection[str] = ()) -> None:
+        """Take the IPs or ids of the slaves that count, one for each slave; `welcome`: IPs that may follow without that."""
+        self.registered, self.welcome = tuple(names), frozenset(welcome)
         self._entries = Counter(self.registered)
 
     def registered_with(self, ip: str) -> int:
         """Number of slaves that are registered with this IP."""
         return self._entries[ip]
+
+    def name_of(self, ip: str, member: str) -> str:
+        """By which a connection counts: its member's id where that is registered, else its IP."""
+        return member if member in self._entries else ip
 
     def is_allowed(self, ip: str) -> bool:
         """True if haAllowedSlaves names it."""
@@ -66,9 +70,9 @@ class AdmissionRules:
         """True if a slave there counts, or is allowed."""
         return self._entries[ip] > 0 or self.is_allowed(ip)
 
-    def admits(self, ip: str) -> bool:
-        """True if a connection from there is served the log."""
-        return ip in self.welcome or self.trusts(ip)
+    def admits(self, ip: str, member: str = "") -> bool:
+        """True if a connection from there is served the log; `member`: the member that showed a ticket on it."""
+        return self._entries[member] > 0 or ip in self.welcome or self.trusts(ip)
 
     def voices(self, connected: Iterable[str]) -> list[str]:
         """The IPs whose acknowledgements count, one for each slave that may: each registered slave, and each other IP

@@ -1,16 +1,16 @@
 """Slaves that this log has had, and the offset of each, so that retention keeps what disconnected ones lack. No I/O.
 
-A slave is known by its IP; those that share one are distinguished by their offsets. Each is connected or away. For one that is
-away the log is kept up to a number of bytes; one that lacks more, or loses bytes because the disk needs room, is given up: it
-needs a full copy.
+A slave is known by its IP, or by its id if it says who it is; those that share an IP are distinguished by their offsets. Each is
+connected or away. For one that is away the log is kept up to a number of bytes; one that lacks more, or loses bytes because the
+disk needs room, is given up: it needs a full copy.
 
     8 bytes magic | u32 version | u32 count, then for each slave:
-    u16 n, n bytes IP | i64 offset | i64 away since, ms
+    u16 n, n bytes IP or id | i64 offset | i64 away since, ms
     u64 xxh3 of all bytes before                                     twinlog/replicas; big endian
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from struct import Struct
 from struct import error as StructError
 
@@ -22,6 +22,7 @@ from twinlog.store.retention import NO_FLOOR
 MAGIC, VERSION = b"TWLREPLI", 1
 _HEAD, _IP_SIZE, _FIELDS, _SUM = Struct(">8sII"), Struct(">H"), Struct(">qq"), Struct(">Q")
 KNOWN_MAX = 256  # The one away for longest goes first.
+Ack = tuple[str, int] | tuple[str, int, str]  # IP or id, acknowledged offset, and for one with an id its IP.
 EVERYBODY = 1 << 31  # More slaves than there are.
 
 
@@ -29,7 +30,7 @@ EVERYBODY = 1 << 31  # More slaves than there are.
 class KnownSlave:
     """It holds all below `offset`. `away_since` is ms since 1970, 0 while it is connected."""
 
-    ip: str
+    ip: str  # Or its id.
     offset: int
     away_since: int = 0
     given_up: bool = False
@@ -44,31 +45,31 @@ class KnownSlaves:
 
     def update(
         self,
-        acks: Mapping[Hashable, tuple[str, int]],
+        acks: Mapping[Hashable, Ack],
         now_ms: int,
         registered_with: Callable[[str], int] = lambda _ip: EVERYBODY,
     ) -> bool:
-        """Take IP and acknowledged offset of each connection; whether anybody came, left or got on.
+        """Take name and acknowledged offset of each connection; whether anybody came, left or got on.
 
         A connection that goes while as many of its IP are there as slaves are registered with it was lost by a slave that has
         another one: nobody is away.
         """
         before = (dict(self.connected), list(self.away))
-        there = Counter(ip for key, (ip, _) in acks.items() if key in self.connected)
+        there = Counter(ack[0] for key, ack in acks.items() if key in self.connected)
         for key in [key for key in self.connected if key not in acks]:
             gone = self.connected.pop(key)
             if there[gone.ip] < max(registered_with(gone.ip), 1):
                 self.away.append(evolve(gone, away_since=now_ms))
-        for key, (ip, offset) in acks.items():
+        for key, (name, offset, *ip) in acks.items():
             if key not in self.connected:
-                self._came_back(ip, offset)
-            self.connected[key] = KnownSlave(ip, offset)
+                self._came_back({name, *ip}, offset)
+            self.connected[key] = KnownSlave(name, offset)
         del self.away[: max(0, len(self.away) - KNOWN_MAX)]
         return before != (self.connected, self.away)
 
-    def _came_back(self, ip: str, offset: int) -> None:
-        """Of those away at this IP the one that was about so far."""
-        mine = [slave for slave in self.away if slave.ip == ip]
+    def _came_back(self, names: Collection[str], offset: int) -> None:
+        """Of those away under one of these names the one that was about so far."""
+        mine = [slave for slave in self.away if slave.ip in names]
         if mine:
             self.away.remove(min(mine, key=lambda slave: (abs(slave.offset - offset), slave.given_up)))
 

@@ -5,6 +5,7 @@ theirs, and at most as many count for one IP as slaves are registered with it, t
 replaces its lost connection, and an untrusted peer never adds to the count. Where an IP has several slaves, a connection is
 suspect from the moment another one of its IP joins, as it may be what that slave left behind: it does not count on its own
 until it acknowledges bytes that were written later. RocketMQ counts every connection, and keeps the highest report for ever.
+A twinlog member says on its connection who it is: it counts under its id, whatever its IP, and its newest connection is its own.
 
 Sources: HAService.push2SlaveMaxOffset, connectionCount (RocketMQ 4.9.8), DefaultHAService.isInSyncSlave,
 AutoSwitchHAService.maybeExpandInSyncStateSet (5.3.3).
@@ -54,6 +55,7 @@ class _Seat:
     address: str
     ip: str
     ack_offset: int
+    member: str = ""  # The id of a member that said who it is.
     counted: bool = False
     suspended: bool = False
     awaited: bool = True  # It has not caught up since it joined, or was suspended.
@@ -71,12 +73,12 @@ class InSync:
     """The connections, oldest first, and what those that count hold."""
 
     limits: Limits = field(factory=Limits)
-    registered: tuple[str, ...] = field(default=(), init=False)  # One IP per registered slave.
+    registered: tuple[str, ...] = field(default=(), init=False)  # One IP, or the id of a member, per registered slave.
     _entries: Counter[str] = field(factory=Counter, init=False)
     _seats: dict[Hashable, _Seat] = field(factory=dict, init=False)
     acks: list[int] = field(factory=list, init=False)  # Of those that count, lowest first.
     waited: list[int] = field(factory=list, init=False)  # Without the suspended ones; if there are none, the same list.
-    _suspended_ips: set[str] = field(factory=set, init=False)  # Of slaves that left so.
+    _suspended_names: set[str] = field(factory=set, init=False)  # Of slaves that left so.
     _has_suspects: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -106,29 +108,35 @@ class InSync:
         """A message that ends below this may wait for so many slaves; 0 if there are fewer."""
         return self.waited[-slaves] + self.limits.gap_max if slaves <= len(self.waited) else 0
 
-    def members_changed(self, ips: Collection[str]) -> None:
-        """Take the IPs of the registered slaves, one for each slave."""
-        self.registered = tuple(ips)
+    def members_changed(self, names: Collection[str]) -> None:
+        """Take the IPs of the registered slaves, one for each slave, or its id for a member that says who it is."""
+        self.registered = tuple(names)
         self._entries = Counter(self.registered)
-        self._suspended_ips &= self._entries.keys()
+        self._suspended_names &= self._entries.keys()
         self._recount()
 
-    def registered_with(self, ip: str) -> int:
-        """Number of slaves with this IP that may count."""
-        return self._entries[ip]
+    def _name(self, seat: _Seat) -> str:
+        """By which a connection counts: its member's id where that is registered, else its IP."""
+        return seat.member if seat.member in self._entries else seat.ip
 
-    def join(self, key: Hashable, address: str, ip: str, ack_offset: int, *, end: int = 0, now: float = 0.0) -> None:
+    def registered_with(self, name: str) -> int:
+        """Number of slaves with this IP or id that may count."""
+        return self._entries[name]
+
+    def join(
+        self, key: Hashable, address: str, ip: str, ack_offset: int, *, member: str = "", end: int = 0, now: float = 0.0
+    ) -> None:
         """Let a connection in that has made a valid request; what it holds is `ack_offset`, the log ends at `end`.
 
         A slave that left suspended comes back suspended, unless it holds everything.
         """
-        seat = _Seat(address, ip, ack_offset, progressed_at=now, mark=end, marked_at=now)
+        seat = _Seat(address, ip, ack_offset, member, progressed_at=now, mark=end, marked_at=now)
         if ack_offset >= end:
             _note_caught_up(seat, now)
-        seat.suspended = seat.awaited and ip in self._suspended_ips
-        self._suspended_ips.discard(ip)
+        seat.suspended = seat.awaited and self._name(seat) in self._suspended_names
+        self._suspended_names.discard(self._name(seat))
         for other in self._seats.values():
-            if other.ip == ip:
+            if not other.member and not member and other.ip == ip:  # A member's newest connection is its own.
                 other.suspect_until = end
         self._seats[key] = seat
         self._recount()
@@ -165,7 +173,7 @@ class InSync:
         seat = self._seats.pop(key, None)
         if seat is not None:
             if seat.suspended:
-                self._suspended_ips.add(seat.ip)
+                self._suspended_names.add(self._name(seat))
             self._recount()
 
     def missed(self, end_offset: int, *, end: int, now: float) -> bool:
@@ -227,7 +235,7 @@ class InSync:
         return Slave(
             address=seat.address,
             ack_offset=seat.ack_offset,
-            admitted=self.registered_with(seat.ip) > 0,
+            admitted=self.registered_with(self._name(seat)) > 0,
             counted=seat.counted,
             in_sync=self._is_in_sync(seat, end, now),
             suspended=seat.suspended,
@@ -237,10 +245,10 @@ class InSync:
 
     def _reason(self, seat: _Seat, behind: int, now: float, stalled_seconds: float) -> str:
         reasons = []
-        if not self.registered_with(seat.ip):
+        if not self.registered_with(self._name(seat)):
             reasons.append("not registered, does not count")
         elif not seat.counted:
-            reasons.append("not counted: a newer connection of this address is")
+            reasons.append(f"not counted: a newer connection of this {'member' if seat.member else 'address'} is")
         if seat.suspended:
             reasons.append(
                 f"suspended: it missed {SUSPEND_AFTER} deadlines in a row, and counts again once it is level"
@@ -260,8 +268,9 @@ class InSync:
         newest_first = list(self._seats.values())[::-1]
         newest_first.sort(key=lambda seat: seat.suspect_until != NOT_SUSPECT)
         for seat in newest_first:
-            seat.counted = free[seat.ip] > 0
-            free[seat.ip] -= seat.counted
+            name = self._name(seat)
+            seat.counted = free[name] > 0
+            free[name] -= seat.counted
         counted = [seat for seat in self._seats.values() if seat.counted]
         suspect = [seat.ack_offset for seat in counted if seat.suspect_until != NOT_SUSPECT]
         self._has_suspects = bool(suspect)

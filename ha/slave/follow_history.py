@@ -93,6 +93,7 @@ class HistoryCheck:
     config: HAConfig
     peer: Peer | None
     reported: PeerHistory | None = field(default=None, init=False)  # By the master; None: nothing that counts.
+    ticket: int | None = field(default=None, init=False)  # For the connection that stands; None: the master gave none.
     _failure: HAPeerError | None = field(default=None, init=False)
 
     def take_over(self, master: PeerHistory) -> bool:
@@ -169,6 +170,7 @@ class HistoryCheck:
             raise HAConnectionLostError(f"the master does not report its history: {error}") from error
         if now is None or (now.id, now.entries, now.boot_ms) != (before.id, before.entries, before.boot_ms):
             raise HAConnectionLostError("the master's history changed while the logs were compared")
+        self.ticket = now.ticket
         if is_older(now.id, self.role.promised()):
             raise HAConnectionLostError("a newer epoch was promised while the logs were compared")
         if now.max_offset < min(before.max_offset, self.store.max_offset):

@@ -31,6 +31,7 @@ from twinlog.ha.policy.stall import CHECK_SECONDS, Observation, StallDetector
 from twinlog.ha.slave.follow_history import HistoryCheck
 from twinlog.ha.slave.replica import Replica
 from twinlog.ha.statistics import ClientState
+from twinlog.ha.wire.protocol import ACK
 from twinlog.ha.wire.transport import Transport, open_peer_nursery
 from twinlog.store.epoch_file import EpochEntry
 from twinlog.store.errors import StoreError
@@ -215,6 +216,8 @@ class Following:
         self.fresh_transport = transport = await self._connect()
         try:
             await self._check_restart()
+            if self._history.ticket is not None:
+                await transport.send(ACK.pack(self._history.ticket))
         except BaseException:
             await transport.aclose()
             raise

@@ -2,6 +2,7 @@
 
 Master to slave, repeated:  phy_offset i64 | body_size i32 | body[body_size]   (body_size 0: heartbeat)
 Slave to master, repeated:  max_offset i64   (the first one: where to begin; later ones: everything below is here)
+twinlog slave to twinlog master, before all others: a ticket, i64 below -1, which the master gave it on the remoting port
 Big endian; offsets and sizes count bytes. A body is a piece of the log: it may begin and end inside a record, but never
 crosses the end of a log file. Source: HAConnection, HAService.HAClient (RocketMQ 4.9.8).
 """
@@ -17,6 +18,7 @@ BATCH_HEADER, ACK = Struct(">qi"), Struct(">q")
 assert (BATCH_HEADER.size, ACK.size) == (12, 8)
 
 NO_REQUEST_YET = -1  # As a report: a heartbeat before the request, which masters ignore.
+TICKET_MAX = -2  # Tickets are below -1: a RocketMQ master would take one for a request, and is never sent one.
 BUFFER_SIZE = 4 * 1024 * 1024
 # HAClient.READ_MAX_BUFFER_SIZE: a larger frame hangs a RocketMQ slave.
 BODY_SIZE_MAX = 4 * 1024 * 1024 - BATCH_HEADER.size

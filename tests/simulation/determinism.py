@@ -86,6 +86,7 @@ def deterministic(seed: int) -> Iterator[None]:
             (time, "time_ns", lambda: int(wall() * 1_000_000_000)),
             (time, "monotonic", now),
             (time, "sleep", lambda _seconds: None),
+            (secrets, "randbits", random.getrandbits),
             (secrets, "token_hex", lambda size: f"{random.getrandbits(8 * size):0{2 * size}x}"),
         ):
             stack.enter_context(patch.object(target, name, value))

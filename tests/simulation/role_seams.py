@@ -4,14 +4,14 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
-from attrs import define, field
+from attrs import define, evolve, field
 
 from tests.simulation import role_checks, role_offsets
 from tests.simulation.determinism import machine_of_task
 from tests.simulation.peer import SimPeer
 from twinlog.cluster.broker.peers.role_messages import Op, PausedMaster, Plain
 from twinlog.ha.election.voter import LeaseReply, LeaseRequest, VoteReply, VoteRequest
-from twinlog.ha.errors import HAPeerError
+from twinlog.ha.errors import HAIdentityError, HAPeerError
 from twinlog.ha.peer import PeerHistory
 from twinlog.store.config import BrokerRole
 from twinlog.store.role_file import GroupMember, RoleState
@@ -55,7 +55,11 @@ class SimCalls:
 
     async def history(self, address: str, me: GroupMember | None = None) -> PeerHistory | None:
         async def handle(member: "RoleMember") -> PeerHistory:
-            return member.service.history(me)
+            if me is None:
+                return member.service.history()
+            if why := await member.service.joining.why_not(me):
+                raise HAIdentityError(why)
+            return evolve(member.service.history(me), ticket=member.service.member.ha.ticket_for(me.id))
 
         return await self._ask(address, handle)
 

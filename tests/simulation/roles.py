@@ -16,6 +16,7 @@ from tests.simulation.role_ledger import Log
 from tests.simulation.role_name_server import RoleNameServer
 from tests.simulation.role_offsets import Offsets
 from tests.simulation.role_seams import RolePeer, SimCalls, SimEffects
+from twinlog.cluster.broker.group.group_view import counted_as
 from twinlog.cluster.broker.roles.member import Member as OwnMember
 from twinlog.cluster.broker.roles.service import RoleService
 from twinlog.cluster.broker.tables.offsets import ConsumerOffsetManager, MasterOffsets
@@ -253,14 +254,13 @@ class RoleMember(Member):
     def _count_members(self) -> None:
         """Tell replication whose acknowledgements count: with a record those whom it names."""
         counted = self.service.counted_members()
-        ips = self._registered
+        names = self._registered
         if counted is not None and (group := self.service.member.group) is not None:
-            ips = sorted(
-                _ip(each.ha_address) for each in group.members if each.id in counted - {self.service.member.own}
-            )
-        if self.ha is not None and self.is_master and ips != self._counted:
-            self._counted = ips
-            self.ha.members_changed(ips)
+            others = counted - {self.service.member.own}
+            names = sorted(counted_as(each) for each in group.members if each.id in others)
+        if self.ha is not None and self.is_master and names != self._counted:
+            self._counted = names
+            self.ha.members_changed(names)
 
 
 @define(eq=False)
@@ -272,10 +272,6 @@ class RoleProducer(Producer):
         assert isinstance(member, RoleMember)
         if member.writable:
             super()._put(rng)
-
-
-def _ip(address: str) -> str:
-    return address.rpartition(":")[0]
 
 
 @define(eq=False)

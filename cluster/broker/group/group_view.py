@@ -29,6 +29,11 @@ def saved_role(store_config: StoreConfig) -> RoleState | None:
     return load_role(store_config.root.expanduser() / "twinlog")
 
 
+def counted_as(member: GroupMember) -> str:
+    """Name under which the HA connection of a member counts: its id, as it shows a ticket there; the IP of one that does not."""
+    return member.id if member.codes else ip_of(member.ha_address)
+
+
 def under_role(
     state: RoleState | None, config: BrokerConfig, store_config: StoreConfig, ha_config: HAConfig
 ) -> tuple[BrokerConfig, StoreConfig, HAConfig]:
@@ -123,12 +128,14 @@ class GroupView:
         return {each.address for each in members if ip_of(each.ha_address) == ip} - {self.settings.address}
 
     def counted_slaves(self) -> list[str]:
-        """Return the IPs of the slaves whose acknowledgements count: those in the group's record, or else the registered ones."""
+        """Return the slaves whose acknowledgements count, see counted_as(): those in the group's record, or else the IPs of the
+        registered ones.
+        """
         counted, group = self.roles.counted_members(), self.roles.member.group
         if counted is None or group is None or self.store.config.is_slave:
             return self.registration.members
         others = counted - {self.roles.member.own}
-        return sorted(ip_of(each.ha_address) for each in group.members if each.id in others)
+        return sorted(counted_as(each) for each in group.members if each.id in others)
 
     def admitted_slaves(self) -> list[str]:
         """Return the IPs of the slaves that may follow, and so join: registered, and in haMembers if that is set."""

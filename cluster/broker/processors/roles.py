@@ -49,7 +49,7 @@ class RoleProcessor:
     async def get_broker_epoch(self, header: GetBrokerEpoch, request: Request) -> Reply:
         """Return the epochs of this log; a member that identifies itself will join the group."""
         roles = self.roles
-        asker = None
+        asker = ticket = None
         if header.member and header.ha_address:
             name = header.name or header.member
             sender = GroupMember(
@@ -65,6 +65,7 @@ class RoleProcessor:
             if self._may_join(request, sender):
                 asker = sender
                 if header.ha_end:
+                    ticket = self.ha.ticket_for(sender.id) if sender.codes else None
                     ip = ip_of(request.connection.remote_address)
                     # The HA address may be in another network.
                     is_own = ip_of(header.ha_end) in (ip, ip_of(sender.ha_address))
@@ -78,7 +79,7 @@ class RoleProcessor:
             cluster=self.settings.config.broker_cluster_name,
             name=self.settings.config.broker_name,
             broker_id=self.settings.config.broker_id,
-            more={"paused": roles.member.paused()},
+            more={"paused": roles.member.paused(), "ticket": ticket},
         )
         return Reply(body=body)
 

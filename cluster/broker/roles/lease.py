@@ -14,6 +14,7 @@ import structlog
 import trio
 from attrs import define, evolve, field
 
+from twinlog.cluster.broker.group.group_view import counted_as
 from twinlog.cluster.broker.roles.durable_state import RoleFileError
 from twinlog.cluster.broker.roles.joining import JoinRequests
 from twinlog.cluster.broker.roles.member import Member
@@ -201,7 +202,8 @@ class LeaseRounds:
         ips = [ip_of(m.ha_address) for m in group.members if not m.votes] if group is not None else []
         if not ips:
             return 0
-        there = [ip_of(each.address) for each in self.member.ha.statistics().connections if each.counted]
+        connections = self.member.ha.statistics().connections
+        there = [ip_of(each.address) for each in connections if each.counted and not each.member]
         return sum(min(there.count(ip), ips.count(ip)) for ip in set(ips))
 
     async def wait_for_answers(self, heard: Collection[str], seconds: float) -> None:
@@ -369,7 +371,7 @@ class LeaseRounds:
     def _count(self, record: GroupRecord) -> None:
         """Count the acknowledgements of a version's members, and of no other slave."""
         others = (each for each in record.members if each.id != self.member.own)
-        self.member.ha.members_changed(sorted(ip_of(each.ha_address) for each in others))
+        self.member.ha.members_changed(sorted(map(counted_as, others)))
 
     def _next_record(self) -> GroupRecord | None:
         member, group = self.member, self.member.group

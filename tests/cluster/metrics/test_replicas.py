@@ -18,6 +18,7 @@ def connected(broker, address: str, ack_offset: int, *, seconds: float = 60.0) -
     """As a master tells of a slave that came so many seconds ago."""
     return HAConnectionStatistics(
         address=address,
+        member="",
         state="streaming",
         request_offset=0,
         sent_offset=ack_offset,

@@ -23,6 +23,7 @@ class Slave:
 
     address: str = "10.0.0.1:5000"
     ip: str = "10.0.0.1"
+    member: str = ""
 
 
 @pytest.fixture

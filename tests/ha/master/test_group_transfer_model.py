@@ -20,6 +20,7 @@ TIMEOUT = 3.0
 class Connection:
     number: int
     ip: str
+    member: str = ""
 
     @property
     def address(self) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import trio
-from attrs import define, field
+from attrs import define, evolve, field
 
 from tests.helpers import StorePeer
 from tests.support.group.group import FILE_SIZE, SLAVE, SYNC, Group, Member
@@ -169,7 +169,8 @@ class Calls:
             await trio.lowlevel.checkpoint()
             if me is not None and (why := await roles.joining.why_not(me)):
                 raise HAIdentityError(why)
-            return roles.history(me)
+            history = roles.history(me)
+            return evolve(history, ticket=roles.member.ha.ticket_for(me.id)) if me is not None else history
 
         return await self._ask(address, tell)
 

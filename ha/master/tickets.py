@@ -1,0 +1,49 @@
+"""Tickets: who is at the other end of an HA connection.
+
+The classic stream carries no name. A twinlog slave that asks its master for its history on the remoting port, where it says who
+it is, gets a ticket, and sends it as the first eight bytes of its HA connection: so the master knows the member whatever address
+the connection comes from, behind address translation and proxies, too. A ticket is good for one connection, and for some seconds.
+"""
+
+import secrets
+from collections.abc import Callable
+
+import trio
+from attrs import define, field
+
+from twinlog.ha.wire.protocol import TICKET_MAX
+
+TICKET_SECONDS = 20.0
+TICKETS_MAX = 256
+
+
+def _random_ticket() -> int:
+    return TICKET_MAX - secrets.randbits(62)
+
+
+@define(eq=False)
+class Tickets:
+    """The tickets that were given and not used yet."""
+
+    make: Callable[[], int] = _random_ticket
+    _given: dict[int, tuple[str, float]] = field(factory=dict, init=False)  # Member and end of validity, oldest first.
+
+    def give(self, member: str) -> int:
+        """A ticket for the next HA connection of a member."""
+        ticket = self.make()
+        assert ticket <= TICKET_MAX
+        self._given[ticket] = member, trio.current_time() + TICKET_SECONDS
+        if len(self._given) > TICKETS_MAX:
+            del self._given[next(iter(self._given))]
+        return ticket
+
+    def member_of(self, ticket: int) -> str | None:
+        """The member that has this ticket; None: nobody, or not any more."""
+        member, until = self._given.get(ticket, ("", 0.0))
+        return member if member and trio.current_time() < until else None
+
+    def take(self, ticket: int) -> str | None:
+        """The same, once."""
+        member = self.member_of(ticket)
+        self._given.pop(ticket, None)
+        return member
