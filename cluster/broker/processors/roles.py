@@ -64,8 +64,8 @@ class RoleProcessor:
                 raise RequestError(ResponseCode.NO_PERMISSION, why)
             if self._may_join(request, sender):
                 asker = sender
+                ticket = self.ha.ticket_for(sender.id) if sender.codes else None
                 if header.ha_end:
-                    ticket = self.ha.ticket_for(sender.id) if sender.codes else None
                     ip = ip_of(request.connection.remote_address)
                     # The HA address may be in another network.
                     is_own = ip_of(header.ha_end) in (ip, ip_of(sender.ha_address))

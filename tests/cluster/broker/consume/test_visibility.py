@@ -24,6 +24,7 @@ SLAVES_IP = "10.0.0.2"
 class SlaveConnection:
     address: str = f"{SLAVES_IP}:40000"
     ip: str = SLAVES_IP
+    member: str = ""
 
 
 def with_a_slave(master) -> SlaveConnection:
