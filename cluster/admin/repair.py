@@ -89,7 +89,7 @@ async def _planned_rewind(api: ClientApi, group: RoleGroup, facts: MemberFacts) 
     if own is None or other is None:
         silent = name if own is None else master.name
         raise RoleError(f"{silent} does not report its history.", "See more with: twinlog explain")
-    finding = facts.status.master.finding if facts.status.master is not None else None
+    finding = facts.link.finding
     found = compare_histories(own.entries, own.max_offset, other.entries, other.max_offset)
     first, why = None, f"it fits the log of {master.name}"
     if finding is not None and finding.kind == "diverged":  # Bytes that differ, whatever the histories say.

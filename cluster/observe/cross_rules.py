@@ -58,12 +58,7 @@ def master_of(facts: ClusterFacts, slave: MemberFacts) -> MemberFacts | None:
 
 def follows(slave: MemberFacts) -> str | None:
     """The HA address that the slave connects to."""
-    return (slave.status.master.ha_address or None) if slave.status.master is not None else None
-
-
-def _local_address(slave: MemberFacts) -> str | None:
-    """The slave's end of its connection."""
-    return slave.status.master.local_address if slave.status.master is not None else None
+    return slave.link.ha_address or None
 
 
 def connection_of(master: MemberFacts, slave: MemberFacts) -> SlaveStatus | None:
@@ -88,7 +83,7 @@ def clusters(facts: ClusterFacts) -> Iterator[Finding]:
 def registered_master(facts: ClusterFacts) -> Iterator[Finding]:
     """The slave learned of another master than we did: it asks other name servers, or one of them is behind."""
     for slave in all_slaves(facts):
-        address = slave.status.master.address if slave.status.master is not None else None
+        address = slave.link.address
         registered = [each.member.address for each in facts.masters(slave.member.group)]
         if address and registered and address not in registered:
             yield Finding(
@@ -122,7 +117,7 @@ def one_direction(facts: ClusterFacts) -> Iterator[Finding]:
         if master is None or not (master.is_twinlog and slave.is_twinlog) or follows(slave) != master.member.ha_address:
             continue
         connection = connection_of(master, slave)
-        local = _local_address(slave)
+        local = slave.link.local_address
         if slave.member.state in _STREAMING and connection is None:
             seen = ", ".join(each.address for each in master.status.slaves or ()) or "nobody"
             yield Finding(
@@ -150,7 +145,7 @@ def unregistered(facts: ClusterFacts) -> Iterator[Finding]:
     for name in facts.group_names:
         for master in facts.masters(name):
             slaves = slaves_of(facts, master.member.group)
-            known = {_local_address(each) for each in slaves}
+            known = {each.link.local_address for each in slaves}
             hosts = {each.member.address.rpartition(":")[0] for each in slaves if not each.is_twinlog}
             for connection in master.status.slaves or ():
                 address = connection.address

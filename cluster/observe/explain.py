@@ -44,13 +44,13 @@ def _sentences(facts: ClusterFacts, each: MemberFacts) -> Iterator[tuple[str, st
     if member.state == "unreachable":
         yield "state", f"it does not answer: {member.reason or 'no reason given'}"
         return
-    has_finding = status.master is not None and status.master.finding is not None  # Below, in the same words.
+    has_finding = each.link.finding is not None  # Below, in the same words.
     yield "state", f"{member.state}" + (f": {member.reason}" if member.reason and not has_finding else "")
     if member.written_offset is not None:
         yield "log", _log(facts, each)
     yield from _epoch(facts, each)
     if member.role == "slave":
-        yield from _as_slave(member, status.master or MasterLinkStatus(), status)
+        yield from _as_slave(member, each.link, status)
     else:
         yield from _as_master(member, status)
     for cut in status.divergent:

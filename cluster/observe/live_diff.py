@@ -18,7 +18,7 @@ from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.observe.gather import error_text
 from twinlog.cluster.observe.log_side import LiveSide, LogMovedError, LogSide, diff_record
 from twinlog.cluster.remoting.errors import RemotingError
-from twinlog.ha.compare.digests import Answers, Question, answered, first_byte, first_difference
+from twinlog.ha.compare.digests import Answers, Digests, answered, first_byte, first_difference
 from twinlog.ha.errors import HAPeerError
 from twinlog.store.log.range import BLANK
 from twinlog.store.offline.diff import DiffRecord, fields_that_differ
@@ -151,11 +151,11 @@ def common_range(left: LiveSide, right: LiveSide) -> tuple[int, int]:
 async def by_digests(left: LogSide, right: LogSide, run: Run, progress: Progress) -> None:
     """Every byte from `run.equal_to` on. Raises RemotingError, HAPeerError, LogMovedError."""
 
-    async def ask(question: Question) -> Answers:
+    async def ask(question: Digests) -> Answers:
         answers = await in_parallel(partial(side.digests, question) for side in (left, right))
         return answers[0], answers[1]
 
-    async def ask_and_note(question: Question) -> Answers:
+    async def ask_and_note(question: Digests) -> Answers:
         run.equal_to = question.start
         progress(run.equal_to - run.start, run.end - run.start)
         return await ask(question)

@@ -12,7 +12,7 @@ from twinlog.cluster.config.properties_file import parse_properties
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RemotingTimeoutError, RequestError
 from twinlog.cluster.remoting.member_status import NO_STATUS, MemberStatus
-from twinlog.ha.compare.digests import Question
+from twinlog.ha.compare.digests import Digests
 from twinlog.store.errors import StoreError
 from twinlog.store.integrity.digest import RangeDigests
 from twinlog.store.offline.diff import DiffRecord
@@ -71,7 +71,7 @@ class LogSide:
         self.now = side_of(self.name, self.address, status, runtime)
         return self.now
 
-    async def digests(self, question: Question) -> RangeDigests:
+    async def digests(self, question: Digests) -> RangeDigests:
         """Digests of a range; twinlog members only."""
         api = evolve(self.api, timeout_ms=_TIMEOUT_MS)
         start, end, size = question.start, question.end, question.blocks_per_digest

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from attrs import evolve, field, frozen
 
-from twinlog.cluster.remoting.member_status import NO_STATUS, MemberStatus, SlaveStatus
+from twinlog.cluster.remoting.member_status import NO_STATUS, MasterLinkStatus, MemberStatus, SlaveStatus
 from twinlog.cluster.remoting.route import BrokerAddresses
 from twinlog.cluster.user_errors import NOT_FOUND, USAGE, UserError
 
@@ -250,6 +250,11 @@ class MemberFacts:
     config: Mapping[str, str] = field(factory=dict)  # Request 26, by RocketMQ's keys.
     ha_port: Probe | None = None
     clock_ahead_seconds: float | None = None  # Of this machine's clock; may include the time of the response.
+
+    @property
+    def link(self) -> MasterLinkStatus:
+        """Its replication from a master, as it reports it; without a master nothing is known of it."""
+        return self.status.master or MasterLinkStatus()
 
     @property
     def is_twinlog(self) -> bool:

@@ -116,7 +116,7 @@ def _outside(
     for each in members:
         known = record is not None and record.member(id_of(each)) is not None
         if each.member.role == "slave" and each.member.state == "streaming" and _has_run(each) and not known:
-            local = each.status.master.local_address if each.status.master is not None else None
+            local = each.link.local_address
             yield Finding(
                 level=Level.WARNING,
                 cause="not in the record",

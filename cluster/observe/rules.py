@@ -127,7 +127,7 @@ def followed(facts: ClusterFacts) -> Iterator[Finding]:
     for name in facts.group_names:
         expected = {each.status.ha_address for each in facts.masters(name) if each.status.ha_address}
         for each in facts.group(name):
-            followed = each.status.master.ha_address if each.status.master is not None else None
+            followed = each.link.ha_address
             if each.member.role == "slave" and followed and expected and followed not in expected:
                 yield Finding(
                     level=Level.WARNING,

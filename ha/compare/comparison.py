@@ -6,10 +6,10 @@ from typing import TypeVar
 import trio
 from attrs import define
 
+from twinlog.ha.compare.digests import Digests
 from twinlog.ha.compare.own_log import OwnReader
 from twinlog.ha.compare.preflight import (
     Bounds,
-    Digests,
     Ends,
     FirstRecord,
     LastRecord,

@@ -22,12 +22,12 @@ GROUP_BLOCKS_MAX = 256  # 16 MiB: what a member reads for an answer where it has
 
 
 @frozen
-class Question:
-    """Digests of bytes `start` to `end`; an answer may end earlier."""
+class Digests:
+    """Asks for the digests of bytes `start` to `end` of two logs; an answer may end earlier."""
 
     start: int
     end: int
-    blocks_per_digest: int
+    blocks_per_digest: int = 1
 
 
 @frozen
@@ -43,7 +43,7 @@ class Compared:
 
 
 Answers = tuple[RangeDigests, RangeDigests]
-Comparison = Generator[Question, Answers, Compared]
+Comparison = Generator[Digests, Answers, Compared]
 
 
 def first_difference(start: int, end: int, *, digests_max: int = DIGESTS_PER_LOOK) -> Comparison:
@@ -51,7 +51,7 @@ def first_difference(start: int, end: int, *, digests_max: int = DIGESTS_PER_LOO
     assert digests_max >= 2, "a look must be finer than the one before"
     at, limit = start, end
     while at < end:
-        question = Question(at, limit, _group_size(at, limit, digests_max))
+        question = Digests(at, limit, _group_size(at, limit, digests_max))
         left, right = yield question
         for answer in (left, right):
             _check(question, answer)
@@ -65,17 +65,17 @@ def first_difference(start: int, end: int, *, digests_max: int = DIGESTS_PER_LOO
     return Compared(start, end, None)
 
 
-def first_byte(start: int, end: int) -> Generator[Question, Answers, int | None]:
+def first_byte(start: int, end: int) -> Generator[Digests, Answers, int | None]:
     """The first byte that differs in a block, or part of one, that does; None when all of it turns out to be equal."""
     low, high = start, end
     while high - low > 1:
         middle = (low + high) // 2
-        left, right = yield Question(low, middle, 1)
+        left, right = yield Digests(low, middle)
         if _common(left, right)[1] is None:
             low = middle
         else:
             high = middle
-    left, right = yield Question(low, high, 1)
+    left, right = yield Digests(low, high)
     return None if _common(left, right)[1] is None else low
 
 
@@ -85,7 +85,7 @@ def _group_size(start: int, end: int, digests_max: int) -> int:
     return min(GROUP_BLOCKS_MAX, 1 << max(0, (-(-blocks // digests_max) - 1).bit_length()))
 
 
-def _check(question: Question, answer: RangeDigests) -> None:
+def _check(question: Digests, answer: RangeDigests) -> None:
     fits = (
         answer.start == question.start
         and question.start < answer.end <= question.end
@@ -108,7 +108,7 @@ def _common(left: RangeDigests, right: RangeDigests) -> tuple[int, int | None]:
     return equal_to, None
 
 
-async def answered(asking: Generator[Question, Answers, T], ask: Callable[[Question], Awaitable[Answers]]) -> T:
+async def answered(asking: Generator[Digests, Answers, T], ask: Callable[[Digests], Awaitable[Answers]]) -> T:
     """Ask until the result is known. Raises errors of `ask`, and HAPeerError."""
     try:
         question = next(asking)

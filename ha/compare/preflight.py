@@ -22,6 +22,7 @@ from typing import Any, Literal, TypeVar
 from attrs import frozen
 
 from twinlog.ha.compare import finding
+from twinlog.ha.compare.digests import Digests
 from twinlog.ha.compare.finding import Finding
 from twinlog.ha.errors import HAConnectionLostError, HAPeerError
 from twinlog.ha.peer import PeerHistory, PeerLog
@@ -44,15 +45,6 @@ class OwnLog:
 @frozen
 class Ends:
     """Asks for start and end of both logs: (OwnLog, PeerLog)."""
-
-
-@frozen
-class Digests:
-    """Asks for the digests of these bytes: two RangeDigests of one range, own and peer's; the latter None when it has none."""
-
-    start: int
-    end: int
-    blocks_per_digest: int = 1
 
 
 @frozen
@@ -88,6 +80,7 @@ class Bounds:
     end: int
 
 
+# Digests: two RangeDigests of one range, own and peer's; the latter None when it has none.
 Question = Ends | Digests | Record | LastRecord | FirstRecord | Bounds
 Compared = Literal["digests", "records", "handover", "nothing"]
 T = TypeVar("T")

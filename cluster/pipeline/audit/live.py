@@ -26,7 +26,7 @@ from twinlog.cluster.pipeline.audit.compare import LogBounds, tail_findings
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, AuditFindings, FindingClass
 from twinlog.cluster.pipeline.audit.report import AuditedMember, AuditReport
 from twinlog.cluster.remoting.errors import RemotingError
-from twinlog.ha.compare.digests import Question
+from twinlog.ha.compare.digests import Digests
 from twinlog.ha.errors import HAPeerError
 from twinlog.store.integrity.digest import BLOCK_SIZE, floor_block
 from twinlog.store.util.progress import Progress
@@ -128,7 +128,7 @@ async def _differs_at_end(pair: "Pair", start: int, end: int) -> bool:
         return True
     sides = pair.reference.side, pair.other.side
     try:
-        answers = await in_parallel(partial(side.digests, Question(low, end, 1)) for side in sides)
+        answers = await in_parallel(partial(side.digests, Digests(low, end)) for side in sides)
     except UNCOMMON_ERRORS:
         return False
     return answers[0].digests != answers[1].digests

@@ -7,7 +7,7 @@ from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.observe.log_side import LogMovedError, LogSide
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingTimeoutError, RequestError
-from twinlog.ha.compare.digests import Question
+from twinlog.ha.compare.digests import Digests
 
 
 class Broker:
@@ -28,7 +28,7 @@ def side(*answers) -> LogSide:
     return LogSide(ClientApi(Broker(*answers), ()), "h:1", "broker-a-1")
 
 
-QUESTION = Question(0, 5, 1)
+QUESTION = Digests(0, 5, 1)
 LATE = RemotingTimeoutError("h:1", 20002, 3000)
 
 

@@ -6,7 +6,7 @@ import random
 import pytest
 from attrs import define
 
-from twinlog.ha.compare.digests import Compared, Question, answered, first_byte, first_difference
+from twinlog.ha.compare.digests import Compared, Digests, answered, first_byte, first_difference
 from twinlog.ha.errors import HAPeerError
 from twinlog.store.integrity.digest import BLOCK_SIZE, RangeDigests, digests_of, grouped
 
@@ -21,20 +21,20 @@ class Log:
     bytes_max: int = 1 << 40
     asked: int = 0
 
-    async def ask(self, question: Question) -> RangeDigests:
+    async def ask(self, question: Digests) -> RangeDigests:
         self.asked += 1
         end = min(question.end, (question.start + self.bytes_max) // BLOCK * BLOCK)
         end = end if end > question.start else min(question.end, (question.start // BLOCK + 1) * BLOCK)
-        return answer_of(self.data, Question(question.start, end, question.blocks_per_digest))
+        return answer_of(self.data, Digests(question.start, end, question.blocks_per_digest))
 
 
-def answer_of(data: bytes, question: Question) -> RangeDigests:
+def answer_of(data: bytes, question: Digests) -> RangeDigests:
     start, end = question.start, question.end
     return grouped(digests_of(data[start:end], start), start, end, question.blocks_per_digest)
 
 
 def asking(left: Log, right: Log):
-    async def ask(question: Question):
+    async def ask(question: Digests):
         return await left.ask(question), await right.ask(question)
 
     return ask
