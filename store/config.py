@@ -11,6 +11,7 @@ from typing import Any
 from attrs import field, frozen, validators
 
 from twinlog.store.retention import parse_hours
+from twinlog.store.role import BrokerRole as BrokerRole
 from twinlog.store.util.disk_space import DiskLimits
 
 
@@ -22,14 +23,6 @@ def option(default: Any, *, key: str, doc: str, validator: Callable[..., Any] | 
     if validator is None and isinstance(default, int) and not isinstance(default, bool):
         validator = validators.ge(0)
     return field(default=default, validator=validator, metadata={"key": key, "doc": doc})
-
-
-class BrokerRole(Enum):
-    """The role of a broker: masters take messages, a slave follows its master's log."""
-
-    ASYNC_MASTER = "ASYNC_MASTER"
-    SYNC_MASTER = "SYNC_MASTER"
-    SLAVE = "SLAVE"
 
 
 class FlushDiskType(Enum):

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from attrs import Factory, field, frozen
 
-from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import EpochId
+from twinlog.store.role import BrokerRole
 from twinlog.store.util.checked_file import decode_checked, encode_checked, load_checked
 from twinlog.store.util.plain import from_plain, to_plain
 from twinlog.store.util.sync import save_durably

@@ -13,6 +13,7 @@ from tests.product import FILES, FOLDERS, PUBLIC, ROOT, imports, imports_of, mod
 # All packages, and modules that stand lower than the rest of their package: each imports only what stands before it.
 ORDER = [
     "store.errors",
+    "store.role",
     "store.retention",
     "store.util",
     "store.config",

@@ -18,8 +18,6 @@ from attrs import frozen
 from twinlog.cluster import admin as operations
 from twinlog.cluster import observe
 from twinlog.cluster.client.api import ClientApi
-from twinlog.cluster.client.messages import OutgoingMessage, ReceivedMessage
-from twinlog.cluster.client.subscription import From, FromTime, Sql
 from twinlog.cluster.config.contexts import Context
 from twinlog.cluster.config.credentials import own_signer, read_credentials_file
 from twinlog.cluster.config.properties_file import ConfigError
@@ -29,7 +27,9 @@ from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.cluster.remoting.signing import make_signer
 
 if TYPE_CHECKING:
+    from twinlog.cluster.client.messages import OutgoingMessage, ReceivedMessage
     from twinlog.cluster.client.producer import SendResult
+    from twinlog.cluster.client.subscription import From, FromTime, Sql
 
 
 @frozen
@@ -158,7 +158,7 @@ class Admin:
 
     async def send(
         self,
-        messages: AsyncIterator[OutgoingMessage],
+        messages: "AsyncIterator[OutgoingMessage]",
         on_sent: "Callable[[SendResult, int], None]",
         *,
         to: "operations.sending.Destination | None" = None,
@@ -171,11 +171,11 @@ class Admin:
     async def consume(
         self,
         topic: str,
-        deliver: Callable[[ReceivedMessage], bool],
+        deliver: "Callable[[ReceivedMessage], bool]",
         *,
-        tags: str | Sql = "*",
+        tags: "str | Sql" = "*",
         group: str | None = None,
-        start: From | FromTime | int | None = None,
+        start: "From | FromTime | int | None" = None,
         follow: bool = False,
     ) -> None:
         """Deliver the topic's messages until `deliver` returns False or, without `follow`, all are read."""

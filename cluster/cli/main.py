@@ -5,10 +5,8 @@ from typing import Any
 
 import click
 
-from twinlog.cluster.cli.common.errors import CliError, answer_failure, as_click, forget_stdout, note_arguments
-from twinlog.cluster.cli.common.group import LateGroup, examples
-from twinlog.cluster.cli.common.options import may_have_changed
-from twinlog.cluster.user_errors import UserError
+from twinlog.cluster.cli import common
+from twinlog.cluster.cli.common.group import LateGroup, examples, note_arguments
 
 
 class Main(LateGroup):
@@ -23,13 +21,15 @@ class Main(LateGroup):
             result = super().invoke(context)
             sys.stdout.flush()
         except BrokenPipeError as error:
-            forget_stdout()
-            if may_have_changed(context):
-                raise CliError("The output was closed, so what was changed cannot be reported.") from error
+            common.errors.forget_stdout()
+            if common.options.may_have_changed(context):
+                raise common.errors.CliError(
+                    "The output was closed, so what was changed cannot be reported."
+                ) from error
             return None
-        except (click.ClickException, UserError) as error:
-            ended_by = as_click(error)
-            answer_failure(context, ended_by)
+        except (click.ClickException, common.errors.UserError) as error:
+            ended_by = common.errors.as_click(error)
+            common.errors.answer_failure(context, ended_by)
             raise ended_by from error.__cause__
         return result
 
@@ -135,8 +135,8 @@ def run_alone(command: click.Command) -> None:
     """Run one command as a program of its own."""
     try:
         status = command(standalone_mode=False)
-    except (click.ClickException, UserError) as error:
-        ended_by = as_click(error)
+    except (click.ClickException, common.errors.UserError) as error:
+        ended_by = common.errors.as_click(error)
         ended_by.show()
         status = ended_by.exit_code
     except (click.exceptions.Abort, KeyboardInterrupt):

@@ -6,13 +6,11 @@ RemotingTimeoutError without a response, and RemotingProtocolError for a respons
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 from attrs import frozen
 
-from twinlog.cluster.client.messages import ReceivedMessage
-from twinlog.cluster.client.subscription import TAG, Subscription
 from twinlog.cluster.remoting import fastjson, headers
 from twinlog.cluster.remoting.calls import SUCCESS, Caller, Response, response
 from twinlog.cluster.remoting.codes import ResponseCode
@@ -20,7 +18,7 @@ from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingError, RequestError
 from twinlog.cluster.remoting.header_fields import RequestHeader
 from twinlog.cluster.remoting.member_status import MemberStatus
-from twinlog.cluster.remoting.names import AUTO_CREATE_TOPIC
+from twinlog.cluster.remoting.names import AUTO_CREATE_TOPIC, TAG
 from twinlog.cluster.remoting.route import (
     BrokerAddresses,
     MessageQueue,
@@ -34,6 +32,10 @@ from twinlog.cluster.remoting.route import (
 from twinlog.store.errors import StoreError
 from twinlog.store.integrity.digest import DIGEST_SIZE, RangeDigests, group_count
 from twinlog.store.record.message import decode_message
+
+if TYPE_CHECKING:
+    from twinlog.cluster.client.messages import ReceivedMessage
+    from twinlog.cluster.client.subscription import Subscription
 
 DEFAULT_TOPIC, DEFAULT_TOPIC_QUEUES = AUTO_CREATE_TOPIC, 4
 TOOLS_GROUP = "TOOLS_CONSUMER"  # Exists on every broker from the start.
@@ -227,7 +229,7 @@ class ClientApi:
         )
 
     async def send_back(
-        self, address: str, message: ReceivedMessage, *, group: str, delay_level: int, times_max: int
+        self, address: str, message: "ReceivedMessage", *, group: str, delay_level: int, times_max: int
     ) -> None:
         """Let the group get the message again later, or move it to its dead letters (36)."""
         header = headers.messages.ConsumerSendMsgBack(
@@ -302,7 +304,7 @@ class ClientApi:
         answer = await self.call(address, headers.clients.GetConsumerListByGroup(group), expected=_OR_ERROR)
         return answer.json(lambda body: list(map(str, body["consumerIdList"]))) if answer.is_success else []
 
-    async def check_filter(self, address: str, client_id: str, group: str, subscription: Subscription) -> None:
+    async def check_filter(self, address: str, client_id: str, group: str, subscription: "Subscription") -> None:
         """Let the broker check a filter (46). Raises RequestError: 1 for none at all, 23 for this one."""
         body = {"clientId": client_id, "group": group, "subscriptionData": subscription.to_json()}
         await self.call(address, headers.clients.CheckClientConfig(), fastjson.dumps(body))

@@ -10,10 +10,10 @@ from typing import Any
 from attrs import field, frozen
 
 from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.names import SQL92, TAG
 from twinlog.store.record.properties import java_hash
 
 ALL = "*"
-TAG, SQL92 = "TAG", "SQL92"
 INNER_PRODUCER = "CLIENT_INNER_PRODUCER"  # Sends copies of failed messages to retry topics.
 
 

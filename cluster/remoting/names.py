@@ -40,6 +40,7 @@ DLQ_PREFIX = "%DLQ%"
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"  # Its offsets: progress of the transaction service in half and op messages.
+TAG, SQL92 = "TAG", "SQL92"  # Kinds of filters.
 
 FORBIDDEN_TO_SEND = frozenset(
     {SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, CHECK_MAX_TIME_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_TOPIC}

@@ -15,7 +15,7 @@ from collections.abc import Set as AbstractSet
 
 from attrs import evolve
 
-from twinlog.store.config import BrokerRole
+from twinlog.store.role import BrokerRole
 from twinlog.store.role_file import GroupMember, GroupRecord, Pause
 
 

@@ -19,7 +19,7 @@ from attrs import define, field
 
 from twinlog.cluster.broker.filter.expression import SelectorError
 from twinlog.cluster.broker.filter.sql import RawFilter, SqlFilter, compile_sql
-from twinlog.cluster.broker.filter.tags import SQL92, SubscriptionData
+from twinlog.cluster.broker.filter.tags import SubscriptionData
 from twinlog.cluster.remoting import names
 from twinlog.store.record.properties import parse_properties
 
@@ -78,8 +78,8 @@ RETRY_TOPIC = "RETRY_TOPIC"
 
 def compile_expression(expression: str, expression_type: str) -> SqlFilter:
     """Compile an expression. Raises SelectorError for an invalid one or an unknown type."""
-    if expression_type != SQL92:
-        raise SelectorError(f"{expression_type[:40]} is not a type of expression; types are TAG and {SQL92}")
+    if expression_type != names.SQL92:
+        raise SelectorError(f"{expression_type[:40]} is not a type of expression; types are TAG and {names.SQL92}")
     return compile_sql(expression)
 
 

@@ -9,11 +9,10 @@ from typing import Any, Self
 
 from attrs import field, frozen
 
-from twinlog.cluster.remoting.names import EXPRESSION_LENGTH_MAX
+from twinlog.cluster.remoting.names import EXPRESSION_LENGTH_MAX, SQL92, TAG
 from twinlog.store.record.properties import java_hash
 
 ALL = "*"
-TAG, SQL92 = "TAG", "SQL92"
 
 
 class SubscriptionError(ValueError):

@@ -13,7 +13,7 @@ from attrs import define
 
 from twinlog.cluster.broker.filter.consumer_filters import HEARTBEAT_CHARACTERS_MAX, compile_expression
 from twinlog.cluster.broker.filter.expression import SelectorError
-from twinlog.cluster.broker.filter.tags import TAG, SubscriptionData
+from twinlog.cluster.broker.filter.tags import SubscriptionData
 from twinlog.cluster.broker.peers.client_calls import ClientCalls
 from twinlog.cluster.broker.processors import shared
 from twinlog.cluster.broker.processors.offset import refuse_old_client
@@ -122,7 +122,7 @@ class ClientProcessor:
         """Check a consumer's filter before it starts; code 23 with the reason if it is invalid."""
         subscription = shared.json_object(request).get("subscriptionData")
         kind = subscription.get("expressionType") if isinstance(subscription, dict) else None
-        if not isinstance(subscription, dict) or not kind or kind == TAG:
+        if not isinstance(subscription, dict) or not kind or kind == names.TAG:
             return Reply()
         if not self.settings.config.enable_property_filter:
             raise RequestError(ResponseCode.SYSTEM_ERROR, not_supported(str(kind)))

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from twinlog.store.util.late_modules import late_modules
 
-__all__ = ["drawing"]
+__all__ = ["drawing", "errors", "options"]
 
 if TYPE_CHECKING:
-    from . import drawing
+    from . import drawing, errors, options
 else:
     __getattr__ = late_modules(__name__)

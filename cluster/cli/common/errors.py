@@ -8,11 +8,11 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
 from typing import IO, Any
 
 import click
 
+from twinlog.cluster.cli.common.group import FORMAT
 from twinlog.cluster.cli.common.render import ANSWERED, YAML, json_answer
 from twinlog.cluster.user_errors import (
     FAILED,
@@ -27,7 +27,7 @@ from twinlog.cluster.user_errors import (
     sentence,
 )
 
-__all__ = ["FAILED", "PARTIAL", "REFUSED", "TIMED_OUT", "UNREACHABLE", "USAGE", "innermost", "sentence"]
+__all__ = ["FAILED", "PARTIAL", "REFUSED", "TIMED_OUT", "UNREACHABLE", "USAGE", "UserError", "innermost", "sentence"]
 
 
 class CliError(click.ClickException):
@@ -76,25 +76,11 @@ def as_click(error: click.ClickException | UserError) -> click.ClickException:
     return CliError(str(error), report=error.report()) if isinstance(error, UserError) else error
 
 
-ARGUMENTS = "twinlog.arguments"  # In click's meta: the whole command line.
-_FORMAT = "twinlog.format"
-_FLAGS = ("-o", "--output")
-_DOCUMENTS = ("json", "yaml")
-
-
-def note_arguments(context: click.Context, args: Sequence[str]) -> None:
-    """Remember the command line, and the output format that it requests, even if its other arguments are wrong."""
-    context.meta[ARGUMENTS] = tuple(args)
-    given = [value for flag, value in pairwise(args) if flag in _FLAGS]
-    given += [arg.removeprefix(f"{flag}{glue}") for arg in args for flag, glue in zip(_FLAGS, ("", "="), strict=True)]
-    context.meta[_FORMAT] = next((each for each in given if each in _DOCUMENTS), None)
-
-
 def answer_failure(context: click.Context, error: click.ClickException) -> None:
     """Print the failure as a document, if JSON or YAML was requested and nothing was printed yet."""
-    if context.meta.get(_FORMAT) is None or context.meta.get(ANSWERED):
+    if context.meta.get(FORMAT) is None or context.meta.get(ANSWERED):
         return
-    context.meta[YAML] = context.meta[_FORMAT] == "yaml"
+    context.meta[YAML] = context.meta[FORMAT] == "yaml"
     wrong_usage = ErrorReport(error.format_message(), exit_status=error.exit_code)
     json_answer((error.report if isinstance(error, CliError) else wrong_usage).failure)
 

@@ -2,8 +2,9 @@
 
 import gc
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
+from itertools import pairwise
 from typing import Any
 
 import click
@@ -78,6 +79,19 @@ def _load(place: str) -> click.Command:
         if hides_rich:
             del sys.modules["rich"]
     return command
+
+
+ARGUMENTS, FORMAT = "twinlog.arguments", "twinlog.format"  # In click's meta: the whole command line, and json or yaml.
+_FLAGS = ("-o", "--output")
+_DOCUMENTS = ("json", "yaml")
+
+
+def note_arguments(context: click.Context, args: Sequence[str]) -> None:
+    """Remember the command line, and the output format that it requests, even if its other arguments are wrong."""
+    context.meta[ARGUMENTS] = tuple(args)
+    given = [value for flag, value in pairwise(args) if flag in _FLAGS]
+    given += [arg.removeprefix(f"{flag}{glue}") for arg in args for flag, glue in zip(_FLAGS, ("", "="), strict=True)]
+    context.meta[FORMAT] = next((each for each in given if each in _DOCUMENTS), None)
 
 
 def examples(*lines: str) -> str:

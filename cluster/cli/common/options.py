@@ -8,7 +8,8 @@ import click
 import orjson
 
 from twinlog.cluster.admin.documents import schema_of
-from twinlog.cluster.cli.common.errors import ARGUMENTS, REFUSED, CliError
+from twinlog.cluster.cli.common.errors import REFUSED, CliError
+from twinlog.cluster.cli.common.group import ARGUMENTS
 from twinlog.cluster.cli.common.render import YAML
 from twinlog.cluster.cli.common.which_cluster import (
     DEFAULT_NAMESRV,

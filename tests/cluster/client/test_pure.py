@@ -14,7 +14,8 @@ from twinlog.cluster.client.consume.offsets import OffsetTable, dump_offsets, lo
 from twinlog.cluster.client.consume.retry import Failed
 from twinlog.cluster.client.messages import OutgoingMessage, batch_size, encode_batch, split_batch, wire_properties
 from twinlog.cluster.client.producer import by_key
-from twinlog.cluster.client.subscription import SQL92, From, FromTime, Sql, Subscription, as_heartbeat
+from twinlog.cluster.client.subscription import From, FromTime, Sql, Subscription, as_heartbeat
+from twinlog.cluster.remoting.names import SQL92
 from twinlog.cluster.remoting.route import MessageQueue
 from twinlog.store.record import compression as packing
 from twinlog.store.record.properties import parse_properties
