@@ -127,7 +127,7 @@ class TheirGroup(Group):
     def gap(self) -> int | None:
         """How many bytes the slave's log ends before the master's; None while one of them does not answer."""
         done = Group.twinlog(self, "list", "-o", "json", status=None)
-        with suppress(ValueError):
+        with suppress(ValueError, KeyError):  # An error is told in JSON, too: nobody is registered yet.
             found = {each["address"]: each for each in json.loads(done.stdout)["members"]}
             (slave,) = self.slaves()
             master = self.master()
