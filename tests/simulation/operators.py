@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
 KINDS = {
     "switchover", "failover", "forced failover", "command cut", "isolated", "overthrown", "master dies", "reinit", "rewind",
-    "chosen alone", "pause", "old slave",
+    "chosen alone", "pause", "old slave", "moves",
 }  # fmt: skip
 ANY_LOSS = 1 << 40  # Bytes.
+MOVED = 10  # Ports of a member are next to each other.
 PATIENCE = 10.0  # Seconds: three rounds of questions that nobody answers, and a little.
 
 
@@ -44,6 +45,8 @@ async def act(world: "RoleWorld", event: Event) -> None:
             await _choose_alone(world, member, values)
         case "master dies":
             world.master.kill(power=values["power"], down=values["down"])
+        case "moves":
+            await _move(member, values)
         case "old slave":
             member.is_old = True
             await trio.sleep(values["lasts"])
@@ -57,6 +60,17 @@ async def act(world: "RoleWorld", event: Event) -> None:
             await _ask(
                 world, world.master, "pause", PauseRequest(for_ms=int(values["lasts"] * 1000), reason="an operator")
             )
+
+
+async def _move(member: Any, values: dict[str, Any]) -> None:
+    """It comes back with other ports."""
+    if values["stop"]:
+        member.stop(values["down"])
+    else:
+        member.kill(power=values["power"], down=values["down"])
+    while member.up:
+        await trio.sleep(0.01)
+    member.port += MOVED
 
 
 def _meant(world: "RoleWorld", target: str) -> Any:

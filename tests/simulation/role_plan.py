@@ -9,7 +9,8 @@ from tests.simulation.plan import MEMBERS, Config, Event, Plan, draw_trouble
 BEGIN_SHARE = 0.2  # Of these, how many have others than members that acknowledge at first.
 FIRST_RECORD_SECONDS = 16.0  # By then there is one.
 SHARE = 0.42
-# Left out. A flipped bit that no checksum covers makes a log of nobody's; an address is a member's identity for ever; whom a
+MOVE_SHARE = 0.4  # Of these, in how many members come back with another address.
+# Left out. A flipped bit that no checksum covers makes a log of nobody's; members move by events of their own; whom a
 # master admits is what other seeds are about; and after a sync that failed nobody knows what a disk has, not even the ledger.
 _WITHOUT = {"flip", "stranger", "master moves", "sync fails"}
 _KINDS = {
@@ -44,7 +45,7 @@ def with_roles(plan: Plan) -> Plan:
     new = [_event(rng, round(at, 3), rng.choices(kinds, [_KINDS[kind] for kind in kinds])[0], config) for at in times]
     beginning = _beginning(plan.seed, config)
     old = [event for event in old[: rng.randint(0, 10)] if not (beginning and _loses_first(event))]
-    events = sorted([*old, *new, *beginning], key=lambda event: event.at)
+    events = sorted([*old, *new, *beginning, *_moves(plan.seed, config, old)], key=lambda event: event.at)
     return evolve(plan, config=config, events=tuple(events))
 
 
@@ -70,6 +71,24 @@ def _beginning(seed: int, config: Config) -> list[Event]:
         }
         events.append(Event(round(upgraded + rng.uniform(0.1, 3), 3), "overthrown", "s1", after))
     return events
+
+
+def _moves(seed: int, config: Config, old: list[Event]) -> list[Event]:
+    """In some seeds members come back with another address, in the middle of whatever happens. A directory that is wiped and
+    moved is nobody's: no record names it.
+    """
+    rng = random.Random(f"moves {seed}")
+    if rng.random() >= MOVE_SHARE or any(event.kind == "wiped" for event in old):
+        return []
+    return [
+        Event(
+            round(rng.uniform(4.0, config.seconds), 3),
+            "moves",
+            rng.choice((*MEMBERS, "slave 1", "slave 2")),
+            {"stop": rng.random() < 0.5, "power": rng.random() < 0.3, "down": round(rng.uniform(0.1, 6), 3)},
+        )
+        for _ in range(rng.randint(1, 4))
+    ]
 
 
 def _loses_first(event: Event) -> bool:
