@@ -6,6 +6,7 @@ served, ha/policy/in_sync.py which slaves count.
 
 import socket
 from collections.abc import Callable, Collection, Hashable
+from contextlib import suppress
 
 import structlog
 import trio
@@ -14,7 +15,7 @@ from structlog.contextvars import bound_contextvars
 
 from twinlog.ha.config import HAConfig
 from twinlog.ha.election.voter import ALWAYS, Lease
-from twinlog.ha.errors import HAError, HARefusedError
+from twinlog.ha.errors import HAConnectionLostError, HAError, HARefusedError
 from twinlog.ha.master.accept import AcceptSocketService
 from twinlog.ha.master.connection import HAConnection
 from twinlog.ha.master.connection_admission import ConnectionAdmission
@@ -202,8 +203,8 @@ class HAService:
     async def serve(self, transport: Transport, address: str, ip: str) -> None:
         """Serve one connection until it ends; it is refused at once unless it is admitted, by its IP or a ticket."""
         admission, first = self.connection_admission, b""
-        if not admission.rules.admits(ip):
-            with trio.move_on_after(self.config.admission_timeout_ms / 1000):
+        if not admission.rules.admits(ip) and admission.tickets.are_given:
+            with trio.move_on_after(self.config.admission_timeout_ms / 1000), suppress(HAConnectionLostError):
                 first = await transport.receive()
         member = admission.tickets.member_of(*ACK.unpack_from(first)) if len(first) >= ACK.size else None
         if admission.rules.admits(ip, member or ""):

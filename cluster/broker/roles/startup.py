@@ -50,6 +50,7 @@ class StartRules:
     _starting_since: float | None = field(default=None, init=False)
     _heard: dict[str, EpochId] = field(factory=dict, init=False)  # Promised epochs of the others, for a wiped member.
     _sought_at: float = field(default=float("-inf"), init=False)
+    _asked_registered_at: float = field(default=float("-inf"), init=False)
 
     async def run(self) -> None:
         """Apply the rules until cancelled."""
@@ -103,7 +104,8 @@ class StartRules:
             if member.wiped_record is not None:
                 await self._hear_others()
         elif self.leases.leads:
-            await self._try_to_serve()
+            if not await self._follows_where_others_moved():
+                await self._try_to_serve()
         else:
             await self._seek()
 
@@ -170,6 +172,22 @@ class StartRules:
         return found
 
     # A master that starts
+
+    async def _follows_where_others_moved(self) -> bool:
+        """Ask the registered master, if it is at an address that the record does not have: it cannot ask this member if that has
+        moved, too. True if it is followed now.
+        """
+        member, now = self.member, trio.current_time()
+        address = (self.joining.addresses or {}).get(MASTER_ID)
+        known = {member.address, *map(member.address_of, self.leases.others)}
+        if address is None or address in known or now < self._asked_registered_at + SEEK_SECONDS:
+            return False
+        self._asked_registered_at = now
+        found = await self._unless_a_master_speaks(address)
+        is_master = member.master is None and found is not None and found.role is not BrokerRole.SLAVE
+        if is_master and found is not None and found.id.epoch > member.promised().epoch:
+            await self.follow(found)
+        return member.master is not None
 
     async def _try_to_serve(self) -> None:
         member, leases, now = self.member, self.leases, trio.current_time()
