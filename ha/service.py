@@ -203,7 +203,7 @@ class HAService:
     async def serve(self, transport: Transport, address: str, ip: str) -> None:
         """Serve one connection until it ends; it is refused at once unless it is admitted, by its IP or a ticket."""
         admission, first = self.connection_admission, b""
-        if not admission.rules.admits(ip) and admission.tickets.are_given:
+        if not admission.rules.admits(ip) and self.role.group is not None:
             with trio.move_on_after(self.config.admission_timeout_ms / 1000), suppress(HAConnectionLostError):
                 first = await transport.receive()
         member = admission.tickets.member_of(*ACK.unpack_from(first)) if len(first) >= ACK.size else None
@@ -229,6 +229,7 @@ class HAService:
             holdable=self._holdable,
             find_slave=self.find_slave,
             tickets=self.connection_admission.tickets,
+            why_not_admitted=self.connection_admission.why_not,
             first=first,
         )
         self._connections[connection] = trio.CancelScope()

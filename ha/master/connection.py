@@ -50,6 +50,8 @@ class HAConnection:
     holdable: Callable[[], int] = lambda: EVERYTHING  # The end of what any slave can hold.
     find_slave: FindSlave = trust  # Finds the peer that knows whether its log is ours.
     tickets: Tickets = field(factory=Tickets)
+    # Why it may not follow, once it has shown its ticket, if it has one; "" when it may.
+    why_not_admitted: Callable[["HAConnection"], str] = lambda _: ""
     first: bytes = b""  # What was received before.
     member: str = field(default="", init=False)  # The id of the member at the other end; "": it had no ticket.
     connected_since: float = field(factory=trio.current_time, init=False)
@@ -83,6 +85,8 @@ class HAConnection:
             reports = await self._first_reports()
             if not reports:
                 return
+            if why := self.why_not_admitted(self):
+                raise HARefusedError("stranger", why)
             log = self.store.commit_log
             # What is not here is refused at once.
             push_start(reports[0], log.min_offset, log.max_offset, log.file_size)

@@ -225,10 +225,16 @@ class ConnectionAdmission:
         self.rules.members_changed(names, self.welcome())
         self.recount()
         for connection in list(self.connections):
-            if connection not in self._leaving and not self.rules.admits(connection.ip, connection.member):
+            # Before its request it may still show a ticket.
+            has_shown = connection.request_offset != NO_REQUEST_YET or not self.has_record()
+            if has_shown and connection not in self._leaving and self.why_not(connection):
                 self._end(connection)
                 self.note("connection closed: slave no longer registered", peer=connection.address)
         self.pending.members_changed()
+
+    def why_not(self, connection: HAConnection) -> str:
+        """Why a connection is not served; "" when it is."""
+        return "" if self.rules.admits(connection.ip, connection.member) else self.rules.why_not(connection.ip)
 
     def recount(self) -> None:
         """Determine again whose acknowledgements count: slaves that only haAllowedSlaves names count while connected.

@@ -37,11 +37,6 @@ class Tickets:
             del self._given[next(iter(self._given))]
         return ticket
 
-    @property
-    def are_given(self) -> bool:
-        """True if somebody may have one."""
-        return bool(self._given)
-
     def member_of(self, ticket: int) -> str | None:
         """The member that has this ticket; None: nobody, or not any more."""
         member, until = self._given.get(ticket, ("", 0.0))
