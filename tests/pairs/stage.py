@@ -148,17 +148,24 @@ def go_on(stage: Stage) -> None:
     assert max_offset(stage.master) > stage.held_end
 
 
+def copy_for_another(store: Path, to: Path) -> None:
+    """Copy a directory for another member: who it was stays behind."""
+    shutil.copytree(store, to)
+    for name in ("member", "role"):
+        (to / "twinlog" / name).unlink(missing_ok=True)
+
+
 def part(stage: Stage) -> None:
     """Both slaves get a log that was the master's up to the copy, with a tail of its own; the master's log is longer."""
     stage.real.kill()
     stage.ours.stop()
     aside = twinlog.Broker(stage.root / "aside", stage.namesrv, broker_name="aside", settings=SETTINGS)
-    shutil.copytree(stage.copied_store, aside.store)
+    copy_for_another(stage.copied_store, aside.store)
     with aside:
         send(aside.port, TOPIC, OWN_MESSAGES, size=1000)
     stage.parted_end = end_offset(aside.commit_log)
     assert stage.copied_end < stage.parted_end < max_offset(stage.master)
     for slave in (stage.real, stage.ours):
         shutil.rmtree(slave.store)
-        shutil.copytree(aside.store, slave.store)
+        copy_for_another(aside.store, slave.store)
     at_once((stage.real.start, stage.ours.start))

@@ -51,6 +51,7 @@ class StartRules:
     _heard: dict[str, EpochId] = field(factory=dict, init=False)  # Promised epochs of the others, for a wiped member.
     _sought_at: float = field(default=float("-inf"), init=False)
     _asked_registered_at: float = field(default=float("-inf"), init=False)
+    _is_refused: bool = field(default=False, init=False)  # Another process takes part under this member's id.
 
     async def run(self) -> None:
         """Apply the rules until cancelled."""
@@ -103,7 +104,7 @@ class StartRules:
         elif member.durable.state is None:
             if member.wiped_record is not None:
                 await self._hear_others()
-        elif self.leases.leads:
+        elif self.leases.leads and not self._is_refused:
             if not await self._follows_where_others_moved():
                 await self._try_to_serve()
         else:
@@ -133,7 +134,7 @@ class StartRules:
         member = self.member
         if member.group is None or not self._begin_search():
             return
-        before = member.master
+        before, self._is_refused = member.master, False
         known = map(member.address_of, self.leases.others)
         registered = (self.joining.addresses or {}).values()  # Where a member that has moved is found.
         for address in sorted({*known, *registered} - {member.address}):
@@ -158,6 +159,7 @@ class StartRules:
             try:
                 found = await member.calls.history(address, member.me())
             except HAIdentityError as error:
+                self._is_refused = True
                 member.become("fenced" if member.phase == "starting" else member.phase, str(error))
             except HAPeerError as error:
                 log.debug("member does not answer", peer=address, why=str(error))
@@ -187,7 +189,7 @@ class StartRules:
         is_master = member.master is None and found is not None and found.role is not BrokerRole.SLAVE
         if is_master and found is not None and found.id.epoch > member.promised().epoch:
             await self.follow(found)
-        return member.master is not None
+        return member.master is not None or self._is_refused
 
     async def _try_to_serve(self) -> None:
         member, leases, now = self.member, self.leases, trio.current_time()

@@ -3,6 +3,7 @@
 import shutil
 
 import trio
+from structlog.testing import capture_logs
 
 from tests.support.group.group import SLAVE, Group, Member
 
@@ -168,3 +169,21 @@ async def test_a_new_directory_at_the_old_address_takes_its_place(autojump_clock
     await b.start()
     await three.settled()
     assert b.identity == id
+
+
+async def test_a_copy_says_so_once(autojump_clock, three):
+    """A copy of the master's directory asks again and again, and neither serves nor fills its log with that."""
+    a, _b, _c = three.members
+    await a.stop()
+    d = three.add(SLAVE)
+    shutil.copytree(a.root, d.root)
+    await a.start()
+    await three.settled()
+    await d.start()
+    d.roles.joining.registered({0: a.address})
+    with capture_logs() as lines:
+        await trio.sleep(20)
+    said = [line for line in lines if line["event"] == "role changed" and "is a copy" in (line["why"] or "")]
+    assert len(said) <= 1
+    assert d.word == "fenced"
+    assert "is a copy" in d.roles.member.status()[1]
