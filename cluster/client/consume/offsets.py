@@ -124,7 +124,9 @@ class BrokerOffsets:
             self.table.store_all_again()
         wanted = None if queues is None else set(queues)
         changed = [queue for queue in self.table.changed() if wanted is None or queue in wanted]
-        await self._send(changed, self.client.api.commit_offset_oneway)
+        # Queues that are given up have another reader soon, and a broker may handle a oneway request after that reader's.
+        api = self.client.api
+        await self._send(changed, api.commit_offset_oneway if queues is None else api.commit_offset)
 
     async def store(self) -> None:
         """Store changed offsets and wait for the responses. Raises the first RemotingError, after all were tried."""
