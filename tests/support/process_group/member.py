@@ -82,9 +82,13 @@ class BrokerProcess(_Server):
             **settings,
         }
         root.mkdir(parents=True, exist_ok=True)
-        self.conf.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
+        self.configure()
         name = f"{broker_name} {role}"
         super().__init__(name, self.command(), log=root / "stdout.log", environment=self.environment())
+
+    def configure(self) -> None:
+        """Write its broker.conf, for its next start."""
+        self.conf.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
 
     def start(self) -> None:
         self.start_unregistered()

@@ -16,7 +16,9 @@ from attrs import define, field
 
 from tests.support.process_group import twinlog
 from tests.support.process_group.member import TEST_SETTINGS
+from tests.support.process_group.ports import free_broker_port
 from tests.support.process_group.process import Process
+from tests.support.process_group.status import status
 from tests.support.process_group.up import run
 from tests.support.waiting import SECONDS_MAX, wait_for
 from twinlog.cluster.admin.admin import open_admin
@@ -53,6 +55,22 @@ class RoleBroker(twinlog.Broker):
     def start(self) -> None:
         Process.start(self)
         self.wait_ready()
+
+    def move(self, host: str, *, broker_id: int | None = None, conf: str = "broker.conf") -> None:
+        """From its next start on it is elsewhere; its broker.conf may have another id, and be called otherwise."""
+        self.port = free_broker_port()
+        self.ha_port, self.address = self.port + 1, f"{host}:{self.port}"
+        self.settings |= {"brokerIP1": host, "brokerIP2": host, "listenPort": str(self.port)}
+        if broker_id is not None:
+            self.settings["brokerId"] = str(broker_id)
+        self.conf.unlink()
+        self.conf = self.root / conf
+        self.configure()
+        self._command = list(self.command())
+
+    def recorded(self) -> dict[str, tuple[str, str]]:
+        """Id and address of each member, by its name, as this one has them in the group's record."""
+        return {each["name"]: (each["id"], each["address"]) for each in status(self)["groupRecord"]["members"]}
 
 
 @define
