@@ -26,6 +26,7 @@ from tests.support.process_group.member import TEST_SETTINGS
 from tests.support.process_group.process import PROGRAM, Process
 from tests.support.waiting import SECONDS_MAX, wait_for
 from twinlog.store.epoch_file import EpochEntry, load_epochs
+from twinlog.store.role_file import GroupRecord, load_role
 
 if TYPE_CHECKING:
     from scripts.fault_matrix.rows import Row
@@ -128,6 +129,7 @@ class Member(Process):
         self.home.mkdir(parents=True, exist_ok=True)
         self.port = place.port()
         self.address = f"{place.address}:{self.port}"
+        self.addresses = [self.address]  # All that it ever had.
         self.conf = root / "broker.conf"
         self.own_log = root / "log"  # Where it tells of what it does.
         self.boot_id = root / "boot_id"
@@ -135,6 +137,13 @@ class Member(Process):
     def configure(self) -> None:
         """Write its broker.conf, for its next start."""
         self.conf.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
+
+    def move(self, host: str, port: int) -> None:
+        """Another address, from its next start on."""
+        self.port, self.address = port, f"{host}:{port}"
+        self.addresses.append(self.address)
+        self.settings |= {"brokerIP1": host, "brokerIP2": host, "bindAddress": host, "listenPort": str(port)}
+        self.configure()
 
     def note_boot(self) -> None:
         """Its machine was started. A member takes what a crash left in memory for safe, unless its machine died."""
@@ -308,13 +317,21 @@ class Group:
         wait_for(known, "the members' record")
         self.wait_healthy()
 
+    @property
+    def names(self) -> dict[str, str]:
+        """Whose each address is, or was."""
+        return {address: each.label for each in self.members for address in each.addresses}
+
+    def records(self) -> dict[str, GroupRecord | None]:
+        """The group's record, as each of the members has it, which are stopped."""
+        states = {each.label: load_role(each.store / "twinlog") for each in self.members}
+        return {label: state.group if state is not None else None for label, state in states.items()}
+
     def epochs(self) -> dict[str, tuple[Epoch, ...]]:
-        """The epoch files of all members, which are stopped. A winner is its address, as clients know it."""
+        """The epoch files of all members, which are stopped. A winner is the address that it had then, as clients know it."""
 
         def winner(entry: EpochEntry) -> str:
-            ends = {
-                each.address: (each.address, f"{each.address})") for each in self.members
-            }  # Alone, or behind its name.
+            ends = {address: (address, f"{address})") for address in self.names}  # Alone, or behind its name.
             return next((at for at, of_label in ends.items() if entry.winner_label.endswith(of_label)), entry.winner)
 
         return {

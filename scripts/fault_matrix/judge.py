@@ -10,6 +10,7 @@ from scripts.fault_matrix import history as histories
 from scripts.fault_matrix.checkers.append_log import one_log_per_queue
 from scripts.fault_matrix.checkers.masters import one_acking_master
 from scripts.fault_matrix.checkers.members import members_equal
+from scripts.fault_matrix.checkers.record import each_named_once
 from scripts.fault_matrix.checkers.recovery import nothing_silent, recovered_in_time, recoveries
 from scripts.fault_matrix.checkers.sets import compare_sets, nothing_invented, nothing_lost, only_a_tail_lost
 from scripts.fault_matrix.checkers.verdict import Verdict
@@ -22,7 +23,8 @@ def judged(row: Row, told: History, group: Group) -> list[Verdict]:
     """By the oracles of the row, in their order."""
     judges = _of_history(row, told) | {
         "B": lambda: members_equal({member.label: member.store for member in group.members}),
-        "E": lambda: one_acking_master(told, group.epochs()),
+        "E": lambda: one_acking_master(told, group.epochs(), group.names),
+        "H": lambda: each_named_once(group.records(), {each.label: each.address for each in group.members}),
     }
     return _with_complaints([judges[oracle]() for oracle in row.oracles], group.complaints)
 

@@ -9,7 +9,9 @@ from typing import Any
 from unittest.mock import patch
 
 import trio
+from attrs import evolve
 
+import twinlog.cluster.broker.roles.lease
 import twinlog.store.services.flush
 from scripts.fault_matrix import failpoints
 from scripts.fault_matrix.planted import all_of, planted
@@ -21,6 +23,7 @@ from twinlog.ha.policy.auto_resync import BeginAnew, Resync
 from twinlog.ha.slave.replica import Replica
 from twinlog.store.log.mapped_file import MappedFile
 from twinlog.store.message_store import MessageStore
+from twinlog.store.role_file import GroupMember, GroupRecord
 from twinlog.store.services.flush import FlushService
 from twinlog.store.util.sync import SyncError
 
@@ -136,4 +139,19 @@ def resigned_goes_on() -> Iterator[None]:
         return answer
 
     with patch.object(Member, "fence", fence_later), patch.object(Voter, "vote", vote_and_go_on):
+        yield
+
+
+@planted("the record keeps old addresses")
+def old_addresses_kept() -> Iterator[None]:
+    """A member that has moved stays in the record at the address that it had."""
+    joined = twinlog.cluster.broker.roles.lease.joined
+
+    def as_it_was(record: GroupRecord | None, me: GroupMember, slave: GroupMember, *more: Any) -> GroupRecord:
+        known = record.member(slave.id) if record is not None else None
+        if known is not None:
+            slave = evolve(slave, address=known.address, ha_address=known.ha_address)
+        return joined(record, me, slave, *more)
+
+    with patch.object(twinlog.cluster.broker.roles.lease, "joined", as_it_was):
         yield

@@ -48,7 +48,7 @@ def line(report: Report) -> str:
     numbers = f"{counts.get('acknowledged', 0):>6} acked  {counts.get('lost') if counts.get('lost') is not None else '?':>3} lost"
     took = f"  back in {slowest:5.2f} s" if slowest is not None else ""
     state = STATES[report.holds]
-    return f"{row.number:>3} {row.level}  seed {report.seed:<10} {state}  {marks:<15} {numbers}{took}  {row.name}"
+    return f"{row.number:>3} {row.level}  seed {report.seed:<10} {state}  {marks:<17} {numbers}{took}  {row.name}"
 
 
 def show(report: Report) -> None:

@@ -10,6 +10,7 @@ from scripts.fault_matrix import fault_disk as disk
 from scripts.fault_matrix import fault_link as link
 from scripts.fault_matrix import fault_load as load
 from scripts.fault_matrix import fault_mixed as mixed
+from scripts.fault_matrix import fault_move as move
 from scripts.fault_matrix import fault_net as net
 from scripts.fault_matrix import fault_partition as partition
 from scripts.fault_matrix import fault_points as points
@@ -22,6 +23,7 @@ from scripts.fault_matrix.fault import Fault
 SECONDS_TO_RECOVER = 10.0
 # A master whose machine died, and that lacks bytes which other members have, is fenced until somebody chooses one of those.
 WITHOUT_F = "ABCDEG"
+WITH_H = "ABCDEFGH"
 
 
 @frozen(kw_only=True)
@@ -327,5 +329,31 @@ ROWS: tuple[Row, ...] = (
         level="L2",
         rounds=2,
         planted="who is a moment late is gone",
+    ),
+    Row(
+        number=23,
+        name="a member returns with another address in the middle of a switchover",
+        faults=(move.OtherMovesInSwitchover, move.MasterMovesInSwitchover, move.CandidateMovesInSwitchover),
+        level="L2",
+        oracles=WITH_H,
+        planted="the record keeps old addresses",
+    ),
+    Row(
+        number=24,
+        name="a member returns with another address in the middle of a failover",
+        faults=(move.MasterMovesInFailover, move.SlaveMovesInFailover),
+        level="L2",
+        oracles=WITH_H,
+        rounds=4,
+        planted="the record keeps old addresses",
+    ),
+    Row(
+        number=25,
+        name="a member returns with another address while one catches up",
+        faults=(move.SlaveMovesAsItCatchesUp, move.MasterMovesAsOneCatchesUp),
+        level="L2",
+        oracles=WITH_H,
+        rounds=4,
+        planted="the record keeps old addresses",
     ),
 )

@@ -148,6 +148,9 @@ LEFT_OUT: dict[int, str] = {
     19: "name servers keep no state of a role change there; not tried",
     21: "is about the two systems side by side",
     22: "it has no lease below which somebody could be taken for dead; not tried",
+    23: "its classic groups have no record of members that could name an address; not tried",
+    24: "as row 23",
+    25: "as row 23",
 }
 
 

@@ -29,6 +29,14 @@ def test_a_master_that_was_replaced_and_acknowledged():
     assert not one_acking_master(told, {"x": TABLE}).holds
 
 
+def test_a_master_that_moved_in_its_epoch_is_the_same_one():
+    """c is b's other address."""
+    told = history(send("p-0", 1, 2, 2, node="b"), send("p-1", 3, 4, 3, node="c"), read([None, None, "p-0", "p-1"]))
+    assert one_acking_master(told, {"x": TABLE}, {"b": "second", "c": "second"}).holds
+    assert not one_acking_master(told, {"x": TABLE}, {"b": "second", "c": "third"}).holds
+    assert not one_acking_master(told, {"x": TABLE}).holds
+
+
 def test_two_masters_of_the_first_epoch():
     told = history(send("p-0", 1, 2, 0, node="a"), send("p-1", 3, 4, 1, node="b"), read(["p-0", "p-1"]))
     assert not one_acking_master(told, {"x": TABLE}).holds

@@ -20,8 +20,10 @@ class Epoch:
     start: int
 
 
-def one_acking_master(history: History, tables: Mapping[str, Sequence[Epoch]]) -> Verdict:
-    """Oracle E. `tables` are the epochs of each member after everything has healed.
+def one_acking_master(
+    history: History, tables: Mapping[str, Sequence[Epoch]], names: Mapping[str, str] = {}
+) -> Verdict:
+    """Oracle E. `tables` are the epochs of each member after everything has healed; `names`: whose each address is, or was.
 
     A byte of the log belongs to one epoch, so whoever acknowledged a message at that byte must be the epoch's winner. Messages
     that are lost have no epoch: oracle A speaks of them. An epoch without a winner is the first one: it is the first node's that
@@ -41,8 +43,9 @@ def one_acking_master(history: History, tables: Mapping[str, Sequence[Epoch]]) -
             wrong.append(f"{append.value} at {append.phy} lies before every epoch")
             continue
         count += 1
-        nodes[epoch.number].add(append.node)
-        if epoch.winner and epoch.winner != append.node:
+        node = names.get(append.node, append.node)  # One that moves in its epoch is its master still.
+        nodes[epoch.number].add(node)
+        if epoch.winner and names.get(epoch.winner, epoch.winner) != node:
             wrong.append(
                 f"{append.value} at {append.phy} is of epoch {epoch.number}, won by {epoch.winner}; {append.node} acknowledged it"
             )

@@ -12,6 +12,7 @@ ORACLES = {
     "E": "one epoch has one master that acknowledges",
     "F": "it goes on by itself in time",
     "G": "no fault passes in silence",
+    "H": "the group's record names each member once, where it is now",
     "M": "memory stays what it is",
 }
 
