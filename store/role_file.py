@@ -140,6 +140,7 @@ class RoleState:
     before: GroupRecord | None = None  # The record that `group` replaces, until enough voters have the new one.
     told_confirmed: int = 0  # Consumers were shown everything below; kept at a clean stop and with each save.
     address: str = ""  # Of this member, at the last save: twinlog 0.2 takes the file of another one for a copy's.
+    member: str = ""  # Id of the member whose file this is; "": twinlog 0.2 wrote it last.
 
 
 def encode_role(state: RoleState) -> bytes:

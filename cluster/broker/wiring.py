@@ -337,6 +337,8 @@ def _services(base: _Base, data: _Data, members: _Members) -> _Services:
         boot_id=machine_boot_id,
         boot_ms=settings.boot_ms,
         shown_offset=lambda: queues.visibility.shown if queues.visibility is not None else 0,
+        group_name=config.broker_name,
+        cluster=config.broker_cluster_name,
     )
     roles = RoleService(member, has_name_servers=bool(config.name_servers))
     base.gate.role_state = member.role_state

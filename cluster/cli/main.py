@@ -45,6 +45,7 @@ LOG_COMMANDS = {
     "dump": ("log.dump:dump", "Print the messages of a log."),
     "diff": ("log.diff:diff", "Compare two logs."),
     "rebuild": ("log.rebuild:rebuild", "Rebuild queues and index from the log."),
+    "new-member": ("log.new_member:new_member", "Make a new member of a copied directory."),
 }
 
 
@@ -60,7 +61,7 @@ def log_group() -> None:
     """Inspect a store directory of RocketMQ 4.9 or 5.3 or of twinlog, while its broker runs or is stopped.
 
     DIR is the store's root (storePathRootDir), which holds commitlog/ and consumequeue/. Nothing in it is changed, except by
-    rebuild.
+    rebuild and new-member.
     """
 
 

@@ -17,7 +17,15 @@ from twinlog.store.offline.file_series import FileSeries, StoreFile
 from twinlog.store.offline.finding import Finding, FindingKind, Severity, doc
 from twinlog.store.offline.index_view import read_header
 from twinlog.store.offline.queue_view import QueueView, view_queue
-from twinlog.store.offline.role_info import HistoryInfo, RoleInfo, check_role_files, history_info, role_info
+from twinlog.store.offline.role_info import (
+    HistoryInfo,
+    MemberInfo,
+    RoleInfo,
+    check_role_files,
+    history_info,
+    member_info,
+    role_info,
+)
 from twinlog.store.offline.walk import LogEnd, find_log_end, stored_ms
 from twinlog.store.recovery.point import decode_point
 from twinlog.store.truncation.divergent import Divergent
@@ -152,6 +160,7 @@ class StoreInfo:
     digest: DigestInfo | None
     recovery_point: RecoveryPointInfo | None
     divergent: tuple[DivergentInfo, ...]
+    member: MemberInfo | None = doc("null: no twinlog broker has run on it since members have ids")
     history: HistoryInfo | None = doc("null: no other member ever became master")
     role: RoleInfo | None = doc("null: it never belonged to a group whose roles can change")
     problems: tuple[Finding, ...] = doc("what was noticed on the way; log verify looks at everything")
@@ -179,6 +188,7 @@ def inspect(directory: StoreDirectory) -> StoreInfo:
         digest=_digest_info(directory.root / "twinlog" / "digest"),
         recovery_point=_recovery_point_info(directory.root / "twinlog" / "recovery-point"),
         divergent=tuple(map(_divergent_info, directory.divergent)),
+        member=member_info(directory.root / "twinlog"),
         history=history_info(directory.root / "twinlog"),
         role=role_info(directory.root / "twinlog"),
         problems=(

@@ -10,8 +10,11 @@ from twinlog.store.member_file import (
     CODES_MAX,
     NAME,
     MemberFile,
+    check_group,
+    check_is_one_member,
     decode_member,
     encode_member,
+    in_group,
     is_successor,
     load_member,
     member_at_start,
@@ -92,3 +95,39 @@ def test_what_cannot_be_read_ends_the_start(tmp_path, raw, why):
         at_start(tmp_path, "", "10.0.0.1:10911", 5)
     assert "Next:" in str(error.value)
     assert (tmp_path / NAME).read_bytes() == raw, "it is left as it is"
+
+
+def test_an_address_that_was_not_known_is_noted_at_the_first_start(tmp_path):
+    save_member(tmp_path, MemberFile(id="m1", made_ms=7))
+    assert at_start(tmp_path, "", "10.0.0.1:10911", 5).made_address == "10.0.0.1:10911"
+    assert at_start(tmp_path, "", "10.0.0.2:10911", 6).made_address == "10.0.0.1:10911"
+
+
+def test_a_member_stays_in_its_first_group(tmp_path):
+    member = in_group(MEMBER, "broker-a", "C")
+    assert (member.group, member.cluster) == ("broker-a", "C")
+    assert in_group(member, "broker-b", "D") == member
+    check_group(tmp_path, MEMBER, "broker-b", "C")  # It was in none yet.
+    check_group(tmp_path, member, "broker-a", "C")
+
+
+@pytest.mark.parametrize(("group", "cluster"), [("broker-b", "C"), ("broker-a", "D")])
+def test_another_group_or_cluster_is_refused_and_what_to_do_is_said(tmp_path, group, cluster):
+    member = in_group(MEMBER, "broker-a", "C")
+    with pytest.raises(StoreDirectoryError) as error:
+        check_group(tmp_path / "twinlog", member, group, cluster)
+    said = str(error.value)
+    assert "m1, a member of brokerName broker-a, brokerClusterName C" in said
+    assert f"the configuration says brokerName {group}, brokerClusterName {cluster}" in said
+    assert "Next: correct the two names, or storePathRootDir; " in said
+    assert said.endswith(f"twinlog log new-member {tmp_path}")
+
+
+def test_two_members_in_one_directory_are_refused_and_what_to_do_is_said(tmp_path):
+    check_is_one_member(tmp_path, "m1", "m1")
+    check_is_one_member(tmp_path, "m1", "")  # twinlog 0.2 does not say.
+    with pytest.raises(StoreDirectoryError) as error:
+        check_is_one_member(tmp_path / "twinlog", "m1", "m2")
+    said = str(error.value)
+    assert f"{tmp_path}/twinlog/member is of the member m1, and {tmp_path}/twinlog/role of m2" in said
+    assert said.endswith(f"twinlog log new-member {tmp_path}")

@@ -13,7 +13,14 @@ from attrs import define, evolve, field
 from twinlog.ha.errors import HALogError
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId, load_epochs, save_epochs
-from twinlog.store.member_file import MemberFile, member_at_start, save_member
+from twinlog.store.member_file import (
+    MemberFile,
+    check_group,
+    check_is_one_member,
+    in_group,
+    member_at_start,
+    save_member,
+)
 from twinlog.store.role_file import GroupMember, RoleState, load_role, save_role
 from twinlog.store.util.sync import make_directory
 
@@ -26,13 +33,17 @@ class RoleFileError(HALogError):  # It ends an attempt to follow, never the clie
 
 @define(eq=False)
 class DurableRoleState:
-    """`side` is ROOT/twinlog. `state` is None for a member that never was in a group whose roles change."""
+    """`side` is ROOT/twinlog. `state` is None for a member that never was in a group whose roles change. `group` and `cluster`
+    are the names in broker.conf; "": not known, and not checked.
+    """
 
     side: Path
     boot_id: Callable[[], str]
     described: Callable[[], GroupMember]  # This member, at its present address; its id is here.
     now_ms: Callable[[], int]
     shown_offset: Callable[[], int] = lambda: 0  # Consumers were shown everything below.
+    group: str = ""
+    cluster: str = ""
     identity: MemberFile = field(default=MemberFile(id=""), init=False)
     has_moved: bool = field(default=False, init=False)  # Its address is another one than at the last save.
     state: RoleState | None = field(default=None, init=False)
@@ -43,13 +54,17 @@ class DurableRoleState:
     lacks_tail: bool = field(default=False, init=False)
 
     def load(self) -> None:
-        """Read all files, and note a start. Raises StoreDirectoryError."""
-        self.entries = load_epochs(self.side)
-        self.state = load_role(self.side)
-        address, known = self.described().address, self.state.address if self.state is not None else ""
+        """Read all files, and note a start. Raises StoreDirectoryError: then nothing was noted, and a stop notes nothing."""
+        entries, state = load_epochs(self.side), load_role(self.side)
+        address, known = self.described().address, state.address if state is not None else ""
         # twinlog 0.2 named a member by its address, and had no file for that.
-        known_as = (known or address) if self.state is not None else ""
-        self.identity = member_at_start(self.side, known_as, address, self.now_ms())
+        known_as = (state.member or known or address) if state is not None else ""
+        identity = member_at_start(self.side, known_as, address, self.now_ms())
+        if state is not None:
+            check_is_one_member(self.side, identity.id, state.member)
+        if self.group:
+            check_group(self.side, identity, self.group, self.cluster)
+        self.entries, self.state, self.identity = entries, state, self._grouped(identity, state)
         try:
             save_member(self.side, self.identity)
         except OSError as error:  # The broker may serve all the same: decisions need the disk, and save it first.
@@ -76,7 +91,13 @@ class DurableRoleState:
         shown = max(state.told_confirmed, self.shown_offset())
         boot_id = state.boot_id if self.lacks_tail else self.boot_id()
         address = self.described().address
-        return evolve(state, boot_id=boot_id, told_confirmed=shown, clean=False, address=address)
+        own = self.identity.id
+        return evolve(state, boot_id=boot_id, told_confirmed=shown, clean=False, address=address, member=own)
+
+    def _grouped(self, identity: MemberFile, state: RoleState | None) -> MemberFile:
+        """The identity with the name of its group, once it has a record."""
+        has_record = state is not None and state.group is not None
+        return in_group(identity, self.group, self.cluster) if has_record else identity
 
     @property
     def promised(self) -> EpochId:
@@ -94,14 +115,20 @@ class DurableRoleState:
         lacked_tail = self.lacks_tail
         if state.role is BrokerRole.SLAVE:  # Not master any more: `whole` says what it lost.
             self.lacks_tail = False
-        state = self._stamped(state)
+        state, identity = self._stamped(state), self._grouped(self.identity, state)
+
+        def write() -> None:
+            if identity != self.identity:
+                save_member(self.side, identity)
+            save_role(self.side, state)
+
         if state != self.state:
             try:
-                await self._durably(lambda: save_role(self.side, state))
+                await self._durably(write)
             except RoleFileError:
                 self.lacks_tail = lacked_tail
                 raise
-            self.state = state
+            self.state, self.identity = state, identity
 
     async def take_place(self, named: GroupMember) -> None:
         """Go on as a member that a group's record names, instead of under an id that no group has seen. Raises RoleFileError."""

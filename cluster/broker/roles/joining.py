@@ -129,5 +129,5 @@ class JoinRequests:
 def _is_a_copy(asker: GroupMember, known: GroupMember) -> str:
     return (
         f"{asker.address} has the id {asker.id}, as {known.label}, which takes part: its directory is a copy of that one. "
-        "Next: stop it; to let it take part as a new member, remove twinlog/member and twinlog/role from its directory"
+        "Next: stop it; to let its directory take part as a new member: twinlog log new-member DIR"
     )

@@ -73,7 +73,7 @@ def place_of(group: GroupRecord, newcomer: GroupMember) -> GroupMember | None:
 @define(eq=False, kw_only=True)
 class Member:
     """Is the OwnRole of ha/peer.py. `described`: this member at its present address, with broker.conf's id, and without its own.
-    `side`: ROOT/twinlog.
+    `side`: ROOT/twinlog. `group_name`, `cluster`: brokerName and brokerClusterName.
     """
 
     side: Path
@@ -87,6 +87,8 @@ class Member:
     boot_id: Callable[[], str]
     boot_ms: int = 0
     shown_offset: Callable[[], int] = lambda: 0  # Consumers were shown everything below.
+    group_name: str = ""
+    cluster: str = ""
     durable: DurableRoleState = field(init=False)
     phase: Phase = field(default="serving", init=False)
     why: str = field(default="", init=False)
@@ -101,7 +103,9 @@ class Member:
     wiped_record: GroupRecord | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.durable = DurableRoleState(self.side, self.boot_id, self.described, self.now_ms, self.shown_offset)
+        self.durable = DurableRoleState(
+            self.side, self.boot_id, self.described, self.now_ms, self.shown_offset, self.group_name, self.cluster
+        )
         self.ha.use_role(self)
 
     def load(self) -> RoleState | None:
@@ -129,7 +133,7 @@ class Member:
         self.phase, self.why = ("starting", "asks the others") if was_master else ("waiting", "knows no master yet")
         if not was_master and state.promised.epoch > durable.last.epoch:
             self.phase = "fenced"
-            promised = f"epoch {state.promised.epoch} to {state.promised.winner}"
+            promised = f"epoch {state.promised.epoch} to {self.address_of(state.promised.winner)}"
             self.why = f"it has promised {promised}, and knows no master of it"
         return state
 
@@ -282,7 +286,7 @@ class Member:
                 raise HAPeerError(why)
             state = self.state_or_first()
             if master.id.epoch <= state.promised.epoch and master.id != state.promised:
-                promised = f"epoch {state.promised.epoch} to {state.promised.winner or 'nobody'}"
+                promised = f"epoch {state.promised.epoch} to {self.address_of(state.promised.winner) or 'nobody'}"
                 raise HAPeerError(
                     f"this member has promised {promised}, and {master.address} is of epoch {master.id.epoch}"
                 )

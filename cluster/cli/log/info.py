@@ -13,6 +13,7 @@ from twinlog.cluster.cli.common.render import Column, count, print_answer, style
 from twinlog.cluster.cli.log.directory import directory_argument, directory_options, opened
 from twinlog.cluster.text import moment, size
 from twinlog.store.offline.info import StoreInfo, inspect
+from twinlog.store.offline.role_info import MemberInfo
 
 _WRITERS = {"rocketmq-4": "RocketMQ 4", "rocketmq-5": "RocketMQ 5", "twinlog": "twinlog"}
 _UNREADABLE = "cannot be read: see the error below"
@@ -90,11 +91,14 @@ def _facts(info: StoreInfo) -> None:
 
 
 def _role(info: StoreInfo) -> Iterable[tuple[str, str]]:
-    """Return the role, the promised epoch and the epochs of the log."""
+    """Return who the member is, its role, the promised epoch and the epochs of the log."""
+    if info.member is not None:
+        yield "member", _UNREADABLE if info.member.error else _identity(info.member)
     if info.role is not None:
         role = info.role
         promised = (
-            f"{role.role}, id {role.broker_id}; promised epoch {role.promised_epoch} to {role.promised_winner or '-'}"
+            f"{role.role}, brokerId {role.broker_id}; "
+            f"promised epoch {role.promised_epoch} to {role.promised_winner_label or '-'}"
         )
         yield (
             "role",
@@ -104,8 +108,14 @@ def _role(info: StoreInfo) -> Iterable[tuple[str, str]]:
         if info.history.error:
             yield "epochs", _UNREADABLE
         for number, entry in enumerate(info.history.epochs):
-            who = f"{entry.winner or '-'}, {entry.kind}, {_time(entry.began_ms)}"
+            who = f"{entry.winner_label or entry.winner or '-'}, {entry.kind}, {_time(entry.began_ms)}"
             yield "" if number else "epochs", f"{entry.epoch} from {count(entry.start_offset)} on: {who}"
+
+
+def _identity(member: MemberInfo) -> str:
+    words = f"{member.id}, made {_time(member.made_ms)}"
+    words += f" under {member.made_address}" if member.made_address else ""
+    return words + (f"; of {member.group} in {member.cluster}" if member.group else "")
 
 
 def _time(milliseconds: int | None) -> str:

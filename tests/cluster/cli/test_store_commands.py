@@ -17,6 +17,10 @@ from tests.cluster.cli.json_schema import violations
 from tests.store import golden
 from tests.store.directories import times_and_names
 from twinlog.cluster.cli.main import cli
+from twinlog.store.config import BrokerRole
+from twinlog.store.epoch_file import EpochId
+from twinlog.store.member_file import MemberFile, load_member, save_member
+from twinlog.store.role_file import RoleState, load_role, save_role
 from twinlog.store.util.sync import take_lock
 
 
@@ -120,6 +124,10 @@ def test_info_of_a_running_and_of_a_crashed_store(tmp_path):
         assert "The store is in use" in refused.stderr
         assert "Stop the broker" in refused.stderr
         assert f"process {holder.pid}" in twinlog("log", "rebuild", root, "--index", "--dry-run").stdout
+        save_member(root / "twinlog", MemberFile(id="m1"))
+        assert "The store is in use" in twinlog("log", "new-member", root, "--yes", status=4).stderr
+        assert f"process {holder.pid}" in twinlog("log", "new-member", root, "--dry-run").stdout
+        assert load_member(root / "twinlog") == MemberFile(id="m1")
         made = checked_json("backup", root, tmp_path / "b")[0]
         assert made["source"]["was_running"] is True
     finally:
@@ -425,6 +433,48 @@ def test_rebuild_makes_what_was_lost(master):
     twinlog("log", "verify", master)
 
 
+def test_a_copy_becomes_a_new_member(master):
+    side = master / "twinlog"
+    save_member(side, MemberFile(id="m1", register_codes=("a",), made_ms=7, group="broker-a", cluster="C"))
+    promised = EpochId(3, "m1")
+    save_role(side, RoleState(role=BrokerRole.SYNC_MASTER, broker_id=0, promised=promised, group=None, member="m1"))
+    before = times_and_names(master)
+    assert "add --yes" in twinlog("log", "new-member", master, status=2).stderr
+    (dry,) = checked_json("log", "new-member", master, "--dry-run")
+    assert (dry["old_id"], dry["old_group"], dry["old_role"], dry["new_id"]) == ("m1", "broker-a", "SYNC_MASTER", None)
+    assert "would give up  m1 of broker-a, SYNC_MASTER" in twinlog("log", "new-member", master, "--dry-run").stdout
+    assert times_and_names(master) == before
+    (done,) = checked_json("log", "new-member", master, "--yes")
+    member = load_member(side)
+    assert member is not None
+    assert done["new_id"] == member.id != "m1"
+    assert (member.register_codes, member.group, load_role(side)) == ((), "", None)
+    said = twinlog("log", "new-member", master, "--yes").stdout
+    assert f"was  {member.id}\n" in said
+    assert "brokerRole=SLAVE" in said
+    twinlog("log", "verify", master)
+
+
+def test_files_that_cannot_be_read_make_a_new_member_too(master):
+    side = master / "twinlog"
+    side.mkdir()
+    for name in ("member", "role"):
+        (side / name).write_bytes(b"nonsense")
+    twinlog("log", "verify", master, status=1)
+    assert "was  an id that cannot be read\n" in twinlog("log", "new-member", master, "--yes").stdout
+    assert not (side / "role").exists()
+    assert load_member(side) is not None
+    twinlog("log", "verify", master)
+
+
+def test_a_store_without_an_id_is_left_as_it_is(master):
+    before = times_and_names(master)
+    (done,) = checked_json("log", "new-member", master)
+    assert (done["has_files"], done["new_id"]) == (False, None)
+    assert "gets one at its next start" in twinlog("log", "new-member", master).stdout
+    assert times_and_names(master) == before
+
+
 def test_backup_and_restore(master, tmp_path):
     (made,) = checked_json("backup", master, tmp_path / "b")
     assert made["damage"] == []
@@ -517,6 +567,7 @@ def test_another_process_of_ours_is_recognised(master):
         ("log", "dump"),
         ("log", "diff"),
         ("log", "rebuild"),
+        ("log", "new-member"),
         ("backup",),
         ("restore",),
     ],

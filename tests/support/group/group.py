@@ -309,6 +309,7 @@ class Group:
     isolated: set[Member] = field(factory=set)
     deaf: set[Member] = field(factory=set)
     registered_master: str | None = None  # What a name server says when it is asked first.
+    names: tuple[str, str] = ("broker-a", "DefaultCluster")  # brokerName and cluster, read at each start.
 
     def __attrs_post_init__(self) -> None:
         for number in range(self.size):

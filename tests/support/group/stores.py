@@ -101,6 +101,8 @@ class Roles(Stores):
                 now_ms=lambda: int(trio.current_time() * 1000),
                 boot_id=lambda: member.boot_id,
                 boot_ms=member.starts,
+                group_name=member.group.names[0],
+                cluster=member.group.names[1],
             )
         )
 

@@ -1,11 +1,22 @@
 """Members are who they are: addresses change, directories are copied, and the group goes on."""
 
 import shutil
+from pathlib import Path
 
+import pytest
 import trio
+from attrs import evolve
 from structlog.testing import capture_logs
 
+from tests.cluster.broker.role_states import state
 from tests.support.group.group import SLAVE, Group, Member
+from tests.support.group.stores import role_group
+from twinlog.cluster.broker.roles.durable_state import DurableRoleState
+from twinlog.store.errors import StoreDirectoryError
+from twinlog.store.member_file import MemberFile, load_member
+from twinlog.store.offline.directory import DirectoryOptions
+from twinlog.store.offline.new_member import make_new_member
+from twinlog.store.role_file import GroupMember, load_role, save_role
 
 
 async def moved(member: Member, network: int = 1) -> None:
@@ -156,9 +167,8 @@ async def test_a_moved_member_that_has_not_caught_up_cannot_win(autojump_clock, 
     await b.kill()
     await a.kill()
     await moved(c)
-    state = c.state
-    assert state is not None
-    assert not state.whole
+    assert c.state is not None
+    assert not c.state.whole
 
 
 async def test_a_new_directory_at_the_old_address_takes_its_place(autojump_clock, three):
@@ -187,3 +197,138 @@ async def test_a_copy_says_so_once(autojump_clock, three):
     assert len(said) <= 1
     assert d.word == "fenced"
     assert "is a copy" in d.roles.member.status()[1]
+
+
+# What a start refuses
+
+
+def files_of(side: Path) -> dict[str, bytes]:
+    """All that says who it is and what it has promised."""
+    return {name: (side / name).read_bytes() for name in ("member", "role", "epochs") if (side / name).exists()}
+
+
+async def refused(member: Member, why: str) -> None:
+    """A start that ends with that, and changes nothing."""
+    before = files_of(member.side)
+    with pytest.RaisesGroup(pytest.RaisesExc(StoreDirectoryError, match=why), flatten_subgroups=True):
+        await member.start()
+    assert files_of(member.side) == before
+
+
+def identity_of(member: Member) -> MemberFile:
+    found = load_member(member.side)
+    assert found is not None
+    return found
+
+
+async def test_a_directory_knows_its_group_once_there_is_a_record(nursery, tmp_path, autojump_clock):
+    group = role_group(nursery, tmp_path)
+    a, b = group.members
+    await a.start()
+    assert identity_of(a).group == "", "it is alone"
+    await b.start()
+    await group.settled()
+    for each in group.members:
+        assert (identity_of(each).group, identity_of(each).cluster) == ("broker-a", "DefaultCluster")
+
+
+@pytest.mark.parametrize("names", [("broker-b", "DefaultCluster"), ("broker-a", "Other")])
+async def test_a_directory_of_another_group_is_refused(autojump_clock, three, names):
+    a, _b, c = three.members
+    await c.stop()
+    three.names, ours = names, three.names
+    await refused(c, "member of brokerName broker-a, brokerClusterName DefaultCluster")
+    a.produce(b"one")
+    assert await a.is_acknowledged(), "the group goes on"
+    three.names = ours
+    await c.start()
+    await three.settled()
+
+
+async def test_a_directory_of_two_members_is_refused(autojump_clock, three):
+    a, b, c = three.members
+    await b.stop()
+    await c.stop()
+    own = (c.side / "role").read_bytes()
+    shutil.copy(b.side / "role", c.side / "role")
+    await refused(c, f"member is of the member {c.identity}, and .*role of {b.identity}")
+    (c.side / "role").write_bytes(own)
+    shutil.copy(b.side / "member", c.side / "member")
+    await refused(c, f"member is of the member {b.identity}, and .*role of ")
+    await b.start()
+    a.produce(b"one")
+    assert await a.is_acknowledged(), "the group goes on"
+
+
+async def test_a_role_file_that_names_nobody_is_taken(autojump_clock, three):
+    """twinlog 0.2 leaves that out."""
+    c = three.members[-1]
+    await c.stop()
+    assert c.state is not None
+    assert c.state.member == c.identity
+    save_role(c.side, evolve(c.state, member=""))
+    await c.start()
+    await three.settled()
+    assert c.state is not None
+    assert c.state.member == c.identity
+
+
+def test_a_stop_after_a_refused_start_notes_nothing(tmp_path, autojump_clock):
+    """Else the next start would take a crash for a clean stop."""
+
+    def durable(group: str) -> DurableRoleState:
+        me = GroupMember(address="10.0.0.1:10911", ha_address="10.0.0.1:10912", broker_id=0, name="a")
+        return DurableRoleState(tmp_path, lambda: "boot", lambda: me, lambda: 5, group=group, cluster="C")
+
+    first = durable("broker-a")
+    first.load()
+    first.begin(state(SLAVE, 1))
+    durable("broker-a").load()
+    crashed = load_role(tmp_path)
+    assert crashed is not None
+    assert not crashed.clean
+    for spoil in (lambda: None, lambda: (tmp_path / "member").write_bytes(b"nonsense")):
+        spoil()
+        again = durable("broker-b")
+        with pytest.raises(StoreDirectoryError):
+            again.load()
+        again.note_clean_stop()
+        assert load_role(tmp_path) == crashed
+
+
+# Copies that become members
+
+
+async def test_a_copy_becomes_a_new_member(autojump_clock, three):
+    a, b, _c = three.members
+    await b.stop()
+    d = three.add(SLAVE)
+    shutil.copytree(b.root, d.root)
+    await b.start()
+    await three.settled()
+    make_new_member(d.root, DirectoryOptions())
+    three.size = 4
+    await d.start()
+    await three.settled()
+    assert named(three) == {each.identity: each.address for each in three.members}
+    assert len(named(three)) == 4
+    assert identity_of(d).made_address == d.address
+    a.produce(b"one")
+    assert await a.is_acknowledged()
+
+
+async def test_a_lost_member_file_makes_no_second_member_and_a_new_one_takes_its_place(autojump_clock, three):
+    c = three.members[-1]
+    id = c.identity
+    await c.stop()
+    (c.side / "member").unlink()
+    await c.start()
+    await trio.sleep(10)
+    assert c.identity == id, "its role file says it"
+    assert "is a copy" in c.roles.member.status()[1], "its starts are not known, so that it may be one"
+    await c.stop()
+    make_new_member(c.root, DirectoryOptions())
+    assert c.identity != id
+    await c.start()
+    await three.settled()
+    assert c.identity == id, "at its address, and with its name"
