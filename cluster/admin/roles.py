@@ -3,7 +3,7 @@
 An interrupted command interrupts nothing: the same command again finds the running change and waits for it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -24,7 +24,7 @@ from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.observe.gather import ask_members
 from twinlog.cluster.observe.members import Member, MemberFacts, NoMemberError, is_master
-from twinlog.cluster.observe.role_views import name_of, newest_record
+from twinlog.cluster.observe.role_views import id_of, name_of, newest_record
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RemotingError, RemotingProtocolError, RequestError
 from twinlog.cluster.user_errors import REFUSED, TIMED_OUT, USAGE, ErrorReport, UserError
@@ -92,14 +92,16 @@ class RoleGroup:
         )
 
     def in_names(self, text: str) -> str:
-        """The text with members' names for their addresses."""
+        """The text with members' names for their addresses and ids."""
         for each in self.members:
             text = text.replace(each.member.address, each.member.name)
+        for each in self.members:  # An id may be an address that another member has now.
+            text = text.replace(id_of(each), each.member.name)
         return text
 
-    def named(self, addresses: Sequence[str]) -> str:
-        """Names of members, joined."""
-        return ", ".join(name_of(address, self.members) for address in addresses)
+    def named(self, members: Sequence[str]) -> str:
+        """Names of members, given by address or id, joined."""
+        return ", ".join(name_of(each, self.members) for each in members)
 
 
 @frozen(kw_only=True)
@@ -289,12 +291,14 @@ def _master_of(group: RoleGroup) -> str:
 
 @frozen(kw_only=True)
 class Reign:
-    """One epoch. Members by name, or by address when their name is not known any more."""
+    """One epoch. Members by their name now; by name and address of that time when they are no members any more."""
 
     epoch: int
     start_offset: int
     old: str = field(metadata={"doc": "the master before"})
     new: str
+    winner: str = field(metadata={"doc": "id of the new master"})
+    winner_label: str = field(metadata={"doc": 'its name and address then; "": not known'})
     kind: str
     reason: str
     at_ms: int = field(metadata={"doc": "0: not known"})
@@ -318,12 +322,20 @@ async def log_history(api: ClientApi, address: str) -> PeerHistory | None:
         return None
 
 
-def _reign(group: RoleGroup, entry: EpochEntry) -> Reign:
+def _reign(group: RoleGroup, entry: EpochEntry, labels: Mapping[str, str]) -> Reign:
+    """`labels`: of members that won this epoch or an earlier one, by id."""
+
+    def name(id: str) -> str:
+        found = name_of(id, group.members)
+        return labels.get(id) or id if found == id else found
+
     return Reign(
         epoch=entry.epoch,
         start_offset=entry.start_offset,
-        old=group.named([entry.old] if entry.old else []),
-        new=group.named([entry.winner] if entry.winner else []),
+        old=name(entry.old),
+        new=name(entry.winner),
+        winner=entry.winner,
+        winner_label=entry.winner_label,
         kind=entry.kind,
         reason=entry.reason,
         at_ms=entry.at_ms,
@@ -409,4 +421,9 @@ class RoleAdmin:
         if not known:
             raise RoleError(f"No member of {found.name} tells its history.", "See who is there with: twinlog list")
         _, _, name, epochs = max(known)
-        return History(group=found.name, told_by=name, reigns=tuple(_reign(found, entry) for entry in epochs))
+        labels, reigns = dict[str, str](), list[Reign]()
+        for entry in epochs:
+            if entry.winner_label:
+                labels[entry.winner] = entry.winner_label
+            reigns.append(_reign(found, entry, labels))
+        return History(group=found.name, told_by=name, reigns=tuple(reigns))

@@ -78,12 +78,14 @@ class BrokerStatus:
         client, policy = ha.client, self._effective_policy(ha)
         waits = self.ha.group_transfer.waits.recent()
         rate = client.transferred_bytes_per_second if client else self.throughput.rates.recent(PUT_BYTES, 3)
-        config = self.store.config
+        config, identity = self.store.config, self.roles.member.durable.identity
         status = MemberStatus(
             now_ms=self.store.now_ms(),
             boot_ms=self.settings.boot_ms,
             name=config.root.expanduser().name,
-            member_id=self.roles.member.own or None,
+            member_id=identity.id or None,
+            made_ms=identity.made_ms,
+            made_address=identity.made_address or None,
             cluster=self.settings.config.broker_cluster_name,
             group=self.settings.config.broker_name,
             broker_id=self.settings.config.broker_id,

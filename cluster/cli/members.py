@@ -34,6 +34,7 @@ def member_columns(members: Sequence[Member]) -> list[Column]:
         Column("ID", lambda m: m.broker_id, right=True, wide=True),
         Column("HA ADDRESS", lambda m: m.ha_address, wide=True),
         Column("ACKS", lambda m: m.ack_policy, wide=True),
+        Column("MEMBER ID", lambda m: m.member_id, wide=True),
     ]
 
 

@@ -98,6 +98,8 @@ def _ha(broker: Broker, ha: HAStatistics) -> HANumbers:
     synchronous = broker.store.config.broker_role is BrokerRole.SYNC_MASTER
     finding = client.finding
     return HANumbers(
+        member_id=broker.roles.member.own,
+        address=broker.address,
         role=_role(broker, state),
         state=state,
         epoch=broker.roles.member.epochs()[-1].epoch,

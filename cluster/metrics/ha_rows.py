@@ -43,6 +43,10 @@ def _roles(snapshot: BrokerSnapshot) -> Iterable[Sample]:
     return (((role,), role == snapshot.ha.role) for role in ROLES)
 
 
+def _identity(snapshot: BrokerSnapshot) -> Iterable[Sample]:
+    return [((snapshot.ha.member_id, snapshot.ha.address), 1)] if snapshot.ha.member_id else []
+
+
 def _ack_waits(snapshot: BrokerSnapshot) -> Iterable[Sample]:
     return (((str(need), outcome), counts) for need, outcome, counts in snapshot.ha.ack_waits)
 
@@ -67,6 +71,12 @@ HA = (
         help="1 for the role that a member has now: master (it serves), slave, or none (fenced, starting, waiting)",
         labels=("role",),
         read=_roles,
+    ),
+    gauge(
+        name="rocketmq_ha_member_info",
+        help="1; its labels say who a member is, by an id that stays when its address changes, and where it is now",
+        labels=("member_id", "address"),
+        read=_identity,
     ),
     gauge(
         name="rocketmq_ha_epoch",

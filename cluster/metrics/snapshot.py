@@ -54,6 +54,8 @@ class StoreNumbers:
 class HANumbers:
     """Replication, both sides."""
 
+    member_id: str  # "": it has none yet.
+    address: str
     role: str  # master, slave, none
     state: str
     epoch: int

@@ -9,6 +9,7 @@ from twinlog.cluster.observe.members import ClusterFacts, Member, MemberFacts
 from twinlog.cluster.observe.role_views import name_of
 from twinlog.cluster.observe.rules import examine
 from twinlog.cluster.remoting.member_status import NO_STATUS, EpochStatus, MasterLinkStatus, MemberStatus, SlaveStatus
+from twinlog.cluster.text import day_and_clock
 from twinlog.ha.election.group_record import needed
 
 
@@ -41,6 +42,8 @@ def _sentences(facts: ClusterFacts, each: MemberFacts) -> Iterator[tuple[str, st
     member, status = each.member, each.status
     kind = "a twinlog" if each.is_twinlog else "a RocketMQ" if each.runtime else "a"
     yield "is", f"{kind} {member.role} of {member.group} (brokerId {member.broker_id}), for clients at {member.address}"
+    if member.member_id is not None:
+        yield "member", _identity(member)
     if member.state == "unreachable":
         yield "state", f"it does not answer: {member.reason or 'no reason given'}"
         return
@@ -52,9 +55,17 @@ def _sentences(facts: ClusterFacts, each: MemberFacts) -> Iterator[tuple[str, st
     if member.role == "slave":
         yield from _as_slave(member, each.link, status)
     else:
-        yield from _as_master(member, status)
+        yield from _as_master(facts, member, status)
     for cut in status.divergent:
         yield "kept", f"{cut.size} bytes that were cut from its log are in {cut.path} ({cut.why})"
+
+
+def _identity(member: Member) -> str:
+    text = f"its group knows it as {member.member_id}, whatever its address"
+    if not member.made_ms:
+        return text
+    at = f" at {member.made_address}" if member.made_address else ""
+    return f"{text}; that id was made on {day_and_clock(member.made_ms / 1000)}{at}"
 
 
 def _log(facts: ClusterFacts, each: MemberFacts) -> str:
@@ -109,7 +120,7 @@ def _as_slave(member: Member, master: MasterLinkStatus, status: MemberStatus) ->
         yield "finding", master.finding.text or master.finding.kind
 
 
-def _as_master(member: Member, status: MemberStatus) -> Iterator[tuple[str, str]]:
+def _as_master(facts: ClusterFacts, member: Member, status: MemberStatus) -> Iterator[tuple[str, str]]:
     policy = (status.policy.words if status.policy is not None else None) or member.ack_policy
     if policy:
         yield "SEND_OK", f"a producer hears it when a message is {policy}"
@@ -121,11 +132,13 @@ def _as_master(member: Member, status: MemberStatus) -> Iterator[tuple[str, str]
     if not status.slaves and status != NO_STATUS:
         yield "slaves", "none is connected"
     for slave in status.slaves or ():
-        yield "slave", _slave(slave)
+        yield "slave", _slave(slave, facts.group(member.group))
 
 
-def _slave(slave: SlaveStatus) -> str:
-    parts = [f"{slave.address} {slave.state}", f"{slave.lag_bytes} bytes behind"]
+def _slave(slave: SlaveStatus, members: tuple[MemberFacts, ...]) -> str:
+    name = name_of(slave.member_id, members) if slave.member_id is not None else ""
+    who = f"{name} ({slave.address})" if name not in ("", slave.address) else slave.address
+    parts = [f"{who} {slave.state}", f"{slave.lag_bytes} bytes behind"]
     parts.append("counts" if slave.counted else "does not count")
     parts += ["suspended"] * slave.suspended + ["stalled"] * slave.stalled
     if slave.in_sync is not None:

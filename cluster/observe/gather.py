@@ -81,7 +81,8 @@ def _kept_in_mind(asked: Sequence[MemberFacts], known: set[str]) -> list[Member]
         record = newest_record(other for other in asked if other.member.group == each.group)
         for kept in record.members if record is not None else ():
             if kept.address not in known and kept.id not in ids:
-                found.append(_unasked(each.group, each.cluster, kept.broker_id, kept.address, is_registered=False))
+                unasked = _unasked(each.group, each.cluster, kept.broker_id, kept.address, is_registered=False)
+                found.append(evolve(unasked, member_id=kept.id if kept.id != kept.address else None))
     return found
 
 

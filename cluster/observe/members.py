@@ -38,6 +38,9 @@ class Member:
     reason: str | None = None  # Why it is unreachable, or what else there is to say.
     warnings: tuple[str, ...] = ()  # Of what its acknowledgements mean, in sentences.
     epoch: int | None = None  # Of the last master that it has followed, or been.
+    member_id: str | None = None  # Who it is, whatever its address; null: a RocketMQ broker, or twinlog 0.2.
+    made_ms: int | None = None  # When its id was made, ms since 1970, and under which address.
+    made_address: str | None = None
     is_registered: bool = True  # False: asked because its group keeps it in mind, or somebody named its address.
 
 
@@ -102,6 +105,9 @@ def member_of_status(member: Member, status: MemberStatus) -> Member:
         warnings=status.policy.warnings if status.policy is not None else (),
         reason=status.why_not_writable or (status.role_why if state == status.role_state else None) or last_error,
         epoch=status.epoch.epoch if status.epoch is not None else None,
+        member_id=status.member_id,
+        made_ms=status.made_ms,
+        made_address=status.made_address,
     )
 
 

@@ -149,6 +149,8 @@ class MemberStatus:
     boot_ms: int | None = None
     name: str | None = None
     member_id: str | None = None  # By which its group knows it.
+    made_ms: int | None = None  # When the id was made, and under which address.
+    made_address: str | None = None
     cluster: str | None = None
     group: str | None = None
     broker_id: int | None = None

@@ -95,8 +95,10 @@ class ClusterSnapshot:
 
     @property
     def names(self) -> dict[str, str]:
-        """Members' names by their addresses."""
-        return {each.member.address: each.member.name for each in self.members}
+        """Members' names by their addresses and ids."""
+        known = [each.member for each in self.members]
+        by_id = {each.member_id: each.name for each in known if each.member_id is not None}
+        return by_id | {each.address: each.name for each in known}
 
 
 def mark_of(state: str) -> Mark:

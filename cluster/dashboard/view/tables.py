@@ -9,6 +9,7 @@ from twinlog.cluster.dashboard.model.verdict import end_of, is_behind
 from twinlog.cluster.dashboard.view.html import Markup, join, mark, tag
 from twinlog.cluster.observe.consumption import LagReport, TopicLag
 from twinlog.cluster.observe.findings import Finding, Level
+from twinlog.cluster.observe.members import Member
 from twinlog.cluster.text import UNKNOWN, clock, count, day_and_clock, rate, seconds, size
 from twinlog.store.util.text import counted
 
@@ -88,7 +89,7 @@ def _member_row(each: MemberSnapshot, now: float) -> list[object]:
     return [
         join(
             tag("span", member.name, class_="name"),
-            tag("small", member.address),
+            tag("small", member.address, title=_identity(member)),
             tag("small", member.role, class_="narrow"),
         ),
         member.role,
@@ -105,6 +106,14 @@ def _member_row(each: MemberSnapshot, now: float) -> list[object]:
         _catch_up_time(each),
         rate(member.rate_bytes_per_second),
     ]
+
+
+def _identity(member: Member) -> str | None:
+    """Who it is, for a tooltip."""
+    if member.member_id is None:
+        return None
+    made = f", made {day_and_clock(member.made_ms / 1000)}" if member.made_ms else ""
+    return f"member {member.member_id}{made}" + (f" at {member.made_address}" if member.made_address else "")
 
 
 def _catch_up_time(each: MemberSnapshot) -> str:

@@ -444,6 +444,24 @@ async def test_the_history_of_whoever_was_in_the_newest_epoch(members, autojump_
     )
 
 
+async def test_a_master_that_is_no_member_any_more_has_its_name_and_address_of_that_time(members, autojump_clock):
+    gone = EpochEntry(epoch=3, winner="m9", winner_label="broker-a-9 (10.0.0.9:10911)", start_offset=100)
+    here = EpochEntry(epoch=4, winner=B, winner_label=f"old name ({B})", start_offset=900, old="m9")
+    unknown = EpochEntry(epoch=5, winner="m8", start_offset=900, old=B)
+    members.epochs = {A: (FIRST,), B: (FIRST, gone, here, unknown)}
+    _, *found = (await roles(members).history(None)).reigns
+    assert [(each.old, each.new) for each in found] == [
+        ("", "broker-a-9 (10.0.0.9:10911)"),
+        ("broker-a-9 (10.0.0.9:10911)", "broker-a-1"),
+        ("broker-a-1", "m8"),
+    ]
+    assert [(each.winner, each.winner_label) for each in found] == [
+        ("m9", "broker-a-9 (10.0.0.9:10911)"),
+        (B, f"old name ({B})"),
+        ("m8", ""),
+    ]
+
+
 async def test_nobody_tells_a_history(members, autojump_clock):
     with pytest.raises(RoleError, match="No member of broker-a"):
         await roles(members).history(None)

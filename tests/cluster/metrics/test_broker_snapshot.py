@@ -50,6 +50,17 @@ async def test_a_slave_counts_no_messages_as_its_own(tmp_path):
         assert of(client.broker, "rocketmq_ha_replica_state", state="without master") == [1]
 
 
+async def test_a_member_says_who_it_is(tmp_path):
+    async with opened(make_broker(tmp_path)) as client:
+        assert samples(client.broker, "rocketmq_ha_member_info") == {}, "it has not started yet"
+        client.broker._load_role()
+        id = client.broker.roles.member.own
+        assert of(client.broker, "rocketmq_ha_member_info", member_id=id, address="127.0.0.1:10911") == [1]
+        status = client.broker.status.member()
+        assert (status.member_id, status.made_address) == (id, "127.0.0.1:10911")
+        assert status.made_ms
+
+
 async def test_lag_of_a_group_is_what_it_did_not_consume(tmp_path):
     """Fetched messages are in flight until they are reported; the age is that of the oldest one."""
     async with opened(make_broker(tmp_path)) as client:

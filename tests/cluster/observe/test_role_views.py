@@ -183,5 +183,20 @@ def test_a_member_in_sentences():
     assert told["epoch"] == "3, of broker-a-0, from byte 100 of its log on"
     assert told["group"] == "broker-a-0, broker-a-1, broker-a-2; 2 must hold a message, 2 must promise for a failover"
     assert told["lease"].startswith("it may acknowledge")
+    assert "member" not in told, "twinlog 0.2 does not say who it is"
     told = {each.topic: each.text for each in explain_member(facts, facts.members[1]).sentences}
     assert told["promised"] == "epoch 5 to broker-a-2"
+
+
+def test_who_a_member_is_and_who_follows_it():
+    slaves = [{"address": "10.0.0.9:4", "memberId": "m2", "state": "streaming", "lagBytes": 0, "counted": True}]
+    made = {"madeMs": 1_790_000_000_000, "madeAddress": "10.0.9.1:10911"}
+    facts = cluster(facts_of(0, A, memberId="m1", slaves=slaves, **made), facts_of(1, B, memberId="m2"))
+    master = facts.members[0].member
+    assert (master.member_id, master.made_ms, master.made_address) == ("m1", *made.values())
+    told = {each.topic: each.text for each in explain_member(facts, facts.members[0]).sentences}
+    at = day_and_clock(1_790_000_000)
+    assert told["member"] == (
+        f"its group knows it as m1, whatever its address; that id was made on {at} at 10.0.9.1:10911"
+    )
+    assert told["slave"] == "broker-a-1 (10.0.0.9:4) streaming, 0 bytes behind, counts"

@@ -18,7 +18,7 @@ from twinlog.cluster.dashboard.view.html import Markup, join, tag
 from twinlog.cluster.dashboard.view.page import PageState, document, sections
 from twinlog.cluster.dashboard.view.tables import command_of
 from twinlog.cluster.dashboard.watcher import audit_section, read_report
-from twinlog.cluster.text import count
+from twinlog.cluster.text import count, day_and_clock
 
 EVIL = "\"><script>alert(1)</script><img src=x onerror='alert(2)'>"
 
@@ -48,9 +48,23 @@ def test_text_is_escaped_and_markup_is_not():
     assert join(tag("br"), "a<b") == "<br>a&lt;b"
 
 
+def test_who_a_member_is_stands_behind_its_address():
+    named = member(member_id="m1", made_ms=1_790_000_000_000, made_address="10.0.9.1:10911")
+    titles = [value for tag, name, value in Tags(page_of(snapshot_of(named, member(1)))).attributes if name == "title"]
+    assert f"member m1, made {day_and_clock(1_790_000_000)} at 10.0.9.1:10911" in titles
+
+
+def test_events_name_members_by_their_ids_too():
+    moved = snapshot_of(member(member_id="127.0.0.1:10921"), member(1, member_id="m2"))
+    assert moved.names == {"127.0.0.1:10911": "broker-a-0", "127.0.0.1:10921": "broker-a-1", "m2": "broker-a-1"}
+
+
 def test_hostile_names_stay_text():
     """Whoever can register a broker, make a topic or write into an event brings no element along."""
-    snapshot = snapshot_of(member(name=EVIL, reason=EVIL, state="failed", ack_policy=EVIL), member(1, address=EVIL))
+    who = {"member_id": EVIL, "made_ms": 1, "made_address": EVIL}
+    snapshot = snapshot_of(
+        member(name=EVIL, reason=EVIL, state="failed", ack_policy=EVIL, **who), member(1, address=EVIL)
+    )
     snapshot = evolve(
         snapshot, notes=(EVIL,), namesrv=(EVIL,), groups=(evolve(snapshot.groups[0], name=EVIL, changing=EVIL),)
     )
