@@ -18,6 +18,7 @@ from tests.support.process_group.process import Process
 
 KNOWN_S, CHOSEN_S = 15.0, 5.0
 FOLLOWS = "is master of epoch"  # Why a slave follows.
+PAUSE_S, HOLDS = 10.0, '"state": "holding"'
 
 
 @define(eq=False)
@@ -142,20 +143,33 @@ class OtherMovesInSwitchover(Moves):
 
 @define(eq=False)
 class MasterMovesInSwitchover(Moves):
-    """It leaves while it resigns, or just before or after that. It may be the master of its epoch when it is back."""
+    """It leaves while it resigns, or just after that. It may be the master of its epoch when it is back."""
 
     trace: ClassVar[str] = r"address changed"
+
+    def prepare(self) -> None:
+        Moves.prepare(self)
+        self.delay_s = 0.25 * self.rng.random() ** 3  # The old master resigns within milliseconds.
 
     def pick(self) -> Member:
         return self.master
 
     @property
     def when(self) -> str:
-        return f", {self.delay_s:.2f} s after the order of a switchover to {self.slaves[0].label}"
+        return f", {self.delay_s:.3f} s after the write pause of a switchover to {self.slaves[0].label} began"
+
+    def pause_begins(self) -> None:
+        """Wait for that, or for a switchover that is refused before it gets there."""
+        deadline = time.monotonic() + PAUSE_S
+        while time.monotonic() < deadline:
+            if any(HOLDS in line for line in self.master.lines_from(self.log_sizes[self.master])):
+                return
+            time.sleep(0.005)
 
     def inject(self) -> None:
         with ThreadPoolExecutor(1) as beside:
             ordered = beside.submit(self.switch_over, self.slaves[0])
+            self.pause_begins()
             time.sleep(self.delay_s)
             self.leave()
             self.come_back()
