@@ -32,6 +32,7 @@ class VoteRequest:
     candidate: str  # Its id.
     dry_run: bool = False
     expects_end: int | None = None
+    codes: tuple[str, ...] = ()  # The candidate's register codes.
 
     @property
     def id(self) -> EpochId:
@@ -54,6 +55,7 @@ class VoteReply:
     group: GroupRecord | None
     address: str
     member: str = field(default=Factory(lambda self: self.address, takes_self=True))
+    codes: tuple[str, ...] = ()  # The voter's register codes.
 
     @property
     def last(self) -> EpochEntry:
@@ -113,7 +115,7 @@ def decide_vote(
     me: GroupMember,
 ) -> tuple[RoleState | None, VoteReply]:
     """The state to save before answering (None: unchanged), and the answer. `paused_end`: end of the log in a write pause."""
-    why = _objection(state, max_offset, paused_end, ask)
+    why = why_older(state.group, ask.candidate, ask.codes) or _objection(state, max_offset, paused_end, ask)
     promised_now = not why and ask.id != state.promised and not ask.dry_run
     after = _promised(state, ask.id, me.id) if promised_now else None
     answer = VoteReply(
@@ -128,8 +130,17 @@ def decide_vote(
         group=state.group,
         address=me.address,
         member=me.id,
+        codes=me.codes,
     )
     return after, answer
+
+
+def why_older(group: GroupRecord | None, id: str, codes: tuple[str, ...]) -> str:
+    """Why a directory with these register codes does not go on as a member: a later start of it was seen. "" where it does."""
+    known = group.member(id) if group is not None else None
+    if known is not None and not is_successor(codes, known.code):
+        return f"another directory goes on as member {id}: this one is a copy of it, or older"
+    return ""
 
 
 def _objection(state: RoleState, max_offset: int, paused_end: int | None, ask: VoteRequest) -> str:
@@ -195,9 +206,8 @@ def decide_lease(
 def _lease_objection(state: RoleState, ask: LeaseRequest, own: str) -> str:
     if (ask.id.winner != ask.member and ask.id != FIRST.id) or ask.member == own:
         return f"epoch {ask.id.epoch} was won by {ask.id.winner}, not by {ask.member}"
-    known = state.group.member(ask.member) if state.group is not None else None
-    if known is not None and not is_successor(ask.codes, known.code):
-        return f"another directory goes on as member {ask.member}: this one is a copy of it, or older"
+    if why := why_older(state.group, ask.member, ask.codes):
+        return why
     if ask.id.epoch > state.promised.epoch + EPOCH_STEP_MAX:
         return _too_far(ask.id.epoch, state)
     if ask.id.epoch > state.promised.epoch or ask.id == state.promised:

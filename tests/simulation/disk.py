@@ -18,7 +18,7 @@ import os
 import random
 from collections.abc import Callable
 
-from attrs import define, field
+from attrs import define, field, frozen
 
 from tests.simulation import determinism
 
@@ -67,6 +67,14 @@ class Change:
             names.pop(self.removes, None)
         if self.adds is not None:
             names[self.adds[0]] = self.adds[1]
+
+
+@frozen
+class Image:
+    """What a disk holds at a moment, as whoever copies the directory finds it. Paths are relative to its root."""
+
+    directories: tuple[str, ...]
+    files: dict[str, tuple[bytes, int]]  # Content, and the time of the last change.
 
 
 @define(eq=False)
@@ -227,6 +235,25 @@ class Disk:
     def wipe(self) -> None:
         """Somebody deletes all."""
         self._remake([self.root], {}, {})
+
+    def image(self) -> Image:
+        """A copy of it, as it is now."""
+        live, root = self._live(), len(self.root)
+        files = [path for path, inode in live.items() if inode]
+        return Image(
+            tuple(path[root:] for path, inode in live.items() if not inode),
+            {path[root:]: (_content(path), os.stat(path).st_mtime_ns) for path in files},
+        )
+
+    def put_back(self, image: Image) -> None:
+        """Hold what that holds, durably; nothing may be open."""
+        files = {self.root + path: each for path, each in image.files.items()}
+        directories = [self.root + path for path in image.directories]
+        self._remake(
+            directories,
+            {path: content for path, (content, _) in files.items()},
+            {path: time for path, (_, time) in files.items()},
+        )
 
     # What is called
 

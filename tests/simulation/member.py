@@ -9,7 +9,7 @@ import trio
 from attrs import define, field
 
 from tests.simulation.determinism import machine_of_task
-from tests.simulation.disk import Disk, MachineDied
+from tests.simulation.disk import Disk, Image, MachineDied
 from tests.simulation.ledger import Holder, common
 from tests.simulation.parts import make_ha, make_store
 from tests.simulation.peer import SimPeer
@@ -47,6 +47,7 @@ class Member:
     changed_at: float = 0.0  # When it went up or down last.
     power_is_cut: bool = False
     wipe: bool = False
+    older: Image | None = None  # With this its disk comes back.
     slow_until: float = 0.0
     slow_delay: float = 0.0
     holder: Holder | None = None  # A slave's.
@@ -179,10 +180,13 @@ class Member:
             self.disk.cut_power()
             self.world.trace(f"{self.name} lost what was not flushed")
         self.disk.reboot()
-        if self.wipe:
-            self.disk.wipe()
+        if self.wipe or self.older is not None:
+            if self.older is not None:
+                self.disk.put_back(self.older)
+            else:
+                self.disk.wipe()
             self.written_claim = self.flushed_claim = self.durable_end = 0
-            self.wipe = False
+            self.wipe, self.older = False, None
         with trio.move_on_after(self.down_for):
             await self.revive.wait()
         self.revive = trio.Event()

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from tests.simulation.determinism import machine_of_task
+from tests.simulation.disk import Image
 from tests.simulation.plan import Event
 from twinlog.cluster.broker.peers.role_messages import (
     ChangeRequest,
@@ -14,7 +15,10 @@ from twinlog.cluster.broker.peers.role_messages import (
     RoleRefusedError,
 )
 from twinlog.ha.errors import HAError
+from twinlog.store.config import BrokerRole
 from twinlog.store.errors import StoreError
+from twinlog.store.member_file import decode_member
+from twinlog.store.role_file import decode_role
 
 if TYPE_CHECKING:
     from tests.simulation.role_world import RoleWorld
@@ -22,10 +26,11 @@ if TYPE_CHECKING:
 
 KINDS = {
     "switchover", "failover", "forced failover", "command cut", "isolated", "overthrown", "master dies", "reinit", "rewind",
-    "chosen alone", "pause", "old slave", "moves",
+    "chosen alone", "pause", "old slave", "moves", "copied", "replaced", "swapped",
 }  # fmt: skip
 ANY_LOSS = 1 << 40  # Bytes.
 MOVED = 10  # Ports of a member are next to each other.
+KNOWN_SECONDS = 8.0  # Until the group knows of a start, or is in too much trouble.
 PATIENCE = 10.0  # Seconds: three rounds of questions that nobody answers, and a little.
 
 
@@ -47,6 +52,11 @@ async def act(world: "RoleWorld", event: Event) -> None:
             world.master.kill(power=values["power"], down=values["down"])
         case "moves":
             await _move(member, values)
+        case "copied" | "replaced" | "swapped":
+            if not world.copying:
+                world.copying = True
+                await {"copied": _copy, "replaced": _replace, "swapped": _swap}[event.kind](world, member, values)
+                world.copying = False
         case "old slave":
             member.is_old = True
             await trio.sleep(values["lasts"])
@@ -71,6 +81,106 @@ async def _move(member: Any, values: dict[str, Any]) -> None:
     while member.up:
         await trio.sleep(0.01)
     member.port += MOVED
+
+
+def _image(world: "RoleWorld", member: "RoleMember") -> Image | None:
+    """A copy of a slave's disk; None: it is none now, or no member of a record yet."""
+    state = member.durable_role()
+    if state is None or state.group is None or state.role is not BrokerRole.SLAVE:
+        return None
+    is_there = member.identity in state.group.voters and member.up and world.producing
+    return member.disk.image() if is_there else None
+
+
+async def _copy(world: "RoleWorld", member: "RoleMember", values: dict[str, Any]) -> None:
+    """Its disk is copied, it goes on, and is seen; then somebody starts the copy. A copy that nothing tells from the member that
+    moved would be that: what it lacks is for _replace().
+    """
+    image = _image(world, member)
+    if image is None:
+        return
+    if values["stop"]:
+        member.stop(0.1)
+    else:
+        member.kill(power=False, down=0.1)
+    if not await _is_known(world, member, image):
+        world.trace(f"{member.name} is not seen again: nobody starts the copy")
+        return
+    if values["runs"] != "elsewhere, beside it":
+        member.kill(power=False, down=values["lasts"] + 1.0)
+        while member.up:
+            await trio.sleep(0.01)
+    if world.producing:
+        elsewhere = values["runs"] != "in its place"
+        world.trace(f"a copy of {member.name} is started {values['runs']}")
+        await world.run_copy(member, image, elsewhere=elsewhere, seconds=values["lasts"])
+
+
+async def _is_known(world: "RoleWorld", member: "RoleMember", image: Image) -> bool:
+    """Wait until all have, on their disks, a register code of the member that is not in the copy."""
+    old = decode_member(image.files["/twinlog/member"][0]).register_codes
+    with trio.move_on_after(KNOWN_SECONDS):
+        while world.producing:
+            await trio.sleep(0.1)
+            states = [each.durable_role() for each in world.role_members]
+            groups = [state.group for state in states if state is not None and state.group is not None]
+            known = [group.member(member.identity) for group in groups]
+            codes = [each.code for each in known if each is not None]
+            if member.up and len(codes) == len(states) and not set(codes) & {"", *old}:
+                return world.producing
+    return False
+
+
+async def _replace(world: "RoleWorld", member: "RoleMember", values: dict[str, Any]) -> None:
+    """Its machine is gone, and a copy of its disk, of some seconds before, goes on as this member, at another address. Nobody can
+    tell it from a member that moved. Half of the times it is asked to become master at once, of what it has.
+    """
+    master, is_alone = world.master, member.config.need == 3
+    async with trio.open_nursery() as nursery:
+        if values["asked"] and not is_alone:  # Then only the master and this slave have what comes now.
+            others = [each for each in world.role_members if each not in (member, master)]
+            links = [
+                world.network.link(*pair) for each in others for pair in ((each.ip, master.ip), (master.ip, each.ip))
+            ]
+            nursery.start_soon(_cut, links, values["ago"] + values["down"] + 1.0)
+            await trio.sleep(0.2)
+        image, starts = _image(world, member), member.starts
+        await trio.sleep(values["ago"])
+        if image is None or not await _is_replaced(world, member, image, starts, values["down"]):
+            return
+        if values["asked"]:
+            after = {"verb": "failover", "lasts": values["lasts"], "calls": 0, "power": False}
+            ask = _choose_alone if is_alone else _overthrow
+            nursery.start_soon(ask, world, member, {**after, "after": values["down"] + 0.5})
+
+
+async def _is_replaced(world: "RoleWorld", member: "RoleMember", image: Image, starts: int, down: float) -> bool:
+    """Replace its disk, unless it promised or started since: a copy that lacks a promise is nobody's, and nobody can know."""
+    now, then = member.durable_role(), decode_role(image.files["/twinlog/role"][0])
+    if now is None or now.promised != then.promised or member.starts != starts or not member.up or not world.producing:
+        return False
+    member.kill(power=False, down=down)
+    member.older = image
+    world.trace(f"a copy of {member.name} goes on in its place")
+    while member.up:
+        await trio.sleep(0.01)
+    member.port += MOVED
+    return True
+
+
+async def _swap(world: "RoleWorld", _member: "RoleMember", values: dict[str, Any]) -> None:
+    """Two slaves come back, each with the other one's address."""
+    one, other = [each for each in world.role_members if each is not world.master]
+    for each in (one, other):
+        if values["stop"]:
+            each.stop(values["down"])
+        else:
+            each.kill(power=False, down=values["down"])
+    with trio.move_on_after(values["down"] / 2):
+        while one.store is not None or other.store is not None:
+            await trio.sleep(0.01)
+        one.ip, one.port, other.ip, other.port = other.ip, other.port, one.ip, one.port
+        world.trace(f"{one.name} has {one.address}, and {other.name} {other.address}")
 
 
 def _meant(world: "RoleWorld", target: str) -> Any:

@@ -8,6 +8,8 @@ read from what a power cut would leave of its disk.
     I5  who wins without force has every message that was acknowledged; two winners of one number do not both acknowledge
     I6  no slave cuts what was acknowledged, unless it says before that it is not whole
     I7  who is fenced acknowledges nothing, and stores nothing
+    I8  a copy of a member's disk, or an older state of it, takes no bytes, follows nobody, is no master, and nobody wins an epoch
+        with its vote, where the group knows a later start
 """
 
 from typing import TYPE_CHECKING
@@ -81,6 +83,16 @@ def takes_over(member: "RoleMember") -> None:
     line = member.group.book.lines.of(own_epoch(member, "takes over"))
     if line is not None and member.log.end < len(line.data):
         goes_on(member, line, member.log.end)
+
+
+def no_copy_takes_part(member: "RoleMember") -> None:
+    """It is no copy itself, and has won without one. Raises Violation."""
+    world, change = member.group, member.service._change
+    if member not in world.role_members:
+        raise Violation(f"I8: {member.name}, a copy, is to be master")
+    answers = change.survey.answers.values() if change is not None and change.is_running else ()
+    if any(each.granted and world.copy_codes.intersection(each.codes) for each in answers):
+        raise Violation(f"I8: {member.name} has won by the vote of a copy")
 
 
 def wrote(member: "RoleMember", offset: int, data: bytes) -> None:
@@ -165,6 +177,8 @@ def promised(member: "RoleMember", ask: "VoteRequest", answer: "VoteReply") -> N
 def leased(member: "RoleMember", ask: "LeaseRequest", answer: "LeaseReply") -> None:
     """The same for a lease."""
     state = member.durable_role()
+    if answer.accepted and member not in member.group.role_members:
+        raise Violation(f"I8: {member.name}, a copy, follows {_named(ask.id)}")
     if answer.accepted and (state is None or state.promised.epoch < ask.id.epoch):
         found = _named(state.promised) if state is not None else "nothing"
         raise Violation(f"I2: {member.name} follows {_named(ask.id)}; on its disk is {found}")

@@ -13,6 +13,7 @@ from attrs import evolve
 
 import twinlog.cluster.broker.roles.candidate
 import twinlog.cluster.broker.roles.durable_state
+import twinlog.cluster.broker.roles.joining
 import twinlog.ha.election.epochs
 import twinlog.ha.election.role_change
 import twinlog.ha.election.voter
@@ -20,14 +21,16 @@ import twinlog.ha.election.votes
 import twinlog.ha.slave.follow_history
 import twinlog.store.truncation.truncation
 from tests.simulation.holes import hole
+from twinlog.cluster.broker.roles.durable_state import DurableRoleState
 from twinlog.cluster.broker.roles.lease import LeaseRounds
 from twinlog.cluster.broker.roles.member import Member
 from twinlog.cluster.broker.tables.offsets import MasterOffsets
+from twinlog.ha.election.voter import VoteReply
 from twinlog.ha.peer import PeerHistory
 from twinlog.ha.service import HAService
 from twinlog.ha.slave.follow_history import HistoryCheck
 from twinlog.store.epoch_file import EpochEntry, encode_epochs, save_epochs
-from twinlog.store.role_file import RoleState, encode_role
+from twinlog.store.role_file import GroupRecord, RoleState, encode_role
 
 
 @hole("histories are compared by offset only")
@@ -201,4 +204,42 @@ def offsets_going_back() -> Iterator[None]:
 def one_promise() -> Iterator[None]:
     """The candidate's own: nobody else is asked whether he acknowledged something."""
     with patch.object(twinlog.ha.election.votes, "needed", lambda group: 1):
+        yield
+
+
+# Who a member is
+
+
+@hole("a vote counts twice for one id")
+def vote_counted_twice() -> Iterator[None]:
+    """A member answers at two addresses, and both answers are votes."""
+    counting = twinlog.ha.election.votes._counting_votes
+
+    def both(group: GroupRecord, answers: dict[str, VoteReply]) -> list[VoteReply]:
+        return counting(group, answers) * 2
+
+    with patch.object(twinlog.ha.election.votes, "_counting_votes", both):
+        yield
+
+
+@hole("a moved member is counted whole")
+def moved_is_whole() -> Iterator[None]:
+    """Who comes back with another address is believed to have all that it acknowledged: its directory may be an older copy."""
+    load = DurableRoleState.load
+
+    def believing(self: DurableRoleState) -> None:
+        load(self)
+        self.has_moved = False
+
+    with patch.object(DurableRoleState, "load", believing):
+        yield
+
+
+@hole("register codes are ignored")
+def codes_ignored() -> Iterator[None]:
+    """Who has the id is the member, whatever start the group has seen last."""
+    with (
+        patch.object(twinlog.ha.election.voter, "is_successor", lambda codes, seen: True),
+        patch.object(twinlog.cluster.broker.roles.joining, "is_successor", lambda codes, seen: True),
+    ):
         yield

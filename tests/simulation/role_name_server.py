@@ -32,8 +32,8 @@ class RoleNameServer(NameServer):
     async def addresses(self, member: "Member") -> dict[int, str]:
         """The remoting address of each registered member, by id."""
         await self._reach(member)
-        members = self.world.members
-        return {self.ids[name]: members[name].broker_address for name in self._alive()}  # type: ignore[attr-defined]
+        processes = {each.name: each for each in self.world.processes}  # type: ignore[attr-defined]
+        return {self.ids[name]: processes[name].broker_address for name in self._alive()}
 
     async def slaves(self, member: "Member") -> set[tuple[int, str]]:
         await self._reach(member)

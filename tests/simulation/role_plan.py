@@ -10,6 +10,7 @@ BEGIN_SHARE = 0.2  # Of these, how many have others than members that acknowledg
 FIRST_RECORD_SECONDS = 16.0  # By then there is one.
 SHARE = 0.42
 MOVE_SHARE = 0.4  # Of these, in how many members come back with another address.
+COPY_SHARE = 0.4  # And in how many disks are copied, or addresses swapped.
 # Left out. A flipped bit that no checksum covers makes a log of nobody's; members move by events of their own; whom a
 # master admits is what other seeds are about; and after a sync that failed nobody knows what a disk has, not even the ledger.
 _WITHOUT = {"flip", "stranger", "master moves", "sync fails"}
@@ -45,7 +46,8 @@ def with_roles(plan: Plan) -> Plan:
     new = [_event(rng, round(at, 3), rng.choices(kinds, [_KINDS[kind] for kind in kinds])[0], config) for at in times]
     beginning = _beginning(plan.seed, config)
     old = [event for event in old[: rng.randint(0, 10)] if not (beginning and _loses_first(event))]
-    events = sorted([*old, *new, *beginning, *_moves(plan.seed, config, old)], key=lambda event: event.at)
+    moved, copied = _moves(plan.seed, config, old), _copies(plan.seed, config, [*old, *beginning])
+    events = sorted([*old, *new, *beginning, *moved, *copied], key=lambda event: event.at)
     return evolve(plan, config=config, events=tuple(events))
 
 
@@ -89,6 +91,32 @@ def _moves(seed: int, config: Config, old: list[Event]) -> list[Event]:
         )
         for _ in range(rng.randint(1, 4))
     ]
+
+
+def _copies(seed: int, config: Config, others: list[Event]) -> list[Event]:
+    """In some seeds slaves' disks are copied: one more process runs on the copy, elsewhere or at the member's own address, or it
+    goes on in place of a member that died. Or two slaves swap their addresses.
+    """
+    rng = random.Random(f"copies {seed}")
+    if rng.random() >= COPY_SHARE or any(event.kind in ("wiped", "old slave") for event in others):
+        return []
+    return [_copy(rng, round(rng.uniform(5.0, config.seconds), 3)) for _ in range(rng.randint(1, 3))]
+
+
+def _copy(rng: random.Random, at: float) -> Event:
+    kind, who = rng.choice(("copied", "copied", "replaced", "swapped")), rng.choice(("slave 1", "slave 2"))
+    down = round(rng.uniform(0.2, 3), 3)
+    match kind:
+        case "copied":
+            where = rng.choice(("elsewhere, beside it", "elsewhere, without it", "in its place"))
+            return Event(
+                at, kind, who, {"runs": where, "stop": rng.random() < 0.5, "lasts": round(rng.uniform(1, 9), 3)}
+            )
+        case "replaced":
+            values = {"ago": round(rng.uniform(0.3, 3), 3), "asked": rng.random() < 0.6}
+            return Event(at, kind, who, {**values, "down": down, "lasts": round(rng.uniform(3, 9), 3)})
+        case _:
+            return Event(at, kind, "", {"stop": rng.random() < 0.5, "down": down})
 
 
 def _loses_first(event: Event) -> bool:

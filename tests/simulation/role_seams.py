@@ -76,7 +76,8 @@ class SimCalls:
         target = address.rpartition(":")[0]
         with trio.move_on_after(seconds):
             await self.world.network.round_trip(self.ip, target)
-            member = next((each for each in self.world.role_members if each.broker_address == address), None)
+            there = [each for each in self.world.processes if each.broker_address == address]
+            member = next((each for each in there if each.calls_nursery is not None), None)
             if member is None or member.calls_nursery is None or member.is_old:
                 raise HAPeerError(f"{address}: connection refused")
             call = _Call(member, handle)
@@ -99,7 +100,7 @@ class RolePeer(SimPeer):
         world = self.member.group
         if self.member.is_old:
             return None
-        address = next((each.broker_address for each in world.role_members if each.address == self.address), "")
+        address = next((each.broker_address for each in world.processes if each.address == self.address), "")
         told = await SimCalls(world, self.ip).history(address, me)
         if told is not None:
             self.member.service.member.heard(told)

@@ -7,18 +7,22 @@ import trio
 from attrs import define, field
 
 from tests.simulation import operators, role_checks, role_final
+from tests.simulation.disk import Disk, Image
 from tests.simulation.ledger import Message
-from tests.simulation.member import Member
+from tests.simulation.member import HA_PORT, Member
 from tests.simulation.name_server import NameServer
 from tests.simulation.plan import Event
 from tests.simulation.role_ledger import Line, Log, RoleLedger, RoleMessage
 from tests.simulation.role_name_server import RoleNameServer
 from tests.simulation.role_offsets import Offsets
-from tests.simulation.roles import RoleMember
+from tests.simulation.roles import Copy, RoleMember
 from tests.simulation.world import World
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import EpochId
 from twinlog.store.log.commit_log import PutMessage, PutResult
+
+COPY_IP = "10.0.0.9"
+FOR_EVER = 1e6  # Seconds.
 
 
 @define(eq=False)
@@ -29,6 +33,9 @@ class RoleWorld(World):
     promises: dict[str, EpochId] = field(factory=dict)  # The highest that each member had on its disk.
     consumer_rng: random.Random = field(init=False)
     positions: dict[int, int] = field(factory=dict)  # Of consumers, by queue.
+    copies: list[Copy] = field(factory=list)  # One at a time is up.
+    copy_codes: set[str] = field(factory=set)  # Register codes of their starts.
+    copying: bool = False  # Whoever copies disks, or swaps addresses, does nothing else meanwhile.
     lost_before_record: bool = False  # Slaves may hold what their master lost, and no history tells them apart.
 
     def __attrs_post_init__(self) -> None:
@@ -39,6 +46,11 @@ class RoleWorld(World):
     def role_members(self) -> tuple[RoleMember, ...]:
         """The members, by their type."""
         return tuple(cast(RoleMember, member) for member in self.members.values())
+
+    @property
+    def processes(self) -> tuple[RoleMember, ...]:
+        """The members, and copies of them."""
+        return (*self.role_members, *self.copies)
 
     def member(self, name: str) -> RoleMember:
         """One of them."""
@@ -61,6 +73,9 @@ class RoleWorld(World):
     def came_back(self, member: Member, start: int, data: bytes) -> None:
         assert isinstance(member, RoleMember)
         assert member.store is not None
+        if isinstance(member, Copy):
+            self.copy_codes.add(member.service.member.me().code)
+            return
         damaged = list(member.store.damaged)
         role_checks.finish_line(member, start, data)
         self.lost_before_record |= role_checks.lost_before_record(member, start + len(data))
@@ -71,6 +86,9 @@ class RoleWorld(World):
     def appended(self, member: Member, offset: int, data: bytes) -> None:
         assert isinstance(member, RoleMember)
         assert member.store is not None
+        if isinstance(member, Copy):
+            self.violated(f"I8: {member.name}, a copy of {member.of.name}, takes bytes at {offset}")
+            return
         is_slave = member.store.config.broker_role is BrokerRole.SLAVE
         if not is_slave:
             self.guard(lambda: role_checks.wrote(member, offset, data))
@@ -82,6 +100,8 @@ class RoleWorld(World):
         assert isinstance(member, RoleMember)
         store = member.store
         assert store is not None
+        if isinstance(member, Copy):
+            return
         self.guard(lambda: role_checks.cut(member, offset))
         start = store.min_offset
         data = member.read_log(store, start, offset) if offset > start else b""
@@ -89,6 +109,7 @@ class RoleWorld(World):
 
     def took_over(self, member: RoleMember) -> None:
         """It is about to serve as a master."""
+        self.guard(lambda: role_checks.no_copy_takes_part(member))
         self.saw_entry(member)
         self.guard(lambda: role_checks.takes_over(member))
 
@@ -153,6 +174,33 @@ class RoleWorld(World):
         member.log = Log(name, self.book.lines)
         member.offsets = Offsets(name)
         return member
+
+    async def run_copy(self, of: RoleMember, image: Image, *, elsewhere: bool, seconds: float) -> None:
+        """Start a copy of a member's disk, and end it."""
+        name = f"x{len(self.copies) + 1}"
+        rng = random.Random(f"{name} {self.plan.seed}")
+        self.disks[name] = disk = Disk(name, rng, self.plan.config.sector)
+        disk.put_back(image)
+        ip, port = (COPY_IP, HA_PORT) if elsewhere else (of.ip, of.port)
+        copy = Copy(self, name, ip, False, self.plan.config, disk, rng, port=port, of=of)
+        copy.log, copy.offsets, copy.boots = Log(name, self.book.lines), Offsets(name), of.boots
+        self.copies.append(copy)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._member_task, copy)
+            with trio.move_on_after(seconds):
+                await copy.revive.wait()
+            copy.kill(power=False, down=FOR_EVER)
+            nursery.cancel_scope.cancel()
+        copy.up, copy.calls_nursery = False, None
+        self.network.listeners.pop(copy.address, None)
+        self.name_server.lost(copy)
+
+    async def _heal(self) -> None:
+        if self.copying:
+            for each in self.copies:
+                each.revive.set()
+            await trio.sleep(0.2)  # Before its member comes back to the same address.
+        await super()._heal()
 
     def _happen(self, event: Event, nursery: trio.Nursery) -> None:
         if event.kind in operators.KINDS:

@@ -264,6 +264,17 @@ class RoleMember(Member):
 
 
 @define(eq=False)
+class Copy(RoleMember):
+    """One more process, on a copy of a member's disk, of which the group knows a later start: it takes part in nothing."""
+
+    of: RoleMember = field(kw_only=True)
+
+    @property
+    def broker_id(self) -> int:
+        return self.of.broker_id
+
+
+@define(eq=False)
 class RoleProducer(Producer):
     """Its producers come to each member that takes messages."""
 

@@ -137,3 +137,17 @@ def test_what_lies_elsewhere_is_left_alone(disk, tmp_path):
     disk.die()
     (tmp_path / "other").rename(tmp_path / "else")
     assert (tmp_path / "else").read_bytes() == b"x"
+
+
+def test_a_copy_of_a_disk_is_put_back_with_all_that_was_there(disk):
+    path = make("a", b"x" * 10, content=False, names=False)
+    Path("d/deep").mkdir()
+    image = disk.image()
+    path.write_bytes(b"y")
+    Path("d/deep/b").write_bytes(b"z")
+    disk.die()
+    disk.put_back(image)
+    disk.reboot()
+    lose_power(disk)
+    assert path.read_bytes() == b"x" * 10 + bytes(4086)
+    assert list(Path("d/deep").iterdir()) == []

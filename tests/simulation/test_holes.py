@@ -86,6 +86,12 @@ def begins_overthrown(plan: Plan) -> bool:
     return any(event.kind == "overthrown" and event.target == "s1" and event.at < 14 for event in plan.events)
 
 
+def replaced(plan: Plan) -> bool:
+    """An older copy of a slave is asked to become master."""
+    asked = any(event.kind == "replaced" and event.values["asked"] for event in plan.events)
+    return asked and plan.config.synchronous
+
+
 def trails(plan: Plan) -> bool:
     return plan.config.synchronous and plan.config.trail_max > 0
 
@@ -132,6 +138,9 @@ CATCHES = {
     "an epoch without a byte is not recorded": Catch("^I4", roles=True),
     "offsets going back": Catch("^I9", roles=True),
     "one promise is enough": Catch("began without|^I5", config=chosen_alone(2), roles=True),
+    "a vote counts twice for one id": Catch("began without|^I5", config=chosen_alone(2), roles=True),
+    "a moved member is counted whole": Catch("began without", config=replaced, roles=True),
+    "register codes are ignored": Catch("^I8", ("copied",), roles=True),
 }
 
 

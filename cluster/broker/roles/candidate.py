@@ -17,7 +17,7 @@ from twinlog.cluster.broker.roles.write_pause import digest_of
 from twinlog.ha.election.epochs import with_entry
 from twinlog.ha.election.group_record import with_ids_swapped, won_at
 from twinlog.ha.election.role_change import next_epoch
-from twinlog.ha.election.voter import VoteReply, VoteRequest
+from twinlog.ha.election.voter import VoteReply, VoteRequest, why_older
 from twinlog.ha.election.votes import Judgement, SwitchoverFacts, group_of, judge_failover, judge_switchover
 from twinlog.ha.errors import HAPeerError
 from twinlog.store.config import BrokerRole
@@ -50,7 +50,7 @@ class CandidateSurvey:
         self.group = member.group
         epoch = member.promised().epoch + 1
         for _ in range(2):  # Again with a number above all promised ones, and all members that the first answers named.
-            ask = VoteRequest(epoch=epoch, candidate=member.own, dry_run=True)
+            ask = VoteRequest(epoch=epoch, candidate=member.own, dry_run=True, codes=member.me().codes)
             self.answers = await self.ask_all(ask, but=self.silent)
             epoch = next_epoch(member.state_or_first(), member.durable.entries, self.answers, member.own)
         self.old_master = self._find_master()
@@ -88,6 +88,8 @@ class CandidateSurvey:
         answer = await self.member.calls.promise(self.address_of(id), ask)
         if answer.member != id:
             raise HAPeerError(f"another member, {answer.member}, answers at {self.address_of(id)}")
+        if why := why_older(self.group, id, answer.codes):  # What it promised and acknowledged since, it does not know.
+            raise HAPeerError(f"{self.address_of(id)}: {why}")
         return answer
 
     def _find_master(self) -> str:
@@ -236,7 +238,8 @@ class SwitchoverPause:
             raise RoleStepError(
                 f"it took longer than {self.member.config.switchover_pause_max_ms} ms: run the command again"
             )
-        ask = VoteRequest(epoch=epoch, candidate=self.member.own, expects_end=self.held.end_offset)
+        own, codes = self.member.own, self.member.me().codes
+        ask = VoteRequest(epoch=epoch, candidate=own, expects_end=self.held.end_offset, codes=codes)
         self.resigned = True  # It may have, even if its answer is lost; if not, it resumes by itself.
         answer = await self.survey.ask(self.survey.old_master, ask)
         if not answer.granted:

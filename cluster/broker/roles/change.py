@@ -214,7 +214,8 @@ class RoleChange:
     async def _collect(self) -> int:
         """Ask votes for one epoch number. Returns the highest promised number that refuses it; 0 without any."""
         own, survey = self.member.own, self.survey
-        ask, survey.answers = VoteRequest(epoch=self.epoch, candidate=own), {}
+        ask = VoteRequest(epoch=self.epoch, candidate=own, codes=self.member.me().codes)
+        survey.answers = {}
         if self.ask.verb == "switchover" and not self.pause.resigned:
             await self.pause.resign(self.epoch)
         survey.answers[own] = await self.voter.vote(ask, self._change())

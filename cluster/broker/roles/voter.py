@@ -9,7 +9,15 @@ from attrs import define, evolve, field
 
 from twinlog.cluster.broker.roles.member import Member
 from twinlog.cluster.broker.roles.write_pause import WritePause
-from twinlog.ha.election.voter import LeaseReply, LeaseRequest, VoteReply, VoteRequest, decide_lease, decide_vote
+from twinlog.ha.election.voter import (
+    LeaseReply,
+    LeaseRequest,
+    VoteReply,
+    VoteRequest,
+    decide_lease,
+    decide_vote,
+    why_older,
+)
 from twinlog.ha.peer import PeerHistory
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import EpochId
@@ -124,7 +132,9 @@ class Voter:
             state, answer = decide_lease(before, ask, durable.entries, end, store.flusher.flushed_offset, own)
             if not answer.accepted:
                 return answer
-            if why := self._why_other_process(ask):
+            is_member = durable.state is not None  # Else it is only to take this member's place.
+            why = why_older(ask.group, own, member.me().codes) if is_member else ""
+            if why := why or self._why_other_process(ask):
                 return evolve(answer, accepted=False, why=why)
             why = member.must_hear_others(ask.group)
             if not why and durable.state is None and not self._follows(ask):  # It may be no prefix of the group's log.

@@ -161,6 +161,48 @@ async def test_an_older_state_of_a_directory_does_not_take_part(autojump_clock, 
     assert await a.is_acknowledged(), f"by {b.name}"
 
 
+async def put_back(group: Group, member: Member) -> None:
+    """Start it in an older state of its directory, of which the group has seen a later start."""
+    await member.stop()
+    shutil.copytree(member.root, group.root / "snapshot")
+    await member.start()
+    await group.settled()
+    await member.kill()
+    shutil.rmtree(member.root)
+    (group.root / "snapshot").rename(member.root)
+    await member.start()
+
+
+async def test_nobody_is_elected_by_an_older_state_of_a_member(autojump_clock, three):
+    """At its own address it answers as the member: it has forgotten what that acknowledged."""
+    a, b, c = three.members
+    await put_back(three, c)
+    await a.kill()
+    change = await three.change("failover", b)
+    assert not b.is_serving
+    assert "enough votes" in change.error
+    assert f"{c.address} silent" in change.error
+
+
+async def test_an_older_state_of_a_member_is_not_elected(autojump_clock, three):
+    a, b, c = three.members
+    await put_back(three, c)
+    promised = b.roles.member.promised()
+    await a.kill()
+    change = await three.change("failover", c)
+    assert not c.is_serving
+    assert change.error
+    assert b.roles.member.promised() == promised, "no vote for it"
+
+
+async def test_an_older_state_of_a_member_renews_no_lease(autojump_clock, three):
+    a, b, c = three.members
+    await put_back(three, c)
+    await b.kill()
+    await trio.sleep(10)
+    assert not a.ha.lease.held(trio.current_time()), "by nobody but c, which forgot what it promised"
+
+
 async def test_a_moved_member_that_has_not_caught_up_cannot_win(autojump_clock, three):
     """Its directory may be a copy, of before it acknowledged more."""
     a, b, c = three.members
