@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 KINDS = {
     "switchover", "failover", "forced failover", "command cut", "isolated", "overthrown", "master dies", "reinit", "rewind",
-    "chosen alone", "pause", "old slave", "moves", "copied", "replaced", "swapped",
+    "chosen alone", "pause", "old slave", "moves", "moves silently", "copied", "replaced", "swapped",
 }  # fmt: skip
 ANY_LOSS = 1 << 40  # Bytes.
 MOVED = 10  # Ports of a member are next to each other.
@@ -52,6 +52,8 @@ async def act(world: "RoleWorld", event: Event) -> None:
             world.master.kill(power=values["power"], down=values["down"])
         case "moves":
             await _move(member, values)
+        case "moves silently":
+            await _move_silently(world, member, values)
         case "copied" | "replaced" | "swapped":
             if not world.copying:
                 world.copying = True
@@ -81,6 +83,22 @@ async def _move(member: Any, values: dict[str, Any]) -> None:
     while member.up:
         await trio.sleep(0.01)
     member.port += MOVED
+
+
+async def _move_silently(world: "RoleWorld", member: "RoleMember", values: dict[str, Any]) -> None:
+    """The same, while another slave is away: its connection is left standing at the master, with all that it acknowledged."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_cut, _links_to_others(world, member), values["down"] + 3.0)
+        await trio.sleep(0.3)
+        world.network.reset_half(member.ip)
+        await _move(member, {"stop": False, "power": False, "down": values["down"]})
+
+
+def _links_to_others(world: "RoleWorld", member: "RoleMember") -> list[Any]:
+    """Those of the master to all but this slave."""
+    master, link = world.master, world.network.link
+    others = [each for each in world.role_members if each not in (member, master)]
+    return [each for other in others for each in (link(other.ip, master.ip), link(master.ip, other.ip))]
 
 
 def _image(world: "RoleWorld", member: "RoleMember") -> Image | None:
@@ -135,14 +153,10 @@ async def _replace(world: "RoleWorld", member: "RoleMember", values: dict[str, A
     """Its machine is gone, and a copy of its disk, of some seconds before, goes on as this member, at another address. Nobody can
     tell it from a member that moved. Half of the times it is asked to become master at once, of what it has.
     """
-    master, is_alone = world.master, member.config.need == 3
+    is_alone = member.config.need == 3
     async with trio.open_nursery() as nursery:
         if values["asked"] and not is_alone:  # Then only the master and this slave have what comes now.
-            others = [each for each in world.role_members if each not in (member, master)]
-            links = [
-                world.network.link(*pair) for each in others for pair in ((each.ip, master.ip), (master.ip, each.ip))
-            ]
-            nursery.start_soon(_cut, links, values["ago"] + values["down"] + 1.0)
+            nursery.start_soon(_cut, _links_to_others(world, member), values["ago"] + values["down"] + 1.0)
             await trio.sleep(0.2)
         image, starts = _image(world, member), member.starts
         await trio.sleep(values["ago"])

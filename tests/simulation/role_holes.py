@@ -27,6 +27,7 @@ from twinlog.cluster.broker.roles.member import Member
 from twinlog.cluster.broker.tables.offsets import MasterOffsets
 from twinlog.ha.election.voter import VoteReply
 from twinlog.ha.peer import PeerHistory
+from twinlog.ha.policy.in_sync import InSync
 from twinlog.ha.service import HAService
 from twinlog.ha.slave.follow_history import HistoryCheck
 from twinlog.store.epoch_file import EpochEntry, encode_epochs, save_epochs
@@ -219,6 +220,20 @@ def vote_counted_twice() -> Iterator[None]:
         return counting(group, answers) * 2
 
     with patch.object(twinlog.ha.election.votes, "_counting_votes", both):
+        yield
+
+
+@hole("an old address counts beside the new one")
+def old_address_counted() -> Iterator[None]:
+    """What a member acknowledged on its connection from where it was counts beside what it acknowledges where it is."""
+
+    def recount(self: InSync) -> None:
+        for seat in self._seats.values():
+            seat.counted = self._entries[self._name(seat)] > 0
+        self.acks = sorted(seat.ack_offset for seat in self._seats.values() if seat.counted)
+        self.waited = self.acks
+
+    with patch.object(InSync, "_recount", recount):
         yield
 
 

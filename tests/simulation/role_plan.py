@@ -10,6 +10,7 @@ BEGIN_SHARE = 0.2  # Of these, how many have others than members that acknowledg
 FIRST_RECORD_SECONDS = 16.0  # By then there is one.
 SHARE = 0.42
 MOVE_SHARE = 0.4  # Of these, in how many members come back with another address.
+SILENT_SHARE = 0.3  # And in how many of those in which all are needed one moves without a word.
 COPY_SHARE = 0.4  # And in how many disks are copied, or addresses swapped.
 # Left out. A flipped bit that no checksum covers makes a log of nobody's; members move by events of their own; whom a
 # master admits is what other seeds are about; and after a sync that failed nobody knows what a disk has, not even the ledger.
@@ -46,7 +47,8 @@ def with_roles(plan: Plan) -> Plan:
     new = [_event(rng, round(at, 3), rng.choices(kinds, [_KINDS[kind] for kind in kinds])[0], config) for at in times]
     beginning = _beginning(plan.seed, config)
     old = [event for event in old[: rng.randint(0, 10)] if not (beginning and _loses_first(event))]
-    moved, copied = _moves(plan.seed, config, old), _copies(plan.seed, config, [*old, *beginning])
+    moved = [*_moves(plan.seed, config, old), *_silent_moves(plan.seed, config, [*old, *beginning])]
+    copied = _copies(plan.seed, config, [*old, *beginning])
     events = sorted([*old, *new, *beginning, *moved, *copied], key=lambda event: event.at)
     return evolve(plan, config=config, events=tuple(events))
 
@@ -91,6 +93,16 @@ def _moves(seed: int, config: Config, old: list[Event]) -> list[Event]:
         )
         for _ in range(rng.randint(1, 4))
     ]
+
+
+def _silent_moves(seed: int, config: Config, others: list[Event]) -> list[Event]:
+    """In some seeds in which both slaves are needed one of them moves while the other one is away, and its master is not told."""
+    rng = random.Random(f"silent moves {seed}")
+    is_fit = config.synchronous and config.need == len(MEMBERS)
+    if not is_fit or rng.random() >= SILENT_SHARE or any(event.kind in ("wiped", "old slave") for event in others):
+        return []
+    at, who = round(rng.uniform(8.0, config.seconds), 3), rng.choice(("slave 1", "slave 2"))
+    return [Event(at, "moves silently", who, {"down": round(rng.uniform(0.1, 1.5), 3)})]
 
 
 def _copies(seed: int, config: Config, others: list[Event]) -> list[Event]:

@@ -139,6 +139,9 @@ CATCHES = {
     "offsets going back": Catch("^I9", roles=True),
     "one promise is enough": Catch("began without|^I5", config=chosen_alone(2), roles=True),
     "a vote counts twice for one id": Catch("began without|^I5", config=chosen_alone(2), roles=True),
+    "an old address counts beside the new one": Catch(
+        "is acknowledged for|confirmed, but held", ("moves silently",), roles=True
+    ),
     "a moved member is counted whole": Catch("began without", config=replaced, roles=True),
     "register codes are ignored": Catch("^I8", ("copied",), roles=True),
 }
