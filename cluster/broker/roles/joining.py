@@ -41,12 +41,15 @@ class JoinRequests:
         group = self.member.group
         if asker.id == self.member.own or asker.address == self.member.address or not self.member.is_serving:
             return
-        is_new = group is not None and group.member(asker.id) is None
-        if is_new and group is not None and place_of(group, asker) is not None:
+        if group is not None and group.member(asker.id) is None and place_of(group, asker) is not None:
             return  # It asks again, as the member whose place it takes.
-        self.member.moved[asker.id] = asker.address
         self.pending[asker.id] = asker
         self.added.set()
+
+    def address_of(self, id: str) -> str:
+        """The address of a member: the one that it asks from, before the record has it."""
+        asker = self.pending.get(id)
+        return asker.address if asker is not None else self.member.address_of(id)
 
     async def why_not(self, asker: GroupMember) -> str:
         """Why a directory may not take part under its id: another one does. "" when it may."""

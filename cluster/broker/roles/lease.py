@@ -129,7 +129,7 @@ class LeaseRounds:
                     for id in self.others - self._asking:
                         nursery.start_soon(self._ask, id)
                 asked = self.others if self.leads and self.member.is_serving else ()
-                self.silence.check(map(self.member.address_of, asked), trio.current_time())
+                self.silence.check(map(self.joining.address_of, asked), trio.current_time())
                 try:
                     await self._keep_record()
                 except RoleFileError:  # It was logged, and this member serves no longer.
@@ -221,7 +221,7 @@ class LeaseRounds:
             self.answers.clear()
 
     async def _ask(self, id: str) -> None:
-        member, asked_at, address = self.member, trio.current_time(), self.member.address_of(id)
+        member, asked_at, address = self.member, trio.current_time(), self.joining.address_of(id)
         group, transfer = member.group, member.ha.group_transfer
         assert group is not None
         pause = remaining_pause(group, member.now_ms())

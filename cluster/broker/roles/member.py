@@ -97,8 +97,6 @@ class Member:
     master: PeerHistory | None = field(default=None, init=False)  # The master that is followed, as last reported.
     clock_ahead_ms: int = field(default=0, init=False)  # Our clock, of that of the master that reported a pause last.
     joins: bool = field(default=False, init=False)  # New to the group: a record without this member was seen.
-    # Where members are that reported another address than the record has.
-    moved: dict[str, str] = field(factory=dict, init=False)
     # A record that names this member, although its own files do not know of it: they were wiped.
     wiped_record: GroupRecord | None = field(default=None, init=False)
 
@@ -165,8 +163,6 @@ class Member:
             return self.master.address
         if id == self.own:
             return self.address
-        if id in self.moved:
-            return self.moved[id]
         return self.group.address_of(id) if self.group is not None else id
 
     @property

@@ -36,10 +36,32 @@ def named(group: Group) -> dict[str, str]:
 
 
 def tell_registered(group: Group) -> None:
-    """What a name server reports."""
+    """Report what a name server knows."""
     for each in group.members:
         if each.up:
             each.roles.joining.registered({other.number: other.address for other in group.members if other.up})
+
+
+async def copied(group: Group, member: Member) -> Member:
+    """A copy of its directory, for another member that is not started yet; the group goes on."""
+    await member.stop()
+    copy = group.add(SLAVE)
+    shutil.copytree(member.root, copy.root)
+    await member.start()
+    await group.settled()
+    return copy
+
+
+async def put_back(group: Group, member: Member) -> None:
+    """Start it in an older state of its directory, of which the group has seen a later start."""
+    await member.stop()
+    shutil.copytree(member.root, group.root / "snapshot")
+    await member.start()
+    await group.settled()
+    await member.kill()
+    shutil.rmtree(member.root)
+    (group.root / "snapshot").rename(member.root)
+    await member.start()
 
 
 async def test_ids_are_no_addresses_and_stay(autojump_clock, three):
@@ -69,6 +91,18 @@ async def test_the_master_moves_and_stays_master(autojump_clock, three):
     assert named(three)[a.identity] == a.address == "10.0.1.1:10911"
     a.produce(b"one")
     assert await a.is_acknowledged()
+
+
+async def test_where_a_member_once_was_is_forgotten(autojump_clock, three):
+    """It moves under one master, and again under the next: the first one goes by the record."""
+    a, b, c = three.members
+    await moved(c, 1)
+    await three.settled()
+    await three.change("switchover", b)
+    await three.settled()
+    await moved(c, 2)
+    await three.settled()
+    assert a.roles.member.address_of(c.identity) == c.address
 
 
 async def test_all_move_at_once(autojump_clock, three):
@@ -111,11 +145,7 @@ async def test_two_slaves_swap_their_addresses(autojump_clock, three):
 
 async def test_a_copy_of_a_slave_does_not_take_part(autojump_clock, three):
     a, b, _c = three.members
-    await b.stop()
-    d = three.add(SLAVE)
-    shutil.copytree(b.root, d.root)
-    await b.start()
-    await three.settled()
+    d = await copied(three, b)
     before = named(three)
     await d.start()
     await trio.sleep(10)
@@ -129,11 +159,7 @@ async def test_a_copy_of_a_slave_does_not_take_part(autojump_clock, three):
 
 async def test_a_copy_of_the_master_does_not_take_part(autojump_clock, three):
     a, b, c = three.members
-    await a.stop()
-    d = three.add(SLAVE)
-    shutil.copytree(a.root, d.root)
-    await a.start()
-    await three.settled()
+    d = await copied(three, a)
     await d.start()
     await trio.sleep(10)
     assert d.is_serving is False or not d.ha.lease.held(trio.current_time())
@@ -146,31 +172,12 @@ async def test_a_copy_of_the_master_does_not_take_part(autojump_clock, three):
 async def test_an_older_state_of_a_directory_does_not_take_part(autojump_clock, three):
     """A machine is put back to a snapshot: what it acknowledged since is gone, and its promises."""
     a, b, c = three.members
-    await c.stop()
-    shutil.copytree(c.root, three.root / "snapshot")
-    await c.start()
-    await three.settled()
-    await c.kill()
-    shutil.rmtree(c.root)
-    shutil.copytree(three.root / "snapshot", c.root)
-    await c.start()
+    await put_back(three, c)
     await trio.sleep(10)
     assert c.ha.client.statistics().state != "streaming"
     assert "is a copy" in c.roles.member.status()[1]
     a.produce(b"one")
     assert await a.is_acknowledged(), f"by {b.name}"
-
-
-async def put_back(group: Group, member: Member) -> None:
-    """Start it in an older state of its directory, of which the group has seen a later start."""
-    await member.stop()
-    shutil.copytree(member.root, group.root / "snapshot")
-    await member.start()
-    await group.settled()
-    await member.kill()
-    shutil.rmtree(member.root)
-    (group.root / "snapshot").rename(member.root)
-    await member.start()
 
 
 async def test_nobody_is_elected_by_an_older_state_of_a_member(autojump_clock, three):
@@ -226,11 +233,7 @@ async def test_a_new_directory_at_the_old_address_takes_its_place(autojump_clock
 async def test_a_copy_says_so_once(autojump_clock, three):
     """A copy of the master's directory asks again and again, and neither serves nor fills its log with that."""
     a, _b, _c = three.members
-    await a.stop()
-    d = three.add(SLAVE)
-    shutil.copytree(a.root, d.root)
-    await a.start()
-    await three.settled()
+    d = await copied(three, a)
     await d.start()
     d.roles.joining.registered({0: a.address})
     with capture_logs() as lines:
@@ -343,11 +346,7 @@ def test_a_stop_after_a_refused_start_notes_nothing(tmp_path, autojump_clock):
 
 async def test_a_copy_becomes_a_new_member(autojump_clock, three):
     a, b, _c = three.members
-    await b.stop()
-    d = three.add(SLAVE)
-    shutil.copytree(b.root, d.root)
-    await b.start()
-    await three.settled()
+    d = await copied(three, b)
     make_new_member(d.root, DirectoryOptions())
     three.size = 4
     await d.start()
