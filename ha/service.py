@@ -296,8 +296,7 @@ class HAService:
     def _acks(self) -> dict[Hashable, Ack]:
         """IP or id, and acknowledged offset, of each slave that is connected."""
         slaves = (each for each in self._connections if each.request_offset != NO_REQUEST_YET)
-        name_of = self.connection_admission.rules.name_of
-        return {each: (name_of(each.ip, each.member), each.ack_offset, each.ip) for each in slaves}
+        return {each: (self.group_transfer.name_of(each), each.ack_offset, each.ip) for each in slaves}
 
     def age_of(self, offset: int) -> float | None:
         """Seconds since the byte at `offset` of the log was appended; 0 at its end, None: before this process started."""

@@ -250,10 +250,9 @@ class ConnectionAdmission:
         self.refusals.served(connection.ip)
         if self.rules.is_allowed(connection.ip):
             self.recount()
-        name = self.rules.name_of(connection.ip, connection.member)
+        name = self.transfer.name_of(connection)
         of_this_name = sum(
-            self.rules.name_of(each.ip, each.member) == name and each.request_offset != NO_REQUEST_YET
-            for each in self.connections
+            self.transfer.name_of(each) == name and each.request_offset != NO_REQUEST_YET for each in self.connections
         )
         if of_this_name > self.transfer.registered_with(name):
             self.ask_members()  # It may be one that has only just registered.

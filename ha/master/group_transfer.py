@@ -216,6 +216,10 @@ class GroupTransferService:
         self._in_sync.members_changed(names)
         self._changed()
 
+    def name_of(self, connection: SlaveConnection) -> str:
+        """By which a connection counts: see InSync."""
+        return self._in_sync.name_of(connection.ip, connection.member)
+
     def registered_with(self, name: str) -> int:
         """Number of slaves with this IP or id that may count."""
         return self._in_sync.registered_with(name)

@@ -6,7 +6,6 @@ the connection comes from, behind address translation and proxies, too. A ticket
 """
 
 import secrets
-from collections.abc import Callable
 
 import trio
 from attrs import define, field
@@ -17,21 +16,15 @@ TICKET_SECONDS = 20.0
 TICKETS_MAX = 256
 
 
-def _random_ticket() -> int:
-    return TICKET_MAX - secrets.randbits(62)
-
-
 @define(eq=False)
 class Tickets:
     """The tickets that were given and not used yet."""
 
-    make: Callable[[], int] = _random_ticket
     _given: dict[int, tuple[str, float]] = field(factory=dict, init=False)  # Member and end of validity, oldest first.
 
     def give(self, member: str) -> int:
         """A ticket for the next HA connection of a member."""
-        ticket = self.make()
-        assert ticket <= TICKET_MAX
+        ticket = TICKET_MAX - secrets.randbits(62)
         self._given[ticket] = member, trio.current_time() + TICKET_SECONDS
         if len(self._given) > TICKETS_MAX:
             del self._given[next(iter(self._given))]

@@ -57,10 +57,6 @@ class AdmissionRules:
         """Number of slaves that are registered with this IP."""
         return self._entries[ip]
 
-    def name_of(self, ip: str, member: str) -> str:
-        """By which a connection counts: its member's id where that is registered, else its IP."""
-        return member if member in self._entries else ip
-
     def is_allowed(self, ip: str) -> bool:
         """True if haAllowedSlaves names it."""
         address = _address(ip) if self.allowed else None

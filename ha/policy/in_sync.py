@@ -115,9 +115,9 @@ class InSync:
         self._suspended_names &= self._entries.keys()
         self._recount()
 
-    def _name(self, seat: _Seat) -> str:
+    def name_of(self, ip: str, member: str) -> str:
         """By which a connection counts: its member's id where that is registered, else its IP."""
-        return seat.member if seat.member in self._entries else seat.ip
+        return member if member in self._entries else ip
 
     def registered_with(self, name: str) -> int:
         """Number of slaves with this IP or id that may count."""
@@ -133,8 +133,8 @@ class InSync:
         seat = _Seat(address, ip, ack_offset, member, progressed_at=now, mark=end, marked_at=now)
         if ack_offset >= end:
             _note_caught_up(seat, now)
-        seat.suspended = seat.awaited and self._name(seat) in self._suspended_names
-        self._suspended_names.discard(self._name(seat))
+        seat.suspended = seat.awaited and self.name_of(seat.ip, seat.member) in self._suspended_names
+        self._suspended_names.discard(self.name_of(seat.ip, seat.member))
         for other in self._seats.values():
             if not other.member and not member and other.ip == ip:  # A member's newest connection is its own.
                 other.suspect_until = end
@@ -173,7 +173,7 @@ class InSync:
         seat = self._seats.pop(key, None)
         if seat is not None:
             if seat.suspended:
-                self._suspended_names.add(self._name(seat))
+                self._suspended_names.add(self.name_of(seat.ip, seat.member))
             self._recount()
 
     def missed(self, end_offset: int, *, end: int, now: float) -> bool:
@@ -235,7 +235,7 @@ class InSync:
         return Slave(
             address=seat.address,
             ack_offset=seat.ack_offset,
-            admitted=self.registered_with(self._name(seat)) > 0,
+            admitted=self.registered_with(self.name_of(seat.ip, seat.member)) > 0,
             counted=seat.counted,
             in_sync=self._is_in_sync(seat, end, now),
             suspended=seat.suspended,
@@ -245,7 +245,7 @@ class InSync:
 
     def _reason(self, seat: _Seat, behind: int, now: float, stalled_seconds: float) -> str:
         reasons = []
-        if not self.registered_with(self._name(seat)):
+        if not self.registered_with(self.name_of(seat.ip, seat.member)):
             reasons.append("not registered, does not count")
         elif not seat.counted:
             reasons.append(f"not counted: a newer connection of this {'member' if seat.member else 'address'} is")
@@ -268,7 +268,7 @@ class InSync:
         newest_first = list(self._seats.values())[::-1]
         newest_first.sort(key=lambda seat: seat.suspect_until != NOT_SUSPECT)
         for seat in newest_first:
-            name = self._name(seat)
+            name = self.name_of(seat.ip, seat.member)
             seat.counted = free[name] > 0
             free[name] -= seat.counted
         counted = [seat for seat in self._seats.values() if seat.counted]

@@ -140,7 +140,7 @@ def counted_twice() -> Iterator[None]:
     def recount(self: InSync) -> None:
         self.acks = []
         for seat in self._seats.values():
-            seat.counted = self._entries[self._name(seat)] > 0
+            seat.counted = self._entries[self.name_of(seat.ip, seat.member)] > 0
             if seat.counted:
                 insort(self.acks, seat.ack_offset)
         self.waited = self.acks

@@ -229,7 +229,7 @@ def old_address_counted() -> Iterator[None]:
 
     def recount(self: InSync) -> None:
         for seat in self._seats.values():
-            seat.counted = self._entries[self._name(seat)] > 0
+            seat.counted = self._entries[self.name_of(seat.ip, seat.member)] > 0
         self.acks = sorted(seat.ack_offset for seat in self._seats.values() if seat.counted)
         self.waited = self.acks
 
