@@ -31,7 +31,7 @@ CODES_MAX = 16  # Starts; the group has to see one in so many.
 
 @frozen(kw_only=True)
 class MemberFile:
-    """Who a member is."""
+    """The identity of a member."""
 
     id: str
     register_codes: tuple[str, ...] = ()  # One for each start, the newest last.
@@ -39,11 +39,6 @@ class MemberFile:
     made_address: str = ""  # Of its remoting server, when it was made.
     group: str = ""  # brokerName of its group; "": it was in none yet.
     cluster: str = ""  # brokerClusterName then.
-
-    @property
-    def code(self) -> str:
-        """The register code of this start."""
-        return self.register_codes[-1] if self.register_codes else ""
 
 
 def make_id() -> str:

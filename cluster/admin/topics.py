@@ -249,7 +249,7 @@ async def route_of(api: ClientApi, name: str) -> TopicRoute:
 
 
 async def view_of_readers(api: ClientApi, at: Target, topic: str, ends: _Ends) -> BrokerView | None:
-    """What one broker reports about the groups that read a topic; None: no answer."""
+    """One broker's report about the groups that read a topic; None: no answer."""
     try:
         groups = await admin_requests.groups_of_topic(api, at.address, topic)
         offsets = await admin_requests.all_offsets(api, at.address) if groups else {}
@@ -326,7 +326,7 @@ class TopicAdmin:
     async def _views(
         self, at: tuple[Target, ...], name: str, tables: Mapping[str, _Ends | None]
     ) -> dict[str, BrokerView | None]:
-        """What brokers report about the topic's readers, by name; None: no answer."""
+        """Reports of brokers about the topic's readers, by name; None: no answer."""
         found = await in_parallel(
             partial(view_of_readers, self.api, each, name, tables.get(each.broker) or {}) for each in at
         )

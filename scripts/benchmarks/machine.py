@@ -43,7 +43,7 @@ def _output(*command: str) -> str:
 
 
 def memory(pid: int) -> dict[str, float]:
-    """What a process holds in memory, MiB: its own (anonymous) pages, and mapped file pages, which the kernel can drop."""
+    """Memory of a process, MiB: its own (anonymous) pages, and mapped file pages, which the kernel can drop."""
     status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     kib = {name: int(status[name].split()[0]) for name in ("RssAnon", "RssFile", "RssShmem")}
     return {"anon_mib": kib["RssAnon"] / 1024, "file_mib": (kib["RssFile"] + kib["RssShmem"]) / 1024}

@@ -90,7 +90,7 @@ class Moves(Fault):
         self.group.write("note", text=f"switchover to {candidate.label}: exit status {done.returncode} {done.stderr}")
 
     def choose(self, candidates: Sequence[Member], delay_s: float = 0.0) -> None:
-        """Where none is accepted, there may be a master, or one may come back."""
+        """Choose one. If none is accepted, there may be a master, or one may come back."""
         time.sleep(delay_s)
         try:
             fail_over(self.group, list(candidates), self.rng)
@@ -98,7 +98,7 @@ class Moves(Fault):
             self.group.write("note", text=f"{error}")
 
     def choose_unless_there_is_one(self) -> None:
-        """What a person does who finds the group without a master for some seconds."""
+        """Do what a person does who finds the group without a master for some seconds."""
         deadline = time.monotonic() + CHOSEN_S
         while time.monotonic() < deadline:
             with suppress(LookupError):

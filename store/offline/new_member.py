@@ -33,7 +33,7 @@ class NewMemberReport:
 
 
 def plan_new_member(directory: StoreDirectory) -> NewMemberReport:
-    """What would be given up."""
+    """Report what would be given up."""
     side = directory.root / "twinlog"
     member, role = member_info(side), role_info(side)
     return NewMemberReport(

@@ -1,4 +1,4 @@
-"""Who a member is and its role files, for `log info` and `log verify`: id, epochs and promised epoch. A damaged file is
+"""Identity and role files of a member, for `log info` and `log verify`: id, epochs and promised epoch. A damaged file is
 reported, not raised.
 """
 
@@ -20,7 +20,7 @@ from twinlog.store.role_file import load_role
 
 @frozen(kw_only=True)
 class MemberInfo:
-    """Who the member is whose directory this is."""
+    """The identity of the member whose directory this is."""
 
     id: str | None = doc("by which its group knows it")
     made_ms: int | None
@@ -67,7 +67,7 @@ class RoleInfo:
 
 
 def member_info(side: Path) -> MemberInfo | None:
-    """Who it is; None without the file."""
+    """The identity of the member; None without the file."""
     try:
         member = load_member(side)
     except StoreDirectoryError as error:

@@ -85,7 +85,7 @@ class DurableEnd(_Note):
 
 @define
 class DurableStart(_Note):
-    """Where the log began before its first files were gone."""
+    """Start of the log before its first files were gone."""
 
     name: ClassVar[str] = START_NAME
     log: CommitLog

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.timeout(120)
 
 
 def is_known(group: Group, ids: dict[str, str]) -> bool:
-    """Whether all have a record of all, each under the id that it had, and where it is now."""
+    """True if all have a record of all, each under the id that it had, and where it is now."""
     expected = {each.label: (ids[each.label], each.address) for each in group.members}
     return all(each.recorded() == expected for each in group.members)
 

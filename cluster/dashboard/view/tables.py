@@ -109,7 +109,7 @@ def _member_row(each: MemberSnapshot, now: float) -> list[object]:
 
 
 def _identity(member: Member) -> str | None:
-    """Who it is, for a tooltip."""
+    """The identity of a member, for a tooltip."""
     if member.member_id is None:
         return None
     made = f", made {day_and_clock(member.made_ms / 1000)}" if member.made_ms else ""
