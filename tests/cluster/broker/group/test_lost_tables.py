@@ -97,7 +97,7 @@ async def test_without_a_slave_it_begins_empty_and_says_so(cluster):
 
 @pytest.mark.slow
 async def test_a_slave_that_comes_later_is_asked_and_what_is_newer_stays(cluster, monkeypatch):
-    monkeypatch.setattr(lost_tables, "LATER_SECONDS", 0.2)
+    monkeypatch.setattr(lost_tables, "LATER_SECONDS", 0.002)
     monkeypatch.setattr(lost_tables, "START_SECONDS_MAX", 0.5)
     master, running = await cluster.start("broker-a-0")
     follower, following = await cluster.start("broker-a-1", BrokerRole.SLAVE)
