@@ -43,6 +43,7 @@ ORDER = [
     "ha.slave",
     "ha",
     "cluster",
+    "cluster.config.group_secret",
     "cluster.remoting.codes",
     "cluster.remoting.errors",
     "cluster.remoting.tls",
