@@ -112,8 +112,8 @@ class LostTables:
         while self.wanted:
             await trio.sleep(LATER_SECONDS)
             if self.store.config.is_slave:
-                if self.group.master.address is None:  # Nothing is copied: a member that starts may still be the master.
-                    continue
+                if self.group.master.address is None:
+                    continue  # Nothing is copied: a member that starts may still be the master.
                 gone = {name for name in self.wanted | self.empty if self.tables.known_file(name).is_missing}
                 self.wanted, self.empty = self.wanted & gone, self.empty & gone
             elif self.gate.state == "open":
