@@ -21,6 +21,7 @@ from twinlog.cluster.cli.common.pages import Block, Page, answer, preview, show,
 from twinlog.cluster.cli.common.render import Column, count, yes_no
 from twinlog.cluster.cli.common.running import run_admin
 from twinlog.cluster.cli.group_offsets import clone, reset, seek
+from twinlog.cluster.cli.group_secret import secret_group
 from twinlog.cluster.cli.topic import arrow, broker_option, cluster_option, messages_text
 from twinlog.cluster.observe.consumption import LagReport, with_change
 from twinlog.cluster.remoting.names import group_fault
@@ -37,7 +38,7 @@ group_argument = click.argument("group", shell_complete=complete.groups)
     ),
 )
 def group_group() -> None:
-    """Show, create, change and delete consumer groups, and move their offsets."""
+    """Show, create, change and delete consumer groups, and move their offsets; and the secret of a replication group."""
 
 
 @group_group.command(
@@ -262,7 +263,7 @@ def _field(settings: Any, name: str) -> Any:
     return yes_no(value) if isinstance(value, bool) else value
 
 
-for command in (reset, seek, clone):
+for command in (reset, seek, clone, secret_group):
     group_group.add_command(command)
 
 

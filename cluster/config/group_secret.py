@@ -29,8 +29,8 @@ SECRETS_MAX = 3
 LOOK_SECONDS = 1.0
 FILE_BYTES_MAX = 4_096
 _COMMENT = (
-    "# twinlog group secret: keep it to the members of the group. Each line: id, secret; the first one signs, all are accepted.\n"
-    "# Change it with: twinlog group secret --help\n"
+    "# Written by `twinlog group secret`; comments in it are lost. For the members of one group only.\n"
+    "# Each line: id, secret. The first one signs, all are accepted.\n"
 )
 
 Stamp = tuple[int, ...]

@@ -6,10 +6,13 @@ from typing import Any
 
 HIDDEN = "******"
 
-_SECRET_NAME = re.compile(r"secret|passw|passphrase|credential|securitytoken|authtoken", re.IGNORECASE)
+# Of the group secret: the path of its file, its ids, whether it is required. They have no secret themselves.
+_PLAIN = r"(?:haSecret|haSecretFile|secretIds|secretRequired)"
+_WORD = r"(?:secret|passw|passphrase|credential|securitytoken|authtoken)"
+_SECRET_NAME = re.compile(rf"^(?!{_PLAIN}$).*{_WORD}", re.IGNORECASE | re.DOTALL)
 # `secretKey=...`, `"secretKey":"..."`, `secretKey: ...`: the name with the separator, and the value.
 _IN_TEXT = re.compile(
-    r"""(?P<name>["']?[\w.]*(?:secret|passw|passphrase|credential|securitytoken|authtoken)[\w.]*["']?\s*[=:]\s*)"""
+    rf"""(?<![\w.])(?P<name>["']?(?!{_PLAIN}\b)[\w.]*{_WORD}[\w.]*["']?\s*[=:]\s*)"""
     r"""(?P<value>\{[^{}]*\}|"(?:[^"\\]|\\.)*"|'[^']*'|[^\s,;}\])]+)""",
     re.IGNORECASE,
 )

@@ -26,7 +26,9 @@ def test_names_of_secrets(name):
     assert shown(name, "") == ""
 
 
-@pytest.mark.parametrize("name", ["accessKey", "tls.server.keyPath", "topic", "putTokens", "aclEnable"])
+@pytest.mark.parametrize(
+    "name", ["accessKey", "tls.server.keyPath", "topic", "putTokens", "aclEnable", "haSecretFile", "haSecret"]
+)
 def test_names_of_what_is_none(name):
     assert shown(name, SECRET) == SECRET
 
@@ -56,7 +58,8 @@ def test_texts_lose_only_the_value(text):
 
 
 def test_other_text_stays():
-    text = "brokerName=broker-a\nlistenPort=10911\naccessKey=a"
+    text = "brokerName=broker-a\nlistenPort=10911\naccessKey=a\nhaSecretFile=/etc/x\nhaSecret=required"
+    text += '{"secretIds":["3f9a0c1b"],"secretRequired":true}'
     assert redact_text(text) == text
 
 
