@@ -27,6 +27,18 @@ class NamesrvConfig:
     listen_port: int = option(
         9876, key="listenPort", doc="TCP port", validator=validators.and_(validators.ge(0), validators.le(65_535))
     )
+    outside_listen_port: int = option(
+        0,
+        key="outsideListenPort",
+        doc="a second TCP port, for clients beyond an address translation: they are told outsideAddress for each broker; 0: none",
+        validator=validators.and_(validators.ge(0), validators.le(65_535)),
+    )
+    outside_address: str = option(
+        "127.0.0.1",
+        key="outsideAddress",
+        doc="the IP or host name at which such clients reach each broker, at the port that it announces",
+        validator=validators.matches_re(r"[^\s:/]+|\[[0-9a-fA-F:.]+\]"),
+    )
     kv_config_path: Path | None = option(
         Path("~/namesrv/kvConfig.json"), key="kvConfigPath", doc="file of the KV configuration; none: in memory only"
     )

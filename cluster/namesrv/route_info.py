@@ -228,3 +228,13 @@ class RouteInfoManager:
         names.pop(group.broker_name, None)
         if not names:
             self.clusters.pop(group.cluster, None)
+
+
+def told_outside(group: dict[str, Any], host: str) -> dict[str, Any]:
+    """A group's JSON for clients that reach each of its brokers at another host, and at the port that it announces."""
+    return group | {"brokerAddrs": {number: at_host(address, host) for number, address in group["brokerAddrs"].items()}}
+
+
+def at_host(address: str, host: str) -> str:
+    """The address with another host."""
+    return f"{host}:{address.rpartition(':')[2]}"

@@ -5,6 +5,7 @@ Sources: NamesrvController, DefaultRequestProcessor, BrokerHousekeepingService (
 
 import math
 from pathlib import Path
+from typing import Any
 
 import attrs
 import structlog
@@ -17,13 +18,14 @@ from twinlog.cluster.config.redaction import shown
 from twinlog.cluster.namesrv.config import NamesrvConfig, changed
 from twinlog.cluster.namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfigManager
 from twinlog.cluster.namesrv.registration import read_data_version, read_registration, read_route
-from twinlog.cluster.namesrv.route_info import RouteInfoManager
+from twinlog.cluster.namesrv.route_info import RouteInfoManager, at_host, told_outside
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.config import ServerConfig
 from twinlog.cluster.remoting.connection import Connection
 from twinlog.cluster.remoting.dispatch import Dispatcher
 from twinlog.cluster.remoting.headers import namesrv as h
+from twinlog.cluster.remoting.limits import Budget
 from twinlog.cluster.remoting.request import Reply, Request, handlers_of
 from twinlog.cluster.remoting.route import UNIT, UNIT_SUBSCRIPTION
 from twinlog.cluster.remoting.server import RemotingServer, open_listener
@@ -52,6 +54,7 @@ class NameServer:
     routes: RouteInfoManager = field(factory=RouteInfoManager, init=False)
     _config_lock: trio.Lock = field(factory=trio.Lock, init=False)
     _config_changed: Wakeup = field(factory=Wakeup, init=False)
+    _outside: RemotingServer = field(init=False)  # Of outsideListenPort.
 
     @kv.default
     def _make_kv(self) -> KVConfigManager:
@@ -66,14 +69,21 @@ class NameServer:
         tls = ServerTls(self.tls_config)
         tls.check()
         self.kv.load()
-        listener = open_listener(self.server_config.bind_address, self.config.listen_port)
-        dispatcher = Dispatcher(handlers_of(self), self.server_config)
-        server = RemotingServer(dispatcher, self.server_config, tls)
-        server.on_connect.append(lambda connection: connection.on_close.append(self._closed))
+        ports = (self.config.listen_port, *filter(None, (self.config.outside_listen_port,)))
+        listener, *outside = [open_listener(self.server_config.bind_address, port) for port in ports]
+        budget = Budget(self.server_config.bytes_max)
+        server, self._outside = self._server(tls, budget), self._server(tls, budget)
         async with trio.open_nursery() as nursery:
             await nursery.start(server.serve, listener)
+            await nursery.start(self._outside.serve, *outside)
             nursery.start_soon(self._scan_not_active_brokers)
             task_status.started(listener.getsockname()[1])
+
+    def _server(self, tls: ServerTls, budget: Budget) -> RemotingServer:
+        dispatcher = Dispatcher(handlers_of(self), self.server_config)
+        server = RemotingServer(dispatcher, self.server_config, tls, budget)
+        server.on_connect.append(lambda connection: connection.on_close.append(self._closed))
+        return server
 
     async def _scan_not_active_brokers(self) -> None:
         while True:
@@ -90,6 +100,12 @@ class NameServer:
             return  # This name server is stopping.
         for address in self.routes.drop(connection):
             log.warning("broker dropped: its connection was closed", peer=address)
+
+    def _is_outside(self, request: Request) -> bool:
+        return request.connection in self._outside.connections
+
+    def _told(self, group: dict[str, Any], request: Request) -> dict[str, Any]:
+        return told_outside(group, self.config.outside_address) if self._is_outside(request) else group
 
     # ---- Handlers
 
@@ -124,6 +140,7 @@ class NameServer:
         if route is None:
             remark = f"No topic route info in name server for the topic: {header.topic}"
             return Reply(ResponseCode.TOPIC_NOT_EXIST, remark)
+        route["brokerDatas"] = [self._told(group, request) for group in route["brokerDatas"]]
         if self.config.order_message_enable:
             order = self.kv.get(ORDER_TOPIC_CONFIG, header.topic)
             route |= {"orderTopicConf": order} if order else {}
@@ -132,7 +149,9 @@ class NameServer:
 
     def get_broker_cluster_info(self, header: h.GetBrokerClusterInfo, request: Request) -> Reply:
         """106. Unquoted keys for every client."""
-        return Reply(body=fastjson.dumps(self.routes.cluster_info()))
+        info = self.routes.cluster_info()
+        info["brokerAddrTable"] = {name: self._told(group, request) for name, group in info["brokerAddrTable"].items()}
+        return Reply(body=fastjson.dumps(info))
 
     def wipe_write_perm_of_broker(self, header: h.WipeWritePermOfBroker, request: Request) -> Reply:
         """205. Producers avoid the group afterwards."""
@@ -164,6 +183,8 @@ class NameServer:
         routes = self.routes
         names = [name for cluster, groups in routes.clusters.items() for name in (cluster, *groups)]
         address = routes.any_address()
+        if address and self._is_outside(request):
+            address = at_host(address, self.config.outside_address)
         return Reply(body=fastjson.dumps(({"brokerAddr": address} if address else {}) | {"topicList": names}))
 
     def get_unit_topics(self, header: h.GetUnitTopicList, request: Request) -> Reply:

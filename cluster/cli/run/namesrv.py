@@ -46,5 +46,7 @@ def namesrv(
             source.serves(bound)
             say_ready(f"namesrv={server_config.bind_address}:{bound}")
 
-    ports = (Port(own.listen_port, "listenPort"), Port(http_port, "httpListenPort"))
+    ports = [Port(own.listen_port, "listenPort"), Port(http_port, "httpListenPort")]
+    if own.outside_listen_port:
+        ports.append(Port(own.outside_listen_port, "outsideListenPort"))
     run_service(serve, server_config.bind_address, ports, until_stdin_closes=until_stdin_closes)

@@ -10,6 +10,7 @@ import pytest
 import trio
 import trio.testing
 
+from tests.support.process_group.ports import free_port
 from twinlog.cluster.namesrv.config import NamesrvConfig
 from twinlog.cluster.namesrv.service import NameServer
 from twinlog.cluster.remoting import fastjson
@@ -90,6 +91,33 @@ async def test_register_and_route(ask):
         b'{"brokerAddrTable":{"broker-a":{"brokerAddrs":{0:"192.0.2.11:10911",1:"192.0.2.12:10911"},'
         b'"brokerName":"broker-a","cluster":"DefaultCluster"}},"clusterAddrTable":{"DefaultCluster":["broker-a"]}}'
     )
+
+
+async def test_clients_outside_are_told_another_host(nursery, config):
+    """And only they: members, and clients inside, go on with what the brokers announce."""
+    outside = attrs.evolve(config, outside_listen_port=free_port(), outside_address="gate.example")
+    server = NameServer(outside, HERE)
+    inside_port = await nursery.start(server.run)
+    client = RemotingClient()
+    await nursery.start(client.run)
+
+    async def told(port: int, code: int, **ext: str) -> bytes:
+        return bytes((await client.request(f"127.0.0.1:{port}", RemotingCommand(code, ext=ext, version=409))).body)
+
+    given = registration()
+    body = given.pop("body")
+    command = RemotingCommand(103, ext={name: str(value) for name, value in given.items()}, body=body)
+    assert (await client.request(f"127.0.0.1:{inside_port}", command)).code == 0
+    for code, ext in ((105, {"topic": "T1"}), (106, {}), (304, {})):
+        inside = await told(inside_port, code, **ext)
+        assert A.encode() in inside
+        assert await told(outside.outside_listen_port, code, **ext) == inside.replace(A.encode(), b"gate.example:10911")
+
+
+@pytest.mark.parametrize("address", ["", "127.0.0.1:10911", "two words", "http://gate"])
+def test_an_address_outside_is_a_host(address):
+    with pytest.raises(ValueError, match="outside_address"):
+        NamesrvConfig(outside_address=address)
 
 
 async def test_an_unknown_topic(ask):
