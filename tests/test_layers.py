@@ -98,7 +98,12 @@ ORDER = [
     "cluster.pipeline.submit",
 ]
 LAYERS = (*FOLDERS, *PUBLIC)  # Each may import itself and what stands before it.
-CODECS = ("store/record/message.py", "ha/wire/protocol.py", "cluster/remoting/command.py")
+CODECS = (
+    "store/record/message.py",
+    "ha/wire/protocol.py",
+    "cluster/remoting/command.py",
+    "cluster/remoting/member_auth.py",
+)
 INPUT_OUTPUT = {"trio", "socket", "asyncio", "anyio", "ssl", "selectors", "threading"}
 
 

@@ -15,6 +15,10 @@ class TlsFilesError(RemotingError, ValueError):
     """The TLS configuration cannot be used; the message names key and file. Correct it and start again."""
 
 
+class MemberAuthError(RemotingError):
+    """A request or a response is not proven to be of a member of this group. Nothing was done for it."""
+
+
 class RemotingConnectError(RemotingError):
     """No connection to the address, or it was lost before the response. Try again, or another address."""
 
