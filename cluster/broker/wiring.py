@@ -4,6 +4,8 @@ A few parts depend on each other in a circle: replication on roles, roles on rep
 by GroupView, or by a lambda that refers to a part made later. Source: BrokerController.java (RocketMQ 4.9.8).
 """
 
+import ssl
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
@@ -59,7 +61,7 @@ from twinlog.cluster.remoting.config import ServerConfig
 from twinlog.cluster.remoting.request import handlers_of
 from twinlog.cluster.remoting.signing import make_signer
 from twinlog.cluster.remoting.tls.config import TlsConfig
-from twinlog.cluster.remoting.tls.contexts import ServerTls, client_context
+from twinlog.cluster.remoting.tls.contexts import ServerTls, client_tls
 from twinlog.ha.config import HAConfig
 from twinlog.ha.service import HAService
 from twinlog.ha.slave.repair import RepairService
@@ -211,10 +213,23 @@ def _base(settings: Settings) -> _Base:
     acl = acl_service(settings.acl_config, wall_clock_ms)
     if acl is not None:  # Only requests checked here may be forwarded with this member's signature.
         gate.forwarder.sign = client.sign
-    if settings.tls_config.is_client:
-        client.tls = client_context(settings.tls_config)
+    if settings.tls_config.is_client or settings.tls_config.members:
+        client.tls = _own_tls(settings)
         gate.forwarder.connect = tls_connect(client.tls)
     return _Base(settings, client, gate, acl, ServerTls(settings.tls_config))
+
+
+def _own_tls(settings: Settings) -> Callable[[str], Awaitable[ssl.SSLContext | None]]:
+    """TLS of this member's own requests, by address: its client asks name servers and members of its group."""
+    tls = client_tls(settings.tls_config)
+    tls.prepare()
+
+    async def context(address: str) -> ssl.SSLContext | None:
+        if settings.tls_config.is_client or address not in settings.config.name_servers:
+            return await tls.current()
+        return None
+
+    return context
 
 
 def _data(settings: Settings, store: MessageStore) -> _Data:

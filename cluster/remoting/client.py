@@ -32,6 +32,8 @@ log = LateLogger(__name__)
 
 OnRequest = Callable[[str, RemotingCommand], RemotingCommand | None]
 Connect = Callable[[str], Awaitable[trio.abc.Stream]]
+# Of all addresses, or of each one: None for those that get plaintext.
+Tls = ssl.SSLContext | Callable[[str], Awaitable[ssl.SSLContext | None]]
 Sign = Callable[[RemotingCommand], None]  # Adds to `ext`, which is this request's own dict and never None.
 
 
@@ -41,8 +43,11 @@ async def connect_tcp(address: str) -> trio.abc.Stream:
     return await trio.open_tcp_stream(host, port)
 
 
-async def start_tls(stream: trio.abc.Stream, address: str, context: ssl.SSLContext) -> trio.abc.Stream:
-    """Complete the TLS handshake. Raises OSError when the peer does not speak TLS, or is not trusted."""
+async def start_tls(stream: trio.abc.Stream, address: str, tls: Tls) -> trio.abc.Stream:
+    """Complete the TLS handshake, if the address gets TLS. Raises OSError when the peer does not speak it, or is not trusted."""
+    context = await tls(address) if callable(tls) else tls
+    if context is None:
+        return stream
     # Netty ends a connection without close_notify, and waits for none: hence `https_compatible`.
     secure = trio.SSLStream(stream, context, server_hostname=split_address(address)[0], https_compatible=True)
     try:
@@ -50,16 +55,16 @@ async def start_tls(stream: trio.abc.Stream, address: str, context: ssl.SSLConte
     except BaseException as error:
         await trio.aclose_forcefully(stream)
         if isinstance(error, trio.BrokenResourceError):
-            raise OSError(f"no TLS connection: {_tls_reason(error.__cause__)}") from None
+            raise OSError(f"no TLS connection: {tls_reason(error.__cause__)}") from None
         raise
     return secure
 
 
-def tls_connect(context: ssl.SSLContext) -> Connect:
+def tls_connect(tls: Tls) -> Connect:
     """A function like connect_tcp that uses TLS."""
 
     async def connect(address: str) -> trio.abc.Stream:
-        return await start_tls(await connect_tcp(address), address, context)
+        return await start_tls(await connect_tcp(address), address, tls)
 
     return connect
 
@@ -232,12 +237,12 @@ class RemotingClient:
 
     on_request: handles requests that servers make (40, 220, ...), with the server's address; returns the response, or None for
     none, or for one that `respond` sends later.
-    sign: adds its fields to every request, after all others. tls: makes every connection a TLS one.
+    sign: adds its fields to every request, after all others. tls: makes connections TLS ones.
     """
 
     on_request: OnRequest | None = None
     sign: Sign | None = field(default=None, kw_only=True)
-    tls: ssl.SSLContext | None = field(default=None, kw_only=True)
+    tls: Tls | None = field(default=None, kw_only=True)
     connect: Connect = field(default=connect_tcp, kw_only=True)
     _connections: dict[str, _Connection] = field(factory=dict, init=False)
     _connecting: dict[str, trio.Lock] = field(factory=dict, init=False)
@@ -350,13 +355,17 @@ class RemotingClient:
                 del self._connections[connection.address]
 
 
-def _tls_reason(error: BaseException | None) -> str:
-    """The reason that OpenSSL gives, without its file and line."""
+def tls_reason(error: BaseException | None) -> str:
+    """The reason that OpenSSL gives, without its file and line, and the option that decides."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"the server's certificate is not trusted ({error.verify_message})"
-    if isinstance(error, ssl.SSLError) and error.reason:
+        return (
+            f"the server's certificate is not trusted ({error.verify_message}): tls.client.trustCertPath here has to name who "
+            "signed its tls.server.certPath"
+        )
+    if isinstance(error, ssl.SSLError) and error.reason and not isinstance(error, ssl.SSLEOFError):
         return error.reason.replace("_", " ").lower()
-    return str(error or "the server closed the connection")
+    reason = "the server closed the connection" if error is None or isinstance(error, ssl.SSLEOFError) else str(error)
+    return f"{reason}: is tls.server.mode=disabled there?"
 
 
 def _connect_reason(error: BaseException) -> str:

@@ -53,7 +53,7 @@ class TlsConfig:
     config_file: Path = option(
         DEFAULT_FILE,
         key="tls.config.file",
-        doc="a file with more of these keys, all but tls.server.mode and tls.enable; need not be there",
+        doc="a file with more of these keys, all but tls.server.mode, tls.enable and tls.members.enable; need not be there",
     )
     server_cert: Path | None = option(None, key="tls.server.certPath", doc="the server's certificate and its chain")
     server_key: Path | None = option(None, key="tls.server.keyPath", doc="the server's private key")
@@ -73,6 +73,12 @@ class TlsConfig:
         None,
         key="tls.enable",
         doc="own requests to brokers and name servers use TLS; none: with tls.server.mode=enforcing",
+    )
+    members: bool = option(
+        False,
+        key="tls.members.enable",
+        doc="own requests to members of the group use TLS, whatever tls.enable says of name servers; members' ports take both "
+        "kinds, so it can be set on one member after another",
     )
     client_cert: Path | None = option(None, key="tls.client.certPath", doc="the certificate shown to servers")
     client_key: Path | None = option(None, key="tls.client.keyPath", doc="its private key")
@@ -114,4 +120,4 @@ class TlsConfig:
         return self.mode is TlsMode.enforcing if self.enable is None else self.enable
 
 
-NOT_IN_THE_FILE = ("tls.server.mode", "tls.enable", "tls.config.file")
+NOT_IN_THE_FILE = ("tls.server.mode", "tls.enable", "tls.members.enable", "tls.config.file")

@@ -8,6 +8,7 @@ import datetime
 import os
 import platform
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 
 import structlog
@@ -31,18 +32,67 @@ Stamps = tuple[tuple[int, int] | None, ...]
 
 
 @define(eq=False)
-class ServerTls:
-    """A server's TLS configuration and its current context."""
+class RenewedContext:
+    """A context that is made when first needed, and again once its files have changed."""
 
-    config: TlsConfig = field(factory=TlsConfig)
+    make: Callable[[], ssl.SSLContext]
+    files: tuple[Path | None, ...]
     _context: ssl.SSLContext | None = field(default=None, init=False)
     _stamps: Stamps = field(default=(), init=False)
     _checked_at: float = field(default=float("-inf"), init=False)
     _lock: trio.Lock = field(factory=trio.Lock, init=False)
 
+    async def current(self) -> ssl.SSLContext:
+        """The context for a new connection. Raises TlsFilesError; if changed files are unusable, the old context stays."""
+        async with self._lock:
+            now = trio.current_time()
+            if self._context is None or (any(self.files) and now >= self._checked_at + _CHECK_SECONDS):
+                self._checked_at = now
+                await trio.to_thread.run_sync(self._refresh)
+            assert self._context is not None
+            return self._context
+
+    def prepare(self) -> None:
+        """Make the context now. Raises TlsFilesError."""
+        stamps = self._stamps_now()  # Before reading: files that change meanwhile are read again.
+        self._context = self.make()
+        self._stamps = stamps
+
+    def _refresh(self) -> None:
+        if self._context is None:
+            self.prepare()
+        elif self._stamps != (stamps := self._stamps_now()):
+            try:
+                self.prepare()
+                log.info("changed TLS files in use", files=[str(file) for file in self.files if file])
+            except TlsFilesError as error:
+                self._stamps = stamps
+                log.error("changed TLS files cannot be used; the old certificate stays in use", why=str(error))
+
+    def _stamps_now(self) -> Stamps:
+        return tuple(map(_stamp, self.files))
+
+
+@define(eq=False)
+class ServerTls:
+    """A server's TLS configuration and its current context."""
+
+    config: TlsConfig = field(factory=TlsConfig)
+    _renewed: RenewedContext = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        config = self.config
+        files = () if config.server_test_mode else (config.server_cert, config.server_key, config.server_trust)
+        self._renewed = RenewedContext(lambda: server_context(config), files)
+
     def check(self) -> None:
         """Check the configuration at the start. Raises TlsFilesError for files that cannot be used."""
         if self.config.mode is TlsMode.disabled:
+            if self.config.members:
+                raise TlsFilesError(
+                    "tls.members.enable=true with tls.server.mode=disabled: members with that option ask this one over TLS, too; "
+                    "set tls.server.mode=permissive"
+                )
             return
         _refuse_void(self.config.server_test_mode, self.config.server_files)
         if not (self.config.server_test_mode or self.config.server_cert is not None):
@@ -53,41 +103,16 @@ class ServerTls:
                     f"{' and '.join(needy)} without test mode need tls.server.certPath and tls.server.keyPath"
                 )
         elif not self.config.server_test_mode:
-            self._make()
+            self._renewed.prepare()
 
     async def context(self) -> ssl.SSLContext:
-        """The context for a new connection. Raises TlsFilesError; if changed files are unusable, the old context stays."""
-        async with self._lock:
-            now = trio.current_time()
-            if self._context is None or (self._files and now >= self._checked_at + _CHECK_SECONDS):
-                self._checked_at = now
-                await trio.to_thread.run_sync(self._refresh)
-            assert self._context is not None
-            return self._context
+        """See RenewedContext.current()."""
+        return await self._renewed.current()
 
-    def _refresh(self) -> None:
-        if self._context is None:
-            self._make()
-        elif self._stamps != (stamps := self._stamps_now()):
-            try:
-                self._make()
-                log.info("changed TLS files in use", certificate=str(self.config.server_cert))
-            except TlsFilesError as error:
-                self._stamps = stamps
-                log.error("changed TLS files cannot be used; the old certificate stays in use", why=str(error))
 
-    @property
-    def _files(self) -> tuple[Path | None, ...]:
-        config = self.config
-        return () if config.server_test_mode else (config.server_cert, config.server_key, config.server_trust)
-
-    def _stamps_now(self) -> Stamps:
-        return tuple(map(_stamp, self._files))
-
-    def _make(self) -> None:
-        stamps = self._stamps_now()  # Before reading: files that change meanwhile are read again.
-        self._context = server_context(self.config)
-        self._stamps = stamps
+def client_tls(config: TlsConfig) -> RenewedContext:
+    """The current context of a client."""
+    return RenewedContext(lambda: client_context(config), (config.client_cert, config.client_key, config.client_trust))
 
 
 def _stamp(file: Path | None) -> tuple[int, int] | None:

@@ -1,5 +1,6 @@
 """Wiring of a broker: that the parts which belong together are the same ones. Tests of processors make their parts by hand."""
 
+import attrs
 import pytest
 
 from tests.cluster.broker.helpers import make_broker, opened
@@ -72,3 +73,22 @@ async def test_tls_is_shown_as_it_is_in_use(tmp_path, mode, enable):
         assert shown["useTLS"] == ("true" if client.broker.remoting.tls is not None else "false")
         assert (shown["useTLS"] == "true") == (mode is TlsMode.enforcing if enable is None else enable)
         assert shown["tls.server.mode"] == mode.value
+
+
+@pytest.mark.parametrize(
+    ("config", "name_server", "member"),
+    [
+        ({}, False, False),
+        ({"members": True}, False, True),
+        ({"members": True, "enable": True}, True, True),
+        ({"members": True, "enable": False, "mode": TlsMode.enforcing}, False, True),
+    ],
+)
+async def test_one_option_makes_requests_to_members_tls_ones(tmp_path, config, name_server, member):
+    """On a broker, as its wiring knows which addresses are name servers: these may be RocketMQ's, without TLS."""
+    made = make_broker(tmp_path / "b")
+    own = attrs.evolve(made.config, namesrv_addr="127.0.0.1:9876;127.0.0.2:9876")
+    broker = wiring.make_broker(own, made.store.config, tls_config=TlsConfig(**config))
+    tls = broker.remoting.tls
+    used = [tls is not None and await tls(address) is not None for address in ("127.0.0.2:9876", "127.0.0.2:10911")]
+    assert used == [name_server, member]

@@ -24,7 +24,7 @@ from twinlog.cluster.remoting.errors import RemotingConnectError, TlsFilesError
 from twinlog.cluster.remoting.server import RemotingServer, open_listener
 from twinlog.cluster.remoting.tls.channel import HANDSHAKE_READ_SIZE, READ_SIZE
 from twinlog.cluster.remoting.tls.config import ClientAuth, TlsConfig, TlsMode
-from twinlog.cluster.remoting.tls.contexts import ServerTls, client_context, self_signed, server_context
+from twinlog.cluster.remoting.tls.contexts import ServerTls, client_context, client_tls, self_signed, server_context
 
 DOUBLE = 310
 
@@ -106,8 +106,9 @@ async def test_which_connections_a_mode_takes(mode, plain, secure):
                     assert await ask(address, config) == b"xx"
                     assert logs == []
                 else:
-                    with pytest.raises(RemotingConnectError):
+                    with pytest.raises(RemotingConnectError) as refused:
                         await ask(address, config)
+                    assert ("is tls.server.mode=disabled there?" in str(refused.value)) is (config is not None)
                     assert [mode.value in entry["why"] for entry in logs] == [True]
 
 
@@ -187,6 +188,23 @@ def test_certificates_are_not_asked_for_when_any_would_do(authority):
 # Files
 
 
+async def test_new_files_of_a_client_are_used_without_a_restart(authority, patient, autojump_clock):
+    """The authority changes on all members, one after the other."""
+    trust = authority.directory / "trust.pem"
+    trust.write_bytes(authority.certificate.read_bytes())
+    tls = client_tls(TlsConfig(auth_server=True, client_trust=trust))
+    before = await tls.current()
+    await trio.sleep(2)
+    assert await tls.current() is before
+    trust.write_bytes(Authority(authority.directory, "next").certificate.read_bytes() + trust.read_bytes())
+    await trio.sleep(2)
+    after = await tls.current()
+    assert len(after.get_ca_certs()) == len(before.get_ca_certs()) + 1
+    trust.write_text("nonsense")
+    await trio.sleep(2)
+    assert await tls.current() is after
+
+
 async def test_new_files_are_used_without_a_restart(authority, patient, autojump_clock):
     config = files(authority)
     async with serving(config) as (server, address):
@@ -228,6 +246,7 @@ def bad_configs(authority):
         "keyPath": {**files, "server_key_password": "wrong"},
         "trustCertPath=.*nonsense": {**files, "auth_client": True, "server_trust": nonsense},
         "enforcing.*need": {"test_mode": False, "mode": TlsMode.enforcing},
+        "tls.members.enable=true with": {"members": True, "mode": TlsMode.disabled},
     }
 
 
@@ -279,7 +298,7 @@ def test_nothing_is_made_before_it_is_needed():
     """A permissive server without files starts without a certificate."""
     tls = ServerTls(TlsConfig())
     tls.check()
-    assert tls._context is None
+    assert tls._renewed._context is None
 
 
 @pytest.mark.parametrize(("name", "called"), [("máquina", "localhost"), ("broker-a", "broker-a")])
