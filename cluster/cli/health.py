@@ -170,11 +170,12 @@ def _show_diagnosis(found: Diagnosis, fmt: str) -> None:
 
 
 def nagios(result: CheckResult, limits: dict[str, Any]) -> str:
-    """Format one line, then one for each further finding; performance data after the bar.
+    """Format one line, then one for each further finding, notes last; performance data after the bar.
 
     Source: monitoring-plugins development guidelines, "Plugin output for Nagios", "Performance data".
     """
     bad = [finding.what for finding in result.findings if finding.level.value != "note"]
+    notes = [f"note: {finding.what}" for finding in result.findings if finding.level.value == "note"]
     slaves = [member for member in result.members if member.role == "slave"]
     summary = bad[0] if bad else f"{len(result.members)} members, slaves among them: {len(slaves)}"
     data = []
@@ -188,7 +189,7 @@ def nagios(result: CheckResult, limits: dict[str, Any]) -> str:
                 bounds = ";".join("" if bound is None else str(bound) for bound in (warning, critical))
                 data.append(f"'{member.name}_{label}'={round(value, 3)}{unit};{bounds};0")
     first = f"TWINLOG {result.level.upper()} - {_one_line(summary)}"
-    return "\n".join([f"{first} | {' '.join(data)}" if data else first, *map(_one_line, bad[1:])])
+    return "\n".join([f"{first} | {' '.join(data)}" if data else first, *map(_one_line, (*bad[1:], *notes))])
 
 
 def prometheus(result: CheckResult) -> str:

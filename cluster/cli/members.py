@@ -35,7 +35,13 @@ def member_columns(members: Sequence[Member]) -> list[Column]:
         Column("HA ADDRESS", lambda m: m.ha_address, wide=True),
         Column("ACKS", lambda m: m.ack_policy, wide=True),
         Column("MEMBER ID", lambda m: m.member_id, wide=True),
+        Column("SECRET", lambda m: m.secret_ids, _secret, wide=True),
     ]
+
+
+def _secret(ids: tuple[str, ...]) -> str:
+    """The group secret that signs, and in parentheses what else is accepted."""
+    return " ".join([*ids[:1], *(f"({id})" for id in ids[1:])]) or "none"
 
 
 @click.command(

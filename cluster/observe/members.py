@@ -41,6 +41,9 @@ class Member:
     member_id: str | None = None  # Who it is, whatever its address; null: a RocketMQ broker, or twinlog 0.2.
     made_ms: int | None = None  # When its id was made, ms since 1970, and under which address.
     made_address: str | None = None
+    secret_ids: tuple[str, ...] | None = (
+        None  # Group secrets that it accepts, the one that it signs with first; null: not said.
+    )
     is_registered: bool = True  # False: asked because its group keeps it in mind, or somebody named its address.
 
 
@@ -108,6 +111,7 @@ def member_of_status(member: Member, status: MemberStatus) -> Member:
         member_id=status.member_id,
         made_ms=status.made_ms,
         made_address=status.made_address,
+        secret_ids=status.secret_ids,
     )
 
 

@@ -24,7 +24,7 @@ from twinlog.cluster.observe.cross_rules import (
 from twinlog.cluster.observe.findings import Finding, Level, Rule, apply
 from twinlog.cluster.observe.members import ClusterFacts, MemberFacts, issue_of, successor_hint
 from twinlog.cluster.observe.role_views import roles
-from twinlog.cluster.observe.security_rules import access, encryption, replication_port, secret_files
+from twinlog.cluster.observe.security_rules import access, encryption, group_secrets, replication_port, secret_files
 
 
 def name_servers(facts: ClusterFacts) -> Iterator[Finding]:
@@ -434,6 +434,7 @@ RULES: tuple[Rule[ClusterFacts], ...] = (
     Rule("connections are encrypted where other machines can connect", encryption),
     Rule("only slaves receive the log", replication_port),
     Rule("secrets are readable to their owner only", secret_files),
+    Rule("members of a group prove who they are", group_secrets),
 )
 
 CONTRADICTIONS: tuple[Rule[TwoSnapshots], ...] = (

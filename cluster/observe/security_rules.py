@@ -110,6 +110,88 @@ def secret_files(facts: ClusterFacts) -> Iterator[Finding]:
             )
 
 
+def group_secrets(facts: ClusterFacts) -> Iterator[Finding]:
+    """Members that do not prove who they are, or not to each other; and how far a rotation is."""
+    for name in facts.group_names:
+        ours = [each for each in facts.group(name) if each.is_twinlog]
+        having = [each for each in ours if each.status.secret_ids]
+        lacking = [each for each in ours if not each.status.secret_ids]
+        if having:
+            yield from _lacking_secret(name, lacking, having)
+            yield from _unfit_secrets(having)
+            yield from _rotation(name, having)
+        elif len(ours) > 1:
+            yield Finding(
+                level=Level.NOTE,
+                cause="no group secret",
+                subject=name,
+                what=f"members of {name} do not prove who they are: who sends from the IP address of one may vote in its place",
+                fix="give them a secret, with haSecret=optional first: twinlog group secret new FILE",
+            )
+
+
+def _lacking_secret(name: str, lacking: list[MemberFacts], having: list[MemberFacts]) -> Iterator[Finding]:
+    strict = [each for each in having if each.status.secret_required is not False]
+    if lacking:
+        consequence = f"their votes and HA connections are refused by {_names(strict)}"
+        yield Finding(
+            level=Level.WARNING if strict else Level.NOTE,
+            cause="member without group secret",
+            subject=name,
+            what=f"{name} has members without a group secret, {_names(lacking)}: "
+            + (consequence if strict else "haSecret=optional lets them take part for now"),
+            fix="copy the file of the others to them, name it with haSecretFile in broker.conf, and restart them",
+        )
+    elif len(strict) < len(having):
+        lax = [each for each in having if each not in strict]
+        yield Finding(
+            level=Level.WARNING,
+            cause="group secret not required",
+            subject=name,
+            what=f"all members of {name} have a group secret, but who has none is let in by {_names(lax)}: haSecret=optional",
+            fix="set haSecret=required: twinlog config set MEMBER haSecret=required, and in its broker.conf",
+        )
+
+
+def _unfit_secrets(having: list[MemberFacts]) -> Iterator[Finding]:
+    for each in having:
+        if refusing := [other for other in having if _ids(each)[0] not in _ids(other)]:
+            yield _warning(
+                each,
+                "group secrets do not fit",
+                f"{each.member.name} signs with the group secret {_ids(each)[0]}, which is not accepted by {_names(refusing)}",
+                "copy one file to all of them, see its ids with: twinlog group secret show FILE",
+            )
+
+
+def _rotation(name: str, having: list[MemberFacts]) -> Iterator[Finding]:
+    ids = dict.fromkeys(id for each in having for id in _ids(each))
+    if len(ids) > 1:
+        yield Finding(
+            level=Level.NOTE,
+            cause="group secret rotation",
+            subject=name,
+            what=f"{name} has several group secrets: " + "; ".join(_use_of(id, having) for id in ids),
+            fix="once all accept the new one: twinlog group secret use FILE ID; once all sign with it: twinlog group secret drop "
+            "FILE; copy the file to all members each time",
+        )
+
+
+def _use_of(id: str, having: list[MemberFacts]) -> str:
+    signing = [each for each in having if _ids(each)[0] == id]
+    lacking = [each for each in having if id not in _ids(each)]
+    signs = "all sign with it" if len(signing) == len(having) else f"signing: {_names(signing) or 'none'}"
+    return f"{id} ({signs}, {f'not accepted by {_names(lacking)}' if lacking else 'all accept it'})"
+
+
+def _ids(each: MemberFacts) -> tuple[str, ...]:
+    return each.status.secret_ids or ()
+
+
+def _names(members: list[MemberFacts]) -> str:
+    return ", ".join(each.member.name for each in members)
+
+
 def is_reachable(each: MemberFacts) -> bool:
     """True if other machines can connect."""
     host = each.config.get("bindAddress", ip_of(each.member.address))

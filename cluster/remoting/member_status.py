@@ -186,6 +186,8 @@ class MemberStatus:
     refused_last: tuple[RefusedStatus, ...] = ()
     master: MasterLinkStatus | None = None
     security: SecurityStatus | None = None
+    secret_ids: tuple[str, ...] | None = None  # Of the group secrets that it accepts, the one that it signs with first.
+    secret_required: bool | None = None  # Members without a secret are refused.
     visibility: str | None = None
     # ROLE_KEYS
     epoch: EpochStatus | None = None

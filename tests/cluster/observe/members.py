@@ -8,6 +8,7 @@ from twinlog.cluster.remoting.route import BrokerAddresses
 
 A, B = "10.0.0.1:10911", "10.0.0.2:10911"
 FILE_SIZE = {"mappedFileSizeCommitLog": "1048576"}
+SECRET = {"secretIds": ["3f9a0c1b"], "secretRequired": True}
 MASTER = MemberFacts(
     member=Member(
         name="broker-a-0",
@@ -24,7 +25,7 @@ MASTER = MemberFacts(
         confirmed_offset=900,
     ),
     status=MemberStatus.from_json(
-        {"role": "SYNC_MASTER", "haAddress": "10.0.0.1:10912", "policy": {"words": "held by one slave"}}
+        {"role": "SYNC_MASTER", "haAddress": "10.0.0.1:10912", "policy": {"words": "held by one slave"}, **SECRET}
     ),
     config=FILE_SIZE,
     runtime={"commitLogDiskRatio": "0.5"},
@@ -44,7 +45,7 @@ SLAVE = MemberFacts(
         lag_bytes=0,
         lag_seconds=0.0,
     ),
-    status=MemberStatus.from_json({"role": "SLAVE", "master": {"haAddress": "10.0.0.1:10912"}}),
+    status=MemberStatus.from_json({"role": "SLAVE", "master": {"haAddress": "10.0.0.1:10912"}, **SECRET}),
     config=FILE_SIZE,
     runtime={"commitLogDiskRatio": "0.5"},
     ha_port=Probe("10.0.0.2:10912", None),

@@ -47,6 +47,7 @@ def facts_of(number: int, address: str, **status) -> MemberFacts:
         "groupRecord": to_plain(RECORD),
         "epoch": {"epoch": 3, "winner": A, "startOffset": 100},
         "promised": {"epoch": 3, "winner": A},
+        "secretIds": ["3f9a0c1b"],
         **status,
     }
     found = MemberStatus.from_json(told)

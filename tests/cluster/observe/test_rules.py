@@ -3,7 +3,7 @@
 import pytest
 from attrs import evolve
 
-from tests.cluster.observe.members import FILE_SIZE, GROUP, MASTER, SLAVE, A, B, as_member, cluster, with_status
+from tests.cluster.observe.members import FILE_SIZE, GROUP, MASTER, SECRET, SLAVE, A, B, as_member, cluster, with_status
 from twinlog.cluster.observe.explain import explain_member
 from twinlog.cluster.observe.findings import Level
 from twinlog.cluster.observe.members import ClusterFacts, Probe
@@ -170,6 +170,7 @@ def test_the_worst_comes_first():
 def test_an_explanation_has_what_the_member_says_and_what_was_found():
     lagging = as_member(SLAVE, min_offset=100, written_offset=700, flushed_offset=650, lag_bytes=200, lag_seconds=1.5)
     status = {
+        **SECRET,
         "ackMode": "flushed",
         "divergent": [{"path": "/d/twinlog/divergent/5", "first": 500, "size": 7, "why": "diverged", "whenMs": 1}],
         "master": {
