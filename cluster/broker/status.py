@@ -299,7 +299,9 @@ class BrokerStatus:
         silent = roles.leases.silence.silent(trio.current_time())
         return evolve(
             status,
-            epoch=EpochStatus(epoch=last.epoch, winner=last.winner, start_offset=last.start_offset),
+            epoch=EpochStatus(
+                epoch=last.epoch, winner=last.winner, winner_label=last.winner_label, start_offset=last.start_offset
+            ),
             promised=roles.member.promised(),
             role_state="forwarding" if self.gate.state == "forwarding" and phase == "following" else phase,
             role_why=why or None,

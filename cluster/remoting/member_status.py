@@ -127,8 +127,9 @@ class EpochStatus:
     """Epoch of the last master that this member followed, or was."""
 
     epoch: int
-    winner: str = ""
+    winner: str = ""  # Its id.
     start_offset: int = 0
+    winner_label: str = ""  # Its name and address then; "": not known.
 
 
 @frozen(kw_only=True)

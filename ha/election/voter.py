@@ -98,6 +98,7 @@ class LeaseReply:
     group_version: int
     whole: bool
     member: str = ""
+    is_copy: bool = False  # Another process takes part as the member that asked: this one must not serve.
 
 
 def is_master(state: RoleState, entries: Sequence[EpochEntry]) -> bool:
@@ -139,8 +140,14 @@ def why_older(group: GroupRecord | None, id: str, codes: tuple[str, ...]) -> str
     """Why a directory with these register codes does not go on as a member: a later start of it was seen. "" where it does."""
     known = group.member(id) if group is not None else None
     if known is not None and not is_successor(codes, known.code):
-        return f"another directory goes on as member {id}: this one is a copy of it, or older"
+        return f"another directory goes on as member {named(group, id)}: this one is a copy of it, or older"
     return ""
+
+
+def named(group: GroupRecord | None, id: str) -> str:
+    """A member in a line for people: its name and address, and its id; the id alone where nothing else is known."""
+    label = group.label(id) if group is not None else id
+    return label if id in label else f"{label}, {id}"
 
 
 def _objection(state: RoleState, max_offset: int, paused_end: int | None, ask: VoteRequest) -> str:
@@ -151,7 +158,7 @@ def _objection(state: RoleState, max_offset: int, paused_end: int | None, ask: V
             return f"its log ends at {max_offset}, not at {ask.expects_end}"
         return ""
     if ask.epoch <= state.promised.epoch:
-        return f"it has promised epoch {state.promised.epoch} to {state.promised.winner or 'nobody'}"
+        return _why_promised(state)
     if ask.epoch > state.promised.epoch + EPOCH_STEP_MAX:
         return _too_far(ask.epoch, state)
     if ask.expects_end is not None and paused_end is None:
@@ -159,6 +166,10 @@ def _objection(state: RoleState, max_offset: int, paused_end: int | None, ask: V
     if ask.expects_end not in (None, paused_end):
         return f"its log ends at {paused_end}, not at {ask.expects_end}"
     return ""
+
+
+def _why_promised(state: RoleState) -> str:
+    return f"it has promised epoch {state.promised.epoch} to {named(state.group, state.promised.winner) or 'nobody'}"
 
 
 def _too_far(epoch: int, state: RoleState) -> str:
@@ -186,7 +197,8 @@ def decide_lease(
     own: str,
 ) -> tuple[RoleState | None, LeaseReply]:
     """The state to save before answering (None: unchanged), and the answer. `own`: this member's id."""
-    why = _lease_objection(state, ask, own)
+    older = why_older(state.group, ask.member, ask.codes)
+    why = older or _lease_objection(state, ask, own)
     after = None if why else followed(state, ask.id, ask.group, own)
     now = after or state
     answer = LeaseReply(
@@ -199,20 +211,20 @@ def decide_lease(
         group_version=now.group.version if now.group is not None else 0,
         whole=now.whole,
         member=own,
+        is_copy=bool(older),
     )
     return (after if after != state else None), answer
 
 
 def _lease_objection(state: RoleState, ask: LeaseRequest, own: str) -> str:
     if (ask.id.winner != ask.member and ask.id != FIRST.id) or ask.member == own:
-        return f"epoch {ask.id.epoch} was won by {ask.id.winner}, not by {ask.member}"
-    if why := why_older(state.group, ask.member, ask.codes):
-        return why
+        winner, asker = named(state.group, ask.id.winner), named(state.group, ask.member)
+        return f"epoch {ask.id.epoch} was won by {winner}, not by {asker}"
     if ask.id.epoch > state.promised.epoch + EPOCH_STEP_MAX:
         return _too_far(ask.id.epoch, state)
     if ask.id.epoch > state.promised.epoch or ask.id == state.promised:
         return ""
-    return f"it has promised epoch {state.promised.epoch} to {state.promised.winner or 'nobody'}"
+    return _why_promised(state)
 
 
 def followed(state: RoleState, master: EpochId, group: GroupRecord | None, own: str) -> RoleState:

@@ -13,6 +13,7 @@ from attrs import define, evolve, field
 from twinlog.ha.errors import HALogError
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId, load_epochs, save_epochs
+from twinlog.store.errors import StoreDirectoryError
 from twinlog.store.member_file import (
     MemberFile,
     check_group,
@@ -49,7 +50,8 @@ class DurableRoleState:
     state: RoleState | None = field(default=None, init=False)
     entries: tuple[EpochEntry, ...] = field(default=(FIRST,), init=False)
     failure: str = field(default="", init=False)
-    _is_noted: bool = field(default=True, init=False)  # `identity` is on the disk.
+    # `identity` with this start, which is not on the disk yet: nobody hears of its register code before.
+    _to_note: MemberFile | None = field(default=None, init=False)
     # It was master, and its machine died or its disk failed: its log may lack a tail until it is elected again.
     lacks_tail: bool = field(default=False, init=False)
 
@@ -68,8 +70,14 @@ class DurableRoleState:
         try:
             save_member(self.side, self.identity)
         except OSError as error:  # The broker may serve all the same: decisions need the disk, and save it first.
+            if state is None and len(identity.register_codes) == 1:
+                raise StoreDirectoryError(
+                    f"{self.side / 'member'} cannot be written: {error}. It is to hold the id of a new member, which nobody may "
+                    "hear before it is on the disk. Next: make room there, or let this user write there"
+                ) from error
             log.warning("noting this start failed; retrying before this member's next vote", why=str(error))
-            self._is_noted = False
+            self._to_note = self.identity
+            self.identity = evolve(self.identity, register_codes=self.identity.register_codes[:-1])
         self.has_moved = known not in ("", address) and not address.endswith(":0")
         if self.state is not None and self.state.promised < self.entries[-1].id:  # It served, or followed, that one.
             self.state = evolve(self.state, promised=self.entries[-1].id)
@@ -115,43 +123,42 @@ class DurableRoleState:
         lacked_tail = self.lacks_tail
         if state.role is BrokerRole.SLAVE:  # Not master any more: `whole` says what it lost.
             self.lacks_tail = False
-        state, identity = self._stamped(state), self._grouped(self.identity, state)
-
-        def write() -> None:
-            if identity != self.identity:
-                save_member(self.side, identity)
-            save_role(self.side, state)
-
+        state = self._stamped(state)
         if state != self.state:
             try:
-                await self._durably(write)
+                await self._durably(lambda: save_role(self.side, state), self._grouped(self._noted_next, state))
             except RoleFileError:
                 self.lacks_tail = lacked_tail
                 raise
-            self.state, self.identity = state, identity
+            self.state = state
 
     async def take_place(self, named: GroupMember) -> None:
         """Go on as a member that a group's record names, instead of under an id that no group has seen. Raises RoleFileError."""
         assert self.state is None, "a member of a group keeps its id"
         if named.id != self.identity.id:
-            identity = evolve(self.identity, id=named.id, register_codes=(*named.codes, *self.identity.register_codes))
-            await self._durably(lambda: save_member(self.side, identity))
-            self.identity = identity
+            codes = (*named.codes, *self._noted_next.register_codes)
+            await self._durably(lambda: None, evolve(self._noted_next, id=named.id, register_codes=codes))
 
     async def save_entries(self, entries: Sequence[EpochEntry]) -> None:
         """Save a history, then let it take effect. Raises RoleFileError."""
         entries = tuple(entries)
         assert entries[-1].epoch >= self.last.epoch, "the last epoch of the log falls"
         if entries != self.entries:
-            await self._durably(lambda: save_epochs(self.side, entries))
+            await self._durably(lambda: save_epochs(self.side, entries), self._noted_next)
             self.entries = entries
 
-    async def _durably(self, write: Callable[[], None]) -> None:
+    @property
+    def _noted_next(self) -> MemberFile:
+        """The identity that the next save notes."""
+        return self._to_note or self.identity
+
+    async def _durably(self, write: Callable[[], None], identity: MemberFile) -> None:
+        """Save the identity, if it is another one than on the disk, and then what `write` does."""
+
         def make() -> None:
             make_directory(self.side)
-            if not self._is_noted:
-                save_member(self.side, self.identity)
-                self._is_noted = True
+            if identity != self.identity:
+                save_member(self.side, identity)
             write()
 
         if self.failure:
@@ -163,3 +170,4 @@ class DurableRoleState:
             self.failure = f"{self.side / 'role'} cannot be written: {error}"
             log.error("saving the role failed: this member is fenced until its next start", why=str(error))
             raise RoleFileError(self.failure) from error
+        self.identity, self._to_note = identity, None

@@ -173,6 +173,11 @@ class LeaseRounds:
         """Ids of the voters that follow this epoch."""
         return frozenset(id for id, (_, answer) in self.answers.items() if answer.accepted)
 
+    def why_copy(self) -> str:
+        """Why this directory may not serve: a voter knows another process as this member. "" while none says so."""
+        refused = ((id, answer.why) for id, (_, answer) in sorted(self.answers.items()) if answer.is_copy)
+        return next((f"{self.member.address_of(id)} refuses it: {why}" for id, why in refused), "")
+
     def newer_promise(self) -> str:
         """The voter that promised a newer epoch, as text; "" when none reported one."""
         return next((self._promise_text(*each) for each in sorted(self._newer.items())), "")
@@ -287,9 +292,12 @@ class LeaseRounds:
         return answer.accepted and answer.last.id == member.id and answer.max_offset > member.store.max_offset
 
     async def _step_down(self) -> None:
-        """Step down if a newer master was, or may have been, elected."""
+        """Step down if a newer master was, or may have been, elected, or another process goes on as this member."""
         member, group = self.member, self.member.group
         if not member.is_serving or group is None:
+            return
+        if why := self.why_copy():
+            await member.fence_older(why)
             return
         newer = self._newer
         for id, answer in newer.items():

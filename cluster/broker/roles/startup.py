@@ -104,6 +104,9 @@ class StartRules:
         elif member.durable.state is None:
             if member.wiped_record is not None:
                 await self._hear_others()
+        elif self.leases.leads and (why := self.leases.why_copy()):
+            self._refused(why)
+            await self._seek()
         elif self.leases.leads and not self._is_refused:
             if not await self._follows_where_others_moved():
                 await self._try_to_serve()
@@ -134,7 +137,7 @@ class StartRules:
         member = self.member
         if member.group is None or not self._begin_search():
             return
-        before, self._is_refused = member.master, False
+        before, self._is_refused = member.master, self.leases.leads and self.leases.why_copy() != ""
         known = map(member.address_of, self.leases.others)
         registered = (self.joining.addresses or {}).values()  # Where a member that has moved is found.
         for address in sorted({*known, *registered} - {member.address}):
@@ -159,8 +162,7 @@ class StartRules:
             try:
                 found = await member.calls.history(address, member.me())
             except HAIdentityError as error:
-                self._is_refused = True
-                member.become("fenced" if member.phase == "starting" else member.phase, str(error))
+                self._refused(str(error))
             except HAPeerError as error:
                 log.debug("member does not answer", peer=address, why=str(error))
             nursery.cancel_scope.cancel()
@@ -172,6 +174,12 @@ class StartRules:
             nursery.cancel_scope.cancel()
         member.changed.set()  # This waited for it, and run() has to check it.
         return found
+
+    def _refused(self, why: str) -> None:
+        """Another process takes part as this member: it is said once, in the words of the first that says so."""
+        if not self._is_refused:
+            self._is_refused = True
+            self.member.become("fenced" if self.member.phase == "starting" else self.member.phase, why)
 
     # A master that starts
 

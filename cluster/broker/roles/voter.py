@@ -133,9 +133,10 @@ class Voter:
             if not answer.accepted:
                 return answer
             is_member = durable.state is not None  # Else it is only to take this member's place.
-            why = why_older(ask.group, own, member.me().codes) if is_member else ""
-            if why := why or self._why_other_process(ask):
+            if is_member and (why := why_older(ask.group, own, member.me().codes)):
                 return evolve(answer, accepted=False, why=why)
+            if why := self._why_other_process(ask):
+                return evolve(answer, accepted=False, why=why, is_copy=True)
             why = member.must_hear_others(ask.group)
             if not why and durable.state is None and not self._follows(ask):  # It may be no prefix of the group's log.
                 why = "its log was not compared with the master's"
@@ -171,7 +172,8 @@ class Voter:
         known = self.member.master
         if known is None or known.member != ask.member or not ask.codes or not known.codes:
             return ""
-        if known.codes[-1] == ask.codes[-1] or self.member.ha.client.state != "streaming":
+        is_same = known.codes[-1] == ask.codes[-1] or (known.address, known.boot_ms) == (ask.address, ask.boot_ms)
+        if is_same or self.member.ha.client.state != "streaming":
             return ""
         return f"another process is member {ask.member}, at {known.address}, and is alive: one directory is a copy of the other"
 

@@ -18,7 +18,7 @@ from twinlog.ha.election.voter import (
 )
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import EpochEntry, EpochId
-from twinlog.store.role_file import GroupRecord, RoleState
+from twinlog.store.role_file import GroupMember, GroupRecord, RoleState
 
 
 def test_a_newer_epoch_is_promised_once():
@@ -73,7 +73,7 @@ def test_a_resignation_can_be_asked_for_again():
     assert not asked(state, VoteRequest(epoch=3, candidate="b", expects_end=91))[1].granted
 
 
-def leased(state: RoleState, epoch: int, winner: str, group: GroupRecord = GROUP, address: str = "b"):
+def leased(state: RoleState, epoch: int, winner: str, group: GroupRecord = GROUP, address: str = "b", **more):
     ask = LeaseRequest(
         id=EpochId(epoch, winner),
         address=winner or "a",
@@ -83,8 +83,22 @@ def leased(state: RoleState, epoch: int, winner: str, group: GroupRecord = GROUP
         confirmed_offset=90,
         group=group,
         boot_ms=1,
+        **more,
     )
     return decide_lease(state, ask, HISTORY, 90, 80, address)
+
+
+def test_a_master_of_which_a_later_start_is_known_is_told_so():
+    first = GroupMember(address="a:1", ha_address="a:2", broker_id=0, name="one", id="m1", codes=("c2",))
+    group = evolve(GROUP, members=(first, *GROUP.members[1:]))
+    state = evolve(SLAVE, promised=EpochId(2, "m1"), group=group)
+    _, answer = leased(state, 2, "m1", group, member="m1", codes=("c1", "c3"))
+    assert (answer.accepted, answer.is_copy) == (False, True)
+    assert "member one (a:1), m1: this one is a copy of it" in answer.why
+    _, answer = leased(state, 2, "m1", group, member="m1", codes=("c1", "c2", "c3"))
+    assert (answer.accepted, answer.is_copy) == (True, False)
+    _, answer = leased(state, 1, "c")
+    assert (answer.is_copy, answer.why) == (False, "it has promised epoch 2 to one (a:1), m1")
 
 
 def test_the_promised_master_is_followed():

@@ -1,0 +1,119 @@
+"""Copies of a directory that the group cannot tell from a member that moved, or not at once."""
+
+import errno
+import shutil
+
+import pytest
+import trio
+
+from tests.support.group.group import ASYNC, SLAVE, SYNC, Group, Member, until
+from tests.support.group.stores import role_group
+from twinlog.cluster.broker.roles import durable_state
+from twinlog.store.errors import StoreDirectoryError
+from twinlog.store.member_file import load_member, save_member
+from twinlog.store.role_file import GroupMember
+
+
+def running_copy(group: Group, member: Member) -> Member:
+    """A copy of the directory of a member that goes on, for a process that is not started yet."""
+    copy = group.add(SLAVE)
+    shutil.copytree(member.root, copy.root)
+    return copy
+
+
+# Of a master's directory
+
+
+@pytest.mark.parametrize("role", [SYNC, ASYNC])
+async def test_a_master_that_a_voter_calls_a_copy_does_not_serve(tmp_path, autojump_clock, nursery, role):
+    """Nobody leads the group then, so that nothing else keeps it from serving without a lease."""
+    group = role_group(nursery, tmp_path, size=3, role=role)
+    await group.start()
+    a, _b, _c = group.members
+    await a.stop()
+    d = group.add(group.role)
+    shutil.copytree(a.root, d.root)
+    await a.start()
+    await group.settled()
+    await a.kill()
+    await d.start()
+    await trio.sleep(30)
+    assert not d.is_serving
+    assert d.word == "fenced"
+    assert "another directory goes on as member" in d.roles.member.status()[1]
+    await d.kill()
+    await a.start()
+    assert await group.settled() is a
+
+
+@pytest.mark.parametrize("role", [SYNC, ASYNC])
+async def test_a_master_in_whose_place_a_copy_went_on_ends(tmp_path, autojump_clock, nursery, role):
+    group = role_group(nursery, tmp_path, size=3, role=role)
+    await group.start()
+    a, b, c = group.members
+    d = running_copy(group, a)
+    group.isolate(a)
+    await d.start()
+    await until(
+        lambda: d.is_serving and not d.roles.leases.others - d.roles.leases.followers, "d is taken for a that moved"
+    )
+    group.isolate()
+    await until(lambda: not a.is_serving, "a hears of it")
+    assert a.word == "fenced"
+    assert "another directory goes on as member" in a.roles.member.status()[1]
+    await a.kill()
+    group.members[:] = [d, b, c]
+    assert await group.settled() is d
+
+
+# A start that was not noted
+
+
+def full_disk(*_arguments: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+async def test_nobody_hears_of_a_start_that_is_not_on_the_disk(autojump_clock, three, monkeypatch):
+    a, _b, c = three.members
+    before = load_member(c.side)
+    await c.kill()
+    with monkeypatch.context() as patch:
+        patch.setattr(durable_state, "save_member", full_disk)
+        await c.start()
+        await three.settled()
+        assert c.roles.member.me().codes == before.register_codes
+        a.produce(b"one")
+        assert await a.is_acknowledged()
+        await c.kill()
+    await c.start()
+    await three.settled()
+    assert a.roles.member.group.member(c.identity).code == load_member(c.side).register_codes[-1]
+
+
+async def test_a_master_that_notes_its_start_later_stays_master(autojump_clock, three, monkeypatch):
+    """Its followers hear another code of it while they follow."""
+    a, _b, c = three.members
+    await a.kill()
+    with monkeypatch.context() as patch:
+        patch.setattr(durable_state, "save_member", full_disk)
+        await a.start()
+    before, epochs = a.roles.member.me().codes, a.epochs
+    await c.kill()
+    await until(lambda: a.is_serving, "a serves")
+    await c.start()
+    assert await three.settled() is a
+    assert a.roles.member.me().codes[:-1] == before, "noted with the next decision"
+    await trio.sleep(10)
+    assert a.epochs == epochs
+    assert a.is_serving
+    assert a.ha.lease.held(trio.current_time())
+
+
+def test_a_new_member_begins_with_an_id_that_is_on_the_disk(tmp_path, monkeypatch):
+    me = GroupMember(address="10.0.0.1:10911", ha_address="10.0.0.1:10912", broker_id=0, name="a")
+    durable = durable_state.DurableRoleState(tmp_path, lambda: "boot", lambda: me, lambda: 5)
+    monkeypatch.setattr(durable_state, "save_member", full_disk)
+    with pytest.raises(StoreDirectoryError, match="Next: make room"):
+        durable.load()
+    monkeypatch.setattr(durable_state, "save_member", save_member)
+    durable.load()
