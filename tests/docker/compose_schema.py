@@ -1,15 +1,14 @@
 """compose-spec's own JSON schema, by which Compose v2 judges a file: out of its Go module, fetched once for each machine."""
 
 import json
-import os
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 from tests.support.process_group import jars
+from tests.support.process_group.go_programs import Module
 
-MODULE, SUM = "github.com/compose-spec/compose-go/v2@v2.4.7", "h1:WNpz5bIbKG+G+w9pfu72B1ZXr+Og9jez8TMEo8ecXPk="
+MODULE = Module("github.com/compose-spec/compose-go/v2", "v2.4.7", "h1:WNpz5bIbKG+G+w9pfu72B1ZXr+Og9jez8TMEo8ecXPk=")
 # What Compose 1.29.2 brings along, in Debian's package.
 OF_DEBIAN = Path("/usr/lib/python3/dist-packages/compose/config/compose_spec.json")
 
@@ -18,14 +17,7 @@ def fetched() -> Path:
     """The schema of a fixed version; its sum is checked."""
 
     def fetch(folder: Path) -> None:
-        cache = jars.cache_dir() / "go"
-        environment = {**os.environ, "GOFLAGS": "-modcacherw", "GOPATH": str(cache)}
-        command = ["go", "mod", "download", "-json", MODULE]
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=120)
-        assert done.returncode == 0, done.stderr.decode()
-        found = json.loads(done.stdout)
-        assert found["Sum"] == SUM
-        shutil.copy(Path(found["Dir"]) / "schema" / "compose-spec.json", folder)
+        shutil.copy(MODULE.source() / "schema" / "compose-spec.json", folder)
 
     return jars.made_once(jars.cache_dir() / "compose-go-2.4.7", fetch) / "compose-spec.json"
 
