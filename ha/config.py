@@ -8,7 +8,7 @@ from enum import Enum
 from attrs import frozen, validators
 
 from twinlog.ha.policy.ack_policy import AckRule
-from twinlog.ha.policy.admission import parse_networks
+from twinlog.ha.policy.admission import parse_allowed
 from twinlog.ha.policy.in_sync import Limits
 from twinlog.ha.wire.protocol import BODY_SIZE_MAX, BUFFER_SIZE
 from twinlog.store.config import option
@@ -25,8 +25,8 @@ class AckMode(Enum):
     flushed = "flushed"
 
 
-def _are_networks(_instance: object, _attribute: object, value: str) -> None:
-    parse_networks(value)
+def _are_allowed(_instance: object, _attribute: object, value: str) -> None:
+    parse_allowed(value)
 
 
 @frozen(kw_only=True)
@@ -131,8 +131,9 @@ class HAConfig:
     allowed_slaves: str = option(
         "",
         key="haAllowedSlaves",
-        doc="IPs and networks, as 10.0.0.0/8, 192.168.1.7, that may follow besides the registered slaves of the group",
-        validator=_are_networks,
+        doc="IPs, networks and host names, as 10.0.0.0/8, 192.168.1.7, slave-2, that may follow besides the registered slaves of "
+        "the group",
+        validator=_are_allowed,
     )
     members: str = option(
         "",

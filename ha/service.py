@@ -59,6 +59,7 @@ class HAService:
     members: Callable[[], Collection[str]]
     ask_members: Callable[[], None]
     welcome: Callable[[], Collection[str]] = field(default=lambda: (), kw_only=True)
+    host_ips: Callable[[str], Collection[str]] = field(default=lambda _host: (), kw_only=True)  # Of a host name.
     peer_of: Callable[[str], Peer | None] = lambda _address: None
     find_slave: FindSlave = trust  # Finds the peer that tells about a slave's log.
     role: OwnRole = NO_ROLE
@@ -91,6 +92,7 @@ class HAService:
             self.ask_members,
             lambda: self.role.group is not None,
             self.welcome,
+            self.host_ips,
         )
         self.client = HAClient(self.store, self.config, peer_of=self.peer_of, role=self.role)
         if self.store.config.broker_role is BrokerRole.SLAVE:

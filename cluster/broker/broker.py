@@ -33,7 +33,7 @@ from twinlog.cluster.broker.roles.effects import BrokerRoleEffects
 from twinlog.cluster.broker.roles.gate import Gate
 from twinlog.cluster.broker.roles.service import RoleService
 from twinlog.cluster.broker.security.service import AclService
-from twinlog.cluster.broker.settings import Settings
+from twinlog.cluster.broker.settings import Settings, own_ip
 from twinlog.cluster.broker.stats.rates import Throughput
 from twinlog.cluster.broker.stats.stats import BrokerStatsManager
 from twinlog.cluster.broker.status import BrokerStatus
@@ -58,6 +58,7 @@ FIRST_OFFSET_FLUSH_SECONDS = 10.0
 RECORD_CHECK_SECONDS = 0.1
 UNREGISTER_SECONDS_MAX, STOP_SECONDS_MAX = 1.0, 20.0
 FIND_MASTER_SECONDS_MAX = 1.0  # Longest wait for name servers before the broker serves.
+OWN_HOST_SECONDS_MAX, OWN_HOST_RETRY_SECONDS = 10.0, 0.5
 FINISH_SECONDS_MAX, PART_SECONDS_MAX, CHECK_SECONDS = 6.0, 0.25, 0.01  # syncFlushTimeout is 5 s, slaveTimeout 3 s.
 
 
@@ -162,6 +163,7 @@ class Broker:
             with scope:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self.watchdog.run)
+                    await nursery.start(self.settings.hosts.run)
                     await nursery.start(self.store.run)
                     await nursery.start(self.remoting.run)
                     task_status.started()
@@ -234,7 +236,26 @@ class Broker:
             with trio.move_on_after(UNREGISTER_SECONDS_MAX):
                 await self.registration.leave()
 
+    async def _find_own_host(self) -> None:
+        """Wait for the IP of the own host name, which messages get; not for ever, as clients elsewhere may know the name."""
+        address, hosts = self.settings.address, self.settings.hosts
+        await hosts.renew(address)
+        if hosts.ips_of(address):
+            return
+        log.warning(
+            "brokerIP1 is a host name that this machine cannot resolve",
+            brokerIP1=self.config.broker_ip1,
+            why=hosts.error_of(address),
+            next=f"it is tried again for {OWN_HOST_SECONDS_MAX:.0f} s; then messages and their ids get this machine's own IP",
+            own_ip=own_ip(),
+        )
+        with trio.move_on_after(OWN_HOST_SECONDS_MAX):
+            while not hosts.ips_of(address):
+                await trio.sleep(OWN_HOST_RETRY_SECONDS)
+                await hosts.renew(address)
+
     async def _start(self, nursery: trio.Nursery) -> None:
+        await self._find_own_host()
         host, port = self.settings.server_config.bind_address, self.config.listen_port
         with contextlib.ExitStack() as sockets:
             main = sockets.enter_context(_listen(host, port))

@@ -7,6 +7,7 @@ from typing import Any
 import attrs
 from attrs import frozen, validators
 
+from twinlog.cluster.remoting.host_names import is_host_name, is_ip
 from twinlog.store.config import BrokerRole, option
 
 _PORT = validators.and_(validators.ge(0), validators.le(65535))
@@ -14,6 +15,11 @@ _PORT = validators.and_(validators.ge(0), validators.le(65535))
 
 def _at_least_1(default: int, *, key: str, doc: str) -> Any:
     return option(default, key=key, doc=doc, validator=validators.ge(1))
+
+
+def _is_host(_config: Any, attribute: Any, value: str | None) -> None:
+    if value and not (is_ip(value.strip("[]")) or is_host_name(value)):
+        raise ValueError(f"the IP or the name of a host: {value!r}")
 
 
 NO_BIT_MAPS = (
@@ -43,8 +49,12 @@ class BrokerConfig:
         platform.node() or "DEFAULT_BROKER", key="brokerName", doc="the name that a master and its slaves share"
     )
     broker_id: int = option(0, key="brokerId", doc="0: master; slaves have other numbers")
-    broker_ip1: str | None = option(None, key="brokerIP1", doc="address for clients; none: this machine's own")
-    broker_ip2: str | None = option(None, key="brokerIP2", doc="address for slaves; none: brokerIP1's")
+    broker_ip1: str | None = option(
+        None, key="brokerIP1", doc="IP or host name for clients; none: this machine's own IP", validator=_is_host
+    )
+    broker_ip2: str | None = option(
+        None, key="brokerIP2", doc="IP or host name for slaves; none: brokerIP1's", validator=_is_host
+    )
     listen_port: int = option(10911, key="listenPort", doc="TCP port; two below it the fast port", validator=_PORT)
     namesrv_addr: str | None = option(None, key="namesrvAddr", doc="name servers, host:port joined by ;")
     broker_permission: int = option(6, key="brokerPermission", doc="4 read + 2 write", validator=validators.le(7))

@@ -17,9 +17,11 @@ from attrs import define, field
 from twinlog.cluster.broker.config import BrokerConfig
 from twinlog.cluster.broker.security.config import AclConfig
 from twinlog.cluster.remoting.config import ServerConfig
+from twinlog.cluster.remoting.host_names import HostNames, is_ip
 from twinlog.cluster.remoting.names import DataVersion
 from twinlog.cluster.remoting.tls.config import TlsConfig
 from twinlog.ha.config import HAConfig
+from twinlog.store.record.message import host_bytes
 
 
 def own_ip() -> str:
@@ -53,12 +55,14 @@ class Settings:
     config_file: Path | None = None  # Changes by request are written to it.
     address: str = field(init=False)  # For clients. Final once the ports are bound.
     ha_address: str = field(init=False)  # For slaves. Likewise.
+    hosts: HostNames = field(factory=HostNames, init=False, repr=False)
     boot_ms: int = field(factory=wall_clock_ms, init=False)
     version: DataVersion = field(factory=lambda: DataVersion(wall_clock_ms()), init=False)
     lock: trio.Lock = field(factory=trio.Lock, init=False)  # Held while a request changes the configuration.
     on_change: list[Callable[[], None]] = field(factory=list, init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
+        self.hosts.on_change.append(self._changed)
         self.set_ports(self.config.listen_port, self.ha_config.listen_port)
 
     def set_ports(self, port: int, ha_port: int) -> None:
@@ -75,6 +79,12 @@ class Settings:
         """Replace the configuration."""
         self.config, self.version = config, self.version.next(now_ms)
         self._changed()
+
+    @property
+    def store_host(self) -> bytes:
+        """The address for clients as records and ids of messages have it: with this machine's own IP, while its name has none."""
+        ip = self.hosts.ip_of(self.address)
+        return host_bytes(f"{ip if is_ip(ip) else own_ip()}:{self.address.rpartition(':')[2]}")
 
     def _changed(self) -> None:
         for callback in self.on_change:

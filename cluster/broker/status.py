@@ -37,7 +37,7 @@ from twinlog.cluster.remoting.member_status import (
     SecurityStatus,
     SlaveStatus,
 )
-from twinlog.cluster.remoting.names import SCHEDULE_TOPIC, ip_of, member_name
+from twinlog.cluster.remoting.names import SCHEDULE_TOPIC, member_name
 from twinlog.ha.compare.finding import NO_ERRORS
 from twinlog.ha.policy.ack_policy import AckPolicy, MasterSide, SlaveSide, effective_policy
 from twinlog.ha.policy.admission import Refusal
@@ -318,7 +318,7 @@ class BrokerStatus:
     def _known_slave(self, slave: KnownSlave) -> KnownSlaveStatus:
         group = self.roles.member.group
         member = group.member(slave.ip) if group is not None else None
-        ip = ip_of(member.ha_address) if member is not None else slave.ip
+        ip = self.settings.hosts.ip_of(member.ha_address) if member is not None else slave.ip
         return KnownSlaveStatus(ip=ip, ack_offset=slave.offset, away_since_ms=slave.away_since, given_up=slave.given_up)
 
     def _lease(self) -> LeaseStatus:

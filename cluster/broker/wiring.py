@@ -278,6 +278,7 @@ def _members(base: _Base, data: _Data) -> _Members:
         group.slave_addresses,
         registration.ask_members,
         group.behind_ha_ip,
+        settings.hosts.ips_of,
         lambda end: group.ha.has_end(end),
     )
     ha = HAService(
@@ -286,6 +287,7 @@ def _members(base: _Base, data: _Data) -> _Members:
         group.counted_slaves,
         registration.ask_members,
         welcome=group.admitted_slaves,
+        host_ips=settings.hosts.ips,
         peer_of=peers.peer_of,
         find_slave=slave_peers.find,
     )
@@ -354,9 +356,11 @@ def _services(base: _Base, data: _Data, members: _Members) -> _Services:
         shown_offset=lambda: queues.visibility.shown if queues.visibility is not None else 0,
         group_name=config.broker_name,
         cluster=config.broker_cluster_name,
+        ip_of=settings.hosts.ip_of,
     )
+    settings.hosts.on_change.append(group.hosts_changed)
     roles = RoleService(member, has_name_servers=bool(config.name_servers))
-    base.gate.role_state = member.role_state
+    base.gate.role_state, base.gate.ips_of = member.role_state, settings.hosts.ips_of
     group.ha, group.roles = members.ha, roles
     group.registration, group.slave_sync = members.registration, slave_sync
     return _Services(schedule, transactions, slave_sync, lost_tables, role_services, roles)

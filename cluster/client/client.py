@@ -29,6 +29,7 @@ from twinlog.cluster.remoting.client import RemotingClient, connect_tcp
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.cluster.remoting.host_names import is_ip
 from twinlog.cluster.remoting.names import split_address
 from twinlog.store.record.message import host_bytes
 
@@ -50,11 +51,17 @@ class GroupMember(Protocol):
 OnRequest = Callable[[str, RemotingCommand], RemotingCommand | None]
 
 
+_ELSEWHERE = "192.0.2.1"  # An IP of the default route, that nobody has: RFC 5737.
+
+
 def own_address(namesrv: str) -> str:
-    """This machine's address on the route to that name server; nothing is sent. 127.0.0.1 without a route."""
+    """This machine's address on the route to that name server, on its default route if that has a host name; nothing is sent.
+    127.0.0.1 without a route.
+    """
     try:
         host, port = split_address(namesrv)
-        no_names = socket.AI_NUMERICHOST  # Resolving a name would take time.
+        host = host if is_ip(host) else _ELSEWHERE  # Resolving a name would take time.
+        no_names = socket.AI_NUMERICHOST
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM, flags=no_names)[0]
         with socket.socket(family, kind) as probe:
             probe.connect(address)

@@ -7,7 +7,7 @@ it, others for FORGOTTEN_AFTER_SECONDS.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from weakref import WeakKeyDictionary
 
 import trio
@@ -51,7 +51,7 @@ def replicas(broker: Broker, ha: HAStatistics) -> tuple[ReplicaNumbers, ...]:
     memory.names = names = _names(broker, ha, members, memory.names)
     connected = {names[each.address]: each for each in ha.connections if each.address in names}
     _note(memory, connected, members, trio.current_time())
-    for name, offset in _away(ha, members, connected.keys() | memory.seen.keys()):
+    for name, offset in _away(ha, members, connected.keys() | memory.seen.keys(), broker.settings.hosts.ip_of):
         memory.seen[name] = _Seen(offset, trio.current_time())
     found = [_connected(broker, name, each) for name, each in connected.items()]
     gone = [name for name in dict.fromkeys([*memory.seen, *members]) if name not in connected]
@@ -76,7 +76,7 @@ def _names(
     of_ip = Counter(ip_of(each.address) for each in unnamed)
     for each in unnamed:
         ip = ip_of(each.address)
-        fitting = [name for name, member in members.items() if ip_of(member.ha_address) == ip]
+        fitting = [name for name, member in members.items() if ip in broker.settings.hosts.ips_of(member.ha_address)]
         registered = ha.registered.count(ip) - sum(name in fitting for name in names.values())
         left = [name for name in fitting if name not in names.values()]
         if each.address not in before and len(left) == of_ip[ip] == 1 and registered <= 1:
@@ -119,7 +119,12 @@ def _members(broker: Broker) -> dict[str, GroupMember]:
     return {member_name(own, each.broker_id, each.name): each for each in others}
 
 
-def _away(ha: HAStatistics, members: Mapping[str, GroupMember], known: Iterable[str]) -> list[tuple[str, int]]:
+def _away(
+    ha: HAStatistics,
+    members: Mapping[str, GroupMember],
+    known: Iterable[str],
+    ip_of: Callable[[str], str],
+) -> list[tuple[str, int]]:
     """Members that were disconnected already when this process started, if their IP identifies them."""
     known = set(known)
     offsets = {each.ip: each.offset for each in ha.away}

@@ -123,7 +123,7 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def ip_of(address: str) -> str:
-    """The IP of IP:PORT, without brackets."""
+    """The host of HOST:PORT, an IP without brackets. See host_names.py for the IP of a name."""
     return address.rpartition(":")[0].strip("[]")
 
 

@@ -29,7 +29,7 @@ from twinlog.ha.master.accept import Seat, must_leave
 from twinlog.ha.master.connection import HAConnection
 from twinlog.ha.master.group_transfer import GroupTransferService
 from twinlog.ha.master.tickets import Tickets
-from twinlog.ha.policy.admission import AdmissionRules, Refusals, parse_networks
+from twinlog.ha.policy.admission import AdmissionRules, Refusals, parse_allowed
 from twinlog.ha.wire.protocol import ACK, NO_REQUEST_YET
 from twinlog.ha.wire.transport import RECEIVE_SIZE
 from twinlog.store.util.wakeup import Wakeup
@@ -194,6 +194,7 @@ class ConnectionAdmission:
     ask_members: Callable[[], None]
     has_record: Callable[[], bool] = lambda: False  # The group's record names its members, and who may be elected.
     welcome: Callable[[], Collection[str]] = lambda: ()  # IPs of slaves that may follow before the record has them.
+    host_ips: Callable[[str], Collection[str]] = lambda _host: ()  # Of a host name in haAllowedSlaves.
     tickets: Tickets = field(factory=Tickets, init=False)
     rules: AdmissionRules = field(init=False)
     pending: PendingConnections = field(init=False)
@@ -202,7 +203,7 @@ class ConnectionAdmission:
     _log_budget: LogBudget = field(factory=LogBudget, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.rules = AdmissionRules(parse_networks(self.config.allowed_slaves))
+        self.rules = AdmissionRules(*parse_allowed(self.config.allowed_slaves), self.host_ips)
         self.pending = PendingConnections(
             self.config, self.rules.admits, self.serve, self._rejected, self.ask_members, self.tickets
         )

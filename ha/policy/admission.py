@@ -5,8 +5,9 @@ one of the networks of `haAllowedSlaves`, or it shows a ticket of a member. Rock
 stream carries no name and no secret, so an untrusted process on a slave's own machine cannot be distinguished from the slave.
 """
 
+import re
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import get_args
 
@@ -18,18 +19,25 @@ CAUSES: tuple[Cause, ...] = get_args(Cause)
 REFUSALS_REMEMBERED = 64
 
 Network = IPv4Network | IPv6Network
+_NAME = re.compile(r"(?!-)[a-zA-Z0-9_-]{1,63}(\.(?!-)[a-zA-Z0-9_-]{1,63})*")
 
 
-def parse_networks(text: str) -> tuple[Network, ...]:
-    """Read a list such as "10.0.0.0/8, 192.168.1.7". Raises ValueError, naming the part that is none."""
-    return tuple(_network(part.strip()) for part in text.split(",") if part.strip())
+def parse_allowed(text: str) -> tuple[tuple[Network, ...], tuple[str, ...]]:
+    """Networks and host names in a list such as "10.0.0.0/8, 192.168.1.7, slave-2". Raises ValueError, naming the part that is
+    none of these.
+    """
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    names = tuple(part for part in parts if _NAME.fullmatch(part) and not part.rpartition(".")[2].isdecimal())
+    return tuple(_network(part) for part in parts if part not in names), names
 
 
 def _network(text: str) -> Network:
     try:
         return ip_network(text)
     except ValueError as error:
-        raise ValueError(f"{text!r} is neither an IP address nor a network such as 10.0.0.0/8: {error}") from error
+        raise ValueError(
+            f"{text!r} is neither an IP address nor a network such as 10.0.0.0/8, nor a host name: {error}"
+        ) from error
 
 
 def _address(ip: str) -> IPv4Address | IPv6Address | None:
@@ -41,9 +49,11 @@ def _address(ip: str) -> IPv4Address | IPv6Address | None:
 
 @define(eq=False)
 class AdmissionRules:
-    """The registered slaves, by IP or id, and the allowed networks."""
+    """The registered slaves, by IP or id, the allowed networks, and the allowed host names, whose IPs `ips_of` knows."""
 
     allowed: tuple[Network, ...] = ()
+    allowed_names: tuple[str, ...] = ()
+    ips_of: Callable[[str], Collection[str]] = lambda _host: ()
     registered: tuple[str, ...] = field(default=(), init=False)  # One IP, or the id of a member, per registered slave.
     welcome: frozenset[str] = field(default=frozenset(), init=False)  # IPs that may follow, and do not count yet.
     _entries: Counter[str] = field(factory=Counter, init=False)
@@ -60,7 +70,9 @@ class AdmissionRules:
     def is_allowed(self, ip: str) -> bool:
         """True if haAllowedSlaves names it."""
         address = _address(ip) if self.allowed else None
-        return address is not None and any(address in network for network in self.allowed)
+        if address is not None and any(address in network for network in self.allowed):
+            return True
+        return any(ip in self.ips_of(name) for name in self.allowed_names)
 
     def trusts(self, ip: str) -> bool:
         """True if a slave there counts, or is allowed."""
@@ -82,7 +94,7 @@ class AdmissionRules:
         return (
             f"{ip} is not the IP of a registered slave of this broker group (these are: "
             f"{', '.join(dict.fromkeys([*self.registered, *sorted(self.welcome)])) or 'none'}) nor in haAllowedSlaves "
-            f"({', '.join(map(str, self.allowed)) or 'empty'})"
+            f"({', '.join(map(str, (*self.allowed, *self.allowed_names))) or 'empty'})"
         )
 
 

@@ -1,6 +1,6 @@
 """View of a broker's group: from its record where there is one, otherwise from name servers."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import attrs
@@ -29,7 +29,7 @@ def saved_role(store_config: StoreConfig) -> RoleState | None:
     return load_role(store_config.root.expanduser() / "twinlog")
 
 
-def counted_as(member: GroupMember) -> str:
+def counted_as(member: GroupMember, ip_of: Callable[[str], str] = ip_of) -> str:
     """Name under which the HA connection of a member counts: its id, as it shows a ticket there; the IP of one that does not."""
     return member.id if member.codes else ip_of(member.ha_address)
 
@@ -125,7 +125,9 @@ class GroupView:
         """Return the remoting addresses of other members whose HA address, maybe in another network, has this IP."""
         group = self.roles.member.group
         members = group.members if group is not None else ()
-        return {each.address for each in members if ip_of(each.ha_address) == ip} - {self.settings.address}
+        return {each.address for each in members if ip in self.settings.hosts.ips_of(each.ha_address)} - {
+            self.settings.address
+        }
 
     def counted_slaves(self) -> list[str]:
         """Return the slaves whose acknowledgements count, see counted_as(): those in the group's record, or else the IPs of the
@@ -135,12 +137,13 @@ class GroupView:
         if counted is None or group is None or self.store.config.is_slave:
             return self.registration.members
         others = counted - {self.roles.member.own}
-        return sorted(counted_as(each) for each in group.members if each.id in others)
+        return sorted(counted_as(each, self.settings.hosts.ip_of) for each in group.members if each.id in others)
 
     def admitted_slaves(self) -> list[str]:
         """Return the IPs of the slaves that may follow, and so join: registered, and in haMembers if that is set."""
-        named = {ip_of(address) for address in self.settings.ha_config.named_members}
-        return [ip for ip in self.registration.members if not named or ip in named]
+        named = self.settings.ha_config.named_members
+        ips = {ip for address in named for ip in self.settings.hosts.ips_of(address)}
+        return [ip for ip in self.registration.members if not named or ip in ips]
 
     def epoch_followed(self) -> int | None:
         """Return the number of the epoch whose master is followed; None without a record."""
@@ -181,6 +184,11 @@ class GroupView:
     def members_changed(self) -> None:
         """Count other slaves from now on."""
         self.ha.members_changed(self.counted_slaves())
+
+    def hosts_changed(self) -> None:
+        """Count slaves by the IPs that their names have now."""
+        self.members_changed()
+        self.registration.ask_members()
 
     def has_unregistered_peers(self) -> bool:
         """True while a slave that is not registered yet has a pending HA connection."""

@@ -13,7 +13,7 @@ BrokerOuterAPI.java, RegisterBrokerBody.java (RocketMQ 4.9.8).
 """
 
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Protocol
 
@@ -61,7 +61,9 @@ def member_addresses(broker_name: str, cluster_info: Mapping[str, Any]) -> dict[
     return {int(broker_id): str(address) for broker_id, address in (group.get("brokerAddrs") or {}).items()}
 
 
-def slaves_of(members: Mapping[int, str], *, but: int = MASTER_ID) -> set[tuple[int, str]]:
+def slaves_of(
+    members: Mapping[int, str], *, but: int = MASTER_ID, ip_of: Callable[[str], str] = ip_of
+) -> set[tuple[int, str]]:
     """Return id and IP of each slave among a group's members, except for id `but`."""
     return {(broker_id, ip_of(address)) for broker_id, address in members.items() if broker_id not in (MASTER_ID, but)}
 
@@ -359,7 +361,6 @@ class RegistrationService:
                 self._changes[name_server].set()
             try:
                 known = await self._members_at(name_server)
-                answers.append(slaves_of(known, but=self.settings.config.broker_id))
                 self._leaders[name_server] = known.get(MASTER_ID)
                 if MASTER_ID not in known and not self.is_slave and not self._held:
                     self._changes[name_server].set()  # The member that had it has registered with another id.
@@ -368,6 +369,9 @@ class RegistrationService:
                         addresses[broker_id] = address
                     if broker_id != MASTER_ID:
                         slaves.add(address)
+                hosts = self.settings.hosts
+                await hosts.renew(*known.values())
+                answers.append(slaves_of(known, but=self.settings.config.broker_id, ip_of=hosts.ip_of))
             except RemotingError as error:
                 self._failed(name_server, "the registered slaves could not be requested", error)
 

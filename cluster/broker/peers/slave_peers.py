@@ -16,6 +16,7 @@ from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.cluster.remoting.member_status import MemberStatus
+from twinlog.cluster.remoting.names import ip_of
 from twinlog.ha.errors import HAPeerError
 from twinlog.ha.peer import Peer
 
@@ -35,7 +36,7 @@ class _EndReport:
 
 @define(eq=False)
 class SlavePeers:
-    """`addresses` gives the remoting ports of the registered slaves, IP:PORT. `ask_members` is called where none of them answers:
+    """`addresses` gives the remoting ports of the registered slaves. `ask_members` is called where none of them answers:
     the one that is looked for may have only just registered.
     """
 
@@ -43,6 +44,7 @@ class SlavePeers:
     addresses: Callable[[], Collection[str]]
     ask_members: Callable[[], None]
     behind: Callable[[str], Collection[str]] = lambda _ip: ()  # Remoting ports of members whose HA address has this IP.
+    ips_of: Callable[[str], Collection[str]] = lambda address: (ip_of(address),)  # Of HOST:PORT.
     is_open: Callable[[str], bool] = lambda _end: True  # Whether we have an HA connection with this end.
     _reports: dict[str, _EndReport] = field(factory=dict, init=False)  # By member.
 
@@ -63,7 +65,7 @@ class SlavePeers:
 
     async def find(self, ha_end: str, requested: int) -> Collection[Peer] | None:
         """See twinlog.ha.master.slave_check.FindSlave."""
-        ip = ha_end.rpartition(":")[0]
+        ip = ip_of(ha_end)
         if self._is_reported(ha_end, ip):
             return None
         found: list[Peer] = []
@@ -83,7 +85,7 @@ class SlavePeers:
                 pass  # Its log is unknown.
 
         async with trio.open_nursery() as nursery:
-            there = {address for address in self.addresses() if address.rpartition(":")[0] == ip}
+            there = {address for address in self.addresses() if ip in self.ips_of(address)}
             for address in there | set(self.behind(ip)):
                 nursery.start_soon(look_at, address)
         if compares:

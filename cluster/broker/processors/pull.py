@@ -35,7 +35,6 @@ from twinlog.cluster.remoting.response_template import ResponseTemplate, Templat
 from twinlog.cluster.remoting.route import MASTER_ID, PERM_READ
 from twinlog.store.message_store import MessageStore
 from twinlog.store.read.get_message import GetResult, GetStatus, PropertyFilter
-from twinlog.store.record.message import host_bytes
 
 COMMIT_OFFSET, SUSPEND, SUBSCRIPTION = 1, 2, 4  # Bits of sys_flag.
 SUSPEND_MS_MAX = 10 * 60_000  # Ours: longest hold, whatever the request asks for.
@@ -134,7 +133,7 @@ class PullProcessor:
             new_offset,
         )
         if self.gate.state == "open" and self._moved.is_due(event, trio.current_time()):
-            self.store.put([event.message(host_bytes(self.settings.address), self.store.now_ms())])
+            self.store.put([event.message(self.settings.store_host, self.store.now_ms())])
 
     def _check(self, header: PullMessage) -> tuple[SubscriptionGroupConfig, SubscriptionData, PropertyFilter | None]:
         """Check a pull in RocketMQ's order; return its group, subscription and property filter. Raises RequestError."""

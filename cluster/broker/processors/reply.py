@@ -22,7 +22,7 @@ from twinlog.cluster.remoting.request import Reply, Request
 from twinlog.store.log.commit_log import PutMessage, PutResult
 from twinlog.store.log.offset_waiters import PutStatus
 from twinlog.store.message_store import MessageStore
-from twinlog.store.record.message import TRANSACTION_MASK, host_bytes, message_id
+from twinlog.store.record.message import TRANSACTION_MASK, message_id
 from twinlog.store.record.properties import format_properties, parse_properties, without_dispatch
 from twinlog.store.record.scan import properties_tags_code
 
@@ -61,7 +61,7 @@ class ReplyProcessor:
             return Reply(error.code, error.remark, ext=fields)
         queue_id = header.queue_id if header.queue_id >= 0 else random.randrange(max(1, topic.write_queues))
         placed = self._store(topic, queue_id, header, request)
-        msg_id = message_id(host_bytes(self.settings.address), placed.phy_offset) if placed is not None else "0"
+        msg_id = message_id(self.settings.store_host, placed.phy_offset) if placed is not None else "0"
         fields |= {
             "msgId": msg_id,
             "queueId": str(queue_id),
@@ -124,7 +124,7 @@ class ReplyProcessor:
             sys_flag=header.sys_flag & ~TRANSACTION_MASK,
             born_timestamp=header.born_timestamp,
             born_host=request.connection.remote_host,
-            store_host=host_bytes(self.settings.address),
+            store_host=self.settings.store_host,
             reconsume_times=header.reconsume_times or 0,
             tags_code=properties_tags_code(raw),
         )

@@ -60,6 +60,7 @@ class RoleProcessor:
                 id=header.member_id or header.member,
                 codes=tuple(filter(None, (header.codes or "").split(","))),
             )
+            await self.settings.hosts.renew(sender.address, sender.ha_address)
             if why := await roles.joining.why_not(sender):
                 raise RequestError(ResponseCode.NO_PERMISSION, why)
             if self._may_join(request, sender):
@@ -68,9 +69,9 @@ class RoleProcessor:
                 if header.ha_end:
                     ip = ip_of(request.connection.remote_address)
                     # The HA address may be in another network.
-                    is_own = ip_of(header.ha_end) in (ip, ip_of(sender.ha_address))
+                    is_own = ip_of(header.ha_end) in (ip, *self.settings.hosts.ips_of(sender.ha_address))
                     self.slave_peers.report(header.member, header.ha_end if is_own else "", ip)
-            elif _names_itself(request, sender):
+            elif self._names_itself(ip_of(request.connection.remote_address), sender):
                 roles.joining.ask_unregistered(sender)
             else:
                 roles.joining.ask_from_other_ip(sender, ip_of(request.connection.remote_address))
@@ -85,17 +86,17 @@ class RoleProcessor:
 
     async def renew_lease(self, header: RenewLease, request: Request) -> Reply:
         """Answer 20004: renew the lease of a master."""
-        self._require_allowed(request)
+        await self._require_allowed(request)
         return await _answered(self.roles.voter.renew_lease, _read(LeaseRequest, request))
 
     async def request_vote(self, header: RequestVote, request: Request) -> Reply:
         """Answer 20005: vote in an election; a refusal is a success with its reason."""
-        self._require_allowed(request)
+        await self._require_allowed(request)
         return await _answered(self.roles.voter.vote, _read(VoteRequest, request))
 
     async def change_role(self, header: ChangeRole, request: Request) -> Reply:
         """Answer 20006: carry out the operation that `op` names."""
-        self._require_allowed(request)
+        await self._require_allowed(request)
         body = _object(request)
         op: Op = body.pop("op", None)
         return await _answered(partial(self.roles.role_change, op), body)
@@ -108,29 +109,34 @@ class RoleProcessor:
         admission = self.ha.connection_admission.rules
         if self._is_here(ip) or admission.is_allowed(ip):
             return True
-        return (admission.admits(ip) or ip in self._member_ips()) and _names_itself(request, asker)
+        return (admission.admits(ip) or ip in self._member_ips()) and self._names_itself(ip, asker)
 
-    def _require_allowed(self, request: Request) -> None:
+    async def _require_allowed(self, request: Request) -> None:
         ip = ip_of(request.connection.remote_address)
-        master = self.group.master.address  # It may send a request before it has sent the record.
-        if not (
-            self._is_here(ip)
-            or ip in self._member_ips()
-            or self.ha.connection_admission.rules.trusts(ip)
-            or (self.store.config.is_slave and master is not None and ip == ip_of(master))
-        ):
+        if self._is_allowed(ip):
+            return
+        await self.settings.hosts.renew(*self._member_addresses(), max_age=0.2)  # Its name may mean this IP by now.
+        if not self._is_allowed(ip):
             raise RequestError(ResponseCode.NO_PERMISSION, f"{request.connection.remote_address} {NOT_ALLOWED}")
 
+    def _is_allowed(self, ip: str) -> bool:
+        return self._is_here(ip) or ip in self._member_ips() or self.ha.connection_admission.rules.trusts(ip)
+
     def _is_here(self, ip: str) -> bool:
-        return ip == self.settings.config.broker_ip1 or ip_address(ip.partition("%")[0]).is_loopback
+        return ip in self.settings.hosts.ips_of(self.settings.address) or ip_address(ip.partition("%")[0]).is_loopback
+
+    def _member_addresses(self) -> set[str]:
+        group, master = self.roles.member.group, self.group.master.address
+        known = {each.address for each in (group.members if group is not None else ())}
+        # A master may send a request before it has sent the record.
+        return known | ({master} if self.store.config.is_slave and master is not None else set())
 
     def _member_ips(self) -> set[str]:
-        group = self.roles.member.group
-        return {ip_of(each.address) for each in (group.members if group is not None else ())}
+        return {ip for address in self._member_addresses() for ip in self.settings.hosts.ips_of(address)}
 
-
-def _names_itself(request: Request, asker: GroupMember) -> bool:
-    return {ip_of(asker.address), ip_of(asker.ha_address)} == {ip_of(request.connection.remote_address)}
+    def _names_itself(self, ip: str, asker: GroupMember) -> bool:
+        hosts = self.settings.hosts
+        return ip in hosts.ips_of(asker.address) and ip in hosts.ips_of(asker.ha_address)
 
 
 def _object(request: Request) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from twinlog.cluster.remoting.response_template import ResponseTemplate
 from twinlog.store.log.commit_log import PutMessage
 from twinlog.store.log.offset_waiters import AckSink, PutStatus
 from twinlog.store.message_store import MessageStore
-from twinlog.store.record.message import TRANSACTION_MASK, host_bytes, message_id
+from twinlog.store.record.message import TRANSACTION_MASK, message_id
 from twinlog.store.record.properties import (
     CLUSTER,
     DELAY,
@@ -80,7 +80,7 @@ class SendProcessor:
         self.settings.on_change.append(self._read_settings)
 
     def _read_settings(self) -> None:
-        self._store_host = host_bytes(self.settings.address)
+        self._store_host = self.settings.store_host
         self._id_prefix = message_id(self._store_host, 0)[:-16]
         self._answer_fields = answer_fields(self.settings.config)
         self._ok = ResponseTemplate(ResponseCode.SUCCESS, None, _PLACE, self._answer_fields)

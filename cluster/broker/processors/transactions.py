@@ -20,7 +20,7 @@ from twinlog.cluster.remoting.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC
 from twinlog.cluster.remoting.request import Reply, Request
 from twinlog.store.log.offset_waiters import PutStatus
 from twinlog.store.message_store import MessageStore
-from twinlog.store.record.message import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK, Message, host_bytes
+from twinlog.store.record.message import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK, Message
 from twinlog.store.record.properties import WAIT
 
 
@@ -59,7 +59,7 @@ class TransactionProcessor:
         if commits and wait and (why := refusal(self.store, self.transfer)) is not None:
             raise RequestError(ResponseCode.SYSTEM_ERROR, why)  # The half message stays, and its producer is asked.
         end_offset = self._commit(half) if commits else 0
-        op = op_message(half.queue_id, half.queue_offset, host_bytes(self.settings.address), self.store.now_ms())
+        op = op_message(half.queue_id, half.queue_offset, self.settings.store_host, self.store.now_ms())
         self.store.put([op])  # If this fails, the producer is asked again.
         if end_offset and wait and waits(self.store):
             if not request.command.is_oneway:

@@ -13,7 +13,7 @@ it is not open, so that it costs one comparison per read.
 import functools
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Literal, Protocol, TypeVar
 
 import structlog
@@ -52,6 +52,7 @@ class Gate:
     """`role_state`: the members of its group are trusted to forward requests. `run` supervises time limits and the link."""
 
     role_state: Callable[[], RoleState | None] = lambda: None
+    ips_of: Callable[[str], Collection[str]] = lambda address: (ip_of(address),)  # Of HOST:PORT.
     forwarder: Forwarder = field(factory=Forwarder)
     state: GateState = field(default="open", init=False)
     why: str = field(default="", init=False)  # As text; empty while it is open.
@@ -176,7 +177,8 @@ class Gate:
     def _is_member(self, connection: Connection) -> bool:
         state = self.role_state()
         group = state.group if state is not None else None
-        return group is not None and ip_of(connection.remote_address) in {ip_of(each.address) for each in group.members}
+        members, ip = group.members if group is not None else (), ip_of(connection.remote_address)
+        return any(ip in self.ips_of(each.address) for each in members)
 
 
 class _Gated(Protocol):

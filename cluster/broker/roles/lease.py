@@ -18,7 +18,6 @@ from twinlog.cluster.broker.group.group_view import counted_as
 from twinlog.cluster.broker.roles.durable_state import RoleFileError
 from twinlog.cluster.broker.roles.joining import JoinRequests
 from twinlog.cluster.broker.roles.member import Member
-from twinlog.cluster.remoting.names import ip_of
 from twinlog.ha.config import HAConfig
 from twinlog.ha.election.epochs import confirmed_in
 from twinlog.ha.election.group_record import (
@@ -204,6 +203,7 @@ class LeaseRounds:
     def _non_voters(self) -> int:
         """RocketMQ slaves of the group whose acknowledgements count now."""
         group = self.member.group
+        ip_of = self.member.ip_of
         ips = [ip_of(m.ha_address) for m in group.members if not m.votes] if group is not None else []
         if not ips:
             return 0
@@ -379,7 +379,7 @@ class LeaseRounds:
     def _count(self, record: GroupRecord) -> None:
         """Count the acknowledgements of a version's members, and of no other slave."""
         others = (each for each in record.members if each.id != self.member.own)
-        self.member.ha.members_changed(sorted(map(counted_as, others)))
+        self.member.ha.members_changed(sorted(counted_as(each, self.member.ip_of) for each in others))
 
     def _next_record(self) -> GroupRecord | None:
         member, group = self.member, self.member.group

@@ -23,6 +23,7 @@ from attrs import define, evolve, field
 from twinlog.cluster.broker.peers.ha_peer import RemotingCalls
 from twinlog.cluster.broker.roles.durable_state import DurableRoleState
 from twinlog.cluster.broker.roles.effects import BrokerRoleEffects
+from twinlog.cluster.remoting.names import ip_of
 from twinlog.ha.config import HAConfig
 from twinlog.ha.election.group_record import is_newer, remaining_pause
 from twinlog.ha.election.voter import followed, is_master
@@ -89,6 +90,7 @@ class Member:
     shown_offset: Callable[[], int] = lambda: 0  # Consumers were shown everything below.
     group_name: str = ""
     cluster: str = ""
+    ip_of: Callable[[str], str] = ip_of  # Of HOST:PORT; the name, while its IP is not known.
     durable: DurableRoleState = field(init=False)
     phase: Phase = field(default="serving", init=False)
     why: str = field(default="", init=False)

@@ -101,7 +101,7 @@ class SendRequests:
     def _read_settings(self) -> None:
         config = self.settings.config
         self._properties = SendProperties(config.broker_cluster_name)
-        self._store_host = host_bytes(self.settings.address)
+        self._store_host = self.settings.store_host
         self._restricted = bool(config.start_accept_send_request_timestamp) or not config.broker_permission & PERM_WRITE
 
     def read_plain(self, connection: Connection, command: RemotingCommand) -> Send | None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.cluster.client.helpers import received_message
 from twinlog.cluster.broker.send.requests import split_batch as broker_split
 from twinlog.cluster.client import messages
+from twinlog.cluster.client.client import own_address
 from twinlog.cluster.client.consume import retry
 from twinlog.cluster.client.consume.offsets import OffsetTable, dump_offsets, load_offsets, read_offset_file
 from twinlog.cluster.client.consume.retry import Failed
@@ -230,3 +231,9 @@ def test_a_damaged_file_has_a_backup(tmp_path):
 def test_where_to_begin_in_rocketmqs_words():
     assert as_heartbeat(From.FIRST) == "CONSUME_FROM_FIRST_OFFSET"
     assert as_heartbeat(FromTime(5)) == "CONSUME_FROM_TIMESTAMP"
+
+
+def test_own_address_where_the_name_server_has_a_host_name():
+    """Not loopback, if this machine has another: clients in containers would all be the same one."""
+    assert own_address("localhost:9876") == own_address("192.0.2.1:9876")
+    assert own_address("127.0.0.1:9876") == "127.0.0.1"

@@ -6,17 +6,24 @@ import pytest
 
 from twinlog.ha.config import HAConfig
 from twinlog.ha.errors import Cause
-from twinlog.ha.policy.admission import REFUSALS_REMEMBERED, AdmissionRules, Refusals, parse_networks
+from twinlog.ha.policy.admission import REFUSALS_REMEMBERED, AdmissionRules, Refusals, parse_allowed
 
 
 @pytest.mark.parametrize("text", ["", " ", ",", " , "])
 def test_an_empty_list_allows_nobody(text):
-    assert parse_networks(text) == ()
-    assert not AdmissionRules(parse_networks(text)).admits("127.0.0.1")
+    assert parse_allowed(text) == ((), ())
+    assert not AdmissionRules(*parse_allowed(text)).admits("127.0.0.1")
 
 
 @pytest.mark.parametrize(
-    ("text", "wrong"), [("10.0.0.0/33", "10.0.0.0/33"), ("10.0.0.1/8", "host bits"), ("10.0.0.1, slave-1", "slave-1")]
+    ("text", "wrong"),
+    [
+        ("10.0.0.0/33", "10.0.0.0/33"),
+        ("10.0.0.1/8", "host bits"),
+        ("10.0.0.1, slave 1", "slave 1"),
+        ("10.0.0.300", "10.0.0.300"),
+        ("-slave", "-slave"),
+    ],
 )
 def test_a_list_with_a_mistake_stops_the_start(text, wrong):
     with pytest.raises(ValueError, match=wrong):
@@ -24,7 +31,7 @@ def test_a_list_with_a_mistake_stops_the_start(text, wrong):
 
 
 def test_registered_slaves_and_allowed_networks():
-    admission = AdmissionRules(parse_networks("10.1.0.0/16, 192.168.1.7, fd00::/8"))
+    admission = AdmissionRules(*parse_allowed("10.1.0.0/16, 192.168.1.7, fd00::/8"))
     admission.members_changed(["10.0.0.1", "10.0.0.1", "slave-host"])
     admitted = ["10.0.0.1", "10.1.255.255", "192.168.1.7", "fd00::7", "fd00::7%eth0", "slave-host"]
     refused = ["10.0.0.2", "10.2.0.0", "192.168.1.8", "fe80::1", "127.0.0.1", "", "another-host"]
@@ -45,7 +52,7 @@ def test_who_is_welcome_does_not_count():
 
 def test_whose_acknowledgements_count():
     """As many as are registered with an IP; of the allowed ones, one of each IP that is connected."""
-    admission = AdmissionRules(parse_networks("10.0.0.0/8"))
+    admission = AdmissionRules(*parse_allowed("10.0.0.0/8"))
     admission.members_changed(["10.0.0.1", "10.0.0.1", "192.0.2.1"])
     connected = ["10.0.0.1", "10.0.0.1", "10.0.0.1", "10.0.0.2", "10.0.0.2", "192.0.2.9"]
     assert admission.voices(connected) == ["10.0.0.1", "10.0.0.1", "192.0.2.1", "10.0.0.2"]
@@ -53,7 +60,7 @@ def test_whose_acknowledgements_count():
 
 
 def test_the_reason_says_what_would_help():
-    admission = AdmissionRules(parse_networks("10.0.0.0/8"))
+    admission = AdmissionRules(*parse_allowed("10.0.0.0/8"))
     assert "haAllowedSlaves (10.0.0.0/8)" in admission.why_not("192.0.2.1")
     assert "(these are: none)" in admission.why_not("192.0.2.1")
     admission.members_changed(["192.0.2.7", "192.0.2.7"])

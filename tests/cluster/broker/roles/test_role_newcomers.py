@@ -13,7 +13,7 @@ from twinlog.cluster.broker.group.registration import Master
 from twinlog.cluster.broker.roles.joining import UNREGISTERED_MAX
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.ha.election.group_record import first_record, with_member
-from twinlog.ha.policy.admission import parse_networks
+from twinlog.ha.policy.admission import parse_allowed
 from twinlog.store.config import BrokerRole
 from twinlog.store.role_file import GroupMember
 
@@ -119,7 +119,7 @@ async def test_nobody_joins_under_the_address_of_another(master, ip, ha_ip):
 
 async def test_a_slave_of_two_networks_tells_its_end_in_the_other(master):
     """Else its new master looks for ten seconds for somebody to ask about its log. Not an end that it does not announce."""
-    master.ha.connection_admission.rules.allowed = parse_networks("192.0.2.0/24")
+    master.ha.connection_admission.rules.allowed = parse_allowed("192.0.2.0/24")[0]
     client = Client(master)
     client.connection.remote_address = "192.0.2.9:4711"
     for end, is_told in (("198.51.100.9:5000", True), ("203.0.113.9:5000", False)):
