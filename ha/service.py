@@ -198,9 +198,9 @@ class HAService:
         """
         self.connection_admission.members_changed(names)
 
-    def ticket_for(self, member: str) -> int:
-        """A ticket for the HA connection that a member has just made: its first eight bytes."""
-        return self.connection_admission.tickets.give(member)
+    def ticket_for(self, member: str, shown: Callable[[int], int] = lambda ticket: ticket) -> int:
+        """A ticket for the HA connection that a member has just made, whose first eight bytes are what `shown` makes of it."""
+        return self.connection_admission.tickets.give(member, shown)
 
     async def serve(self, transport: Transport, address: str, ip: str) -> None:
         """Serve one connection until it ends; it is refused at once unless it is admitted, by its IP or a ticket."""

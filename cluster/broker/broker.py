@@ -12,7 +12,7 @@ because the stop needs them. Source: BrokerController.java (RocketMQ 4.9.8), whe
 import contextlib
 import socket
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 
 import structlog
 import trio
@@ -28,6 +28,7 @@ from twinlog.cluster.broker.group.lost_tables import LostTables
 from twinlog.cluster.broker.group.registration import RegistrationService
 from twinlog.cluster.broker.group.slave_sync import SlaveSynchronize
 from twinlog.cluster.broker.peers.slave_peers import SlaveKinds, SlavePeers
+from twinlog.cluster.broker.processors.member_check import MemberCheck
 from twinlog.cluster.broker.processors.send import SEND_CODES, SendProcessor
 from twinlog.cluster.broker.roles.effects import BrokerRoleEffects
 from twinlog.cluster.broker.roles.gate import Gate
@@ -40,10 +41,12 @@ from twinlog.cluster.broker.status import BrokerStatus
 from twinlog.cluster.broker.tables.tables import BrokerTables, SavedTable
 from twinlog.cluster.broker.transactions.service import TransactionCheckService
 from twinlog.cluster.broker.watchdog import Watchdog
+from twinlog.cluster.config.group_secret import GroupSecrets
 from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.dispatch import Dispatcher
 from twinlog.cluster.remoting.limits import Budget
-from twinlog.cluster.remoting.request import Handler
+from twinlog.cluster.remoting.member_auth import SIGNED_CODES
+from twinlog.cluster.remoting.request import Handler, Reply, Request
 from twinlog.cluster.remoting.server import RemotingServer, open_listener
 from twinlog.cluster.remoting.tls.contexts import ServerTls
 from twinlog.ha.service import HAService
@@ -74,6 +77,8 @@ class Broker:
     tables: BrokerTables
     queues: Queues
     acl: AclService | None  # None: access control is off.
+    secrets: GroupSecrets
+    member_check: MemberCheck
     tls: ServerTls
     remoting: RemotingClient  # For requests to other members, name servers and clients.
     watchdog: Watchdog
@@ -283,6 +288,7 @@ class Broker:
             nursery.start_soon(self.queues.visibility.run)
         if self.acl is not None:
             nursery.start_soon(self.acl.run)
+        nursery.start_soon(self.secrets.run)
         if self.settings.ha_config.repair_enable:
             nursery.start_soon(self.repair.run)
         nursery.start_soon(self._flush_offsets)
@@ -303,11 +309,23 @@ class Broker:
     async def _serve(self, nursery: trio.Nursery, main: socket.socket, fast: socket.socket) -> None:
         budget = Budget(self.settings.server_config.bytes_max)
         for table, listener in ((self.main_port, main), (self.fast_port, fast)):
-            check = self.acl.check if self.acl is not None else None
-            dispatcher = Dispatcher(table, self.settings.server_config, self.send.process, SEND_CODES, check)
+            dispatcher = Dispatcher(
+                table, self.settings.server_config, self.send.process, SEND_CODES, self._check, self._check_codes
+            )
             server = RemotingServer(dispatcher, self.settings.server_config, self.tls, budget)
             self.servers.append(server)
             await nursery.start(server.serve, listener)
+
+    @property
+    def _check_codes(self) -> Collection[int] | None:
+        return SIGNED_CODES if self.acl is None else None
+
+    def _check(self, request: Request) -> Reply | None:
+        """Check a member's signature, then that of an account, which does not cover the first."""
+        refused = self.member_check.check(request) if request.command.code in SIGNED_CODES else None
+        if refused is None and self.acl is not None:
+            return self.acl.check(request.connection, request.command)
+        return refused
 
     async def _stop(self) -> None:
         """Unregister, and save what the next start needs."""

@@ -40,6 +40,13 @@ class MessageVisibility(Enum):
     confirmed = "confirmed"
 
 
+class SecretMode(Enum):
+    """Whether members without the group secret are accepted."""
+
+    required = "required"
+    optional = "optional"
+
+
 @frozen(kw_only=True)
 class BrokerConfig:
     """Identity of a broker and what it allows. Times in milliseconds unless the name has another unit."""
@@ -128,6 +135,18 @@ class BrokerConfig:
 
     audit_metrics_file: str = option(
         "", key="auditMetricsFile", doc="file of `twinlog audit --metrics` for /metrics; none: no audit metrics"
+    )
+
+    secret_file: str = option(
+        "",
+        key="haSecretFile",
+        doc="file of the group secret, mode 0600, by which the members of a group know each other: see `twinlog group secret`; "
+        "none: they are known by IP",
+    )
+    secret_mode: SecretMode = option(
+        SecretMode.required,
+        key="haSecret",
+        doc="with haSecretFile: required; or optional, which accepts members without it as well, while it is introduced",
     )
 
     def for_role(self, role: BrokerRole) -> "BrokerConfig":

@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 import attrs
 from attrs import fields, frozen
 
-from twinlog.cluster.broker.config import NO_BIT_MAPS, BrokerConfig
+from twinlog.cluster.broker.config import NO_BIT_MAPS, BrokerConfig, SecretMode
 from twinlog.cluster.config import rocketmq_keys
 from twinlog.cluster.config.config_file import format_value, read_value
 from twinlog.cluster.config.properties_file import parse_properties
@@ -44,6 +44,7 @@ CHANGEABLE: Mapping[str, range | None] = {
     "slaveReadEnable": None,
     "registerNameServerPeriod": range(10_000, _MINUTE_MS + 1),
     "registerBrokerTimeoutMills": range(100, _MINUTE_MS + 1),
+    "haSecret": None,  # To required only: anybody may send this request where there is no access control.
     # StoreConfig
     "maxMessageSize": range(1024, (15 << 20) + 1),  # A frame holds 16 MiB.
     "osPageCacheBusyTimeOutMills": range(0, _MINUTE_MS + 1),
@@ -76,6 +77,10 @@ CHANGEABLE: Mapping[str, range | None] = {
 }
 BLACK_LIST = frozenset({"configBlackList", "brokerConfigPath", "rocketmqHome"})
 KEYS_MAX = 256  # Of one request.
+_NOT_WEAKER = (
+    "haSecret=optional would accept members without the secret: this is not done by a request, which anybody may have sent. "
+    "Change its configuration file, then restart it"
+)
 
 _OPTIONS = {
     each.metadata["key"]: (cls, each) for cls in (BrokerConfig, StoreConfig) for each in fields(cls) if each.metadata
@@ -107,6 +112,8 @@ def read_changes(body: bytes | memoryview, broker: BrokerConfig, store: StoreCon
     for key in sorted(given.keys() - CHANGEABLE.keys()):
         raise RequestError(ResponseCode.NO_PERMISSION, _why_not(key, known))
     values = {key: _value(key, text) for key, text in given.items()}
+    if values.get("haSecret") is SecretMode.optional and broker.secret_mode is SecretMode.required:
+        raise RequestError(ResponseCode.NO_PERMISSION, _NOT_WEAKER)
     changes: dict[type, dict[str, Any]] = {BrokerConfig: {}, StoreConfig: {}}
     for key, value in values.items():
         cls, option = _OPTIONS[key]

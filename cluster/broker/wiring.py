@@ -14,7 +14,7 @@ import trio
 from attrs import frozen
 
 from twinlog.cluster.broker.broker import Broker
-from twinlog.cluster.broker.config import BrokerConfig, MessageVisibility
+from twinlog.cluster.broker.config import BrokerConfig, MessageVisibility, SecretMode
 from twinlog.cluster.broker.consume.long_polling import PullRequestHoldService
 from twinlog.cluster.broker.consume.visibility import Queues, Visibility
 from twinlog.cluster.broker.delay.service import ScheduleMessageService
@@ -30,6 +30,7 @@ from twinlog.cluster.broker.processors.broker_admin import BrokerAdminProcessor
 from twinlog.cluster.broker.processors.clients import ClientProcessor
 from twinlog.cluster.broker.processors.digests import DigestProcessor
 from twinlog.cluster.broker.processors.group_admin import GroupAdminProcessor
+from twinlog.cluster.broker.processors.member_check import MemberCheck
 from twinlog.cluster.broker.processors.offset import OffsetProcessor
 from twinlog.cluster.broker.processors.pull import PullProcessor
 from twinlog.cluster.broker.processors.query import QueryProcessor
@@ -56,8 +57,10 @@ from twinlog.cluster.broker.tables.tables import DELAYS, BrokerTables
 from twinlog.cluster.broker.transactions.records import CheckRules
 from twinlog.cluster.broker.transactions.service import TransactionCheckService
 from twinlog.cluster.broker.watchdog import Watchdog
+from twinlog.cluster.config.group_secret import GroupSecrets
 from twinlog.cluster.remoting.client import RemotingClient, tls_connect
 from twinlog.cluster.remoting.config import ServerConfig
+from twinlog.cluster.remoting.member_auth import OwnProof
 from twinlog.cluster.remoting.request import handlers_of
 from twinlog.cluster.remoting.signing import make_signer
 from twinlog.cluster.remoting.tls.config import TlsConfig
@@ -82,7 +85,7 @@ def make_broker(
 ) -> Broker:
     """Make a broker, with the role saved in its store. `config_file` is changed by request 25.
 
-    Raises StoreDirectoryError, AclError, TlsFilesError, ValueError.
+    Raises StoreDirectoryError, AclError, TlsFilesError, SecretFileError, ValueError.
     """
     ip = config.broker_ip1 or own_ip()
     config = attrs.evolve(config, broker_ip1=ip, broker_ip2=config.broker_ip2 or ip)
@@ -110,6 +113,7 @@ class _Base:
     gate: Gate
     acl: AclService | None
     tls: ServerTls
+    secrets: GroupSecrets
     throughput: Throughput = attrs.field(factory=Throughput)
     client_calls: ClientCalls = attrs.field(factory=ClientCalls)
 
@@ -172,7 +176,11 @@ def _make(settings: Settings, store_config: StoreConfig, role: RoleState | None)
         client=base.client,
     )
     requests = SendRequests(settings, data.store, data.tables.topics, data.tables.groups, data.stats, base.gate)
+    own_id, is_required = partial(_own_id, services.roles), partial(_requires_secret, settings)
+    member_check = MemberCheck(base.secrets, own_id, is_required)
+    base.client.proof = OwnProof(lambda: base.secrets.current, own_id, is_required)
     both_ports, pull = _processors(base, data, members, services, status, requests)
+    both_ports.append(member_check)
     transfer, writer = members.ha.group_transfer, data.tables.topics_writer
     return Broker(
         settings=settings,
@@ -180,6 +188,8 @@ def _make(settings: Settings, store_config: StoreConfig, role: RoleState | None)
         tables=data.tables,
         queues=data.queues,
         acl=base.acl,
+        secrets=base.secrets,
+        member_check=member_check,
         tls=base.tls,
         remoting=base.client,
         watchdog=watchdog,
@@ -206,6 +216,14 @@ def _make(settings: Settings, store_config: StoreConfig, role: RoleState | None)
     )
 
 
+def _own_id(roles: RoleService) -> str:
+    return roles.member.own
+
+
+def _requires_secret(settings: Settings) -> bool:
+    return settings.config.secret_mode is SecretMode.required
+
+
 def _base(settings: Settings) -> _Base:
     client, gate = RemotingClient(), Gate()
     if (own := settings.acl_config.own) is not None:
@@ -216,7 +234,9 @@ def _base(settings: Settings) -> _Base:
     if settings.tls_config.is_client or settings.tls_config.members:
         client.tls = _own_tls(settings)
         gate.forwarder.connect = tls_connect(client.tls)
-    return _Base(settings, client, gate, acl, ServerTls(settings.tls_config))
+    secret_file = settings.config.secret_file
+    secrets = GroupSecrets.load(Path(secret_file).expanduser() if secret_file else None)
+    return _Base(settings, client, gate, acl, ServerTls(settings.tls_config), secrets)
 
 
 def _own_tls(settings: Settings) -> Callable[[str], Awaitable[ssl.SSLContext | None]]:

@@ -10,6 +10,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from functools import partial
 from math import inf
+from secrets import token_hex
 
 import attrs
 import trio
@@ -17,7 +18,23 @@ from attrs import define, field
 
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.command import ONEWAY, FrameReader, RemotingCommand, decode, encode
-from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingProtocolError, RemotingTimeoutError
+from twinlog.cluster.remoting.errors import (
+    MemberAuthError,
+    RemotingConnectError,
+    RemotingProtocolError,
+    RemotingTimeoutError,
+)
+from twinlog.cluster.remoting.member_auth import (
+    NONCE_BYTES,
+    ClientSession,
+    OwnProof,
+    Secret,
+    Session,
+    Signed,
+    challenge_request,
+    read_challenge,
+    wants_signature,
+)
 from twinlog.cluster.remoting.names import split_address
 from twinlog.store.util.late_logger import LateLogger
 
@@ -95,6 +112,9 @@ class _Connection:
     _last_used: float = field(factory=trio.current_time, init=False)
     _last_received: float = field(factory=trio.current_time, init=False)
     _first_late: float = field(default=inf, init=False)  # When the first request was sent that is late since then.
+    signing: trio.Lock = field(factory=trio.Lock, init=False)  # Signed requests are sent in the order of their numbers.
+    session: ClientSession | None = field(default=None, init=False)
+    has_no_secret: bool = field(default=False, init=False)  # The member at the other end, which was asked.
 
     async def run(self) -> None:
         """Read and write until the peer closes, breaks the protocol, or there is no traffic for IDLE_MS."""
@@ -237,13 +257,15 @@ class RemotingClient:
 
     on_request: handles requests that servers make (40, 220, ...), with the server's address; returns the response, or None for
     none, or for one that `respond` sends later.
-    sign: adds its fields to every request, after all others. tls: makes connections TLS ones.
+    sign: adds its fields to every request, after all others. tls: makes connections TLS ones. proof: signs the requests that
+    members sign, see member_auth.py; it is set once, before `run`.
     """
 
     on_request: OnRequest | None = None
     sign: Sign | None = field(default=None, kw_only=True)
     tls: Tls | None = field(default=None, kw_only=True)
     connect: Connect = field(default=connect_tcp, kw_only=True)
+    proof: OwnProof | None = field(default=None, kw_only=True)
     _connections: dict[str, _Connection] = field(factory=dict, init=False)
     _connecting: dict[str, trio.Lock] = field(factory=dict, init=False)
     _nursery: trio.Nursery | None = field(default=None, init=False, repr=False)
@@ -272,8 +294,11 @@ class RemotingClient:
         """Send and wait for the response, whatever its code; connects first where needed. `command` is not changed.
 
         Raises RemotingConnectError when there is no connection or it ends before the response, RemotingTimeoutError when
-        the response is late, and RemotingProtocolError for a command that cannot be encoded.
+        the response is late, RemotingProtocolError for a command that cannot be encoded, and MemberAuthError for a signed
+        request whose response is not proven.
         """
+        if self.proof is not None and wants_signature(command):
+            return (await self.request_signed(address, command, timeout_ms=timeout_ms))[0]
         connection, sent = None, inf
         with trio.move_on_after(timeout_ms / 1000):
             connection = await self._connection(address)
@@ -284,6 +309,58 @@ class RemotingClient:
             raise RemotingConnectError(address, f"not connected within {timeout_ms:g} ms")
         connection.late(sent)
         raise RemotingTimeoutError(address, command.code, round(timeout_ms))
+
+    async def request_signed(
+        self, address: str, command: RemotingCommand, *, timeout_ms: float = 3_000
+    ) -> tuple[RemotingCommand, Signed | None]:
+        """The same, signed; None: this member or the other one has no secret, and it was not signed."""
+        connection, sent = None, inf
+        with trio.move_on_after(timeout_ms / 1000):
+            connection = await self._connection(address)
+            sent = trio.current_time()
+            prepared, signed = self._prepared(command), None
+            async with connection.signing:
+                if self.proof is not None and (session := await self._session(connection, self.proof)) is not None:
+                    signed = session.sign(prepared, self.proof.sender())
+                waiter = await connection.begin(prepared)
+            response = await connection.response(waiter, prepared)
+            if signed is not None:
+                try:
+                    signed.check_response(response)
+                except MemberAuthError as error:
+                    connection.session = None
+                    raise MemberAuthError(f"{address}: {error}") from error
+            return response, signed
+        if connection is None:
+            raise RemotingConnectError(address, f"not connected within {timeout_ms:g} ms")
+        connection.late(sent)
+        raise RemotingTimeoutError(address, command.code, round(timeout_ms))
+
+    async def _session(self, connection: _Connection, proof: OwnProof) -> ClientSession | None:
+        """The session of the secret that signs now; the member is asked for a challenge first where needed."""
+        secret = proof.secret()
+        if secret is None:
+            return None
+        if connection.session is None or connection.session.session.secret_id != secret.id:
+            connection.session = None if connection.has_no_secret else await self._new_session(connection, secret)
+        if connection.session is None and proof.is_required():
+            raise MemberAuthError(
+                f"{connection.address} has no group secret, or is a version before 0.3, and haSecret=required here. Next: set "
+                "haSecretFile there and start it anew; until all members have the secret, haSecret=optional here"
+            )
+        return connection.session
+
+    async def _new_session(self, connection: _Connection, secret: Secret) -> ClientSession | None:
+        ours = token_hex(NONCE_BYTES)
+        command = self._prepared(challenge_request(ours))
+        answer = await connection.response(await connection.begin(command), command)
+        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            connection.has_no_secret = True
+            return None
+        try:
+            return ClientSession(Session.of(secret, read_challenge(answer, ours)))
+        except MemberAuthError as error:
+            raise MemberAuthError(f"{connection.address}: {error}") from error
 
     async def begin(
         self, address: str, command: RemotingCommand, *, timeout_ms: float = 3_000

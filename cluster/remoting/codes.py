@@ -114,6 +114,7 @@ class RequestCode(IntEnum):
     TWINLOG_LEASE = 20004
     TWINLOG_PROMISE = 20005
     TWINLOG_ROLE_CHANGE = 20006
+    TWINLOG_MEMBER_CHALLENGE = 20007
 
 
 class ResponseCode(IntEnum):

@@ -47,6 +47,7 @@ class Connection:
     _budget: Budget
     remote_address: str = field(init=False)
     remote_host: bytes = field(init=False)
+    local_ip: str = field(init=False)
     on_close: "list[Callable[[Connection], None]]" = field(factory=list, init=False)
     closed: bool = field(default=False, init=False)
     last_active: float = field(factory=trio.current_time, init=False)
@@ -69,6 +70,7 @@ class Connection:
         host, port = self._socket.getpeername()[:2]
         self.remote_address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self.remote_host = host_bytes(self.remote_address)
+        self.local_ip = self._socket.getsockname()[0]
         self._behind_bytes = min(BEHIND_BYTES, self._unsent_bytes_max // 2)
 
     def cork(self) -> None:

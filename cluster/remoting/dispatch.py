@@ -31,8 +31,8 @@ class Dispatcher:
     """Hands the requests of one port to their handlers. `run` carries the handlers that are asynchronous.
 
     batch: takes all requests of one read whose code is in `batch_codes`, as one call.
-    check: called before any request is carried out. What it returns is the answer; None lets the request through. It may
-    raise RequestError. The command's body is good until it returns, so it must not keep it.
+    check: called before any request is carried out, or those of `check_codes`. What it returns is the answer; None lets the
+    request through. It may raise RequestError. The command's body is good until it returns, so it must not keep it.
     """
 
     table: Mapping[int, Handler]
@@ -40,6 +40,7 @@ class Dispatcher:
     batch: BatchHandler | None = None
     batch_codes: Collection[int] = ()
     check: Check | None = None
+    check_codes: Collection[int] | None = None  # None: all.
     under_way: int = field(default=0, init=False)  # Requests whose asynchronous handlers have not returned.
     _under_way_bytes: int = field(default=0, init=False)
     _nursery: trio.Nursery = field(init=False)
@@ -57,7 +58,7 @@ class Dispatcher:
         """
         connection.cork()
         batch: list[RemotingCommand] = []
-        check, batch_codes = self.check, self.batch_codes
+        check, check_codes, batch_codes = self.check, self.check_codes, self.batch_codes
         left, slice_ends = iter(frames), 0.0
         try:
             for frame in left:
@@ -66,14 +67,17 @@ class Dispatcher:
                     command.body = bytes(command.body)
                     connection.take_response(command)
                     continue
-                if check is not None and self._stopped(check, Request(connection, command)):
+                request = None
+                if check is not None and (check_codes is None or command.code in check_codes):
+                    request = Request(connection, command)
+                if request is not None and self._stopped(check, request):
                     pass
                 elif command.code in batch_codes:
                     batch.append(command)
                     continue
                 else:
                     command.body = bytes(command.body)  # The frame is in a buffer that is used again.
-                    self._dispatch(Request(connection, command))
+                    self._dispatch(request or Request(connection, command))
                 now = monotonic()
                 slice_ends = slice_ends or now + SLICE_SECONDS
                 if connection.is_behind or now >= slice_ends:
@@ -88,10 +92,11 @@ class Dispatcher:
                 connection.uncork()
         return []
 
-    def _stopped(self, check: Check, request: Request) -> bool:
+    def _stopped(self, check: Check | None, request: Request) -> bool:
         """Run the check; True when it has answered the request."""
+        assert check is not None
         try:
-            reply = check(request.connection, request.command)
+            reply = check(request)
         except Exception as error:  # A check that fails admits nothing.
             reply = explain(error, request)
         if reply is not None:

@@ -21,7 +21,7 @@ from typing import Protocol
 
 from attrs import define, field, frozen
 
-from twinlog.cluster.remoting.codes import RequestCode
+from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import MemberAuthError
 from twinlog.ha.wire.protocol import TICKET_MAX
@@ -66,6 +66,19 @@ class Challenge:
     server_nonce: str
     boot_id: str
     member: str
+
+
+def challenge_request(nonce: str) -> RemotingCommand:
+    """The request for a challenge (20007)."""
+    return RemotingCommand(RequestCode.TWINLOG_MEMBER_CHALLENGE, ext={"nonce": nonce})
+
+
+def read_challenge(answer: RemotingCommand, nonce: str) -> Challenge:
+    """The challenge in the answer. Raises MemberAuthError."""
+    ext = answer.ext or {}
+    if answer.code != ResponseCode.SUCCESS or not ext.keys() >= {"nonce", "bootId", "member"}:
+        raise MemberAuthError(f"no challenge was given: code {answer.code} {answer.remark or ''}".rstrip())
+    return Challenge(nonce, ext["nonce"], ext["bootId"], ext["member"])
 
 
 @frozen
@@ -159,6 +172,17 @@ class ClientSession:
         signed = self.session.signed(sender, self.counter)
         signed.sign_request(command)
         return signed
+
+
+@frozen(eq=False)
+class OwnProof:
+    """How a member signs its requests. `secret`: the one that signs now; None: there is none. `sender`: its id. `is_required`:
+    a member without a secret is not asked.
+    """
+
+    secret: Callable[[], Secret | None]
+    sender: Callable[[], str]
+    is_required: Callable[[], bool]
 
 
 @define(eq=False)

@@ -12,10 +12,11 @@ import structlog
 from attrs import define
 
 from twinlog.cluster.remoting.codes import ResponseCode
-from twinlog.cluster.remoting.command import ONEWAY, RemotingCommand, encode_header
+from twinlog.cluster.remoting.command import ONEWAY, RemotingCommand, encode, encode_header
 from twinlog.cluster.remoting.connection import Connection
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.header_fields import RequestHeader, as_text
+from twinlog.cluster.remoting.member_auth import Signed
 from twinlog.cluster.remoting.response_template import TemplateReply
 
 log = structlog.get_logger()
@@ -47,10 +48,11 @@ AnyReply = Reply | TemplateReply
 
 @define(eq=False)
 class Request:
-    """A request: its connection, its command, and the way to reply later."""
+    """A request: its connection, its command, and the way to reply later. `signed`: a member's valid signature."""
 
     connection: Connection
     command: RemotingCommand
+    signed: Signed | None = None
 
     @property
     def body(self) -> bytes | memoryview:
@@ -60,7 +62,15 @@ class Request:
     def reply(self, reply: AnyReply) -> None:
         """Send a reply; a oneway request gets none. Raises RemotingProtocolError when it is too long for peers."""
         if not self.command.flag & ONEWAY:
-            self.connection.write(*reply.frame(self.command))
+            frame = reply.frame(self.command) if self.signed is None else self._signed_frame(reply, self.signed)
+            self.connection.write(*frame)
+
+    def _signed_frame(self, reply: AnyReply, signed: Signed) -> tuple[bytes]:
+        assert isinstance(reply, Reply)  # Templates answer pulls.
+        body = reply.body if isinstance(reply.body, bytes) else b"".join(reply.body)
+        response = RemotingCommand.response_to(self.command, reply.code, remark=reply.remark, ext=reply.ext, body=body)
+        signed.sign_response(response)
+        return (encode(response),)
 
     def answer_with(self, handler: "Callable[[], AnyReply | None]") -> None:
         """Carry out a request that was held, as if it had come now."""
@@ -80,7 +90,7 @@ class Handler(NamedTuple):
 
 
 BatchHandler = Callable[[Connection, list[RemotingCommand]], None]
-Check = Callable[[Connection, RemotingCommand], Reply | None]
+Check = Callable[[Request], Reply | None]
 
 
 def handlers_of(*processors: object) -> dict[int, Handler]:

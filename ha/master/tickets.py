@@ -3,9 +3,12 @@
 The classic stream carries no name. A twinlog slave that asks its master for its history on the remoting port, where it says who
 it is, gets a ticket, and sends it as the first eight bytes of its HA connection: so the master knows the member whatever address
 the connection comes from, behind address translation and proxies, too. A ticket is good for one connection, and for some seconds.
+Where the group has a secret, the slave sends what only it and its master can make of the ticket, see
+cluster/remoting/member_auth.py: whoever reads the answer to its question cannot take its place.
 """
 
 import secrets
+from collections.abc import Callable
 
 import trio
 from attrs import define, field
@@ -22,10 +25,10 @@ class Tickets:
 
     _given: dict[int, tuple[str, float]] = field(factory=dict, init=False)  # Member and end of validity, oldest first.
 
-    def give(self, member: str) -> int:
-        """A ticket for the next HA connection of a member."""
+    def give(self, member: str, shown: Callable[[int], int] = lambda ticket: ticket) -> int:
+        """A ticket for the next HA connection of a member. `shown`: what that member makes of it, and sends there."""
         ticket = TICKET_MAX - secrets.randbits(62)
-        self._given[ticket] = member, trio.current_time() + TICKET_SECONDS
+        self._given[shown(ticket)] = member, trio.current_time() + TICKET_SECONDS
         if len(self._given) > TICKETS_MAX:
             del self._given[next(iter(self._given))]
         return ticket

@@ -4,7 +4,7 @@ A twinlog member answers 20001 (status), 20002 (digests) and 33 (records). Rocke
 log's ends come from 28 and its file size from 26, and there are no digests.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -15,12 +15,13 @@ from twinlog.cluster.broker.group.registration import Master
 from twinlog.cluster.broker.peers.role_messages import Op, Plain, RoleRefusedError, encode, read_history
 from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.config.properties_file import parse_properties
-from twinlog.cluster.remoting.calls import SUCCESS, call
+from twinlog.cluster.remoting.calls import SUCCESS, Response, call, response
 from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RemotingError, RequestError
 from twinlog.cluster.remoting.header_fields import RequestHeader
 from twinlog.cluster.remoting.headers.members import ChangeRole, GetBrokerEpoch, RenewLease, RequestVote
+from twinlog.cluster.remoting.member_auth import Signed
 from twinlog.cluster.remoting.member_status import MemberStatus
 from twinlog.cluster.remoting.names import split_address
 from twinlog.ha.election.voter import LeaseReply, LeaseRequest, VoteReply, VoteRequest
@@ -91,13 +92,22 @@ class RemotingPeer:
             codes = ",".join(me.codes)
             header = GetBrokerEpoch(me.address, me.ha_address, me.broker_id, me.name, self.ha_end(), me.id, codes)
         expected = SUCCESS | {ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.SYSTEM_ERROR}
-        answer = await self._ask(self._api.call(self.address, header, expected=expected))
+        answer, signed = await self._ask(self._ask_history(header, expected))
         if not answer.is_success:  # 1: RocketMQ 5 without a controller.
             return None
         reported = self._read(lambda: read_history(answer.body))
-        if reported is not None:
-            self.heard(reported)
+        if reported is None:
+            return None
+        self.heard(reported)
+        if signed is not None and reported.ticket is not None:
+            return evolve(reported, ticket=signed.ticket(reported.ticket))
         return reported
+
+    async def _ask_history(self, header: GetBrokerEpoch, expected: Collection[int]) -> tuple[Response, Signed | None]:
+        if header.member is None:
+            return await self._api.call(self.address, header, expected=expected), None
+        answer, signed = await self.client.request_signed(self.address, header.command(), timeout_ms=TIMEOUT_MS)
+        return response(answer, expected), signed
 
     @property
     def _known_rocketmq(self) -> _RocketMQ | None:

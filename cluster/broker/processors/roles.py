@@ -1,7 +1,8 @@
 """Requests about roles, from members and administrators: 1007, and twinlog's own 20004 to 20006. All bodies are JSON.
 
 1007 returns the log's epochs to anybody, as in RocketMQ 5. The others change what this member may do: they are accepted only from
-members of the group's record, from this machine and from haAllowedSlaves.
+members of the group's record, from this machine and from haAllowedSlaves, by their IP; or signed, from anywhere. What a group
+with a secret requires was checked before, see member_check.py.
 """
 
 from collections.abc import Awaitable, Callable
@@ -60,12 +61,15 @@ class RoleProcessor:
                 id=header.member_id or header.member,
                 codes=tuple(filter(None, (header.codes or "").split(","))),
             )
+            _require_sender(request, sender.id)
             await self.settings.hosts.renew(sender.address, sender.ha_address)
             if why := await roles.joining.why_not(sender):
                 raise RequestError(ResponseCode.NO_PERMISSION, why)
             if self._may_join(request, sender):
                 asker = sender
-                ticket = self.ha.ticket_for(sender.id) if sender.codes else None
+                signed = request.signed
+                shown = (signed.ticket,) if signed is not None else ()
+                ticket = self.ha.ticket_for(sender.id, *shown) if sender.codes else None
                 if header.ha_end:
                     ip = ip_of(request.connection.remote_address)
                     # The HA address may be in another network.
@@ -87,31 +91,40 @@ class RoleProcessor:
     async def renew_lease(self, header: RenewLease, request: Request) -> Reply:
         """Answer 20004: renew the lease of a master."""
         await self._require_allowed(request)
-        return await _answered(self.roles.voter.renew_lease, _read(LeaseRequest, request))
+        ask = _read(LeaseRequest, request)
+        _require_sender(request, ask.member)
+        return await _answered(self.roles.voter.renew_lease, ask)
 
     async def request_vote(self, header: RequestVote, request: Request) -> Reply:
         """Answer 20005: vote in an election; a refusal is a success with its reason."""
         await self._require_allowed(request)
-        return await _answered(self.roles.voter.vote, _read(VoteRequest, request))
+        ask = _read(VoteRequest, request)
+        _require_sender(request, ask.candidate)
+        return await _answered(self.roles.voter.vote, ask)
 
     async def change_role(self, header: ChangeRole, request: Request) -> Reply:
         """Answer 20006: carry out the operation that `op` names."""
         await self._require_allowed(request)
         body = _object(request)
         op: Op = body.pop("op", None)
+        if op in ("hold", "release"):
+            _require_sender(request, str(body.get("candidate")))
         return await _answered(partial(self.roles.role_change, op), body)
 
     def _may_join(self, request: Request, asker: GroupMember) -> bool:
         """True when the sender may join the group: a follower may, but only under its own IP, since the record sends all other
-        members to the address that it names. This machine and haAllowedSlaves may name another IP, as they have several.
+        members to the address that it names. This machine and haAllowedSlaves may name another IP, as they have several, and
+        so may a member that proves who it is.
         """
         ip = ip_of(request.connection.remote_address)
         admission = self.ha.connection_admission.rules
-        if self._is_here(ip) or admission.is_allowed(ip):
+        if request.signed is not None or self._is_here(ip) or admission.is_allowed(ip):
             return True
         return (admission.admits(ip) or ip in self._member_ips()) and self._names_itself(ip, asker)
 
     async def _require_allowed(self, request: Request) -> None:
+        if request.signed is not None:
+            return
         ip = ip_of(request.connection.remote_address)
         if self._is_allowed(ip):
             return
@@ -137,6 +150,13 @@ class RoleProcessor:
     def _names_itself(self, ip: str, asker: GroupMember) -> bool:
         hosts = self.settings.hosts
         return ip in hosts.ips_of(asker.address) and ip in hosts.ips_of(asker.ha_address)
+
+
+def _require_sender(request: Request, id: str) -> None:
+    """A member speaks for itself only, whatever else it can prove."""
+    if request.signed is not None and request.signed.sender != id:
+        why = f"the request is signed by {request.signed.sender:.64}, and speaks for {id:.64}"
+        raise RequestError(ResponseCode.NO_PERMISSION, why)
 
 
 def _object(request: Request) -> dict[str, Any]:

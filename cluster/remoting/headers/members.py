@@ -1,4 +1,4 @@
-"""Requests between twinlog members (20001 to 20006), and 1007 of RocketMQ 5, to which they add fields."""
+"""Requests between twinlog members (20001 to 20007), and 1007 of RocketMQ 5, to which they add fields."""
 
 from attrs import field
 
@@ -55,3 +55,10 @@ class RequestVote(RequestHeader):
 @request_header(RequestCode.TWINLOG_ROLE_CHANGE)
 class ChangeRole(RequestHeader):
     """20006: a role change, one of its steps, or a question about it. The body is JSON, `op` says which."""
+
+
+@request_header(RequestCode.TWINLOG_MEMBER_CHALLENGE)
+class GetMemberChallenge(RequestHeader):
+    """20007: what this connection's signatures are bound to, see remoting/member_auth.py. Code 3: there is no group secret."""
+
+    nonce: str

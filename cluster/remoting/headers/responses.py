@@ -62,6 +62,15 @@ class RecordAtOffsetResponse(ResponseHeader):
 
 
 @header
+class MemberChallengeResponse(ResponseHeader):
+    """To 20007. `boot_id`: of the process that answers; `member`: its member id."""
+
+    nonce: str
+    boot_id: str
+    member: str
+
+
+@header
 class GetKVConfigResponse(ResponseHeader):
     """To 101."""
 

@@ -1,5 +1,7 @@
 """Keys that may change while a broker runs, and the values that each may have."""
 
+from enum import Enum
+
 import attrs
 import pytest
 
@@ -37,11 +39,12 @@ def test_every_default_may_be_set_again():
 
 
 def test_no_key_is_a_path_a_host_or_a_command():
-    """Numbers and switches; the one text among them is hours of the day, and is checked as such."""
+    """Numbers, switches and a choice; the one text among them is hours of the day, and is checked as such."""
     options = {
         each.metadata["key"]: each for cls in (BrokerConfig, StoreConfig) for each in attrs.fields(cls) if each.metadata
     }
-    assert {key for key in CHANGEABLE if type(options[key].default) not in (int, bool)} == {"deleteWhen"}
+    assert {key for key in CHANGEABLE if type(options[key].default) not in (int, bool)} == {"deleteWhen", "haSecret"}
+    assert isinstance(options["haSecret"].default, Enum)
 
 
 def test_values_are_read_by_type():

@@ -53,8 +53,9 @@ async def test_a_check_answers_instead_of_the_handler():
     """It is called for every request, including those of batches, and sees the body."""
     seen = []
 
-    def check(connection, command):
-        seen.append((connection.remote_address, command.code, bytes(command.body)))
+    def check(request):
+        command = request.command
+        seen.append((request.connection.remote_address, command.code, bytes(command.body)))
         if command.body == b"raise":
             raise RequestError(16, "not you")
         return Reply(16, "not that") if command.body == b"refuse" else None
@@ -72,9 +73,18 @@ async def test_a_check_answers_instead_of_the_handler():
         assert [code for _, code, _ in seen] == [ECHO, ECHO, BATCH, BATCH, UNKNOWN, UNKNOWN, ECHO, BATCH]
 
 
+async def test_a_check_may_be_of_some_codes_only():
+    """What is sent in masses pays nothing for a check of other requests."""
+    async with serving() as here:
+        here.server.dispatcher.check, here.server.dispatcher.check_codes = lambda _request: Reply(16, "no"), {ECHO}
+        client = await here.connect()
+        answers = [await client.ask(ECHO, text="x"), await client.ask(BATCH), await client.ask(FILL, size=1)]
+        assert [answer.code for answer in answers] == [16, 0, 0]
+
+
 async def test_a_check_that_fails_lets_nobody_in():
     async with serving() as here:
-        here.server.dispatcher.check = lambda _connection, _command: 1 // 0
+        here.server.dispatcher.check = lambda _request: 1 // 0
         client = await here.connect()
         with capture_logs() as logs:
             answers = [await client.ask(ECHO, text="x"), await client.ask(BATCH, body=b"x")]
@@ -85,7 +95,7 @@ async def test_a_check_that_fails_lets_nobody_in():
 
 async def test_what_is_refused_in_a_read_leaves_the_rest_of_it():
     async with serving() as here:
-        here.server.dispatcher.check = lambda _, command: Reply(16, "no") if command.body == b"refuse" else None
+        here.server.dispatcher.check = lambda request: Reply(16, "no") if request.body == b"refuse" else None
         client = await here.connect()
         bodies = [b"one", b"refuse", b"two"]
         await client.send(b"".join(client.request(BATCH, body=body) for body in bodies))
@@ -96,7 +106,7 @@ async def test_what_is_refused_in_a_read_leaves_the_rest_of_it():
 
 async def test_answers_of_the_peer_are_not_checked(nursery, autojump_clock):
     async with serving() as here:
-        here.server.dispatcher.check = lambda _connection, _command: Reply(16, "no")
+        here.server.dispatcher.check = lambda _request: Reply(16, "no")
         client = await here.connect()
         await client.ask(ECHO, text="x")
         answers = []
