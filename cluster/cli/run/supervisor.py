@@ -15,6 +15,7 @@ import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import IO, TYPE_CHECKING
@@ -29,6 +30,7 @@ from twinlog.cluster.cli.run.member_process import MemberProcess, exit_text, pro
 from twinlog.cluster.cli.run.ports import busy_ports, in_use
 from twinlog.cluster.cli.run.up_plan import (
     LOOPBACK,
+    SECRET_KEY,
     BrokerPlan,
     NamesrvPlan,
     Port,
@@ -39,6 +41,10 @@ from twinlog.cluster.cli.run.up_plan import (
 )
 from twinlog.cluster.config.config_file import setting_of
 from twinlog.cluster.config.environment import without_options
+from twinlog.cluster.config.group_secret import new_secret, read_secrets, write_secrets
+from twinlog.store.errors import StoreDirectoryError
+from twinlog.store.member_file import load_member
+from twinlog.store.role_file import GroupMember, load_role
 
 if TYPE_CHECKING:
     import trio
@@ -194,6 +200,37 @@ def _token_file(plan: UpPlan) -> str:
     return str(path)
 
 
+def secret_file(plan: UpPlan) -> Path | None:
+    """The file of the group secret. It is made at the first start, unless a group has a member that `up` does not start.
+
+    Raises SecretFileError for a file that cannot be used.
+    """
+    path = plan.secret_path
+    if path.exists():
+        read_secrets(path)
+    elif others := members_elsewhere(plan):
+        say(
+            f"no group secret: {', '.join(others)} of this group would be refused, and must have it first. "
+            f"Then: twinlog group secret new {path}, a copy for it, and start again"
+        )
+        return None
+    else:
+        write_secrets(path, (new_secret(),))
+    return path
+
+
+def members_elsewhere(plan: UpPlan) -> list[str]:
+    """Voters of the plan's groups, as far as their records tell, whose store is not in its directory."""
+    known: dict[str, GroupMember] = {}
+    own = {broker.address for broker in plan.brokers}  # By addresses twinlog 0.2 knew them.
+    for side in plan.directory.glob("*/twinlog"):
+        with suppress(StoreDirectoryError):  # Its broker says at its start what is wrong.
+            role, member = load_role(side), load_member(side)
+            own |= {role.address if role is not None else "", member.id if member is not None else ""}
+            known |= {each.id: each for each in (role.group.members if role is not None and role.group else ())}
+    return sorted(each.label for id, each in known.items() if each.votes and id not in own)
+
+
 def check_ports(plan: UpPlan) -> None:
     """Raise CliError, with the process that has it, for a port in use."""
     busy = busy_ports(port for member in plan.members for port in member.listens)
@@ -218,9 +255,14 @@ class Supervisor:
     def _write_files(self, overrides: Mapping[str, str]) -> None:
         for name in ("conf", "logs"):
             (self.plan.directory / name).mkdir(exist_ok=True)
+        secret = secret_file(self.plan) if SECRET_KEY not in overrides else None
         for member in self.plan.members:
-            of_broker = overrides if isinstance(member, BrokerPlan) else {}
-            self.plan.conf_path(member).write_text(conf_text(member, of_broker))
+            text = (
+                conf_text(member, overrides, secret_file=secret)
+                if isinstance(member, BrokerPlan)
+                else conf_text(member, {})
+            )
+            self.plan.conf_path(member).write_text(text)
 
     def _process(self, member: NamesrvPlan | BrokerPlan) -> MemberProcess:
         kind = "broker" if isinstance(member, BrokerPlan) else "namesrv"

@@ -21,6 +21,7 @@ from twinlog.cluster.user_errors import USAGE, UserError
 LOOPBACK = "127.0.0.1"
 CLUSTER = "DefaultCluster"
 PORT_MAX = 65535
+SECRET_KEY = "haSecretFile"
 
 
 class PlanError(UserError):
@@ -126,6 +127,11 @@ class UpPlan:
     brokers: tuple[BrokerPlan, ...]
 
     @property
+    def secret_path(self) -> Path:
+        """The file of the group secret, one for all members."""
+        return self.directory / "group-secret"
+
+    @property
     def members(self) -> tuple[NamesrvPlan | BrokerPlan, ...]:
         return (self.namesrv, *self.brokers)
 
@@ -178,10 +184,13 @@ def group_name(number: int) -> str:
     return f"broker-{letters}"
 
 
-def conf_text(member: NamesrvPlan | BrokerPlan, overrides: Mapping[str, str]) -> str:
+def conf_text(
+    member: NamesrvPlan | BrokerPlan, overrides: Mapping[str, str], *, secret_file: Path | None = None
+) -> str:
     """Return a member's configuration file: the plan, then the keys of `--set`, which override it."""
     head = "# Written by `twinlog up` at each start: changes made here are lost. For brokers use --set KEY=VALUE instead.\n"
-    planned = {key: value for key, value in member.settings().items() if key not in overrides}
+    settings = member.settings() | ({SECRET_KEY: str(secret_file)} if secret_file is not None else {})
+    planned = {key: value for key, value in settings.items() if key not in overrides}
     text = with_values(head, planned)
     return with_values(f"{text}# From --set:\n", overrides) if overrides else text
 
