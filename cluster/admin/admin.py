@@ -20,16 +20,22 @@ from twinlog.cluster import observe
 from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.config.contexts import Context
 from twinlog.cluster.config.credentials import own_signer, read_credentials_file
+from twinlog.cluster.config.group_secret import GroupSecret, read_secrets
 from twinlog.cluster.config.properties_file import ConfigError
 from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.cluster.remoting.member_auth import OwnProof
 from twinlog.cluster.remoting.signing import make_signer
 
 if TYPE_CHECKING:
     from twinlog.cluster.client.messages import OutgoingMessage, ReceivedMessage
     from twinlog.cluster.client.producer import SendResult
     from twinlog.cluster.client.subscription import From, FromTime, Sql
+
+
+ADMIN = "admin"  # Sender of role changes that no member asks for.
+SECRET_FILE = "TWINLOG_HA_SECRET_FILE"
 
 
 @frozen
@@ -186,25 +192,38 @@ class Admin:
 
 @asynccontextmanager
 async def open_admin(
-    namesrv: tuple[str, ...], *, timeout_ms: int = 3000, context: Context | None = None
+    namesrv: tuple[str, ...],
+    *,
+    timeout_ms: int = 3000,
+    context: Context | None = None,
+    secret_file: Path | None = None,
 ) -> AsyncIterator[Admin]:
-    """An Admin with a client of its own, for as long as the block lasts; it signs with the user's or the context's credentials.
+    """An Admin with a client of its own, for as long as the block lasts; it signs with the user's or the context's credentials,
+    and role changes with a group secret.
 
     Raises ConfigError and OSError for credentials and certificates that cannot be used.
     """
-    client = client_for(context)
+    client = client_for(context, secret_file)
     async with trio.open_nursery() as nursery:
         await nursery.start(client.run)
         yield Admin(ClientApi(client, namesrv, timeout_ms))
         nursery.cancel_scope.cancel()
 
 
-def client_for(context: Context | None) -> RemotingClient:
-    """Make a client; the context has precedence over the environment.
+def client_for(context: Context | None, secret_file: Path | None = None) -> RemotingClient:
+    """Make a client; `secret_file` has precedence over the context, the context over the environment.
 
     Raises ConfigError and OSError for credentials and certificates that cannot be used.
     """
-    return RemotingClient(sign=_signer_of(context), tls=_tls_of(context))
+    of_context = context.secret_file if context is not None else None
+    path = secret_file or of_context or os.environ.get(SECRET_FILE)
+    proof = OwnProof(partial(_signing, Path(path)), lambda: ADMIN, lambda: False) if path else None
+    return RemotingClient(sign=_signer_of(context), tls=_tls_of(context), proof=proof)
+
+
+def _signing(path: Path) -> GroupSecret:
+    """The secret that signs now: most commands send nothing that is signed, and need no file that can be read."""
+    return read_secrets(path.expanduser())[0]
 
 
 def _signer_of(context: Context | None) -> Callable[[RemotingCommand], None] | None:

@@ -11,6 +11,7 @@ import attrs
 import trio
 from attrs import define, evolve
 
+from twinlog.cluster.broker.config import SecretMode
 from twinlog.cluster.broker.delay.service import ScheduleMessageService
 from twinlog.cluster.broker.group.group_view import GroupView
 from twinlog.cluster.broker.group.lost_tables import LostTables
@@ -22,6 +23,7 @@ from twinlog.cluster.broker.settings import Settings
 from twinlog.cluster.broker.stats.rates import GET_MESSAGES, GETS_FOUND, GETS_MISSED, PUT_BYTES, PUTS, Throughput
 from twinlog.cluster.broker.stats.stats import BrokerStatsManager
 from twinlog.cluster.broker.watchdog import Watchdog
+from twinlog.cluster.config.group_secret import GroupSecrets
 from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.command import VERSION
 from twinlog.cluster.remoting.member_status import (
@@ -70,6 +72,7 @@ class BrokerStatus:
     throughput: Throughput
     watchdog: Watchdog
     acl: AclService | None
+    secrets: GroupSecrets
     client: RemotingClient
 
     def member(self) -> MemberStatus:
@@ -124,6 +127,8 @@ class BrokerStatus:
             refused_last=tuple(_refused(each) for each in ha.refusals),
             master=_master_link(self.group.master.address, client) if self.store.config.is_slave else None,
             security=security_facts(self.settings, self.acl, signs=self.client.sign is not None),
+            secret_ids=self.secrets.ids,
+            secret_required=self.settings.config.secret_mode is SecretMode.required if self.secrets.ids else None,
             visibility=self.settings.config.visibility.value,
         )
         return self._with_role(status)

@@ -173,6 +173,7 @@ def _make(settings: Settings, store_config: StoreConfig, role: RoleState | None)
         throughput=base.throughput,
         watchdog=watchdog,
         acl=base.acl,
+        secrets=base.secrets,
         client=base.client,
     )
     requests = SendRequests(settings, data.store, data.tables.topics, data.tables.groups, data.stats, base.gate)

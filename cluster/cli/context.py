@@ -37,7 +37,7 @@ context_argument = click.argument("name", shell_complete=complete_contexts)
     ),
 )
 def context_group() -> None:
-    """Name clusters: their name servers, credentials and TLS settings.
+    """Name clusters: their name servers, credentials, TLS settings and group secrets.
 
     Contexts are kept in twinlog/config.toml in $XDG_CONFIG_HOME, else ~/.config. A command uses the first of: -n, --context or
     TWINLOG_CONTEXT, NAMESRV_ADDR, the context in use, 127.0.0.1:9876.
@@ -66,6 +66,7 @@ def _page(found: Any) -> Page:
         Column("NAME SERVERS", lambda c: ";".join(c.name_servers)),
         Column("CREDENTIALS", lambda c: c.credentials),
         Column("TLS", lambda c: "yes" if c.tls else "no"),
+        Column("SECRET FILE", lambda c: c.secret_file, wide=True),
     ]
     return Page((Block(None, columns, found.contexts, "No contexts. Add one: twinlog context add NAME -n HOST:PORT"),))
 
@@ -76,6 +77,7 @@ def _page(found: Any) -> Page:
     epilog=examples(
         'twinlog context add test -n "10.0.0.1:9876;10.0.0.2:9876"',
         "twinlog context add prod -n 10.0.1.1:9876 --credentials ~/prod.yml --tls --trust ~/ca.pem",
+        "twinlog context add prod -n 10.0.1.1:9876 --secret-file ~/group-secret",
     ),
 )
 @click.argument("name")
@@ -83,10 +85,20 @@ def _page(found: Any) -> Page:
 @click.option("--credentials", type=_FILE, help="A file with accessKey and secretKey, like RocketMQ's tools.yml.")
 @click.option("--tls", is_flag=True, help="Connect with TLS.")
 @click.option("--trust", type=_FILE, help="With --tls: trusted certificates, to verify the servers.")
+@click.option(
+    "--secret-file", type=_FILE, help="The file of the group secret, to change roles from a machine without a member."
+)
 @click.option("--replace", is_flag=True, help="Replace a context of that name.")
 @document_option(ContextList)
 def add(
-    name: str, namesrv: str, credentials: Path | None, tls: bool, trust: Path | None, replace: bool, fmt: str
+    name: str,
+    namesrv: str,
+    credentials: Path | None,
+    tls: bool,
+    trust: Path | None,
+    secret_file: Path | None,
+    replace: bool,
+    fmt: str,
 ) -> None:
     """Add the context NAME for a cluster. The first context becomes the one in use; `twinlog context use` changes that."""
     if trust is not None and not tls:
@@ -96,7 +108,14 @@ def add(
         raise CliError(
             f"There is already a context {name}.", next_step="Add --replace, or choose another name", exit_code=USAGE
         )
-    context = Context(name=name, name_servers=name_servers(namesrv), credentials=credentials, tls=tls, trust=trust)
+    context = Context(
+        name=name,
+        name_servers=name_servers(namesrv),
+        credentials=credentials,
+        tls=tls,
+        trust=trust,
+        secret_file=secret_file,
+    )
     _save(contexts.with_context(context), fmt)
 
 

@@ -49,13 +49,19 @@ def secret_group() -> None:
 @secret_group.command(
     "new",
     short_help="Make the file with a new secret.",
-    epilog=examples("twinlog group secret new /etc/twinlog/group-secret"),
+    epilog=examples(
+        "twinlog group secret new /etc/twinlog/group-secret", "twinlog group secret new group-secret --if-missing"
+    ),
 )
 @file_argument
+@click.option("--if-missing", is_flag=True, help="Leave a file that is there as it is, if it can be used.")
 @document_option(SecretFile)
-def new(file: Path, fmt: str) -> None:
+def new(file: Path, if_missing: bool, fmt: str) -> None:
     """Make FILE, with mode 0600 and one new secret. An existing file is never replaced."""
     if file.exists() or file.is_symlink():
+        if if_missing:
+            _show(file, read_secrets(file), "", fmt, nothing_changed=True)
+            return
         raise CliError(
             f"There is already a file {file}.",
             "Members that use its secret would refuse those that use a new one.",

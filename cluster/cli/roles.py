@@ -19,7 +19,14 @@ from twinlog.cluster.admin.roles import (
 from twinlog.cluster.broker.peers.role_messages import ChangeState
 from twinlog.cluster.cli.common.errors import PARTIAL, CliError
 from twinlog.cluster.cli.common.group import examples
-from twinlog.cluster.cli.common.options import change_options, confirm, document_option, namesrv_option, need_yes
+from twinlog.cluster.cli.common.options import (
+    change_options,
+    confirm,
+    document_option,
+    namesrv_option,
+    need_yes,
+    secret_file_option,
+)
 from twinlog.cluster.cli.common.pages import Block, Page, show
 from twinlog.cluster.cli.common.progress import progress
 from twinlog.cluster.cli.common.render import Column, count, json_answer, print_answer, print_tsv, style, table
@@ -49,6 +56,7 @@ def timeout_option(seconds: float) -> Callable[[F], F]:
     ),
 )
 @namesrv_option
+@secret_file_option
 @group_option
 @click.option("--candidate", metavar="MEMBER", help="The new master.  [default: the best slave that is in sync]")
 @click.option("--at", metavar="TIME", type=AT, help="Schedule it: now, HH:MM, YYYY-MM-DDTHH:MM, or off to cancel.")
@@ -99,6 +107,7 @@ def _schedule(namesrv: str, order: RoleOrder, at_ms: int | None, fmt: str) -> No
     ),
 )
 @namesrv_option
+@secret_file_option
 @group_option
 @click.option("--candidate", metavar="MEMBER", required=True, help="The new master.")
 @click.option(
@@ -195,6 +204,7 @@ def _show_plan(prepared: Prepared, state: ChangeState, fmt: str) -> None:
 
 @click.command(epilog=examples("twinlog pause --for 30m --reason 'new switches'", "twinlog resume"))
 @namesrv_option
+@secret_file_option
 @group_option
 @click.option(
     "--for", "for_seconds", metavar="TIME", type=DURATION, help="Duration, as 90s, 30m or 2h.  [default: until resume]"
@@ -211,6 +221,7 @@ def pause(namesrv: str, group: str | None, for_seconds: float | None, reason: st
 
 @click.command(epilog=examples("twinlog resume"))
 @namesrv_option
+@secret_file_option
 @group_option
 def resume(namesrv: str, group: str | None) -> None:
     """Allow role changes again after `twinlog pause`."""
@@ -270,6 +281,7 @@ def _show_result(group: RoleGroup, result: ChangeOutcome, fmt: str) -> None:
 @click.command(epilog=examples("twinlog rewind broker-a-0 --dry-run", "twinlog rewind broker-a-0 --yes"))
 @click.argument("member")
 @namesrv_option
+@secret_file_option
 @click.option(
     "--accept-data-loss",
     "accept",
@@ -298,6 +310,7 @@ def rewind(
 )
 @click.argument("member")
 @namesrv_option
+@secret_file_option
 @change_options
 @timeout_option(600.0)
 @document_option(RepairResult, instead={"--dry-run": RepairPlan})

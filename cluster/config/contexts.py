@@ -7,6 +7,7 @@ name_servers = ["10.0.0.1:9876", "10.0.0.2:9876"]
 credentials = "/home/me/.rocketmq/tools.yml"        # file with accessKey and secretKey; no secrets here
 tls = true
 trust = "/home/me/ca.pem"                           # without it any server is trusted, as in RocketMQ
+secret_file = "/home/me/group-secret"               # of the group secret, for role changes from another machine
 """
 
 import json
@@ -21,7 +22,7 @@ from attrs import evolve, field, frozen
 from twinlog.cluster.user_errors import USAGE, UserError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_KEYS = {"name_servers", "credentials", "tls", "trust"}
+_KEYS = {"name_servers", "credentials", "tls", "trust", "secret_file"}
 
 
 class ContextError(UserError):
@@ -43,6 +44,7 @@ class Context:
     credentials: Path | None = None
     tls: bool = False
     trust: Path | None = None
+    secret_file: Path | None = None
 
 
 @frozen
@@ -86,6 +88,7 @@ class ListedContext:
     credentials: str | None
     tls: bool
     trust: str | None
+    secret_file: str | None
 
 
 @frozen
@@ -106,6 +109,7 @@ def listed(contexts: Contexts) -> ContextList:
                 credentials=str(each.credentials) if each.credentials else None,
                 tls=each.tls,
                 trust=str(each.trust) if each.trust else None,
+                secret_file=str(each.secret_file) if each.secret_file else None,
             )
             for each in contexts.contexts.values()
         )
@@ -147,6 +151,7 @@ def _read(value: Mapping[str, Any]) -> Contexts:
             credentials=_path(entry.get("credentials")),
             tls=entry.get("tls") is True,
             trust=_path(entry.get("trust")),
+            secret_file=_path(entry.get("secret_file")),
         )
     current = value.get("current")
     if current is not None and current not in contexts:
@@ -180,6 +185,7 @@ def _text(contexts: Contexts) -> str:
         lines += [f"credentials = {_quoted(str(context.credentials))}"] if context.credentials else []
         lines += ["tls = true"] if context.tls else []
         lines += [f"trust = {_quoted(str(context.trust))}"] if context.trust else []
+        lines += [f"secret_file = {_quoted(str(context.secret_file))}"] if context.secret_file else []
     return "\n".join(lines) + "\n"
 
 

@@ -70,6 +70,7 @@ class DashboardConfig:
     audit_directory: Path | None = None
     allow_hosts: tuple[str, ...] = ()
     context: Context | None = None
+    secret_file: Path | None = None
     listen_fd: int | None = None  # A socket that listens already, in place of host and port.
 
 
@@ -78,7 +79,7 @@ async def run_dashboard(
 ) -> None:
     """Serve until cancelled; started() gives the port. Raises OSError for a port that cannot be had."""
     async with (
-        open_admin(config.namesrv, context=config.context) as admin,
+        open_admin(config.namesrv, context=config.context, secret_file=config.secret_file) as admin,
         open_admin(config.namesrv, timeout_ms=LOOK_TIMEOUT_MS, context=config.context) as looking,
         trio.open_nursery() as nursery,
     ):

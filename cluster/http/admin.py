@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 
 import structlog
 import trio
@@ -24,6 +25,7 @@ class KeptAdmin:
     """`namesrv` gives the addresses to ask, as they are at the time. run() has to run."""
 
     namesrv: Callable[[], tuple[str, ...]]
+    secret_file: Path | None = None
     _admin: Admin | None = field(default=None, init=False)
     _nursery: trio.Nursery | None = field(default=None, init=False)
     _lock: trio.Lock = field(factory=trio.Lock, init=False)
@@ -67,7 +69,7 @@ class KeptAdmin:
     async def _keep(self, *, task_status: trio.TaskStatus[Admin]) -> None:
         is_there = False
         try:
-            async with open_admin(self.namesrv()) as admin:
+            async with open_admin(self.namesrv(), secret_file=self.secret_file) as admin:
                 is_there = True
                 task_status.started(admin)
                 await trio.sleep_forever()

@@ -54,7 +54,7 @@ async def run_member(
     """Serve until cancelled; started() gives the port."""
     tokens = Tokens(config.token_file, guards_bodies=not config.is_loopback or source.guards_bodies)
     _check_token_file(tokens)
-    admin, operations = KeptAdmin(source.namesrv), Operations()
+    admin, operations = KeptAdmin(source.namesrv, source.secret_file), Operations()
     feed = Feed(admin.open, operations.running, config.listeners_max)
     operations.publish = feed.publish
     app = guarded_app(member_routes(source, admin.open, tokens, operations, feed), allow_hosts=config.allow_hosts)

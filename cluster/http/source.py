@@ -7,6 +7,7 @@ import contextlib
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import trio
@@ -106,6 +107,7 @@ class Source:
     read_node: Callable[[], MemberStatus | NamesrvStatus]
     read_snapshot: Callable[[], Any]
     namesrv: Callable[[], tuple[str, ...]]
+    secret_file: Path | None = None  # Of the group secret, for role changes.
     guards_bodies: bool = False  # Who asks the service itself needs credentials: messages are not for everybody.
     clock: Callable[[], float] = time.monotonic
     ready: trio.Event = field(factory=trio.Event, init=False)  # The service has begun to serve.
@@ -170,6 +172,7 @@ def source_of_broker(broker: "Broker") -> Source:
         read_node=broker.status.member,
         read_snapshot=partial(_broker_snapshot, broker),
         namesrv=lambda: broker.config.name_servers,
+        secret_file=broker.secrets.path,
         guards_bodies=broker.acl is not None or has_credentials(),
     )
 

@@ -99,6 +99,7 @@ def _ha(broker: Broker, ha: HAStatistics) -> HANumbers:
     finding = client.finding
     return HANumbers(
         member_id=broker.roles.member.own,
+        secret_ids=broker.secrets.ids,
         address=broker.address,
         role=_role(broker, state),
         state=state,

@@ -47,6 +47,10 @@ def _identity(snapshot: BrokerSnapshot) -> Iterable[Sample]:
     return [((snapshot.ha.member_id, snapshot.ha.address), 1)] if snapshot.ha.member_id else []
 
 
+def _secrets(snapshot: BrokerSnapshot) -> Iterable[Sample]:
+    return (((id, "accepts" if number else "signs"), 1) for number, id in enumerate(snapshot.ha.secret_ids))
+
+
 def _ack_waits(snapshot: BrokerSnapshot) -> Iterable[Sample]:
     return (((str(need), outcome), counts) for need, outcome, counts in snapshot.ha.ack_waits)
 
@@ -77,6 +81,12 @@ HA = (
         help="1; its labels say who a member is, by an id that stays when its address changes, and where it is now",
         labels=("member_id", "address"),
         read=_identity,
+    ),
+    gauge(
+        name="rocketmq_ha_secret_info",
+        help="1 for each group secret that a member accepts, by its id; `use` is signs for the one that it signs with",
+        labels=("secret_id", "use"),
+        read=_secrets,
     ),
     gauge(
         name="rocketmq_ha_epoch",

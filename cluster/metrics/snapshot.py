@@ -55,6 +55,7 @@ class HANumbers:
     """Replication, both sides."""
 
     member_id: str  # "": it has none yet.
+    secret_ids: tuple[str, ...]  # Of group secrets, the one that signs first.
     address: str
     role: str  # master, slave, none
     state: str

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -17,6 +18,7 @@ from twinlog.cluster.cli.common.which_cluster import (
     complete_contexts,
     name_servers_of,
     remember_context,
+    remember_secret_file,
 )
 from twinlog.cluster.user_errors import Failure
 
@@ -60,6 +62,16 @@ namesrv_option = together(
         shell_complete=complete_contexts,
         help="A cluster defined with `twinlog context`.",
     ),
+)
+
+# Of commands that change roles. Its variable is read by whoever makes the client: other commands need no readable file.
+secret_file_option = click.option(
+    "--secret-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    expose_value=False,
+    callback=remember_secret_file,
+    help="File of the group secret, needed on machines without a member.  "
+    "[default: of the context, else TWINLOG_HA_SECRET_FILE]",
 )
 
 

@@ -11,7 +11,7 @@ import trio
 from twinlog.cluster.admin.admin import Admin, open_admin
 from twinlog.cluster.cli.common.errors import explained
 from twinlog.cluster.cli.common.logging_setup import ERROR, set_up_log
-from twinlog.cluster.cli.common.which_cluster import chosen_context
+from twinlog.cluster.cli.common.which_cluster import chosen_context, chosen_secret_file
 from twinlog.cluster.client.api import name_servers
 from twinlog.cluster.remoting.names import split_address
 
@@ -51,10 +51,10 @@ def run_admin(namesrv: str, operation: Callable[[Admin], Awaitable[T]]) -> T:
             split_address(address)
         except ValueError:
             raise click.UsageError(f"--namesrv {address}: expected HOST:PORT, or several separated by ;") from None
-    chosen = chosen_context()
+    chosen, secret_file = chosen_context(), chosen_secret_file()
 
     async def main() -> T:
-        async with open_admin(addresses, context=chosen) as admin:
+        async with open_admin(addresses, context=chosen, secret_file=secret_file) as admin:
             return await until_interrupted(operation(admin))
 
     with explained(addresses):

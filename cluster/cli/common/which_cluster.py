@@ -4,12 +4,15 @@
 line (TWINLOG_CONTEXT, the one in use) is ignored with -n: its secrets belong to another cluster.
 """
 
+from pathlib import Path
+
 import click
 
 from twinlog.cluster.config.contexts import Context, ContextError, contexts_path, load_contexts
 
 DEFAULT_NAMESRV = "127.0.0.1:9876"
 _CHOSEN, _FROM_ENVIRONMENT, _GIVEN = "twinlog.context", "twinlog.context.environment", "twinlog.namesrv"
+_SECRET_FILE = "twinlog.secret"
 
 
 def remember_context(context: click.Context, parameter: click.Parameter, name: str | None) -> None:
@@ -55,6 +58,17 @@ def chosen_context() -> Context | None:
     """Return the context of the running command; None: only name servers were given."""
     context = click.get_current_context(silent=True)
     return context.meta.get(_CHOSEN) if context is not None else None
+
+
+def remember_secret_file(context: click.Context, _parameter: click.Parameter, path: Path | None) -> None:
+    """Store the file of the group secret that was named on the command line."""
+    context.meta[_SECRET_FILE] = path
+
+
+def chosen_secret_file() -> Path | None:
+    """Return it for the running command; None: that of the context or the environment, if any."""
+    context = click.get_current_context(silent=True)
+    return context.meta.get(_SECRET_FILE) if context is not None else None
 
 
 def cluster_text() -> str:

@@ -8,8 +8,8 @@ import trio
 from twinlog.cluster.cli.common.errors import USAGE, CliError
 from twinlog.cluster.cli.common.group import examples
 from twinlog.cluster.cli.common.logging_setup import set_up_log
-from twinlog.cluster.cli.common.options import namesrv_option
-from twinlog.cluster.cli.common.which_cluster import chosen_context
+from twinlog.cluster.cli.common.options import namesrv_option, secret_file_option
+from twinlog.cluster.cli.common.which_cluster import chosen_context, chosen_secret_file
 from twinlog.cluster.cli.run.service import SayReady, run_service
 from twinlog.cluster.cli.run.up_plan import Port
 from twinlog.cluster.client.api import name_servers
@@ -29,6 +29,7 @@ DEFAULT_LISTEN = "127.0.0.1:9877"
     ),
 )
 @namesrv_option
+@secret_file_option
 @click.option("--listen", metavar="HOST:PORT", default=DEFAULT_LISTEN, show_default=True, help="Address to serve on.")
 @click.option(
     "--token-file",
@@ -85,6 +86,7 @@ def dashboard(
         audit_directory=audit_directory,
         allow_hosts=allow_hosts,
         context=chosen_context(),
+        secret_file=chosen_secret_file(),
         listen_fd=listen_fd,
     )
     set_up_log(for_good=True)

@@ -25,6 +25,7 @@ def test_a_file_is_made_once_and_for_its_owner(file):
     (only,) = read_secrets(file)
     assert file.stat().st_mode & 0o777 == 0o600
     secret("new", file, status=4)
+    assert "nothing was changed" in secret("new", file, "--if-missing")
     assert read_secrets(file) == (only,)
 
 
