@@ -26,7 +26,8 @@ from twinlog.cluster.observe.gather import ask_members
 from twinlog.cluster.observe.members import Member, MemberFacts, NoMemberError, is_master
 from twinlog.cluster.observe.role_views import id_of, name_of, newest_record
 from twinlog.cluster.remoting.codes import ResponseCode
-from twinlog.cluster.remoting.errors import RemotingError, RemotingProtocolError, RequestError
+from twinlog.cluster.remoting.errors import MemberAuthError, RemotingError, RemotingProtocolError, RequestError
+from twinlog.cluster.remoting.member_auth import NOT_PROVEN
 from twinlog.cluster.user_errors import REFUSED, TIMED_OUT, USAGE, ErrorReport, UserError
 from twinlog.ha.election.votes import LostRange
 from twinlog.ha.peer import PeerHistory
@@ -35,6 +36,10 @@ from twinlog.store.role_file import GroupRecord
 from twinlog.store.util.plain import from_plain, to_plain
 
 POLL_SECONDS = 0.05
+HOW_TO_SIGN = (
+    "Run the command on the member's machine, or give it the file of the group secret: --secret-file FILE, "
+    "TWINLOG_HA_SECRET_FILE, or in a context: twinlog context add --secret-file FILE"
+)
 SILENT_SECONDS_MAX = 5.0  # Whoever does not answer for so long is gone, or stands still.
 DataLoss = int | Literal["unknown"] | None
 OnChange = Callable[[ChangeState], None]
@@ -262,6 +267,10 @@ async def call(
         answer = await api.role_change(address, body, timeout_ms=timeout_ms)
     except RequestError as error:
         raise refused(group, address, error) from error
+    except MemberAuthError as error:
+        raise RoleRefusedError(
+            f"{group.named([address])} takes no role changes from here: {error}", HOW_TO_SIGN
+        ) from error
     try:
         return from_plain(ChangeState, answer) if "running" in answer else ChangeState(running=False)
     except ValueError as error:
@@ -271,6 +280,8 @@ async def call(
 def refused(group: RoleGroup, address: str, error: RequestError) -> RoleError:
     """The error for an answer other than success."""
     name = group.named([address])
+    if error.code == ResponseCode.NO_PERMISSION and NOT_PROVEN in error.remark:
+        return RoleRefusedError(f"{name} takes no role changes from here: it requires its group's secret", HOW_TO_SIGN)
     if error.code == ResponseCode.NO_PERMISSION and error.remark.endswith(NOT_ALLOWED):
         return RoleRefusedError(
             f"{name} takes no role changes from here: {error.remark}",

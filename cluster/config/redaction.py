@@ -7,7 +7,7 @@ from typing import Any
 HIDDEN = "******"
 
 # Of the group secret: the path of its file, its ids, whether it is required. They have no secret themselves.
-_PLAIN = r"(?:haSecret|haSecretFile|secret_?ids|secret_?required)"
+_PLAIN = r"(?:haSecret|haSecretFile|secret_?ids?|secret_?required)"
 _WORD = r"(?:secret|passw|passphrase|credential|securitytoken|authtoken)"
 _SECRET_NAME = re.compile(rf"^(?!{_PLAIN}$).*{_WORD}", re.IGNORECASE | re.DOTALL)
 # `secretKey=...`, `"secretKey":"..."`, `secretKey: ...`: the name with the separator, and the value.

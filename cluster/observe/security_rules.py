@@ -149,7 +149,7 @@ def _lacking_secret(name: str, lacking: list[MemberFacts], having: list[MemberFa
             cause="group secret not required",
             subject=name,
             what=f"all members of {name} have a group secret, but who has none is let in by {_names(lax)}: haSecret=optional",
-            fix="set haSecret=required: twinlog config set MEMBER haSecret=required, and in its broker.conf",
+            fix="for each of them: twinlog config set MEMBER haSecret=required",
         )
 
 

@@ -32,6 +32,7 @@ COUNTER_MAX = (1 << 63) - 1
 NAMES_SENDER = "twinlogMember"  # Of 1007: who says so joins the group.
 VOTES = frozenset({RequestCode.TWINLOG_LEASE, RequestCode.TWINLOG_PROMISE})
 SIGNED_CODES = VOTES | {RequestCode.TWINLOG_ROLE_CHANGE, RequestCode.GET_BROKER_EPOCH}
+NOT_PROVEN = "is not proven to be a member of this group"  # In refusals.
 
 _LABEL = b"twinlog member session 1"
 _REQUEST, _RESPONSE, _TICKET = b"request", b"response", b"ticket"

@@ -1,5 +1,6 @@
 """`twinlog up`: one command is a cluster, and leaves nothing behind."""
 
+import json
 import os
 import signal
 import socket
@@ -161,6 +162,25 @@ def test_masters_slaves_async_and_set(tmp_path):
     assert [m["address"] for m in members] == [f"127.0.0.1:{base + 11 + 10 * k}" for k in range(6)]
     assert {m["cluster"] for m in members} == {"Test"}
     assert {m["state"] for m in members} == {"serving", "streaming"}
+
+
+def test_members_know_each_other_by_a_secret_that_is_changed_while_they_run(tmp_path):
+    with running(tmp_path / "data") as up:
+        up.wait_ready()
+        file = up.directory / "group-secret"
+        assert file.stat().st_mode & 0o777 == 0o600
+        for step in ("show", "add", "use", "drop"):
+            ids = json.loads(up.twinlog("group", "secret", step, str(file), "-o", "json"))["accepted"]
+            wait_for(lambda ids=ids: [member["secret_ids"] for member in up.members()] == [ids, ids], step)
+            assert up.twinlog("send", "orders", step).startswith("SEND_OK")
+        up.twinlog("switchover", "--yes")  # Votes are signed with the new one.
+        up.twinlog("wait", "healthy", "broker-a-0=streaming")
+        assert up.stop() == 0
+    file.unlink()  # Of a cluster that an older twinlog made, there is none yet.
+    with running(tmp_path / "data", port_base=up.port_base) as up:
+        up.wait_ready()
+        assert [len(member["secret_ids"]) for member in up.members()] == [1, 1]
+        assert "no group secret" not in up.twinlog("check", "-o", "json")
 
 
 def test_sigterm_is_as_good_as_ctrl_c(tmp_path):

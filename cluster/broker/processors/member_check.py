@@ -21,6 +21,7 @@ from twinlog.cluster.remoting.headers.members import GetMemberChallenge
 from twinlog.cluster.remoting.limits import LogLimit
 from twinlog.cluster.remoting.member_auth import (
     NONCE_BYTES,
+    NOT_PROVEN,
     SECRET,
     SENDER,
     Challenge,
@@ -100,7 +101,7 @@ class MemberCheck:
                 lines_left_out=left_out,
             )
         signed_with = f"; it is signed with {used}" if used else ""
-        remark = f"{peer} is not proven to be a member of this group: {why}{signed_with}; known here: {known}. {NEXT}"
+        remark = f"{peer} {NOT_PROVEN}: {why}{signed_with}; known here: {known}. {NEXT}"
         return Reply(ResponseCode.NO_PERMISSION, remark)
 
 

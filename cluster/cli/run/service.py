@@ -15,7 +15,7 @@ from typing import Protocol
 
 import trio
 
-from twinlog.cluster.cli.common.errors import CliError, innermost
+from twinlog.cluster.cli.common.errors import CliError, UserError, innermost
 from twinlog.cluster.cli.common.logging_setup import raise_file_limit
 from twinlog.cluster.cli.run.notify import Notifier
 from twinlog.cluster.cli.run.ports import busy_ports, in_use
@@ -90,6 +90,8 @@ def _told(
 ) -> CliError | None:
     """Convert the first error if the user can solve it; a ValueError only at start, where it means an unreadable file."""
     error = innermost(group)
+    if isinstance(error, UserError):
+        return CliError(str(error), report=error.report())
     if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
         busy = busy_ports([port for port in ports if port.number > 0], host)
         what, why = in_use(busy) if busy else (f"{error}.", "")

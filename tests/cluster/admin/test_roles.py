@@ -25,6 +25,7 @@ from twinlog.cluster.observe.members import NoMemberError
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingConnectError
+from twinlog.cluster.remoting.member_auth import NOT_PROVEN
 from twinlog.ha.election.votes import Judgement, LostRange
 from twinlog.ha.peer import PeerHistory
 from twinlog.store.config import BrokerRole
@@ -262,6 +263,14 @@ async def test_not_within_the_time(members, autojump_clock):
 async def test_who_may_not_ask(members, autojump_clock):
     members.answers[B, "check"] = [(ResponseCode.NO_PERMISSION, f"10.9.9.9:1 {NOT_ALLOWED}")]
     with pytest.raises(RoleRefusedError, match=r"broker-a-1 takes no role changes from here: .*\nRun the command on"):
+        await roles(members).prepare(RoleOrder(verb="switchover", member=B))
+
+
+async def test_who_has_not_the_groups_secret_is_told_how_to_give_it(members, autojump_clock):
+    members.answers[B, "check"] = [(ResponseCode.NO_PERMISSION, f"10.9.9.9:1 {NOT_PROVEN}: the request is not signed")]
+    with pytest.raises(
+        RoleRefusedError, match=r"broker-a-1 takes no role changes from here: .* secret\n.*--secret-file"
+    ):
         await roles(members).prepare(RoleOrder(verb="switchover", member=B))
 
 

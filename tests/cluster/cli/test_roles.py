@@ -13,6 +13,8 @@ from twinlog.cluster.admin.repair import RepairPlan, RepairResult
 from twinlog.cluster.admin.roles import ChangeOutcome, History, PlannedSwitchover
 from twinlog.cluster.broker.peers.role_messages import ChangeState
 from twinlog.cluster.cli.common.values import AT, DURATION, LOSS, moment_of
+from twinlog.cluster.config.contexts import Context, Contexts, contexts_path, save_contexts
+from twinlog.cluster.config.group_secret import new_secret, write_secrets
 from twinlog.ha.slave.client import connect_socket
 
 
@@ -214,3 +216,47 @@ def test_moments():
     for wrong in ("soon", "25:00", "2026-11-22T14:00"):
         with pytest.raises(ValueError):
             moment_of(wrong, now)
+
+
+# ---- With a group secret, from a machine without a member
+
+
+@pytest.fixture
+async def secret_file(group, tmp_path, monkeypatch):
+    """Both members have it, and take the test for another machine."""
+    monkeypatch.setattr("twinlog.cluster.broker.processors.member_check.is_from_here", lambda _connection: False)
+    secret = new_secret()
+    write_secrets(tmp_path / "group-secret", (secret,))
+    for broker in (group.master, group.slave):
+        broker.secrets.secrets = (secret,)
+    return tmp_path / "group-secret"
+
+
+async def test_without_the_secret_roles_are_not_changed_and_the_option_is_named(group, secret_file):
+    for command in (("switchover", "--yes"), ("pause",), ("resume",), ("reinit", "broker-a-1", "--yes")):
+        refused = await group.twinlog(*command, ok=False)
+        assert refused.exit_code == 4
+        assert "takes no role changes from here: it requires its group's secret" in refused.stderr
+        assert "--secret-file FILE" in refused.stderr
+    await group.twinlog("list")  # Looking needs none.
+
+
+async def test_the_secret_is_given_by_an_option_a_variable_or_a_context(group, secret_file, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    context = Context(name="prod", name_servers=(group.namesrv,), secret_file=secret_file)
+    save_contexts(contexts_path(), Contexts().with_context(context))
+    await group.twinlog("pause", "--secret-file", str(secret_file))
+    await group.twinlog("resume", "--context", "prod")
+    await group.twinlog("switchover", "--yes", ok=False)
+    monkeypatch.setenv("TWINLOG_HA_SECRET_FILE", str(secret_file))
+    done = await group.twinlog("switchover", "--yes", ok=False)
+    assert done.exit_code in (0, 6), done.output
+    assert group.slave.roles.member.is_serving
+
+
+async def test_a_secret_that_does_not_fit_or_cannot_be_read_is_told(group, secret_file, tmp_path):
+    write_secrets(tmp_path / "other", (other := new_secret(),))
+    refused = await group.twinlog("pause", "--secret-file", str(tmp_path / "other"), ok=False)
+    assert (refused.exit_code, other.id in refused.stderr, "--secret-file FILE" in refused.stderr) == (4, True, True)
+    lost = await group.twinlog("pause", "--secret-file", str(tmp_path / "none"), ok=False)
+    assert (lost.exit_code, "is not there" in lost.stderr) == (2, True)

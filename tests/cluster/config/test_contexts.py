@@ -14,7 +14,8 @@ TEXT = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="
 @given(st.lists(TEXT, min_size=1, max_size=3), TEXT, st.booleans())
 def test_what_is_written_is_read(tmp_path_factory, servers, path, tls):
     file = tmp_path_factory.mktemp("contexts") / "twinlog" / "config.toml"
-    context = Context(name="a.b-c", name_servers=tuple(servers), credentials=Path("/x") / path.strip("/~"), tls=tls)
+    found = Path("/x") / path.strip("/~")
+    context = Context(name="a.b-c", name_servers=tuple(servers), credentials=found, tls=tls, secret_file=found)
     contexts = Contexts().with_context(context)
     save_contexts(file, contexts)
     assert load_contexts(file) == contexts

@@ -27,7 +27,8 @@ def test_names_of_secrets(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["accessKey", "tls.server.keyPath", "topic", "putTokens", "aclEnable", "haSecretFile", "haSecret"]
+    "name",
+    ["accessKey", "tls.server.keyPath", "topic", "putTokens", "aclEnable", "haSecretFile", "haSecret", "secret_id"],
 )
 def test_names_of_what_is_none(name):
     assert shown(name, SECRET) == SECRET

@@ -8,6 +8,7 @@ import trio
 
 from tests.cluster.broker.helpers import make_broker, opened, put
 from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig
+from twinlog.cluster.config.group_secret import new_secret
 from twinlog.cluster.metrics import broker_snapshot, expose
 from twinlog.store.config import BrokerRole
 
@@ -59,6 +60,18 @@ async def test_a_member_says_who_it_is(tmp_path):
         status = client.broker.status.member()
         assert (status.member_id, status.made_address) == (id, "127.0.0.1:10911")
         assert status.made_ms
+
+
+async def test_a_member_says_which_secrets_it_has(tmp_path):
+    async with opened(make_broker(tmp_path)) as client:
+        assert samples(client.broker, "rocketmq_ha_secret_info") == {}
+        status = client.broker.status.member()
+        assert (status.secret_ids, status.secret_required) == ((), None)
+        signs, accepted = client.broker.secrets.secrets = (new_secret(), new_secret())
+        assert of(client.broker, "rocketmq_ha_secret_info", secret_id=signs.id, use="signs") == [1]
+        assert of(client.broker, "rocketmq_ha_secret_info", secret_id=accepted.id, use="accepts") == [1]
+        status = client.broker.status.member()
+        assert (status.secret_ids, status.secret_required) == ((signs.id, accepted.id), True)
 
 
 async def test_lag_of_a_group_is_what_it_did_not_consume(tmp_path):
