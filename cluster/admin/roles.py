@@ -268,8 +268,9 @@ async def call(
     except RequestError as error:
         raise refused(group, address, error) from error
     except MemberAuthError as error:
+        why = str(error).rpartition(f"{NOT_PROVEN}: ")[2].partition(". Next: ")[0]
         raise RoleRefusedError(
-            f"{group.named([address])} takes no role changes from here: {error}", HOW_TO_SIGN
+            f"{group.named([address])} takes no role changes from here: {why}", HOW_TO_SIGN
         ) from error
     try:
         return from_plain(ChangeState, answer) if "running" in answer else ChangeState(running=False)

@@ -183,6 +183,27 @@ def test_members_know_each_other_by_a_secret_that_is_changed_while_they_run(tmp_
         assert "no group secret" not in up.twinlog("check", "-o", "json")
 
 
+def test_a_secret_that_cannot_be_used_ends_it_with_status_2(tmp_path):
+    """Before anything runs; a broker of its own says the same."""
+    (tmp_path / "group-secret").write_text("oh\n")
+    (tmp_path / "group-secret").chmod(0o644)
+    port = free_port_base()
+    done = run("up", "--dir", str(tmp_path), "--port-base", str(port), *SMALL)
+    alone = [
+        f"haSecretFile={tmp_path / 'group-secret'}",
+        f"storePathRootDir={tmp_path / 'store'}",
+        f"listenPort={port + 11}",
+    ]
+    broker = run("broker", *(word for each in alone for word in ("--set", each)))
+    for ended in (done, broker):
+        assert (ended.returncode, ended.stdout) == (2, "")
+        assert (
+            f"group-secret has mode 0644: others than its owner may read or change it.\n  chmod 600 {tmp_path}"
+            in ended.stderr
+        )
+    assert not (tmp_path / "broker-a-0").exists()
+
+
 def test_sigterm_is_as_good_as_ctrl_c(tmp_path):
     with running(tmp_path / "data") as up:
         up.wait_ready()

@@ -46,6 +46,18 @@ def test_a_rotation_is_three_steps_and_each_says_the_next(file):
     assert file.stat().st_mode & 0o777 == 0o600
 
 
+def test_whoever_has_the_file_of_one_step_and_of_the_next_accept_each_other(file):
+    """A copy takes its time."""
+    secret("new", file)
+    before = read_secrets(file)
+    for step in ("add", "use", "drop"):
+        secret(step, file)
+        after = read_secrets(file)
+        assert before[0] in after
+        assert after[0] in before
+        before = after
+
+
 def test_without_an_id_the_last_one_is_used(file):
     secret("new", file)
     secret("add", file)
