@@ -134,3 +134,9 @@ def test_every_variable_that_the_program_reads_is_known():
     consumer_groups = {"TWINLOG_PRODUCER", "TWINLOG_CONSUMER"}
     assert named - consumer_groups <= {*OTHERS, *map(variable_of, all_options())}
     assert "TWINLOG_CONTEXT" in named
+
+
+def test_the_file_of_the_group_secret_is_an_option_and_no_content_of_another():
+    """haSecret has a name that becomes haSecretFile by _FILE."""
+    found = read_environment({"TWINLOG_HA_SECRET_FILE": "/no/such"}, {"haSecret", "haSecretFile"})
+    assert [(each.key, each.value) for each in found.settings] == [("haSecretFile", "/no/such")]
