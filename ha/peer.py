@@ -44,6 +44,7 @@ class PeerHistory:
     whole: bool = True
     member: str = field(default=Factory(lambda self: self.address, takes_self=True))
     codes: tuple[str, ...] = ()  # Its register codes.
+    member_address: str = ""  # See GroupMember.
     ticket: int | None = None  # Tells its HA port who asked; see ha/master/tickets.py.
 
 

@@ -37,6 +37,7 @@ class GroupMember:
     codes: tuple[
         str, ...
     ] = ()  # Its register codes; in a record the last one that its master has seen. twinlog 0.2 has none.
+    member_address: str = ""  # Of its remoting server for other members, where that is another one than for clients.
 
     @property
     def code(self) -> str:

@@ -46,6 +46,7 @@ from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.dispatch import Dispatcher
 from twinlog.cluster.remoting.limits import Budget
 from twinlog.cluster.remoting.member_auth import SIGNED_CODES
+from twinlog.cluster.remoting.names import FAST_PORT_DISTANCE
 from twinlog.cluster.remoting.request import Handler, Reply, Request
 from twinlog.cluster.remoting.server import RemotingServer, open_listener
 from twinlog.cluster.remoting.tls.contexts import ServerTls
@@ -55,7 +56,6 @@ from twinlog.store.message_store import MessageStore
 
 log = structlog.get_logger(__name__)
 
-FAST_PORT_DISTANCE = 2  # Below the main port.
 CLIENT_SCAN_SECONDS, SAMPLE_SECONDS = 10.0, 1.0
 FIRST_OFFSET_FLUSH_SECONDS = 10.0
 RECORD_CHECK_SECONDS = 0.1

@@ -60,7 +60,16 @@ class BrokerConfig:
         None, key="brokerIP1", doc="IP or host name for clients; none: this machine's own IP", validator=_is_host
     )
     broker_ip2: str | None = option(
-        None, key="brokerIP2", doc="IP or host name for slaves; none: brokerIP1's", validator=_is_host
+        None, key="brokerIP2", doc="IP or host name for slaves and other members; none: brokerIP1's", validator=_is_host
+    )
+    broker_port1: int = option(
+        0, key="brokerPort1", doc="port that clients are told, with brokerIP1; 0: listenPort", validator=_PORT
+    )
+    broker_port2: int = option(
+        0, key="brokerPort2", doc="port that other members are told, with brokerIP2; 0: listenPort", validator=_PORT
+    )
+    ha_port: int = option(
+        0, key="haPort", doc="port that slaves are told, with brokerIP2; 0: haListenPort", validator=_PORT
     )
     listen_port: int = option(10911, key="listenPort", doc="TCP port; two below it the fast port", validator=_PORT)
     namesrv_addr: str | None = option(None, key="namesrvAddr", doc="name servers, host:port joined by ;")

@@ -55,6 +55,7 @@ class Settings:
     config_file: Path | None = None  # Changes by request are written to it.
     address: str = field(init=False)  # For clients. Final once the ports are bound.
     ha_address: str = field(init=False)  # For slaves. Likewise.
+    member_address: str = field(init=False)  # Of the remoting port, for other members. Likewise.
     hosts: HostNames = field(factory=HostNames, init=False, repr=False)
     boot_ms: int = field(factory=wall_clock_ms, init=False)
     version: DataVersion = field(factory=lambda: DataVersion(wall_clock_ms()), init=False)
@@ -67,8 +68,10 @@ class Settings:
 
     def set_ports(self, port: int, ha_port: int) -> None:
         """Set the ports of both addresses."""
-        self.address = f"{self.config.broker_ip1}:{port}"
-        self.ha_address = f"{self.config.broker_ip2}:{ha_port}"
+        config = self.config
+        self.address = f"{config.broker_ip1}:{config.broker_port1 or port}"
+        self.ha_address = f"{config.broker_ip2}:{config.ha_port or ha_port}"
+        self.member_address = f"{config.broker_ip2}:{config.broker_port2 or port}"
         self._changed()
 
     def set_broker_id(self, broker_id: int) -> None:

@@ -95,6 +95,7 @@ class BrokerStatus:
             role=config.broker_role.value,
             address=self.settings.address,
             ha_address=self.settings.ha_address,
+            member_address=self.group.me().member_address or None,
             state=self.state_word(client.state if client else "idle"),
             why_not_writable=store.why_not_writable or None,
             file_size=config.mapped_file_size_commit_log,

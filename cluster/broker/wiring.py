@@ -23,7 +23,7 @@ from twinlog.cluster.broker.group.lost_tables import LostTables
 from twinlog.cluster.broker.group.registration import RegistrationService
 from twinlog.cluster.broker.group.slave_sync import SlaveSynchronize
 from twinlog.cluster.broker.peers.client_calls import ClientCalls
-from twinlog.cluster.broker.peers.ha_peer import HA_PORT_DISTANCE, Peers, RemotingCalls, RemotingPeer
+from twinlog.cluster.broker.peers.ha_peer import Peers, RemotingCalls, RemotingPeer
 from twinlog.cluster.broker.peers.slave_peers import SlaveKinds, SlavePeers
 from twinlog.cluster.broker.processors.acl import AclProcessor
 from twinlog.cluster.broker.processors.broker_admin import BrokerAdminProcessor
@@ -58,9 +58,10 @@ from twinlog.cluster.broker.transactions.records import CheckRules
 from twinlog.cluster.broker.transactions.service import TransactionCheckService
 from twinlog.cluster.broker.watchdog import Watchdog
 from twinlog.cluster.config.group_secret import GroupSecrets
-from twinlog.cluster.remoting.client import RemotingClient, tls_connect
+from twinlog.cluster.remoting.client import RemotingClient, connect_first, tls_connect
 from twinlog.cluster.remoting.config import ServerConfig
 from twinlog.cluster.remoting.member_auth import OwnProof
+from twinlog.cluster.remoting.names import HA_PORT_DISTANCE
 from twinlog.cluster.remoting.request import handlers_of
 from twinlog.cluster.remoting.signing import make_signer
 from twinlog.cluster.remoting.tls.config import TlsConfig
@@ -384,6 +385,12 @@ def _services(base: _Base, data: _Data, members: _Members) -> _Services:
     base.gate.role_state, base.gate.ips_of = member.role_state, settings.hosts.ips_of
     group.ha, group.roles = members.ha, roles
     group.registration, group.slave_sync = members.registration, slave_sync
+
+    async def connect(address: str) -> trio.abc.Stream:
+        return await connect_first(group.ways_to(address))
+
+    base.client.connect, tls = connect, base.client.tls
+    base.gate.forwarder.connect = connect if tls is None else tls_connect(tls, connect)
     return _Services(schedule, transactions, slave_sync, lost_tables, role_services, roles)
 
 

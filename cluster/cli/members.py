@@ -33,6 +33,7 @@ def member_columns(members: Sequence[Member]) -> list[Column]:
         Column("GROUP", lambda m: m.group, wide=True),
         Column("ID", lambda m: m.broker_id, right=True, wide=True),
         Column("HA ADDRESS", lambda m: m.ha_address, wide=True),
+        Column("FOR MEMBERS", lambda m: m.member_address, wide=True),
         Column("ACKS", lambda m: m.ack_policy, wide=True),
         Column("MEMBER ID", lambda m: m.member_id, wide=True),
         Column("SECRET", lambda m: m.secret_ids, _secret, wide=True),

@@ -24,6 +24,7 @@ class Member:
     role: str  # master, slave
     state: str
     ha_address: str | None = None
+    member_address: str | None = None  # For requests of other members; null: the same as for clients.
     ack_policy: str | None = None
     min_offset: int | None = None
     written_offset: int | None = None
@@ -94,6 +95,7 @@ def member_of_status(member: Member, status: MemberStatus) -> Member:
         role=role,
         state=state,
         ha_address=status.ha_address,
+        member_address=status.member_address,
         ack_policy=status.ack_policy,
         min_offset=status.min_offset,
         written_offset=status.max_offset,

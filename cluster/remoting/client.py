@@ -7,7 +7,7 @@ Source: NettyRemotingClient.java, NettyRemotingAbstract.java (RocketMQ 4.9.8).
 
 import os
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from math import inf
 from secrets import token_hex
@@ -40,6 +40,7 @@ from twinlog.store.util.late_logger import LateLogger
 
 CONNECT_TIMEOUT_MS = 3_000
 IDLE_MS = 120_000  # A connection without traffic is closed after this long, as RocketMQ's clients and servers do.
+WAY_SECONDS_MAX = 1.0  # For one address of a member that has several.
 SILENCE_MS = 10_000  # A connection with late requests that receives nothing for so long is closed.
 OUTBOX_SIZE_MAX = 1024 * 1024  # Unsent bytes of one connection, above which callers wait.
 _READ_SIZE = 256 * 1024
@@ -60,6 +61,22 @@ async def connect_tcp(address: str) -> trio.abc.Stream:
     return await trio.open_tcp_stream(host, port)
 
 
+async def connect_first(addresses: Sequence[str]) -> trio.abc.Stream:
+    """Open a TCP connection to the first of these addresses that takes one. Raises OSError, ValueError for a malformed one."""
+    if len(addresses) == 1:
+        return await connect_tcp(addresses[0])
+    errors = []
+    for address in addresses:
+        why = f"no connection within {WAY_SECONDS_MAX:g} s"
+        with trio.move_on_after(WAY_SECONDS_MAX if address != addresses[-1] else inf):
+            try:
+                return await connect_tcp(address)
+            except OSError as error:
+                why = _connect_reason(error)
+        errors.append(f"{address}: {why}")
+    raise OSError("; ".join(errors))
+
+
 async def start_tls(stream: trio.abc.Stream, address: str, tls: Tls) -> trio.abc.Stream:
     """Complete the TLS handshake, if the address gets TLS. Raises OSError when the peer does not speak it, or is not trusted."""
     context = await tls(address) if callable(tls) else tls
@@ -77,13 +94,13 @@ async def start_tls(stream: trio.abc.Stream, address: str, tls: Tls) -> trio.abc
     return secure
 
 
-def tls_connect(tls: Tls) -> Connect:
-    """A function like connect_tcp that uses TLS."""
+def tls_connect(tls: Tls, connect: Connect = connect_tcp) -> Connect:
+    """A function like `connect` that uses TLS."""
 
-    async def connect(address: str) -> trio.abc.Stream:
-        return await start_tls(await connect_tcp(address), address, tls)
+    async def connect_with_tls(address: str) -> trio.abc.Stream:
+        return await start_tls(await connect(address), address, tls)
 
-    return connect
+    return connect_with_tls
 
 
 @define(eq=False)

@@ -158,6 +158,7 @@ class MemberStatus:
     role: str | None = None  # SYNC_MASTER, ASYNC_MASTER, SLAVE.
     address: str | None = None
     ha_address: str | None = None
+    member_address: str | None = None  # For requests of other members, where that is another one than `address`.
     state: str | None = None
     why_not_writable: str | None = None
     file_size: int | None = None

@@ -40,6 +40,7 @@ DLQ_PREFIX = "%DLQ%"
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"  # Its offsets: progress of the transaction service in half and op messages.
+FAST_PORT_DISTANCE, HA_PORT_DISTANCE = 2, 1  # Of RocketMQ's fast port below the main one, and of its HA port above it.
 TAG, SQL92 = "TAG", "SQL92"  # Kinds of filters.
 
 FORBIDDEN_TO_SEND = frozenset(
@@ -120,6 +121,12 @@ def split_address(address: str) -> tuple[str, int]:
     if not (is_host and port.isascii() and port.isdecimal() and len(port) <= 5 and 0 < int(port) <= 65_535):
         raise ValueError(f"{address!r:.80} is not host:port")
     return host, int(port)
+
+
+def shifted(address: str, distance: int) -> str:
+    """The address of another port of the same host, so many above it; "" for none."""
+    host, _, port = address.rpartition(":")
+    return f"{host}:{int(port) + distance}" if host and port.isdecimal() and 0 < int(port) + distance <= 65_535 else ""
 
 
 def ip_of(address: str) -> str:

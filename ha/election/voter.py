@@ -83,6 +83,7 @@ class LeaseRequest:
     pause_remaining_ms: int | None = None  # Of `group.paused`, by the master's clock.
     member: str = field(default=Factory(lambda self: self.address, takes_self=True))
     codes: tuple[str, ...] = ()  # Its register codes.
+    member_address: str = ""  # See GroupMember.
 
 
 @frozen(kw_only=True)

@@ -1,11 +1,18 @@
-"""Groups whose members have host names as addresses, on real processes."""
+"""Groups whose members have host names as addresses, or several addresses behind a translation, on real processes."""
 
+import json
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
+import psutil
 import pytest
 
+from tests.support.disk.compare import wait_for_same_commitlog
 from tests.support.process_group import twinlog
+from tests.support.process_group.ports import free_broker_port
+from tests.support.process_group.relay import relays
 from tests.support.process_group.roles import Group, RoleBroker, Traffic, in_thread
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -50,3 +57,83 @@ async def test_roles_change_in_a_group_of_host_names(tmp_path):
             each.label: each.address for each in group.members
         }
         assert "TWINLOG OK" in (await in_thread(group.twinlog, "check")).stdout
+
+
+class Translated(RoleBroker):
+    """A member that is reached under other addresses and ports than its own, by clients and by members: these are relays."""
+
+    def __init__(self, root: Path, namesrv: str, number: int) -> None:
+        super().__init__(root, namesrv, number, {})
+        own, outside, between = (f"127.0.{network}.{number + 1}" for network in (2, 3, 4))
+        port1, port2 = free_broker_port(), free_broker_port()
+        self.settings |= {
+            "bindAddress": own,
+            "haListenHost": own,
+            "brokerIP1": outside,
+            "brokerPort1": str(port1),
+            "brokerIP2": between,
+            "brokerPort2": str(port2),
+            "haPort": str(port2 + 1),
+        }
+        self.configure()
+        self.address, self.member_address = f"{outside}:{port1}", f"{between}:{port2}"
+        self.for_clients = [(f"{outside}:{port1 + off}", f"{own}:{self.port + off}") for off in (-2, 0)]
+        self.for_members = [(f"{between}:{port2 + off}", f"{own}:{self.port + off}") for off in (-2, 0, 1)]
+
+    def knows(self, count: int) -> bool:
+        """True once it has a record of so many members."""
+        role = self.store / "twinlog/role"
+        group = json.loads(role.read_text().partition("\n")[2])["group"] if role.exists() else None
+        return group is not None and len(group["members"]) == count
+
+    def peers(self) -> set[str]:
+        """IPs of members to which it has connections."""
+        connections = psutil.Process(self.pid).net_connections()
+        return {
+            each.raddr.ip for each in connections if each.raddr and each.raddr.ip.startswith(("127.0.3.", "127.0.4."))
+        }
+
+
+@contextmanager
+def translated(directory, count: int = 3):
+    with ExitStack() as stack:
+        namesrv = stack.enter_context(twinlog.NameServer(directory / "namesrv"))
+        brokers = [Translated(directory / f"m{number}", namesrv.address, number) for number in range(count)]
+        stack.enter_context(relays(*(way for broker in brokers for way in broker.for_members)))
+        group = Group(namesrv, tuple(stack.enter_context(broker) for broker in brokers))
+        wait_for(
+            lambda: all(each.knows(count) for each in brokers), "a record, though no member is reached as clients are"
+        )
+        stack.enter_context(relays(*(way for broker in brokers for way in broker.for_clients)))
+        group.wait_record()
+        yield group
+
+
+async def test_roles_change_across_an_address_translation(tmp_path):
+    """Clients and members know different addresses and published ports; connections come from the translation's own."""
+    with translated(tmp_path) as group:
+        first, second, third = group.members
+        traffic = Traffic(group.namesrv.address)
+        async with traffic.flowing():
+            await traffic.more(20)
+            await in_thread(group.twinlog, "switchover", "--candidate", second.label, "--yes")
+            await traffic.more(20)
+            await in_thread(group.wait_healthy)
+            assert set().union(*(each.peers() for each in group.members)) == {
+                f"127.0.4.{number}" for number in (1, 2, 3)
+            }
+            second.kill()
+            await in_thread(group.twinlog, "failover", "--candidate", third.label, "--yes")
+            await traffic.more(20)
+            await in_thread(second.start)
+            await in_thread(group.wait_healthy)
+            await in_thread(group.twinlog, "reinit", first.label, "--yes")
+            await in_thread(group.wait_healthy)
+            await traffic.more(20)
+        traffic.check(await traffic.consumed())
+        listed = await in_thread(group.listed)
+        assert {name: (each["address"], each["member_address"]) for name, each in listed.items()} == {
+            each.label: (each.address, each.member_address) for each in group.members
+        }
+        for slave in (first, second):
+            await in_thread(wait_for_same_commitlog, third.commit_log, slave.commit_log)

@@ -1,6 +1,6 @@
 """View of a broker's group: from its record where there is one, otherwise from name servers."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 import attrs
@@ -12,7 +12,7 @@ from twinlog.cluster.broker.config import BrokerConfig
 from twinlog.cluster.broker.group.registration import Master, RegistrationService
 from twinlog.cluster.broker.group.slave_sync import SlaveSynchronize
 from twinlog.cluster.broker.settings import Settings
-from twinlog.cluster.remoting.names import ip_of
+from twinlog.cluster.remoting.names import FAST_PORT_DISTANCE, HA_PORT_DISTANCE, ip_of, shifted
 from twinlog.ha.config import HAConfig
 from twinlog.ha.election.epochs import confirmed_in
 from twinlog.ha.peer import PeerHistory
@@ -83,6 +83,7 @@ class _RoleView(Protocol):
     def voter(self) -> _Voter: ...
     @property
     def joining(self) -> _JoinRequests: ...
+    def known_addresses(self) -> Iterable[tuple[str, str]]: ...
     def counted_members(self) -> frozenset[str] | None: ...
 
 
@@ -108,12 +109,32 @@ class GroupView:
             ha_address=self.settings.ha_address,
             broker_id=self.settings.config.broker_id,
             name=self.store.config.root.expanduser().name,
+            member_address=self.settings.member_address
+            if self.settings.member_address != self.settings.address
+            else "",
         )
 
     @property
     def master(self) -> Master:
         """Master to follow, by the recorded roles, or without them by name servers."""
         return self.role_master or self.registration.master
+
+    def ways_to(self, address: str) -> tuple[str, ...]:
+        """Addresses at which a member is reached that clients are told to be at `address`, the best first: members are in
+        another network than clients, maybe.
+        """
+        ways = self._ways_to(address)
+        if ways == (address,) and (main := shifted(address, FAST_PORT_DISTANCE)):
+            ways = tuple(shifted(way, -FAST_PORT_DISTANCE) for way in self._ways_to(main))
+        return ways
+
+    def _ways_to(self, address: str) -> tuple[str, ...]:
+        told = [way for at, way in self.roles.known_addresses() if way and at == address]
+        likely, master = list[str](), self.registration.master
+        if not told and master.address == address and master.ha_address:  # A slave that knows no more yet.
+            host = master.ha_address.rpartition(":")[0]
+            likely = [shifted(master.ha_address, -HA_PORT_DISTANCE), f"{host}:{address.rpartition(':')[2]}"]
+        return tuple(dict.fromkeys((*told, address, *likely)))
 
     def slave_addresses(self) -> set[str]:
         """Return the remoting addresses of the registered slaves and of the other members in the group's record."""

@@ -29,6 +29,7 @@ from twinlog.cluster.remoting.headers.broker_admin import (
     GetAllTopicConfig,
     GetBrokerRuntimeInfo,
 )
+from twinlog.cluster.remoting.names import FAST_PORT_DISTANCE, shifted
 from twinlog.store.record.multi_dispatch import is_light
 from twinlog.store.util.wakeup import Wakeup
 
@@ -41,8 +42,7 @@ TIMEOUT_MS = 3_000
 
 def fast_address(address: str) -> str:
     """Return the address of the fast port, by that of the main port."""
-    host, _, port = address.rpartition(":")
-    return f"{host}:{int(port) - 2}"
+    return shifted(address, -FAST_PORT_DISTANCE)
 
 
 @define(kw_only=True, eq=False)

@@ -23,7 +23,7 @@ from twinlog.cluster.remoting.header_fields import RequestHeader
 from twinlog.cluster.remoting.headers.members import ChangeRole, GetBrokerEpoch, RenewLease, RequestVote
 from twinlog.cluster.remoting.member_auth import Signed
 from twinlog.cluster.remoting.member_status import MemberStatus
-from twinlog.cluster.remoting.names import split_address
+from twinlog.cluster.remoting.names import HA_PORT_DISTANCE, shifted
 from twinlog.ha.election.voter import LeaseReply, LeaseRequest, VoteReply, VoteRequest
 from twinlog.ha.errors import HAIdentityError, HAPeerError
 from twinlog.ha.peer import PeerHistory, PeerLog
@@ -35,7 +35,6 @@ T = TypeVar("T")
 TIMEOUT_MS = VOTE_MS = 3_000
 DIGESTS_TIMEOUT_MS = 20_000  # It may have to read 16 MiB for an answer, and others may come first.
 _OFFSET_MAX = (1 << 63) - 1
-HA_PORT_DISTANCE = 1  # Of RocketMQ's HA port above its remoting port; 4.9 has no other.
 
 
 @frozen
@@ -90,7 +89,8 @@ class RemotingPeer:
         header = GetBrokerEpoch()
         if me is not None:
             codes = ",".join(me.codes)
-            header = GetBrokerEpoch(me.address, me.ha_address, me.broker_id, me.name, self.ha_end(), me.id, codes)
+            told = me.member_address or None
+            header = GetBrokerEpoch(me.address, me.ha_address, me.broker_id, me.name, self.ha_end(), me.id, codes, told)
         expected = SUCCESS | {ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.SYSTEM_ERROR}
         answer, signed = await self._ask(self._ask_history(header, expected))
         if not answer.is_success:  # 1: RocketMQ 5 without a controller.
@@ -207,12 +207,7 @@ class Peers:
         master = self.master()
         if master.address and master.ha_address == ha_address:
             return master.address
-        try:
-            _, port = split_address(ha_address)
-        except ValueError:
-            return None
-        host = ha_address.rpartition(":")[0]
-        return f"{host}:{port - HA_PORT_DISTANCE}" if port > HA_PORT_DISTANCE else None
+        return shifted(ha_address, -HA_PORT_DISTANCE) or None
 
 
 @define(eq=False)

@@ -60,6 +60,7 @@ class RoleProcessor:
                 name=name,
                 id=header.member_id or header.member,
                 codes=tuple(filter(None, (header.codes or "").split(","))),
+                member_address=header.member_address or "",
             )
             _require_sender(request, sender.id)
             await self.settings.hosts.renew(sender.address, sender.ha_address)
@@ -140,7 +141,8 @@ class RoleProcessor:
 
     def _member_addresses(self) -> set[str]:
         group, master = self.roles.member.group, self.group.master.address
-        known = {each.address for each in (group.members if group is not None else ())}
+        members = group.members if group is not None else ()
+        known = {address for each in members for address in (each.address, each.member_address) if address}
         # A master may send a request before it has sent the record.
         return known | ({master} if self.store.config.is_slave and master is not None else set())
 

@@ -178,7 +178,7 @@ class Gate:
         state = self.role_state()
         group = state.group if state is not None else None
         members, ip = group.members if group is not None else (), ip_of(connection.remote_address)
-        return any(ip in self.ips_of(each.address) for each in members)
+        return any(ip in (*self.ips_of(each.address), *self.ips_of(each.member_address)) for each in members)
 
 
 class _Gated(Protocol):

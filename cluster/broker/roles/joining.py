@@ -10,9 +10,8 @@ from contextlib import suppress
 import structlog
 from attrs import define, field
 
-from twinlog.cluster.broker.peers.ha_peer import HA_PORT_DISTANCE
 from twinlog.cluster.broker.roles.member import Member, place_of
-from twinlog.cluster.remoting.names import split_address
+from twinlog.cluster.remoting.names import HA_PORT_DISTANCE, shifted
 from twinlog.cluster.remoting.route import MASTER_ID
 from twinlog.ha.errors import HAPeerError
 from twinlog.store.member_file import is_successor
@@ -117,13 +116,12 @@ class JoinRequests:
                 await self._check(address, broker_id)
 
     async def _check(self, address: str, broker_id: int) -> None:
+        ha_address = shifted(address, HA_PORT_DISTANCE)
         try:
-            _, port = split_address(address)
-            if await self.member.calls.history(address) is not None:
+            if not ha_address or await self.member.calls.history(address) is not None:
                 return  # A twinlog member: it asks by itself.
-        except (HAPeerError, ValueError):
+        except HAPeerError:
             return  # The name server names it again.
-        ha_address = f"{address.rpartition(':')[0]}:{port + HA_PORT_DISTANCE}"
         slave = GroupMember(address=address, ha_address=ha_address, broker_id=broker_id, name=address, votes=False)
         self.pending[slave.id] = slave
         self.added.set()

@@ -235,6 +235,7 @@ class LeaseRounds:
             id=member.id,
             address=member.address,
             ha_address=member.described().ha_address,
+            member_address=member.described().member_address,
             member=member.own,
             codes=member.durable.identity.register_codes,
             entries=member.durable.entries,
@@ -403,8 +404,9 @@ class LeaseRounds:
         known = group.member(slave.id) if group is not None else None
         if known is None:
             log.info("member joins the group", peer=slave.address, member_id=slave.id, votes=slave.votes)
-        elif known.address != slave.address:
-            log.info("member moved", peer=slave.address, was=known.address, member_id=slave.id)
+        elif (known.address, known.member_address) != (slave.address, slave.member_address):
+            to = {"for_members": slave.member_address} if slave.member_address else {}
+            log.info("member moved", peer=slave.address, was=known.address, member_id=slave.id, **to)
 
     def _with_other_need(self, group: GroupRecord) -> GroupRecord | None:
         """The record with another number of acknowledgements: a lower one at once, a higher one when all of the log has it."""

@@ -228,6 +228,7 @@ class Member:
             boot_ms=self.boot_ms,
             address=self.address,
             ha_address=self.described().ha_address,
+            member_address=self.described().member_address,
             member=self.own,
             codes=self.durable.identity.register_codes,
             whole=self.durable.state is None or self.durable.state.whole,

@@ -11,6 +11,8 @@ Decisions are pure and in ha/election: votes.py, voter.py, epochs.py, group_reco
 clock.
 """
 
+from collections.abc import Iterator
+
 import structlog
 import trio
 from attrs import define, evolve, field
@@ -157,6 +159,14 @@ class RoleService:
         if asker is not None:
             self.joining.ask(asker)
         return self.member.own_history()
+
+    def known_addresses(self) -> Iterator[tuple[str, str]]:
+        """Of members of the group, each with the one for other members: as last told."""
+        if (master := self.member.master) is not None:
+            yield master.address, master.member_address
+        group = self.member.group
+        for each in (*self.joining.pending.values(), *(group.members if group is not None else ())):
+            yield each.address, each.member_address
 
     def counted_members(self) -> frozenset[str] | None:
         """Ids of those whose acknowledgements count; None: all that are registered."""

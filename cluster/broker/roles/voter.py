@@ -196,6 +196,7 @@ class Voter:
             boot_ms=ask.boot_ms,
             address=ask.address,
             ha_address=ask.ha_address,
+            member_address=ask.member_address,
             member=ask.member,
             codes=ask.codes,
         )

@@ -40,6 +40,7 @@ class GetBrokerEpoch(RequestHeader):
     ha_end: str | None = field(default=None, metadata=wire("twinlogHaEnd"))
     member_id: str | None = field(default=None, metadata=wire("twinlogMemberId"))
     codes: str | None = field(default=None, metadata=wire("twinlogRegisterCodes"))  # With "," between, the newest last.
+    member_address: str | None = field(default=None, metadata=wire("twinlogMemberAddress"))
 
 
 @request_header(RequestCode.TWINLOG_LEASE)

@@ -7,7 +7,8 @@ import pytest
 import trio
 import trio.testing
 
-from twinlog.cluster.remoting.client import CONNECT_TIMEOUT_MS, IDLE_MS, OUTBOX_SIZE_MAX, RemotingClient
+from tests.support.process_group.ports import free_port
+from twinlog.cluster.remoting.client import CONNECT_TIMEOUT_MS, IDLE_MS, OUTBOX_SIZE_MAX, RemotingClient, connect_first
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.command import ROCKETMQ, FrameReader, RemotingCommand, decode, encode
 from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingProtocolError, RemotingTimeoutError
@@ -413,3 +414,17 @@ async def test_what_is_no_address(nursery, address):
 )
 def test_addresses(address, parts):
     assert split_address(address) == parts
+
+
+async def test_the_first_address_that_takes_a_connection(nursery):
+    """A member has several; where none does, each is named with its reason."""
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    open_port, closed_port = listener.socket.getsockname()[1], free_port()
+    stream = await connect_first((f"127.0.0.1:{closed_port}", f"127.0.0.1:{open_port}"))
+    assert stream.socket.getpeername()[1] == open_port
+    await stream.aclose()
+    await listener.aclose()
+    with pytest.raises(
+        OSError, match=f"127.0.0.1:{closed_port}: Connection refused; 127.0.0.1:{open_port}: Connection refused"
+    ):
+        await connect_first((f"127.0.0.1:{closed_port}", f"127.0.0.1:{open_port}"))
