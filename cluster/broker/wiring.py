@@ -24,6 +24,7 @@ from twinlog.cluster.broker.group.registration import RegistrationService
 from twinlog.cluster.broker.group.slave_sync import SlaveSynchronize
 from twinlog.cluster.broker.peers.client_calls import ClientCalls
 from twinlog.cluster.broker.peers.ha_peer import Peers, RemotingCalls, RemotingPeer
+from twinlog.cluster.broker.peers.reach import Reach
 from twinlog.cluster.broker.peers.slave_peers import SlaveKinds, SlavePeers
 from twinlog.cluster.broker.processors.acl import AclProcessor
 from twinlog.cluster.broker.processors.broker_admin import BrokerAdminProcessor
@@ -414,6 +415,7 @@ def _processors(
     reconfiguration = Reconfiguration(
         settings, store, tables, services.schedule, services.transactions, data.held_pulls
     )
+    reach = Reach(data.group.other_members, RemotingCalls(base.client).history)
     pull = PullProcessor(
         settings=settings,
         store=store,
@@ -439,7 +441,7 @@ def _processors(
         SendBackProcessor(settings, store, topics, groups, stats, gate),
         TransactionProcessor(settings, store, members.ha.group_transfer, gate),
         # For administrators
-        BrokerAdminProcessor(settings, store, topics, stats, members.ha, status, reconfiguration),
+        BrokerAdminProcessor(settings, store, topics, stats, members.ha, status, reconfiguration, reach),
         GroupAdminProcessor(settings, store, tables, stats, queues, services.schedule, lost_tables, gate),
         TopicAdminProcessor(settings, store, tables, stats, queues, members.registration, lost_tables, gate),
         AclProcessor(settings, base.acl),

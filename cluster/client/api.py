@@ -332,9 +332,10 @@ class ClientApi:
         """All options of a broker, RocketMQ's or ours, as `key=value` lines (26)."""
         return (await self.call(address, headers.broker_admin.GetBrokerConfig())).read(bytes.decode)
 
-    async def member_status(self, address: str) -> MemberStatus | None:
-        """A twinlog member's status (20001); None when the broker does not know the request."""
-        answer = await self.call(address, headers.members.GetMemberStatus(), expected=_OR_UNKNOWN)
+    async def member_status(self, address: str, *, reach: bool = False) -> MemberStatus | None:
+        """A twinlog member's status (20001); None when the broker does not know the request. `reach`: see GetMemberStatus."""
+        header = headers.members.GetMemberStatus(reach or None)
+        answer = await self.call(address, header, expected=_OR_UNKNOWN)
         return answer.json(MemberStatus.from_json) if answer.is_success else None
 
     async def block_digests(

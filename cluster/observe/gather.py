@@ -106,7 +106,7 @@ async def _member(api: ClientApi, member: Member, *, thorough: bool) -> MemberFa
     facts = MemberFacts(member=member)
     try:
         began = time.time()
-        status = await api.member_status(member.address) or NO_STATUS
+        status = await api.member_status(member.address, reach=thorough) or NO_STATUS
         facts = evolve(facts, status=status, clock_ahead_seconds=_clock_ahead(status, began, time.time()))
         if thorough or not facts.is_twinlog:
             facts = evolve(facts, runtime=await api.runtime_info(member.address))

@@ -10,6 +10,7 @@ from functools import partial
 
 from attrs import frozen
 
+from twinlog.cluster.observe.address_rules import addresses, for_clients, reached_by
 from twinlog.cluster.observe.cross_rules import (
     TwoSnapshots,
     clusters,
@@ -191,7 +192,7 @@ class LagLimits:
 def states(facts: ClusterFacts) -> Iterator[Finding]:
     for each in facts.members:
         member = each.member
-        if issue := issue_of(member):
+        if (issue := issue_of(member)) and not (member.state == "unreachable" and reached_by(facts, each)):
             yield Finding(
                 level=Level.CRITICAL if member.state in CRITICAL_STATES else Level.WARNING,
                 cause=member.state,
@@ -206,8 +207,8 @@ def ha_ports(facts: ClusterFacts) -> Iterator[Finding]:
         slaves = [each for each in facts.group(name) if each.member.role == "slave"]
         for each in facts.group(name):
             probe = each.ha_port
-            if probe is None or probe.error is None:
-                continue
+            if probe is None or probe.error is None or reached_by(facts, each, "replication"):
+                continue  # It is for members, and this machine may be outside.
             host, own_host = probe.address.rpartition(":")[0], each.member.address.rpartition(":")[0]
             needed = each.member.role == "master" and bool(slaves)
             cause = "HA port closed"
@@ -410,6 +411,8 @@ CAUSES_BETWEEN_MEMBERS = frozenset(
         "one brokerId twice",
         "wrong brokerIP2",
         "HA port closed",
+        "address not reached",
+        "another member answers",
         "follows another address",
         "other file size",
         "clocks differ",
@@ -423,6 +426,8 @@ RULES: tuple[Rule[ClusterFacts], ...] = (
     Rule("members answer, take messages and follow", states),
     Rule("roles are settled, and could be changed", roles),
     Rule("HA ports take connections", ha_ports),
+    Rule("members find each other at what they tell members", addresses),
+    Rule("clients find members at what they are told", for_clients),
     Rule("slaves follow the address that their master announces", followed),
     Rule("commit log files have one size in a group", file_sizes),
     Rule("clocks agree", clocks),

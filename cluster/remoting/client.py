@@ -72,7 +72,7 @@ async def connect_first(addresses: Sequence[str]) -> trio.abc.Stream:
             try:
                 return await connect_tcp(address)
             except OSError as error:
-                why = _connect_reason(error)
+                why = connect_reason(error)
         errors.append(f"{address}: {why}")
     raise OSError("; ".join(errors))
 
@@ -435,7 +435,7 @@ class RemotingClient:
         except trio.TooSlowError:
             raise RemotingConnectError(address, f"not connected within {CONNECT_TIMEOUT_MS} ms") from None
         except (OSError, ValueError) as error:
-            raise RemotingConnectError(address, _connect_reason(error)) from error
+            raise RemotingConnectError(address, connect_reason(error)) from error
         connection = self._connections[address] = _Connection(address, stream, self.on_request)
         self._nursery.start_soon(self._carry, connection)
         return connection
@@ -462,11 +462,11 @@ def tls_reason(error: BaseException | None) -> str:
     return f"{reason}: is tls.server.mode=disabled there?"
 
 
-def _connect_reason(error: BaseException) -> str:
+def connect_reason(error: BaseException) -> str:
     """The kernel's error. trio wraps it, one for each address that it tried: the first is shown."""
     if isinstance(error, BaseExceptionGroup):
-        return _connect_reason(error.exceptions[0])
+        return connect_reason(error.exceptions[0])
     if error.__cause__ is not None:
-        return _connect_reason(error.__cause__)
+        return connect_reason(error.__cause__)
     number = getattr(error, "errno", None)
     return os.strerror(number) if number and number > 0 else str(error)

@@ -142,6 +142,19 @@ class LeaseStatus:
 
 
 @frozen(kw_only=True)
+class ReachStatus:
+    """Result of trying another member's address: reached, refused, timed out, name unknown, another member, no answer."""
+
+    member_id: str
+    name: str
+    use: str  # requests, replication
+    address: str
+    result: str
+    why: str | None = None
+    found: str | None = None  # Id of the member that answers there.
+
+
+@frozen(kw_only=True)
 class MemberStatus:
     """One broker at one moment."""
 
@@ -191,6 +204,7 @@ class MemberStatus:
     secret_ids: tuple[str, ...] | None = None  # Of the group secrets that it accepts, the one that it signs with first.
     secret_required: bool | None = None  # Members without a secret are refused.
     visibility: str | None = None
+    reach: tuple[ReachStatus, ...] | None = None  # Of the group's other members; only where it was asked for.
     # ROLE_KEYS
     epoch: EpochStatus | None = None
     promised: EpochId | None = None

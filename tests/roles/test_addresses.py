@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.disk.compare import wait_for_same_commitlog
 from tests.support.process_group import twinlog
-from tests.support.process_group.ports import free_broker_port
+from tests.support.process_group.ports import free_broker_port, free_port
 from tests.support.process_group.relay import relays
 from tests.support.process_group.roles import Group, RoleBroker, Traffic, in_thread
 from tests.support.waiting import wait_for
@@ -137,3 +137,30 @@ async def test_roles_change_across_an_address_translation(tmp_path):
         }
         for slave in (first, second):
             await in_thread(wait_for_same_commitlog, third.commit_log, slave.commit_log)
+
+
+def test_doctor_names_the_address_that_does_not_fit(tmp_path):
+    """Each member is asked what it finds at the others' addresses: a closed port, and a name that nobody knows."""
+    with ExitStack() as stack:
+        namesrv = stack.enter_context(twinlog.NameServer(tmp_path / "namesrv"))
+        brokers = [RoleBroker(tmp_path / f"m{number}", namesrv.address, number, {}) for number in range(3)]
+        closed = free_port()
+        brokers[1].settings["brokerPort2"] = str(closed)
+        brokers[2].settings["brokerIP2"] = "no-such-host.invalid"
+        for broker in brokers:
+            broker.configure()
+        group = Group(namesrv, tuple(stack.enter_context(broker) for broker in brokers))
+        group.wait_record()
+        first, second, third = (broker.label for broker in brokers)
+        found = json.loads(group.twinlog("doctor", "-o", "json", status=None).stdout)["findings"]
+        told = {each["what"]: each["fix"] for each in found if each["cause"] == "address not reached"}
+        assert len(told) == 3
+        what = f"{second} tells members that it is at 127.0.0.1:{closed} for requests; from {first} and {third}, the connection"
+        (fix,) = [told[each] for each in told if each.startswith(what)]
+        assert f"set brokerIP2 of {second} (brokerPort2 for a published port)" in fix
+        for use in ("requests", "replication"):
+            port = brokers[2].port + (use == "replication")
+            what = f"{third} tells members that it is at no-such-host.invalid:{port} for {use}; from {first} and {second}, the"
+            assert any(each.startswith(what) for each in told)
+        text = group.twinlog("doctor", status=None).stdout
+        assert f"let {first} and {second} resolve no-such-host.invalid" in " ".join(text.split())

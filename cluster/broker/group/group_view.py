@@ -136,6 +136,11 @@ class GroupView:
             likely = [shifted(master.ha_address, -HA_PORT_DISTANCE), f"{host}:{address.rpartition(':')[2]}"]
         return tuple(dict.fromkeys((*told, address, *likely)))
 
+    def other_members(self) -> tuple[GroupMember, ...]:
+        """Return the other members in the group's record."""
+        group, own = self.roles.member.group, self.roles.member.own
+        return tuple(each for each in (group.members if group is not None else ()) if each.id != own)
+
     def slave_addresses(self) -> set[str]:
         """Return the remoting addresses of the registered slaves and of the other members in the group's record."""
         group = self.roles.member.group

@@ -5,9 +5,10 @@ Sources: AdminBrokerProcessor.java, Configuration.java, StoreStatsService.java (
 
 from typing import Any
 
-from attrs import define
+from attrs import define, evolve
 
 from twinlog.cluster.broker.config_changes import read_changes
+from twinlog.cluster.broker.peers.reach import Reach
 from twinlog.cluster.broker.processors import shared
 from twinlog.cluster.broker.reconfigure import Reconfiguration, save_changes
 from twinlog.cluster.broker.settings import Settings
@@ -40,6 +41,7 @@ class BrokerAdminProcessor:
     ha: HAService
     status: BrokerStatus
     reconfiguration: Reconfiguration
+    reach: Reach
 
     async def update_broker_config(self, header: h.UpdateBrokerConfig, request: Request) -> Reply:
         """Apply `key=value` lines and write them to the configuration file: all of them, or none."""
@@ -125,9 +127,10 @@ class BrokerAdminProcessor:
         }
         return shared.json_reply(ha_status)
 
-    def member_status(self, header: GetMemberStatus, request: Request) -> Reply:
+    async def member_status(self, header: GetMemberStatus, request: Request) -> Reply:
         """Return the status for `twinlog list` and other members."""
-        return shared.json_reply(self.status.member().to_json())
+        reach = await self.reach.look() if header.reach else None
+        return shared.json_reply(evolve(self.status.member(), reach=reach).to_json())
 
 
 def _link(client: HAClientStatistics | None) -> dict[str, Any]:

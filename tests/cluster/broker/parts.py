@@ -16,6 +16,7 @@ from twinlog.cluster.broker.group.lost_tables import LostTables
 from twinlog.cluster.broker.group.registration import RegistrationService
 from twinlog.cluster.broker.peers.client_calls import ClientCalls
 from twinlog.cluster.broker.peers.ha_peer import RemotingCalls
+from twinlog.cluster.broker.peers.reach import Reach
 from twinlog.cluster.broker.peers.slave_peers import SlaveKinds
 from twinlog.cluster.broker.processors.broker_admin import BrokerAdminProcessor
 from twinlog.cluster.broker.processors.clients import ClientProcessor
@@ -177,7 +178,9 @@ class Parts:
             now_ms=wall_clock_ms,
         )
         changes = Reconfiguration(settings, store, tables, self.schedule, transactions, self.held_pulls)
-        return BrokerAdminProcessor(settings, store, tables.topics, self.stats, self.ha, self.status, changes)
+        return BrokerAdminProcessor(
+            settings, store, tables.topics, self.stats, self.ha, self.status, changes, Reach(tuple, None)
+        )
 
     def clients(self) -> ClientProcessor:
         return ClientProcessor(self.settings, self.store, self.tables, self.connections, ClientCalls(), self.gate)
