@@ -24,12 +24,13 @@ _NEXT = {
 }
 
 
-def reached_by(facts: ClusterFacts, each: MemberFacts, use: str = "requests") -> list[str]:
-    """Names of the members that reach a member, as they say."""
+def reached_by(facts: ClusterFacts, each: MemberFacts, ha_address: str | None = None) -> list[str]:
+    """Names of the members that reach a member, as they say: with requests, or at this HA address."""
+    use = "requests" if ha_address is None else "replication"
     return [
         other.member.name
         for other, seen in _views(facts, each.member.group)
-        if seen.result == "reached" and seen.use == use and _is_about(seen, each)
+        if (seen.result, seen.use) == ("reached", use) and ha_address in (None, seen.address) and _is_about(seen, each)
     ]
 
 

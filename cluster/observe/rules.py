@@ -207,7 +207,7 @@ def ha_ports(facts: ClusterFacts) -> Iterator[Finding]:
         slaves = [each for each in facts.group(name) if each.member.role == "slave"]
         for each in facts.group(name):
             probe = each.ha_port
-            if probe is None or probe.error is None or reached_by(facts, each, "replication"):
+            if probe is None or probe.error is None or reached_by(facts, each, probe.address):
                 continue  # It is for members, and this machine may be outside.
             host, own_host = probe.address.rpartition(":")[0], each.member.address.rpartition(":")[0]
             needed = each.member.role == "master" and bool(slaves)

@@ -3,6 +3,7 @@
 Sources: AdminBrokerProcessor.java, Configuration.java, StoreStatsService.java (RocketMQ 4.9.8), HARuntimeInfo.java (5.3.3).
 """
 
+from collections.abc import Coroutine
 from typing import Any
 
 from attrs import define, evolve
@@ -127,9 +128,12 @@ class BrokerAdminProcessor:
         }
         return shared.json_reply(ha_status)
 
-    async def member_status(self, header: GetMemberStatus, request: Request) -> Reply:
+    def member_status(self, header: GetMemberStatus, request: Request) -> Reply | Coroutine[Any, Any, Reply]:
         """Return the status for `twinlog list` and other members."""
-        reach = await self.reach.look() if header.reach else None
+        return self._with_reach() if header.reach else shared.json_reply(self.status.member().to_json())
+
+    async def _with_reach(self) -> Reply:
+        reach = await self.reach.look()
         return shared.json_reply(evolve(self.status.member(), reach=reach).to_json())
 
 

@@ -65,7 +65,7 @@ async def test_the_address_for_members_is_tried(asked, other):
 
 
 async def test_nothing_is_tried_without_being_asked(asked):
-    body = orjson.loads((await Client(asked).ask_async(RequestCode.TWINLOG_MEMBER_STATUS, b"")).body)
+    body = orjson.loads(Client(asked).ask(RequestCode.TWINLOG_MEMBER_STATUS, b"").body)
     assert body["reach"] is None
 
 
