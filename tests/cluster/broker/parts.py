@@ -44,6 +44,7 @@ from twinlog.cluster.broker.tables.tables import DELAYS, BrokerTables
 from twinlog.cluster.broker.transactions.records import CheckRules
 from twinlog.cluster.broker.transactions.service import TransactionCheckService
 from twinlog.cluster.broker.watchdog import Watchdog
+from twinlog.cluster.config.group_secret import GroupSecrets
 from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.request import Handler, handlers_of
 from twinlog.ha.config import HAConfig
@@ -158,6 +159,7 @@ class Parts:
             watchdog=Watchdog(lambda: self.store.flusher.busy_since),
             acl=None,
             client=self.remoting,
+            secrets=GroupSecrets.load(None),
         )
 
     @cached_property
