@@ -91,7 +91,7 @@ class HAService:
             self._take,
             self.ask_members,
             lambda: self.role.group is not None,
-            self.welcome,
+            self._welcome,
             self.host_ips,
         )
         self.client = HAClient(self.store, self.config, peer_of=self.peer_of, role=self.role)
@@ -197,6 +197,11 @@ class HAService:
         count, or are disconnected, at once.
         """
         self.connection_admission.members_changed(names)
+
+    def _welcome(self) -> frozenset[str]:
+        """The IPs and ids of slaves that may follow, whether they count or not."""
+        group = self.role.group
+        return frozenset(self.welcome()) | (group.voters if group is not None else frozenset())
 
     def ticket_for(self, member: str, shown: Callable[[int], int] = lambda ticket: ticket) -> int:
         """A ticket for the HA connection that a member has just made, whose first eight bytes are what `shown` makes of it."""

@@ -124,7 +124,42 @@ def is_committed(before: GroupRecord | None, versions: Mapping[str, int], record
 
 def _knows_enough(old: GroupRecord, record: GroupRecord, has: AbstractSet[str]) -> bool:
     gone = old.voters - _ids(record)
-    return len(old.voters - gone - has) < max(needed(old) - len(gone), 1)
+    return len(old.voters - gone - (has - _unproven(old, record))) < _needed_of(old, record)
+
+
+def _needed_of(old: GroupRecord, record: GroupRecord) -> int:
+    """Number of votes that elect by the old version, besides those of members that the new one removes."""
+    return max(needed(old) - len(old.voters - _ids(record)), 1)
+
+
+def _unproven(old: GroupRecord, record: GroupRecord) -> frozenset[str]:
+    """Voters that go on at another address, by another start, than in the old version: what answers there may be a copy of a
+    directory whose member goes on elsewhere, so that only the other voters' answers count for this version. Where these
+    are too few whatever they say, as in a pair, it is believed. The master itself is heard by its lease.
+    """
+    moved = {
+        each.id
+        for each in record.members
+        if each.broker_id and each.votes and (known := old.member(each.id)) is not None and _has_moved(known, each)
+    }
+    return frozenset(moved) if len(moved) < _needed_of(old, record) else frozenset()
+
+
+def _has_moved(known: GroupMember, now: GroupMember) -> bool:
+    return known.address != now.address and known.code != now.code
+
+
+def unproven(before: GroupRecord | None, record: GroupRecord) -> frozenset[str]:
+    """Members that moved by a version that is not in force: nobody else is known to have heard of it."""
+    return frozenset[str]().union(*(_unproven(old, record) for old in _older(before, record)))
+
+
+def unproven_asker(record: GroupRecord, asker: GroupMember) -> bool:
+    """True for a member that asks from where the record does not have it, and has to be heard of by others."""
+    known = record.member(asker.id)
+    if known is None:
+        return False
+    return asker.id in _unproven(record, with_member(record, evolve(asker, broker_id=known.broker_id)))
 
 
 def in_force(record: GroupRecord) -> GroupRecord:
@@ -133,11 +168,14 @@ def in_force(record: GroupRecord) -> GroupRecord:
 
 
 def counted(before: GroupRecord | None, record: GroupRecord, *, committed: bool) -> frozenset[str]:
-    """Members whose acknowledgements count: none that is new in a version that is not in force, or removed by it."""
-    there, older = _ids(record), _older(before, record)
-    if committed:
-        return there
-    return there.intersection(*map(_ids, older)) if older else frozenset()
+    """Members whose acknowledgements count: none that is new in a version that is not in force, moved or removed by it."""
+    return _ids(record) if committed else members_of_all(before, record) - unproven(before, record)
+
+
+def members_of_all(before: GroupRecord | None, record: GroupRecord) -> frozenset[str]:
+    """Ids of the members that a version that is not in force has in common with those that may be."""
+    older = _older(before, record)
+    return _ids(record).intersection(*map(_ids, older)) if older else frozenset()
 
 
 def _older(before: GroupRecord | None, record: GroupRecord) -> list[GroupRecord]:

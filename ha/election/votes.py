@@ -11,8 +11,8 @@ from typing import Literal
 from attrs import evolve, frozen
 
 from twinlog.ha.election.epochs import common_end
-from twinlog.ha.election.group_record import counted, needed, newest
-from twinlog.ha.election.voter import VoteReply
+from twinlog.ha.election.group_record import members_of_all, needed, newest, unproven
+from twinlog.ha.election.voter import VoteReply, why_older
 from twinlog.store.role_file import GroupRecord
 
 Accepted = int | Literal["unknown"] | None
@@ -97,6 +97,7 @@ def judge_switchover(
     better = [answer for answer in votes if answer.member != facts.master and answer.key > own.key]
     refusal = (
         _switchover_rules(candidate, own, facts)
+        or _unheard_of(group, candidate)
         or enough
         or _outdone(candidate, own, [answer for answer in better if answer.last.id != own.last.id])
     )
@@ -125,9 +126,9 @@ def may_take(
 
 
 def _counting_votes(group: GroupRecord, answers: Mapping[str, VoteReply]) -> list[VoteReply]:
-    """Votes of members that have all that they ever acknowledged."""
-    voters = group.voters
-    return [answer for id, answer in answers.items() if id in voters and answer.granted and answer.whole]
+    """Votes of members that have all that they ever acknowledged, and of no copy of them."""
+    votes = (answer for id, answer in answers.items() if id in group.voters and answer.granted and answer.whole)
+    return [answer for answer in votes if not why_older(group, answer.member, answer.codes)]
 
 
 def _not_eligible(group: GroupRecord | None, candidate: str, answers: Mapping[str, VoteReply]) -> Judgement | None:
@@ -142,7 +143,7 @@ def _not_eligible(group: GroupRecord | None, candidate: str, answers: Mapping[st
             "it is none",
             "let it follow the master first",
         )
-    elif candidate not in counted(None, group, committed=group.before is None):
+    elif group.before is not None and candidate not in members_of_all(None, group):
         why = (
             "is a member",
             "a record that is in force",
@@ -197,6 +198,8 @@ def _unsure(group: GroupRecord, own: VoteReply, votes: list[VoteReply]) -> Judge
     """Reason why its log may lack acknowledged bytes, however many voted."""
     base, its_master = group.loss_free_from, _master_of(group)
     master = group.address_of(its_master)
+    if (refusal := _unheard_of(group, own.member)) is not None:
+        return refusal
     if not own.whole and own.member != its_master:  # It may be no prefix of what the master wrote.
         why = (
             "has all that it acknowledged",
@@ -221,6 +224,20 @@ def _unsure(group: GroupRecord, own: VoteReply, votes: list[VoteReply]) -> Judge
     else:
         return None
     return Judgement(own.member, False, *why)
+
+
+def _unheard_of(group: GroupRecord, candidate: str) -> Judgement | None:
+    """Refusal of a member that moved, before another voter is known to have heard of that."""
+    if candidate not in unproven(None, group):
+        return None
+    return Judgement(
+        candidate,
+        False,
+        "is the member, and no copy of its directory",
+        "another voter that knows its new address",
+        f"it moved to {group.address_of(candidate)}, and none is known to",
+        "start the other members, or accept the loss",
+    )
 
 
 def _master_of(group: GroupRecord) -> str:

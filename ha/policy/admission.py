@@ -55,11 +55,14 @@ class AdmissionRules:
     allowed_names: tuple[str, ...] = ()
     ips_of: Callable[[str], Collection[str]] = lambda _host: ()
     registered: tuple[str, ...] = field(default=(), init=False)  # One IP, or the id of a member, per registered slave.
-    welcome: frozenset[str] = field(default=frozenset(), init=False)  # IPs that may follow, and do not count yet.
+    welcome: frozenset[str] = field(
+        default=frozenset(), init=False
+    )  # IPs or ids that may follow, and do not count yet.
     _entries: Counter[str] = field(factory=Counter, init=False)
 
     def members_changed(self, names: Collection[str], welcome: Collection[str] = ()) -> None:
-        """Take the IPs or ids of the slaves that count, one for each slave; `welcome`: IPs that may follow without that."""
+        """Take the IPs or ids of the slaves that count, one for each slave; `welcome`: those that may follow
+        without that."""
         self.registered, self.welcome = tuple(names), frozenset(welcome)
         self._entries = Counter(self.registered)
 
@@ -80,7 +83,7 @@ class AdmissionRules:
 
     def admits(self, ip: str, member: str = "") -> bool:
         """True if a connection from there is served the log; `member`: the member that showed a ticket on it."""
-        return self._entries[member] > 0 or ip in self.welcome or self.trusts(ip)
+        return self._entries[member] > 0 or not self.welcome.isdisjoint((ip, member)) or self.trusts(ip)
 
     def voices(self, connected: Iterable[str]) -> list[str]:
         """The IPs whose acknowledgements count, one for each slave that may: each registered slave, and each other IP

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 KINDS = {
     "switchover", "failover", "forced failover", "command cut", "isolated", "overthrown", "master dies", "reinit", "rewind",
-    "chosen alone", "pause", "old slave", "moves", "moves silently", "copied", "replaced", "swapped",
+    "chosen alone", "pause", "old slave", "moves", "moves silently", "copied", "master copied", "replaced", "swapped",
 }  # fmt: skip
 ANY_LOSS = 1 << 40  # Bytes.
 MOVED = 10  # Ports of a member are next to each other.
@@ -54,10 +54,10 @@ async def act(world: "RoleWorld", event: Event) -> None:
             await _move(member, values)
         case "moves silently":
             await _move_silently(world, member, values)
-        case "copied" | "replaced" | "swapped":
+        case "copied" | "master copied" | "replaced" | "swapped":
             if not world.copying:
                 world.copying = True
-                await {"copied": _copy, "replaced": _replace, "swapped": _swap}[event.kind](world, member, values)
+                await _COPIES[event.kind](world, member, values)
                 world.copying = False
         case "old slave":
             member.is_old = True
@@ -101,10 +101,10 @@ def _links_to_others(world: "RoleWorld", member: "RoleMember") -> list[Any]:
     return [each for other in others for each in (link(other.ip, master.ip), link(master.ip, other.ip))]
 
 
-def _image(world: "RoleWorld", member: "RoleMember") -> Image | None:
-    """A copy of a slave's disk; None: it is none now, or no member of a record yet."""
+def _image(world: "RoleWorld", member: "RoleMember", *, of_master: bool = False) -> Image | None:
+    """A copy of a slave's disk, or a master's; None: it is none now, or no member of a record yet."""
     state = member.durable_role()
-    if state is None or state.group is None or state.role is not BrokerRole.SLAVE:
+    if state is None or state.group is None or (state.role is not BrokerRole.SLAVE) is not of_master:
         return None
     is_there = member.identity in state.group.voters and member.up and world.producing
     return member.disk.image() if is_there else None
@@ -114,7 +114,7 @@ async def _copy(world: "RoleWorld", member: "RoleMember", values: dict[str, Any]
     """Its disk is copied, it goes on, and is seen; then somebody starts the copy. A copy that nothing tells from the member that
     moved would be that: what it lacks is for _replace().
     """
-    image = _image(world, member)
+    image = _image(world, member, of_master=member is world.master)
     if image is None:
         return
     if values["stop"]:
@@ -132,6 +132,11 @@ async def _copy(world: "RoleWorld", member: "RoleMember", values: dict[str, Any]
         elsewhere = values["runs"] != "in its place"
         world.trace(f"a copy of {member.name} is started {values['runs']}")
         await world.run_copy(member, image, elsewhere=elsewhere, seconds=values["lasts"])
+
+
+async def _copy_master(world: "RoleWorld", _member: "RoleMember", values: dict[str, Any]) -> None:
+    """The same of whoever is master: the copy takes itself for the master that it was."""
+    await _copy(world, world.member(world.master.name), values)
 
 
 async def _is_known(world: "RoleWorld", member: "RoleMember", image: Image) -> bool:
@@ -195,6 +200,9 @@ async def _swap(world: "RoleWorld", _member: "RoleMember", values: dict[str, Any
             await trio.sleep(0.01)
         one.ip, one.port, other.ip, other.port = other.ip, other.port, one.ip, one.port
         world.trace(f"{one.name} has {one.address}, and {other.name} {other.address}")
+
+
+_COPIES = {"copied": _copy, "master copied": _copy_master, "replaced": _replace, "swapped": _swap}
 
 
 def _meant(world: "RoleWorld", target: str) -> Any:

@@ -179,6 +179,8 @@ def leased(member: "RoleMember", ask: "LeaseRequest", answer: "LeaseReply") -> N
     state = member.durable_role()
     if answer.accepted and member not in member.group.role_members:
         raise Violation(f"I8: {member.name}, a copy, follows {_named(ask.id)}")
+    if answer.accepted and member.group.copy_codes.intersection(ask.codes):
+        raise Violation(f"I8: {member.name} renews the lease of a copy, in {_named(ask.id)}")
     if answer.accepted and (state is None or state.promised.epoch < ask.id.epoch):
         found = _named(state.promised) if state is not None else "nothing"
         raise Violation(f"I2: {member.name} follows {_named(ask.id)}; on its disk is {found}")

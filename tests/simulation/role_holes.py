@@ -258,3 +258,10 @@ def codes_ignored() -> Iterator[None]:
         patch.object(twinlog.cluster.broker.roles.joining, "is_successor", lambda codes, seen: True),
     ):
         yield
+
+
+@hole("a master that is called a copy serves")
+def copied_master_serves() -> Iterator[None]:
+    """Whoever renews its lease to nobody says why in a text that nothing reads: after haLeaseMs it serves without one."""
+    with patch.object(LeaseRounds, "why_copy", lambda self: ""):
+        yield

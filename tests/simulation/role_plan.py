@@ -12,6 +12,8 @@ SHARE = 0.42
 MOVE_SHARE = 0.4  # Of these, in how many members come back with another address.
 SILENT_SHARE = 0.3  # And in how many of those in which all are needed one moves without a word.
 COPY_SHARE = 0.4  # And in how many disks are copied, or addresses swapped.
+MASTER_COPY_SHARE = 0.2  # And in how many that of a master is.
+RUNS = ("elsewhere, beside it", "elsewhere, without it", "in its place")  # Processes on copies.
 # Left out. A flipped bit that no checksum covers makes a log of nobody's; members move by events of their own; whom a
 # master admits is what other seeds are about; and after a sync that failed nobody knows what a disk has, not even the ledger.
 _WITHOUT = {"flip", "stranger", "master moves", "sync fails"}
@@ -48,7 +50,7 @@ def with_roles(plan: Plan) -> Plan:
     beginning = _beginning(plan.seed, config)
     old = [event for event in old[: rng.randint(0, 10)] if not (beginning and _loses_first(event))]
     moved = [*_moves(plan.seed, config, old), *_silent_moves(plan.seed, config, [*old, *beginning])]
-    copied = _copies(plan.seed, config, [*old, *beginning])
+    copied = [*_copies(plan.seed, config, [*old, *beginning]), *_master_copies(plan.seed, config, [*old, *beginning])]
     events = sorted([*old, *new, *beginning, *moved, *copied], key=lambda event: event.at)
     return evolve(plan, config=config, events=tuple(events))
 
@@ -115,12 +117,28 @@ def _copies(seed: int, config: Config, others: list[Event]) -> list[Event]:
     return [_copy(rng, round(rng.uniform(5.0, config.seconds), 3)) for _ in range(rng.randint(1, 3))]
 
 
+def _master_copies(seed: int, config: Config, others: list[Event]) -> list[Event]:
+    """In some seeds a master's disk is copied, and a process on the copy starts as the former master that it was."""
+    rng = random.Random(f"copies of masters {seed}")
+    if rng.random() >= MASTER_COPY_SHARE or any(event.kind in ("wiped", "old slave") for event in others):
+        return []
+    return [
+        Event(
+            round(rng.uniform(5.0, config.seconds), 3),
+            "master copied",
+            "",
+            {"runs": rng.choice(RUNS), "stop": rng.random() < 0.5, "lasts": round(rng.uniform(4, 14), 3)},
+        )
+        for _ in range(rng.randint(1, 2))
+    ]
+
+
 def _copy(rng: random.Random, at: float) -> Event:
     kind, who = rng.choice(("copied", "copied", "replaced", "swapped")), rng.choice(("slave 1", "slave 2"))
     down = round(rng.uniform(0.2, 3), 3)
     match kind:
         case "copied":
-            where = rng.choice(("elsewhere, beside it", "elsewhere, without it", "in its place"))
+            where = rng.choice(RUNS)
             return Event(
                 at, kind, who, {"runs": where, "stop": rng.random() < 0.5, "lasts": round(rng.uniform(1, 9), 3)}
             )

@@ -185,6 +185,8 @@ class RoleMember(Member):
                 now_ms=lambda: int(wall() * 1000),
                 boot_id=lambda: f"boot {self.boots}",
                 boot_ms=self.starts,
+                group_name="broker-a",
+                cluster="DefaultCluster",
             )
         )
         ha.use_role(CheckedRole(roles, self))

@@ -4,7 +4,7 @@ A twinlog slave asks by itself, when it asks the master for its history. A Rocke
 acknowledges as well as any, and cannot vote: it counts among the members, not among the voters.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 import structlog
@@ -13,6 +13,7 @@ from attrs import define, field
 from twinlog.cluster.broker.roles.member import Member, place_of
 from twinlog.cluster.remoting.names import HA_PORT_DISTANCE, shifted
 from twinlog.cluster.remoting.route import MASTER_ID
+from twinlog.ha.election.group_record import unproven_asker
 from twinlog.ha.errors import HAPeerError
 from twinlog.store.member_file import is_successor
 from twinlog.store.role_file import GroupMember
@@ -25,12 +26,14 @@ UNREGISTERED_MAX = 64
 
 @define(eq=False)
 class JoinRequests:
-    """`pending`: by id, those that the master has to add to the record, or to change in it."""
+    """`pending`: by id, those that the master has to add to the record, or to change in it. `recount`: one counts no more."""
 
     member: Member
     added: Wakeup  # Wakes the lease rounds.
     pending: dict[str, GroupMember] = field(factory=dict, init=False)
     addresses: Mapping[int, str] | None = field(default=None, init=False)  # Registered, by id; None: not known yet.
+    recount: Callable[[], None] = field(default=lambda: None, init=False)
+    _asked: dict[str, GroupMember] = field(factory=dict, init=False)  # By id: how each member of the record asked last.
     _unregistered: dict[str, GroupMember] = field(factory=dict, init=False)
     _reported: set[tuple[str, str]] = field(factory=set, init=False)
     _wakeup: Wakeup = field(factory=Wakeup, init=False)
@@ -43,7 +46,18 @@ class JoinRequests:
         if group is not None and group.member(asker.id) is None and place_of(group, asker) is not None:
             return  # It asks again, as the member whose place it takes.
         self.pending[asker.id] = asker
+        if group is not None and group.member(asker.id) is not None:
+            self._asked[asker.id] = asker
+            if asker.id in self.unproven:  # Before it has a connection: what it acknowledges is not the member's yet.
+                self.recount()
         self.added.set()
+
+    @property
+    def unproven(self) -> frozenset[str]:
+        """Members that ask from where the record does not have them, and that others have to hear of before they count."""
+        group = self.member.group
+        asked = self._asked.items() if group is not None else ()
+        return frozenset(id for id, asker in asked if group is not None and unproven_asker(group, asker))
 
     def address_of(self, id: str) -> str:
         """The address of a member: the one that it asks from, before the record has it."""

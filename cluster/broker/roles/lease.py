@@ -8,6 +8,7 @@ record          one change at a time; new members count once so many voters have
 
 import math
 from collections.abc import Collection, Iterable
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 
 import structlog
@@ -118,6 +119,7 @@ class LeaseRounds:
 
     def __attrs_post_init__(self) -> None:
         self.silence = SilentVoters(self.member.config.lease_ms / 1000)
+        self.joining.recount = self._recount
 
     async def run(self) -> None:
         """Ask until cancelled; no voter is asked while this member is not the master of its epoch."""
@@ -314,7 +316,7 @@ class LeaseRounds:
         state = self.member.durable.state
         if state is None or state.group is None or self._first_is_new:
             return None
-        return counted(state.before, state.group, committed=state.before is None)
+        return counted(state.before, state.group, committed=state.before is None) - self.joining.unproven
 
     @property
     def _first_is_new(self) -> bool:
@@ -345,7 +347,7 @@ class LeaseRounds:
             holds, group = self._is_in_force_now(), state.group
             if group is not None and (holds or self.is_settled):
                 if holds or group.loss_free_from is None:
-                    self._count(group)
+                    self._count(group, {each.id for each in group.members} - self.joining.unproven)
                 held = loss_free_below(in_force(group), member.store.max_offset)  # From here on only members count.
                 if held != group:
                     await member.durable.save(evolve(state, before=None, group=held))
@@ -377,10 +379,18 @@ class LeaseRounds:
         named = self.member.config.named_members
         return named | {self.member.own} if named else named
 
-    def _count(self, record: GroupRecord) -> None:
-        """Count the acknowledgements of a version's members, and of no other slave."""
-        others = (each for each in record.members if each.id != self.member.own)
+    def _count(self, record: GroupRecord, ids: AbstractSet[str]) -> None:
+        """Count the acknowledgements of these members of a version, and of no other slave."""
+        others = (each for each in record.members if each.id in ids - {self.member.own})
         self.member.ha.members_changed(sorted(counted_as(each, self.member.ip_of) for each in others))
+
+    def _recount(self) -> None:
+        """Count nobody any more whose acknowledgements must not."""
+        ids, group = self.counted_members(), self.member.group
+        if ids is None or group is None:
+            self.member.ha.connection_admission.recount()
+        else:
+            self._count(group, ids)
 
     def _next_record(self) -> GroupRecord | None:
         member, group = self.member, self.member.group
@@ -423,5 +433,5 @@ class LeaseRounds:
         assert state.group is None or record.version > state.group.version, "a version of the record falls"
         await self.member.take_place(record)
         await self.member.durable.save(evolve(state, group=record, before=state.group))
-        self.member.ha.connection_admission.recount()  # With a record only its members count.
+        self._recount()  # With a record only its members count.
         self.ask_soon()

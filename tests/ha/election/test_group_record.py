@@ -17,6 +17,8 @@ from twinlog.ha.election.group_record import (
     needed,
     newest,
     remaining_pause,
+    unproven,
+    unproven_asker,
     with_ids_swapped,
     with_member,
     with_need,
@@ -53,6 +55,49 @@ def test_a_version_that_holds_is_known_in_every_election(size, acks_needed, not_
         held = is_committed(before, dict.fromkeys(has, after.version), after)
         missed = [votes for votes in subsets(before.voters, needed(before)) if not votes & has]
         assert held == (not missed)
+
+
+def started(who: GroupMember, address: str, code: str) -> GroupMember:
+    return evolve(who, address=address, codes=(code,))
+
+
+def grown(size: int, acks_needed: int) -> GroupRecord:
+    """With members that say their starts."""
+    found = record(size, acks_needed)
+    return evolve(found, members=tuple(started(each, each.address, "c1") for each in found.members))
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 5])
+@pytest.mark.parametrize("acks_needed", [1, 2, 3, 4, 5])
+def test_who_moved_is_heard_of_by_others(size, acks_needed):
+    """The member at its old address, which may be alive, elects nobody, whatever the process at the new one answers."""
+    before = grown(size, acks_needed)
+    after = with_member(before, started(before.members[1], "elsewhere", "c2"))
+    is_believed = needed(before) == 1
+    for has in subsets(before.voters):
+        held = is_committed(before, dict.fromkeys(has, after.version), after)
+        heard = has if is_believed else has - {"b"}
+        assert held == all(votes & heard for votes in subsets(before.voters, needed(before)))
+    assert is_believed or not any("b" in acks for acks in subsets(counted(before, after, committed=False)))
+    assert "b" in counted(before, after, committed=True)
+    assert unproven(before, after) == (frozenset() if is_believed else {"b"})
+    assert unproven_asker(before, after.member("b")) != is_believed
+
+
+@pytest.mark.parametrize(
+    "now", [started(member("b", 1), "b", "c2"), started(member("b", 1), "elsewhere", "c1"), member("b", 1)]
+)
+def test_another_start_at_the_same_address_is_the_member(now):
+    before = grown(3, 2)
+    after = with_member(before, now)
+    assert is_committed(before, {"a": after.version, "b": after.version}, after)
+    assert "b" in counted(before, after, committed=False)
+
+
+def test_the_master_answers_for_its_own_move():
+    before = grown(3, 2)
+    after = with_member(before, started(before.members[0], "elsewhere", "c2"))
+    assert is_committed(before, {"a": after.version, "b": after.version}, after)
 
 
 @pytest.mark.parametrize("acks_needed", [1, 2, 3])

@@ -21,6 +21,13 @@ def running_copy(group: Group, member: Member) -> Member:
     return copy
 
 
+async def moved(member: Member) -> None:
+    """Start it again at another IP."""
+    await member.kill()
+    member.network += 1
+    await member.start()
+
+
 # Of a master's directory
 
 
@@ -64,6 +71,67 @@ async def test_a_master_in_whose_place_a_copy_went_on_ends(tmp_path, autojump_cl
     await a.kill()
     group.members[:] = [d, b, c]
     assert await group.settled() is d
+
+
+# Of a slave's directory, while the slave cannot be reached
+
+
+async def test_a_copy_of_a_slave_that_is_cut_off_counts_once_others_know(autojump_clock, three):
+    """Else the slave could elect the other one, that is cut off with it, without what the copy acknowledged."""
+    a, b, c = three.members
+    d = running_copy(three, c)
+    three.isolate(b, c)
+    await d.start()
+    await trio.sleep(30)
+    a.produce(b"one")
+    assert not await a.is_acknowledged(), "by a copy"
+    assert d.max_offset == a.max_offset, "it follows all the same"
+    three.isolate(a, d)
+    change = await three.change("failover", b)
+    assert not change.error
+    assert a.acknowledged == []
+    b.produce(b"two")
+    assert await b.is_acknowledged(), "by c"
+    three.isolate()
+    await until(lambda: not a.is_serving, "a hears of b")
+    assert b.is_serving
+    assert d.ha.client.statistics().state != "streaming", "c is there"
+
+
+async def test_a_slave_that_moved_counts_once_another_voter_knows(autojump_clock, three):
+    a, b, c = three.members
+    await b.kill()
+    await moved(c)
+    a.produce(b"one")
+    assert not await a.is_acknowledged()
+    change = await three.change("failover", c)
+    assert "another voter" in str(change.judgements) + change.error or "serves" in change.error
+    await b.start()
+    assert await three.settled() is a
+    assert await a.is_acknowledged()
+    await b.kill()
+    a.produce(b"two")
+    assert await a.is_acknowledged(), "by c, of which b knows"
+
+
+async def test_the_only_slave_moves_and_counts(autojump_clock, pair):
+    """Nobody else could hear of it."""
+    a, b = pair.members
+    await moved(b)
+    await pair.settled()
+    a.produce(b"one")
+    assert await a.is_acknowledged()
+
+
+async def test_a_slave_that_all_wait_for_moves_and_counts(tmp_path, autojump_clock, nursery):
+    """Each alone could be elected, so that no other's word is enough: it is believed."""
+    group = role_group(nursery, tmp_path, size=3, need=3)
+    await group.start()
+    a, _b, c = group.members
+    await moved(c)
+    assert await group.settled() is a
+    a.produce(b"one")
+    assert await a.is_acknowledged()
 
 
 # A start that was not noted
