@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.disk.compare import wait_for_same_commitlog
 from tests.support.process_group.process import ProcessFailedError
-from tests.support.process_group.roles import RoleBroker, running
+from tests.support.process_group.roles import TOPIC, RoleBroker, running
+from tests.support.process_group.status import status
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -69,3 +72,27 @@ def test_a_copy_becomes_a_new_member(tmp_path):
             assert len({each["member_id"] for each in listed.values()}) == 3
             assert listed[third.label]["made_address"] == third.address
             assert listed[third.label]["made_ms"] > 0
+
+
+def test_a_member_whose_file_was_lost_takes_its_place_again(tmp_path):
+    """Nothing tells it from a copy, so that a person has to: it says how."""
+    with running(tmp_path) as group:
+        first, second = group.members
+        group.twinlog("send", TOPIC, "one")
+        id = member_id(second.store)
+        second.stop()
+        (second.store / "twinlog/member").unlink()
+        second.start()
+        command = f"twinlog log new-member {second.store}"
+        second.wait_until(lambda: command in second.log.read_text(), "what to do")
+        wait_for(lambda: "was lost" in (status(second)["roleWhy"] or ""), "that it is not taken for the member")
+        group.twinlog("send", TOPIC, "two", status=None)
+        second.stop()
+        group.twinlog(*command.split()[1:], "--yes")
+        assert member_id(second.store) != id
+        second.start()
+        group.wait_healthy()
+        assert member_id(second.store) == id, "at its address, and under its name"
+        assert first.recorded()[second.label] == (id, second.address)
+        group.twinlog("send", TOPIC, "three")
+        wait_for_same_commitlog(first.commit_log, second.commit_log)

@@ -73,8 +73,11 @@ def test_a_copy_of_a_slaves_directory_does_not_take_part(tmp_path):
             copy.wait_until(lambda: says in copy.log.read_text(), "its word of whose copy it is")
             group.twinlog("send", TOPIC, "two")
             assert status(copy)["roleState"] != "following"
+            assert group.listed()[second.label]["address"] == second.address, "clients find the slave"
             assert status(second)["roleState"] == "following"
             assert [each["counted"] for each in status(first)["slaves"]] == [True]
             assert first.recorded() == second.recorded() == before
         assert copy.commit_log.exists()
+        assert group.listed()[second.label]["address"] == second.address, "and what stopped took nothing away"
+        assert copy.address not in group.namesrv.log.read_text(), "it was never registered"
         wait_for_same_commitlog(first.commit_log, second.commit_log)

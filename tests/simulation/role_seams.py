@@ -195,6 +195,7 @@ class SimEffects:
         self._holds_until, member.is_fenced = None, False
         ha.unfence(synchronous=role is BrokerRole.SYNC_MASTER)
         member.is_master = member.writable = True
+        member.is_withdrawn = False
         member.group.trace(f"{member.name} serves as master")
         member.register_now.set()
 
@@ -203,7 +204,7 @@ class SimEffects:
         assert member.store is not None
         assert member.ha is not None
         self._holds_until = None
-        member.is_master = member.writable = member.is_fenced = False
+        member.is_master = member.writable = member.is_fenced = member.is_withdrawn = False
         member.store.become_slave()
         member.ha.unfence(synchronous=False)
         address = master.ha_address if master is not None else None
@@ -220,6 +221,11 @@ class SimEffects:
             member.group.trace(f"{member.name} is fenced")
         member.writable, member.is_fenced = False, True
         member.ha.fence(why)
+        await trio.lowlevel.checkpoint()
+
+    async def withdraw(self) -> None:
+        self.member.is_withdrawn = True
+        self.member.group.name_server.lost(self.member)
         await trio.lowlevel.checkpoint()
 
     async def pull_offsets(self, addresses: tuple[str, ...]) -> None:

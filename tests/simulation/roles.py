@@ -43,6 +43,7 @@ class RoleMember(Member):
     offsets: Offsets = field(init=False)
     writable: bool = False  # Producers are let in.
     is_fenced: bool = False
+    is_withdrawn: bool = False  # Its group takes it for a copy: it does not register.
     is_old: bool = False  # Its version knows of no records: it asks nobody, and answers nothing.
     boots: int = 0  # The machine's, not the process's.
     calls_nursery: trio.Nursery | None = None
@@ -129,7 +130,7 @@ class RoleMember(Member):
         await super()._lie_dead()
 
     async def _serve(self) -> None:
-        self.writable = self.is_fenced = False
+        self.writable = self.is_fenced = self.is_withdrawn = False
         self._registered, self._counted = [], []
         self.offsets.master = MasterOffsets()
         state = load_role(Path(self.name) / "twinlog")
@@ -204,7 +205,7 @@ class RoleMember(Member):
         state = self.roles.member.role_state() if self.roles is not None else None
         if self.is_master and self.writable:
             return 0
-        if self.is_fenced or (state is None and self.name == "m"):
+        if self.is_fenced or self.is_withdrawn or (state is None and self.name == "m"):
             return None
         return state.broker_id if state is not None and state.broker_id else self.broker_id or None
 

@@ -5,6 +5,7 @@
     slave:  the responses name the master; while they do not, the slave registers each second
     all:    request (106) the other slaves of the group: each 5 s, each 0.5 s while an unregistered peer has a pending HA
             connection, since it may have just registered. A slave serves slaves of its own, too
+    refused: a member whose group takes it for a copy takes back what is its own, and is held
     held:   nothing is registered, but members are requested: a member that does not know yet whether it is the master must
             not register as such, and has to find out
 
@@ -12,6 +13,7 @@ Each name server has its own task, so one that is down does not delay the others
 BrokerOuterAPI.java, RegisterBrokerBody.java (RocketMQ 4.9.8).
 """
 
+import math
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -111,6 +113,7 @@ UNREGISTER_MS_MAX = 1_000
 HOLD_SECONDS_MAX = 0.1  # Wait for a pending registration: producers may be waiting.
 LATE_SECONDS_MAX = 5.0  # A new master registers twice within the first second.
 LEAVE_SECONDS_MAX = 0.3
+FIRST_ANSWER_SECONDS_MAX = 1.0  # So long a slave that starts may have no answer of its group, and then registers.
 
 
 class RegistrationListener(Protocol):
@@ -144,6 +147,7 @@ class RegistrationService:
     _failing: set[str] = field(factory=set, init=False)  # So that each failure is logged once.
     _first: dict[str, float] = field(factory=dict, init=False)  # Time of the first registration, by name server.
     _held: bool = field(default=False, init=False)
+    _held_until: float = field(default=math.inf, init=False)
     _under_way: dict[str, trio.Event] = field(factory=dict, init=False)  # Registrations, by name server.
     _late: dict[str, float] = field(factory=dict, init=False)  # Pending after hold(): time until which they matter.
 
@@ -181,15 +185,34 @@ class RegistrationService:
         await self._end_registrations(HOLD_SECONDS_MAX)
         self._late = dict.fromkeys(self._under_way, trio.current_time() + LATE_SECONDS_MAX)
 
+    def wait_for_group(self) -> None:
+        """Hold the first registration until restart(), for a moment at most: the group may refuse this member as a copy."""
+        self._held, self._held_until = True, trio.current_time() + FIRST_ANSWER_SECONDS_MAX
+
+    async def withdraw(self) -> None:
+        """Stop registering until restart(), and unregister, as the group refuses this member: only where the entry is its own, as
+        name servers remove the id, whoever has it.
+        """
+        await self._end_registrations(LEAVE_SECONDS_MAX)
+
+        async def withdraw(name_server: str) -> None:
+            try:
+                if (await self._members_at(name_server)).get(self.settings.config.broker_id) == self.settings.address:
+                    await self._unregister(name_server)
+            except RemotingError as error:
+                log.debug("unregistration failed", peer=name_server, error=str(error))
+
+        await in_parallel(partial(withdraw, name_server) for name_server in self._changes)
+
     async def _end_registrations(self, seconds_max: float) -> None:
-        self._held = True
+        self._held, self._held_until = True, math.inf
         with trio.move_on_after(seconds_max):
             for ended in list(self._under_way.values()):
                 await ended.wait()
 
     def restart(self) -> None:
         """Register at once, and as often as after a start: a late registration of another member may replace this one."""
-        self._held = False
+        self._held, self._held_until = False, math.inf
         self._first.clear()
         self.topics_changed()
 
@@ -210,27 +233,29 @@ class RegistrationService:
         if self._held:
             return
         await self._end_registrations(LEAVE_SECONDS_MAX)  # A late one would register this broker again.
+        await in_parallel(partial(self._unregister, name_server) for name_server in self._changes)
+
+    async def _unregister(self, name_server: str) -> None:
         header = UnregisterBroker(
             broker_name=self.settings.config.broker_name,
             broker_addr=self.settings.address,
             cluster_name=self.settings.config.broker_cluster_name,
             broker_id=self.settings.config.broker_id,
         )
-
-        async def unregister(name_server: str) -> None:
-            try:
-                await call(self.client, name_server, header, timeout_ms=UNREGISTER_MS_MAX)
-            except RemotingError as error:
-                log.debug("unregistration failed", peer=name_server, error=str(error))
-
-        await in_parallel(partial(unregister, name_server) for name_server in self._changes)
+        try:
+            await call(self.client, name_server, header, timeout_ms=UNREGISTER_MS_MAX)
+        except RemotingError as error:
+            log.debug("unregistration failed", peer=name_server, error=str(error))
 
     async def _keep_registered(self, name_server: str) -> None:
         failures = searches = 0
         while True:
             while self._held:
-                await self._changes[name_server].wait()
-                self._changes[name_server] = trio.Event()
+                with trio.move_on_at(self._held_until):
+                    await self._changes[name_server].wait()
+                    self._changes[name_server] = trio.Event()
+                if trio.current_time() >= self._held_until:
+                    self.restart()
             self._changes[name_server] = trio.Event()  # Later changes may miss this registration.
             failures = 0 if await self._register(name_server) else failures + 1
             now = trio.current_time()

@@ -20,6 +20,7 @@ from twinlog.store.member_file import (
     check_is_one_member,
     in_group,
     member_at_start,
+    new_member_command,
     save_member,
 )
 from twinlog.store.role_file import GroupMember, RoleState, load_role, save_role
@@ -47,6 +48,9 @@ class DurableRoleState:
     cluster: str = ""
     identity: MemberFile = field(default=MemberFile(id=""), init=False)
     has_moved: bool = field(default=False, init=False)  # Its address is another one than at the last save.
+    starts_lost: str = field(
+        default="", init=False
+    )  # What to do where the group takes this member for a copy for that.
     state: RoleState | None = field(default=None, init=False)
     entries: tuple[EpochEntry, ...] = field(default=(FIRST,), init=False)
     failure: str = field(default="", init=False)
@@ -62,6 +66,15 @@ class DurableRoleState:
         # twinlog 0.2 named a member by its address, and had no file for that.
         known_as = (state.member or known or address) if state is not None else ""
         identity = member_at_start(self.side, known_as, address, self.now_ms())
+        if (
+            state is not None and state.member and len(identity.register_codes) == 1
+        ):  # Its file was lost, and its role knows its id.
+            self.starts_lost = (
+                f"{self.side / 'member'} was lost, and with it the starts of this member, so that nothing tells it from a copy. "
+                "Next: restore the file; or stop this broker, and let the directory take the member's place, at its address and "
+                f"under its name: {new_member_command(self.side)}"
+            )
+            log.warning("this member's file was lost", why=self.starts_lost, member_id=identity.id)
         if state is not None:
             check_is_one_member(self.side, identity.id, state.member)
         if self.group:

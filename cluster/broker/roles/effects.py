@@ -136,6 +136,8 @@ class BrokerRoleEffects:
         if state is not None and (state.role is not BrokerRole.SLAVE or state.broker_id == MASTER_ID):
             await self.fence(STARTS)
         elif self.store.config.is_slave:
+            if state is not None:
+                self.registration.wait_for_group()
             await self.tasks.begin("slave")
         else:
             self.phase = "master"
@@ -212,6 +214,10 @@ class BrokerRoleEffects:
         if self.registration.settings.config.broker_id == MASTER_ID:
             await self.registration.hold()
         self.store.become_slave()
+
+    async def withdraw(self) -> None:
+        """Let no client find this member, which its group takes for a copy of another one."""
+        await self.registration.withdraw()
 
     async def serve_as_master(self, state: RoleState) -> None:
         """Accept messages, run a master's tasks, register as id 0."""

@@ -51,7 +51,9 @@ class StartRules:
     _heard: dict[str, EpochId] = field(factory=dict, init=False)  # Promised epochs of the others, for a wiped member.
     _sought_at: float = field(default=float("-inf"), init=False)
     _asked_registered_at: float = field(default=float("-inf"), init=False)
+    _registered: PeerHistory | None = field(default=None, init=False)  # Answer of the registered master then.
     _is_refused: bool = field(default=False, init=False)  # Another process takes part under this member's id.
+    _has_withdrawn: bool = field(default=False, init=False)  # For that, from name servers.
 
     async def run(self) -> None:
         """Apply the rules until cancelled."""
@@ -59,6 +61,9 @@ class StartRules:
             if not self.is_changing:
                 try:
                     await self._step()
+                    if self._is_refused and not self._has_withdrawn:
+                        await self.member.effects.withdraw()
+                    self._has_withdrawn = self._is_refused
                 except (RoleFileError, StoreError, OSError, HAPeerError) as error:
                     log.warning("role not assumed yet; retrying", why=str(error))
                     await trio.sleep(SEEK_SECONDS)
@@ -177,9 +182,10 @@ class StartRules:
 
     def _refused(self, why: str) -> None:
         """Another process takes part as this member: it is said once, in the words of the first that says so."""
+        member = self.member
         if not self._is_refused:
             self._is_refused = True
-            self.member.become("fenced" if self.member.phase == "starting" else self.member.phase, why)
+            member.become("fenced" if member.phase == "starting" else member.phase, member.durable.starts_lost or why)
 
     # A master that starts
 
@@ -193,7 +199,7 @@ class StartRules:
         if address is None or address in known or now < self._asked_registered_at + SEEK_SECONDS:
             return False
         self._asked_registered_at = now
-        found = await self._unless_a_master_speaks(address)
+        self._registered = found = await self._unless_a_master_speaks(address)
         is_master = member.master is None and found is not None and found.role is not BrokerRole.SLAVE
         if is_master and found is not None and found.id.epoch > member.promised().epoch:
             await self.follow(found)
@@ -241,10 +247,12 @@ class StartRules:
         address = self.joining.addresses.get(MASTER_ID)
         if address is None or address == self.member.address:
             return ""
-        try:
-            found = await self.member.calls.history(address)
-        except HAPeerError as error:
-            return f"{address} is registered as id 0 and does not answer: {error}"
+        found = self._registered  # It was asked in this round, or a moment ago.
+        if found is None or found.address != address or trio.current_time() >= self._asked_registered_at + SEEK_SECONDS:
+            try:
+                found = await self.member.calls.history(address)
+            except HAPeerError as error:
+                return f"{address} is registered as id 0 and does not answer: {error}"
         if found is None:
             return f"{address} is registered as id 0, a RocketMQ broker"
         return "" if found.role is BrokerRole.SLAVE else f"{address} serves as id 0"

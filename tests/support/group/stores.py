@@ -263,6 +263,10 @@ class Effects:
         self.member.ha.fence(why)
         self.done.append("fence")
 
+    async def withdraw(self) -> None:
+        await trio.lowlevel.checkpoint()
+        self.done.append("withdraw")
+
     async def pull_offsets(self, addresses: tuple[str, ...]) -> None:
         await trio.lowlevel.checkpoint()
         self.done.append(f"offsets of {len(addresses)}")

@@ -458,3 +458,37 @@ def test_a_slave_that_moved_has_one_voice():
 
 def test_two_slaves_with_one_ip_have_two_voices():
     assert RegisteredSlaves().answered({(1, "127.0.0.1"), (2, "127.0.0.1")}, 0.0) == ["127.0.0.1", "127.0.0.1"]
+
+
+async def test_a_member_that_is_refused_takes_back_what_is_its_own(autojump_clock, nursery):
+    fake = FakeNameServers(slaves={NS1: {1: "192.0.2.11:10911"}, NS2: {1: "192.0.2.12:10911"}})
+    registration = running(nursery, fake, namesrv=f"{NS1};{NS2}", broker_id=1, is_slave=True)
+    await trio.sleep(20)
+    await registration.withdraw()
+    before = fake.times(103)
+    await trio.sleep(100)
+    assert (len(fake.times(104, NS1)), len(fake.times(104, NS2))) == (1, 0), "another one has the id there"
+    assert fake.times(103) == before
+    await registration.leave()
+    assert len(fake.times(104, NS1)) == 1
+    registration.set_role(1, is_slave=True)
+    await trio.sleep(1)
+    assert len(fake.times(103)) > len(before), "it was accepted"
+
+
+async def test_a_slave_of_a_group_waits_a_moment_for_its_word(autojump_clock, nursery):
+    fake = FakeNameServers()
+    registration = service(fake, broker_id=1, is_slave=True)
+    registration.wait_for_group()
+    nursery.start_soon(registration.run)
+    await trio.sleep(0.9)
+    assert fake.times(103) == []
+    await trio.sleep(0.2)
+    assert fake.times(103) == [1]
+    later = service(fake, broker_id=1, is_slave=True)
+    later.wait_for_group()
+    nursery.start_soon(later.run)
+    await trio.sleep(0.1)
+    await later.withdraw()
+    await trio.sleep(50)
+    assert fake.times(104) == []

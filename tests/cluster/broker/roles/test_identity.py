@@ -151,6 +151,7 @@ async def test_a_copy_of_a_slave_does_not_take_part(autojump_clock, three):
     await trio.sleep(10)
     assert d.ha.client.statistics().state != "streaming"
     assert "is a copy" in d.roles.member.status()[1]
+    assert d.parts.effects.done.count("withdraw") == 1, "no client is to find it"
     assert a.roles.member.group is not None
     assert {each.id: each.address for each in a.roles.member.group.members} == before
     a.produce(b"one")
@@ -367,7 +368,8 @@ async def test_a_lost_member_file_makes_no_second_member_and_a_new_one_takes_its
     await c.start()
     await trio.sleep(10)
     assert c.identity == id, "its role file says it"
-    assert "is a copy" in c.roles.member.status()[1], "its starts are not known, so that it may be one"
+    assert "member was lost" in c.roles.member.status()[1], "its starts are not known, so that it may be a copy"
+    assert c.ha.client.statistics().state != "streaming"
     await c.stop()
     make_new_member(c.root, DirectoryOptions())
     assert c.identity != id

@@ -4,13 +4,16 @@ import shutil
 
 import pytest
 import trio
+from attrs import evolve
 
 from tests.cluster.broker.cuts import cut_log, lose_tail
 from tests.support.group.group import ASYNC, SLAVE, SYNC
-from tests.support.group.stores import role_group
+from tests.support.group.stores import Calls, role_group
 from twinlog.cluster.broker.peers.role_messages import PauseRequest, ReinitRequest, RewindRequest, RoleRefusedError
 from twinlog.ha.election.voter import VoteRequest
+from twinlog.ha.peer import PeerHistory
 from twinlog.store.epoch_file import EpochId
+from twinlog.store.role_file import GroupMember
 
 
 @pytest.mark.parametrize("cleanly", [True, False])
@@ -61,6 +64,24 @@ async def test_no_master_while_the_name_server_names_another(autojump_clock, pai
     a.roles.joining.registered({1: b.address})
     await trio.sleep(5)
     assert a.word == "serving"
+
+
+async def test_the_registered_master_is_asked_once_a_second(autojump_clock, pair, monkeypatch):
+    """By a former master that does not know the address: whether it is to be followed, and whether it serves."""
+    a, b = pair.members
+    elsewhere, asked = "10.0.9.9:10911", []
+
+    async def history(calls: Calls, address: str, me: GroupMember | None = None) -> PeerHistory:
+        asked.append(address)
+        return evolve(a.roles.member.own_history(), address=elsewhere, role=SYNC)
+
+    await pair.kill()
+    await a.start()
+    monkeypatch.setattr(Calls, "history", history)
+    a.roles.joining.registered({0: elsewhere, 1: b.address})
+    await trio.sleep(10)
+    assert a.roles.member.status() == ("starting", f"{elsewhere} serves as id 0")
+    assert 9 <= asked.count(elsewhere) <= 11
 
 
 async def test_an_old_master_that_comes_back_is_a_slave(autojump_clock, pair):
