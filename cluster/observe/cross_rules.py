@@ -10,7 +10,9 @@ from attrs import frozen
 
 from twinlog.cluster.observe.findings import Finding, Level
 from twinlog.cluster.observe.members import ClusterFacts, MemberFacts, slave_connection
+from twinlog.cluster.remoting.host_names import is_ip
 from twinlog.cluster.remoting.member_status import SlaveStatus
+from twinlog.cluster.remoting.names import ip_of
 
 SILENT = frozenset({"unreachable", "failing", "refusing"})
 _STREAMING = frozenset({"streaming", "catching up"})
@@ -145,11 +147,15 @@ def unregistered(facts: ClusterFacts) -> Iterator[Finding]:
     for name in facts.group_names:
         for master in facts.masters(name):
             slaves = slaves_of(facts, master.member.group)
-            known = {each.link.local_address for each in slaves}
-            hosts = {each.member.address.rpartition(":")[0] for each in slaves if not each.is_twinlog}
+            known = {
+                one for each in slaves for one in (each.link.local_address, each.status.member_id) if one is not None
+            }
+            hosts = {ip_of(each.member.address) for each in slaves if not each.is_twinlog}
+            has_names = not all(map(is_ip, hosts))  # The master alone says which IPs these have there.
             for connection in master.status.slaves or ():
                 address = connection.address
-                if (connection.ack_offset or 0) < 0 or address in known or address.rpartition(":")[0] in hosts:
+                is_known = not known.isdisjoint((address, connection.member_id)) or ip_of(address) in hosts
+                if (connection.ack_offset or 0) < 0 or is_known or (connection.counted and has_names):
                     continue
                 counts = "producers are answered on its word" if connection.counted else "it does not count"
                 yield Finding(

@@ -41,7 +41,10 @@ def explain_member(facts: ClusterFacts, each: MemberFacts) -> Explanation:
 def _sentences(facts: ClusterFacts, each: MemberFacts) -> Iterator[tuple[str, str]]:
     member, status = each.member, each.status
     kind = "a twinlog" if each.is_twinlog else "a RocketMQ" if each.runtime else "a"
-    yield "is", f"{kind} {member.role} of {member.group} (brokerId {member.broker_id}), for clients at {member.address}"
+    at = f"for clients at {member.address}" + (
+        f", for members at {member.member_address}" if member.member_address else ""
+    )
+    yield "is", f"{kind} {member.role} of {member.group} (brokerId {member.broker_id}), {at}"
     if member.member_id is not None:
         yield "member", _identity(member)
     if member.state == "unreachable":

@@ -169,8 +169,10 @@ def _with_lag(member: Member, status: MemberStatus, master: Member | None, maste
 
 
 def slave_connection(slave: Member, status: MemberStatus, master_status: MemberStatus) -> SlaveStatus | None:
-    """The master's view of this slave, identified by the slave's end of the connection, or by its host; None: not known."""
+    """The master's view of this slave, identified by its id, its end of the connection, or its host; None: not known."""
     connections = [each for each in master_status.slaves or () if (each.ack_offset or 0) >= 0]
+    if status.member_id and (own := [each for each in connections if each.member_id == status.member_id]):
+        return own[-1]  # Behind an address translation the master sees another end.
     if status.master is not None and status.master.local_address is not None:
         return next((each for each in connections if each.address == status.master.local_address), None)
     host = slave.address.rpartition(":")[0]

@@ -137,6 +137,9 @@ async def test_roles_change_across_an_address_translation(tmp_path):
         }
         for slave in (first, second):
             await in_thread(wait_for_same_commitlog, third.commit_log, slave.commit_log)
+        assert all(each["lag_bytes"] == 0 for each in listed.values() if each["role"] == "slave")
+        for command in ("crosscheck", "check"):
+            await in_thread(group.twinlog, command)
 
 
 def test_doctor_names_the_address_that_does_not_fit(tmp_path):

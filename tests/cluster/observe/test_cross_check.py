@@ -76,6 +76,31 @@ def test_one_direction_is_cut():
     assert causes(master(slaves=[other]), slave()) == ["the master does not see it", "a stranger follows"]
 
 
+def test_behind_an_address_translation_a_slave_is_known_by_its_id():
+    """The master sees the translation's end of the connection."""
+    translated = {
+        "address": "198.51.100.1:7",
+        "memberId": "id-b",
+        "state": "streaming",
+        "ackOffset": 900,
+        "counted": True,
+    }
+    assert causes(master(slaves=[translated]), slave(memberId="id-b")) == []
+    (direction,) = directions(facts(master(slaves=[translated]), slave(memberId="id-b")))
+    assert (direction.master_heard, direction.counted) == (900, True)
+    assert causes(master(slaves=[translated]), slave()) == ["the master does not see it", "a stranger follows"]
+
+
+def test_a_rocketmq_slave_that_is_registered_under_a_host_name():
+    """Its IP is the master's to know, which counts it."""
+    named = evolve(
+        member(1, {}, state="answering"), member=evolve(member(1, {}).member, address="slave:10911", state="answering")
+    )
+    assert causes(master(), named) == []
+    uncounted = [{**master().status.to_json()["slaves"][0], "counted": False}]
+    assert causes(master(slaves=uncounted), named) == ["a stranger follows"]
+
+
 def test_who_connects_between_two_questions_is_no_contradiction():
     assert causes(master(slaves=[]), slave(), before=facts(master(), slave())) == []
 
