@@ -22,8 +22,10 @@ from twinlog.ha.master.connection_admission import ConnectionAdmission
 from twinlog.ha.master.disconnected_slaves import DisconnectedSlaves
 from twinlog.ha.master.group_transfer import GroupTransferService
 from twinlog.ha.master.slave_check import FindSlave, trust
+from twinlog.ha.master.tickets import NOBODY, Holder
 from twinlog.ha.peer import NO_ROLE, OwnRole, Peer
 from twinlog.ha.policy.ack_policy import configured_warnings
+from twinlog.ha.policy.admission import Proofs
 from twinlog.ha.policy.disconnected import Ack
 from twinlog.ha.policy.in_sync import Slave
 from twinlog.ha.policy.pushing import AppendStamps
@@ -203,9 +205,15 @@ class HAService:
         group = self.role.group
         return frozenset(self.welcome()) | (group.voters if group is not None else frozenset())
 
-    def ticket_for(self, member: str, shown: Callable[[int], int] = lambda ticket: ticket) -> int:
+    def ticket_for(self, holder: Holder, shown: Callable[[int], int] = lambda ticket: ticket) -> int:
         """A ticket for the HA connection that a member has just made, whose first eight bytes are what `shown` makes of it."""
-        return self.connection_admission.tickets.give(member, shown)
+        return self.connection_admission.tickets.give(holder, shown)
+
+    def use_proofs(self, proofs: Proofs) -> None:
+        """Serve slaves by these secrets from now on: connections of others end, and may come back."""
+        if proofs != self.connection_admission.rules.proofs:
+            self.connection_admission.rules.proofs = proofs
+            self.members_changed(self.members())
 
     async def serve(self, transport: Transport, address: str, ip: str) -> None:
         """Serve one connection until it ends; it is refused at once unless it is admitted, by its IP or a ticket."""
@@ -213,8 +221,8 @@ class HAService:
         if not admission.rules.admits(ip) and self.role.group is not None:
             with trio.move_on_after(self.config.admission_timeout_ms / 1000), suppress(HAConnectionLostError):
                 first = await transport.receive()
-        member = admission.tickets.member_of(*ACK.unpack_from(first)) if len(first) >= ACK.size else None
-        if admission.rules.admits(ip, member or ""):
+        holder = admission.tickets.holder_of(*ACK.unpack_from(first)) if len(first) >= ACK.size else NOBODY
+        if admission.rules.admits(ip, holder.member, holder.proof):
             await self._serve(self._connection(transport, address, ip, first))
         else:
             admission.refused(address, ip, "stranger", admission.rules.why_not(ip))
@@ -333,6 +341,6 @@ class HAService:
     def _describe(self, connection: HAConnection, slave: Slave | None) -> HAConnectionStatistics:
         return connection.statistics(
             slave,
-            is_admitted=self.connection_admission.rules.admits(connection.ip, connection.member),
+            is_admitted=not self.connection_admission.why_not(connection),
             lag_seconds=self.age_of(max(connection.ack_offset, 0)),
         )

@@ -68,6 +68,7 @@ from twinlog.cluster.remoting.signing import make_signer
 from twinlog.cluster.remoting.tls.config import TlsConfig
 from twinlog.cluster.remoting.tls.contexts import ServerTls, client_tls
 from twinlog.ha.config import HAConfig
+from twinlog.ha.policy.admission import Proofs
 from twinlog.ha.service import HAService
 from twinlog.ha.slave.repair import RepairService
 from twinlog.store.config import StoreConfig
@@ -179,9 +180,11 @@ def _make(settings: Settings, store_config: StoreConfig, role: RoleState | None)
         client=base.client,
     )
     requests = SendRequests(settings, data.store, data.tables.topics, data.tables.groups, data.stats, base.gate)
-    own_id, is_required = partial(_own_id, services.roles), partial(_requires_secret, settings)
+    own_id, is_required = partial(_own_id, services.roles), partial(_requires_secret, settings, base.secrets)
     member_check = MemberCheck(base.secrets, own_id, is_required)
-    base.client.proof = OwnProof(lambda: base.secrets.current, own_id, is_required)
+    base.client.proof = OwnProof(lambda: base.secrets.current, own_id, is_required, member_check.not_proven)
+    for changes in (base.secrets.on_change, settings.on_change):
+        changes.append(partial(_use_proofs, settings, base.secrets, members.ha))
     both_ports, pull = _processors(base, data, members, services, status, requests)
     both_ports.append(member_check)
     transfer, writer = members.ha.group_transfer, data.tables.topics_writer
@@ -223,8 +226,12 @@ def _own_id(roles: RoleService) -> str:
     return roles.member.own
 
 
-def _requires_secret(settings: Settings) -> bool:
-    return settings.config.secret_mode is SecretMode.required
+def _requires_secret(settings: Settings, secrets: GroupSecrets) -> bool:
+    return secrets.current is not None and settings.config.secret_mode is SecretMode.required
+
+
+def _use_proofs(settings: Settings, secrets: GroupSecrets, ha: HAService) -> None:
+    ha.use_proofs(Proofs(secrets.ids, _requires_secret(settings, secrets)))
 
 
 def _base(settings: Settings) -> _Base:
@@ -314,6 +321,7 @@ def _members(base: _Base, data: _Data) -> _Members:
         peer_of=peers.peer_of,
         find_slave=slave_peers.find,
     )
+    ha.connection_admission.rules.proofs = Proofs(base.secrets.ids, _requires_secret(settings, base.secrets))
     store.hooks.retention_floor = ha.lowest_needed
     store.hooks.soft_retention_floor = ha.disconnected_slaves.floor
     store.retention.shortened.append(ha.disconnected_slaves.shortened)

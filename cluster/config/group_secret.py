@@ -13,6 +13,7 @@ import os
 import secrets
 import stat
 from base64 import b64decode, b64encode
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
@@ -169,6 +170,7 @@ class GroupSecrets:
 
     path: Path | None = None
     secrets: tuple[GroupSecret, ...] = ()
+    on_change: list[Callable[[], None]] = field(factory=list, init=False)
     _seen: Stamp = field(
         default=(), init=False
     )  # Of the file that was looked at last, whether it could be used or not.
@@ -222,4 +224,6 @@ class GroupSecrets:
             return
         if found != self.secrets:
             self.secrets = found
+            for callback in self.on_change:
+                callback()
             log.info("changed group secret in use", signs=self.ids[0], accepted=", ".join(self.ids))

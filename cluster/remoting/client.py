@@ -335,23 +335,30 @@ class RemotingClient:
         with trio.move_on_after(timeout_ms / 1000):
             connection = await self._connection(address)
             sent = trio.current_time()
-            prepared, signed = self._prepared(command), None
-            async with connection.signing:
-                if self.proof is not None and (session := await self._session(connection, self.proof)) is not None:
-                    signed = session.sign(prepared, self.proof.sender())
-                waiter = await connection.begin(prepared)
-            response = await connection.response(waiter, prepared)
-            if signed is not None:
-                try:
-                    signed.check_response(response)
-                except MemberAuthError as error:
-                    connection.session = None
-                    raise MemberAuthError(f"{address}: {error}") from error
-            return response, signed
+            try:
+                return await self._ask_signed(connection, self._prepared(command))
+            except MemberAuthError as error:
+                connection.session = None
+                assert self.proof is not None
+                self.proof.failed(address, str(error))
+                raise MemberAuthError(f"{address}: {error}") from error
         if connection is None:
             raise RemotingConnectError(address, f"not connected within {timeout_ms:g} ms")
         connection.late(sent)
         raise RemotingTimeoutError(address, command.code, round(timeout_ms))
+
+    async def _ask_signed(
+        self, connection: _Connection, command: RemotingCommand
+    ) -> tuple[RemotingCommand, Signed | None]:
+        signed = None
+        async with connection.signing:
+            if self.proof is not None and (session := await self._session(connection, self.proof)) is not None:
+                signed = session.sign(command, self.proof.sender())
+            waiter = await connection.begin(command)
+        response = await connection.response(waiter, command)
+        if signed is not None:
+            signed.check_response(response)
+        return response, signed
 
     async def _session(self, connection: _Connection, proof: OwnProof) -> ClientSession | None:
         """The session of the secret that signs now; the member is asked for a challenge first where needed."""
@@ -362,8 +369,8 @@ class RemotingClient:
             connection.session = None if connection.has_no_secret else await self._new_session(connection, secret)
         if connection.session is None and proof.is_required():
             raise MemberAuthError(
-                f"{connection.address} has no group secret, or is a version before 0.3, and haSecret=required here. Next: set "
-                "haSecretFile there and start it anew; until all members have the secret, haSecret=optional here"
+                "it has no group secret, or is a version before 0.3, and haSecret=required here. Next: set haSecretFile there "
+                "and start it anew; until all members have the secret, haSecret=optional here"
             )
         return connection.session
 
@@ -374,10 +381,7 @@ class RemotingClient:
         if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             connection.has_no_secret = True
             return None
-        try:
-            return ClientSession(Session.of(secret, read_challenge(answer, ours)))
-        except MemberAuthError as error:
-            raise MemberAuthError(f"{connection.address}: {error}") from error
+        return ClientSession(Session.of(secret, read_challenge(answer, ours)))
 
     async def begin(
         self, address: str, command: RemotingCommand, *, timeout_ms: float = 3_000

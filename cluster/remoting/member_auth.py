@@ -178,12 +178,13 @@ class ClientSession:
 @frozen(eq=False)
 class OwnProof:
     """How a member signs its requests. `secret`: the one that signs now; None: there is none. `sender`: its id. `is_required`:
-    a member without a secret is not asked.
+    a member without a secret is not asked. `failed` is called with the address that was asked, and why nothing is proven.
     """
 
     secret: Callable[[], Secret | None]
     sender: Callable[[], str]
     is_required: Callable[[], bool]
+    failed: Callable[[str, str], None] = lambda _address, _why: None
 
 
 @define(eq=False)

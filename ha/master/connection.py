@@ -15,7 +15,7 @@ from twinlog.ha.config import HAConfig
 from twinlog.ha.errors import HAConnectionLostError, HALogError, HARefusedError
 from twinlog.ha.master.group_transfer import EVERYTHING, GroupTransferService
 from twinlog.ha.master.slave_check import FindSlave, slave_fits, trust
-from twinlog.ha.master.tickets import Tickets
+from twinlog.ha.master.tickets import NOBODY, Tickets
 from twinlog.ha.peer import Peer
 from twinlog.ha.policy.in_sync import Slave
 from twinlog.ha.policy.pushing import FlowControl, push_start
@@ -54,6 +54,7 @@ class HAConnection:
     why_not_admitted: Callable[["HAConnection"], str] = lambda _: ""
     first: bytes = b""  # What was received before.
     member: str = field(default="", init=False)  # The id of the member at the other end; "": it had no ticket.
+    proof: str = field(default="", init=False)  # The id of the secret that it proved this with; "": with none.
     connected_since: float = field(factory=trio.current_time, init=False)
     request_offset: int = field(default=NO_REQUEST_YET, init=False)
     ack_offset: int = field(default=NO_REQUEST_YET, init=False)
@@ -174,10 +175,10 @@ class HAConnection:
         """Take a ticket, or a sign of life. Raises HARefusedError."""
         if report == NO_REQUEST_YET:
             return
-        member = self.tickets.take(report) if not self.member else None
-        if member is None:
+        holder = self.tickets.take(report) if not self.member else NOBODY
+        if not holder.member:
             raise HARefusedError("bad_request", f"a first report of {report}, which is no offset")
-        self.member, self._compares = member, True
+        self.member, self.proof, self._compares = holder.member, holder.proof, True
 
     async def _check(self, requested: int) -> bool:
         """Compare the slave's log with ours; True when it is known to fit. Raises HARefusedError, HALogError."""

@@ -4,7 +4,7 @@
     accepted    too many connections, and none may be ended        refused (too_many)
     accepted    IP of a registered or allowed slave                served
     pending     it shows the ticket of a member                    served
-    accepted    any other IP                                       pending
+    accepted    any other IP, or a secret is required              pending
     pending     its IP is registered meanwhile                     served
     pending     not registered in time, or no request in time      refused (stranger)
     served      its IP is registered no longer, or is replaced     ended
@@ -28,7 +28,7 @@ from twinlog.ha.errors import Cause
 from twinlog.ha.master.accept import Seat, must_leave
 from twinlog.ha.master.connection import HAConnection
 from twinlog.ha.master.group_transfer import GroupTransferService
-from twinlog.ha.master.tickets import Tickets
+from twinlog.ha.master.tickets import NOBODY, Holder, Tickets
 from twinlog.ha.policy.admission import AdmissionRules, Refusals, parse_allowed
 from twinlog.ha.wire.protocol import ACK, NO_REQUEST_YET
 from twinlog.ha.wire.transport import RECEIVE_SIZE
@@ -50,7 +50,7 @@ class PendingConnection:
     ip: str
     since: float
     asked_at: float | None = None  # When its request was there.
-    member: str = ""  # Whose ticket it showed.
+    holder: Holder = NOBODY  # Whose ticket it showed.
 
 
 @define(eq=False)
@@ -60,7 +60,7 @@ class PendingConnections:
     """
 
     config: HAConfig
-    admits: Callable[[str, str], bool]
+    admits: Callable[[str, str, str], bool]
     let_in: Callable[[socket.socket, str, str], None]
     refuse: Callable[[PendingConnection], None]
     ask_members: Callable[[], None]
@@ -104,7 +104,7 @@ class PendingConnections:
             self._let_in_if_admitted(connection)
 
     def _let_in_if_admitted(self, connection: PendingConnection) -> bool:
-        if is_admitted := self.admits(connection.ip, connection.member):
+        if is_admitted := self.admits(connection.ip, connection.holder.member, connection.holder.proof):
             self._forget(connection)
             self.let_in(connection.sock, connection.address, connection.ip)
         return is_admitted
@@ -138,7 +138,7 @@ class PendingConnections:
             self.reject(connection)
         elif len(report) == ACK.size and connection.asked_at is None:
             connection.asked_at = trio.current_time()
-            connection.member = self.tickets.member_of(*ACK.unpack(report)) or ""
+            connection.holder = self.tickets.holder_of(*ACK.unpack(report))
             if not self._let_in_if_admitted(connection):
                 self.ask_members()
 
@@ -235,7 +235,8 @@ class ConnectionAdmission:
 
     def why_not(self, connection: HAConnection) -> str:
         """Why a connection is not served; "" when it is."""
-        return "" if self.rules.admits(connection.ip, connection.member) else self.rules.why_not(connection.ip)
+        is_admitted = self.rules.admits(connection.ip, connection.member, connection.proof)
+        return "" if is_admitted else self.rules.why_not(connection.ip)
 
     def recount(self) -> None:
         """Determine again whose acknowledgements count: slaves that only haAllowedSlaves names count while connected.

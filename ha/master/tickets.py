@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Callable
 
 import trio
-from attrs import define, field
+from attrs import define, field, frozen
 
 from twinlog.ha.wire.protocol import TICKET_MAX
 
@@ -19,27 +19,38 @@ TICKET_SECONDS = 20.0
 TICKETS_MAX = 256
 
 
+@frozen
+class Holder:
+    """Who has a ticket: a member's id, and the id of the secret that it proved this with, if any."""
+
+    member: str = ""
+    proof: str = ""
+
+
+NOBODY = Holder()
+
+
 @define(eq=False)
 class Tickets:
     """The tickets that were given and not used yet."""
 
-    _given: dict[int, tuple[str, float]] = field(factory=dict, init=False)  # Member and end of validity, oldest first.
+    _given: dict[int, tuple[Holder, float]] = field(factory=dict, init=False)  # With the end of validity, oldest first.
 
-    def give(self, member: str, shown: Callable[[int], int] = lambda ticket: ticket) -> int:
+    def give(self, holder: Holder, shown: Callable[[int], int] = lambda ticket: ticket) -> int:
         """A ticket for the next HA connection of a member. `shown`: what that member makes of it, and sends there."""
         ticket = TICKET_MAX - secrets.randbits(62)
-        self._given[shown(ticket)] = member, trio.current_time() + TICKET_SECONDS
+        self._given[shown(ticket)] = holder, trio.current_time() + TICKET_SECONDS
         if len(self._given) > TICKETS_MAX:
             del self._given[next(iter(self._given))]
         return ticket
 
-    def member_of(self, ticket: int) -> str | None:
-        """The member that has this ticket; None: nobody, or not any more."""
-        member, until = self._given.get(ticket, ("", 0.0))
-        return member if member and trio.current_time() < until else None
+    def holder_of(self, ticket: int) -> Holder:
+        """The member that has this ticket; NOBODY: not any more, or never."""
+        holder, until = self._given.get(ticket, (NOBODY, 0.0))
+        return holder if trio.current_time() < until else NOBODY
 
-    def take(self, ticket: int) -> str | None:
+    def take(self, ticket: int) -> Holder:
         """The same, once."""
-        member = self.member_of(ticket)
+        holder = self.holder_of(ticket)
         self._given.pop(ticket, None)
-        return member
+        return holder

@@ -1,8 +1,9 @@
 """Rules of admission to the HA port, by IP of the registered and allowed slaves. Pure.
 
 A connection is given bytes of the log only when its IP is that of a registered slave of this broker group, or lies in
-one of the networks of `haAllowedSlaves`, or it shows a ticket of a member. RocketMQ gives the log to every peer. The classic
-stream carries no name and no secret, so an untrusted process on a slave's own machine cannot be distinguished from the slave.
+one of the networks of `haAllowedSlaves`, or it shows a ticket of a member. Where the group's secret is required, being registered
+is not enough: anybody may register at a name server. RocketMQ gives the log to every peer. The classic stream carries no name and
+no secret, so an untrusted process on a slave's own machine cannot be distinguished from the slave, unless that shows a ticket.
 """
 
 import re
@@ -47,6 +48,18 @@ def _address(ip: str) -> IPv4Address | IPv6Address | None:
         return None
 
 
+@frozen
+class Proofs:
+    """The group's secrets: ids of those that prove a ticket, and whether one has to be proven. Without a secret all count."""
+
+    accepted: tuple[str, ...] = ()
+    is_required: bool = False
+
+    def allow(self, proof: str) -> bool:
+        """True for a ticket that was given for a request signed with this secret; "": it was not signed."""
+        return proof in self.accepted if proof or self.is_required else True
+
+
 @define(eq=False)
 class AdmissionRules:
     """The registered slaves, by IP or id, the allowed networks, and the allowed host names, whose IPs `ips_of` knows."""
@@ -55,14 +68,13 @@ class AdmissionRules:
     allowed_names: tuple[str, ...] = ()
     ips_of: Callable[[str], Collection[str]] = lambda _host: ()
     registered: tuple[str, ...] = field(default=(), init=False)  # One IP, or the id of a member, per registered slave.
-    welcome: frozenset[str] = field(
-        default=frozenset(), init=False
-    )  # IPs or ids that may follow, and do not count yet.
+    # IPs, and ids of members, that may follow, and do not count yet.
+    welcome: frozenset[str] = field(default=frozenset(), init=False)
+    proofs: Proofs = field(default=Proofs(), init=False)
     _entries: Counter[str] = field(factory=Counter, init=False)
 
     def members_changed(self, names: Collection[str], welcome: Collection[str] = ()) -> None:
-        """Take the IPs or ids of the slaves that count, one for each slave; `welcome`: those that may follow
-        without that."""
+        """Take the IPs or ids of the slaves that count, one for each slave; `welcome`: those that may follow without that."""
         self.registered, self.welcome = tuple(names), frozenset(welcome)
         self._entries = Counter(self.registered)
 
@@ -81,9 +93,13 @@ class AdmissionRules:
         """True if a slave there counts, or is allowed."""
         return self._entries[ip] > 0 or self.is_allowed(ip)
 
-    def admits(self, ip: str, member: str = "") -> bool:
-        """True if a connection from there is served the log; `member`: the member that showed a ticket on it."""
-        return self._entries[member] > 0 or not self.welcome.isdisjoint((ip, member)) or self.trusts(ip)
+    def admits(self, ip: str, member: str = "", proof: str = "") -> bool:
+        """True if a connection from there is served the log; `member`: the member that showed a ticket on it, `proof`: the
+        secret that it was given for.
+        """
+        if member and self.proofs.allow(proof) and (self._entries[member] > 0 or member in self.welcome):
+            return True
+        return self.is_allowed(ip) or (not self.proofs.is_required and (ip in self.welcome or self._entries[ip] > 0))
 
     def voices(self, connected: Iterable[str]) -> list[str]:
         """The IPs whose acknowledgements count, one for each slave that may: each registered slave, and each other IP
@@ -94,11 +110,20 @@ class AdmissionRules:
 
     def why_not(self, ip: str) -> str:
         """Reason why this IP is refused, as text."""
+        if self.proofs.is_required:
+            return (
+                f"no ticket of a member that has the group's secret (haSecret=required) was shown, and {ip} is not in "
+                f"haAllowedSlaves ({self._allowed_text})"
+            )
         return (
             f"{ip} is not the IP of a registered slave of this broker group (these are: "
             f"{', '.join(dict.fromkeys([*self.registered, *sorted(self.welcome)])) or 'none'}) nor in haAllowedSlaves "
-            f"({', '.join(map(str, (*self.allowed, *self.allowed_names))) or 'empty'})"
+            f"({self._allowed_text})"
         )
+
+    @property
+    def _allowed_text(self) -> str:
+        return ", ".join(map(str, (*self.allowed, *self.allowed_names))) or "empty"
 
 
 @frozen

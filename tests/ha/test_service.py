@@ -12,6 +12,8 @@ from structlog.testing import capture_logs
 from tests.ha.services import FILE_SIZE, connect, master_at, member, slave_at, until
 from tests.helpers import RecordingSink, log_bytes, open_store, put
 from twinlog.ha.config import HAConfig
+from twinlog.ha.master.tickets import Holder
+from twinlog.ha.policy.admission import Proofs
 from twinlog.ha.service import HAService
 from twinlog.ha.wire.protocol import ACK, BATCH_HEADER
 from twinlog.store.config import BrokerRole
@@ -212,6 +214,38 @@ async def test_a_slave_that_is_registered_no_longer_has_to_leave(tmp_path):
         end = put(master.store, b"x")
         master.ha.members_changed(["127.0.0.1"])
         await until(lambda: slave.store.max_offset == end)
+
+
+async def test_where_the_secret_is_required_a_slave_has_to_prove_itself(tmp_path):
+    """Who was let in by its IP, or by a secret that is dropped, has to leave; a ticket counts once, and as what it becomes."""
+    async with master_at(tmp_path, slaves=("127.0.0.1", "m1"), admission_timeout_ms=300) as master:
+        put(master.store, b"x")
+        ha = master.ha
+
+        async def is_served(*reports):
+            stream = await connect(master, *reports)
+            return stream, bool(await stream.receive_some())
+
+        by_ip, served = await is_served(0)
+        assert served
+        ha.use_proofs(Proofs(("new", "old"), is_required=True))
+        while await by_ip.receive_some():
+            pass
+        given = []
+        ticket = ha.ticket_for(Holder("m1", "old"), lambda ticket: given.append(ticket) or ticket - 1)
+        unproven = ha.ticket_for(Holder("m1"))
+        for reports in ((0,), (given[0], 0), (unproven, 0)):
+            stream, served = await is_served(*reports)
+            await stream.aclose()
+            assert not served
+        assert all("haSecret=required" in each.why for each in ha.statistics().refusals)
+        proven, served = await is_served(ticket - 1, 0)
+        assert served
+        ha.use_proofs(Proofs(("new",), is_required=True))
+        while await proven.receive_some():
+            pass
+        for stream in (by_ip, proven):
+            await stream.aclose()
 
 
 async def test_a_slave_that_lacks_what_was_deleted_is_told_so(tmp_path):

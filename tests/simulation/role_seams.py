@@ -12,6 +12,7 @@ from tests.simulation.peer import SimPeer
 from twinlog.cluster.broker.peers.role_messages import Op, PausedMaster, Plain
 from twinlog.ha.election.voter import LeaseReply, LeaseRequest, VoteReply, VoteRequest
 from twinlog.ha.errors import HAIdentityError, HAPeerError
+from twinlog.ha.master.tickets import Holder
 from twinlog.ha.peer import PeerHistory
 from twinlog.store.config import BrokerRole
 from twinlog.store.role_file import GroupMember, RoleState
@@ -59,7 +60,7 @@ class SimCalls:
                 return member.service.history()
             if why := await member.service.joining.why_not(me):
                 raise HAIdentityError(why)
-            return evolve(member.service.history(me), ticket=member.service.member.ha.ticket_for(me.id))
+            return evolve(member.service.history(me), ticket=member.service.member.ha.ticket_for(Holder(me.id)))
 
         return await self._ask(address, handle)
 

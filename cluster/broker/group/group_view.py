@@ -71,6 +71,8 @@ class _Voter(Protocol):
 
 
 class _JoinRequests(Protocol):
+    @property
+    def pending(self) -> Mapping[str, GroupMember]: ...
     def registered(self, addresses: Mapping[int, str]) -> None: ...
 
 
@@ -166,10 +168,14 @@ class GroupView:
         return sorted(counted_as(each, self.settings.hosts.ip_of) for each in group.members if each.id in others)
 
     def admitted_slaves(self) -> list[str]:
-        """Return the IPs of the slaves that may follow, and so join: registered, and in haMembers if that is set."""
+        """Return the IPs of the slaves that may follow, and so join: registered, and in haMembers if that is set. And the ids of
+        members that are about to join.
+        """
         named = self.settings.ha_config.named_members
         ips = {ip for address in named for ip in self.settings.hosts.ips_of(address)}
-        return [ip for ip in self.registration.members if not named or ip in ips]
+        joining = (each for each in self.roles.joining.pending.values() if each.codes)
+        joining_ids = [each.id for each in joining if not named or not named.isdisjoint((each.id, each.address))]
+        return [*(ip for ip in self.registration.members if not named or ip in ips), *joining_ids]
 
     def epoch_followed(self) -> int | None:
         """Return the number of the epoch whose master is followed; None without a record."""

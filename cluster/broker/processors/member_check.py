@@ -65,6 +65,16 @@ class MemberCheck:
         self._sessions[request.connection] = ServerSession(challenge)
         return Reply.success(nonce=nonce, bootId=challenge.boot_id, member=challenge.member)
 
+    def not_proven(self, address: str, why: str) -> None:
+        """Note that another member, which this one asked, does not accept it, or is not proven to be one."""
+        if (left_out := self._lines.due(f"to {address}")) is not None:
+            log.warning(
+                "nothing is agreed with a member: the secret does not fit",
+                peer=address,
+                why=why,
+                lines_left_out=left_out,
+            )
+
     def check(self, request: Request) -> Reply | None:
         """Verify a signature, or refuse a request that needs one. For the codes that members sign."""
         command = request.command
@@ -95,8 +105,8 @@ class MemberCheck:
                 peer=peer,
                 code=request.command.code,
                 sender=sender or None,
-                secret_id=used or None,
-                known_ids=known,
+                signed_with=used or None,
+                known=known,
                 why=why,
                 lines_left_out=left_out,
             )

@@ -22,10 +22,12 @@ from twinlog.cluster.broker.settings import Settings
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.headers.members import ChangeRole, GetBrokerEpoch, RenewLease, RequestVote
+from twinlog.cluster.remoting.member_auth import Signed
 from twinlog.cluster.remoting.names import ip_of
 from twinlog.cluster.remoting.request import Reply, Request
 from twinlog.ha.election.voter import LeaseRequest, VoteRequest
 from twinlog.ha.errors import HAError
+from twinlog.ha.master.tickets import Holder
 from twinlog.ha.service import HAService
 from twinlog.store.errors import StoreError
 from twinlog.store.message_store import MessageStore
@@ -68,9 +70,7 @@ class RoleProcessor:
                 raise RequestError(ResponseCode.NO_PERMISSION, why)
             if self._may_join(request, sender):
                 asker = sender
-                signed = request.signed
-                shown = (signed.ticket,) if signed is not None else ()
-                ticket = self.ha.ticket_for(sender.id, *shown) if sender.codes else None
+                ticket = self._ticket_for(sender, request.signed)
                 if header.ha_end:
                     ip = ip_of(request.connection.remote_address)
                     # The HA address may be in another network.
@@ -80,8 +80,11 @@ class RoleProcessor:
                 roles.joining.ask_unregistered(sender)
             else:
                 roles.joining.ask_from_other_ip(sender, ip_of(request.connection.remote_address))
+        history = roles.history(asker)
+        if asker is not None and request.signed is not None:
+            self.group.members_changed()  # Its HA connection, from whatever IP, comes next.
         body = history_body(
-            roles.history(asker),
+            history,
             cluster=self.settings.config.broker_cluster_name,
             name=self.settings.config.broker_name,
             broker_id=self.settings.config.broker_id,
@@ -111,6 +114,13 @@ class RoleProcessor:
         if op in ("hold", "release"):
             _require_sender(request, str(body.get("candidate")))
         return await _answered(partial(self.roles.role_change, op), body)
+
+    def _ticket_for(self, sender: GroupMember, signed: Signed | None) -> int | None:
+        if not sender.codes:
+            return None
+        if signed is None:
+            return self.ha.ticket_for(Holder(sender.id))
+        return self.ha.ticket_for(Holder(sender.id, signed.session.secret_id), signed.ticket)
 
     def _may_join(self, request: Request, asker: GroupMember) -> bool:
         """True when the sender may join the group: a follower may, but only under its own IP, since the record sends all other

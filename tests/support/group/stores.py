@@ -14,6 +14,7 @@ from twinlog.cluster.broker.roles.member import Member as OwnMember
 from twinlog.cluster.broker.roles.service import RoleService
 from twinlog.ha.election.voter import LeaseReply, LeaseRequest, VoteReply, VoteRequest
 from twinlog.ha.errors import HAIdentityError, HAPeerError
+from twinlog.ha.master.tickets import Holder
 from twinlog.ha.peer import PeerHistory
 from twinlog.ha.service import HAService
 from twinlog.store.config import BrokerRole, StoreConfig
@@ -172,7 +173,7 @@ class Calls:
             if me is not None and (why := await roles.joining.why_not(me)):
                 raise HAIdentityError(why)
             history = roles.history(me)
-            return evolve(history, ticket=roles.member.ha.ticket_for(me.id)) if me is not None else history
+            return evolve(history, ticket=roles.member.ha.ticket_for(Holder(me.id))) if me is not None else history
 
         return await self._ask(address, tell)
 

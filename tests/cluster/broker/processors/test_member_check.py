@@ -25,6 +25,7 @@ from twinlog.cluster.remoting.member_auth import OwnProof, read_challenge
 from twinlog.cluster.remoting.signing import make_signer
 from twinlog.ha.election.voter import VoteRequest
 from twinlog.ha.errors import HAIdentityError, HAPeerError
+from twinlog.ha.master.tickets import NOBODY, Holder
 from twinlog.store.config import BrokerRole, StoreConfig
 from twinlog.store.role_file import GroupMember
 
@@ -135,7 +136,7 @@ async def test_what_needs_a_signature(serving, asking):
     with pytest.raises(HAPeerError, match=f"known here: {ONE.id}. Next: give all members"):
         await RemotingCalls(asker.client).history(broker.address, SLAVE)
     (line,) = (line for line in lines if line["event"].startswith("request refused"))
-    assert (line["code"], line["known_ids"]) == (20005, ONE.id)
+    assert (line["code"], line["known"]) == (20005, ONE.id)
     assert (await RemotingCalls(asker.client).role_change(broker.address, "state", {}))["running"] is False
     assert await RemotingPeer(broker.address, asker.client).history(None) is not None
     assert broker.roles.joining.pending == {}
@@ -245,7 +246,7 @@ async def test_a_member_without_a_secret_is_asked_as_before_or_not_at_all(servin
     for address in (broker.address, rocketmq):
         for _ in range(2):
             with pytest.raises(
-                HAPeerError, match=r"has no group secret, or is a version before 0\.3.*Next: set haSecretFile"
+                HAPeerError, match=r"it has no group secret, or is a version before 0\.3.*Next: set haSecretFile"
             ):
                 await required.ask(address)
     assert b"20005" not in b"".join(required.wire.sent)
@@ -306,7 +307,7 @@ async def test_a_member_that_joins_by_a_signature_gets_a_ticket_that_an_onlooker
     (answer,) = (decode(frame[4:]) for frame in frames_in(asker.wire.received[0])[1:])
     seen = orjson.loads(bytes(answer.body))["twinlog"]["ticket"]
     tickets = broker.ha.connection_admission.tickets
-    assert (tickets.member_of(seen), tickets.member_of(history.ticket)) == (None, SLAVE.id)
+    assert (tickets.holder_of(seen), tickets.holder_of(history.ticket)) == (NOBODY, Holder(SLAVE.id, ONE.id))
 
 
 async def test_the_signature_of_an_account_is_checked_behind_that_of_a_member(serving, asking, tmp_path):
