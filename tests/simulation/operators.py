@@ -1,5 +1,6 @@
 """Operators: they change roles at any moment, and cut their own commands. What they ask for may come to nothing."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
 KINDS = {
     "switchover", "failover", "forced failover", "command cut", "isolated", "overthrown", "master dies", "reinit", "rewind",
-    "chosen alone", "pause", "old slave", "moves", "moves silently", "copied", "master copied", "replaced", "swapped",
+    "chosen alone", "pause", "old slave", "moves", "moves silently", "copied", "master copied",
+    "cut off and copied", "replaced", "swapped",
 }  # fmt: skip
 ANY_LOSS = 1 << 40  # Bytes.
 MOVED = 10  # Ports of a member are next to each other.
@@ -54,7 +56,7 @@ async def act(world: "RoleWorld", event: Event) -> None:
             await _move(member, values)
         case "moves silently":
             await _move_silently(world, member, values)
-        case "copied" | "master copied" | "replaced" | "swapped":
+        case "copied" | "master copied" | "cut off and copied" | "replaced" | "swapped":
             if not world.copying:
                 world.copying = True
                 await _COPIES[event.kind](world, member, values)
@@ -139,6 +141,36 @@ async def _copy_master(world: "RoleWorld", _member: "RoleMember", values: dict[s
     await _copy(world, world.member(world.master.name), values)
 
 
+async def _copy_cut_off(world: "RoleWorld", member: "RoleMember", values: dict[str, Any]) -> None:
+    """The master reaches none of its slaves, but a copy of one, which it takes for the slave that moved. It elects the other
+    slave, with all that was acknowledged.
+    """
+    image, master = _image(world, member), world.member(world.master.name)
+    if image is None or not master.writable:
+        return
+    (other,) = [each for each in world.role_members if each not in (member, master)]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(
+            _cut_until, world, _links_of(world, master, "both"), lambda: other.writable or member.writable
+        )
+        world.trace(f"a copy of {member.name} is started, which is cut off")
+        nursery.start_soon(lambda: world.run_copy(member, image, elsewhere=True, seconds=values["lasts"], follows=True))
+        await trio.sleep(values["lasts"] + 0.1)
+        while world.producing and not other.writable and not member.writable:
+            await start(world, other, "failover")
+            await trio.sleep(3)
+
+
+async def _cut_until(world: "RoleWorld", links: list[Any], condition: Callable[[], bool]) -> None:
+    """Cut these until then, whatever others do with them: whoever was displaced by a copy has another master."""
+    while world.producing and not condition():
+        for link in links:
+            link.change(cut=True)
+        await trio.sleep(0.05)
+    for link in links:
+        link.change(cut=False)
+
+
 async def _is_known(world: "RoleWorld", member: "RoleMember", image: Image) -> bool:
     """Wait until all have, on their disks, a register code of the member that is not in the copy."""
     old = decode_member(image.files["/twinlog/member"][0]).register_codes
@@ -202,7 +234,13 @@ async def _swap(world: "RoleWorld", _member: "RoleMember", values: dict[str, Any
         world.trace(f"{one.name} has {one.address}, and {other.name} {other.address}")
 
 
-_COPIES = {"copied": _copy, "master copied": _copy_master, "replaced": _replace, "swapped": _swap}
+_COPIES = {
+    "copied": _copy,
+    "master copied": _copy_master,
+    "cut off and copied": _copy_cut_off,
+    "replaced": _replace,
+    "swapped": _swap,
+}
 
 
 def _meant(world: "RoleWorld", target: str) -> Any:

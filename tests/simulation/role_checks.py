@@ -177,7 +177,7 @@ def promised(member: "RoleMember", ask: "VoteRequest", answer: "VoteReply") -> N
 def leased(member: "RoleMember", ask: "LeaseRequest", answer: "LeaseReply") -> None:
     """The same for a lease."""
     state = member.durable_role()
-    if answer.accepted and member not in member.group.role_members:
+    if answer.accepted and member not in member.group.role_members and not getattr(member, "follows", False):
         raise Violation(f"I8: {member.name}, a copy, follows {_named(ask.id)}")
     if answer.accepted and member.group.copy_codes.intersection(ask.codes):
         raise Violation(f"I8: {member.name} renews the lease of a copy, in {_named(ask.id)}")

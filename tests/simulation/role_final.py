@@ -69,8 +69,15 @@ def _check_help(world: "RoleWorld", member: "RoleMember") -> None:
     """Histories prove what is given up: no slave needs a person to follow."""
     is_damaged = any(each.store is not None and list(each.store.damaged) for each in world.role_members)
     is_deleted = "were deleted there" in member.says()  # Retention made room before it came back.
-    if not is_damaged and not is_deleted and not world.lost_before_record:
+    if not is_damaged and not is_deleted and not world.lost_before_record and not _is_displaced(world):
         world.violated(f"{member.name} was to follow by itself: {member.says()}")
+
+
+def _is_displaced(world: "RoleWorld") -> bool:
+    """Whether a record names a copy that its master took for the member: that one waits for a person."""
+    states = [member.durable_role() for member in world.role_members]
+    groups = [state.group for state in states if state is not None and state.group is not None]
+    return any(each.code in world.displacing for group in groups for each in group.members)
 
 
 def unequal(world: "RoleWorld") -> list[str]:
@@ -103,7 +110,7 @@ def final(world: "RoleWorld") -> None:
         if not member.up or member.store is None:
             raise Violation(f"{member.name} is down after everything healed")
     found = unequal(world)
-    if found and world.lost_before_record:
+    if found and (world.lost_before_record or _is_displaced(world)):
         return  # A person has to say whose log is right.
     if found:
         words = "; ".join(f"{member.name} {member.says()}" for member in world.role_members)

@@ -15,6 +15,7 @@ import twinlog.cluster.broker.roles.candidate
 import twinlog.cluster.broker.roles.durable_state
 import twinlog.cluster.broker.roles.joining
 import twinlog.ha.election.epochs
+import twinlog.ha.election.group_record
 import twinlog.ha.election.role_change
 import twinlog.ha.election.voter
 import twinlog.ha.election.votes
@@ -264,4 +265,11 @@ def codes_ignored() -> Iterator[None]:
 def copied_master_serves() -> Iterator[None]:
     """Whoever renews its lease to nobody says why in a text that nothing reads: after haLeaseMs it serves without one."""
     with patch.object(LeaseRounds, "why_copy", lambda self: ""):
+        yield
+
+
+@hole("a moved member answers for itself")
+def moved_answers_for_itself() -> Iterator[None]:
+    """A record with a member's new address is in force by that member's answer: a copy counts, and the member elects."""
+    with patch.object(twinlog.ha.election.group_record, "_unproven", lambda old, record: frozenset()):
         yield

@@ -13,6 +13,7 @@ MOVE_SHARE = 0.4  # Of these, in how many members come back with another address
 SILENT_SHARE = 0.3  # And in how many of those in which all are needed one moves without a word.
 COPY_SHARE = 0.4  # And in how many disks are copied, or addresses swapped.
 MASTER_COPY_SHARE = 0.2  # And in how many that of a master is.
+CUT_OFF_SHARE = 0.3  # And in how many of those in which two hold a message that of a slave that is cut off.
 RUNS = ("elsewhere, beside it", "elsewhere, without it", "in its place")  # Processes on copies.
 # Left out. A flipped bit that no checksum covers makes a log of nobody's; members move by events of their own; whom a
 # master admits is what other seeds are about; and after a sync that failed nobody knows what a disk has, not even the ledger.
@@ -50,7 +51,9 @@ def with_roles(plan: Plan) -> Plan:
     beginning = _beginning(plan.seed, config)
     old = [event for event in old[: rng.randint(0, 10)] if not (beginning and _loses_first(event))]
     moved = [*_moves(plan.seed, config, old), *_silent_moves(plan.seed, config, [*old, *beginning])]
-    copied = [*_copies(plan.seed, config, [*old, *beginning]), *_master_copies(plan.seed, config, [*old, *beginning])]
+    copied = [
+        event for draw in (_copies, _master_copies, _cut_off) for event in draw(plan.seed, config, [*old, *beginning])
+    ]
     events = sorted([*old, *new, *beginning, *moved, *copied], key=lambda event: event.at)
     return evolve(plan, config=config, events=tuple(events))
 
@@ -131,6 +134,16 @@ def _master_copies(seed: int, config: Config, others: list[Event]) -> list[Event
         )
         for _ in range(rng.randint(1, 2))
     ]
+
+
+def _cut_off(seed: int, config: Config, others: list[Event]) -> list[Event]:
+    """In some seeds the slaves are cut off from their master, which meets a copy of one of them instead."""
+    rng = random.Random(f"cut off {seed}")
+    is_fit = config.synchronous and config.need == 2
+    if not is_fit or rng.random() >= CUT_OFF_SHARE or any(event.kind in ("wiped", "old slave") for event in others):
+        return []
+    at, who = round(rng.uniform(5.0, config.seconds), 3), rng.choice(("slave 1", "slave 2"))
+    return [Event(at, "cut off and copied", who, {"lasts": round(rng.uniform(4, 12), 3)})]
 
 
 def _copy(rng: random.Random, at: float) -> Event:

@@ -35,6 +35,7 @@ class RoleWorld(World):
     positions: dict[int, int] = field(factory=dict)  # Of consumers, by queue.
     copies: list[Copy] = field(factory=list)  # One at a time is up.
     copy_codes: set[str] = field(factory=set)  # Register codes of their starts.
+    displacing: set[str] = field(factory=set)  # The same of copies for which a master may have taken them.
     copying: bool = False  # Whoever copies disks, or swaps addresses, does nothing else meanwhile.
     lost_before_record: bool = False  # Slaves may hold what their master lost, and no history tells them apart.
 
@@ -74,7 +75,7 @@ class RoleWorld(World):
         assert isinstance(member, RoleMember)
         assert member.store is not None
         if isinstance(member, Copy):
-            self.copy_codes.add(member.service.member.me().code)
+            (self.displacing if member.follows else self.copy_codes).add(member.service.member.me().code)
             return
         damaged = list(member.store.damaged)
         role_checks.finish_line(member, start, data)
@@ -87,7 +88,8 @@ class RoleWorld(World):
         assert isinstance(member, RoleMember)
         assert member.store is not None
         if isinstance(member, Copy):
-            self.violated(f"I8: {member.name}, a copy of {member.of.name}, takes bytes at {offset}")
+            if not member.follows:
+                self.violated(f"I8: {member.name}, a copy of {member.of.name}, takes bytes at {offset}")
             return
         is_slave = member.store.config.broker_role is BrokerRole.SLAVE
         if not is_slave:
@@ -175,14 +177,16 @@ class RoleWorld(World):
         member.offsets = Offsets(name)
         return member
 
-    async def run_copy(self, of: RoleMember, image: Image, *, elsewhere: bool, seconds: float) -> None:
+    async def run_copy(
+        self, of: RoleMember, image: Image, *, elsewhere: bool, seconds: float, follows: bool = False
+    ) -> None:
         """Start a copy of a member's disk, and end it."""
         name = f"x{len(self.copies) + 1}"
         rng = random.Random(f"{name} {self.plan.seed}")
         self.disks[name] = disk = Disk(name, rng, self.plan.config.sector)
         disk.put_back(image)
         ip, port = (COPY_IP, HA_PORT) if elsewhere else (of.ip, of.port)
-        copy = Copy(self, name, ip, False, self.plan.config, disk, rng, port=port, of=of)
+        copy = Copy(self, name, ip, False, self.plan.config, disk, rng, port=port, of=of, follows=follows)
         copy.log, copy.offsets, copy.boots = Log(name, self.book.lines), Offsets(name), of.boots
         self.copies.append(copy)
         async with trio.open_nursery() as nursery:

@@ -268,9 +268,12 @@ class RoleMember(Member):
 
 @define(eq=False)
 class Copy(RoleMember):
-    """One more process, on a copy of a member's disk, of which the group knows a later start: it takes part in nothing."""
+    """One more process, on a copy of a member's disk, of which the group knows a later start: it has no part. `follows`:
+    only the master has heard of it, so that it may follow, and counts for nothing.
+    """
 
     of: RoleMember = field(kw_only=True)
+    follows: bool = field(kw_only=True)
 
     @property
     def broker_id(self) -> int:

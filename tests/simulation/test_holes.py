@@ -150,6 +150,9 @@ CATCHES = {
     ),
     "a moved member is counted whole": Catch("began without", config=replaced, roles=True),
     "register codes are ignored": Catch("^I8", ("copied",), roles=True),
+    "a moved member answers for itself": Catch(
+        "is acknowledged for|confirmed, but held", ("cut off and copied",), roles=True
+    ),
     "a master that is called a copy serves": Catch("^I8", ("master copied",), roles=True),
 }
 

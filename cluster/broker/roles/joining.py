@@ -15,6 +15,7 @@ from twinlog.cluster.remoting.names import HA_PORT_DISTANCE, shifted
 from twinlog.cluster.remoting.route import MASTER_ID
 from twinlog.ha.election.group_record import unproven_asker
 from twinlog.ha.errors import HAPeerError
+from twinlog.store.epoch_file import EpochId
 from twinlog.store.member_file import is_successor
 from twinlog.store.role_file import GroupMember
 from twinlog.store.util.wakeup import Wakeup
@@ -26,17 +27,27 @@ UNREGISTERED_MAX = 64
 
 @define(eq=False)
 class JoinRequests:
-    """`pending`: by id, those that the master has to add to the record, or to change in it. `recount`: one counts no more."""
+    """`recount`: one counts no more."""
 
     member: Member
     added: Wakeup  # Wakes the lease rounds.
-    pending: dict[str, GroupMember] = field(factory=dict, init=False)
     addresses: Mapping[int, str] | None = field(default=None, init=False)  # Registered, by id; None: not known yet.
     recount: Callable[[], None] = field(default=lambda: None, init=False)
+    _epoch: EpochId | None = field(default=None, init=False)  # In which these were asked for:
+    _pending: dict[str, GroupMember] = field(factory=dict, init=False)
     _asked: dict[str, GroupMember] = field(factory=dict, init=False)  # By id: how each member of the record asked last.
     _unregistered: dict[str, GroupMember] = field(factory=dict, init=False)
     _reported: set[tuple[str, str]] = field(factory=set, init=False)
     _wakeup: Wakeup = field(factory=Wakeup, init=False)
+
+    @property
+    def pending(self) -> dict[str, GroupMember]:
+        """By id, those that the master has to add to the record, or to change in it. Who asked in an older epoch may be gone."""
+        if self._epoch != self.member.id:
+            self._epoch = self.member.id
+            self._pending.clear()
+            self._asked.clear()
+        return self._pending
 
     def ask(self, asker: GroupMember) -> None:
         """A twinlog slave follows this member, and is registered."""
@@ -56,7 +67,7 @@ class JoinRequests:
     def unproven(self) -> frozenset[str]:
         """Members that ask from where the record does not have them, and that others have to hear of before they count."""
         group = self.member.group
-        asked = self._asked.items() if group is not None else ()
+        asked = self._asked.items() if group is not None and self._epoch == self.member.id else ()
         return frozenset(id for id, asker in asked if group is not None and unproven_asker(group, asker))
 
     def address_of(self, id: str) -> str:

@@ -73,6 +73,25 @@ async def test_a_master_in_whose_place_a_copy_went_on_ends(tmp_path, autojump_cl
     assert await group.settled() is d
 
 
+@pytest.mark.parametrize("role", [SYNC, ASYNC])
+async def test_an_older_state_of_a_master_does_not_serve(tmp_path, autojump_clock, nursery, role):
+    group = role_group(nursery, tmp_path, size=3, role=role)
+    await group.start()
+    a, b, _c = group.members
+    await a.stop()
+    shutil.copytree(a.root, tmp_path / "snapshot")
+    await a.start()
+    await group.settled()
+    await a.kill()
+    shutil.rmtree(a.root)
+    (tmp_path / "snapshot").rename(a.root)
+    await a.start()
+    await trio.sleep(30)
+    assert not a.is_serving
+    await group.change("failover", b, accept_data_loss="unknown")  # Nobody knows what it acknowledged alone.
+    assert b.is_serving
+
+
 # Of a slave's directory, while the slave cannot be reached
 
 
@@ -96,6 +115,25 @@ async def test_a_copy_of_a_slave_that_is_cut_off_counts_once_others_know(autojum
     await until(lambda: not a.is_serving, "a hears of b")
     assert b.is_serving
     assert d.ha.client.statistics().state != "streaming", "c is there"
+
+
+async def test_who_asked_in_an_older_epoch_is_not_written_into_the_record(autojump_clock, three):
+    """A copy asks a master that cannot change the record any more; when that is master again, the copy is long gone."""
+    a, b, c = three.members
+    d = running_copy(three, c)
+    three.isolate(b, c)
+    await d.start()
+    await trio.sleep(30)
+    await d.kill()
+    three.members.remove(d)
+    three.isolate(a)
+    await three.change("failover", b)
+    three.isolate()
+    await three.settled()
+    await three.change("switchover", a)
+    await trio.sleep(10)
+    assert await three.settled() is a
+    assert a.roles.member.address_of(c.identity) == c.address
 
 
 async def test_a_slave_that_moved_counts_once_another_voter_knows(autojump_clock, three):
