@@ -66,13 +66,11 @@ class DurableRoleState:
         # twinlog 0.2 named a member by its address, and had no file for that.
         known_as = (state.member or known or address) if state is not None else ""
         identity = member_at_start(self.side, known_as, address, self.now_ms())
-        if (
-            state is not None and state.member and len(identity.register_codes) == 1
-        ):  # Its file was lost, and its role knows its id.
+        if state is not None and state.member and len(identity.register_codes) == 1:  # Only twinlog/role knew its id.
             self.starts_lost = (
                 f"{self.side / 'member'} was lost, and with it the starts of this member, so that nothing tells it from a copy. "
-                "Next: restore the file; or stop this broker, and let the directory take the member's place, at its address and "
-                f"under its name: {new_member_command(self.side)}"
+                "Next: stop this broker, and let the directory take the member's place, at its address and under its name: "
+                f"{new_member_command(self.side)}"
             )
             log.warning("this member's file was lost", why=self.starts_lost, member_id=identity.id)
         if state is not None:
