@@ -27,10 +27,9 @@ OTHERS: Mapping[str, str] = {
     "TWINLOG_LOG": "log format",
     "TWINLOG_TLS": "TLS of the tools",
     "TWINLOG_TLS_CONFIG": "TLS configuration of the tools",
-    "TWINLOG_ADDRESS": "docker-compose.yml: address for clients",
+    "TWINLOG_ADDRESS": "docker-compose.yml: address for clients outside",
     "TWINLOG_BASE": "docker-compose.yml: the base image",
     "TWINLOG_IMAGE": "docker-compose.yml: the image",
-    "TWINLOG_NETWORK": "docker-compose.yml: the network's addresses",
     "TWINLOG_PUBLISH": "docker-compose.yml: address of published ports",
 }
 

@@ -1,4 +1,4 @@
-"""The compose file under test: a project of its own on a real daemon, asked by Docker's SDK and docker-compose."""
+"""The compose file under test: a project of its own on a real daemon, asked by Docker's SDK, docker-compose and Compose v2."""
 
 import os
 import subprocess
@@ -11,14 +11,16 @@ import docker
 import trio
 from attrs import field, frozen
 from docker.models.containers import Container
+from docker.models.networks import Network
 
 ROOT = Path(__file__).parents[2]
 QUICK = Path(__file__).with_name("quick.yml")
 IMAGE = "twinlog:dev"
-NETWORK = "198.51.100"
-NAMESRV = "127.0.0.1:9876"
+NAMESRV = "127.0.0.1:9876"  # Outside.
+NAMESRV_INSIDE = "namesrv:9876"
 BROKERS = ("broker-a-0", "broker-a-1", "broker-a-2")
-SERVICES = (*BROKERS, "namesrv", "dashboard", "network")
+SERVICES = (*BROKERS, "namesrv", "dashboard")
+COMPOSE_1 = "docker-compose"  # Debian's.
 SECONDS_MAX = 60.0
 
 
@@ -29,24 +31,40 @@ def client() -> docker.DockerClient:
 
 @frozen
 class Compose:
-    """The cluster of docker-compose.yml as a project of that name; its network is 198.51.100.0/24."""
+    """The cluster of docker-compose.yml as a project of that name; its network is 198.51.100.0/25."""
 
     project: str
-    address: str = "127.0.0.1"  # What clients are told.
+    program: str = COMPOSE_1  # Or that of Compose v2.
+    variables: dict[str, str] = field(factory=dict)
     daemon: docker.DockerClient = field(factory=client)
 
     def __call__(self, *arguments: str, check: bool = True) -> str:
-        """docker-compose's stdout. Its words are in the error when it fails."""
-        variables = {"TWINLOG_NETWORK": NETWORK, "TWINLOG_IMAGE": IMAGE, "TWINLOG_ADDRESS": self.address}
-        environment = {**os.environ, **variables}
+        """Compose's stdout. Its words are in the error when it fails."""
+        environment = {**os.environ, "TWINLOG_IMAGE": IMAGE, **self.variables}
         files = ("-f", str(ROOT / "docker-compose.yml"), "-f", str(QUICK))
-        command = ["docker-compose", "-p", self.project, *files, *arguments]
+        command = [self.program, "-p", self.project, *files, *arguments]
         done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT, timeout=120)
         assert not check or done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
     def container(self, service: str) -> Container:
-        return self.daemon.containers.get(f"{self.project}_{service}_1")
+        labels = [f"com.docker.compose.project={self.project}", f"com.docker.compose.service={service}"]
+        (found,) = self.daemon.containers.list(all=True, filters={"label": labels})
+        return found
+
+    @property
+    def network(self) -> Network:
+        return self.daemon.networks.get(f"{self.project}_default")
+
+    def ip(self, service: str, network: Network | None = None) -> str:
+        """The container's address in the project's network, or in another one."""
+        networks = self.container(service).attrs["NetworkSettings"]["Networks"]
+        found: str = networks[(network or self.network).name]["IPAddress"]
+        return found
+
+    def connect(self, service: str, network: Network, ip: str | None = None) -> None:
+        """To this network, by its service's name; docker chooses the IP unless it is given."""
+        network.connect(self.container(service), aliases=[service], ipv4_address=ip)
 
     def health(self, service: str) -> str:
         """healthy, unhealthy or starting; or what the container is when it does not run."""

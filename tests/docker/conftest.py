@@ -4,6 +4,7 @@ import subprocess
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -46,10 +47,10 @@ def compose(image: str) -> Iterator[Compose]:
 
 
 @contextmanager
-def project(**options: str) -> Iterator[Compose]:
+def project(**options: Any) -> Iterator[Compose]:
     found = Compose(f"twinlog-test-{uuid.uuid4().hex[:8]}", **options)
     try:
         yield found
     finally:
-        found("down", "--volumes", "--timeout", "5", check=False)
+        found("--profile", "monitoring", "down", "--volumes", "--timeout", "5", check=False)
         found.daemon.close()

@@ -20,6 +20,7 @@ def interpolated(text: str) -> str:
 
 
 FILE = yaml.safe_load(interpolated(TEXT))
+OUTSIDE = "127.0.0.1:9876:9875"  # Of the name server: the port on which it tells addresses outside.
 OURS = {name: FILE["services"][name] for name in SERVICES}
 
 
@@ -44,12 +45,13 @@ def test_nothing_in_it_is_newer_than_compose_1():
 def test_ports_are_published_on_loopback_only():
     ports = [port for service in FILE["services"].values() for port in service.get("ports", ())]
     assert len(ports) >= 8
-    assert all(re.fullmatch(r"127\.0\.0\.1:(\d+):\1", port) for port in ports)
+    assert all(re.fullmatch(r"127\.0\.0\.1:(\d+):\1", port) for port in ports if port != OUTSIDE)
+    assert OUTSIDE in ports
 
 
-@pytest.mark.parametrize("name", SERVICES)
+@pytest.mark.parametrize("name", [*SERVICES, "group-secret"])
 def test_every_service_has_no_rights(name):
-    service = OURS[name]
+    service = FILE["services"][name]
     assert service["read_only"] is True
     assert service["init"] is True
     assert service["cap_drop"] == ["ALL"]
@@ -65,13 +67,30 @@ def test_every_member_has_a_check_and_time_to_stop(name):
 
 def test_no_broker_waits_for_another_one():
     """After a failover, and a start of all, the first master would wait for ever for one that has not been started."""
-    assert all([*OURS[name]["depends_on"]] == ["namesrv"] for name in BROKERS)
+    assert all({*OURS[name]["depends_on"]} == {"namesrv", "group-secret"} for name in BROKERS)
+
+
+def test_no_two_share_a_network_namespace():
+    assert [name for name, service in FILE["services"].items() if "network_mode" in service] == ["group-secret"]
+    assert FILE["services"]["group-secret"]["network_mode"] == "none"
+
+
+def test_only_who_needs_the_group_secret_can_read_it_and_nobody_write_it():
+    mounts = {
+        name: [mount for mount in service.get("volumes", ()) if mount.startswith("secret:")]
+        for name, service in FILE["services"].items()
+    }
+    expected = ["secret:/etc/twinlog/secret:ro"]
+    assert {name: found for name, found in mounts.items() if found} == {
+        **dict.fromkeys((*BROKERS, "dashboard"), expected),
+        "group-secret": ["secret:/etc/twinlog/secret"],
+    }
 
 
 def test_brokers_differ_only_in_who_they_are():
     def rest(name: str, port: int) -> str:
         text = json.dumps(OURS[name], sort_keys=True)
-        for number in (port, port + 3):
+        for number in (port, port - 2, port + 3):
             text = text.replace(str(number), "PORT")
         role = OURS[name]["environment"]["TWINLOG_BROKER_ROLE"]
         return text.replace(name, "NAME").replace(f'"{role}"', "ROLE").replace(f'ID": "{name[-1]}"', 'ID": ""')

@@ -1,0 +1,170 @@
+"""Members whose networks change under them, with Compose v2: other IPs, cut off and back, one in another network.
+
+One story, with producers outside that send all the time. Nothing that they were promised is lost or comes twice, nobody
+becomes another member, and nobody fails over but where a person says so.
+"""
+
+import json
+from functools import partial
+
+import pytest
+import trio
+from docker.types import IPAMConfig, IPAMPool
+
+from tests.docker.compose import BROKERS, NAMESRV, SERVICES, Compose, until, until_healthy
+from tests.docker.conftest import project
+from tests.docker.prometheus_image import prometheus_image
+from tests.monitoring.prometheus import Prometheus
+from tests.support.process_group.go_programs import COMPOSE
+from tests.support.process_group.roles import Traffic
+
+in_thread = trio.to_thread.run_sync
+
+
+@pytest.fixture(scope="module")
+def compose(image, daemon):
+    variables = {"PROMETHEUS_IMAGE": prometheus_image(daemon)}
+    with project(program=str(COMPOSE.program()), variables=variables) as found:
+        found("up", "-d", "--wait")
+        yield found
+
+
+@pytest.fixture(scope="module")
+def earlier() -> list[Traffic]:
+    """What producers were told by the tests before."""
+    return []
+
+
+@pytest.fixture
+def traffic(earlier, request) -> Traffic:
+    made = Traffic(NAMESRV, topic=request.node.name)
+    earlier.append(made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def ids(compose) -> dict[str, str]:
+    """Who is who, before anything moves."""
+    return {name: each["member_id"] for name, each in members(compose, "broker-a-0").items()}
+
+
+def members(compose: Compose, via: str) -> dict[str, dict]:
+    found = json.loads(compose.twinlog(via, "list", "-o", "json"))
+    return {each["name"]: each for each in found["members"]}
+
+
+def reigns(compose: Compose) -> list[tuple[int, str]]:
+    found = json.loads(compose.twinlog("broker-a-1", "history", "-o", "json"))["reigns"]
+    return [(each["epoch"], each["new"]) for each in found]
+
+
+async def until_as_before(compose: Compose, ids: dict[str, str], master: str) -> None:
+    """One master that serves, two slaves that follow, all under their ids."""
+
+    def is_so() -> bool:
+        found = members(compose, master)
+        states = {name: each["state"] for name, each in found.items()}
+        expected = {name: "serving" if name == master else "streaming" for name in BROKERS}
+        return states == expected and {name: each["member_id"] for name, each in found.items()} == ids
+
+    await until(is_so, f"{master} serves, the others follow")
+
+
+async def test_it_comes_up_with_compose_v2(compose):
+    assert "v2" in await in_thread(compose, "version")
+    await until_healthy(compose, *SERVICES)
+    await in_thread(partial(compose, "--profile", "monitoring", "up", "-d", "prometheus"))
+
+
+async def test_members_come_back_with_another_ip_each(compose, traffic, ids):
+    """The two slaves, one after the other, then the master; that one's absence is the only one that producers notice."""
+    async with traffic.flowing():
+        await traffic.more(20)
+        for number, name in enumerate(("broker-a-2", "broker-a-1", "broker-a-0")):
+            others = dict(traffic.others)
+            before = compose.ip(name)
+            await in_thread(partial(compose, "stop", name))
+            await in_thread(compose.network.disconnect, compose.container(name))
+            await in_thread(compose.connect, name, compose.network, f"198.51.100.{40 + number}")
+            await in_thread(partial(compose, "start", name))
+            await until_as_before(compose, ids, "broker-a-0")
+            assert compose.ip(name) == f"198.51.100.{40 + number}" != before
+            await traffic.more(20)
+            assert name == "broker-a-0" or traffic.others == others
+    traffic.check(await traffic.consumed())
+    assert len(await in_thread(reigns, compose)) == 1
+
+
+async def test_a_slave_that_is_cut_off_costs_nothing(compose, traffic, ids):
+    """The other one acknowledges meanwhile. It comes back with another IP."""
+    async with traffic.flowing():
+        await in_thread(compose.network.disconnect, compose.container("broker-a-2"))
+        others = dict(traffic.others)
+        await traffic.more(50)
+        await in_thread(compose.connect, "broker-a-2", compose.network, "198.51.100.50")
+        await until_as_before(compose, ids, "broker-a-0")
+        assert traffic.others == others
+    traffic.check(await traffic.consumed())
+
+
+async def test_a_master_that_is_cut_off_promises_nothing_and_goes_on(compose, traffic, ids):
+    """Nobody takes its place, since nobody was told to. What was sent inside its own container is not promised either."""
+    async with traffic.flowing():
+        await traffic.more(20)
+        await in_thread(compose.network.disconnect, compose.container("broker-a-0"))
+        await trio.sleep(0.5)
+        before = len(traffic.acknowledged)
+        await trio.sleep(3)
+        assert len(traffic.acknowledged) == before
+        await in_thread(compose.connect, "broker-a-0", compose.network, "198.51.100.51")
+        await until_as_before(compose, ids, "broker-a-0")
+        await traffic.more(20)
+    traffic.check(await traffic.consumed())
+    assert len(await in_thread(reigns, compose)) == 1
+
+
+async def test_prometheus_finds_all_members_where_they_are_now(compose):
+    """In a container of its own, with the configuration and the rules that are shipped."""
+    prometheus = Prometheus("127.0.0.1:9090")
+    await in_thread(prometheus.wait_for, 'sum(up{job="twinlog"})', 1.0 + len(BROKERS))
+    await in_thread(prometheus.wait_for, 'sum(rocketmq_ha_role_info{role="slave"})', 2.0)
+    groups = (await in_thread(prometheus.get, "rules"))["groups"]
+    health = {rule["name"]: rule["health"] for group in groups for rule in group["rules"]}
+    assert len(health) > 10
+    assert set(health.values()) == {"ok"}
+
+
+async def test_a_member_moves_to_another_network(compose, traffic, earlier, ids):
+    """Where the others have an address, too; then it becomes the master there."""
+    pool = IPAMConfig(pool_configs=[IPAMPool(subnet="198.51.100.128/25")])
+    labels = {"com.docker.compose.project": compose.project}
+    other = await in_thread(
+        partial(compose.daemon.networks.create, f"{compose.project}_other", ipam=pool, labels=labels)
+    )
+    try:
+        async with traffic.flowing():
+            for name in ("namesrv", "broker-a-0", "broker-a-2"):
+                await in_thread(compose.connect, name, other)
+            await in_thread(compose.connect, "broker-a-1", other, "198.51.100.200")
+            await in_thread(compose.network.disconnect, compose.container("broker-a-1"))
+            await until_as_before(compose, ids, "broker-a-0")
+            assert [*compose.container("broker-a-1").attrs["NetworkSettings"]["Networks"]] == [other.name]
+            await traffic.more(20)
+            command = ["twinlog", "switchover", "--candidate", "broker-a-1", "--yes"]
+            ask = partial(compose.container("broker-a-0").exec_run, command)
+            await until(lambda: ask().exit_code == 0, "connections into the old network are given up, after 10 s")
+            await until_as_before(compose, ids, "broker-a-1")
+            await traffic.more(20)
+        assert [epoch for epoch, _ in await in_thread(reigns, compose)] == [0, 1]
+
+        await in_thread(compose.container("broker-a-1").kill)
+        await in_thread(compose.twinlog, "broker-a-0", "failover", "--candidate", "broker-a-0", "--yes")
+        await in_thread(compose.container("broker-a-1").start)
+        await until_as_before(compose, ids, "broker-a-0")
+        for each in earlier:
+            each.check(await each.consumed())
+        print("acknowledged", {each.topic: len(each.acknowledged) for each in earlier})
+        await in_thread(compose.twinlog, "broker-a-0", "crosscheck")
+    finally:
+        await in_thread(partial(compose, "--profile", "monitoring", "down", "--timeout", "5", check=False))
+        await in_thread(other.remove)
