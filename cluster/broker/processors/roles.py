@@ -65,7 +65,7 @@ class RoleProcessor:
                 member_address=header.member_address or "",
             )
             _require_sender(request, sender.id)
-            await self.settings.hosts.renew(sender.address, sender.ha_address)
+            await self.settings.hosts.renew(*_addresses(sender))
             if why := await roles.joining.why_not(sender):
                 raise RequestError(ResponseCode.NO_PERMISSION, why)
             if self._may_join(request, sender):
@@ -152,7 +152,7 @@ class RoleProcessor:
     def _member_addresses(self) -> set[str]:
         group, master = self.roles.member.group, self.group.master.address
         members = group.members if group is not None else ()
-        known = {address for each in members for address in (each.address, each.member_address) if address}
+        known = {address for each in members for address in (each.address, each.member_address or each.address)}
         # A master may send a request before it has sent the record.
         return known | ({master} if self.store.config.is_slave and master is not None else set())
 
@@ -160,8 +160,7 @@ class RoleProcessor:
         return {ip for address in self._member_addresses() for ip in self.settings.hosts.ips_of(address)}
 
     def _names_itself(self, ip: str, asker: GroupMember) -> bool:
-        hosts = self.settings.hosts
-        return ip in hosts.ips_of(asker.address) and ip in hosts.ips_of(asker.ha_address)
+        return all(ip in self.settings.hosts.ips_of(address) for address in _addresses(asker))
 
 
 def _require_sender(request: Request, id: str) -> None:
@@ -169,6 +168,10 @@ def _require_sender(request: Request, id: str) -> None:
     if request.signed is not None and request.signed.sender != id:
         why = f"the request is signed by {request.signed.sender:.64}, and speaks for {id:.64}"
         raise RequestError(ResponseCode.NO_PERMISSION, why)
+
+
+def _addresses(member: GroupMember) -> tuple[str, ...]:
+    return tuple(filter(None, (member.address, member.ha_address, member.member_address)))
 
 
 def _object(request: Request) -> dict[str, Any]:

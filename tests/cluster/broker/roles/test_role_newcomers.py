@@ -65,11 +65,11 @@ async def test_a_new_slave_joins_by_following(master):
     assert await joins(master, "192.0.2.9:4711", "192.0.2.9", "192.0.2.9")
 
 
-async def joins(master, connection: str, ip: str, ha_ip: str) -> bool:
+async def joins(master, connection: str, ip: str, ha_ip: str, **more: str) -> bool:
     client = Client(master)
     client.connection.remote_address = connection
     reply = await client.ask_async(
-        RequestCode.GET_BROKER_EPOCH, b"", twinlogMember=f"{ip}:10911", twinlogHaAddress=f"{ha_ip}:10912"
+        RequestCode.GET_BROKER_EPOCH, b"", twinlogMember=f"{ip}:10911", twinlogHaAddress=f"{ha_ip}:10912", **more
     )
     assert reply.code == ResponseCode.SUCCESS
     return f"{ip}:10911" in {
@@ -115,6 +115,12 @@ async def test_nobody_joins_under_the_address_of_another(master, ip, ha_ip):
         assert not await joins(master, "192.0.2.9:4711", ip, ha_ip)
         assert not await joins(master, "192.0.2.9:4711", ip, ha_ip)
     assert [(line["peer"], line["comes_from"]) for line in lines] == [(f"{ip}:10911", "192.0.2.9")], "said once"
+
+
+async def test_nobody_sends_members_to_the_address_of_another(master):
+    register(master, "127.0.0.7", "192.0.2.9")
+    assert not await joins(master, "192.0.2.9:4711", "192.0.2.9", "192.0.2.9", twinlogMemberAddress="192.0.2.66:10911")
+    assert await joins(master, "192.0.2.9:4711", "192.0.2.9", "192.0.2.9", twinlogMemberAddress="192.0.2.9:20911")
 
 
 async def test_a_slave_of_two_networks_tells_its_end_in_the_other(master):
