@@ -69,7 +69,8 @@ def another(key: str, value: str) -> str:
 
 async def test_every_key_that_may_change_changes(client):
     before = told(client)
-    wanted = {key: another(key, before[key]) for key in CHANGEABLE}
+    one_way = {"haSecret"}  # A request may be anybody's, so it makes nothing less strict.
+    wanted = {key: another(key, before[key]) for key in CHANGEABLE.keys() - one_way}
     body = "".join(f"{key}={value}\n" for key, value in wanted.items()).encode()
     assert (await client.ask_async(25, body)).code == 0
     after = told(client)
