@@ -177,6 +177,8 @@ def slave_connection(slave: Member, status: MemberStatus, master_status: MemberS
         return next((each for each in connections if each.address == status.master.local_address), None)
     host = slave.address.rpartition(":")[0]
     same_host = [each for each in connections if each.address.rpartition(":")[0] == host]
+    if status.member_id:  # Another member on the same machine is not this one.
+        same_host = [each for each in same_host if each.member_id is None]
     return same_host[0] if len(same_host) == 1 else None
 
 

@@ -121,6 +121,14 @@ def test_a_slave_knows_which_of_the_masters_connections_is_its_own():
     assert found.lag_bytes == 2
 
 
+def test_a_slave_that_is_not_connected_has_not_the_lag_of_another_one_on_its_machine():
+    """With a secret that does not fit, for example."""
+    slaves = MemberStatus.from_json({"slaves": [connection(memberId="m1", lagBytes=2)]})
+    slave = evolve(SLAVE, written_offset=400), MemberStatus.from_json({"memberId": "m2"})
+    _, found = with_lag([(evolve(MASTER, written_offset=1000), slaves), slave])
+    assert (found.lag_bytes, found.lag_seconds) == (600, None)
+
+
 def test_a_slave_without_a_master_has_no_lag():
     assert with_lag([(evolve(SLAVE, written_offset=1), NO_STATUS)])[0].lag_bytes is None
 
