@@ -56,8 +56,11 @@ class JoinRequests:
             return
         if group is not None and group.member(asker.id) is None and place_of(group, asker) is not None:
             return  # It asks again, as the member whose place it takes.
+        known = group.member(asker.id) if group is not None else None
+        if known is not None and not is_successor(asker.codes, known.code):
+            return  # A later start was seen since it asked.
         self.pending[asker.id] = asker
-        if group is not None and group.member(asker.id) is not None:
+        if known is not None:
             self._asked[asker.id] = asker
             if asker.id in self.unproven:  # Before it has a connection: what it acknowledges is not the member's yet.
                 self.recount()

@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 import trio
+from attrs import evolve
 
 from tests.support.group.group import ASYNC, SLAVE, SYNC, Group, Member, until
 from tests.support.group.stores import role_group
@@ -133,6 +134,20 @@ async def test_who_asked_in_an_older_epoch_is_not_written_into_the_record(autoju
     await three.change("switchover", a)
     await trio.sleep(10)
     assert await three.settled() is a
+    assert a.roles.member.address_of(c.identity) == c.address
+
+
+async def test_who_asked_before_a_later_start_of_the_member_was_seen_does_not_take_its_place(autojump_clock, three):
+    """It registers only now, as name servers were away."""
+    a, _b, c = three.members
+    copy = evolve(c.roles.member.me(), address="10.0.9.9:10911", ha_address="10.0.9.9:10912")
+    a.roles.joining.ask_unregistered(evolve(copy, codes=(*copy.codes, "c0de")))
+    await c.kill()
+    await c.start()
+    await three.settled()
+    a.roles.joining.registered({0: a.address, 9: copy.address})
+    assert not a.roles.joining.pending
+    await trio.sleep(5)
     assert a.roles.member.address_of(c.identity) == c.address
 
 
