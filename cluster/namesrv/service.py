@@ -54,7 +54,7 @@ class NameServer:
     routes: RouteInfoManager = field(factory=RouteInfoManager, init=False)
     _config_lock: trio.Lock = field(factory=trio.Lock, init=False)
     _config_changed: Wakeup = field(factory=Wakeup, init=False)
-    _outside: RemotingServer = field(init=False)  # Of outsideListenPort.
+    _outside: RemotingServer | None = field(default=None, init=False)  # Of outsideListenPort.
 
     @kv.default
     def _make_kv(self) -> KVConfigManager:
@@ -72,10 +72,11 @@ class NameServer:
         ports = (self.config.listen_port, *filter(None, (self.config.outside_listen_port,)))
         listener, *outside = [open_listener(self.server_config.bind_address, port) for port in ports]
         budget = Budget(self.server_config.bytes_max)
-        server, self._outside = self._server(tls, budget), self._server(tls, budget)
         async with trio.open_nursery() as nursery:
-            await nursery.start(server.serve, listener)
-            await nursery.start(self._outside.serve, *outside)
+            await nursery.start(self._server(tls, budget).serve, listener)
+            if outside:
+                self._outside = self._server(tls, budget)
+                await nursery.start(self._outside.serve, *outside)
             nursery.start_soon(self._scan_not_active_brokers)
             task_status.started(listener.getsockname()[1])
 
@@ -102,7 +103,7 @@ class NameServer:
             log.warning("broker dropped: its connection was closed", peer=address)
 
     def _is_outside(self, request: Request) -> bool:
-        return request.connection in self._outside.connections
+        return self._outside is not None and request.connection in self._outside.connections
 
     def _told(self, group: dict[str, Any], request: Request) -> dict[str, Any]:
         return told_outside(group, self.config.outside_address) if self._is_outside(request) else group
