@@ -141,6 +141,12 @@ class HAConfig:
         doc="who belongs to the group, HOST:PORT of each remoting port, with ';' between; its master forgets all others for "
         "good. Empty: whoever was ever seen to follow",
     )
+    tls: bool = option(
+        False,
+        key="haTls",
+        doc="the HA stream uses TLS: this member follows with TLS, and serves no slave without it, RocketMQ's included, which "
+        "have none. false: a master serves both kinds, and a slave uses TLS where its master asks for it",
+    )
     admission_timeout_ms: int = option(
         5_000,
         key="haAdmissionTimeout",

@@ -6,7 +6,7 @@ if TYPE_CHECKING:
     from twinlog.ha.compare.finding import Finding
 
 Cause = Literal[
-    "stranger", "over_max", "below_min", "bad_request", "bad_ack", "too_many", "diverged", "unproven", "fenced"
+    "stranger", "over_max", "below_min", "bad_request", "bad_ack", "too_many", "diverged", "unproven", "fenced", "tls"
 ]
 
 
@@ -53,6 +53,10 @@ class HAUnfitError(HAError):
 
 class HAConnectionLostError(HAError):
     """The peer closed the connection, or fell silent."""
+
+
+class HATlsError(HAConnectionLostError):
+    """No TLS connection: the peer does not speak it, or is not trusted, or our own files cannot be used."""
 
 
 class HAPeerError(HAError):

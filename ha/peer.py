@@ -45,6 +45,7 @@ class PeerHistory:
     member: str = field(default=Factory(lambda self: self.address, takes_self=True))
     codes: tuple[str, ...] = ()  # Its register codes.
     member_address: str = ""  # See GroupMember.
+    only_tls: bool = False  # Its HA port takes no plaintext connections.
     ticket: int | None = None  # Tells its HA port who asked; see ha/master/tickets.py.
 
 

@@ -4,7 +4,6 @@ Every member listens, a slave too, so slaves of slaves work. ha/master/connectio
 served, ha/policy/in_sync.py which slaves count.
 """
 
-import socket
 from collections.abc import Callable, Collection, Hashable
 from contextlib import suppress
 
@@ -32,7 +31,8 @@ from twinlog.ha.policy.pushing import AppendStamps
 from twinlog.ha.slave.client import HAClient
 from twinlog.ha.statistics import HAConnectionStatistics, HAStatistics
 from twinlog.ha.wire.protocol import ACK, NO_REQUEST_YET
-from twinlog.ha.wire.transport import SocketTransport, Transport
+from twinlog.ha.wire.tls import HATls, begin_as_master
+from twinlog.ha.wire.transport import Transport
 from twinlog.store.config import BrokerRole
 from twinlog.store.message_store import MessageStore
 from twinlog.store.retention import NO_FLOOR
@@ -64,6 +64,7 @@ class HAService:
     host_ips: Callable[[str], Collection[str]] = field(default=lambda _host: (), kw_only=True)  # Of a host name.
     peer_of: Callable[[str], Peer | None] = lambda _address: None
     find_slave: FindSlave = trust  # Finds the peer that tells about a slave's log.
+    tls: HATls | None = field(default=None, kw_only=True)  # None: plaintext only.
     role: OwnRole = NO_ROLE
     lease: Lease = field(init=False)
     group_transfer: GroupTransferService = field(init=False)
@@ -95,8 +96,9 @@ class HAService:
             lambda: self.role.group is not None,
             self._welcome,
             self.host_ips,
+            self.secured,
         )
-        self.client = HAClient(self.store, self.config, peer_of=self.peer_of, role=self.role)
+        self.client = HAClient(self.store, self.config, peer_of=self.peer_of, role=self.role, tls=self.tls)
         if self.store.config.broker_role is BrokerRole.SLAVE:
             self.client.set_master(self.config.master_address)
         elif self.config.master_address:  # Left behind by a promotion, say. A log that two write to is nobody's.
@@ -228,9 +230,13 @@ class HAService:
             admission.refused(address, ip, "stranger", admission.rules.why_not(ip))
             await transport.aclose()
 
-    def _take(self, accepted: socket.socket, address: str, ip: str) -> None:
+    async def secured(self, transport: Transport) -> Transport:
+        """The transport of a connection that was accepted, with TLS if its first byte asks for it. Raises HAError."""
+        return await begin_as_master(transport, self.tls, only_tls=self.config.tls)
+
+    def _take(self, transport: Transport, address: str, ip: str, first: bytes = b"") -> None:
         assert self._nursery is not None
-        self._nursery.start_soon(self._serve, self._connection(SocketTransport(accepted), address, ip))
+        self._nursery.start_soon(self._serve, self._connection(transport, address, ip, first))
 
     def _connection(self, transport: Transport, address: str, ip: str, first: bytes = b"") -> HAConnection:
         connection = HAConnection(
@@ -246,6 +252,7 @@ class HAService:
             tickets=self.connection_admission.tickets,
             why_not_admitted=self.connection_admission.why_not,
             first=first,
+            secure=self.secured,
         )
         self._connections[connection] = trio.CancelScope()
         return connection

@@ -39,6 +39,7 @@ class HAConnectionStatistics:
 
     address: str
     member: str  # Its id; "": it did not say who it is.
+    tls: bool
     state: ConnectionState
     request_offset: int
     sent_offset: int
@@ -60,6 +61,7 @@ class HAClientStatistics:
     """Slave side. Of what the master said last and what was proven, None: not known."""
 
     master_address: str | None
+    tls: bool
     local_address: str | None  # Our end of the connection: what the master knows this slave by.
     state: ClientState
     max_offset: int

@@ -364,6 +364,7 @@ def _master_link(address: str | None, client: HAClientStatistics | None) -> Mast
         address=address,
         ha_address=client.master_address,
         local_address=client.local_address,
+        tls=client.tls,
         state=client.state,
         last_error=client.last_error,
         finding=FindingStatus(
@@ -381,6 +382,7 @@ def _slave(slave: HAConnectionStatistics, kinds: Mapping[str, SlaveKind]) -> Sla
     return SlaveStatus(
         address=slave.address,
         member_id=slave.member or None,
+        tls=slave.tls,
         state=slave.state,
         ack_offset=slave.ack_offset,
         lag_bytes=slave.lag_bytes,

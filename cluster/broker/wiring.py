@@ -61,16 +61,19 @@ from twinlog.cluster.broker.watchdog import Watchdog
 from twinlog.cluster.config.group_secret import GroupSecrets
 from twinlog.cluster.remoting.client import RemotingClient, connect_first, tls_connect
 from twinlog.cluster.remoting.config import ServerConfig
+from twinlog.cluster.remoting.errors import TlsFilesError
 from twinlog.cluster.remoting.member_auth import OwnProof
 from twinlog.cluster.remoting.names import HA_PORT_DISTANCE
 from twinlog.cluster.remoting.request import handlers_of
 from twinlog.cluster.remoting.signing import make_signer
-from twinlog.cluster.remoting.tls.config import TlsConfig
-from twinlog.cluster.remoting.tls.contexts import ServerTls, client_tls
+from twinlog.cluster.remoting.tls.config import TlsConfig, TlsMode
+from twinlog.cluster.remoting.tls.contexts import RenewedContext, ServerTls, client_tls
 from twinlog.ha.config import HAConfig
+from twinlog.ha.errors import HATlsError
 from twinlog.ha.policy.admission import Proofs
 from twinlog.ha.service import HAService
 from twinlog.ha.slave.repair import RepairService
+from twinlog.ha.wire.tls import HATls
 from twinlog.store.config import StoreConfig
 from twinlog.store.message_store import MessageStore
 from twinlog.store.role_file import RoleState
@@ -117,6 +120,7 @@ class _Base:
     acl: AclService | None
     tls: ServerTls
     secrets: GroupSecrets
+    ha_tls: HATls
     throughput: Throughput = attrs.field(factory=Throughput)
     client_calls: ClientCalls = attrs.field(factory=ClientCalls)
 
@@ -241,25 +245,45 @@ def _base(settings: Settings) -> _Base:
     acl = acl_service(settings.acl_config, wall_clock_ms)
     if acl is not None:  # Only requests checked here may be forwarded with this member's signature.
         gate.forwarder.sign = client.sign
+    tls, requests_tls = ServerTls(settings.tls_config), client_tls(settings.tls_config)
     if settings.tls_config.is_client or settings.tls_config.members:
-        client.tls = _own_tls(settings)
+        client.tls = _tls_of_requests(settings, requests_tls)
         gate.forwarder.connect = tls_connect(client.tls)
     secret_file = settings.config.secret_file
     secrets = GroupSecrets.load(Path(secret_file).expanduser() if secret_file else None)
-    return _Base(settings, client, gate, acl, ServerTls(settings.tls_config), secrets)
+    return _Base(settings, client, gate, acl, tls, secrets, _ha_tls(settings, requests_tls, tls))
 
 
-def _own_tls(settings: Settings) -> Callable[[str], Awaitable[ssl.SSLContext | None]]:
+def _tls_of_requests(settings: Settings, own: RenewedContext) -> Callable[[str], Awaitable[ssl.SSLContext | None]]:
     """TLS of this member's own requests, by address: its client asks name servers and members of its group."""
-    tls = client_tls(settings.tls_config)
-    tls.prepare()
+    own.prepare()
 
     async def context(address: str) -> ssl.SSLContext | None:
         if settings.tls_config.is_client or address not in settings.config.name_servers:
-            return await tls.current()
+            return await own.current()
         return None
 
     return context
+
+
+def _ha_tls(settings: Settings, own: RenewedContext, server: ServerTls) -> HATls:
+    """TLS of the HA stream: with the certificates of requests. Raises TlsFilesError."""
+    is_disabled = settings.tls_config.mode is TlsMode.disabled
+    if settings.ha_config.tls:
+        if is_disabled:
+            raise TlsFilesError(
+                "haTls=true with tls.server.mode=disabled: as a master this member could serve no slave; set "
+                "tls.server.mode=permissive"
+            )
+        own.prepare()
+
+    async def usable(context: Awaitable[ssl.SSLContext]) -> ssl.SSLContext:
+        try:
+            return await context
+        except TlsFilesError as error:
+            raise HATlsError(str(error)) from error
+
+    return HATls(client=lambda: usable(own.current()), server=None if is_disabled else lambda: usable(server.context()))
 
 
 def _data(settings: Settings, store: MessageStore) -> _Data:
@@ -318,6 +342,7 @@ def _members(base: _Base, data: _Data) -> _Members:
         registration.ask_members,
         welcome=group.admitted_slaves,
         host_ips=settings.hosts.ips,
+        tls=base.ha_tls,
         peer_of=peers.peer_of,
         find_slave=slave_peers.find,
     )

@@ -7,7 +7,7 @@ import click
 from twinlog.cluster.cli.common.group import examples
 from twinlog.cluster.cli.common.options import document_option, namesrv_option, watch_option
 from twinlog.cluster.cli.common.pages import Block, Page, screen, show
-from twinlog.cluster.cli.common.render import Column, count
+from twinlog.cluster.cli.common.render import Column, count, yes_no
 from twinlog.cluster.cli.common.running import run_admin
 from twinlog.cluster.observe.members import Member, MemberList
 from twinlog.cluster.text import rate, seconds, size
@@ -34,6 +34,7 @@ def member_columns(members: Sequence[Member]) -> list[Column]:
         Column("ID", lambda m: m.broker_id, right=True, wide=True),
         Column("HA ADDRESS", lambda m: m.ha_address, wide=True),
         Column("FOR MEMBERS", lambda m: m.member_address, wide=True),
+        Column("HA TLS", lambda m: m.ha_tls, yes_no, wide=True),
         Column("ACKS", lambda m: m.ack_policy, wide=True),
         Column("MEMBER ID", lambda m: m.member_id, wide=True),
         Column("SECRET", lambda m: m.secret_ids, _secret, wide=True),

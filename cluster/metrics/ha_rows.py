@@ -118,6 +118,11 @@ HA = (
         read=_replicas(lambda each: each.connected),
     ),
     _replica_gauge(
+        name="rocketmq_ha_replica_tls",
+        help="Told by the master: 1 while a slave's HA connection uses TLS, 0 while it is plaintext",
+        read=_replicas(lambda each: each.tls),
+    ),
+    _replica_gauge(
         name="rocketmq_ha_replica_in_sync",
         help="Told by the master: 1 while producers may be answered on this slave's word",
         read=_replicas(lambda each: each.in_sync),

@@ -139,6 +139,7 @@ def _connected(broker: Broker, name: str, slave: HAConnectionStatistics) -> Repl
     return ReplicaNumbers(
         name=name,
         connected=True,
+        tls=slave.tls,
         in_sync=slave.in_sync,
         lag_bytes=slave.lag_bytes,
         lag_seconds=slave.lag_seconds,
@@ -152,6 +153,7 @@ def _gone(broker: Broker, name: str, seen: _Seen | None) -> ReplicaNumbers:
     return ReplicaNumbers(
         name=name,
         connected=False,
+        tls=None,
         in_sync=False,
         lag_bytes=lag,
         lag_seconds=None if ack_offset is None else broker.ha.age_of(ack_offset),

@@ -26,6 +26,7 @@ class ReplicaNumbers:
 
     name: str
     connected: bool
+    tls: bool | None  # None: it is not connected.
     in_sync: bool
     lag_bytes: int | None
     lag_seconds: float | None

@@ -109,7 +109,11 @@ def _epoch(facts: ClusterFacts, each: MemberFacts) -> Iterator[tuple[str, str]]:
 
 def _as_slave(member: Member, master: MasterLinkStatus, status: MemberStatus) -> Iterator[tuple[str, str]]:
     followed = master.ha_address
-    yield "follows", f"the master at {followed}" if followed else "nobody: no name server knows a master of its group"
+    tls = " over TLS" if master.tls else ""
+    yield (
+        "follows",
+        f"the master at {followed}{tls}" if followed else "nobody: no name server knows a master of its group",
+    )
     if member.lag_bytes is not None:
         time = f", {member.lag_seconds:.1f} s" if member.lag_seconds is not None else ""
         yield "lag", f"{member.lag_bytes} bytes{time} behind its master"
@@ -143,6 +147,7 @@ def _slave(slave: SlaveStatus, members: tuple[MemberFacts, ...]) -> str:
     who = f"{name} ({slave.address})" if name not in ("", slave.address) else slave.address
     parts = [f"{who} {slave.state}", f"{slave.lag_bytes} bytes behind"]
     parts.append("counts" if slave.counted else "does not count")
+    parts += ["over TLS"] * bool(slave.tls)
     parts += ["suspended"] * slave.suspended + ["stalled"] * slave.stalled
     if slave.in_sync is not None:
         parts.append("in sync" if slave.in_sync else "not in sync")

@@ -45,6 +45,7 @@ class Member:
     secret_ids: tuple[str, ...] | None = (
         None  # Group secrets that it accepts, the one that it signs with first; null: not said.
     )
+    ha_tls: bool | None = None  # Whether a slave's connection to its master uses TLS; null: not said.
     is_registered: bool = True  # False: asked because its group keeps it in mind, or somebody named its address.
 
 
@@ -114,6 +115,7 @@ def member_of_status(member: Member, status: MemberStatus) -> Member:
         made_ms=status.made_ms,
         made_address=status.made_address,
         secret_ids=status.secret_ids,
+        ha_tls=status.master.tls if status.master is not None and role == "slave" else None,
     )
 
 

@@ -462,8 +462,8 @@ def tls_reason(error: BaseException | None) -> str:
         )
     if isinstance(error, ssl.SSLError) and error.reason and not isinstance(error, ssl.SSLEOFError):
         return error.reason.replace("_", " ").lower()
-    reason = "the server closed the connection" if error is None or isinstance(error, ssl.SSLEOFError) else str(error)
-    return f"{reason}: is tls.server.mode=disabled there?"
+    is_closed = error is None or isinstance(error, (ssl.SSLEOFError, ConnectionError))
+    return f"{'the server closed the connection' if is_closed else error}: is tls.server.mode=disabled there?"
 
 
 def connect_reason(error: BaseException) -> str:

@@ -33,6 +33,7 @@ class MasterLinkStatus:
     address: str | None = None
     ha_address: str | None = None
     local_address: str | None = None  # This slave's end of the connection: the master knows the slave by it.
+    tls: bool | None = None
     state: str = "idle"
     last_error: str | None = None
     finding: FindingStatus | None = None
@@ -47,6 +48,7 @@ class SlaveStatus:
 
     address: str = ""
     member_id: str | None = None  # None: it did not say who it is.
+    tls: bool | None = None  # Its HA connection uses it.
     state: str = ""
     ack_offset: int | None = None  # -1 before the slave's first request.
     lag_bytes: int | None = None

@@ -5,7 +5,7 @@ An ack must neither fall nor exceed what was sent on this connection: a peer tha
 """
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 
 import structlog
 import trio
@@ -36,6 +36,11 @@ HELD_BACK_SECONDS = 2.0  # After these a log line says so.
 PUSH_SIZE_MAX = 64 * 1024  # Bytes. Larger batches are better sent by sendfile, which copies nothing.
 
 
+async def as_it_is(transport: Transport) -> Transport:
+    """No TLS."""
+    return transport
+
+
 @define(eq=False)
 class HAConnection:
     """Pushes log bytes, takes acks. Lives as long as its transport."""
@@ -53,6 +58,7 @@ class HAConnection:
     # Why it may not follow, once it has shown its ticket, if it has one; "" when it may.
     why_not_admitted: Callable[["HAConnection"], str] = lambda _: ""
     first: bytes = b""  # What was received before.
+    secure: Callable[[Transport], Awaitable[Transport]] = as_it_is  # Begins TLS, once the peer's first byte is there.
     member: str = field(default="", init=False)  # The id of the member at the other end; "": it had no ticket.
     proof: str = field(default="", init=False)  # The id of the secret that it proved this with; "": with none.
     connected_since: float = field(factory=trio.current_time, init=False)
@@ -137,6 +143,7 @@ class HAConnection:
         return HAConnectionStatistics(
             address=self.address,
             member=self.member,
+            tls=self.transport.is_tls,
             state=state,
             request_offset=self.request_offset,
             sent_offset=self.sent_offset,
@@ -158,6 +165,8 @@ class HAConnection:
         silence = self.config.housekeeping_interval_ms / 1000
         anything = False
         with trio.move_on_after(silence):
+            if not self.first:
+                self.transport = await self.secure(self.transport)
             while data := self.first or await self.transport.receive():
                 self.first, anything = b"", True
                 reports = self._reports.feed(data)

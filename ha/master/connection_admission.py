@@ -11,12 +11,13 @@
 
 A pending connection may be of a slave that has only just registered. It costs one small object and no task: one task watches
 all of them with an epoll set of its own. Nothing is read from them or sent to them: a request waits in the kernel until its
-connection is served, as any other, or rejected. RocketMQ accepts every peer, with two threads and a buffer of 1 MiB each.
+connection is served, as any other, or rejected. One that begins with TLS gets a task for its handshake, as its ticket is behind
+that. RocketMQ accepts every peer, with two threads and a buffer of 1 MiB each.
 """
 
 import select
 import socket
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 
 import structlog
@@ -24,14 +25,15 @@ import trio
 from attrs import define, field
 
 from twinlog.ha.config import HAConfig
-from twinlog.ha.errors import Cause
+from twinlog.ha.errors import Cause, HAConnectionLostError, HAError, HARefusedError
 from twinlog.ha.master.accept import Seat, must_leave
-from twinlog.ha.master.connection import HAConnection
+from twinlog.ha.master.connection import HAConnection, as_it_is
 from twinlog.ha.master.group_transfer import GroupTransferService
 from twinlog.ha.master.tickets import NOBODY, Holder, Tickets
 from twinlog.ha.policy.admission import AdmissionRules, Refusals, parse_allowed
 from twinlog.ha.wire.protocol import ACK, NO_REQUEST_YET
-from twinlog.ha.wire.transport import RECEIVE_SIZE
+from twinlog.ha.wire.tls import FIRST_BYTE
+from twinlog.ha.wire.transport import RECEIVE_SIZE, SocketTransport, Transport
 from twinlog.store.util.wakeup import Wakeup
 
 log = structlog.get_logger()
@@ -51,6 +53,9 @@ class PendingConnection:
     since: float
     asked_at: float | None = None  # When its request was there.
     holder: Holder = NOBODY  # Whose ticket it showed.
+    secure: Transport | None = None  # Begun with TLS: what reads it.
+    first: bytes = b""  # What was read by that.
+    refusal: HARefusedError | None = None
 
 
 @define(eq=False)
@@ -61,16 +66,22 @@ class PendingConnections:
 
     config: HAConfig
     admits: Callable[[str, str, str], bool]
-    let_in: Callable[[socket.socket, str, str], None]
+    let_in: Callable[[Transport, str, str, bytes], None]
     refuse: Callable[[PendingConnection], None]
     ask_members: Callable[[], None]
     tickets: Tickets
+    secured: Callable[[Transport], Awaitable[Transport]]
     connections: dict[int, PendingConnection] = field(factory=dict, init=False)  # By descriptor, oldest first.
     _arrived: Wakeup = field(factory=Wakeup, init=False)
     _epoll: select.epoll | None = field(default=None, init=False)
+    _nursery: trio.Nursery = field(init=False)
 
     async def run(self) -> None:
         """Watch them until cancelled; then reject all."""
+        async with trio.open_nursery() as self._nursery:
+            await self._watch()
+
+    async def _watch(self) -> None:
         with select.epoll() as self._epoll:
             try:
                 while True:
@@ -101,17 +112,21 @@ class PendingConnections:
     def members_changed(self) -> None:
         """Let in who may follow now."""
         for connection in list(self.connections.values()):
-            self._let_in_if_admitted(connection)
+            if connection.secure is None or connection.asked_at is not None:  # Else its task reads it.
+                self._let_in_if_admitted(connection)
 
     def _let_in_if_admitted(self, connection: PendingConnection) -> bool:
         if is_admitted := self.admits(connection.ip, connection.holder.member, connection.holder.proof):
             self._forget(connection)
-            self.let_in(connection.sock, connection.address, connection.ip)
+            transport = connection.secure or SocketTransport(connection.sock)
+            self.let_in(transport, connection.address, connection.ip, connection.first)
         return is_admitted
 
     def reject(self, connection: PendingConnection) -> None:
         """Close its connection."""
         self._forget(connection)
+        if connection.secure is not None:
+            trio.lowlevel.notify_closing(connection.sock)
         connection.sock.close()
 
     def reject_all(self) -> None:
@@ -126,6 +141,8 @@ class PendingConnections:
 
     def _look(self, connection: PendingConnection, *, left: bool = False) -> None:
         """See what has arrived, without taking it. A peer that has left is forgotten, whatever it said before."""
+        if connection.secure is not None and not left:
+            return
         report = b""
         if not left:
             try:
@@ -136,11 +153,35 @@ class PendingConnections:
                 pass
         if not report:
             self.reject(connection)
-        elif len(report) == ACK.size and connection.asked_at is None:
+        elif report[:1] == FIRST_BYTE:
+            connection.secure = SocketTransport(connection.sock)
+            self._nursery.start_soon(self._read_secure, connection)
+        elif len(report) == ACK.size:
+            self._asked(connection, report)
+
+    def _asked(self, connection: PendingConnection, report: bytes) -> None:
+        if connection.asked_at is None:
             connection.asked_at = trio.current_time()
             connection.holder = self.tickets.holder_of(*ACK.unpack(report))
             if not self._let_in_if_admitted(connection):
                 self.ask_members()
+
+    async def _read_secure(self, connection: PendingConnection) -> None:
+        """Complete the handshake, and read the first report."""
+        assert connection.secure is not None
+        try:
+            connection.secure = await self.secured(connection.secure)
+            while len(connection.first) < ACK.size:
+                if not (data := await connection.secure.receive()):
+                    raise HAConnectionLostError("left without a request")
+                connection.first += data
+            self._asked(connection, connection.first[: ACK.size])
+        except HAError as error:
+            if self.connections.get(connection.sock.fileno()) is connection:  # Else it was rejected meanwhile.
+                self.reject(connection)
+                if isinstance(error, HARefusedError):
+                    connection.refusal = error
+                    self.refuse(connection)
 
     def _expire(self) -> None:
         now = trio.current_time()
@@ -190,11 +231,12 @@ class ConnectionAdmission:
     config: HAConfig
     transfer: GroupTransferService
     connections: Mapping[HAConnection, trio.CancelScope]
-    serve: Callable[[socket.socket, str, str], None]
+    serve: Callable[[Transport, str, str, bytes], None]
     ask_members: Callable[[], None]
     has_record: Callable[[], bool] = lambda: False  # The group's record names its members, and who may be elected.
     welcome: Callable[[], Collection[str]] = lambda: ()  # IPs of slaves that may follow before the record has them.
     host_ips: Callable[[str], Collection[str]] = lambda _host: ()  # Of a host name in haAllowedSlaves.
+    secured: Callable[[Transport], Awaitable[Transport]] = as_it_is
     tickets: Tickets = field(factory=Tickets, init=False)
     rules: AdmissionRules = field(init=False)
     pending: PendingConnections = field(init=False)
@@ -205,7 +247,7 @@ class ConnectionAdmission:
     def __attrs_post_init__(self) -> None:
         self.rules = AdmissionRules(*parse_allowed(self.config.allowed_slaves), self.host_ips)
         self.pending = PendingConnections(
-            self.config, self.rules.admits, self.serve, self._rejected, self.ask_members, self.tickets
+            self.config, self.rules.admits, self.serve, self._rejected, self.ask_members, self.tickets, self.secured
         )
 
     def take(self, accepted: socket.socket, address: str, ip: str) -> None:
@@ -215,7 +257,7 @@ class ConnectionAdmission:
             accepted.close()
             self.refused(address, ip, "too_many", "too many connections: haConnectionsMax, haConnectionsPerAddressMax")
         elif admitted:
-            self.serve(accepted, address, ip)
+            self.serve(SocketTransport(accepted), address, ip, b"")
         else:
             self.pending.take(accepted, address, ip)
 
@@ -293,6 +335,9 @@ class ConnectionAdmission:
         )
 
     def _rejected(self, connection: PendingConnection) -> None:
+        if connection.refusal is not None:
+            self.refused(connection.address, connection.ip, connection.refusal.cause, str(connection.refusal))
+            return
         silent = "made no request; " if connection.asked_at is None else ""
         self.refused(connection.address, connection.ip, "stranger", silent + self.rules.why_not(connection.ip))
 

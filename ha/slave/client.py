@@ -20,6 +20,7 @@ from twinlog.ha.policy.auto_resync import Resync
 from twinlog.ha.slave.following import Following, MasterMemory
 from twinlog.ha.slave.replica import Replica
 from twinlog.ha.statistics import ClientState, HAClientStatistics
+from twinlog.ha.wire.tls import HATls
 from twinlog.ha.wire.transport import SocketTransport, Transport
 from twinlog.store.message_store import MessageStore
 from twinlog.store.util.wakeup import Wakeup
@@ -83,6 +84,7 @@ class HAClient:
     connect: Callable[[str], Awaitable[Transport]] = connect_socket
     peer_of: Callable[[str], Peer | None] = lambda _address: None
     role: OwnRole = NO_ROLE
+    tls: HATls | None = None
     master_address: str | None = field(default=None, init=False)
     _state: ClientState = field(default="idle", init=False)
     last_error: str | None = field(default=None, init=False)
@@ -176,6 +178,7 @@ class HAClient:
             self.role,
             handover if handover is not None and handover.ha_address == address else None,
             self._buffer,
+            self.tls,
         )
         try:
             await following.run()
@@ -259,6 +262,7 @@ class HAClient:
         peer_log, proven = self._memory.peer_log, self._memory.proven
         return HAClientStatistics(
             master_address=self.master_address,
+            tls=self._replica is not None and self._replica.transport.is_tls,
             local_address=self._replica.transport.local_address if self._replica is not None else None,
             state=self.state,
             max_offset=self.store.max_offset,

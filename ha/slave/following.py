@@ -32,6 +32,7 @@ from twinlog.ha.slave.follow_history import HistoryCheck
 from twinlog.ha.slave.replica import Replica
 from twinlog.ha.statistics import ClientState
 from twinlog.ha.wire.protocol import ACK
+from twinlog.ha.wire.tls import HATls, begin_as_slave
 from twinlog.ha.wire.transport import Transport, open_peer_nursery
 from twinlog.store.epoch_file import EpochEntry
 from twinlog.store.errors import StoreError
@@ -78,6 +79,7 @@ class Following:
     role: OwnRole = NO_ROLE
     handed_over: PeerHistory | None = None  # By this member, to the master, where our log ends.
     buffer: bytearray | None = None  # For what arrives.
+    tls: HATls | None = None
     fresh_transport: Transport | None = field(default=None, init=False)  # Connected, and not used yet.
     replica: Replica | None = field(default=None, init=False)
     finding: Finding | None = field(default=None, init=False)  # A finding that does not keep it from following.
@@ -232,8 +234,21 @@ class Following:
 
     async def _connect(self) -> Transport:
         with trio.move_on_after(self.config.connect_timeout_ms / 1000):
-            return await self.connect(self.address)
+            transport = await self.connect(self.address)
+            try:
+                return await self._secured(transport)
+            except BaseException:
+                await transport.aclose()
+                raise
         raise HAConnectionLostError(f"cannot connect: no answer within {self.config.connect_timeout_ms} ms")
+
+    async def _secured(self, transport: Transport) -> Transport:
+        """With TLS where this member, or the master, takes nothing else: so haTls is set on one member after another."""
+        if self.config.tls:
+            return await begin_as_slave(transport, self.tls, why="haTls=true here")
+        if self._history.reported is not None and self._history.reported.only_tls:
+            return await begin_as_slave(transport, self.tls, why="haTls=true on the master")
+        return transport
 
     async def _check_restart(self) -> None:
         """Check, once connected, that the master is still the process that was compared: then it stays so for this connection."""

@@ -1,4 +1,4 @@
-"""Transport of the HA stream over a socket, without copies in Python. Simulations bring one over any trio stream.
+"""Transport of the HA stream over a socket, without copies in Python. tls.py has one with TLS, simulations one over any stream.
 
 On a socket each call is tried first and waited for only when the kernel says that it would block; a master's log bytes
 go from file to socket by sendfile.
@@ -30,7 +30,11 @@ COLD_SIZE_MIN = 256 * 1024  # Bytes. What a slave that keeps up is sent was writ
 class Transport(Protocol):
     """One connection between master and slave. Everything async raises HAConnectionLostError when the peer is gone."""
 
-    local_address: str | None  # IP:PORT of this end.
+    @property
+    def local_address(self) -> str | None:
+        """IP:PORT of this end."""
+
+    is_tls: bool
     sent_offset: int  # Master: end of the log bytes handed over. Set it to where the stream begins.
 
     async def send_batch(self, header: bytes, chunk: FileChunk | None, log: CommitLog) -> None:
@@ -63,7 +67,8 @@ class Transport(Protocol):
         """Close, without waiting for anything."""
 
 
-def _gone(log: CommitLog, offset: int) -> HALogError:
+def gone(log: CommitLog, offset: int) -> HALogError:
+    """The error of a log that has lost what comes next."""
     return HALogError(
         f"the bytes at offset {offset} are no longer in the log: it has {log.min_offset} to {log.max_offset}"
     )
@@ -75,6 +80,7 @@ class SocketTransport:
 
     sock: socket.socket
     local_address: str | None = field(init=False)
+    is_tls: bool = field(default=False, init=False)
     sent_offset: int = field(default=0, init=False)
     _rest: bytes = field(default=b"", init=False)  # Of a frame that the socket did not take whole.
 
@@ -88,12 +94,8 @@ class SocketTransport:
     async def send_batch(self, header: bytes, chunk: FileChunk | None, log: CommitLog) -> None:
         """See Transport. `sent_offset` counts what the socket has taken, which is what a slave may have."""
         await self.flush()
-        if chunk is not None and chunk.size >= COLD_SIZE_MIN and is_cold(chunk.fd, chunk.position, chunk.size):
-            await warm(chunk.fd, chunk.position, chunk.size)
-            again = log.chunk(self.sent_offset, chunk.size)  # The file may be gone by now.
-            if again is None or again.size != chunk.size:
-                raise _gone(log, self.sent_offset)
-            chunk = again
+        if chunk is not None:
+            chunk = await warmed(chunk, log, self.sent_offset)
         await self.send(header, socket.MSG_MORE if chunk is not None else 0)
         if chunk is None:
             return
@@ -109,7 +111,7 @@ class SocketTransport:
             # The file may have been closed while we waited, and its descriptor may stand for another one by now.
             left = log.chunk(self.sent_offset, end - self.sent_offset)
             if left is None:
-                raise _gone(log, self.sent_offset)
+                raise gone(log, self.sent_offset)
             chunk = left
 
     def send_batch_now(self, header: bytes, body: memoryview) -> bool:
@@ -137,7 +139,7 @@ class SocketTransport:
             fcntl.ioctl(self.sock.fileno(), termios.TIOCOUTQ, queued)
         return queued[0]
 
-    async def send(self, data: bytes, flags: int = 0) -> None:
+    async def send(self, data: bytes | memoryview, flags: int = 0) -> None:
         """See Transport. `flags`: of the socket."""
         while True:
             try:
@@ -201,7 +203,7 @@ def _sendfile(sock_fd: int, chunk: FileChunk, log: CommitLog, offset: int) -> in
             raise HALogError(f"reading the log at offset {offset} failed: {error}") from error
         raise HAConnectionLostError(f"sending failed: {error}") from error
     if sent == 0:  # The file ends early.
-        raise _gone(log, offset)
+        raise gone(log, offset)
     return sent
 
 
@@ -209,26 +211,38 @@ def _sendfile(sock_fd: int, chunk: FileChunk, log: CommitLog, offset: int) -> in
 LOW_WATER_BYTES = 256 * 1024
 
 
-def receive_bulk(sock: socket.socket, buffer: memoryview, take: Callable[[memoryview], None], step: Receive) -> Stream:
-    """Give `take` what arrives, in pieces that lie in `buffer`.
+def receive_bulk(
+    sock: socket.socket,
+    buffer: memoryview,
+    take: Callable[[memoryview], None],
+    step: Receive,
+    read_into: Callable[[memoryview, int], int] | None = None,
+) -> Stream:
+    """Give `take` what arrives, in pieces that lie in `buffer`. `read_into`: None, plaintext, reads from the socket.
 
     Raises HAConnectionLostError, and what `take` raises.
     """
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, LOW_WATER_BYTES)
     try:
-        return _receive(sock, buffer, take, step)
+        return _receive(sock, buffer, take, step, read_into or sock.recv_into)
     finally:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
 
 
-def _receive(sock: socket.socket, buffer: memoryview, take: Callable[[memoryview], None], step: Receive) -> Stream:
+def _receive(
+    sock: socket.socket,
+    buffer: memoryview,
+    take: Callable[[memoryview], None],
+    step: Receive,
+    read_into: Callable[[memoryview, int], int],
+) -> Stream:
     poll = select.poll()
     poll.register(sock, select.POLLIN)
     left, until = step.size_max, time.monotonic() + step.seconds_max
     while left > 0 and time.monotonic() < until:
         is_gap = not poll.poll(step.gap_seconds * 1000)
         try:
-            size = sock.recv_into(buffer, min(len(buffer), left))
+            size = read_into(buffer, min(len(buffer), left))
         except BlockingIOError:
             if is_gap:
                 return "gap"
@@ -257,6 +271,17 @@ def is_cold(fd: int, position: int, size: int) -> bool:
         except (OSError, AttributeError):  # Not supported here; or sendfile will report it.
             return False
     return False
+
+
+async def warmed(chunk: FileChunk, log: CommitLog, offset: int) -> FileChunk:
+    """The chunk at this offset, once what has to come from the disk was read by a thread. Raises HALogError."""
+    if chunk.size < COLD_SIZE_MIN or not is_cold(chunk.fd, chunk.position, chunk.size):
+        return chunk
+    await warm(chunk.fd, chunk.position, chunk.size)
+    again = log.chunk(offset, chunk.size)  # The file may be gone by now.
+    if again is None or again.size != chunk.size:
+        raise gone(log, offset)
+    return again
 
 
 async def warm(fd: int, position: int, size: int) -> None:

@@ -125,7 +125,8 @@ def _stored_line(row: Row) -> str:
 @rounds_option(1)
 @click.option("--seconds", default=10.0, show_default=True, help="Length of a measurement of lag or throughput.")
 @click.option("--rate", default=10_000, show_default=True, help="Messages a second, for the lag.")
-@out_option("ha")
+@click.option("--tls", is_flag=True, help="Measure ours alone, with haTls and without: catching up and lag.")
+@out_option("ha or ha-tls")
 def replication(
     mib: int,
     bodies: tuple[int, ...],
@@ -134,20 +135,21 @@ def replication(
     rounds: int,
     seconds: float,
     rate: int,
+    tls: bool,
     out: Path | None,
 ) -> None:
     """Measure slaves: catching up, lag, and what verification costs. Needs 4 times the log in $TMPDIR."""
     bench = ha.HABench(
         log_bytes=mib * MIB,
         body_sizes=bodies,
-        pairs=tuple(pair for pair in ha.PAIRS if not chosen or "/".join(pair) in chosen),
-        parts=part or ha.PARTS,
+        pairs=tuple(pair for pair in (ha.TLS_PAIRS if tls else ha.PAIRS) if not chosen or "/".join(pair) in chosen),
+        parts=part or (("catch-up", "lag") if tls else ha.PARTS),
         rounds=rounds,
         seconds=seconds,
         messages_per_second=rate,
     )
     setup = {"log_mib": mib, "seconds": seconds, "rate": rate, "rounds": rounds}
-    record("ha", setup, bench.rows(), ha_table.line, out)
+    record("ha-tls" if tls else "ha", setup, bench.rows(), ha_table.line, out)
 
 
 @main.command("roles")

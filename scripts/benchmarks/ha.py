@@ -26,6 +26,7 @@ from tests.support.process_group.member import BrokerProcess
 from tests.support.process_group.ports import HOST
 
 PAIRS = (("twinlog", "twinlog"), ("twinlog", "rocketmq"), ("rocketmq", "twinlog"), ("rocketmq", "rocketmq"))
+TLS_PAIRS = (("twinlog", "twinlog"), ("twinlog-tls", "twinlog-tls"))
 PARTS = ("catch-up", "raw", "lag", "verification")
 VERIFIED, UNVERIFIED = "twinlog", "unverified"
 
@@ -57,6 +58,10 @@ class HABench:
                 for _, kind in in_turn(self.rounds, (VERIFIED, UNVERIFIED)):
                     yield self._throughput(kind)
 
+    def _in_round(self, number: int) -> tuple[tuple[str, str], ...]:
+        """The pairs, every second round backwards."""
+        return self.pairs[::-1] if number % 2 else self.pairs
+
     @property
     def scale(self) -> Scale:
         """RocketMQ's own file sizes, or small ones for a small log."""
@@ -69,7 +74,7 @@ class HABench:
         for number in range(self.rounds):
             if "raw" in self.parts:
                 yield {"measure": "raw", "body_bytes": body_size, "round": number, **self._raw(logs)}
-            for master, slave in self.pairs if "catch-up" in self.parts else ():
+            for master, slave in self._in_round(number) if "catch-up" in self.parts else ():
                 os.sync()  # What the last one left to write is not charged to this one.
                 with (
                     scratch(within=self.root) as directory,
@@ -89,7 +94,7 @@ class HABench:
 
     def _lag(self) -> Iterator[Row]:
         for number in range(self.rounds):
-            for master, slave in self.pairs:
+            for master, slave in self._in_round(number):
                 os.sync()
                 with scratch(within=self.root) as directory:
                     row = trio.run(self._lag_of, directory, master, slave)
@@ -98,7 +103,7 @@ class HABench:
     async def _lag_of(self, directory: Path, master: str, slave: str) -> Row:
         settings = FULL.settings
         leader = make_broker(master, directory / "master", self.namesrv, "ASYNC_MASTER", settings)
-        proxy = LagProxy(leader.ha_port, FULL.log_file_bytes)
+        proxy = LagProxy(leader.ha_port, FULL.log_file_bytes, with_tls=master == "twinlog-tls")
         (listener,) = await trio.open_tcp_listeners(0, host=HOST)
         port = listener.socket.getsockname()[1]
         address = {"haMasterAddress": f"{HOST}:{port}"}

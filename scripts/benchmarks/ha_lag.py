@@ -14,6 +14,9 @@ from attrs import define, field
 
 from scripts.benchmarks.store_restarts import send_frame
 from tests.support.process_group.ports import HOST
+from twinlog.cluster.remoting.client import start_tls
+from twinlog.cluster.remoting.tls.config import TlsConfig
+from twinlog.cluster.remoting.tls.contexts import client_context, server_context
 from twinlog.ha.wire.protocol import BATCH_HEADER, BatchReader, ReportReader
 from twinlog.store.record.scan import scan_records
 
@@ -23,10 +26,14 @@ ONE_WAY = 2
 
 @define
 class LagProxy:
-    """Between a slave, which connects to `port`, and the HA port of its master. Counts while `counting`."""
+    """Between a slave, which connects to `port`, and the HA port of its master. Counts while `counting`.
+
+    with_tls: it decrypts and encrypts what passes by, both ways.
+    """
 
     master_port: int
     file_size: int
+    with_tls: bool = False
     counting: bool = False
     lags_ms: list[float] = field(factory=list)
     _under_way: deque[tuple[int, int]] = field(factory=deque)  # Ends of records, and when they were stored.
@@ -34,8 +41,11 @@ class LagProxy:
     async def run(self, listener: trio.SocketListener) -> None:
         """Serve one slave at a time until cancelled."""
         while True:
-            slave = await listener.accept()
-            master = await trio.open_tcp_stream(HOST, self.master_port)
+            slave: trio.abc.Stream = await listener.accept()
+            master: trio.abc.Stream = await trio.open_tcp_stream(HOST, self.master_port)
+            if self.with_tls:
+                slave = trio.SSLStream(slave, server_context(TlsConfig()), server_side=True, https_compatible=True)
+                master = await start_tls(master, f"{HOST}:{self.master_port}", client_context(TlsConfig()))
             async with slave, master, trio.open_nursery() as nursery:
                 nursery.start_soon(partial(self._acks, slave, master, nursery.cancel_scope))
                 await self._frames(master, slave)

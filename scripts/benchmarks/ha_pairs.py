@@ -44,6 +44,7 @@ def make_broker(kind: str, root: Path, namesrv: str, role: str, settings: Mappin
     """A broker that is not started yet."""
     if kind == "rocketmq":
         return rocketmq.Broker(root, namesrv, role=role, settings=settings, heap=BROKER_HEAP)
+    settings = {**settings, "haTls": "true"} if kind == "twinlog-tls" else settings
     made = UnverifiedBroker if kind == "unverified" else twinlog.Broker
     return made(root, namesrv, role=role, settings=settings)
 

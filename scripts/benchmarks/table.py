@@ -124,6 +124,7 @@ PAGES = {
     "produce": page,
     "store": store_table.page,
     "ha": ha_table.page,
+    "ha-tls": ha_table.page,
     "roles": roles_table.page,
     "consume": clients_table.consume_page,
     "latency": clients_table.latency_page,

@@ -14,6 +14,7 @@ from tests.helpers import open_store
 from twinlog.ha.config import HAConfig
 from twinlog.ha.service import HAService
 from twinlog.ha.wire.protocol import ACK
+from twinlog.ha.wire.tls import HATls
 from twinlog.store.config import BrokerRole
 from twinlog.store.message_store import MessageStore
 
@@ -46,11 +47,17 @@ class Member:
 
 @asynccontextmanager
 async def member(
-    root: Path, *, slaves: tuple[str, ...] = ("127.0.0.1",), port: int = 0, role: BrokerRole, **config: int | str
+    root: Path,
+    *,
+    slaves: tuple[str, ...] = ("127.0.0.1",),
+    port: int = 0,
+    role: BrokerRole,
+    secure: HATls | None = None,
+    **config: int | str,
 ) -> AsyncIterator[Member]:
     store = open_store(root, file_size=FILE_SIZE, role=role)
     ha_config = HAConfig(listen_host="127.0.0.1", listen_port=port, **config)
-    found = Member(store, HAService(store, ha_config, lambda: slaves, lambda: found.ask_members()))
+    found = Member(store, HAService(store, ha_config, lambda: slaves, lambda: found.ask_members(), tls=secure))
     async with trio.open_nursery() as nursery:
         await nursery.start(store.run)
         found.port = await nursery.start(found.ha.run)

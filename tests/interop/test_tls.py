@@ -10,7 +10,10 @@ import pytest
 
 from tests.support.clients.java_client import JavaClient
 from tests.support.clients.remoting import TLS_ONLY
+from tests.support.disk.compare import wait_for_same_commitlog
 from tests.support.process_group import jars, rocketmq, twinlog
+from tests.support.process_group.ports import HOST
+from tests.support.process_group.status import send, status
 from tests.support.process_group.up import run
 
 COUNT = 60
@@ -61,6 +64,26 @@ def test_the_java_client_uses_tls(root: Path, mode: str, version: str) -> None:
 
 def tool(namesrv: str, *arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     return run(*arguments, namesrv=namesrv, env=environment)
+
+
+def test_a_real_slave_is_refused_by_a_master_that_takes_tls_only_and_served_by_one_that_does_not(root: Path) -> None:
+    """RocketMQ has no TLS on the HA stream: the master says so, and what to set."""
+    with twinlog.NameServer(root / "namesrv") as namesrv:
+        master = twinlog.Broker(root / "master", namesrv.address, role="ASYNC_MASTER", settings={"haTls": "true"})
+        address = {"haMasterAddress": f"{HOST}:{master.ha_port}"}
+        with master, rocketmq.Broker(root / "slave", namesrv.address, role="SLAVE", settings=address) as slave:
+            assert set(send(master.port, "plain", 20, size=1000)) == {0}
+            says = "cause=tls"
+            master.wait_until(lambda: says in master.log.read_text(), "the refusal")
+            (line, *_) = [line for line in master.log.read_text().splitlines() if says in line]
+            assert "RocketMQ's slaves cannot: they need haTls=false" in line
+            assert not (slave.commit_log.is_dir() and any(slave.commit_log.iterdir()))
+            master.stop()
+            master.settings["haTls"] = "false"
+            master.configure()
+            master.start()
+            wait_for_same_commitlog(master.commit_log, slave.commit_log)
+            assert [each["tls"] for each in status(master)["slaves"]] == [False]
 
 
 def real_master(root: Path, namesrv: str, heap: Sequence[str]) -> rocketmq.Broker:

@@ -18,6 +18,7 @@ class StreamTransport:
 
     stream: trio.abc.Stream
     local_address: str | None = field(default=None, init=False)
+    is_tls: bool = field(default=False, init=False)
     sent_offset: int = field(default=0, init=False)
     _unsent_bytes: int = field(default=0, init=False)
 

@@ -232,6 +232,7 @@ class Member:
             member=self.own,
             codes=self.durable.identity.register_codes,
             whole=self.durable.state is None or self.durable.state.whole,
+            only_tls=self.config.tls,
         )
 
     # Phases

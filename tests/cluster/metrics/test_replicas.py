@@ -19,6 +19,7 @@ def connected(broker, address: str, ack_offset: int, *, seconds: float = 60.0) -
     return HAConnectionStatistics(
         address=address,
         member="",
+        tls=False,
         state="streaming",
         request_offset=0,
         sent_offset=ack_offset,

@@ -7,30 +7,12 @@ import threading
 
 import pytest
 import trio
-from attrs import define, field
 
+from tests.ha.file_log import SIZE, FileLog
 from twinlog.ha.errors import HALogError
 from twinlog.ha.wire import transport
 from twinlog.ha.wire.transport import SocketTransport, is_cold, warm
 from twinlog.store.log.commit_log import FileChunk
-
-SIZE = 1 << 20
-
-
-@define(eq=False)
-class FileLog:
-    """A log of one file, which may be gone."""
-
-    fd: int
-    min_offset: int = 0
-    max_offset: int = SIZE
-    file_size: int = SIZE
-    asked: list[tuple[int, int]] = field(factory=list)
-    is_gone: bool = False
-
-    def chunk(self, offset: int, size_max: int) -> FileChunk | None:
-        self.asked.append((offset, size_max))
-        return None if self.is_gone else FileChunk(self.fd, offset, min(size_max, SIZE - offset))
 
 
 @pytest.fixture
