@@ -73,7 +73,7 @@ def test_a_real_slave_is_refused_by_a_master_that_takes_tls_only_and_served_by_o
         address = {"haMasterAddress": f"{HOST}:{master.ha_port}"}
         with master, rocketmq.Broker(root / "slave", namesrv.address, role="SLAVE", settings=address) as slave:
             assert set(send(master.port, "plain", 20, size=1000)) == {0}
-            says = "cause=tls"
+            says = '"cause": "tls"'
             master.wait_until(lambda: says in master.log.read_text(), "the refusal")
             (line, *_) = [line for line in master.log.read_text().splitlines() if says in line]
             assert "RocketMQ's slaves cannot: they need haTls=false" in line
