@@ -98,7 +98,7 @@ class MemberCheck:
         ext, peer = request.command.ext or {}, request.connection.remote_address
         used, sender = ext.get(SECRET, "")[:16], ext.get(SENDER, "")[:64]
         known = ", ".join(self.secrets.ids)
-        left_out = self._lines.due(f"{ip_of(peer)} {why[:32]}")
+        left_out = self._lines.due(ip_of(peer))
         if left_out is not None:
             log.warning(
                 "request refused: it is not proven to be a member's",
