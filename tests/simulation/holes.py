@@ -74,7 +74,7 @@ def forged_acks() -> Iterator[None]:
         self.waited = self.acks
 
     with (
-        patch.object(AdmissionRules, "admits", lambda self, ip, member="": True),
+        patch.object(AdmissionRules, "admits", lambda self, ip, member="", proof="": True),
         patch.object(InSync, "_recount", recount),
         patch.object(twinlog.ha.master.connection, "check_reports", lambda reports, *, acked, sent: None),
         patch.object(twinlog.ha.master.connection, "push_start", _any_start),
