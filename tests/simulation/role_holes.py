@@ -159,7 +159,7 @@ def unlisted_counted() -> Iterator[None]:
     """Whoever is registered acknowledges, and elections know of members only."""
     with (
         patch.object(LeaseRounds, "counted_members", lambda self: None),
-        patch.object(LeaseRounds, "_count", lambda self, record: None),
+        patch.object(LeaseRounds, "_count", lambda self, record, ids: None),
     ):
         yield
 
