@@ -32,8 +32,7 @@ LABEL org.opencontainers.image.title="twinlog" \
 # Nothing in here needs to become somebody else.
 RUN find / -xdev -type f -perm /6000 -exec chmod a-s {} + \
     && groupadd --system --gid 10911 twinlog \
-    && useradd --system --uid 10911 --gid twinlog --home-dir /var/lib/twinlog --create-home --shell /usr/sbin/nologin twinlog \
-    && install --directory --owner twinlog --group twinlog --mode 0700 /etc/twinlog/secret
+    && useradd --system --uid 10911 --gid twinlog --home-dir /var/lib/twinlog --create-home --shell /usr/sbin/nologin twinlog
 COPY --from=build /opt/twinlog /opt/twinlog
 COPY deploy/docker/probe /usr/local/bin/twinlog-probe
 # Bytecode is there already. Machines read a container's log.

@@ -49,7 +49,7 @@ def test_ports_are_published_on_loopback_only():
     assert OUTSIDE in ports
 
 
-@pytest.mark.parametrize("name", [*SERVICES, "group-secret"])
+@pytest.mark.parametrize("name", [*SERVICES, "secret"])
 def test_every_service_has_no_rights(name):
     service = FILE["services"][name]
     assert service["read_only"] is True
@@ -67,12 +67,12 @@ def test_every_member_has_a_check_and_time_to_stop(name):
 
 def test_no_broker_waits_for_another_one():
     """After a failover, and a start of all, the first master would wait for ever for one that has not been started."""
-    assert all({*OURS[name]["depends_on"]} == {"namesrv", "group-secret"} for name in BROKERS)
+    assert all({*OURS[name]["depends_on"]} == {"namesrv", "secret"} for name in BROKERS)
 
 
 def test_no_two_share_a_network_namespace():
-    assert [name for name, service in FILE["services"].items() if "network_mode" in service] == ["group-secret"]
-    assert FILE["services"]["group-secret"]["network_mode"] == "none"
+    assert [name for name, service in FILE["services"].items() if "network_mode" in service] == ["secret"]
+    assert FILE["services"]["secret"]["network_mode"] == "none"
 
 
 def test_only_who_needs_the_group_secret_can_read_it_and_nobody_write_it():
@@ -80,10 +80,10 @@ def test_only_who_needs_the_group_secret_can_read_it_and_nobody_write_it():
         name: [mount for mount in service.get("volumes", ()) if mount.startswith("secret:")]
         for name, service in FILE["services"].items()
     }
-    expected = ["secret:/etc/twinlog/secret:ro"]
+    expected = ["secret:/run/twinlog:ro"]
     assert {name: found for name, found in mounts.items() if found} == {
         **dict.fromkeys((*BROKERS, "dashboard"), expected),
-        "group-secret": ["secret:/etc/twinlog/secret"],
+        "secret": ["secret:/var/lib/twinlog"],
     }
 
 
