@@ -17,6 +17,7 @@ from tests.support.clients.java_client import JavaClient, Sent, body
 from tests.support.process_group.up import twinlog
 
 TOPIC, SEED = "Orders", "docker"
+SECRET = "/var/lib/twinlog/group-secret"  # In the service `secret`.
 ADDRESSES = {name: f"{name}:{10911 + 10 * number}" for number, name in enumerate(BROKERS)}
 in_thread = trio.to_thread.run_sync
 
@@ -128,6 +129,27 @@ async def test_switchover_by_the_command_line_in_a_container(compose, producer, 
     sent = await in_thread(send, producer, ledger, 100)
     assert all(each.ok for each in sent)
     await until_healthy(compose, *BROKERS)
+
+
+async def test_the_group_secret_is_changed_while_they_run(compose):
+    """Each step by one command: all brokers read the file that the service has written."""
+    (first,) = await in_thread(secrets, compose)
+    change = partial(compose, "run", "--rm", "secret", "group", "secret")
+    await in_thread(change, "add", SECRET)
+    await until(lambda: [len(each) for each in secrets(compose)] == [2], "a second one")
+    assert [each[0] for each in await in_thread(secrets, compose)] == [first[0]]
+    await in_thread(change, "use", SECRET)
+    await in_thread(change, "drop", SECRET)
+    await until(lambda: [len(each) for each in secrets(compose)] == [1], "the second one alone")
+    assert await in_thread(secrets, compose) != [first]
+    await until_healthy(compose, *BROKERS)
+
+
+def secrets(compose: Compose) -> list[list[str]]:
+    """What the brokers sign with and accept; one entry when they agree."""
+    found = members(compose, "broker-a-1")
+    assert set(found) == set(BROKERS)
+    return [list(each) for each in {tuple(each["secret_ids"]) for each in found.values()}]
 
 
 async def test_a_slave_that_stands_still_is_unhealthy(compose):
