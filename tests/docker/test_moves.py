@@ -25,7 +25,7 @@ in_thread = trio.to_thread.run_sync
 def compose(image, daemon):
     variables = {"PROMETHEUS_IMAGE": prometheus_image(daemon)}
     with project(program=str(COMPOSE.program()), variables=variables) as found:
-        found("up", "-d", "--wait")
+        found("up", "-d")
         yield found
 
 
