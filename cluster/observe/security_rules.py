@@ -145,7 +145,7 @@ def _lacking_secret(name: str, lacking: list[MemberFacts], having: list[MemberFa
     elif len(strict) < len(having):
         lax = [each for each in having if each not in strict]
         yield Finding(
-            level=Level.WARNING,
+            level=Level.NOTE,
             cause="group secret not required",
             subject=name,
             what=f"all members of {name} have a group secret, but who has none is let in by {_names(lax)}: haSecret=optional",

@@ -167,7 +167,7 @@ def test_one_without_a_secret_is_refused_or_let_in_for_now():
 
 def test_optional_is_told_once_all_have_one():
     (left_on,) = secrets_of([OLD], [OLD], required=False)
-    assert (left_on.cause, left_on.level) == ("group secret not required", Level.WARNING)
+    assert (left_on.cause, left_on.level) == ("group secret not required", Level.NOTE)
     assert "broker-a-0, broker-a-1" in left_on.what
 
 
