@@ -6,7 +6,7 @@ Members are on 127.0.0.1; the slave, and clients of the name server's outside po
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -14,6 +14,8 @@ import pytest
 import trio
 from attrs import frozen
 
+from tests.support.clients.java_client import JavaClient
+from tests.support.clients.java_traffic import JavaTraffic
 from tests.support.disk.compare import wait_for_same_commitlog
 from tests.support.process_group import twinlog
 from tests.support.process_group.ports import HOST, free_port
@@ -151,20 +153,33 @@ def test_a_slave_whose_connections_are_reset_counts_once(stage):
     assert status(stage.master)["policy"]["inSync"] == 2
 
 
+async def through_bad_ways(stage: Stage, more: Callable[[int], Awaitable[None]]) -> None:
+    """All that toxiproxy does to the way to the master, one thing after the other, in both directions; last it is cut."""
+    await more(10)
+    for kind, attributes in BAD_WAYS:
+        with stage.clients.toxic(kind, **attributes), stage.clients.toxic(kind, "upstream", **attributes):
+            await trio.sleep(1)
+        await more(10)
+    with stage.clients.cut():
+        await trio.sleep(0.5)
+    await more(10)
+
+
 async def test_clients_lose_no_promise_on_bad_ways(stage):
     """Nor does a message come twice, whose producer does not repeat it."""
     traffic = Traffic(stage.outside, topic="clients")
     async with traffic.flowing(2):
-        await traffic.more(10)
-        for kind, attributes in BAD_WAYS:
-            with stage.clients.toxic(kind, **attributes), stage.clients.toxic(kind, "upstream", **attributes):
-                await trio.sleep(1)
-            await traffic.more(10)
-        with stage.clients.cut():
-            await trio.sleep(0.5)
-        await traffic.more(10)
+        await through_bad_ways(stage, traffic.more)
     print(f"acknowledged {len(traffic.acknowledged)}, others {traffic.others}")
     traffic.check(await traffic.consumed())
+
+
+async def test_a_java_client_loses_no_promise_on_bad_ways(stage, tmp_path):
+    with JavaClient(tmp_path) as java:
+        traffic = JavaTraffic(java, stage.outside, "java")
+        async with traffic.flowing():
+            await through_bad_ways(stage, traffic.more)
+        await traffic.check()
 
 
 async def test_what_was_promised_on_a_bad_way_survives_the_master(stage):
