@@ -1,7 +1,7 @@
 """Members whose networks change under them, with Compose v2: other IPs, cut off and back, one in another network.
 
-One story, with producers outside that send all the time. Nothing that they were promised is lost or comes twice, nobody
-becomes another member, and nobody fails over but where a person says so.
+One story, with producers outside that send all the time, RocketMQ's Java client among them. Nothing that they were promised is
+lost, nobody becomes another member, and nobody fails over but where a person says so. A few messages a second do: some hundreds.
 """
 
 import json
@@ -15,6 +15,8 @@ from tests.docker.compose import BROKERS, NAMESRV, SERVICES, Compose, until, unt
 from tests.docker.conftest import project
 from tests.docker.prometheus_image import prometheus_image
 from tests.monitoring.prometheus import Prometheus
+from tests.support.clients.java_client import JavaClient
+from tests.support.clients.java_traffic import JavaTraffic
 from tests.support.process_group.go_programs import COMPOSE
 from tests.support.process_group.roles import Traffic
 
@@ -37,9 +39,15 @@ def earlier() -> list[Traffic]:
 
 @pytest.fixture
 def traffic(earlier, request) -> Traffic:
-    made = Traffic(NAMESRV, topic=request.node.name)
+    made = Traffic(NAMESRV, topic=request.node.name, pause_seconds=0.2)
     earlier.append(made)
     return made
+
+
+@pytest.fixture(scope="module")
+def java(tmp_path_factory):
+    with JavaClient(tmp_path_factory.mktemp("java")) as client:
+        yield JavaTraffic(client, NAMESRV, "from-java", pause_ms=400)
 
 
 @pytest.fixture(scope="module")
@@ -76,10 +84,10 @@ async def test_it_comes_up_with_compose_v2(compose):
     await in_thread(partial(compose, "--profile", "monitoring", "up", "-d", "prometheus"))
 
 
-async def test_members_come_back_with_another_ip_each(compose, traffic, ids):
+async def test_members_come_back_with_another_ip_each(compose, traffic, java, ids):
     """The two slaves, one after the other, then the master; that one's absence is the only one that producers notice."""
-    async with traffic.flowing():
-        await traffic.more(20)
+    async with traffic.flowing(), java.flowing():
+        await traffic.more(5)
         for number, name in enumerate(("broker-a-2", "broker-a-1", "broker-a-0")):
             others = dict(traffic.others)
             before = compose.ip(name)
@@ -89,7 +97,8 @@ async def test_members_come_back_with_another_ip_each(compose, traffic, ids):
             await in_thread(partial(compose, "start", name))
             await until_as_before(compose, ids, "broker-a-0")
             assert compose.ip(name) == f"198.51.100.{40 + number}" != before
-            await traffic.more(20)
+            await traffic.more(5)
+            await java.more(3)
             assert name == "broker-a-0" or traffic.others == others
     traffic.check(await traffic.consumed())
     assert len(await in_thread(reigns, compose)) == 1
@@ -100,17 +109,18 @@ async def test_a_slave_that_is_cut_off_costs_nothing(compose, traffic, ids):
     async with traffic.flowing():
         await in_thread(compose.network.disconnect, compose.container("broker-a-2"))
         others = dict(traffic.others)
-        await traffic.more(50)
+        await traffic.more(10)
         await in_thread(compose.connect, "broker-a-2", compose.network, "198.51.100.50")
         await until_as_before(compose, ids, "broker-a-0")
         assert traffic.others == others
     traffic.check(await traffic.consumed())
 
 
-async def test_a_master_that_is_cut_off_promises_nothing_and_goes_on(compose, traffic, ids):
+async def test_a_master_that_is_cut_off_promises_nothing_and_goes_on(compose, traffic, java, ids):
     """Nobody takes its place, since nobody was told to. What was sent inside its own container is not promised either."""
-    async with traffic.flowing():
-        await traffic.more(20)
+    async with traffic.flowing(), java.flowing():
+        await traffic.more(5)
+        await java.more(3)
         await in_thread(compose.network.disconnect, compose.container("broker-a-0"))
         await trio.sleep(0.5)
         before = len(traffic.acknowledged)
@@ -118,7 +128,8 @@ async def test_a_master_that_is_cut_off_promises_nothing_and_goes_on(compose, tr
         assert len(traffic.acknowledged) == before
         await in_thread(compose.connect, "broker-a-0", compose.network, "198.51.100.51")
         await until_as_before(compose, ids, "broker-a-0")
-        await traffic.more(20)
+        await traffic.more(5)
+        await java.more(3)
     traffic.check(await traffic.consumed())
     assert len(await in_thread(reigns, compose)) == 1
 
@@ -134,7 +145,7 @@ async def test_prometheus_finds_all_members_where_they_are_now(compose):
     assert set(health.values()) == {"ok"}
 
 
-async def test_a_member_moves_to_another_network(compose, traffic, earlier, ids):
+async def test_a_member_moves_to_another_network(compose, traffic, earlier, java, ids):
     """Where the others have an address, too; then it becomes the master there."""
     pool = IPAMConfig(pool_configs=[IPAMPool(subnet="198.51.100.128/25")])
     labels = {"com.docker.compose.project": compose.project}
@@ -142,19 +153,20 @@ async def test_a_member_moves_to_another_network(compose, traffic, earlier, ids)
         partial(compose.daemon.networks.create, f"{compose.project}_other", ipam=pool, labels=labels)
     )
     try:
-        async with traffic.flowing():
+        async with traffic.flowing(), java.flowing():
+            await java.more(3)
             for name in ("namesrv", "broker-a-0", "broker-a-2"):
                 await in_thread(compose.connect, name, other)
             await in_thread(compose.connect, "broker-a-1", other, "198.51.100.200")
             await in_thread(compose.network.disconnect, compose.container("broker-a-1"))
             await until_as_before(compose, ids, "broker-a-0")
             assert [*compose.container("broker-a-1").attrs["NetworkSettings"]["Networks"]] == [other.name]
-            await traffic.more(20)
+            await traffic.more(5)
             command = ["twinlog", "switchover", "--candidate", "broker-a-1", "--yes"]
             ask = partial(compose.container("broker-a-0").exec_run, command)
             await until(lambda: ask().exit_code == 0, "connections into the old network are given up, after 10 s")
             await until_as_before(compose, ids, "broker-a-1")
-            await traffic.more(20)
+            await traffic.more(5)
         assert [epoch for epoch, _ in await in_thread(reigns, compose)] == [0, 1]
 
         await in_thread(compose.container("broker-a-1").kill)
@@ -163,6 +175,7 @@ async def test_a_member_moves_to_another_network(compose, traffic, earlier, ids)
         await until_as_before(compose, ids, "broker-a-0")
         for each in earlier:
             each.check(await each.consumed())
+        await java.check()
         print("acknowledged", {each.topic: len(each.acknowledged) for each in earlier})
         await in_thread(compose.twinlog, "broker-a-0", "crosscheck")
     finally:

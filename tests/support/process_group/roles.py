@@ -141,6 +141,7 @@ class Traffic:
     others: dict[str, int] = field(factory=dict)
     sent: set[bytes] = field(factory=set)
     topic: str = TOPIC
+    pause_seconds: float = 0.005  # Between two messages: the machine has more to do than to produce.
 
     async def produce(self, name: str) -> None:
         """One message after the other, for ever."""
@@ -154,14 +155,14 @@ class Traffic:
                 except RemotingError as error:
                     self._note_other(type(error).__name__)
                     producer = Producer(admin.api, tries_max=1)  # With another route.
-                    await trio.sleep(0.02)
+                    await trio.sleep(max(0.02, self.pause_seconds))
                     continue
                 if result.status is SendStatus.SEND_OK:
                     self.acknowledged[body] = (int(result.offset_message_id[16:], 16), time.monotonic())
-                    await trio.sleep(0.005)  # The machine has more to do than to produce.
+                    await trio.sleep(self.pause_seconds)
                 else:
                     self._note_other(result.status.name)
-                    await trio.sleep(0.02)
+                    await trio.sleep(max(0.02, self.pause_seconds))
 
     @asynccontextmanager
     async def flowing(self, producers: int = 1) -> AsyncIterator[None]:
