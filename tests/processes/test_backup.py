@@ -126,7 +126,8 @@ def test_a_master_at_work_is_backed_up_and_lives_on_from_that(tmp_path):
 
 def follow_and_compare(up, load: Load, master: Path, restored: Path, base: int) -> None:
     """Start a slave from a restored store while its master goes on: in the end both logs are one."""
-    settings = {"brokerId": 2, "brokerRole": "SLAVE", "haListenPort": base + 32}
+    secret = master.parent / "group-secret"
+    settings = {"brokerId": 2, "brokerRole": "SLAVE", "haListenPort": base + 32, "haSecretFile": secret}
     with member(*broker(restored, up.namesrv, base + 31, **settings)):
         count = len(load.acknowledged)
         wait_for(lambda: len(load.acknowledged) > count + 100, "messages while it follows")
