@@ -1,10 +1,13 @@
 """Members whose networks change under them, with Compose v2: other IPs, cut off and back, one in another network.
 
+Clients outside are told 127.0.0.2, where toxiproxy is, between them and the published ports.
+
 One story, with producers outside that send all the time, RocketMQ's Java client among them. Nothing that they were promised is
 lost, nobody becomes another member, and nobody fails over but where a person says so. A few messages a second do: some hundreds.
 """
 
 import json
+from collections.abc import Iterator
 from functools import partial
 
 import pytest
@@ -19,16 +22,26 @@ from tests.support.clients.java_client import JavaClient
 from tests.support.clients.java_traffic import JavaTraffic
 from tests.support.process_group.go_programs import COMPOSE
 from tests.support.process_group.roles import Traffic
+from tests.support.process_group.toxiproxy import Proxy, Toxiproxy, through_bad_ways
 
+OUTSIDE = "127.0.0.2"
 in_thread = trio.to_thread.run_sync
 
 
 @pytest.fixture(scope="module")
 def compose(image, daemon):
-    variables = {"PROMETHEUS_IMAGE": prometheus_image(daemon)}
+    variables = {"PROMETHEUS_IMAGE": prometheus_image(daemon), "TWINLOG_ADDRESS": OUTSIDE}
     with project(program=str(COMPOSE.program()), variables=variables) as found:
         found("up", "-d")
         yield found
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ways(tmp_path_factory) -> Iterator[dict[str, Proxy]]:
+    """The way of clients outside to each broker."""
+    with Toxiproxy(tmp_path_factory.mktemp("toxiproxy")) as server:
+        ports = {name: 10911 + 10 * number for number, name in enumerate(BROKERS)}
+        yield {name: server.proxy(name, f"{OUTSIDE}:{port}", f"127.0.0.1:{port}") for name, port in ports.items()}
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +115,14 @@ async def test_members_come_back_with_another_ip_each(compose, traffic, java, id
             assert name == "broker-a-0" or traffic.others == others
     traffic.check(await traffic.consumed())
     assert len(await in_thread(reigns, compose)) == 1
+
+
+async def test_clients_on_bad_ways_lose_no_promise(compose, traffic, java, ways):
+    async with traffic.flowing():
+        await through_bad_ways(ways["broker-a-0"], traffic.more, messages=5)
+    traffic.check(await traffic.consumed())
+    async with java.flowing():
+        await through_bad_ways(ways["broker-a-0"], java.more, messages=2)
 
 
 async def test_a_slave_that_is_cut_off_costs_nothing(compose, traffic, ids):

@@ -6,7 +6,7 @@ Members are on 127.0.0.1; the slave, and clients of the name server's outside po
 import os
 import shutil
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from tests.support.process_group import twinlog
 from tests.support.process_group.ports import HOST, free_port
 from tests.support.process_group.roles import Group, RoleBroker, Traffic, in_thread
 from tests.support.process_group.status import send, status
-from tests.support.process_group.toxiproxy import Proxy, Toxiproxy
+from tests.support.process_group.toxiproxy import Proxy, Toxiproxy, through_bad_ways
 from tests.support.waiting import wait_for
 from twinlog.cluster.remoting.codes import ResponseCode
 
@@ -36,15 +36,6 @@ SETTINGS = {
 }
 OK, TIMED_OUT = ResponseCode.SUCCESS, ResponseCode.FLUSH_SLAVE_TIMEOUT
 NO_SLAVE = ResponseCode.SLAVE_NOT_AVAILABLE
-
-BAD_WAYS = (
-    ("latency", {"latency": 100, "jitter": 50}),
-    ("bandwidth", {"rate": 2}),
-    ("slicer", {"average_size": 40, "size_variation": 30, "delay": 1000}),
-    ("slow_close", {"delay": 500}),
-    ("reset_peer", {"timeout": 100}),
-    ("limit_data", {"bytes": 3000}),
-)
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -153,23 +144,11 @@ def test_a_slave_whose_connections_are_reset_counts_once(stage):
     assert status(stage.master)["policy"]["inSync"] == 2
 
 
-async def through_bad_ways(stage: Stage, more: Callable[[int], Awaitable[None]]) -> None:
-    """All that toxiproxy does to the way to the master, one thing after the other, in both directions; last it is cut."""
-    await more(10)
-    for kind, attributes in BAD_WAYS:
-        with stage.clients.toxic(kind, **attributes), stage.clients.toxic(kind, "upstream", **attributes):
-            await trio.sleep(1)
-        await more(10)
-    with stage.clients.cut():
-        await trio.sleep(0.5)
-    await more(10)
-
-
 async def test_clients_lose_no_promise_on_bad_ways(stage):
     """Nor does a message come twice, whose producer does not repeat it."""
     traffic = Traffic(stage.outside, topic="clients")
     async with traffic.flowing(2):
-        await through_bad_ways(stage, traffic.more)
+        await through_bad_ways(stage.clients, traffic.more)
     print(f"acknowledged {len(traffic.acknowledged)}, others {traffic.others}")
     traffic.check(await traffic.consumed())
 
@@ -178,7 +157,7 @@ async def test_a_java_client_loses_no_promise_on_bad_ways(stage, tmp_path):
     with JavaClient(tmp_path) as java:
         traffic = JavaTraffic(java, stage.outside, "java")
         async with traffic.flowing():
-            await through_bad_ways(stage, traffic.more)
+            await through_bad_ways(stage.clients, traffic.more)
         await traffic.check()
 
 

@@ -2,16 +2,26 @@
 
 import json
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import trio
 from attrs import frozen
 
 from tests.support.process_group import go_programs
 from tests.support.process_group.ports import HOST, free_port
 from tests.support.process_group.process import Process, answers
+
+BAD_WAYS = (
+    ("latency", {"latency": 100, "jitter": 50}),
+    ("bandwidth", {"rate": 2}),
+    ("slicer", {"average_size": 40, "size_variation": 30, "delay": 1000}),
+    ("slow_close", {"delay": 500}),
+    ("reset_peer", {"timeout": 100}),
+    ("limit_data", {"bytes": 3000}),
+)
 
 
 class Toxiproxy(Process):
@@ -63,3 +73,18 @@ class Proxy:
             yield
         finally:
             self.server.ask("POST", f"/proxies/{self.name}", {"enabled": True})
+
+
+async def through_bad_ways(proxy: Proxy, more: Callable[[int], Awaitable[object]], *, messages: int = 10) -> None:
+    """All that toxiproxy does, one thing after the other, in both directions; last the way is cut.
+
+    After each, `more` waits until so many messages are through.
+    """
+    await more(messages)
+    for kind, attributes in BAD_WAYS:
+        with proxy.toxic(kind, **attributes), proxy.toxic(kind, "upstream", **attributes):
+            await trio.sleep(1)
+        await more(messages)
+    with proxy.cut():
+        await trio.sleep(0.5)
+    await more(messages)
