@@ -79,18 +79,8 @@ class ConfigChange:
 # Every member has its own: they say who it is and where it lies.
 OWN_OPTIONS = frozenset(
     {
-        *(
-            "brokerId",
-            "brokerIP1",
-            "brokerIP2",
-            "brokerPort1",
-            "brokerPort2",
-            "haPort",
-            "listenPort",
-            "haListenPort",
-            "brokerRole",
-            "haMasterAddress",
-        ),
+        *("brokerId", "brokerIP1", "brokerIP2", "listenPort", "haListenPort", "brokerRole", "haMasterAddress"),
+        *("brokerPort1", "brokerPort2", "haPort"),
         *("storePathRootDir", "storePathCommitLog", "bindAddress", "rocketmqHome", "brokerName"),
     }
 )

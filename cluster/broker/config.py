@@ -7,8 +7,9 @@ from typing import Any
 import attrs
 from attrs import frozen, validators
 
-from twinlog.cluster.remoting.host_names import is_host_name, is_ip
+from twinlog.cluster.remoting.host_names import is_ip
 from twinlog.store.config import BrokerRole, option
+from twinlog.store.util.host_name import is_host_name
 
 _PORT = validators.and_(validators.ge(0), validators.le(65535))
 
@@ -41,7 +42,7 @@ class MessageVisibility(Enum):
 
 
 class SecretMode(Enum):
-    """Whether members without the group secret are accepted."""
+    """Acceptance of members without the group secret."""
 
     required = "required"
     optional = "optional"

@@ -188,7 +188,7 @@ def _make(settings: Settings, store_config: StoreConfig, role: RoleState | None)
     member_check = MemberCheck(base.secrets, own_id, is_required)
     base.client.proof = OwnProof(lambda: base.secrets.current, own_id, is_required, member_check.not_proven)
     for changes in (base.secrets.on_change, settings.on_change):
-        changes.append(partial(_use_proofs, settings, base.secrets, members.ha))
+        changes.append(lambda: members.ha.use_proofs(_proofs(settings, base.secrets)))
     both_ports, pull = _processors(base, data, members, services, status, requests)
     both_ports.append(member_check)
     transfer, writer = members.ha.group_transfer, data.tables.topics_writer
@@ -234,8 +234,8 @@ def _requires_secret(settings: Settings, secrets: GroupSecrets) -> bool:
     return secrets.current is not None and settings.config.secret_mode is SecretMode.required
 
 
-def _use_proofs(settings: Settings, secrets: GroupSecrets, ha: HAService) -> None:
-    ha.use_proofs(Proofs(secrets.ids, _requires_secret(settings, secrets)))
+def _proofs(settings: Settings, secrets: GroupSecrets) -> Proofs:
+    return Proofs(secrets.ids, _requires_secret(settings, secrets))
 
 
 def _base(settings: Settings) -> _Base:
@@ -346,7 +346,7 @@ def _members(base: _Base, data: _Data) -> _Members:
         peer_of=peers.peer_of,
         find_slave=slave_peers.find,
     )
-    ha.connection_admission.rules.proofs = Proofs(base.secrets.ids, _requires_secret(settings, base.secrets))
+    ha.connection_admission.rules.proofs = _proofs(settings, base.secrets)
     store.hooks.retention_floor = ha.lowest_needed
     store.hooks.soft_retention_floor = ha.disconnected_slaves.floor
     store.retention.shortened.append(ha.disconnected_slaves.shortened)

@@ -171,9 +171,8 @@ class GroupSecrets:
     path: Path | None = None
     secrets: tuple[GroupSecret, ...] = ()
     on_change: list[Callable[[], None]] = field(factory=list, init=False)
-    _seen: Stamp = field(
-        default=(), init=False
-    )  # Of the file that was looked at last, whether it could be used or not.
+    # Of the file that was looked at last, whether it could be used or not.
+    _seen: Stamp = field(default=(), init=False)
 
     @classmethod
     def load(cls, path: Path | None) -> "GroupSecrets":

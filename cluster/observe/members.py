@@ -42,9 +42,8 @@ class Member:
     member_id: str | None = None  # Who it is, whatever its address; null: a RocketMQ broker, or twinlog 0.2.
     made_ms: int | None = None  # When its id was made, ms since 1970, and under which address.
     made_address: str | None = None
-    secret_ids: tuple[str, ...] | None = (
-        None  # Group secrets that it accepts, the one that it signs with first; null: not said.
-    )
+    # Group secrets that it accepts, the one that it signs with first; null: not said.
+    secret_ids: tuple[str, ...] | None = None
     ha_tls: bool | None = None  # Whether a slave's connection to its master uses TLS; null: not said.
     is_registered: bool = True  # False: asked because its group keeps it in mind, or somebody named its address.
 

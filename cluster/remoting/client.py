@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from math import inf
 from secrets import token_hex
+from typing import TypeVar
 
 import attrs
 import trio
@@ -48,6 +49,7 @@ _OPAQUE_MASK = 0x7FFFFFFF
 
 log = LateLogger(__name__)
 
+T = TypeVar("T")
 OnRequest = Callable[[str, RemotingCommand], RemotingCommand | None]
 Connect = Callable[[str], Awaitable[trio.abc.Stream]]
 # Of all addresses, or of each one: None for those that get plaintext.
@@ -263,6 +265,10 @@ class _Connection:
         self._emptied.set()
 
 
+async def _ask(connection: _Connection, command: RemotingCommand) -> RemotingCommand:
+    return await connection.response(await connection.begin(command), command)
+
+
 def _not_supported(request: RemotingCommand) -> RemotingCommand:
     code = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
     return RemotingCommand.response_to(request, code, remark=f" request type {request.code} not supported")
@@ -316,38 +322,44 @@ class RemotingClient:
         """
         if self.proof is not None and wants_signature(command):
             return (await self.request_signed(address, command, timeout_ms=timeout_ms))[0]
-        connection, sent = None, inf
-        with trio.move_on_after(timeout_ms / 1000):
-            connection = await self._connection(address)
-            sent = trio.current_time()
-            prepared = self._prepared(command)
-            return await connection.response(await connection.begin(prepared), prepared)
-        if connection is None:
-            raise RemotingConnectError(address, f"not connected within {timeout_ms:g} ms")
-        connection.late(sent)
-        raise RemotingTimeoutError(address, command.code, round(timeout_ms))
+        return await self._within(timeout_ms, address, command, _ask)
 
     async def request_signed(
         self, address: str, command: RemotingCommand, *, timeout_ms: float = 3_000
     ) -> tuple[RemotingCommand, Signed | None]:
         """The same, signed; None: this member or the other one has no secret, and it was not signed."""
+        return await self._within(timeout_ms, address, command, self._ask_signed)
+
+    async def _within(
+        self,
+        timeout_ms: float,
+        address: str,
+        command: RemotingCommand,
+        ask: Callable[[_Connection, RemotingCommand], Awaitable[T]],
+    ) -> T:
+        """Connect where needed, and ask. Raises RemotingConnectError and RemotingTimeoutError when the time is up."""
         connection, sent = None, inf
         with trio.move_on_after(timeout_ms / 1000):
             connection = await self._connection(address)
             sent = trio.current_time()
-            try:
-                return await self._ask_signed(connection, self._prepared(command))
-            except MemberAuthError as error:
-                connection.session = None
-                assert self.proof is not None
-                self.proof.failed(address, str(error))
-                raise MemberAuthError(f"{address}: {error}") from error
+            return await ask(connection, self._prepared(command))
         if connection is None:
             raise RemotingConnectError(address, f"not connected within {timeout_ms:g} ms")
         connection.late(sent)
         raise RemotingTimeoutError(address, command.code, round(timeout_ms))
 
     async def _ask_signed(
+        self, connection: _Connection, command: RemotingCommand
+    ) -> tuple[RemotingCommand, Signed | None]:
+        try:
+            return await self._ask_with_proof(connection, command)
+        except MemberAuthError as error:
+            connection.session = None
+            assert self.proof is not None
+            self.proof.failed(connection.address, str(error))
+            raise MemberAuthError(f"{connection.address}: {error}") from error
+
+    async def _ask_with_proof(
         self, connection: _Connection, command: RemotingCommand
     ) -> tuple[RemotingCommand, Signed | None]:
         signed = None
@@ -376,8 +388,7 @@ class RemotingClient:
 
     async def _new_session(self, connection: _Connection, secret: Secret) -> ClientSession | None:
         ours = token_hex(NONCE_BYTES)
-        command = self._prepared(challenge_request(ours))
-        answer = await connection.response(await connection.begin(command), command)
+        answer = await _ask(connection, self._prepared(challenge_request(ours)))
         if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             connection.has_no_secret = True
             return None

@@ -5,7 +5,6 @@ its server is silent, delays nobody but who needs this name for the first time: 
 not those of the disk.
 """
 
-import re
 import socket
 from collections.abc import Awaitable, Callable, Collection
 from functools import lru_cache, partial
@@ -18,20 +17,19 @@ import trio
 from attrs import define, field
 
 from twinlog.cluster.remoting.names import ip_of
+from twinlog.store.util.host_name import is_host_name
 from twinlog.store.util.wakeup import Wakeup
 
 log = structlog.get_logger(__name__)
 
 RENEW_SECONDS = 2.0
 UNUSED_ROUNDS = 60  # After so many without a question a name is forgotten.
-GONE_SECONDS = (
-    60.0  # So long the last IPs of a name count that does not exist any more; a silent server takes none away.
-)
+# So long the last IPs of a name count that does not exist any more; a silent server takes none away.
+GONE_SECONDS = 60.0
 WAIT_SECONDS_MAX = 3.0
 NAMES_MAX = 1024
 _THREADS_MAX = 32
 _NO_SUCH_NAME = (socket.EAI_NONAME, socket.EAI_NODATA)
-_NAME = re.compile(r"(?!-)[a-zA-Z0-9_-]{1,63}(\.(?!-)[a-zA-Z0-9_-]{1,63})*\.?")
 
 
 @lru_cache(maxsize=4096)
@@ -42,12 +40,6 @@ def is_ip(host: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def is_host_name(host: str) -> bool:
-    """True for what may be the name of a host. Not 10.0.0 or 10.0.0.300: whoever writes these means an IP."""
-    last = host.rstrip(".").rpartition(".")[2]
-    return len(host) <= 253 and _NAME.fullmatch(host) is not None and not last.isdecimal()
 
 
 def look_up(host: str) -> tuple[str, ...]:
@@ -72,7 +64,7 @@ class Threads:
 
 @define(eq=False)
 class _Name:
-    """What is known of a name. Times are of the loop's clock."""
+    """The knowledge of a name. Times are of the loop's clock."""
 
     ips: tuple[str, ...] = ()
     error: str = "it was not looked up yet"  # Of the last look-up; "": none.

@@ -61,7 +61,7 @@ def is_signed(command: RemotingCommand) -> bool:
 
 @frozen
 class Challenge:
-    """What a session key is made of besides the secret. `member`: the id of the one who is asked."""
+    """The parts of a session key besides the secret. `member`: the id of the one who is asked."""
 
     client_nonce: str
     server_nonce: str
@@ -137,7 +137,7 @@ class Signed:
         command.ext = {name: value for name, value in command.ext.items() if name != MAC}
 
     def ticket(self, ticket: int) -> int:
-        """What is shown on the HA connection for a ticket in the answer to this request: who reads the answer cannot show it."""
+        """The number to show on the HA connection for a ticket in the answer: who only reads the answer cannot make it."""
         mac = self.session.mac(_TICKET, _utf8(self.sender), _number(self.counter), _number(ticket))
         return TICKET_MAX - (int.from_bytes(mac[:8]) >> 2)
 
@@ -162,7 +162,7 @@ class Signed:
 
 @define(eq=False)
 class ClientSession:
-    """Who asks: signs requests on one connection."""
+    """The side that asks: signs requests on one connection."""
 
     session: Session
     counter: int = field(default=0, init=False)
@@ -177,8 +177,8 @@ class ClientSession:
 
 @frozen(eq=False)
 class OwnProof:
-    """How a member signs its requests. `secret`: the one that signs now; None: there is none. `sender`: its id. `is_required`:
-    a member without a secret is not asked. `failed` is called with the address that was asked, and why nothing is proven.
+    """A member's means to sign. `secret`: the one that signs now; None: there is none. `sender`: its id. `is_required`: a member
+    without a secret is not asked. `failed` is called with the address that was asked, and why nothing is proven.
     """
 
     secret: Callable[[], Secret | None]
@@ -189,7 +189,7 @@ class OwnProof:
 
 @define(eq=False)
 class ServerSession:
-    """Who is asked: verifies requests on one connection, under the challenge that it gave there last."""
+    """The side that is asked: verifies requests on one connection, under the challenge that it gave there last."""
 
     challenge: Challenge
     counter: int = field(default=0, init=False)  # Of the last valid request.

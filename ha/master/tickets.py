@@ -21,7 +21,7 @@ TICKETS_MAX = 256
 
 @frozen
 class Holder:
-    """Who has a ticket: a member's id, and the id of the secret that it proved this with, if any."""
+    """The holder of a ticket: a member's id, and the id of the secret that it proved this with, if any."""
 
     member: str = ""
     proof: str = ""

@@ -6,7 +6,6 @@ is not enough: anybody may register at a name server. RocketMQ gives the log to 
 no secret, so an untrusted process on a slave's own machine cannot be distinguished from the slave, unless that shows a ticket.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
@@ -15,12 +14,12 @@ from typing import get_args
 from attrs import define, field, frozen
 
 from twinlog.ha.errors import Cause
+from twinlog.store.util.host_name import is_host_name
 
 CAUSES: tuple[Cause, ...] = get_args(Cause)
 REFUSALS_REMEMBERED = 64
 
 Network = IPv4Network | IPv6Network
-_NAME = re.compile(r"(?!-)[a-zA-Z0-9_-]{1,63}(\.(?!-)[a-zA-Z0-9_-]{1,63})*")
 
 
 def parse_allowed(text: str) -> tuple[tuple[Network, ...], tuple[str, ...]]:
@@ -28,7 +27,7 @@ def parse_allowed(text: str) -> tuple[tuple[Network, ...], tuple[str, ...]]:
     none of these.
     """
     parts = [part.strip() for part in text.split(",") if part.strip()]
-    names = tuple(part for part in parts if _NAME.fullmatch(part) and not part.rpartition(".")[2].isdecimal())
+    names = tuple(part for part in parts if is_host_name(part) and not part.endswith("."))
     return tuple(_network(part) for part in parts if part not in names), names
 
 

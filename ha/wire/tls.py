@@ -29,9 +29,8 @@ from twinlog.ha.wire.transport import RECEIVE_SIZE, SocketTransport, Transport, 
 from twinlog.store.log.commit_log import CommitLog, FileChunk
 
 FIRST_BYTE = b"\x16"
-PIECE_SIZE = (
-    128 * 1024
-)  # Bytes of the log that are encrypted and sent at once: these buffers stay in the processor's cache.
+# Bytes of the log that are encrypted and sent at once: these buffers stay in the processor's cache.
+PIECE_SIZE = 128 * 1024
 READ_SIZE = 256 * 1024  # Bytes of the stream that a slave decrypts at once.
 _RECORD_SIZE = 16 * 1024  # Of TLS, at most.
 
@@ -62,9 +61,8 @@ class TlsTransport:
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
     _received: memoryview = field(init=False)  # Ciphertext, as it comes.
     _small: memoryview = field(init=False)
-    _piece: memoryview | None = field(
-        default=None, init=False
-    )  # Plaintext that is to be sent; made by a master's first batch.
+    # Plaintext that is to be sent; made by a master's first batch.
+    _piece: memoryview | None = field(default=None, init=False)
     _may_have_more: bool = field(default=True, init=False)  # Received, and not decrypted yet.
     _ended: bool = field(default=False, init=False)
     _rest: bytes = field(default=b"", init=False)  # Ciphertext that the socket did not take.

@@ -1,4 +1,4 @@
-"""Whether this member reaches the others at what they tell members: asked for by `twinlog doctor`, in request 20001.
+"""Probes of the addresses that the others tell members: `twinlog doctor` asks for them, in request 20001.
 
 Only addresses in the group's record are tried, each of them once in KEPT_SECONDS, whoever asks how often: nobody can use a member
 to look for open ports.

@@ -48,9 +48,8 @@ class DurableRoleState:
     cluster: str = ""
     identity: MemberFile = field(default=MemberFile(id=""), init=False)
     has_moved: bool = field(default=False, init=False)  # Its address is another one than at the last save.
-    starts_lost: str = field(
-        default="", init=False
-    )  # What to do where the group takes this member for a copy for that.
+    # What to do where the group takes this member for a copy for that.
+    starts_lost: str = field(default="", init=False)
     state: RoleState | None = field(default=None, init=False)
     entries: tuple[EpochEntry, ...] = field(default=(FIRST,), init=False)
     failure: str = field(default="", init=False)

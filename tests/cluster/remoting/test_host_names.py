@@ -8,7 +8,8 @@ import trio
 from structlog.testing import capture_logs
 
 from twinlog.cluster.remoting import host_names
-from twinlog.cluster.remoting.host_names import GONE_SECONDS, RENEW_SECONDS, HostNames, Threads, is_host_name
+from twinlog.cluster.remoting.host_names import GONE_SECONDS, RENEW_SECONDS, HostNames, Threads
+from twinlog.store.util.host_name import is_host_name
 
 GONE, SILENT = socket.EAI_NONAME, socket.EAI_AGAIN
 
