@@ -64,10 +64,13 @@ class Handover:
 
     @pytest.mark.parametrize("topic", [PLAIN, BATCH, TRAFFIC])
     def test_finds_messages_by_key_and_by_id(self, opened: Chain, topic: str) -> None:
+        """After a death RocketMQ indexes the record at the index's endPhyOffset again, so that one is found twice."""
         acknowledged = [sent for sent in opened.told[topic] if sent.ok]
         for sent in acknowledged[:: len(acknowledged) // 12]:
-            (found,) = opened.reader.by_key(topic, key(topic, sent.number))
-            assert (found.msg_id, found.queue_id, found.queue_offset) == (sent.msg_id, sent.queue_id, sent.queue_offset)
+            rows = opened.reader.by_key(topic, key(topic, sent.number))
+            assert 1 <= len(rows) <= 1 + opened.deaths
+            found = {(row.msg_id, row.queue_id, row.queue_offset) for row in rows}
+            assert found == {(sent.msg_id, sent.queue_id, sent.queue_offset)}
             assert opened.reader.by_id(topic, sent.msg_id).commit_log_offset == sent.commit_log_offset
             assert opened.reader.by_id(topic, sent.offset_msg_id).keys == key(topic, sent.number)
 
