@@ -18,6 +18,13 @@ _FRAME = validators.and_(validators.ge(1), validators.le(BODY_SIZE_MAX))
 _POSITIVE = validators.ge(1)
 
 
+class AutoFailoverMode(Enum):
+    """Who begins a failover: a person, or the members by themselves."""
+
+    off = "off"
+    members = "members"
+
+
 class AckMode(Enum):
     """Meaning of a slave's acknowledgement: written to its log, or flushed to its disk."""
 
@@ -190,6 +197,36 @@ class HAConfig:
         doc="a master that has heard from too few members for so long says SEND_OK to nobody",
         validator=_POSITIVE,
     )
+    auto_failover: AutoFailoverMode = option(
+        AutoFailoverMode.off,
+        key="autoFailover",
+        doc="off, or members: the members of a group that begins elect another master by themselves when theirs is gone. Once "
+        "there is a group, twinlog auto-failover changes it for all",
+    )
+    auto_failover_after_ms: int = option(
+        5_000,
+        key="autoFailoverAfterMs",
+        doc="a master that was not heard for so long is suspected; at least haLeaseMs",
+        validator=_POSITIVE,
+    )
+    auto_failover_restart_ms: int = option(
+        500,
+        key="autoFailoverRestartMs",
+        doc="a master whose process has ended may take so long to be started again before it is suspected; at most "
+        "autoFailoverAfterMs",
+    )
+    auto_failover_max_loss_bytes: int = option(
+        0,
+        key="autoFailoverMaxLossBytes",
+        doc="known bytes of acknowledged messages that an automatic failover may give up, where only the master has to hold a "
+        "message. It never gives up what nobody knows",
+    )
+    auto_failover_witness: str = option(
+        "",
+        key="autoFailoverWitness",
+        doc="name servers, HOST:PORT;HOST:PORT, that a member asks whether they hear the master, where its own vote alone "
+        "elects; empty: those of namesrvAddr",
+    )
     switchover_pause_max_ms: int = option(
         2_500,
         key="haSwitchoverPauseMax",
@@ -218,6 +255,18 @@ class HAConfig:
         doc="bytes of the log that a slave far behind takes before it has verified them; only what is verified is part of its "
         "log. 0: each byte is verified before the next one is taken",
     )
+
+    def __attrs_post_init__(self) -> None:
+        if self.auto_failover_restart_ms > self.auto_failover_after_ms:
+            raise ValueError(
+                f"autoFailoverRestartMs={self.auto_failover_restart_ms} is more than "
+                f"autoFailoverAfterMs={self.auto_failover_after_ms}: a master is suspected by then"
+            )
+        if self.auto_failover is not AutoFailoverMode.off and self.auto_failover_after_ms < self.lease_ms:
+            raise ValueError(
+                f"autoFailoverAfterMs={self.auto_failover_after_ms} is less than haLeaseMs={self.lease_ms}: a master that is "
+                "only cut off would still take itself for one. Set it to haLeaseMs or more"
+            )
 
     @property
     def named_members(self) -> frozenset[str]:

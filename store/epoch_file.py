@@ -22,6 +22,7 @@ NAME, VERSION = "epochs", 1
 ENTRIES_MAX = 1000  # A member that was away for longer begins anew.
 
 EpochKind = Literal["first", "switchover", "failover", "forced", "restart"]
+DecidedBy = Literal["", "person", "group"]  # "": not known, or nobody had to.
 
 
 class EpochId(NamedTuple):
@@ -44,6 +45,7 @@ class EpochEntry:
     old: str = ""  # The master before: its id.
     winner_label: str = ""  # Name and address of the winner then, for people.
     lost_bytes: int | None = 0  # Known lost bytes of acknowledged messages; None: unknown.
+    decided_by: DecidedBy = ""
 
     @property
     def id(self) -> EpochId:

@@ -11,6 +11,7 @@ which they are named, so that the group may go back to that version; later the o
 """
 
 from pathlib import Path
+from typing import Literal
 
 from attrs import Factory, field, frozen
 
@@ -21,6 +22,8 @@ from twinlog.store.util.plain import from_plain, to_plain
 from twinlog.store.util.sync import save_durably
 
 NAME, VERSION, VERSION_OF_ADDRESSES = "role", 2, 1
+
+AutoFailover = Literal["off", "members"]  # Who begins a failover: a person, or the members by themselves.
 
 
 @frozen(kw_only=True)
@@ -71,6 +74,7 @@ class GroupRecord:
     before: "GroupRecord | None" = None  # The version that it changed, and that may be in force still; so on backwards.
     # Acknowledgements of others than these members are all below this byte. None: others count, or did.
     loss_free_from: int | None = None
+    auto_failover: AutoFailover | None = None  # None: no master has set it yet.
 
     def member(self, id: str) -> GroupMember | None:
         """The member with this id."""

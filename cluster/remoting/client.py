@@ -67,7 +67,7 @@ async def connect_first(addresses: Sequence[str]) -> trio.abc.Stream:
     """Open a TCP connection to the first of these addresses that takes one. Raises OSError, ValueError for a malformed one."""
     if len(addresses) == 1:
         return await connect_tcp(addresses[0])
-    errors = []
+    errors, causes = [], list[OSError]()
     for address in addresses:
         why = f"no connection within {WAY_SECONDS_MAX:g} s"
         with trio.move_on_after(WAY_SECONDS_MAX if address != addresses[-1] else inf):
@@ -75,8 +75,20 @@ async def connect_first(addresses: Sequence[str]) -> trio.abc.Stream:
                 return await connect_tcp(address)
             except OSError as error:
                 why = connect_reason(error)
+                causes.append(error)
         errors.append(f"{address}: {why}")
-    raise OSError("; ".join(errors))
+    cause = ExceptionGroup("no way", causes) if len(causes) == len(addresses) else None
+    raise OSError("; ".join(errors)) from cause
+
+
+def is_refused(error: BaseException) -> bool:
+    """True if nothing listens where a connection was tried: the machine is there, and refuses it."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(is_refused, error.exceptions))
+    if isinstance(error, ConnectionRefusedError):
+        return True
+    reason = error.__cause__ or error.__context__
+    return reason is not None and is_refused(reason)
 
 
 async def start_tls(stream: trio.abc.Stream, address: str, tls: Tls) -> trio.abc.Stream:

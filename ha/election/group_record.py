@@ -16,7 +16,7 @@ from collections.abc import Set as AbstractSet
 from attrs import evolve
 
 from twinlog.store.role import BrokerRole
-from twinlog.store.role_file import GroupMember, GroupRecord, Pause
+from twinlog.store.role_file import AutoFailover, GroupMember, GroupRecord, Pause
 
 
 def needed(group: GroupRecord) -> int:
@@ -67,6 +67,11 @@ def with_need(record: GroupRecord, acks_needed: int) -> GroupRecord:
 def with_pause(record: GroupRecord, paused: Pause | None) -> GroupRecord:
     """With role changes forbidden, or allowed again."""
     return record if record.paused == paused else _next(record, paused=paused)
+
+
+def with_auto_failover(record: GroupRecord, mode: AutoFailover) -> GroupRecord:
+    """With another answer to who begins a failover."""
+    return record if record.auto_failover == mode else _next(record, auto_failover=mode)
 
 
 def with_ids_swapped(record: GroupRecord, winner: str, epoch: int) -> GroupRecord:

@@ -56,6 +56,10 @@ class VoteReply:
     address: str
     member: str = field(default=Factory(lambda self: self.address, takes_self=True))
     codes: tuple[str, ...] = ()  # The voter's register codes.
+    hears: bool | None = None  # Whether it is, or hears, a serving master; None: a version that cannot say.
+    heard_ms: int | None = None  # Since it heard its master last; None: not said.
+    holds_off_ms: int = 0  # So long it wants no automatic election: there were many.
+    can_store: bool = True
 
     @property
     def last(self) -> EpochEntry:
@@ -84,6 +88,7 @@ class LeaseRequest:
     member: str = field(default=Factory(lambda self: self.address, takes_self=True))
     codes: tuple[str, ...] = ()  # Its register codes.
     member_address: str = ""  # See GroupMember.
+    serves: bool = True  # False: it asks only to learn what the voters know, and is no master to wait for.
 
 
 @frozen(kw_only=True)

@@ -1,5 +1,6 @@
 """Slave side: keeps a connection to the master, however often it breaks. Source: HAService.HAClient (4.9.8)."""
 
+import math
 import socket
 import time
 from collections import Counter
@@ -240,6 +241,15 @@ class HAClient:
         """Our end of a new connection to the master on which nothing was sent yet."""
         transport = self._following.fresh_transport if self._following is not None else None
         return transport.local_address if transport is not None else None
+
+    @property
+    def heard_at(self) -> float:
+        """When bytes or a heartbeat of the master came last, in trio's time. An open connection alone says nothing: the kernel of
+        a process that stands still takes it.
+        """
+        replica = self._replica
+        is_heard = replica is not None and (replica.frames or replica.received_bytes)
+        return replica.last_read if replica is not None and is_heard else -math.inf
 
     @property
     def finding(self) -> Finding | None:

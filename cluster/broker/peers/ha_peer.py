@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 import orjson
+import trio
 from attrs import define, evolve, field, frozen
 
 from twinlog.cluster.broker.group.registration import Master
@@ -16,7 +17,7 @@ from twinlog.cluster.broker.peers.role_messages import Op, Plain, RoleRefusedErr
 from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.config.properties_file import parse_properties
 from twinlog.cluster.remoting.calls import SUCCESS, Response, call, response
-from twinlog.cluster.remoting.client import RemotingClient
+from twinlog.cluster.remoting.client import RemotingClient, is_refused
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RemotingError, RequestError
 from twinlog.cluster.remoting.header_fields import RequestHeader
@@ -33,6 +34,7 @@ from twinlog.store.util.plain import from_plain
 
 T = TypeVar("T")
 TIMEOUT_MS = VOTE_MS = 3_000
+REFUSED_SECONDS = 0.3  # A machine that is there refuses at once.
 DIGESTS_TIMEOUT_MS = 20_000  # It may have to read 16 MiB for an answer, and others may come first.
 _OFFSET_MAX = (1 << 63) - 1
 
@@ -223,6 +225,15 @@ class RemotingCalls:
     async def lease(self, address: str, ask: LeaseRequest, *, timeout_ms: float) -> LeaseReply:
         """Renew the lease (20004)."""
         return await self._ask(address, RenewLease(), encode(ask), timeout_ms, partial(from_plain, LeaseReply))
+
+    async def is_refused(self, address: str) -> bool:
+        """True if a connection is refused: no process of the member is there. False, too, if nothing is known after a moment."""
+        with trio.move_on_after(REFUSED_SECONDS):
+            try:
+                await trio.aclose_forcefully(await self.client.connect(address))
+            except OSError as error:
+                return is_refused(error)
+        return False
 
     async def role_change(self, address: str, op: Op, body: Plain, *, timeout_ms: float = 3_000) -> Plain:
         """Ask for a step of a role change (20006). Raises RoleRefusedError, too."""

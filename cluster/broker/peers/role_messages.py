@@ -13,11 +13,14 @@ from attrs import frozen
 from twinlog.ha.election.role_change import Verb
 from twinlog.ha.election.votes import Judgement
 from twinlog.ha.peer import PeerHistory
-from twinlog.store.epoch_file import EpochEntry, check_history
+from twinlog.store.epoch_file import DecidedBy, EpochEntry, check_history
+from twinlog.store.role_file import AutoFailover
 from twinlog.store.util.plain import from_plain, to_plain
 
 StepWord = Literal["to do", "doing", "done", "failed"]
-Op = Literal["check", "start", "state", "hold", "release", "rewind", "reinit", "pause", "resume", "schedule"]
+Op = Literal[
+    "check", "start", "state", "hold", "release", "rewind", "reinit", "pause", "resume", "schedule", "auto-failover"
+]
 Plain = dict[str, Any]  # A JSON object.
 
 
@@ -39,6 +42,7 @@ class ChangeRequest:
     accept_data_loss: int | Literal["unknown"] | None = None
     timeout_ms: int = 30_000
     dry_run: bool = False
+    decided_by: DecidedBy = "person"
 
 
 @frozen(kw_only=True)
@@ -120,6 +124,13 @@ class PauseRequest:
 
     for_ms: int | None = None
     reason: str = ""
+
+
+@frozen(kw_only=True)
+class AutoFailoverRequest:
+    """Request to change who begins a failover in this group."""
+
+    mode: AutoFailover
 
 
 @frozen(kw_only=True)

@@ -280,6 +280,7 @@ class RoleChange:
             reason=self.ask.reason,
             old=self.survey.old_master,
             lost_bytes=lost_bytes,
+            decided_by=self.ask.decided_by,
         )
 
     async def _serve(self) -> None:

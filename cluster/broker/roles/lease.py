@@ -19,7 +19,7 @@ from twinlog.cluster.broker.group.group_view import counted_as
 from twinlog.cluster.broker.roles.durable_state import RoleFileError
 from twinlog.cluster.broker.roles.joining import JoinRequests
 from twinlog.cluster.broker.roles.member import Member
-from twinlog.ha.config import HAConfig
+from twinlog.ha.config import AutoFailoverMode, HAConfig
 from twinlog.ha.election.epochs import confirmed_in
 from twinlog.ha.election.group_record import (
     counted,
@@ -31,6 +31,7 @@ from twinlog.ha.election.group_record import (
     loss_free_below,
     needed,
     remaining_pause,
+    with_auto_failover,
     with_member,
     with_need,
     without,
@@ -39,7 +40,7 @@ from twinlog.ha.election.voter import ALWAYS, LeaseReply, LeaseRequest, is_maste
 from twinlog.ha.errors import HAError
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import EpochId
-from twinlog.store.role_file import GroupMember, GroupRecord
+from twinlog.store.role_file import AutoFailover, GroupMember, GroupRecord
 
 log = structlog.get_logger(__name__)
 
@@ -246,6 +247,7 @@ class LeaseRounds:
             group=group,
             boot_ms=member.boot_ms,
             pause_remaining_ms=until - member.now_ms() if until is not None else None,
+            serves=member.phase != "fenced" and not member.durable.lacks_tail,
         )
         self._asking.add(id)
         try:
@@ -408,7 +410,14 @@ class LeaseRounds:
             return None
         me = member.me()
         own = joined(group, me, me, self.need, group.master_role)
+        if own is group and group.auto_failover is None and self._mode != "off":
+            return with_auto_failover(group, self._mode)
         return self._with_other_need(group) or (own if own is not group else None)
+
+    @property
+    def _mode(self) -> AutoFailover:
+        """What broker.conf says who begins a failover: for a record that does not say it."""
+        return "members" if self.member.config.auto_failover is AutoFailoverMode.members else "off"
 
     def _log_joined(self, group: GroupRecord | None, slave: GroupMember) -> None:
         known = group.member(slave.id) if group is not None else None

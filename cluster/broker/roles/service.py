@@ -5,19 +5,21 @@
     write pause              write_pause.py (master), candidate.py (candidate)
     a change that was asked  change.py
     at start, by itself      startup.py
+    failover, by itself      elector.py
     new members              joining.py
 
 Decisions are pure and in ha/election: votes.py, voter.py, epochs.py, group_record.py, role_change.py. Safety never relies on a
 clock.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import structlog
 import trio
 from attrs import define, evolve, field
 
 from twinlog.cluster.broker.peers.role_messages import (
+    AutoFailoverRequest,
     ChangeRequest,
     ChangeState,
     Op,
@@ -31,17 +33,18 @@ from twinlog.cluster.broker.peers.role_messages import (
 )
 from twinlog.cluster.broker.roles import repair as role_repair
 from twinlog.cluster.broker.roles.change import RoleChange
+from twinlog.cluster.broker.roles.elector import Elector
 from twinlog.cluster.broker.roles.joining import JoinRequests
 from twinlog.cluster.broker.roles.lease import LeaseRounds
 from twinlog.cluster.broker.roles.member import Member
 from twinlog.cluster.broker.roles.startup import StartRules
 from twinlog.cluster.broker.roles.voter import Voter
 from twinlog.cluster.broker.roles.write_pause import WritePause
-from twinlog.ha.election.group_record import with_pause
+from twinlog.ha.election.group_record import with_auto_failover, with_pause
 from twinlog.ha.election.voter import LeaseReply
 from twinlog.ha.errors import HAError
 from twinlog.ha.peer import PeerHistory
-from twinlog.store.role_file import GroupMember, Pause, Scheduled
+from twinlog.store.role_file import GroupMember, GroupRecord, Pause, Scheduled
 from twinlog.store.util.plain import from_plain, to_plain
 from twinlog.store.util.wakeup import Wakeup
 
@@ -122,6 +125,7 @@ class RoleService:
     leases: LeaseRounds = field(init=False)
     rules: StartRules = field(init=False)
     scheduled: ScheduledSwitchover = field(init=False)
+    elector: Elector = field(init=False)
     _change: RoleChange | None = field(default=None, init=False)
     _nursery: trio.Nursery | None = field(default=None, init=False)
 
@@ -132,6 +136,9 @@ class RoleService:
         self.leases = LeaseRounds(self.member, self.joining)
         self.rules = StartRules(self.member, self.voter, self.leases, self.joining, self.has_name_servers)
         self.scheduled = ScheduledSwitchover(self.member, self.leases)
+        self.elector = Elector(
+            self.member, self.voter, self.leases, self._elect, is_changing=lambda: self.rules.is_changing
+        )
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Until cancelled; load() came before."""
@@ -140,6 +147,7 @@ class RoleService:
             self._nursery.start_soon(self.leases.run)
             self._nursery.start_soon(self.rules.run)
             self._nursery.start_soon(self.scheduled.run)
+            self._nursery.start_soon(self.elector.run)
             task_status.started()
             await self.write_pause.run()
 
@@ -151,6 +159,11 @@ class RoleService:
             died, gone = "its machine died, or its disk failed", "its log ends before its last durable end"
             why = gone if self.member.store.lost_bytes else died
             self.member.become("fenced", f"{why}, and it may lack bytes that others have: {change.error}")
+
+    async def _elect(self, ask: ChangeRequest) -> RoleChange:
+        change = self._begin(ask)
+        await self._carry_out(change)
+        return change
 
     # The group
 
@@ -230,8 +243,15 @@ class RoleService:
         """Resume them. Raises RoleRefusedError, RoleFileError."""
         await self._set_pause(None)
 
+    async def set_auto_failover(self, ask: AutoFailoverRequest) -> None:
+        """Change who begins a failover in this group. Raises RoleRefusedError, RoleFileError."""
+        await self._change_record(lambda group: with_auto_failover(group, ask.mode))
+
     async def _set_pause(self, pause: Pause | None) -> None:
-        """Save it in the record, once the last change of that is in force."""
+        await self._change_record(lambda group: with_pause(group, pause))
+
+    async def _change_record(self, changed: Callable[[GroupRecord], GroupRecord]) -> None:
+        """Save a new version of the record, once the last change of it is in force."""
         with trio.move_on_after(self.member.config.lease_ms / 1000):
             while True:
                 async with self.member.lock:
@@ -239,7 +259,7 @@ class RoleService:
                     if not self.member.is_serving or group is None:
                         raise RoleRefusedError(f"{self.member.address} is not the master of a group with a record")
                     if self.leases.is_settled:
-                        record = with_pause(group, pause)
+                        record = changed(group)
                         if record is not group:
                             await self.leases.write_record(record)
                         return
@@ -280,6 +300,8 @@ class RoleService:
                 await self.pause(from_plain(PauseRequest, body))
             case "resume":
                 await self.resume()
+            case "auto-failover":
+                await self.set_auto_failover(from_plain(AutoFailoverRequest, body))
             case "schedule":
                 await self.scheduled.set(from_plain(ScheduleRequest, body))
             case _:

@@ -9,6 +9,8 @@ from attrs import define, evolve, field
 
 from twinlog.cluster.broker.roles.member import Member
 from twinlog.cluster.broker.roles.write_pause import WritePause
+from twinlog.ha.election.election import Elections
+from twinlog.ha.election.hearing import Hearing, Patience
 from twinlog.ha.election.voter import (
     LeaseReply,
     LeaseRequest,
@@ -60,11 +62,16 @@ class Voter:
     member: Member
     write_pause: WritePause
     silence: SilentMaster = field(init=False)
+    hearing: Hearing = field(init=False)
+    elections: Elections = field(factory=Elections, init=False)
     confirmed_offset: int = field(default=0, init=False)  # Of the master that is followed, as last reported.
     _resigned: tuple[EpochId, int] | None = field(default=None, init=False)  # For this epoch, at this end of the log.
 
     def __attrs_post_init__(self) -> None:
-        self.silence = SilentMaster(self.member.config.lease_ms / 1000)
+        config = self.member.config
+        self.silence = SilentMaster(config.lease_ms / 1000)
+        after, restart = config.auto_failover_after_ms / 1000, config.auto_failover_restart_ms / 1000
+        self.hearing = Hearing(Patience(silence=after, restart=restart, start=config.lease_ms / 1000))
 
     # Votes
 
@@ -90,6 +97,8 @@ class Voter:
                 assert ask.epoch > durable.promised.epoch, "a second vote in one epoch"
                 await durable.save(evolve(state, change=change or state.change))
                 self._resigned = (ask.id, member.store.max_offset) if ask.expects_end is not None else None
+                if ask.candidate != member.own:
+                    self.hearing.serves(trio.current_time())  # Who has its vote has time to take over.
             elif serving:
                 await member.effects.serve_as_master(member.state_or_first())
                 member.become("serving")
@@ -105,8 +114,19 @@ class Voter:
         if not why and durable.state is None:
             why = "it has never belonged to a group with a record"
         if why:  # No higher number helps: it has not promised this one.
-            return None, evolve(answer, granted=False, why=why, promised=state.promised)
-        return after, answer
+            return None, self._with_hearing(evolve(answer, granted=False, why=why, promised=state.promised))
+        return after, self._with_hearing(answer)
+
+    def _with_hearing(self, answer: VoteReply) -> VoteReply:
+        """With what a candidate asks before it begins by itself."""
+        serving, now = self.member.is_serving, trio.current_time()
+        return evolve(
+            answer,
+            hears=serving or not self.hearing.is_suspected,
+            heard_ms=0 if serving else round(self.hearing.silent_seconds * 1000),
+            holds_off_ms=max(round((self.elections.held_off_until - now) * 1000), 0) if self.elections.count else 0,
+            can_store=not self.member.store.flags.why_not_appendable,
+        )
 
     def has_resigned_for(self, master: PeerHistory) -> bool:
         """True if that master's epoch begins exactly where this log ends: it had caught up when this member resigned for it, and
@@ -180,6 +200,10 @@ class Voter:
     def _note_master(self, ask: LeaseRequest) -> None:
         member = self.member
         self.silence.heard(ask.address, trio.current_time())
+        if ask.serves:
+            self.hearing.serves(trio.current_time())
+        else:
+            self.hearing.gave_up(f"{ask.address} says that it does not serve")
         self.confirmed_offset = ask.confirmed_offset
         pause = ask.group.paused
         if pause is not None and pause.until_ms is not None and ask.pause_remaining_ms is not None:

@@ -1,0 +1,202 @@
+"""Begins a failover by itself where the group's record says so: gathers the facts, and carries out what ha/election decides.
+
+Every member looks a few times a second. What it decided last, and why, is in its status.
+"""
+
+import random
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+import structlog
+import trio
+from attrs import define, field
+
+from twinlog.cluster.broker.peers.role_messages import ChangeRequest
+from twinlog.cluster.broker.roles.candidate import CandidateSurvey
+from twinlog.cluster.broker.roles.change import RoleChange
+from twinlog.cluster.broker.roles.lease import LeaseRounds
+from twinlog.cluster.broker.roles.member import Member
+from twinlog.cluster.broker.roles.voter import Voter
+from twinlog.ha.election.election import Asked, Decision, Facts, Standing, decide, mode_of, standings
+from twinlog.ha.election.group_record import needed
+from twinlog.ha.election.witness import WitnessReply
+
+log = structlog.get_logger(__name__)
+
+LOOK_SECONDS = 0.25
+PROBE_AFTER_SECONDS = 0.2  # Without a stream, so long nothing was heard.
+
+
+class Witnesses(Protocol):
+    """Others than the voters that may hear the master, such as name servers."""
+
+    async def ask(self) -> tuple[WitnessReply, ...]:
+        """What they say; within a second."""
+
+
+class NoWitnesses:
+    """Nobody to ask."""
+
+    async def ask(self) -> tuple[WitnessReply, ...]:
+        """Nothing."""
+        return ()
+
+
+@define(eq=False)
+class Elector:
+    """`begin` begins a role change of this member, and returns it when it has ended."""
+
+    member: Member
+    voter: Voter
+    leases: LeaseRounds
+    begin: Callable[[ChangeRequest], Awaitable[RoleChange]]
+    witnesses: Witnesses = field(factory=NoWitnesses)
+    is_changing: Callable[[], bool] = lambda: False
+    decision: Decision = field(default=Decision(kind="stay", why="it has only just started"), init=False)
+    asked: Asked | None = field(default=None, init=False)
+    tried: int = field(default=0, init=False)
+    won: int = field(default=0, init=False)
+    given_up: int = field(default=0, init=False)
+    why_given_up: str = field(default="", init=False)
+    suspected_at: float | None = field(default=None, init=False)
+    _tries: int = field(default=0, init=False)  # Failed, since a master was heard.
+    _tried_at: float = field(default=float("-inf"), init=False)
+    _jitter: float = field(default=0.0, init=False)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self._listen()
+            decision = decide(self.facts())
+            self._note(decision)
+            if decision.kind == "ask":
+                await self._ask()
+            elif decision.kind == "run":
+                await self._elect(decision.why)
+            else:
+                await trio.sleep(min(max(decision.at - trio.current_time(), 0.0), LOOK_SECONDS))
+
+    async def _listen(self) -> None:
+        """Note what was heard since the last look."""
+        member, hearing, now = self.member, self.voter.hearing, trio.current_time()
+        self.voter.elections.note(member.durable.last, now)
+        client = member.ha.client
+        hearing.heard(now if member.is_serving else client.heard_at)
+        hearing.look(now)
+        if hearing.silent_seconds > PROBE_AFTER_SECONDS and client.state != "streaming" and not member.is_serving:
+            await self._probe()
+        if not hearing.is_suspected:
+            self.suspected_at, self._tries = None, 0
+        elif self.suspected_at is None:
+            self.suspected_at, self._jitter = now, random.random()
+            if mode_of(member.group) != "off":
+                log.warning("master suspected", peer=self._master_address() or None, why=self._heard())
+
+    async def _probe(self) -> None:
+        """See whether a process is where the master was: if not, it need not be waited for as long."""
+        address = self._master_address()
+        if mode_of(self.member.group) == "off" or not address:
+            return
+        if await self.member.calls.is_refused(address):
+            self.voter.hearing.refused()
+        else:
+            self.voter.hearing.accepted()
+
+    def _master_address(self) -> str:
+        """Where the master is, or was; "" when that is not known, or this member."""
+        member = self.member
+        if member.master is not None:
+            return member.master.address
+        members = member.group.members if member.group is not None else ()
+        return next((each.address for each in members if each.broker_id == 0 and each.id != member.own), "")
+
+    def facts(self) -> Facts:
+        """What the decision depends on."""
+        member, voter = self.member, self.voter
+        leads = self.leases.leads and not self.leases.newer_promise()
+        why_not = "a role change is under way" if self.is_changing() else member.durable.failure
+        if not why_not and leads and not member.is_serving:
+            why_not = "it was the master, and asks whether it still is"
+        return Facts(
+            now=trio.current_time(),
+            own=member.own,
+            group=member.group,
+            is_serving=member.is_serving,
+            paused=member.paused(),
+            cannot_store=member.store.flags.why_not_appendable or "",
+            why_not=why_not,
+            seconds_left=voter.hearing.seconds_left,
+            heard=self._heard(),
+            asked=self.asked,
+            suspected_at=self.suspected_at,
+            held_off_until=voter.elections.held_off_until,
+            tried_at=self._tried_at,
+            tries=self._tries,
+            jitter=self._jitter,
+            deposed=voter.elections.deposed,
+            loss_max=member.config.auto_failover_max_loss_bytes,
+        )
+
+    def _heard(self) -> str:
+        hearing, address = self.voter.hearing, self._master_address()
+        name = self.member.group.label(self._master_id()) if self.member.group is not None else address
+        if hearing.why_given_up:
+            return hearing.why_given_up
+        gone = ", and its process is gone" if hearing.gone_seconds is not None else ""
+        return f"{name or 'the master'} was not heard for {hearing.silent_seconds:.1f} s{gone}"
+
+    def _master_id(self) -> str:
+        if self.member.master is not None:
+            return self.member.master.member
+        members = self.member.group.members if self.member.group is not None else ()
+        return next((each.id for each in members if each.broker_id == 0), "")
+
+    def _note(self, decision: Decision) -> None:
+        """Log what is new about a suspected master, once."""
+        before, self.decision = self.decision, decision
+        if self.suspected_at is not None and decision.kind in ("stay", "wait") and decision.why != before.why:
+            log.info("no automatic failover yet", why=decision.why)
+
+    async def _ask(self) -> None:
+        """Ask the other voters, and witnesses, without any effect."""
+        at, survey = trio.current_time(), CandidateSurvey(self.member, self.voter)
+        replies: tuple[WitnessReply, ...] = ()
+
+        async def ask_witnesses() -> None:
+            nonlocal replies
+            replies = await self.witnesses.ask()
+
+        async with trio.open_nursery() as nursery:
+            if self.member.group is not None and needed(self.member.group) <= 1:
+                nursery.start_soon(ask_witnesses)
+            await survey.run()
+        self.asked = Asked(at=at, answers=dict(survey.answers), witnesses=replies)
+
+    async def _elect(self, why: str) -> None:
+        """Run the failover that a person would begin."""
+        log.warning("automatic failover begins", why=why)
+        self.tried += 1
+        loss_max = self.member.config.auto_failover_max_loss_bytes
+        ask = ChangeRequest(
+            verb="failover",
+            candidate=self.member.address,
+            reason=why,
+            accept_data_loss=loss_max or None,
+            decided_by="group",
+        )
+        change = await self.begin(ask)
+        self._tried_at, self._jitter = trio.current_time(), random.random()
+        if change.error:
+            self._tries += 1
+            self.given_up += 1
+            self.why_given_up = change.error
+            log.warning("automatic failover given up", why=change.error, tries=self._tries)
+        else:
+            self._tries, self.won = 0, self.won + 1
+
+    def standings(self) -> tuple[Standing, ...]:
+        """How the members stand as the next master, by the last answers to this member."""
+        group = self.member.group
+        if group is None:
+            return ()
+        return standings(group, self.asked.answers if self.asked is not None else {}, self.voter.elections.deposed)

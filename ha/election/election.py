@@ -1,0 +1,246 @@
+"""Decides whether this member begins a failover by itself. No I/O; times are monotonic seconds.
+
+    stay   there is nothing to do, or it may not
+    wait   until a time, and look again
+    ask    the other voters, and witnesses where the own vote alone elects: a dry run, without any effect
+    run    the failover that a person would begin, with this member as its candidate
+
+Safety is not decided here: whoever runs has to win the votes of votes.py, and is judged by them. What is decided here is that a
+living master is left alone, that the best candidate goes first, and that failures are not repeated without end.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Literal
+
+from attrs import define, field, frozen
+
+from twinlog.ha.election import witness
+from twinlog.ha.election.epochs import key_of
+from twinlog.ha.election.group_record import needed
+from twinlog.ha.election.voter import VoteReply, why_older
+from twinlog.ha.election.votes import judge_failover
+from twinlog.ha.election.witness import WitnessReply
+from twinlog.store.epoch_file import EpochEntry, EpochId
+from twinlog.store.role_file import AutoFailover, GroupRecord
+
+DecisionKind = Literal["stay", "wait", "ask", "run"]
+
+ANSWERS_FRESH_SECONDS = 1.0  # Older ones are asked for again.
+ASK_AGAIN_SECONDS = 1.0
+RANK_SECONDS = 1.0  # The next best candidate waits so much longer.
+JITTER_SECONDS = 0.2
+BACK_OFF_SECONDS, BACK_OFF_SECONDS_MAX = 1.0, 30.0
+FLAP_WINDOW_SECONDS = 600.0
+FLAPS_FREE = 3  # So many automatic elections within the window are no flapping.
+HOLD_OFF_SECONDS, HOLD_OFF_SECONDS_MAX = 5.0, 120.0
+
+
+@frozen(kw_only=True)
+class Decision:
+    """What to do, and why, in words for people. `at`: for wait, when to look again."""
+
+    kind: DecisionKind
+    why: str
+    at: float = math.inf
+
+
+@frozen(kw_only=True)
+class Asked:
+    """Answers of the others, and this member's own, to a dry run that began at `at`."""
+
+    at: float
+    answers: Mapping[str, VoteReply]  # By member id.
+    witnesses: Sequence[WitnessReply] = ()
+
+
+@frozen(kw_only=True)
+class Facts:
+    """All that the decision depends on. `suspected_at`: since when the master is suspected; None: it is not."""
+
+    now: float
+    own: str
+    group: GroupRecord | None
+    is_serving: bool
+    paused: str  # Why nothing may change; "" when it may.
+    cannot_store: str  # Why this member could store nothing; "" when it could.
+    why_not: str = ""  # Another reason of this member's own, such as a role change under way.
+    seconds_left: float  # Until the master is suspected.
+    heard: str  # When the master was heard last, in words.
+    asked: Asked | None
+    suspected_at: float | None
+    held_off_until: float = -math.inf
+    tried_at: float = -math.inf  # When the last run failed,
+    tries: int = 0  # and how many failed since a master was heard.
+    jitter: float  # From 0 to 1, drawn anew for each suspicion and each try.
+    deposed: AbstractSet[str] = frozenset()  # Members that lost mastership by an automatic failover lately.
+    loss_max: int = 0  # Known bytes that may be given up, where only the master has to hold a message.
+
+
+@frozen(kw_only=True)
+class Standing:
+    """How a member stands as the next master. `rank` 0: it would be next; None: `against` speaks against it."""
+
+    member: str
+    rank: int | None
+    against: str = ""
+
+
+def mode_of(group: GroupRecord | None) -> AutoFailover:
+    """Who begins a failover in this group."""
+    return (group.auto_failover if group is not None else None) or "off"
+
+
+def decide(facts: Facts) -> Decision:
+    """Decide, by the first rule that applies."""
+    if why := _why_never(facts):
+        return Decision(kind="stay", why=why)
+    group, now = facts.group, facts.now
+    assert group is not None
+    if facts.seconds_left > 0 or facts.suspected_at is None:
+        return Decision(kind="wait", why=facts.heard, at=now + max(facts.seconds_left, 0.0))
+    if why := facts.paused or facts.why_not or (facts.cannot_store and f"it could store nothing: {facts.cannot_store}"):
+        return Decision(kind="stay", why=why)
+    if now < facts.held_off_until:
+        why = f"there were many automatic elections: it holds off for {facts.held_off_until - now:.0f} s more"
+        return Decision(kind="wait", why=why, at=facts.held_off_until)
+    retry_at = facts.tried_at + back_off(facts.tries, facts.jitter)
+    if now < retry_at:
+        return Decision(
+            kind="wait", why=f"the last attempt failed; it tries again in {retry_at - now:.1f} s", at=retry_at
+        )
+    asked = facts.asked
+    if asked is None or asked.at < max(facts.suspected_at, facts.tried_at) or now >= asked.at + ANSWERS_FRESH_SECONDS:
+        return Decision(kind="ask", why=f"{facts.heard}: asks the others")
+    if why := objection(facts, group, asked):
+        return Decision(kind="wait", why=why, at=asked.at + ASK_AGAIN_SECONDS)
+    rank = next(each.rank for each in standings(group, asked.answers, facts.deposed) if each.member == facts.own) or 0
+    at = max(facts.suspected_at, retry_at) + rank * RANK_SECONDS + facts.jitter * JITTER_SECONDS
+    if now < at:
+        return Decision(kind="wait", why=f"{rank} better candidates go first" if rank else "about to begin", at=at)
+    return Decision(kind="run", why=_reason(facts, group, asked))
+
+
+def back_off(tries: int, jitter: float) -> float:
+    """Seconds from a failed attempt to the next one."""
+    if not tries:
+        return 0.0
+    return float(min(BACK_OFF_SECONDS * 2 ** (tries - 1), BACK_OFF_SECONDS_MAX)) * (1 + jitter)
+
+
+def _why_never(facts: Facts) -> str:
+    """Reasons that do not depend on the master."""
+    group = facts.group
+    if group is None:
+        return "it belongs to no group with a record"
+    if (mode := mode_of(group)) != "members":
+        return f"autoFailover={mode}: a person decides"
+    member = group.member(facts.own)
+    if member is None or not member.votes:
+        return "it is no voter of its group"
+    return "it is the master" if facts.is_serving else ""
+
+
+def objection(facts: Facts, group: GroupRecord, asked: Asked) -> str:
+    """What speaks against this member in the answers; "" for nothing."""
+    answers = asked.answers
+    for id, answer in sorted(answers.items()):
+        label = group.label(id)
+        if id != facts.own and answer.hears is None:
+            return f"{label} cannot say whether it hears the master: it is of an older version"
+        if id != facts.own and answer.hears:
+            return f"{label} hears a master" if not answer.is_master else f"{label} is master"
+        if answer.group is not None and mode_of(answer.group) != "members":
+            return f"the members disagree: {label} has autoFailover={mode_of(answer.group)}"
+        if answer.holds_off_ms > 0:
+            return f"there were many automatic elections: {label} holds off for {answer.holds_off_ms / 1000:.0f} s more"
+    accept = facts.loss_max if facts.loss_max > 0 and group.acks_needed <= 1 else None
+    judged = judge_failover(group, facts.own, answers, accept)
+    if not judged.may:
+        return f"{judged.rule}: needed {judged.needed}, actual {judged.actual}"
+    return _alone(facts, group, asked)
+
+
+def _alone(facts: Facts, group: GroupRecord, asked: Asked) -> str:
+    """Why a member whose own vote is enough must not take being alone for the master's death."""
+    if needed(group) > 1:
+        return ""
+    if asked.answers.keys() - {facts.own} and not any(witness.hears for witness in asked.witnesses):
+        return ""
+    why = witness.objection(asked.witnesses)
+    return f"it may be cut off itself: {why}" if why else ""
+
+
+def standings(
+    group: GroupRecord, answers: Mapping[str, VoteReply], deposed: AbstractSet[str] = frozenset()
+) -> tuple[Standing, ...]:
+    """How all members stand, the next master first: by what they hold, then who was not deposed lately, then by broker id."""
+    able: list[tuple[tuple[int, bool, str, int], bool, int, str]] = []
+    refused: list[Standing] = []
+    for member in sorted(group.members, key=lambda member: member.broker_id):
+        answer = answers.get(member.id)
+        if why := _against(group, member.id, answer):
+            refused.append(Standing(member=member.id, rank=None, against=why))
+        else:
+            assert answer is not None
+            key = key_of(answer.entries, answer.max_offset)
+            able.append((key, member.id not in deposed, -member.broker_id, member.id))
+    able.sort(reverse=True)
+    ranked = [Standing(member=each[-1], rank=rank) for rank, each in enumerate(able)]
+    return (*ranked, *refused)
+
+
+def _against(group: GroupRecord, id: str, answer: VoteReply | None) -> str:
+    member = group.member(id)
+    if member is None or not member.votes:
+        return "it cannot vote: a RocketMQ slave"
+    if answer is None:
+        return "it does not answer"
+    if not answer.granted:
+        return answer.why
+    if why := why_older(group, id, answer.codes):
+        return why
+    if not answer.whole:
+        return "it may lack bytes that it acknowledged, and has not caught up since"
+    return "" if answer.can_store else "it could store nothing"
+
+
+def _reason(facts: Facts, group: GroupRecord, asked: Asked) -> str:
+    """For the history: who did not hear the master."""
+    others = [group.label(id) for id in sorted(asked.answers) if id != facts.own]
+    agree = [*others, *(reply.address for reply in asked.witnesses if reply.hears is False)]
+    return f"{facts.heard}; nor do {', '.join(agree)} hear it" if agree else facts.heard
+
+
+@define(eq=False)
+class Elections:
+    """Automatic elections that this member has seen: when, and who lost mastership by them."""
+
+    _last: EpochId | None = field(default=None, init=False)
+    _seen: list[tuple[float, str]] = field(factory=list, init=False)  # When, and the master before.
+
+    def note(self, entry: EpochEntry, now: float) -> None:
+        """Note the newest epoch of this member's log; called again and again."""
+        if self._last is not None and entry.id != self._last and entry.decided_by == "group":
+            self._seen.append((now, entry.old))
+        self._last = entry.id
+        self._seen = [each for each in self._seen if now < each[0] + FLAP_WINDOW_SECONDS]
+
+    @property
+    def count(self) -> int:
+        """How many there were within FLAP_WINDOW_SECONDS."""
+        return len(self._seen)
+
+    @property
+    def deposed(self) -> frozenset[str]:
+        """Members that lost mastership by them."""
+        return frozenset(old for _, old in self._seen)
+
+    @property
+    def held_off_until(self) -> float:
+        """When this member stops holding off; in the past if it does not."""
+        more = len(self._seen) - FLAPS_FREE
+        if more < 0:
+            return -math.inf
+        return self._seen[-1][0] + min(HOLD_OFF_SECONDS * float(2**more), HOLD_OFF_SECONDS_MAX)
