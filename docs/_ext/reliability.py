@@ -62,9 +62,11 @@ def slowest(runs: Iterable[Run]) -> str:
     return f"{max(seconds):.1f}" if seconds else ""
 
 
-def oracles_of(row: Row) -> str:
-    """The letters, and what cannot be promised."""
-    return row.oracles + (" (a tail may be lost)" if row.only_tail else "")
+def oracles_of(row: Row, runs: Sequence[Run]) -> str:
+    """The letters, what cannot be promised, and of an oracle that came later how many of the runs it has judged."""
+    later = {oracle: sum(oracle in run["oracles"] for run in runs) for oracle in row.oracles}
+    told = [f"{oracle} in {count} of them" for oracle, count in later.items() if count < len(runs)]
+    return row.oracles + "".join(f" ({each})" for each in [*told, *["a tail may be lost"] * row.only_tail])
 
 
 def state(runs: Sequence[Run]) -> str:
@@ -86,7 +88,7 @@ def matrix() -> str:
     for row in ROWS:
         runs = ours.of_row(row)
         acked, lost = (sum(run.get(key) or 0 for run in runs) for key in ("acknowledged", "lost"))
-        known = (str(row.number), row.name, row.level, oracles_of(row), state(runs))
+        known = (str(row.number), row.name, row.level, oracles_of(row, runs), state(runs))
         rows.append((*known, str(len(runs)), number(acked), number(lost), slowest(runs)))
     return table(head, rows)
 

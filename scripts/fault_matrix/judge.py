@@ -10,6 +10,7 @@ from scripts.fault_matrix import history as histories
 from scripts.fault_matrix.checkers.append_log import one_log_per_queue
 from scripts.fault_matrix.checkers.masters import one_acking_master
 from scripts.fault_matrix.checkers.members import members_equal
+from scripts.fault_matrix.checkers.porcupine import an_order_explains
 from scripts.fault_matrix.checkers.record import each_named_once
 from scripts.fault_matrix.checkers.recovery import nothing_silent, recovered_in_time, recoveries
 from scripts.fault_matrix.checkers.sets import compare_sets, nothing_invented, nothing_lost, only_a_tail_lost
@@ -44,6 +45,7 @@ def _of_history(row: Row, told: History) -> dict[str, Callable[[], Verdict]]:
         "D": lambda: one_log_per_queue(told),
         "F": lambda: recovered_in_time(told, SECONDS_TO_RECOVER),
         "G": lambda: nothing_silent(told),
+        "P": lambda: an_order_explains(told),
     }
 
 

@@ -3,6 +3,7 @@
 import os
 import shutil
 
+from scripts.fault_matrix.checkers import porcupine
 from scripts.fault_matrix.fault_clock import library
 from scripts.fault_matrix.fault_load import can_cap
 from scripts.fault_matrix.rows import Row
@@ -22,6 +23,8 @@ def missing(row: Row) -> str:
         return "needs to make control groups: root, and /sys/fs/cgroup to write to"
     if "cc" in row.needs and shutil.which("cc") is None:
         return "needs cc: apt install gcc libc6-dev"
+    if "go" in row.needs and not porcupine.is_there():
+        return "needs go, for porcupine: apt install golang-go"
     if "java" in row.needs and (lacking := [each for each in ("java", "mvn") if shutil.which(each) is None]):
         return f"needs {', '.join(lacking)}: apt install default-jre-headless maven"
     return ""

@@ -22,8 +22,8 @@ from scripts.fault_matrix.fault import Fault
 
 SECONDS_TO_RECOVER = 10.0
 # A master whose machine died, and that lacks bytes which other members have, is fenced until somebody chooses one of those.
-WITHOUT_F = "ABCDEG"
-WITH_H = "ABCDEFGH"
+WITHOUT_F = "ABCDEGP"
+WITH_H = "ABCDEFGHP"
 
 
 @frozen(kw_only=True)
@@ -36,7 +36,7 @@ class Row:
     name: str
     faults: Sequence[type[Fault]]
     level: str
-    oracles: str = "ABCDEFG"
+    oracles: str = "ABCDEFGP"
     only_tail: bool = False
     net: str = "loopback"
     members: int = 3
@@ -69,7 +69,9 @@ class Row:
     @property
     def needs(self) -> tuple[str, ...]:
         """Rights and tools."""
-        found = {need for each in self.faults for need in each.needs} | ({"cc"} if self.shim else set())
+        found = {need for each in self.faults for need in each.needs}
+        found |= {"cc"} if self.shim else set()
+        found |= {"go"} if "P" in self.oracles else set()
         return tuple(sorted(found | ({"root"} if self.net == "namespaces" or self.disks else set())))
 
 
@@ -315,7 +317,7 @@ ROWS: tuple[Row, ...] = (
         name="RocketMQ 4.9.7 and 5.3.3 and twinlog in one pair: roles and directories change places",
         faults=(mixed.HandOver, mixed.Exchange, mixed.FailOverMixed, mixed.FailOverMixed, mixed.OtherRelease),
         level="L2",
-        oracles="ABCD",
+        oracles="ABCDP",
         members=2,
         rounds=5,
         mixed=True,

@@ -38,6 +38,7 @@ SOAK = Row(
         fault_stranger.ForgedAcks,
     ),
     level="L3",
+    oracles="ABCDEFG",  # Porcupine keeps what it has tried: of so long a history that is more than there is memory.
     net="namespaces",
     namesrvs=2,
     disks=True,

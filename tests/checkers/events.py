@@ -1,6 +1,8 @@
-"""Short words for histories that are written by hand."""
+"""Short words for histories that are written by hand, and histories by chance."""
 
-from scripts.fault_matrix.history import Event, History, history_of
+from hypothesis import strategies as st
+
+from scripts.fault_matrix.history import Append, Event, History, Seen, history_of
 
 
 def send(value, begin, end, offset, *, queue="q", node="m", phy=None, outcome="ok", process=None, level="L2"):
@@ -23,6 +25,11 @@ def read(values, *, begin=1000, end=1001, queue="q", op="final", process="reader
     ]
 
 
+def early(values, begin, end, first=0):
+    """A consumer's pull."""
+    return read(values, begin=begin, end=end, op="read", process=f"r{begin}", first=first)
+
+
 def fault(number, begin, end=None, text="a fault"):
     """Injected, and healed again."""
     lines = [Event(ns=begin, kind="fault", id=number, text=text)]
@@ -37,3 +44,42 @@ def seen(number, at=0, text="a line"):
 def history(*parts) -> History:
     """All of it."""
     return history_of(event for part in parts for event in part)
+
+
+@st.composite
+def histories(draw):
+    """Up to five appends and three reads, most of them of a real run of which one thing may be changed."""
+    count = draw(st.integers(1, 5))
+    moments = draw(st.lists(st.integers(0, 12), min_size=count, max_size=count))
+    order = sorted(range(count), key=lambda each: (moments[each], each))
+    happened = [each for each in order if draw(st.integers(0, 4))]
+    appends = []
+    for number, at in enumerate(moments):
+        begin, end = at - draw(st.integers(0, 3)), at + draw(st.integers(0, 3))
+        is_known = number in happened and draw(st.booleans())
+        offset = happened.index(number) if is_known else None
+        if is_known and not draw(st.integers(0, 3)):
+            offset = draw(st.integers(0, count))
+        appends.append(
+            Append(
+                f"v{number}",
+                "q",
+                "p",
+                "L2",
+                begin,
+                end if is_known else None,
+                "ok" if is_known else "unknown",
+                "m",
+                offset,
+            )
+        )
+    reads = []
+    for _ in range(draw(st.integers(0, 3))):
+        place = draw(st.integers(0, count - 1))
+        if place < len(happened) and draw(st.integers(0, 3)):
+            number = happened[place]
+            at = moments[number] + draw(st.integers(0, 6))
+        else:
+            number, at = draw(st.integers(0, count - 1)), draw(st.integers(0, 14))
+        reads.append(Seen("q", place, f"v{number}", at - draw(st.integers(0, 2)), at + draw(st.integers(0, 2)), False))
+    return appends, reads

@@ -2,20 +2,15 @@
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from scripts.fault_matrix.checkers.append_log import one_log_per_queue, wrong_in_queue
 from scripts.fault_matrix.history import Append, Seen
-from tests.checkers.events import history, read, send
+from tests.checkers.events import early, histories, history, read, send
 
 
 def wrong(*parts):
     told = history(*parts)
     return wrong_in_queue(told.appends, told.reads)
-
-
-def early(values, begin, end, first=0):
-    return read(values, begin=begin, end=end, op="read", process=f"r{begin}", first=first)
 
 
 def test_one_after_the_other_and_side_by_side():
@@ -102,45 +97,6 @@ def can_be(appends, reads):
         return [index for index, each in enumerate(operations) if any(each is other for other in left)]
 
     return step(operations, [])
-
-
-@st.composite
-def histories(draw):
-    """Up to five appends and three reads, most of them of a real run of which one thing may be changed."""
-    count = draw(st.integers(1, 5))
-    moments = draw(st.lists(st.integers(0, 12), min_size=count, max_size=count))
-    order = sorted(range(count), key=lambda each: (moments[each], each))
-    happened = [each for each in order if draw(st.integers(0, 4))]
-    appends = []
-    for number, at in enumerate(moments):
-        begin, end = at - draw(st.integers(0, 3)), at + draw(st.integers(0, 3))
-        is_known = number in happened and draw(st.booleans())
-        offset = happened.index(number) if is_known else None
-        if is_known and not draw(st.integers(0, 3)):
-            offset = draw(st.integers(0, count))
-        appends.append(
-            Append(
-                f"v{number}",
-                "q",
-                "p",
-                "L2",
-                begin,
-                end if is_known else None,
-                "ok" if is_known else "unknown",
-                "m",
-                offset,
-            )
-        )
-    reads = []
-    for _ in range(draw(st.integers(0, 3))):
-        place = draw(st.integers(0, count - 1))
-        if place < len(happened) and draw(st.integers(0, 3)):
-            number = happened[place]
-            at = moments[number] + draw(st.integers(0, 6))
-        else:
-            number, at = draw(st.integers(0, count - 1)), draw(st.integers(0, 14))
-        reads.append(Seen("q", place, f"v{number}", at - draw(st.integers(0, 2)), at + draw(st.integers(0, 2)), False))
-    return appends, reads
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ ORACLES = {
     "G": "no fault passes in silence",
     "H": "the group's record names each member once, where it is now",
     "M": "memory stays what it is",
+    "P": "some order of all operations explains them by one log a queue: porcupine's judgement",
 }
 
 

@@ -1,4 +1,6 @@
-"""Programs of public Go modules, built once for each machine. A module's sum pins it, and its own go.sum what it needs."""
+"""Programs of public Go modules, and small ones of ours that use some, built once for each machine. A module's sum pins it, and
+its own go.sum what it needs.
+"""
 
 import json
 import os
@@ -57,6 +59,16 @@ COMPOSE = Module(
     "./cmd",
     "github.com/docker/compose/v2/internal.Version",
 )
+
+
+def own(source: Path, name: str) -> Path:
+    """A program of ours, whose modules its go.mod and go.sum pin; the first call builds it."""
+
+    def build(folder: Path) -> None:
+        _go(source, "build", "-modcacherw", "-trimpath", "-ldflags=-s -w", f"-o={folder / name}", ".")
+
+    files = [source / each for each in ("main.go", "go.mod", "go.sum")]
+    return jars.made_once(jars.cache_dir() / "go-programs" / f"{name}-{jars.digest(files)}", build) / name
 
 
 def _go(folder: Path, *arguments: str) -> str:
