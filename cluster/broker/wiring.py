@@ -46,6 +46,7 @@ from twinlog.cluster.broker.roles.effects import BrokerRoleEffects
 from twinlog.cluster.broker.roles.gate import Gate
 from twinlog.cluster.broker.roles.member import Member
 from twinlog.cluster.broker.roles.service import RoleService
+from twinlog.cluster.broker.roles.witnesses import answer_witnesses
 from twinlog.cluster.broker.security.config import AclConfig
 from twinlog.cluster.broker.security.service import AclService, acl_service
 from twinlog.cluster.broker.send.requests import SendRequests
@@ -417,6 +418,7 @@ def _services(base: _Base, data: _Data, members: _Members) -> _Services:
     settings.hosts.on_change.append(group.hosts_changed)
     roles = RoleService(member, has_name_servers=bool(config.name_servers))
     base.gate.role_state, base.gate.ips_of = member.role_state, settings.hosts.ips_of
+    base.client.on_request = answer_witnesses(settings, member)
     group.ha, group.roles = members.ha, roles
     group.registration, group.slave_sync = members.registration, slave_sync
 

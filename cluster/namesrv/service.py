@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import orjson
 import structlog
 import trio
 from attrs import define, field
@@ -19,18 +20,21 @@ from twinlog.cluster.namesrv.config import NamesrvConfig, changed
 from twinlog.cluster.namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfigManager
 from twinlog.cluster.namesrv.registration import read_data_version, read_registration, read_route
 from twinlog.cluster.namesrv.route_info import RouteInfoManager, at_host, told_outside
+from twinlog.cluster.namesrv.witness import Witness
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.config import ServerConfig
 from twinlog.cluster.remoting.connection import Connection
 from twinlog.cluster.remoting.dispatch import Dispatcher
 from twinlog.cluster.remoting.headers import namesrv as h
+from twinlog.cluster.remoting.headers.members import HearsMaster
 from twinlog.cluster.remoting.limits import Budget
 from twinlog.cluster.remoting.request import Reply, Request, handlers_of
 from twinlog.cluster.remoting.route import UNIT, UNIT_SUBSCRIPTION
 from twinlog.cluster.remoting.server import RemotingServer, open_listener
 from twinlog.cluster.remoting.tls.config import TlsConfig
 from twinlog.cluster.remoting.tls.contexts import ServerTls
+from twinlog.store.util.plain import to_plain
 from twinlog.store.util.sync import write_durably
 from twinlog.store.util.wakeup import Wakeup
 
@@ -52,6 +56,7 @@ class NameServer:
     tls_config: TlsConfig = field(factory=TlsConfig)
     kv: KVConfigManager = field(init=False)
     routes: RouteInfoManager = field(factory=RouteInfoManager, init=False)
+    witness: Witness = field(init=False)
     _config_lock: trio.Lock = field(factory=trio.Lock, init=False)
     _config_changed: Wakeup = field(factory=Wakeup, init=False)
     _outside: RemotingServer | None = field(default=None, init=False)  # Of outsideListenPort.
@@ -61,6 +66,10 @@ class NameServer:
         path = self.config.kv_config_path
         return KVConfigManager(path.expanduser() if path else None)
 
+    @witness.default
+    def _make_witness(self) -> Witness:
+        return Witness(self.routes)
+
     async def run(self, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED) -> None:
         """Listen and serve; started() passes the port, which is any free one if 0 is configured.
 
@@ -69,6 +78,7 @@ class NameServer:
         tls = ServerTls(self.tls_config)
         tls.check()
         self.kv.load()
+        self.witness.started_at = trio.current_time()
         ports = (self.config.listen_port, *filter(None, (self.config.outside_listen_port,)))
         listener, *outside = [open_listener(self.server_config.bind_address, port) for port in ports]
         budget = Budget(self.server_config.bytes_max)
@@ -239,6 +249,13 @@ class NameServer:
         """904, of 5.x brokers: a heartbeat between registrations."""
         self.routes.touch(header.broker_addr, trio.current_time())
         return Reply()
+
+    async def get_witness_report(self, header: HearsMaster, request: Request) -> Reply:
+        """20008. See witness.py."""
+        report = await self.witness.report(header)
+        if report.master is not None and self._is_outside(request):
+            report = attrs.evolve(report, master=at_host(report.master, self.config.outside_address))
+        return Reply(body=orjson.dumps(to_plain(report)))
 
     async def update_namesrv_config(self, header: h.UpdateNamesrvConfig, request: Request) -> Reply:
         """318. See config.py for the keys; the change is in the configuration file when the response is sent."""

@@ -140,6 +140,7 @@ class _Connection:
     _outbox_size: int = field(default=0, init=False)
     _filled: trio.Event = field(factory=trio.Event, init=False)
     _emptied: trio.Event = field(factory=trio.Event, init=False)
+    opened_at: float = field(factory=trio.current_time, init=False)
     _last_used: float = field(factory=trio.current_time, init=False)
     _last_received: float = field(factory=trio.current_time, init=False)
     _first_late: float = field(default=inf, init=False)  # When the first request was sent that is late since then.
@@ -249,7 +250,7 @@ class _Connection:
     def _serve(self, request: RemotingCommand) -> None:
         """Let `on_request` handle a request that the server makes, and send its response."""
         try:
-            response = self.on_request(self.address, request) if self.on_request else _not_supported(request)
+            response = self.on_request(self.address, request) if self.on_request else not_supported(request)
             frame = encode(response) if response else b""
         except Exception as error:  # A handler's fault must not end the connection.
             log.exception("request of the server failed", peer=self.address, code=request.code)
@@ -281,7 +282,8 @@ async def _ask(connection: _Connection, command: RemotingCommand) -> RemotingCom
     return await connection.response(await connection.begin(command), command)
 
 
-def _not_supported(request: RemotingCommand) -> RemotingCommand:
+def not_supported(request: RemotingCommand) -> RemotingCommand:
+    """The response to a request that is not served."""
     code = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
     return RemotingCommand.response_to(request, code, remark=f" request type {request.code} not supported")
 
@@ -324,6 +326,11 @@ class RemotingClient:
     def connection_of(self, address: str) -> object | None:
         """The open connection to an address, to distinguish it from a later one; None without one."""
         return self._connections.get(address)
+
+    def connected_seconds(self, address: str) -> float:
+        """Age of the open connection to an address; 0 without one."""
+        connection = self._connections.get(address)
+        return trio.current_time() - connection.opened_at if connection is not None else 0.0
 
     async def request(self, address: str, command: RemotingCommand, *, timeout_ms: float = 3_000) -> RemotingCommand:
         """Send and wait for the response, whatever its code; connects first where needed. `command` is not changed.

@@ -115,6 +115,7 @@ class RequestCode(IntEnum):
     TWINLOG_PROMISE = 20005
     TWINLOG_ROLE_CHANGE = 20006
     TWINLOG_MEMBER_CHALLENGE = 20007
+    TWINLOG_WITNESS = 20008
 
 
 class ResponseCode(IntEnum):

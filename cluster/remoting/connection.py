@@ -51,6 +51,7 @@ class Connection:
     on_close: "list[Callable[[Connection], None]]" = field(factory=list, init=False)
     closed: bool = field(default=False, init=False)
     last_active: float = field(factory=trio.current_time, init=False)
+    last_received: float = field(factory=trio.current_time, init=False)
     half_since: float = field(default=0.0, init=False)  # When its partial frame began; valid while there is one.
     unsent_bytes: int = field(default=0, init=False)
     stuck_since: float = field(default=0.0, init=False)  # When the socket last took bytes; valid with unsent bytes.

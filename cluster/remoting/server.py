@@ -244,7 +244,7 @@ class RemotingServer:
                 continue
             if size == 0:
                 return
-            connection.last_active = trio.current_time()
+            connection.last_active = connection.last_received = trio.current_time()
             if rest := self._take(connection, reader, received[:size]):
                 await self._work_off_rest(connection, rest)
             elif connection.is_behind:
@@ -338,7 +338,7 @@ async def _receive(connection: Connection, peer: socket.socket, buffer: memoryvi
             size = peer.recv_into(buffer)
         except BlockingIOError:
             continue
-        connection.last_active = trio.current_time()
+        connection.last_active = connection.last_received = trio.current_time()
         return size
     return 0
 

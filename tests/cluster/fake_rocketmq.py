@@ -16,6 +16,7 @@ class RocketMQ:
     answers: dict[int, tuple[int, bytes]] = field(factory=dict)
     records: dict[int, bytes] = field(factory=dict)
     asked: list[int] = field(factory=list)
+    refuses: bool = True  # False: says nothing to what it does not know, as 4.9's name server.
     stream: trio.abc.Stream | None = None  # Of the last connection.
 
     @classmethod
@@ -55,7 +56,9 @@ class RocketMQ:
         reader = FrameReader()
         async for data in stream:
             for frame in reader.feed(data):
-                await stream.send_all(encode(self.answer(decode(frame))))
+                reply = self.answer(decode(frame))
+                if reply.code != 3 or self.refuses:
+                    await stream.send_all(encode(reply))
 
 
 async def serve_rocketmq(nursery: trio.Nursery, broker: RocketMQ) -> str:

@@ -1,4 +1,4 @@
-"""Requests between twinlog members (20001 to 20007), and 1007 of RocketMQ 5, to which they add fields."""
+"""Requests between twinlog members, and to name servers (20001 to 20008), and 1007 of RocketMQ 5, to which they add fields."""
 
 from attrs import field
 
@@ -65,3 +65,13 @@ class GetMemberChallenge(RequestHeader):
     """20007: what this connection's signatures are bound to, see remoting/member_auth.py. Code 3: there is no group secret."""
 
     nonce: str
+
+
+@request_header(RequestCode.TWINLOG_WITNESS)
+class HearsMaster(RequestHeader):
+    """20008: does a name server hear a group's master? It asks the same of the broker that registered as that, over the
+    connection on which this registered. Both answers are JSON: WitnessReport, MasterAnswer of ha/election/witness.py.
+    """
+
+    cluster_name: str
+    broker_name: str
