@@ -29,6 +29,11 @@ NO_BIT_MAPS = (
 )
 
 
+def addresses_in(text: str) -> tuple[str, ...]:
+    """The addresses in a list with ";" between, in the given order without duplicates."""
+    return tuple(dict.fromkeys(address for part in text.split(";") if (address := part.strip())))
+
+
 def _no_bit_maps(_config: Any, _attribute: Any, value: bool) -> None:
     if value:
         raise ValueError(f"false: {NO_BIT_MAPS}: {value}")
@@ -175,5 +180,4 @@ class BrokerConfig:
     @property
     def name_servers(self) -> tuple[str, ...]:
         """Addresses of the name servers, in the given order without duplicates."""
-        addresses = (address.strip() for address in (self.namesrv_addr or "").split(";"))
-        return tuple(dict.fromkeys(address for address in addresses if address))
+        return addresses_in(self.namesrv_addr or "")

@@ -46,7 +46,7 @@ from twinlog.cluster.broker.roles.effects import BrokerRoleEffects
 from twinlog.cluster.broker.roles.gate import Gate
 from twinlog.cluster.broker.roles.member import Member
 from twinlog.cluster.broker.roles.service import RoleService
-from twinlog.cluster.broker.roles.witnesses import answer_witnesses
+from twinlog.cluster.broker.roles.witnesses import Witnesses, answer_witnesses, witnesses_of
 from twinlog.cluster.broker.security.config import AclConfig
 from twinlog.cluster.broker.security.service import AclService, acl_service
 from twinlog.cluster.broker.send.requests import SendRequests
@@ -260,7 +260,7 @@ def _tls_of_requests(settings: Settings, own: RenewedContext) -> Callable[[str],
     own.prepare()
 
     async def context(address: str) -> ssl.SSLContext | None:
-        if settings.tls_config.is_client or address not in settings.config.name_servers:
+        if settings.tls_config.is_client or address not in (*settings.config.name_servers, *witnesses_of(settings)):
             return await own.current()
         return None
 
@@ -419,6 +419,7 @@ def _services(base: _Base, data: _Data, members: _Members) -> _Services:
     roles = RoleService(member, has_name_servers=bool(config.name_servers))
     base.gate.role_state, base.gate.ips_of = member.role_state, settings.hosts.ips_of
     base.client.on_request = answer_witnesses(settings, member)
+    roles.elector.witnesses = Witnesses(settings, base.client)
     group.ha, group.roles = members.ha, roles
     group.registration, group.slave_sync = members.registration, slave_sync
 

@@ -7,12 +7,13 @@
 ha/election/witness.py judges the answers. Nothing is changed by a question.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 import orjson
 from attrs import define
 
+from twinlog.cluster.broker.config import addresses_in
 from twinlog.cluster.broker.group.registration import member_addresses
 from twinlog.cluster.broker.roles.member import Member
 from twinlog.cluster.broker.settings import Settings
@@ -37,17 +38,21 @@ from twinlog.store.util.plain import from_plain, to_plain
 ANSWER_MS_MAX = 1_000
 
 
+def witnesses_of(settings: Settings) -> tuple[str, ...]:
+    """The addresses of autoFailoverWitness, or else of namesrvAddr."""
+    return addresses_in(settings.ha_config.auto_failover_witness) or settings.config.name_servers
+
+
 @define(eq=False)
 class Witnesses:
-    """`addresses`: those of autoFailoverWitness, or else of namesrvAddr."""
+    """Asks them, for a slave."""
 
     settings: Settings
     client: RemotingClient
-    addresses: Callable[[], Sequence[str]]
 
     async def ask(self) -> tuple[WitnessReply, ...]:
         """Ask all of them at once; takes ANSWER_MS_MAX at most."""
-        return tuple(await in_parallel(partial(self._ask, address) for address in self.addresses()))
+        return tuple(await in_parallel(partial(self._ask, address) for address in witnesses_of(self.settings)))
 
     async def _ask(self, address: str) -> WitnessReply:
         connected_ms = round(self.client.connected_seconds(address) * 1000)

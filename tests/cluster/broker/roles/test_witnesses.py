@@ -13,6 +13,7 @@ from twinlog.cluster.namesrv.config import NamesrvConfig
 from twinlog.cluster.namesrv.service import NameServer
 from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.config import ServerConfig
+from twinlog.ha.config import HAConfig
 from twinlog.ha.election.witness import objection
 from twinlog.store.role import BrokerRole
 
@@ -20,8 +21,8 @@ HERE = ServerConfig(bind_address="127.0.0.1")
 
 
 def witnesses_of(root, client: RemotingClient, *addresses: str, name: str = "broker-a") -> Witnesses:
-    slave = make_broker(root, role=BrokerRole.SLAVE, broker_name=name)
-    return Witnesses(slave.settings, client, lambda: addresses)
+    slave = make_broker(root, role=BrokerRole.SLAVE, broker_name=name, namesrv_addr=";".join(addresses))
+    return Witnesses(slave.settings, client)
 
 
 @pytest.fixture
@@ -96,3 +97,13 @@ async def test_who_does_not_answer_is_no_witness(nursery, tmp_path, client, monk
     assert [reply.hears for reply in replies] == [None, None, None, True, None]
     assert replies[0].why == f"gives no answer: {hanging[0]}: no answer to request 106 within 700 ms"
     assert "Connection refused" in replies[-1].why
+
+
+def test_the_key_goes_before_the_brokers_name_servers(tmp_path):
+    """Members ask those that they register with, unless they are told others."""
+    options = {"role": BrokerRole.SLAVE, "namesrv_addr": "10.0.0.8:9876"}
+    assert witnesses.witnesses_of(make_broker(tmp_path / "0", **options).settings) == ("10.0.0.8:9876",)
+    config = HAConfig(auto_failover_witness="10.0.0.9:9876; witness:9876;10.0.0.9:9876")
+    named = make_broker(tmp_path / "1", ha_config=config, **options)
+    assert witnesses.witnesses_of(named.settings) == ("10.0.0.9:9876", "witness:9876")
+    assert isinstance(named.roles.elector.witnesses, Witnesses)
