@@ -1,7 +1,6 @@
 """The name server over loopback, with RemotingClient."""
 
 import json
-import zlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 import trio
 import trio.testing
 
+from tests.cluster.namesrv.registrations import HERE, A, B, registration
 from tests.support.process_group.ports import free_port
 from twinlog.cluster.namesrv.config import NamesrvConfig
 from twinlog.cluster.namesrv.service import NameServer
@@ -17,12 +17,9 @@ from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.command import ROCKETMQ, RemotingCommand
-from twinlog.cluster.remoting.config import ServerConfig
 from twinlog.cluster.remoting.errors import RemotingConnectError
 from twinlog.cluster.remoting.request import handlers_of
 
-A, B = "192.0.2.11:10911", "192.0.2.12:10911"
-HERE = ServerConfig(bind_address="127.0.0.1")
 Ask = Callable[..., Awaitable[RemotingCommand]]
 
 
@@ -51,24 +48,6 @@ async def ask(nursery, namesrv) -> Ask:
         return await client.request(namesrv[1], command)
 
     return ask
-
-
-def registration(
-    number: int = 0, address: str = A, counter: int = 1, topics: tuple[str, ...] = ("T1",)
-) -> dict[str, object]:
-    table = {name: {"perm": 6, "readQueueNums": 4, "topicSysFlag": 0, "writeQueueNums": 4} for name in topics}
-    wrapper = {"dataVersion": {"counter": counter, "timestamp": 5}, "topicConfigTable": table}
-    body = json.dumps({"filterServerList": [], "topicConfigSerializeWrapper": wrapper}).encode()
-    return {
-        "body": body,
-        "brokerName": "broker-a",
-        "brokerAddr": address,
-        "clusterName": "DefaultCluster",
-        "haServerAddr": address.replace("10911", "10912"),
-        "brokerId": number,
-        "compressed": "false",
-        "bodyCrc32": zlib.crc32(body) & 0x7FFFFFFF,
-    }
 
 
 async def test_register_and_route(ask):

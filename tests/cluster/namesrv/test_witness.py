@@ -6,7 +6,7 @@ import orjson
 import pytest
 import trio
 
-from tests.cluster.namesrv.test_name_server import HERE, A, B, registration
+from tests.cluster.namesrv.registrations import HERE, A, B, registration
 from tests.support.process_group.ports import free_port
 from twinlog.cluster.namesrv import witness
 from twinlog.cluster.namesrv.config import NamesrvConfig
