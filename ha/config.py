@@ -210,10 +210,10 @@ class HAConfig:
         validator=_POSITIVE,
     )
     auto_failover_restart_ms: int = option(
-        500,
+        0,
         key="autoFailoverRestartMs",
         doc="a master whose process has ended may take so long to be started again before it is suspected; at most "
-        "autoFailoverAfterMs",
+        "autoFailoverAfterMs. 0: it is suspected at once. Set it where something starts members again that died",
     )
     auto_failover_max_loss_bytes: int = option(
         0,

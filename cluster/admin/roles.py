@@ -12,6 +12,7 @@ from attrs import asdict, evolve, field, frozen
 
 from twinlog.cluster.broker.peers.role_messages import (
     NOT_ALLOWED,
+    AutoFailoverRequest,
     ChangeRequest,
     ChangeResult,
     ChangeState,
@@ -32,7 +33,7 @@ from twinlog.cluster.user_errors import REFUSED, TIMED_OUT, USAGE, ErrorReport, 
 from twinlog.ha.election.votes import LostRange
 from twinlog.ha.peer import PeerHistory
 from twinlog.store.epoch_file import EpochEntry
-from twinlog.store.role_file import GroupRecord
+from twinlog.store.role_file import AutoFailover, GroupRecord
 from twinlog.store.util.plain import from_plain, to_plain
 
 POLL_SECONDS = 0.05
@@ -318,6 +319,23 @@ class Reign:
 
 
 @frozen(kw_only=True)
+class AutoFailoverState:
+    """Who begins a failover in a group: `off`, a person; `members`, the members by themselves."""
+
+    group: str
+    mode: AutoFailover = field(metadata={"doc": "of the newest record"})
+    members: Mapping[str, AutoFailover] = field(
+        factory=dict,
+        metadata={"doc": "by name, what the record of each member that answers says; {}: it was just changed"},
+    )
+
+    @property
+    def is_agreed(self) -> bool:
+        """True if no member's record says otherwise."""
+        return set(self.members.values()) <= {self.mode}
+
+
+@frozen(kw_only=True)
 class History:
     """History of a group's log, as reported by the member with the newest epoch; oldest epoch first."""
 
@@ -418,6 +436,24 @@ class RoleAdmin:
         found = await choose_group(self.api, group)
         await call(self.api, found, _master_of(found), "resume")
         return found
+
+    async def auto_failover(self, group: str | None) -> AutoFailoverState:
+        """Who begins a failover in a group, as its members' records say. Raises RoleError."""
+        found = await choose_group(self.api, group)
+        if found.record is None:
+            raise RoleError(
+                f"{found.name} has no record of its members yet.",
+                "It gets one from its master once a slave of twinlog follows: twinlog list",
+            )
+        records = ((each.member.name, each.status.group_record) for each in found.members)
+        modes = {name: record.auto_failover or "off" for name, record in records if record is not None}
+        return AutoFailoverState(group=found.name, mode=found.record.auto_failover or "off", members=modes)
+
+    async def set_auto_failover(self, group: str | None, mode: AutoFailover) -> AutoFailoverState:
+        """Change it for all members. Raises RoleError."""
+        found = await choose_group(self.api, group)
+        await call(self.api, found, _master_of(found), "auto-failover", AutoFailoverRequest(mode=mode))
+        return AutoFailoverState(group=found.name, mode=mode)
 
     async def history(self, group: str | None) -> History:
         """Masters of a group, since when, why and at what cost, by all members. Raises RoleError when none answers."""

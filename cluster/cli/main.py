@@ -85,6 +85,7 @@ COMMANDS = {
     "failover": ("roles:failover", "Make a slave the master when the master is down."),
     "pause": ("roles:pause", "Prevent role changes for a while."),
     "resume": ("roles:resume", "Allow role changes again."),
+    "auto-failover": ("roles:auto_failover", "Show or change who begins a failover."),
     "rewind": ("roles:rewind", "Cut a diverged slave back to its master's history."),
     "reinit": ("roles:reinit", "Replace a slave's log with a copy of its master's."),
     # Work with data.

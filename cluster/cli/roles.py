@@ -1,4 +1,4 @@
-"""Roles of the members of a group: `twinlog switchover`, `failover`, `pause`, `resume`, `history`, `rewind` and `reinit`."""
+"""Roles of the members of a group: `twinlog switchover`, `failover`, `pause`, `resume`, `auto-failover`, `history`, repairs."""
 
 from collections.abc import Callable
 from functools import partial
@@ -8,6 +8,7 @@ import click
 
 from twinlog.cluster.admin.repair import PreparedRepair, RepairPlan, RepairResult
 from twinlog.cluster.admin.roles import (
+    AutoFailoverState,
     ChangeOutcome,
     History,
     PlannedSwitchover,
@@ -34,6 +35,7 @@ from twinlog.cluster.cli.common.running import run_admin
 from twinlog.cluster.cli.common.values import AT, DURATION, LOSS, SIZE
 from twinlog.cluster.cli.members import member_columns
 from twinlog.cluster.text import day_and_clock, moment, size
+from twinlog.store.role_file import AutoFailover
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -227,6 +229,41 @@ def resume(namesrv: str, group: str | None) -> None:
     """Allow role changes again after `twinlog pause`."""
     found = run_admin(namesrv, lambda admin: admin.roles.resume(group))
     click.echo(f"role changes of {found.name} are allowed again", err=True)
+
+
+@click.command(
+    "auto-failover",
+    epilog=examples("twinlog auto-failover", "twinlog auto-failover members", "twinlog auto-failover off"),
+)
+@click.argument("mode", metavar="[off|members]", type=click.Choice(["off", "members"]), required=False)
+@namesrv_option
+@secret_file_option
+@group_option
+@document_option(AutoFailoverState)
+def auto_failover(mode: AutoFailover | None, namesrv: str, group: str | None, fmt: str) -> None:
+    """Show or change who begins a failover when a group's master is gone.
+
+    off: a person, with `twinlog failover`. members: the group elects another master by itself, never at the price of an
+    acknowledged message. It holds for all members of the group, and while it runs.
+    """
+    if mode is None:
+        found = run_admin(namesrv, lambda admin: admin.roles.auto_failover(group))
+    else:
+        found = run_admin(namesrv, lambda admin: admin.roles.set_auto_failover(group, mode))
+    print_answer(found, fmt, _show_auto_failover)
+
+
+def _show_auto_failover(found: AutoFailoverState, fmt: str) -> None:
+    if fmt == "tsv":
+        print_tsv(("group", "mode"), [found])
+        return
+    who = {"off": "a person begins a failover", "members": "its members elect another master by themselves"}
+    click.echo(f"{found.group}: autoFailover={found.mode}, {who[found.mode]}")
+    for name, mode in sorted(found.members.items()):
+        if mode != found.mode:
+            click.echo(
+                style(f"{name} does not know that yet: its record has {mode}. Until it does nobody elects", fg="yellow")
+            )
 
 
 @click.command(epilog=examples("twinlog history", "twinlog history -o json | jq '.reigns[-1]'"))

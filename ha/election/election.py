@@ -48,7 +48,7 @@ class Decision:
 
 @frozen(kw_only=True)
 class Asked:
-    """Answers of the others, and this member's own, to a dry run that began at `at`."""
+    """Answers of the others, and this member's own, to a dry run that ended at `at`."""
 
     at: float
     answers: Mapping[str, VoteReply]  # By member id.
@@ -61,6 +61,7 @@ class Facts:
 
     now: float
     own: str
+    master: str  # Id of the master that is suspected; "": not known.
     group: GroupRecord | None
     is_serving: bool
     paused: str  # Why nothing may change; "" when it may.
@@ -116,7 +117,9 @@ def decide(facts: Facts) -> Decision:
     if why := objection(facts, group, asked):
         return Decision(kind="wait", why=why, at=asked.at + ASK_AGAIN_SECONDS)
     rank = next(each.rank for each in standings(group, asked.answers, facts.deposed) if each.member == facts.own) or 0
-    at = max(facts.suspected_at, retry_at) + rank * RANK_SECONDS + facts.jitter * JITTER_SECONDS
+    # Where all see the same the order is clear; else two may take themselves for the next one, and must not begin together.
+    jitter = 0.0 if group.voters - {facts.master} <= asked.answers.keys() and not facts.tries else facts.jitter
+    at = max(facts.suspected_at, retry_at) + rank * RANK_SECONDS + jitter * JITTER_SECONDS
     if now < at:
         return Decision(kind="wait", why=f"{rank} better candidates go first" if rank else "about to begin", at=at)
     return Decision(kind="run", why=_reason(facts, group, asked))
@@ -215,16 +218,23 @@ def _reason(facts: Facts, group: GroupRecord, asked: Asked) -> str:
 
 @define(eq=False)
 class Elections:
-    """Automatic elections that this member has seen: when, and who lost mastership by them."""
+    """Automatic elections that this member has seen: when, and who lost mastership by them. Those from before its start are dated
+    by the wall clock; where that was set meanwhile, fewer count.
+    """
 
     _last: EpochId | None = field(default=None, init=False)
     _seen: list[tuple[float, str]] = field(factory=list, init=False)  # When, and the master before.
 
-    def note(self, entry: EpochEntry, now: float) -> None:
-        """Note the newest epoch of this member's log; called again and again."""
-        if self._last is not None and entry.id != self._last and entry.decided_by == "group":
-            self._seen.append((now, entry.old))
-        self._last = entry.id
+    def note(self, entries: Sequence[EpochEntry], now: float, now_ms: int) -> None:
+        """Note the newest epochs of this member's log; called again and again."""
+        if entries[-1].id != self._last:
+            last = self._last.epoch if self._last is not None else -1
+            for entry in entries:
+                if entry.epoch > last and entry.decided_by == "group":
+                    is_new = self._last is not None and entry is entries[-1]
+                    age = 0.0 if is_new else max(now_ms - entry.at_ms, 0) / 1000
+                    self._seen.append((now - age, entry.old))
+            self._last = entries[-1].id
         self._seen = [each for each in self._seen if now < each[0] + FLAP_WINDOW_SECONDS]
 
     @property

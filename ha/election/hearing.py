@@ -18,24 +18,20 @@ class Patience:
 
     silence: float
     restart: float
-    start: float = 0.0  # So long a member that starts waits for its master's first word.
 
 
 @define(eq=False)
 class Hearing:
-    """`look` is called a few times a second."""
+    """`look` is called a few times a second. A member that starts waits for its master's first word as for any other."""
 
     patience: Patience
-    silent_seconds: float = field(init=False)
+    silent_seconds: float = field(default=0.0, init=False)
     gone_seconds: float | None = field(
         default=None, init=False
     )  # Since connections were refused first; None: they are not.
     why_given_up: str = field(default="", init=False)  # The master's own word that it does not serve.
     _looked_at: float = field(default=math.nan, init=False)
     _heard_at: float = field(default=-math.inf, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self.silent_seconds = max(self.patience.silence - self.patience.start, 0.0)
 
     def heard(self, at: float) -> None:
         """The master was heard at a time, maybe before the last look. Bytes do not take back that it does not serve."""
@@ -52,8 +48,8 @@ class Hearing:
         self.why_given_up = why
 
     def refused(self) -> None:
-        """A connection to it was refused: no process is there."""
-        if self.gone_seconds is None:
+        """A connection to it was refused: no process is there. One that was never heard may only not be started yet."""
+        if self.gone_seconds is None and self._heard_at > -math.inf:
             self.gone_seconds = 0.0
 
     def accepted(self) -> None:

@@ -86,6 +86,7 @@ class HAClient:
     peer_of: Callable[[str], Peer | None] = lambda _address: None
     role: OwnRole = NO_ROLE
     tls: HATls | None = None
+    lost: Wakeup = field(factory=Wakeup, init=False)  # Set when a connection has ended.
     master_address: str | None = field(default=None, init=False)
     _state: ClientState = field(default="idle", init=False)
     last_error: str | None = field(default=None, init=False)
@@ -224,6 +225,7 @@ class HAClient:
             passes = self.store.flags.is_passing and self.store.flags.why_not_appendable
             self._state = "retrying" if not isinstance(error, HALogError) else "paused" if passes else "failed"
         self.ends[self._state] += 1
+        self.lost.set()
         if about != self._logged:
             self.divergences += self._state in ("ahead", "diverged")
             log.warning("replication interrupted", peer=address, max_offset=max_offset, why=text, state=self._state)

@@ -14,6 +14,7 @@ from twinlog.cluster.broker.peers.role_messages import ChangeRequest, PausedMast
 from twinlog.cluster.broker.roles.member import Member
 from twinlog.cluster.broker.roles.voter import Voter
 from twinlog.cluster.broker.roles.write_pause import digest_of
+from twinlog.ha.election.commit import RecordCommit
 from twinlog.ha.election.epochs import with_entry
 from twinlog.ha.election.group_record import with_ids_swapped, won_at
 from twinlog.ha.election.role_change import next_epoch
@@ -264,7 +265,7 @@ class SwitchoverPause:
         return ha.group_transfer.gate(trio.current_time()) is None and (confirmed > start or confirmed >= end)
 
 
-async def become_master(member: Member, survey: CandidateSurvey, entry: EpochEntry) -> None:
+async def become_master(member: Member, survey: CandidateSurvey, entry: EpochEntry, commit: RecordCommit) -> None:
     """Save the epoch's entry, then the role. Holding `lock`, and with this member's vote for the epoch. May be repeated after
     a crash in between. Raises RoleFileError.
     """
@@ -277,6 +278,7 @@ async def become_master(member: Member, survey: CandidateSurvey, entry: EpochEnt
     assert group is not None
     member.durable.lacks_tail = False  # From now on it writes in an epoch of its own.
     record = won_at(with_ids_swapped(group, member.own, entry.epoch), member.durable.last.start_offset)
+    await commit.propose(group, record)
     await member.durable.save(
         evolve(state, role=group.master_role, broker_id=0, group=record, before=group, whole=True)
     )

@@ -248,7 +248,7 @@ class RoleChange:
         """Begin the epoch, and become its master: each durable before the next."""
         async with self.member.lock:
             self._require_promise()
-            await become_master(self.member, self.survey, self._entry())
+            await become_master(self.member, self.survey, self._entry(), self.leases.commit)
 
     def _require_promise(self) -> None:
         promised = self.member.promised()

@@ -20,11 +20,12 @@ from twinlog.cluster.broker.roles.voter import Voter
 from twinlog.ha.election.election import Asked, Decision, Facts, Standing, decide, mode_of, standings
 from twinlog.ha.election.group_record import needed
 from twinlog.ha.election.witness import WitnessReply
+from twinlog.store.util.wakeup import Wakeup
 
 log = structlog.get_logger(__name__)
 
 LOOK_SECONDS = 0.25
-PROBE_AFTER_SECONDS = 0.2  # Without a stream, so long nothing was heard.
+MOMENT_SECONDS = 0.02
 
 
 class Witnesses(Protocol):
@@ -42,7 +43,7 @@ class NoWitnesses:
         return ()
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class Elector:
     """`begin` begins a role change of this member, and returns it when it has ended."""
 
@@ -59,36 +60,48 @@ class Elector:
     given_up: int = field(default=0, init=False)
     why_given_up: str = field(default="", init=False)
     suspected_at: float | None = field(default=None, init=False)
+    _suspected: Wakeup = field(factory=Wakeup, init=False)
     _tries: int = field(default=0, init=False)  # Failed, since a master was heard.
     _tried_at: float = field(default=float("-inf"), init=False)
     _jitter: float = field(default=0.0, init=False)
 
     async def run(self) -> None:
         """Until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._listen_task)
+            while True:
+                decision = decide(self.facts())
+                self._note(decision)
+                if decision.kind == "ask":
+                    await self._ask()
+                elif decision.kind == "run":
+                    await self._elect(decision.why)
+                else:
+                    with trio.move_on_after(min(max(decision.at - trio.current_time(), 0.0), LOOK_SECONDS)):
+                        await self._suspected.wait()
+
+    async def _listen_task(self) -> None:
         while True:
             await self._listen()
-            decision = decide(self.facts())
-            self._note(decision)
-            if decision.kind == "ask":
-                await self._ask()
-            elif decision.kind == "run":
-                await self._elect(decision.why)
-            else:
-                await trio.sleep(min(max(decision.at - trio.current_time(), 0.0), LOOK_SECONDS))
+            with trio.move_on_after(LOOK_SECONDS):
+                await self.member.ha.client.lost.wait()
+                await trio.sleep(MOMENT_SECONDS)  # Of a process that ends, one connection goes after the other.
 
     async def _listen(self) -> None:
         """Note what was heard since the last look."""
         member, hearing, now = self.member, self.voter.hearing, trio.current_time()
-        self.voter.elections.note(member.durable.last, now)
+        self.voter.elections.note(member.durable.entries, now, member.now_ms())
         client = member.ha.client
         hearing.heard(now if member.is_serving else client.heard_at)
         hearing.look(now)
-        if hearing.silent_seconds > PROBE_AFTER_SECONDS and client.state != "streaming" and not member.is_serving:
+        if client.state != "streaming" and not member.is_serving:
             await self._probe()
+            hearing.look(trio.current_time())
         if not hearing.is_suspected:
             self.suspected_at, self._tries = None, 0
         elif self.suspected_at is None:
             self.suspected_at, self._jitter = now, random.random()
+            self._suspected.set()
             if mode_of(member.group) != "off":
                 log.warning("master suspected", peer=self._master_address() or None, why=self._heard())
 
@@ -104,11 +117,8 @@ class Elector:
 
     def _master_address(self) -> str:
         """Where the master is, or was; "" when that is not known, or this member."""
-        member = self.member
-        if member.master is not None:
-            return member.master.address
-        members = member.group.members if member.group is not None else ()
-        return next((each.address for each in members if each.broker_id == 0 and each.id != member.own), "")
+        id = self._master_id()
+        return self.member.address_of(id) if id not in ("", self.member.own) else ""
 
     def facts(self) -> Facts:
         """What the decision depends on."""
@@ -120,6 +130,7 @@ class Elector:
         return Facts(
             now=trio.current_time(),
             own=member.own,
+            master=self._master_id(),
             group=member.group,
             is_serving=member.is_serving,
             paused=member.paused(),
@@ -146,20 +157,25 @@ class Elector:
         return f"{name or 'the master'} was not heard for {hearing.silent_seconds:.1f} s{gone}"
 
     def _master_id(self) -> str:
-        if self.member.master is not None:
-            return self.member.master.member
-        members = self.member.group.members if self.member.group is not None else ()
-        return next((each.id for each in members if each.broker_id == 0), "")
+        """Whom this member waits for: its master, or who has its vote."""
+        member = self.member
+        if member.master is not None:
+            return member.master.member
+        if member.promised().winner:
+            return member.promised().winner
+        return next((each.id for each in member.group.members if each.broker_id == 0), "") if member.group else ""
 
     def _note(self, decision: Decision) -> None:
         """Log what is new about a suspected master, once."""
+        if decision.kind == "ask" and self.suspected_at is not None and self.asked is not None:
+            return  # What the last answers said goes on to be told.
         before, self.decision = self.decision, decision
         if self.suspected_at is not None and decision.kind in ("stay", "wait") and decision.why != before.why:
             log.info("no automatic failover yet", why=decision.why)
 
     async def _ask(self) -> None:
         """Ask the other voters, and witnesses, without any effect."""
-        at, survey = trio.current_time(), CandidateSurvey(self.member, self.voter)
+        survey = CandidateSurvey(self.member, self.voter)
         replies: tuple[WitnessReply, ...] = ()
 
         async def ask_witnesses() -> None:
@@ -170,7 +186,7 @@ class Elector:
             if self.member.group is not None and needed(self.member.group) <= 1:
                 nursery.start_soon(ask_witnesses)
             await survey.run()
-        self.asked = Asked(at=at, answers=dict(survey.answers), witnesses=replies)
+        self.asked = Asked(at=trio.current_time(), answers=dict(survey.answers), witnesses=replies)
 
     async def _elect(self, why: str) -> None:
         """Run the failover that a person would begin."""

@@ -20,13 +20,13 @@ from twinlog.cluster.broker.roles.durable_state import RoleFileError
 from twinlog.cluster.broker.roles.joining import JoinRequests
 from twinlog.cluster.broker.roles.member import Member
 from twinlog.ha.config import AutoFailoverMode, HAConfig
+from twinlog.ha.election.commit import RecordCommit, VotersCommit
 from twinlog.ha.election.epochs import confirmed_in
 from twinlog.ha.election.group_record import (
     counted,
     first_record,
     id_as_slave,
     in_force,
-    is_committed,
     is_first,
     loss_free_below,
     needed,
@@ -109,6 +109,7 @@ class LeaseRounds:
 
     member: Member
     joining: JoinRequests
+    commit: RecordCommit = field(factory=VotersCommit)
     answers: dict[str, tuple[float, LeaseReply]] = field(factory=dict, init=False)
     silence: SilentVoters = field(init=False)
     # A higher number of acknowledgements applies once this byte is confirmed.
@@ -337,7 +338,8 @@ class LeaseRounds:
         if state is None or state.group is None or not (self._first_is_new or state.before):
             return False
         versions = {id: answer.group_version for id, (_, answer) in self.answers.items() if answer.accepted}
-        return is_committed(state.before, {**versions, self.member.own: state.group.version}, state.group)
+        versions[self.member.own] = state.group.version
+        return self.commit.is_in_force(state.before, state.group, versions)
 
     async def _keep_record(self) -> None:
         """Advance the record by one step: a version comes into force, or the next one is written."""
@@ -440,6 +442,7 @@ class LeaseRounds:
         """Save a new version, and send it to the voters. Holding `lock`. Raises RoleFileError."""
         state = self.member.state_or_first()
         assert state.group is None or record.version > state.group.version, "a version of the record falls"
+        await self.commit.propose(state.group, record)
         await self.member.take_place(record)
         await self.member.durable.save(evolve(state, group=record, before=state.group))
         self._recount()  # With a record only its members count.

@@ -132,13 +132,12 @@ class RoleService:
     def __attrs_post_init__(self) -> None:
         self.write_pause = WritePause(self.member)
         self.voter = Voter(self.member, self.write_pause)
+        self.voter.is_changing = lambda: self.rules.is_changing
         self.joining = JoinRequests(self.member, Wakeup())
         self.leases = LeaseRounds(self.member, self.joining)
         self.rules = StartRules(self.member, self.voter, self.leases, self.joining, self.has_name_servers)
         self.scheduled = ScheduledSwitchover(self.member, self.leases)
-        self.elector = Elector(
-            self.member, self.voter, self.leases, self._elect, is_changing=lambda: self.rules.is_changing
-        )
+        self.elector = Elector(self.member, self.voter, self.leases, self._elect, is_changing=self.voter.is_changing)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Until cancelled; load() came before."""

@@ -3,6 +3,8 @@
 The answers of a member that is master, or follows one, are the same: fence first, save, then answer (see member.py).
 """
 
+from collections.abc import Callable
+
 import structlog
 import trio
 from attrs import define, evolve, field
@@ -64,14 +66,16 @@ class Voter:
     silence: SilentMaster = field(init=False)
     hearing: Hearing = field(init=False)
     elections: Elections = field(factory=Elections, init=False)
+    is_changing: Callable[[], bool] = field(default=lambda: False, init=False)  # A role change runs here.
     confirmed_offset: int = field(default=0, init=False)  # Of the master that is followed, as last reported.
     _resigned: tuple[EpochId, int] | None = field(default=None, init=False)  # For this epoch, at this end of the log.
 
     def __attrs_post_init__(self) -> None:
         config = self.member.config
         self.silence = SilentMaster(config.lease_ms / 1000)
-        after, restart = config.auto_failover_after_ms / 1000, config.auto_failover_restart_ms / 1000
-        self.hearing = Hearing(Patience(silence=after, restart=restart, start=config.lease_ms / 1000))
+        after = max(config.auto_failover_after_ms, config.lease_ms) / 1000
+        restart = config.auto_failover_restart_ms / 1000
+        self.hearing = Hearing(Patience(silence=after, restart=restart))
 
     # Votes
 
@@ -122,9 +126,9 @@ class Voter:
         serving, now = self.member.is_serving, trio.current_time()
         return evolve(
             answer,
-            hears=serving or not self.hearing.is_suspected,
+            hears=serving or self.is_changing() or not self.hearing.is_suspected,
             heard_ms=0 if serving else round(self.hearing.silent_seconds * 1000),
-            holds_off_ms=max(round((self.elections.held_off_until - now) * 1000), 0) if self.elections.count else 0,
+            holds_off_ms=round(max(self.elections.held_off_until - now, 0.0) * 1000),
             can_store=not self.member.store.flags.why_not_appendable,
         )
 

@@ -10,7 +10,7 @@ from tests.cluster.cli.json_schema import violations
 from tests.cluster.cli.terminal import Terminal
 from twinlog.cluster.admin.documents import schema_of
 from twinlog.cluster.admin.repair import RepairPlan, RepairResult
-from twinlog.cluster.admin.roles import ChangeOutcome, History, PlannedSwitchover
+from twinlog.cluster.admin.roles import AutoFailoverState, ChangeOutcome, History, PlannedSwitchover
 from twinlog.cluster.broker.peers.role_messages import ChangeState
 from twinlog.cluster.cli.common.values import AT, DURATION, LOSS, moment_of
 from twinlog.cluster.config.contexts import Context, Contexts, contexts_path, save_contexts
@@ -106,6 +106,18 @@ async def test_a_pause_is_shown_and_taken_back(group):
     assert (await group.twinlog("switchover", "--yes", ok=False)).exit_code == 4
     await group.twinlog("resume")
     assert "paused" not in (await group.twinlog("list")).stdout
+
+
+async def test_who_begins_a_failover_is_shown_and_changed_for_all_members(group):
+    told = of(AutoFailoverState, (await group.twinlog("auto-failover", "-o", "json")).stdout)
+    assert (told["mode"], set(told["members"].values())) == ("off", {"off"})
+    changed = of(AutoFailoverState, (await group.twinlog("auto-failover", "members", "-o", "json")).stdout)
+    assert (changed["group"], changed["mode"]) == ("broker-a", "members")
+    with trio.fail_after(10):
+        while any(each.roles.member.group.auto_failover != "members" for each in (group.master, group.slave)):
+            await trio.sleep(0.01)
+    assert "broker-a: autoFailover=members" in (await group.twinlog("auto-failover")).stdout
+    assert (await group.twinlog("auto-failover", "sometimes", ok=False)).exit_code == 2
 
 
 async def test_a_switchover_for_later_is_shown_and_taken_back(group):

@@ -177,6 +177,13 @@ class Calls:
 
         return await self._ask(address, tell)
 
+    async def is_refused(self, address: str) -> bool:
+        """A machine whose process has ended refuses, one that is cut off does not."""
+        await trio.sleep(0.001)
+        group = self.asker.group
+        target = next((each for each in group.members if each.address == address), None)
+        return target is None or (not target.up and group.hears(self.asker, target))
+
     async def _ask(self, address: str, handle: Callable[[RoleService], Awaitable[T]], seconds: float = TIMEOUT) -> T:
         target = next((each for each in self.asker.group.members if each.address == address and each.up), None)
         outcome: list[Any] = []
