@@ -154,8 +154,10 @@ class Prepared:
 
 
 async def choose_group(api: ClientApi, name: str | None, member: str | None = None) -> RoleGroup:
-    """The group called so, or the member's, or the only one there is. Raises RoleChoiceError, NoMemberError, RemotingError."""
-    facts = await ask_members(api, await api.cluster())
+    """The group called so, or the member's, or the only one there is: with a member, others than it are not waited for long, as a
+    master that hangs. Raises RoleChoiceError, NoMemberError, RemotingError.
+    """
+    facts = await ask_members(api, await api.cluster(), wanted=member)
     if member is not None:
         found = next((each for each in facts if member in (each.member.name, each.member.address)), None)
         if found is None:

@@ -1,5 +1,6 @@
 """Gathers the state of name servers and members, all at once and with short time limits; finds the targets of changes."""
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -28,6 +29,7 @@ from twinlog.cluster.remoting.route import BrokerAddresses
 from twinlog.cluster.user_errors import UserError
 
 PROBE_SECONDS = 3.0
+OTHERS_SECONDS = 1.0  # What the others get once the member has answered that a command is about.
 
 
 def _unasked(group: str, cluster: str, broker_id: int, address: str, *, is_registered: bool = True) -> Member:
@@ -59,18 +61,43 @@ async def gather(api: ClientApi, *, thorough: bool, others: tuple[str, ...] = ()
 
 
 async def ask_members(
-    api: ClientApi, groups: tuple[BrokerAddresses, ...], *, thorough: bool = False, others: tuple[str, ...] = ()
+    api: ClientApi,
+    groups: tuple[BrokerAddresses, ...],
+    *,
+    thorough: bool = False,
+    others: tuple[str, ...] = (),
+    wanted: str | None = None,
 ) -> tuple[MemberFacts, ...]:
-    """Ask the members of these groups for their status; slaves get their lag. See gather()."""
+    """Ask the members of these groups for their status; slaves get their lag. See gather(). `wanted`: the name or address of the
+    one that matters; the others are not waited for much longer.
+    """
     found = [_unasked(each.broker_name, each.cluster, number, at) for each, number, at in addresses_of(groups)]
     known = {each.address for each in found}
     found += [_unasked("", "", 0, each, is_registered=False) for each in others if each not in known]
-    asked = await in_parallel(partial(_member, api, each, thorough=thorough) for each in found)
+    asked = await _ask(api, found, thorough, wanted)
     kept = _kept_in_mind(asked, {each.address for each in found})
-    asked += await in_parallel(partial(_member, api, each, thorough=thorough) for each in kept)
+    is_found = any(wanted in (each.member.name, each.member.address) for each in asked if each.is_twinlog)
+    asked += await _ask(api, kept, thorough, wanted, OTHERS_SECONDS if is_found else math.inf)
     asked = [_named(asked, each) for each in asked]
     members = with_lag([(each.member, each.status) for each in asked])
     return tuple(evolve(each, member=member) for each, member in zip(asked, members, strict=True))
+
+
+async def _ask(
+    api: ClientApi, members: Sequence[Member], thorough: bool, wanted: str | None, seconds: float = math.inf
+) -> list[MemberFacts]:
+    """All at once, each for so long, and OTHERS_SECONDS more once the one that is wanted has answered."""
+    found = dict[str, MemberFacts]()
+
+    async def ask(member: Member) -> None:
+        found[member.address] = facts = await _member(api, member, thorough=thorough)
+        if facts.is_twinlog and wanted in (facts.member.name, facts.member.address):
+            scope.deadline = min(scope.deadline, trio.current_time() + OTHERS_SECONDS)
+
+    with trio.move_on_after(seconds) as scope:
+        await in_parallel(partial(ask, each) for each in members)
+    why = f"no answer within {OTHERS_SECONDS:g} s"
+    return [found.get(each.address) or MemberFacts(member=evolve(each, reason=why)) for each in members]
 
 
 def _kept_in_mind(asked: Sequence[MemberFacts], known: set[str]) -> list[Member]:

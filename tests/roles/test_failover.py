@@ -14,6 +14,8 @@ from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.cluster.remoting.headers.messages import SendMessageV2
 
 pytestmark = pytest.mark.timeout(120)
+HANGING_SECONDS_MAX = 5.0  # haLeaseMs + 2 s, the start of the command included.
+REJOIN_SECONDS_MAX = 10.0  # From SIGCONT until it follows, as a command sees it.
 
 
 def test_refused_with_a_reason_dry_run_and_forced(tmp_path):
@@ -71,11 +73,16 @@ async def test_a_master_that_stood_still_acknowledges_nothing_of_its_own(tmp_pat
             async with trio.open_nursery() as late:
                 for number in range(20):
                     late.start_soon(_send_to, first.address, group.namesrv.address, traffic, number)
+                began = trio.current_time()
                 done = await in_thread(group.twinlog, "failover", "--candidate", second.label, "--yes", status=None)
+                took = trio.current_time() - began
                 assert done.returncode in (0, 6), done.stderr
                 await traffic.more(20)
                 first.send_signal(signal.SIGCONT)
+                woke = trio.current_time()
         await in_thread(group.wait_healthy)
+        assert trio.current_time() - woke < REJOIN_SECONDS_MAX
+        assert took < HANGING_SECONDS_MAX, f"{took:.1f} s past a master that hangs"
         assert await in_thread(group.master) is second
         traffic.check(await traffic.consumed())
         for member in group.members[1:]:

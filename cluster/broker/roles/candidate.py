@@ -1,10 +1,15 @@
 """Candidate side of a role change: the candidate survey, the old master's write pause, and becoming master.
 
-The survey finds the group's members, its old master, and the log of each, before and while votes are collected.
+The survey finds the group's members, its old master, and the log of each, before and while votes are collected. It ends a moment
+after all have answered that are not known to be silent: neither a master that was not heard for haLeaseMs, nor a member that did
+not answer lately, is waited for again, unless the others do not suffice.
 
 The write pause is measured here and reported once: from when the old master was asked to pause until the first message of the new
 epoch is as safe as producers are promised, or could be if nobody sends. A producer waits that long for its SEND_OK, plus the way.
 """
+
+import math
+from collections.abc import Callable, Mapping
 
 import structlog
 import trio
@@ -16,7 +21,7 @@ from twinlog.cluster.broker.roles.voter import Voter
 from twinlog.cluster.broker.roles.write_pause import digest_of
 from twinlog.ha.election.commit import RecordCommit
 from twinlog.ha.election.epochs import with_entry
-from twinlog.ha.election.group_record import with_ids_swapped, won_at
+from twinlog.ha.election.group_record import needed, with_ids_swapped, won_at
 from twinlog.ha.election.role_change import next_epoch
 from twinlog.ha.election.voter import VoteReply, VoteRequest, why_older
 from twinlog.ha.election.votes import Judgement, SwitchoverFacts, group_of, judge_failover, judge_switchover
@@ -30,6 +35,7 @@ log = structlog.get_logger(__name__)
 
 LAG_MAX = 16 << 20  # Bytes: a switchover's write pause is over before clients notice.
 POLL_SECONDS = 0.002
+MOMENT_SECONDS = 0.3  # What a member gets, after the others, whose answer is not waited for.
 CATCH_UP_SECONDS = 30.0
 
 
@@ -45,37 +51,86 @@ class CandidateSurvey:
     silent: frozenset[str] = field(default=frozenset(), init=False)  # Voters that were asked and never answered.
     old_master: str = field(default="", init=False)  # Its id; "": unknown.
 
-    async def run(self) -> int:
-        """Ask all voters; nothing changes. Returns the epoch number to ask votes for."""
+    async def run(self, suffices: Callable[[], bool] = lambda: True) -> int:
+        """Ask all voters; nothing changes. Returns the epoch number to ask votes for. Silent voters are waited for unless what is
+        heard `suffices`.
+        """
+        self.group = self.member.group
+        epoch = await self._ask_twice(self.member.promised().epoch + 1, patient=False)
+        if self.silent and not suffices():
+            self.silent = frozenset()
+            epoch = await self._ask_twice(epoch, patient=True)
+        return epoch
+
+    async def _ask_twice(self, epoch: int, *, patient: bool) -> int:
+        """Again with a number above all promised ones, and all members that the first answers named."""
         member = self.member
-        self.group = member.group
-        epoch = member.promised().epoch + 1
-        for _ in range(2):  # Again with a number above all promised ones, and all members that the first answers named.
+        for _ in range(2):
             ask = VoteRequest(epoch=epoch, candidate=member.own, dry_run=True, codes=member.me().codes)
-            self.answers = await self.ask_all(ask, but=self.silent)
+            self.answers = await self.ask_all(ask, but=self.silent, patient=patient)
             epoch = next_epoch(member.state_or_first(), member.durable.entries, self.answers, member.own)
         self.old_master = self._find_master()
         return epoch
 
-    async def ask_all(self, ask: VoteRequest, *, but: frozenset[str] = frozenset()) -> dict[str, VoteReply]:
-        """Ask every voter, all at once; silent ones are left out."""
+    @property
+    def has_enough(self) -> bool:
+        """True if so many answer that their votes could elect."""
+        return self.group is None or len(self.answers) >= needed(self.group)
+
+    async def ask_all(
+        self,
+        ask: VoteRequest,
+        *,
+        but: frozenset[str] = frozenset(),
+        patient: bool = False,
+        enough: Callable[[Mapping[str, VoteReply]], bool] = lambda _answers: False,
+    ) -> dict[str, VoteReply]:
+        """Ask every voter, all at once; silent ones are left out.
+
+        `patient`: wait for those, too, that are known to be silent. `enough`: whether these answers suffice, so that the others
+        get only a moment.
+        """
         answers: dict[str, VoteReply] = {}
+        began, unanswered = trio.current_time(), self.voter.unanswered
+        unanswered.forget(began)
 
         async def put(id: str) -> None:
             try:
                 answers[id] = await self.ask(id, ask)
                 self.heard.add(id)
+                unanswered.answered(id)
             except HAPeerError as error:
                 log.info("voter does not answer", peer=self.address_of(id), why=str(error))
+            finally:
+                ended[id].set()
+            if enough(answers):
+                for each in ended.values():
+                    each.set()
 
         voters = self.group.voters if self.group is not None else frozenset()
         asked = (voters | {self.member.own}) - but
+        ended = {id: trio.Event() for id in asked}
         async with trio.open_nursery() as nursery:
             for id in asked:
                 nursery.start_soon(put, id)
+            for id in asked:
+                with trio.move_on_at(began + (math.inf if patient else self._patience(id))):
+                    await ended[id].wait()
+            nursery.cancel_scope.deadline = trio.current_time() + MOMENT_SECONDS
+        for id in asked - answers.keys():
+            unanswered.missed(id, trio.current_time())
         self.silent = (self.silent | asked) - self.heard
         self.group = group_of(self.group, answers)
         return answers
+
+    def _patience(self, id: str) -> float:
+        """Seconds for which a member's answer is waited for; after that it gets a moment."""
+        if id in self.voter.unanswered:
+            return 0.0
+        master, hearing = self.member.master, self.voter.hearing
+        if master is not None and master.member == id and not hearing.why_given_up:
+            return max(self.member.config.lease_ms / 1000 - hearing.silent_seconds, 0.0)
+        return math.inf
 
     def address_of(self, id: str) -> str:
         """The address of a member, as far as it is known."""

@@ -5,6 +5,7 @@ Votes stay given when it ends in the middle; a change that is started again, her
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 
 import structlog
 import trio
@@ -29,7 +30,7 @@ from twinlog.cluster.broker.roles.lease import LeaseRounds
 from twinlog.cluster.broker.roles.member import Member, pause_text
 from twinlog.cluster.broker.roles.voter import Voter
 from twinlog.ha.election.role_change import ChangeSnapshot, Step, StepName, check_invariants, next_step, plan
-from twinlog.ha.election.voter import VoteRequest
+from twinlog.ha.election.voter import VoteReply, VoteRequest
 from twinlog.ha.election.votes import Judgement, LostRange, may_take
 from twinlog.ha.errors import HAPeerError
 from twinlog.store.epoch_file import EpochEntry
@@ -166,7 +167,7 @@ class RoleChange:
     async def _check(self) -> None:
         """Survey the members, and judge this candidate."""
         member = self.member
-        epoch = await self.survey.run()
+        epoch = await self.survey.run(self._is_heard)
         self._require_may_change()
         if self.ask.verb == "switchover" and self.survey.has_resigned:
             self.ask = evolve(self.ask, verb="failover")  # It was begun before; there is no master left to pause.
@@ -177,6 +178,11 @@ class RoleChange:
             if self.judgement.forced and self._may_begin_again():
                 epoch += NUMBERS_FREE
         self.epoch = epoch
+
+    def _is_heard(self) -> bool:
+        """True if the members that answer at once can decide. A switchover needs the master."""
+        survey = self.survey
+        return survey.has_enough and (self.ask.verb != "switchover" or survey.old_master in survey.answers)
 
     def _may_begin_again(self) -> bool:
         """True if a silent master may begin new epochs by itself meanwhile; see StartRules."""
@@ -220,17 +226,19 @@ class RoleChange:
             await self.pause.resign(self.epoch)
         survey.answers[own] = await self.voter.vote(ask, self._change())
         if survey.answers[own].granted and not (self.pause.resigned and self._is_enough()):
-            survey.answers |= await survey.ask_all(ask, but=survey.silent | survey.answers.keys())
+            survey.answers |= await survey.ask_all(
+                ask, but=survey.silent | survey.answers.keys(), enough=self._is_enough
+            )
         refused = [answer.promised.epoch for answer in survey.answers.values() if not answer.granted]
         if not refused and survey.silent and not self._is_enough():  # Then ask silent voters again.
-            survey.answers |= await survey.ask_all(ask, but=frozenset(survey.answers))
+            survey.answers |= await survey.ask_all(ask, but=frozenset(survey.answers), patient=True)
             refused = [answer.promised.epoch for answer in survey.answers.values() if not answer.granted]
         return max(refused, default=0)
 
-    def _is_enough(self) -> bool:
-        """True if the votes suffice, so that the others need not be asked: the lease informs them."""
+    def _is_enough(self, more: Mapping[str, VoteReply] = MappingProxyType({})) -> bool:
+        """True if the votes suffice, so that the others need not be asked, or waited for: the lease informs them."""
         resigned = self.survey.old_master if self.pause.resigned else None
-        return may_take(self.survey.group, self.member.own, self.survey.answers, resigned).may
+        return may_take(self.survey.group, self.member.own, {**self.survey.answers, **more}, resigned).may
 
     def _change(self) -> Change:
         """The change as it is saved, for reports and for a start after a crash."""

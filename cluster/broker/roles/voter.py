@@ -10,6 +10,7 @@ import trio
 from attrs import define, evolve, field
 
 from twinlog.cluster.broker.roles.member import Member
+from twinlog.cluster.broker.roles.silent_members import SilentMembers
 from twinlog.cluster.broker.roles.write_pause import WritePause
 from twinlog.ha.election.election import Elections
 from twinlog.ha.election.hearing import Hearing, Patience
@@ -67,6 +68,7 @@ class Voter:
     hearing: Hearing = field(init=False)
     elections: Elections = field(factory=Elections, init=False)
     is_changing: Callable[[], bool] = field(default=lambda: False, init=False)  # A role change runs here.
+    unanswered: SilentMembers = field(factory=SilentMembers, init=False)
     confirmed_offset: int = field(default=0, init=False)  # Of the master that is followed, as last reported.
     _resigned: tuple[EpochId, int] | None = field(default=None, init=False)  # For this epoch, at this end of the log.
 

@@ -106,7 +106,7 @@ class Member:
 
     @property
     def name(self) -> str:
-        return "abcd"[self.number]
+        return "abcde"[self.number]
 
     @property
     def ip(self) -> str:
