@@ -20,7 +20,7 @@ from twinlog.ha.election import witness
 from twinlog.ha.election.epochs import key_of
 from twinlog.ha.election.group_record import needed
 from twinlog.ha.election.voter import VoteReply, why_older
-from twinlog.ha.election.votes import judge_failover
+from twinlog.ha.election.votes import group_of, judge_failover
 from twinlog.ha.election.witness import WitnessReply
 from twinlog.store.epoch_file import EpochEntry, EpochId
 from twinlog.store.role_file import AutoFailover, GroupRecord
@@ -114,6 +114,7 @@ def decide(facts: Facts) -> Decision:
     asked = facts.asked
     if asked is None or asked.at < max(facts.suspected_at, facts.tried_at) or now >= asked.at + ANSWERS_FRESH_SECONDS:
         return Decision(kind="ask", why=f"{facts.heard}: asks the others")
+    group = group_of(group, asked.answers) or group
     if why := objection(facts, group, asked):
         return Decision(kind="wait", why=why, at=asked.at + ASK_AGAIN_SECONDS)
     rank = next(each.rank for each in standings(group, asked.answers, facts.deposed) if each.member == facts.own) or 0

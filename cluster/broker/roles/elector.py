@@ -52,7 +52,7 @@ class Elector:
     leases: LeaseRounds
     begin: Callable[[ChangeRequest], Awaitable[RoleChange]]
     witnesses: Witnesses = field(factory=NoWitnesses)
-    is_changing: Callable[[], bool] = lambda: False
+    why_not: Callable[[], str] = lambda: ""  # What else goes on here that forbids it.
     decision: Decision = field(default=Decision(kind="stay", why="it has only just started"), init=False)
     asked: Asked | None = field(default=None, init=False)
     tried: int = field(default=0, init=False)
@@ -124,7 +124,7 @@ class Elector:
         """What the decision depends on."""
         member, voter = self.member, self.voter
         leads = self.leases.leads and not self.leases.newer_promise()
-        why_not = "a role change is under way" if self.is_changing() else member.durable.failure
+        why_not = self.why_not() or member.durable.failure
         if not why_not and leads and not member.is_serving:
             why_not = "it was the master, and asks whether it still is"
         return Facts(

@@ -137,7 +137,7 @@ class RoleService:
         self.leases = LeaseRounds(self.member, self.joining)
         self.rules = StartRules(self.member, self.voter, self.leases, self.joining, self.has_name_servers)
         self.scheduled = ScheduledSwitchover(self.member, self.leases)
-        self.elector = Elector(self.member, self.voter, self.leases, self._elect, is_changing=self.voter.is_changing)
+        self.elector = Elector(self.member, self.voter, self.leases, self._elect, why_not=self._why_no_election)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Until cancelled; load() came before."""
@@ -158,6 +158,11 @@ class RoleService:
             died, gone = "its machine died, or its disk failed", "its log ends before its last durable end"
             why = gone if self.member.store.lost_bytes else died
             self.member.become("fenced", f"{why}, and it may lack bytes that others have: {change.error}")
+
+    def _why_no_election(self) -> str:
+        if self.rules.is_refused:
+            return "its group takes it for a copy of another directory"
+        return "a role change is under way" if self.rules.is_changing else ""
 
     async def _elect(self, ask: ChangeRequest) -> RoleChange:
         change = self._begin(ask)

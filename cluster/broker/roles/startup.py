@@ -46,13 +46,13 @@ class StartRules:
     has_name_servers: bool
     elect_again: Callable[[], Awaitable[None]] = field(default=trio.lowlevel.checkpoint, init=False)
     is_changing: bool = field(default=False, init=False)
+    is_refused: bool = field(default=False, init=False)  # Another process takes part under this member's id.
     gone: set[str] = field(factory=set, init=False)  # Ids of voters that an operator has declared gone for good.
     _starting_since: float | None = field(default=None, init=False)
     _heard: dict[str, EpochId] = field(factory=dict, init=False)  # Promised epochs of the others, for a wiped member.
     _sought_at: float = field(default=float("-inf"), init=False)
     _asked_registered_at: float = field(default=float("-inf"), init=False)
     _registered: PeerHistory | None = field(default=None, init=False)  # Answer of the registered master then.
-    _is_refused: bool = field(default=False, init=False)  # Another process takes part under this member's id.
     _has_withdrawn: bool = field(default=False, init=False)  # For that, from name servers.
 
     async def run(self) -> None:
@@ -61,9 +61,9 @@ class StartRules:
             if not self.is_changing:
                 try:
                     await self._step()
-                    if self._is_refused and not self._has_withdrawn:
+                    if self.is_refused and not self._has_withdrawn:
                         await self.member.effects.withdraw()
-                    self._has_withdrawn = self._is_refused
+                    self._has_withdrawn = self.is_refused
                 except (RoleFileError, StoreError, OSError, HAPeerError) as error:
                     log.warning("role not assumed yet; retrying", why=str(error))
                     await trio.sleep(SEEK_SECONDS)
@@ -112,7 +112,7 @@ class StartRules:
         elif self.leases.leads and (why := self.leases.why_copy()):
             self._refused(why)
             await self._seek()
-        elif self.leases.leads and not self._is_refused:
+        elif self.leases.leads and not self.is_refused:
             if not await self._follows_where_others_moved():
                 await self._try_to_serve()
         else:
@@ -142,7 +142,7 @@ class StartRules:
         member = self.member
         if member.group is None or not self._begin_search():
             return
-        before, self._is_refused = member.master, self.leases.leads and self.leases.why_copy() != ""
+        before, self.is_refused = member.master, self.leases.leads and self.leases.why_copy() != ""
         known = map(member.address_of, self.leases.others)
         registered = (self.joining.addresses or {}).values()  # Where a member that has moved is found.
         for address in sorted({*known, *registered} - {member.address}):
@@ -183,8 +183,8 @@ class StartRules:
     def _refused(self, why: str) -> None:
         """Another process takes part as this member: it is said once, in the words of the first that says so."""
         member = self.member
-        if not self._is_refused:
-            self._is_refused = True
+        if not self.is_refused:
+            self.is_refused = True
             member.become("fenced" if member.phase == "starting" else member.phase, member.durable.starts_lost or why)
 
     # A master that starts
@@ -203,7 +203,7 @@ class StartRules:
         is_master = member.master is None and found is not None and found.role is not BrokerRole.SLAVE
         if is_master and found is not None and found.id.epoch > member.promised().epoch:
             await self.follow(found)
-        return member.master is not None or self._is_refused
+        return member.master is not None or self.is_refused
 
     async def _try_to_serve(self) -> None:
         member, leases, now = self.member, self.leases, trio.current_time()
