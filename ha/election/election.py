@@ -5,6 +5,9 @@
     ask    the other voters, and witnesses where the own vote alone elects: a dry run, without any effect
     run    the failover that a person would begin, with this member as its candidate
 
+A serving master runs, too, as its own successor, where a voter has promised a newer epoch that nobody began: that voter can
+follow no older one, and nobody takes a promise back, so it would be lost to the group, or with it all acknowledgements.
+
 Safety is not decided here: whoever runs has to win the votes of votes.py, and is judged by them. What is decided here is that a
 living master is left alone, that the best candidate goes first, and that failures are not repeated without end.
 """
@@ -75,6 +78,9 @@ class Facts:
     tried_at: float = -math.inf  # When the last run failed,
     tries: int = 0  # and how many failed since a master was heard.
     jitter: float  # From 0 to 1, drawn anew for each suspicion and each try.
+    outpromised: bool = (
+        False  # A voter of this master has promised a newer epoch; suspected_at says since when it is to act.
+    )
     deposed: AbstractSet[str] = frozenset()  # Members that lost mastership by an automatic failover lately.
     loss_max: int = 0  # Known bytes that may be given up, where only the master has to hold a message.
 
@@ -100,7 +106,9 @@ def decide(facts: Facts) -> Decision:
     group, now = facts.group, facts.now
     assert group is not None
     if facts.seconds_left > 0 or facts.suspected_at is None:
-        return Decision(kind="wait", why=facts.heard, at=now + max(facts.seconds_left, 0.0))
+        return Decision(
+            kind="wait", why=facts.heard, at=now + facts.seconds_left if facts.seconds_left > 0 else math.inf
+        )
     if why := facts.paused or facts.why_not or (facts.cannot_store and f"it could store nothing: {facts.cannot_store}"):
         return Decision(kind="stay", why=why)
     if now < facts.held_off_until:
@@ -117,13 +125,21 @@ def decide(facts: Facts) -> Decision:
     group = group_of(group, asked.answers) or group
     if why := objection(facts, group, asked):
         return Decision(kind="wait", why=why, at=asked.at + ASK_AGAIN_SECONDS)
-    rank = next(each.rank for each in standings(group, asked.answers, facts.deposed) if each.member == facts.own) or 0
+    rank = _rank(facts, standings(group, asked.answers, facts.deposed))
     # Where all see the same the order is clear; else two may take themselves for the next one, and must not begin together.
     jitter = 0.0 if group.voters - {facts.master} <= asked.answers.keys() and not facts.tries else facts.jitter
     at = max(facts.suspected_at, retry_at) + rank * RANK_SECONDS + jitter * JITTER_SECONDS
     if now < at:
         return Decision(kind="wait", why=f"{rank} better candidates go first" if rank else "about to begin", at=at)
     return Decision(kind="run", why=_reason(facts, group, asked))
+
+
+def _rank(facts: Facts, found: Sequence[Standing]) -> int:
+    """How many go first: all that may win without a doubt, for one that only wins because of what they say."""
+    if facts.is_serving:
+        return 0
+    own = next(each.rank for each in found if each.member == facts.own)
+    return own if own is not None else sum(each.rank is not None for each in found)
 
 
 def back_off(tries: int, jitter: float) -> float:
@@ -143,7 +159,9 @@ def _why_never(facts: Facts) -> str:
     member = group.member(facts.own)
     if member is None or not member.votes:
         return "it is no voter of its group"
-    return "it is the master" if facts.is_serving else ""
+    if facts.is_serving and facts.outpromised and group.acks_needed <= 1:
+        return "it is the master, and could lose that: all voters would have to answer"
+    return "it is the master" if facts.is_serving and not facts.outpromised else ""
 
 
 def objection(facts: Facts, group: GroupRecord, asked: Asked) -> str:
@@ -151,19 +169,30 @@ def objection(facts: Facts, group: GroupRecord, asked: Asked) -> str:
     answers = asked.answers
     for id, answer in sorted(answers.items()):
         label = group.label(id)
-        if id != facts.own and answer.hears is None:
+        if id != facts.own and not facts.is_serving and answer.hears is None:
             return f"{label} cannot say whether it hears the master: it is of an older version"
-        if id != facts.own and answer.hears:
+        if id != facts.own and answer.hears and (answer.is_master or not facts.is_serving):
             return f"{label} hears a master" if not answer.is_master else f"{label} is master"
         if answer.group is not None and mode_of(answer.group) != "members":
             return f"the members disagree: {label} has autoFailover={mode_of(answer.group)}"
         if answer.holds_off_ms > 0:
             return f"there were many automatic elections: {label} holds off for {answer.holds_off_ms / 1000:.0f} s more"
-    accept = facts.loss_max if facts.loss_max > 0 and group.acks_needed <= 1 else None
-    judged = judge_failover(group, facts.own, answers, accept)
+    judged = judge_failover(group, facts.own, answers, accepted_loss(group, facts.loss_max))
     if not judged.may:
         return f"{judged.rule}: needed {judged.needed}, actual {judged.actual}"
-    return _alone(facts, group, asked)
+    return _alone(facts, group, asked) if not facts.is_serving else _not_outpromised(facts, answers)
+
+
+def accepted_loss(group: GroupRecord, loss_max: int) -> int | None:
+    """Known bytes that an election may give up: none where another member than the master had to hold them."""
+    return loss_max if loss_max > 0 and group.acks_needed <= 1 else None
+
+
+def _not_outpromised(facts: Facts, answers: Mapping[str, VoteReply]) -> str:
+    """Why a master need not begin anew; "" where a voter answers that can follow it no more."""
+    epoch = answers[facts.own].promised.epoch
+    is_lost = any(answer.promised.epoch > epoch for id, answer in answers.items() if id != facts.own)
+    return "" if is_lost else "nobody answers who has promised a newer epoch"
 
 
 def _alone(facts: Facts, group: GroupRecord, asked: Asked) -> str:
@@ -212,6 +241,8 @@ def _against(group: GroupRecord, id: str, answer: VoteReply | None) -> str:
 
 def _reason(facts: Facts, group: GroupRecord, asked: Asked) -> str:
     """For the history: who did not hear the master."""
+    if facts.is_serving:
+        return facts.heard
     others = [group.label(id) for id in sorted(asked.answers) if id != facts.own]
     agree = [*others, *(reply.address for reply in asked.witnesses if reply.hears is False)]
     return f"{facts.heard}; nor do {', '.join(agree)} hear it" if agree else facts.heard
@@ -231,10 +262,11 @@ class Elections:
         if entries[-1].id != self._last:
             last = self._last.epoch if self._last is not None else -1
             for entry in entries:
-                if entry.epoch > last and entry.decided_by == "group":
+                is_automatic = entry.decided_by == "group" and entry.kind != "restart"  # That changes no master.
+                if entry.epoch > last and is_automatic:
                     is_new = self._last is not None and entry is entries[-1]
                     age = 0.0 if is_new else max(now_ms - entry.at_ms, 0) / 1000
-                    self._seen.append((now - age, entry.old))
+                    self._seen.append((now - age, entry.old if entry.old != entry.winner else ""))
             self._last = entries[-1].id
         self._seen = [each for each in self._seen if now < each[0] + FLAP_WINDOW_SECONDS]
 
@@ -246,7 +278,7 @@ class Elections:
     @property
     def deposed(self) -> frozenset[str]:
         """Members that lost mastership by them."""
-        return frozenset(old for _, old in self._seen)
+        return frozenset(old for _, old in self._seen if old)
 
     @property
     def held_off_until(self) -> float:

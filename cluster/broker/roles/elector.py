@@ -17,7 +17,7 @@ from twinlog.cluster.broker.roles.change import RoleChange
 from twinlog.cluster.broker.roles.lease import LeaseRounds
 from twinlog.cluster.broker.roles.member import Member
 from twinlog.cluster.broker.roles.voter import Voter
-from twinlog.ha.election.election import Asked, Decision, Facts, Standing, decide, mode_of, standings
+from twinlog.ha.election.election import Asked, Decision, Facts, Standing, accepted_loss, decide, mode_of, standings
 from twinlog.ha.election.group_record import needed
 from twinlog.ha.election.witness import WitnessReply
 from twinlog.store.util.wakeup import Wakeup
@@ -26,6 +26,7 @@ log = structlog.get_logger(__name__)
 
 LOOK_SECONDS = 0.25
 MOMENT_SECONDS = 0.02
+ASK_SECONDS_MAX = 4.0  # Who does not answer is waited for for a shorter time.
 
 
 class Witnesses(Protocol):
@@ -61,6 +62,7 @@ class Elector:
     why_given_up: str = field(default="", init=False)
     suspected_at: float | None = field(default=None, init=False)
     _suspected: Wakeup = field(factory=Wakeup, init=False)
+    _outpromised_at: float | None = field(default=None, init=False)  # Of a master: when a voter said so first.
     _tries: int = field(default=0, init=False)  # Failed, since a master was heard.
     _tried_at: float = field(default=float("-inf"), init=False)
     _jitter: float = field(default=0.0, init=False)
@@ -97,6 +99,10 @@ class Elector:
         if client.state != "streaming" and not member.is_serving:
             await self._probe()
             hearing.look(trio.current_time())
+        if member.is_serving:
+            self._look_for_promises(now)
+            return
+        self._outpromised_at = None
         if not hearing.is_suspected:
             self.suspected_at, self._tries = None, 0
         elif self.suspected_at is None:
@@ -104,6 +110,18 @@ class Elector:
             self._suspected.set()
             if mode_of(member.group) != "off":
                 log.warning("master suspected", peer=self._master_address() or None, why=self._heard())
+
+    def _look_for_promises(self, now: float) -> None:
+        """A master: see whether a voter has promised a newer epoch, for so long that nobody is going to begin it."""
+        if not self.leases.newer_promise():
+            self._outpromised_at = self.suspected_at = None
+            self._tries = 0
+            return
+        if self._outpromised_at is None:
+            self._outpromised_at = now
+        due = now >= self._outpromised_at + self.voter.hearing.patience.silence
+        if due and self.suspected_at is None:
+            self.suspected_at, self._jitter = now, random.random()
 
     async def _probe(self) -> None:
         """See whether a process is where the master was: if not, it need not be waited for as long."""
@@ -116,14 +134,18 @@ class Elector:
             self.voter.hearing.accepted()
 
     def _master_address(self) -> str:
-        """Where the master is, or was; "" when that is not known, or this member."""
+        """Where it is, or was, who is waited for; "" when that is not known, or this member."""
         id = self._master_id()
         return self.member.address_of(id) if id not in ("", self.member.own) else ""
 
     def facts(self) -> Facts:
         """What the decision depends on."""
         member, voter = self.member, self.voter
-        leads = self.leases.leads and not self.leases.newer_promise()
+        newer, patience = self.leases.newer_promise(), voter.hearing.patience.silence
+        left = voter.hearing.seconds_left
+        if member.is_serving and self._outpromised_at is not None:
+            left = self._outpromised_at + patience - trio.current_time()
+        leads = self.leases.leads and not newer
         why_not = self.why_not() or member.durable.failure
         if not why_not and leads and not member.is_serving:
             why_not = "it was the master, and asks whether it still is"
@@ -136,8 +158,9 @@ class Elector:
             paused=member.paused(),
             cannot_store=member.store.flags.why_not_appendable or "",
             why_not=why_not,
-            seconds_left=voter.hearing.seconds_left,
-            heard=self._heard(),
+            seconds_left=left,
+            heard=newer if member.is_serving and newer else self._heard(),
+            outpromised=bool(newer),
             asked=self.asked,
             suspected_at=self.suspected_at,
             held_off_until=voter.elections.held_off_until,
@@ -157,11 +180,11 @@ class Elector:
         return f"{name or 'the master'} was not heard for {hearing.silent_seconds:.1f} s{gone}"
 
     def _master_id(self) -> str:
-        """Whom this member waits for: its master, or who has its vote."""
+        """Whom this member waits for: its master, or a candidate that has its vote; else the record's master."""
         member = self.member
         if member.master is not None:
             return member.master.member
-        if member.promised().winner:
+        if member.promised().winner not in ("", member.own):
             return member.promised().winner
         return next((each.id for each in member.group.members if each.broker_id == 0), "") if member.group else ""
 
@@ -175,7 +198,7 @@ class Elector:
 
     async def _ask(self) -> None:
         """Ask the other voters, and witnesses, without any effect."""
-        survey = CandidateSurvey(self.member, self.voter)
+        at, survey = trio.current_time(), CandidateSurvey(self.member, self.voter)
         replies: tuple[WitnessReply, ...] = ()
 
         async def ask_witnesses() -> None:
@@ -186,18 +209,20 @@ class Elector:
             if self.member.group is not None and needed(self.member.group) <= 1:
                 nursery.start_soon(ask_witnesses)
             await survey.run()
-        self.asked = Asked(at=trio.current_time(), answers=dict(survey.answers), witnesses=replies)
+        now = trio.current_time()
+        is_old = now > at + ASK_SECONDS_MAX  # This process stood still meanwhile: the master may be heard again.
+        self.asked = None if is_old else Asked(at=now, answers=dict(survey.answers), witnesses=replies)
 
     async def _elect(self, why: str) -> None:
-        """Run the failover that a person would begin."""
+        """Run the failover that a person would begin; a master begins a new epoch of its own."""
         log.warning("automatic failover begins", why=why)
         self.tried += 1
-        loss_max = self.member.config.auto_failover_max_loss_bytes
+        group, loss_max = self.member.group, self.member.config.auto_failover_max_loss_bytes
         ask = ChangeRequest(
-            verb="failover",
+            verb="restart" if self.member.is_serving else "failover",
             candidate=self.member.address,
             reason=why,
-            accept_data_loss=loss_max or None,
+            accept_data_loss=accepted_loss(group, loss_max) if group is not None else None,
             decided_by="group",
         )
         change = await self.begin(ask)

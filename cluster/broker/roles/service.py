@@ -151,7 +151,8 @@ class RoleService:
             await self.write_pause.run()
 
     async def _elect_again(self) -> None:
-        ask = ChangeRequest(verb="restart", candidate=self.member.address, reason="its machine was restarted")
+        reason = "its machine was restarted"
+        ask = ChangeRequest(verb="restart", candidate=self.member.address, reason=reason, decided_by="")
         change = self._begin(ask)
         await self._carry_out(change)
         if change.error and not self.member.is_serving:
