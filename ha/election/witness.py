@@ -63,7 +63,7 @@ def _judged(report: WitnessReport) -> tuple[bool | None, str]:
         return None, "knows no member of the group"
     if report.master is None:
         if report.up_ms < ALL_REGISTERED_MS:
-            return None, f"was started {_seconds(report.up_ms)} ago, and no master has registered since"
+            return None, "was started a moment ago, and no master has registered since"
         return False, "has no master registered"
     if report.answer is None:
         heard = "" if report.heard_ms is None else f", last heard {_seconds(report.heard_ms)} ago"
@@ -88,8 +88,7 @@ def judge_registered(address: str, members: Mapping[int, str], own: str, connect
     elif master is not None:
         hears, why = True, f"has the master {master} registered (RocketMQ: it drops a silent one after 120 s)"
     elif connected_ms < ALL_REGISTERED_MS:
-        why = f"has no master registered, and is connected only for {_seconds(connected_ms)}: it may have been started anew"
-        hears = None
+        hears, why = None, "has no master registered, and may have been started a moment ago"
     else:
         hears, why = False, "has no master registered"
     return WitnessReply(address=address, hears=hears, why=why)
