@@ -414,6 +414,7 @@ def _services(base: _Base, data: _Data, members: _Members) -> _Services:
         group_name=config.broker_name,
         cluster=config.broker_cluster_name,
         ip_of=settings.hosts.ip_of,
+        locks=tables.locks,
     )
     settings.hosts.on_change.append(group.hosts_changed)
     roles = RoleService(member, has_name_servers=bool(config.name_servers))
@@ -470,7 +471,7 @@ def _processors(
     )
     return [
         # For producers and consumers
-        ClientProcessor(settings, store, tables, connections, client_calls, gate),
+        ClientProcessor(settings, store, tables, connections, client_calls, gate, services.roles.locks),
         commits,
         QueryProcessor(store, consumers, filters, queues),
         ReplyProcessor(settings, store, requests, producers, client_calls, gate),

@@ -15,6 +15,7 @@ from attrs import Factory, define, evolve, field, frozen
 
 from twinlog.ha.election.epochs import key_of, last_of
 from twinlog.ha.election.group_record import id_as_slave, is_newer
+from twinlog.ha.election.queue_locks import LockTable
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId
 from twinlog.store.member_file import is_successor
@@ -60,6 +61,7 @@ class VoteReply:
     heard_ms: int | None = None  # Since it heard its master last; None: not said.
     holds_off_ms: int = 0  # So long it wants no automatic election: there were many.
     can_store: bool = True
+    locks: LockTable | None = None  # Of queues, with a vote; None: not known there.
 
     @property
     def last(self) -> EpochEntry:
@@ -89,6 +91,8 @@ class LeaseRequest:
     codes: tuple[str, ...] = ()  # Its register codes.
     member_address: str = ""  # See GroupMember.
     serves: bool = True  # False: it asks only to learn what the voters know, and is no master to wait for.
+    locks: LockTable | None = None  # Locks of queues that the voter does not know yet.
+    wants_locks: bool = False  # The master was restarted, and does not know those that it gave.
 
 
 @frozen(kw_only=True)
@@ -105,6 +109,8 @@ class LeaseReply:
     whole: bool
     member: str = ""
     is_copy: bool = False  # Another process takes part as the member that asked: this one must not serve.
+    locks_version: int | None = None  # Of this master's locks, as known now; None: an earlier version of twinlog.
+    locks: LockTable | None = None  # If they are wanted.
 
 
 def is_master(state: RoleState, entries: Sequence[EpochEntry]) -> bool:

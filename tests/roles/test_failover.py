@@ -6,6 +6,7 @@ import signal
 import pytest
 import trio
 
+from tests.support.clients.remoting import lock_queues
 from tests.support.disk.compare import wait_for_same_commitlog
 from tests.support.process_group.roles import TOPIC, Traffic, in_thread, running
 from twinlog.cluster.admin.admin import open_admin
@@ -63,12 +64,16 @@ async def _send_to(address: str, namesrv: str, traffic: Traffic, number: int) ->
 
 
 async def test_a_master_that_stood_still_acknowledges_nothing_of_its_own(tmp_path):
-    """It wakes up with requests waiting, while another one is the master: what it says SEND_OK to is in that one's log."""
+    """It wakes up with requests waiting, while another one is the master: what it says SEND_OK to is in that one's log.
+
+    ORDERLY: a queue that a consumer has locked is its own still; one that nobody has is given at once.
+    """
     with running(tmp_path, 3) as group:
         first, second, _ = group.members
         traffic = Traffic(group.namesrv.address)
         async with traffic.flowing():
             await traffic.more(20)
+            assert lock_queues(first.address, "G", "one", TOPIC, [0, 1]) == {0, 1}
             first.send_signal(signal.SIGSTOP)
             async with trio.open_nursery() as late:
                 for number in range(20):
@@ -78,7 +83,10 @@ async def test_a_master_that_stood_still_acknowledges_nothing_of_its_own(tmp_pat
                 took = trio.current_time() - began
                 assert done.returncode in (0, 6), done.stderr
                 await traffic.more(20)
+                assert lock_queues(second.address, "G", "other", TOPIC, [0, 1, 2]) == {2}
+                assert lock_queues(second.address, "G", "one", TOPIC, [0, 1, 2]) == {0, 1}
                 first.send_signal(signal.SIGCONT)
+                assert lock_queues(first.address, "G", "third", TOPIC, [0, 1, 2, 3]) in (None, set(), {3})
                 woke = trio.current_time()
         await in_thread(group.wait_healthy)
         assert trio.current_time() - woke < REJOIN_SECONDS_MAX

@@ -19,6 +19,7 @@ from twinlog.cluster.broker.processors import shared
 from twinlog.cluster.broker.processors.offset import refuse_old_client
 from twinlog.cluster.broker.processors.pull import not_supported
 from twinlog.cluster.broker.roles.gate import Gate, gated
+from twinlog.cluster.broker.roles.locks import QueueLocks
 from twinlog.cluster.broker.settings import Settings
 from twinlog.cluster.broker.tables.clients import ClientConnections, ClientInfo
 from twinlog.cluster.broker.tables.tables import BrokerTables
@@ -54,6 +55,7 @@ class ClientProcessor:
     connections: ClientConnections
     client_calls: ClientCalls
     gate: Gate
+    locks: QueueLocks
 
     def heart_beat(self, header: h.HeartBeat, request: Request) -> Reply:
         """Register or refresh the client in each of its groups; create the retry topics of consumers."""
@@ -151,16 +153,15 @@ class ClientProcessor:
         return shared.json_reply({"data": groups})
 
     @gated
-    def lock_batch_mq(self, header: h.LockBatchMq, request: Request) -> Reply:
+    def lock_batch_mq(self, header: h.LockBatchMq, request: Request) -> Reply | None:
         """Lock queues for a client; the response lists those that it now holds."""
-        group, client_id, queues = _read(request)
-        granted = self.tables.locks.lock(group, client_id, queues)
-        return shared.json_reply({"lockOKMQSet": [queue_to_json(queue) for queue in granted]})
+        granted = self.locks.lock(*_read(request), lambda queues: request.reply(_locked(queues)))
+        return _locked(granted) if granted is not None else None
 
     @gated
     def unlock_batch_mq(self, header: h.UnlockBatchMq, request: Request) -> Reply:
         """Release the locks of a client."""
-        self.tables.locks.unlock(*_read(request))
+        self.locks.unlock(*_read(request))
         return Reply()
 
     async def get_consumer_running_info(self, header: h.GetConsumerRunningInfo, request: Request) -> Reply:
@@ -263,6 +264,10 @@ def _read(request: Request) -> tuple[str, str, list[MessageQueue]]:
     value = shared.json_object(request)
     group, client_id = _group(value, "consumerGroup"), shared.text(value, "clientId")
     return group, client_id, [_queue(item) for item in shared.objects(value, "mqSet")]
+
+
+def _locked(queues: list[MessageQueue]) -> Reply:
+    return shared.json_reply({"lockOKMQSet": [queue_to_json(queue) for queue in queues]})
 
 
 def _queue(item: dict[str, Any]) -> MessageQueue:

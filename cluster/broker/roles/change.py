@@ -27,6 +27,7 @@ from twinlog.cluster.broker.roles.candidate import (
     refusal_line,
 )
 from twinlog.cluster.broker.roles.lease import LeaseRounds
+from twinlog.cluster.broker.roles.locks import hand_on
 from twinlog.cluster.broker.roles.member import Member, pause_text
 from twinlog.cluster.broker.roles.voter import Voter
 from twinlog.ha.election.role_change import ChangeSnapshot, Step, StepName, check_invariants, next_step, plan
@@ -299,6 +300,7 @@ class RoleChange:
             await member.effects.pull_offsets(tuple(sorted(map(self.survey.address_of, others))))
         async with member.lock:
             self._require_promise()
+            hand_on(member, self.survey.answers)
             await member.effects.serve_as_master(member.state_or_first())
             member.become("serving")
             self._served = True

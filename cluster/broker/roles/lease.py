@@ -36,12 +36,15 @@ from twinlog.ha.election.group_record import (
     with_need,
     without,
 )
+from twinlog.ha.election.queue_locks import LockTable, confirmed_version, last_table
 from twinlog.ha.election.voter import ALWAYS, LeaseReply, LeaseRequest, is_master
 from twinlog.ha.errors import HAError
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import EpochId
 from twinlog.store.role_file import AutoFailover, GroupMember, GroupRecord
+from twinlog.store.util.wakeup import Wakeup
 
+LOCKS_RECOVER_SECONDS_MAX = 1.0
 log = structlog.get_logger(__name__)
 
 
@@ -118,6 +121,10 @@ class LeaseRounds:
     _asking: set[str] = field(factory=set, init=False)
     _mistaken: set[tuple[str, str]] = field(factory=set, init=False)  # Addresses that another member has, logged once.
     _answered: trio.Event = field(factory=trio.Event, init=False)
+    locks_heard: Wakeup = field(factory=Wakeup, init=False)  # A voter has taken locks.
+    _locks_at: dict[str, int] = field(factory=dict, init=False)  # Version of the locks that a voter has.
+    _locks_of: dict[str, LockTable] = field(factory=dict, init=False)  # What voters know, after a restart.
+    _locks_unknown_since: float | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.silence = SilentVoters(self.member.config.lease_ms / 1000)
@@ -138,6 +145,7 @@ class LeaseRounds:
                 except RoleFileError:  # It was logged, and this member serves no longer.
                     await self.member.fence_older(self.member.durable.failure)
                 self._renew()
+                self._recover_locks()
                 with trio.move_on_after(self.member.config.lease_ms / 3000):
                     await self.joining.added.wait()
 
@@ -215,6 +223,43 @@ class LeaseRounds:
         there = [ip_of(each.address) for each in connections if each.counted and not each.member]
         return sum(min(there.count(ip), ips.count(ip)) for ip in set(ips))
 
+    def _note_locks(self, id: str, ask: LeaseRequest, answer: LeaseReply) -> None:
+        """Note which locks a voter knows now. One of an earlier version of twinlog never does, and is told once what there is."""
+        if ask.locks is not None and answer.accepted:
+            has_all = answer.locks_version in (None, ask.locks.version)
+            self._locks_at[id] = ask.locks.version if has_all else 0
+            self.locks_heard.set()
+            if ask.locks.version < self.member.locks.version:  # Others were given meanwhile, and wait to be told.
+                self.ask_soon()
+        if answer.locks is not None:
+            self._locks_of[id] = answer.locks
+
+    def _recover_locks(self) -> None:
+        """After a restart, go on with the locks that voters know; after a while with those that were told until then."""
+        locks, group = self.member.locks, self.member.group
+        if locks.is_known or not self.member.is_serving or not self.leads or group is None:
+            self._locks_unknown_since = None
+            return
+        if self._locks_unknown_since is None:
+            self._locks_unknown_since = trio.current_time()
+        table, is_whole = last_table(None, self._locks_of.values(), needed(group))
+        if is_whole or trio.current_time() >= self._locks_unknown_since + LOCKS_RECOVER_SECONDS_MAX:
+            locks.take_over(self.member.id, table, 0.0)
+
+    def locks_confirmed(self) -> float:
+        """The version of the locks that as many members know as have to hold a message."""
+        if not self.leads:
+            return math.inf
+        state = self.member.state_or_first()
+        need = max([self.need, *(record.acks_needed for record in (state.group, state.before) if record is not None)])
+        others = self.others
+        held = [
+            self._locks_at.get(id, 0)
+            for id, (_, answer) in self.answers.items()
+            if id in others and answer.accepted and answer.locks_version is not None
+        ]
+        return confirmed_version(held, need if others else 1, others=self._non_voters())
+
     async def wait_for_answers(self, heard: Collection[str], seconds: float) -> None:
         """Wait until each of these voters answered in this epoch, at most `seconds`; `heard`: those that answered before."""
         with trio.move_on_after(seconds):
@@ -228,6 +273,10 @@ class LeaseRounds:
         if self._epoch != self.member.id:
             self._epoch = self.member.id
             self.answers.clear()
+            self._locks_at.clear()
+            self._locks_of.clear()
+            if self.member.locks.is_known:
+                self.member.locks.epoch = self.member.id
 
     async def _ask(self, id: str) -> None:
         member, asked_at, address = self.member, trio.current_time(), self.joining.address_of(id)
@@ -249,6 +298,8 @@ class LeaseRounds:
             boot_ms=member.boot_ms,
             pause_remaining_ms=until - member.now_ms() if until is not None else None,
             serves=member.phase != "fenced" and not member.durable.lacks_tail,
+            locks=member.locks.table(since=self._locks_at.get(id, 0)),
+            wants_locks=not member.locks.is_known,
         )
         self._asking.add(id)
         try:
@@ -267,6 +318,7 @@ class LeaseRounds:
             self.answers[id] = asked_at, answer
             self._answered.set()
             self._answered = trio.Event()
+            self._note_locks(id, ask, answer)
             if self._has_more(answer) and not member.durable.lacks_tail:
                 with suppress(RoleFileError):  # It was logged, and the start rules look at that.
                     await member.lose_tail(f"{address} has this epoch up to {answer.max_offset}")

@@ -23,6 +23,7 @@ from attrs import define, evolve, field
 from twinlog.cluster.broker.peers.ha_peer import RemotingCalls
 from twinlog.cluster.broker.roles.durable_state import DurableRoleState
 from twinlog.cluster.broker.roles.effects import BrokerRoleEffects
+from twinlog.cluster.broker.tables.queue_locks import RebalanceLockManager
 from twinlog.cluster.remoting.names import ip_of
 from twinlog.ha.config import HAConfig
 from twinlog.ha.election.group_record import is_newer, remaining_pause
@@ -91,6 +92,7 @@ class Member:
     group_name: str = ""
     cluster: str = ""
     ip_of: Callable[[str], str] = ip_of  # Of HOST:PORT; the name, while its IP is not known.
+    locks: RebalanceLockManager = field(factory=lambda: RebalanceLockManager(trio.current_time))
     durable: DurableRoleState = field(init=False)
     phase: Phase = field(default="serving", init=False)
     why: str = field(default="", init=False)
@@ -119,6 +121,7 @@ class Member:
             self.phase = "waiting" if self.store.config.broker_role is BrokerRole.SLAVE else "serving"
             return None
         self.ha.lease.give_up("this member starts")
+        self.locks.forget()
         was_master = is_master(state, durable.entries)
         if not state.clean and state.boot_id != self.boot_id():
             durable.lacks_tail = was_master

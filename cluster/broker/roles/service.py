@@ -7,6 +7,7 @@
     at start, by itself      startup.py
     failover, by itself      elector.py
     new members              joining.py
+    locks of queues          locks.py
 
 Decisions are pure and in ha/election: votes.py, voter.py, epochs.py, group_record.py, role_change.py. Safety never relies on a
 clock.
@@ -36,6 +37,7 @@ from twinlog.cluster.broker.roles.change import RoleChange
 from twinlog.cluster.broker.roles.elector import Elector
 from twinlog.cluster.broker.roles.joining import JoinRequests
 from twinlog.cluster.broker.roles.lease import LeaseRounds
+from twinlog.cluster.broker.roles.locks import QueueLocks
 from twinlog.cluster.broker.roles.member import Member
 from twinlog.cluster.broker.roles.startup import StartRules
 from twinlog.cluster.broker.roles.voter import Voter
@@ -123,6 +125,7 @@ class RoleService:
     voter: Voter = field(init=False)
     joining: JoinRequests = field(init=False)
     leases: LeaseRounds = field(init=False)
+    locks: QueueLocks = field(init=False)
     rules: StartRules = field(init=False)
     scheduled: ScheduledSwitchover = field(init=False)
     elector: Elector = field(init=False)
@@ -135,6 +138,7 @@ class RoleService:
         self.voter.is_changing = lambda: self.rules.is_changing
         self.joining = JoinRequests(self.member, Wakeup())
         self.leases = LeaseRounds(self.member, self.joining)
+        self.locks = QueueLocks(self.member, self.leases)
         self.rules = StartRules(self.member, self.voter, self.leases, self.joining, self.has_name_servers)
         self.scheduled = ScheduledSwitchover(self.member, self.leases)
         self.elector = Elector(self.member, self.voter, self.leases, self._elect, why_not=self._why_no_election)
@@ -144,6 +148,7 @@ class RoleService:
         self.rules.elect_again = self._elect_again
         async with trio.open_nursery() as self._nursery:
             self._nursery.start_soon(self.leases.run)
+            self._nursery.start_soon(self.locks.run)
             self._nursery.start_soon(self.rules.run)
             self._nursery.start_soon(self.scheduled.run)
             self._nursery.start_soon(self.elector.run)

@@ -93,7 +93,7 @@ class Voter:
             paused_end = self.write_pause.end_offset
             state, answer = self._decide(ask, paused_end)
             if state is None:
-                return answer
+                return evolve(answer, locks=member.locks.table()) if answer.granted else answer
             serving = member.is_serving
             await member.fence(f"it has promised epoch {ask.epoch} to {member.address_of(ask.candidate)}")
             # The streams have ended, and may have brought more until then.
@@ -109,7 +109,7 @@ class Voter:
                 await member.effects.serve_as_master(member.state_or_first())
                 member.become("serving")
             assert not answer.granted or durable.promised == ask.id, "a vote that is not saved"
-            return answer
+            return evolve(answer, locks=member.locks.table()) if answer.granted else answer
 
     def _decide(self, ask: VoteRequest, paused_end: int | None) -> tuple[RoleState | None, VoteReply]:
         member, durable, store = self.member, self.member.durable, self.member.store
@@ -187,7 +187,9 @@ class Voter:
                 store.accept_end()
             self._note_master(ask)
             assert durable.promised == ask.id, "a lease of another epoch than the promised one"
-            return evolve(answer, whole=now.whole)
+            version = member.locks.take(ask.locks) if ask.locks is not None else 0
+            wanted = member.locks.table() if ask.wants_locks else None
+            return evolve(answer, whole=now.whole, locks_version=version, locks=wanted)
 
     def _follows(self, ask: LeaseRequest) -> bool:
         client = self.member.ha.client

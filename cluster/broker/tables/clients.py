@@ -1,12 +1,10 @@
-"""Connected clients: consumers and producers by group, each known by its connection; and their locks of queues. Pure tables.
+"""Connected clients: consumers and producers by group, each known by its connection. Pure tables.
 
-Sources: ConsumerManager.java, ConsumerGroupInfo.java, ProducerManager.java, ClientChannelInfo.java, RebalanceLockManager.java
-(RocketMQ 4.9.8).
+Sources: ConsumerManager.java, ConsumerGroupInfo.java, ProducerManager.java, ClientChannelInfo.java (RocketMQ 4.9.8).
 A client registers by heartbeats; it is removed after 120 s without one, and when its connection closes.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
 
 import structlog
 from attrs import define, field, frozen
@@ -14,7 +12,6 @@ from attrs import define, field, frozen
 from twinlog.cluster.broker.filter.tags import SubscriptionData
 from twinlog.cluster.remoting import names
 from twinlog.cluster.remoting.connection import Connection
-from twinlog.cluster.remoting.route import MessageQueue
 
 log = structlog.get_logger(__name__)
 
@@ -247,53 +244,3 @@ class ClientConnections:
         self._watched.discard(connection)
         for callback in self.closed:
             callback(connection)
-
-
-LOCK_SECONDS_MAX = 60.0
-
-
-class _Lock(NamedTuple):
-    client_id: str
-    renewed: float
-
-
-@define(eq=False)
-class RebalanceLockManager:
-    """Locks of queues that a group consumes in order: one client for each queue. Not saved."""
-
-    now: Callable[[], float]  # Seconds, monotonic.
-    _locks: dict[str, dict[MessageQueue, _Lock]] = field(factory=dict, init=False)
-
-    def lock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
-        """Lock queues that are free, the client's own, or whose lock has expired; return those that the client now holds."""
-        now = self.now()
-        held = self._locks.setdefault(group, {})
-        granted = []
-        for queue in queues:
-            lock = held.get(queue)
-            if lock is None or lock.client_id == client_id or now - lock.renewed > LOCK_SECONDS_MAX:
-                held[queue] = _Lock(client_id, now)
-                granted.append(queue)
-        return granted
-
-    def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
-        """Release the client's own locks among `queues`."""
-        held = self._locks.get(group, {})
-        for queue in queues:
-            lock = held.get(queue)
-            if lock is not None and lock.client_id == client_id:
-                del held[queue]
-        if not held:
-            self._locks.pop(group, None)
-
-    def expire(self) -> None:
-        """Remove expired locks, so that groups that are gone use no memory."""
-        now = self.now()
-        for group, held in list(self._locks.items()):
-            for queue in [queue for queue, lock in held.items() if now - lock.renewed > LOCK_SECONDS_MAX]:
-                del held[queue]
-            if not held:
-                del self._locks[group]
-
-    def __len__(self) -> int:
-        return sum(len(held) for held in self._locks.values())

@@ -11,9 +11,10 @@ from attrs import define, field
 from twinlog.cluster.broker.config import BrokerConfig
 from twinlog.cluster.broker.filter.consumer_filters import ConsumerFilterManager
 from twinlog.cluster.broker.settings import wall_clock_ms
-from twinlog.cluster.broker.tables.clients import ConsumerManager, ProducerManager, RebalanceLockManager
+from twinlog.cluster.broker.tables.clients import ConsumerManager, ProducerManager
 from twinlog.cluster.broker.tables.groups import SubscriptionGroupManager
 from twinlog.cluster.broker.tables.offsets import ConsumerOffsetManager
+from twinlog.cluster.broker.tables.queue_locks import RebalanceLockManager
 from twinlog.cluster.broker.tables.topics import TopicConfigManager, built_in_topics
 from twinlog.cluster.broker.tables.writer import TableWriter
 from twinlog.cluster.config.json_file import JsonFile, KnownTables, is_empty

@@ -116,6 +116,7 @@ class Parts:
             config=ha_config,
             now_ms=wall_clock_ms,
             boot_id=machine_boot_id,
+            locks=self.tables.locks,
         )
         group.roles = RoleService(member)
         return group
@@ -185,7 +186,10 @@ class Parts:
         )
 
     def clients(self) -> ClientProcessor:
-        return ClientProcessor(self.settings, self.store, self.tables, self.connections, ClientCalls(), self.gate)
+        locks = self.group.roles.locks
+        return ClientProcessor(
+            self.settings, self.store, self.tables, self.connections, ClientCalls(), self.gate, locks
+        )
 
     def digests(self) -> DigestProcessor:
         return DigestProcessor(self.store)

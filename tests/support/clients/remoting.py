@@ -8,9 +8,11 @@ import socket
 import ssl
 import struct
 import time
+from collections.abc import Iterable
 from typing import Any
 
 GET_BROKER_RUNTIME_INFO, UPDATE_AND_CREATE_TOPIC, GET_ROUTE, GET_CLUSTER = 28, 17, 105, 106
+LOCK_BATCH_MQ = 41
 VERSION = 407  # V4_9_7
 TLS_ONLY: set[str] = set()  # Addresses that take no plain connections.
 
@@ -75,6 +77,14 @@ def create_topic(broker: str, topic: str, *, queues: int = 4) -> None:
     header, _ = request(broker, UPDATE_AND_CREATE_TOPIC, fields)
     if header["code"] != 0:
         raise RuntimeError(f"{broker} did not create {topic}: {header}")
+
+
+def lock_queues(broker: str, group: str, client: str, topic: str, queue_ids: Iterable[int]) -> set[int] | None:
+    """LOCK_BATCH_MQ for a client: the queues that are its now; None: refused."""
+    queues = [{"topic": topic, "brokerName": "broker-a", "queueId": queue_id} for queue_id in queue_ids]
+    body = json.dumps({"consumerGroup": group, "clientId": client, "mqSet": queues}).encode()
+    header, answer = request(broker, LOCK_BATCH_MQ, body=body)
+    return {queue["queueId"] for queue in json.loads(answer)["lockOKMQSet"]} if header["code"] == 0 else None
 
 
 def is_registered(namesrv: str, address: str) -> bool:

@@ -2,10 +2,8 @@
 
 import pytest
 
-from twinlog.cluster.broker.tables.clients import RebalanceLockManager
 from twinlog.cluster.broker.tables.groups import BUILT_IN_GROUPS, SubscriptionGroupConfig, SubscriptionGroupManager
 from twinlog.cluster.broker.tables.offsets import NOT_STORED, ConsumerOffsetManager
-from twinlog.cluster.remoting.route import MessageQueue
 
 
 def test_groups_are_created_on_first_use_where_allowed():
@@ -50,33 +48,3 @@ def test_a_slave_takes_the_masters_offsets_key_by_key():
     offsets.commit("H", "T", 0, 5)
     offsets.merge({"offsetTable": {"T@G": {"0": 2}, "../evil@G": {"0": 1}, "no group": {"0": 1}}})
     assert offsets.table == {"T@G": {0: 2}, "T@H": {0: 5}}
-
-
-Q0, Q1 = MessageQueue("T", "broker-a", 0), MessageQueue("T", "broker-a", 1)
-
-
-def test_a_queue_is_locked_by_one_client_of_a_group():
-    clock = [0.0]
-    locks = RebalanceLockManager(lambda: clock[0])
-    assert locks.lock("G", "c1", [Q0, Q1]) == [Q0, Q1]
-    assert locks.lock("G", "c2", [Q0, Q1]) == []
-    assert locks.lock("H", "c2", [Q0]) == [Q0]
-    locks.unlock("G", "c2", [Q0])
-    assert locks.lock("G", "c2", [Q0]) == []
-    locks.unlock("G", "c1", [Q0])
-    assert locks.lock("G", "c2", [Q0, Q1]) == [Q0]
-
-
-def test_locks_run_out_after_60_seconds_without_renewal():
-    clock = [0.0]
-    locks = RebalanceLockManager(lambda: clock[0])
-    locks.lock("G", "c1", [Q0])
-    clock[0] = 50.0
-    assert locks.lock("G", "c1", [Q0]) == [Q0]
-    clock[0] = 110.0
-    assert locks.lock("G", "c2", [Q0]) == []
-    clock[0] = 110.1
-    assert locks.lock("G", "c2", [Q0]) == [Q0]
-    clock[0] = 200.0
-    locks.expire()
-    assert len(locks) == 0
