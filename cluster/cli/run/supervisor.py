@@ -106,7 +106,8 @@ def up(
     """Run a name server, masters, slaves and a dashboard on this machine, each as a process of its own.
 
     Prints one line `ready namesrv=HOST:PORT dashboard=http://HOST:PORT` when all are registered and the slaves follow. Ctrl-C
-    stops them cleanly, a second one at once; the data is kept. A member that dies is restarted.
+    stops them cleanly, a second one at once; the data is kept. A member that dies is restarted. With two or more slaves a group
+    elects another master by itself when its own stays away (autoFailover=members).
     """
     if overrides:
         from twinlog.cluster.cli.run.settings import load_broker
@@ -243,6 +244,7 @@ class Supervisor:
 
     def __init__(self, plan: UpPlan, overrides: Mapping[str, str], *, with_dashboard: bool = True) -> None:
         self.plan = plan
+        self._overrides = overrides
         self._write_files(overrides)
         self.processes = {member.name: self._process(member) for member in plan.members}
         self.dashboard = prepare_dashboard(plan) if with_dashboard else None
@@ -346,7 +348,7 @@ class Supervisor:
 
     async def _watch(self, nursery: "trio.Nursery") -> None:
         set_up_log(WARNING)
-        from twinlog.cluster.cli.run.up_view import watch
+        from twinlog.cluster.cli.run.up_view import elections_of, watch
 
         def start_dashboard() -> None:
             if self.dashboard is not None:
@@ -354,7 +356,10 @@ class Supervisor:
                 nursery.start_soon(self._keep, self.dashboard.process)
 
         url, token_file = (self.dashboard.url, self.dashboard.token_file) if self.dashboard is not None else ("", "")
-        await watch(self.plan, say, dashboard_url=url, token_file=token_file, on_ready=start_dashboard)
+        elections = elections_of(self.plan, self._overrides)
+        await watch(
+            self.plan, say, dashboard_url=url, token_file=token_file, elections=elections, on_ready=start_dashboard
+        )
 
     async def _stop_all(self) -> None:
         say("stopping; Ctrl-C again ends at once")

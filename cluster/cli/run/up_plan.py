@@ -22,6 +22,8 @@ LOOPBACK = "127.0.0.1"
 CLUSTER = "DefaultCluster"
 PORT_MAX = 65535
 SECRET_KEY = "haSecretFile"
+# A member that is killed is started again, and serves within two seconds unless the machine is busy: then it stays master.
+ELECTING = {"autoFailover": "members", "autoFailoverRestartMs": "3000"}
 
 
 class PlanError(UserError):
@@ -75,6 +77,7 @@ class BrokerPlan:
     port: int
     directory: Path
     namesrv: str
+    elects: bool = False  # Its group may elect another master by itself.
 
     @property
     def name(self) -> str:
@@ -115,6 +118,7 @@ class BrokerPlan:
             "haListenHost": LOOPBACK,
             "haListenPort": str(self.port + 1),
             "storePathRootDir": str(self.store_root),
+            **(ELECTING if self.elects else {}),
         }
 
 
@@ -147,7 +151,8 @@ def plan_up(
 ) -> UpPlan:
     """Plan a name server and `masters` groups of one master and `slaves` slaves each.
 
-    Masters are SYNC_MASTER; with `is_async`, or when there is no slave that could acknowledge, ASYNC_MASTER.
+    Masters are SYNC_MASTER; with `is_async`, or when there is no slave that could acknowledge, ASYNC_MASTER. Groups of three and
+    more of a SYNC_MASTER elect another master by themselves; in smaller ones a person decides.
     Raises PlanError when the ports do not fit.
     """
     first, step = (10911, 9876) if port_base is None else (port_base + 11, port_base)
@@ -161,6 +166,7 @@ def plan_up(
             port=first + 10 * (group * (slaves + 1) + broker_id),
             directory=directory,
             namesrv=namesrv.address,
+            elects=slaves >= 2 and not is_async,
         )
         for group in range(masters)
         for broker_id in range(slaves + 1)

@@ -4,7 +4,7 @@ Pure functions make the lines from two lists of members.
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import trio
@@ -24,7 +24,9 @@ SLOW_START_SECONDS = 10.0
 Say = Callable[[str], None]
 
 
-async def watch(plan: UpPlan, say: Say, *, dashboard_url: str, token_file: str, on_ready: Callable[[], None]) -> None:
+async def watch(
+    plan: UpPlan, say: Say, *, dashboard_url: str, token_file: str, elections: str, on_ready: Callable[[], None]
+) -> None:
     """Print the ready line when all are ready, then their status; until cancelled. Empty texts: there is none."""
     async with open_admin((plan.namesrv.address,), timeout_ms=1000) as admin:
         members = await until_ready(plan, admin, say)
@@ -33,6 +35,8 @@ async def watch(plan: UpPlan, say: Say, *, dashboard_url: str, token_file: str, 
         on_ready()
         if token_file:
             say(f"role changes from {dashboard_url} need the token in {token_file}")
+        if elections:
+            say(elections)
         if sys.stderr.isatty():
             await _live(plan, admin, members)
         else:
@@ -88,6 +92,17 @@ def _renderable(plan: UpPlan, members: MemberList, width: int) -> Any:
 
 
 # ---- Pure parts
+
+
+def elections_of(plan: UpPlan, overrides: Mapping[str, str]) -> str:
+    """Say that groups elect another master by themselves; "" where a person does."""
+    planned = any(broker.elects for broker in plan.brokers)
+    if overrides.get("autoFailover", "members" if planned else "off") != "members":
+        return ""
+    return (
+        "a group whose master stays away elects another one by itself; a member that is back at once stays master."
+        " To leave it to a person: twinlog auto-failover off"
+    )
 
 
 def planned(plan: UpPlan, found: Sequence[Member]) -> tuple[Member, ...]:

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from twinlog.cluster.cli.run.ports import busy_ports, holder, in_use
-from twinlog.cluster.cli.run.up_plan import PlanError, Port, conf_text, group_name, plan_up
+from twinlog.cluster.cli.run.up_plan import ELECTING, PlanError, Port, conf_text, group_name, plan_up
 from twinlog.cluster.config.properties_file import parse_properties
+from twinlog.ha.config import AutoFailoverMode, HAConfig
 
 DIR = Path("/data")
 
@@ -55,6 +56,31 @@ def test_no_port_is_planned_twice():
     ports = [port.number for member in plan.members for port in member.listens]
     ports += [plan.namesrv.http_port, plan.namesrv.dashboard_port, *(broker.http_port for broker in plan.brokers)]
     assert len(set(ports)) == len(ports)
+
+
+@pytest.mark.parametrize(
+    ("options", "mode"),
+    [
+        ({"slaves": 2}, "members"),
+        ({"slaves": 3, "masters": 2}, "members"),
+        ({"slaves": 1}, None),
+        ({"slaves": 0}, None),
+        ({"slaves": 2, "is_async": True}, None),
+    ],
+)
+def test_groups_of_three_elect_by_themselves(options, mode):
+    """All members of one group say the same. The written value is one that the members take."""
+    for broker in plan_up(DIR, **options).brokers:
+        settings = broker.settings()
+        assert settings.get("autoFailover") == mode
+        assert ("autoFailoverRestartMs" in settings) == (mode is not None)
+    HAConfig(auto_failover=AutoFailoverMode.members, auto_failover_restart_ms=int(ELECTING["autoFailoverRestartMs"]))
+
+
+def test_set_leaves_it_to_a_person():
+    (first, *_) = plan_up(DIR, slaves=2).brokers
+    entries = {entry.key: entry.value for entry in parse_properties(conf_text(first, {"autoFailover": "off"}))}
+    assert entries["autoFailover"] == "off"
 
 
 def test_group_names_go_on_after_z():

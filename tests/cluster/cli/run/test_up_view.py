@@ -6,7 +6,7 @@ import pytest
 from attrs import evolve
 
 from twinlog.cluster.cli.run.up_plan import plan_up
-from twinlog.cluster.cli.run.up_view import changes, line_of, not_ready, planned
+from twinlog.cluster.cli.run.up_view import changes, elections_of, line_of, not_ready, planned
 from twinlog.cluster.observe.members import Member
 
 PLAN = plan_up(Path("/data"))
@@ -55,6 +55,14 @@ def test_a_member_nobody_planned_is_shown_last():
 )
 def test_ready_is_when_masters_serve_and_count_their_slaves(found, reasons):
     assert not_ready(PLAN, planned(PLAN, found)) == reasons
+
+
+@pytest.mark.parametrize(
+    ("slaves", "overrides", "is_said"),
+    [(1, {}, False), (2, {}, True), (2, {"autoFailover": "off"}, False), (1, {"autoFailover": "members"}, True)],
+)
+def test_it_says_who_elects(slaves, overrides, is_said):
+    assert ("elects another one by itself" in elections_of(plan_up(Path("/data"), slaves=slaves), overrides)) is is_said
 
 
 def test_an_asynchronous_master_need_not_count_anybody():
