@@ -15,7 +15,8 @@ from twinlog.store.truncation.divergent import Divergent, DivergentDirectory
 
 SLAVES = 2
 FILE_SIZE = 16 << 20
-OVERRIDES = {"mappedFileSizeCommitLog": str(FILE_SIZE)}
+# A person begins the first failovers.
+OVERRIDES = {"mappedFileSizeCommitLog": str(FILE_SIZE), "autoFailover": "off"}
 STOP_SECONDS_MAX = 20.0
 BASES = range(24876, 32000, 100)  # Outside of the ports of `up` and of the ephemeral ports.
 
@@ -55,6 +56,16 @@ class DemoCluster:
         await process.wait()
         return process.popen.pid
 
+    def freeze(self, broker: BrokerPlan) -> int:
+        """Stop a broker with SIGSTOP; return its process id."""
+        process = self.supervisor.processes[broker.name]
+        process.freeze()
+        return process.popen.pid
+
+    def thaw(self, broker: BrokerPlan) -> None:
+        """Let a frozen broker go on."""
+        self.supervisor.processes[broker.name].thaw()
+
     def start(self, broker: BrokerPlan) -> None:
         """Start a broker again."""
         self.supervisor.processes[broker.name].start()
@@ -77,6 +88,9 @@ async def running(plan: UpPlan) -> AsyncIterator[DemoCluster]:
         try:
             with trio.CancelScope(shield=True), trio.move_on_after(STOP_SECONDS_MAX):
                 last = processes[plan.namesrv.name]
+                for process in processes.values():
+                    if process.is_running:
+                        process.thaw()  # One that stands still would not hear that it is to stop.
                 await supervisor.stop_some([each for each in processes.values() if each is not last])
                 await supervisor.stop_some([last])
         finally:

@@ -1,4 +1,6 @@
-"""The script of `twinlog demo`: traffic, kill -9, failover, return, switchover, a worse failure, and the account."""
+"""The script of `twinlog demo`: traffic, kill -9, failover, return, switchover, a worse failure, one that nobody attends to, and
+the account.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -29,9 +31,11 @@ from twinlog.cluster.cli.run.up_view import ask, until_ready
 from twinlog.cluster.client.client import Client
 from twinlog.cluster.observe.members import MemberList
 from twinlog.cluster.text import latency
+from twinlog.store.role_file import AutoFailover
 
 READY_SECONDS_MAX, POLL_SECONDS = 60.0, 0.05
 CALM_SECONDS = 1.0  # Of traffic before the first and after each event; more with a larger --seconds.
+ECHO_SECONDS = 0.2  # Within which answers arrive that a member sent before it stood still.
 ALONE_SECONDS = 0.5  # For which the master writes what no slave receives.
 STRETCHES = 5  # Number of periods of undisturbed traffic.
 FINE = ("streaming", "serving")
@@ -106,9 +110,9 @@ class Play:
         await self._switch_back(first, winner)
         await self._calm()
         await self._kill_all(first, (second, third))
-        await self._fail_over(second, third)
+        winner = await self._fail_over(second, third)
         await self._return_with_a_tail(first)
-        await self._calm()
+        await self._leave_alone(winner)
 
     async def _calm(self) -> None:
         await trio.sleep(max(CALM_SECONDS, self.seconds / STRETCHES - 1))
@@ -223,6 +227,36 @@ class Play:
         if result.pause_ms is not None:
             self.screen.tell(f"write pause {result.pause_ms:.0f} ms", "✓")
         await self._report_pause(began)
+
+    async def _leave_alone(self, master: BrokerPlan) -> None:
+        self.screen.chapter(
+            f"Nobody is there: {master.name} freezes, and the group elects by itself",
+            "From here on nobody types a failover: twinlog auto-failover members. The master stands still (SIGSTOP); its"
+            " connections stay open. After 5 s of silence the others ask each other whether one of them hears it, and the one"
+            " that has everything asks for the votes.",
+        )
+        await self.admin.roles.set_auto_failover(master.group, "members")
+        await self._until_all_know(master.group, "members")
+        frozen_at = trio.current_time()
+        number = self.cluster.freeze(master)
+        self.screen.tell(f"kill -STOP {number} ({master.name}): nobody does anything about it", "✗")
+        await trio.sleep(ECHO_SECONDS)
+        await self._report_pause(frozen_at)
+        self.cluster.thaw(master)
+        await self._until({master.name}, lambda state: state == "streaming")
+        last = (await self.admin.roles.history(master.group)).reigns[-1]
+        self.screen.tell(f"{last.new} is the master in epoch {last.epoch}: {last.reason}", "✓")
+        self.screen.tell(f"{master.name} goes on (kill -CONT), learns of it, and follows as a slave", "✓")
+
+    async def _until_all_know(self, group: str, mode: AutoFailover) -> None:
+        """Until the record of each member says who begins a failover: before that nobody does."""
+        modes: dict[str, AutoFailover] = {}
+        with trio.move_on_after(READY_SECONDS_MAX):
+            while len(modes) < len(self.plan.brokers) or {*modes.values()} != {mode}:
+                await trio.sleep(POLL_SECONDS)
+                modes = {**(await self.admin.roles.auto_failover(group)).members}
+            return
+        raise CliError("The demonstration makes no progress.", f"After {READY_SECONDS_MAX:g} s records say {modes}.")
 
     async def _account(self, client: Client) -> bool:
         self.screen.chapter(

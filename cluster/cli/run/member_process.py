@@ -69,6 +69,14 @@ class MemberProcess:
         """Ask it to stop cleanly; no effect after its end."""
         self.popen.terminate()
 
+    def freeze(self) -> None:
+        """Let it stand still: it keeps its connections, and does nothing."""
+        self.popen.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on; no effect on one that runs, or has ended."""
+        self.popen.send_signal(signal.SIGCONT)
+
     def kill(self) -> None:
         """End it now; no effect after its end."""
         self.popen.kill()
