@@ -9,8 +9,9 @@ from tests.support.process_group.up import POISON, modules_of_an_application, ru
 from tests.support.waiting import SECONDS_MAX
 
 
-def test_nothing_is_missing_after_two_failovers(tmp_path: Path):
-    """All three members die once, the master twice: the account is good, its words and the exit status say so.
+def test_nothing_is_missing_after_three_failovers(tmp_path: Path):
+    """All three members die once, the master twice, and one freezes that nobody attends to: the account is good, its words and
+    the exit status say so.
 
     Nobody imports from the directory in which it is started.
     """
@@ -24,6 +25,9 @@ def test_nothing_is_missing_after_two_failovers(tmp_path: Path):
     assert acknowledged.split()[1] == found.split()[1]
     assert {"missing 0", "the logs"} <= lines
     assert "without SEND_OK, and keeps them in divergent/" in done.stdout
+    (elected,) = [line for line in done.stdout.splitlines() if "was not heard for" in line]
+    assert " is the master in epoch 4: " in elected
+    assert "follows as a slave" in done.stdout.partition(elected)[2]
     assert list((kept / "broker-a-0" / "twinlog" / "divergent").iterdir())
     assert f"twinlog up --dir {kept}" in done.stdout
 

@@ -40,9 +40,10 @@ from twinlog.cluster.cli.run.up_plan import UpPlan
 def demo(seconds: float, rate: float, keep: Path | None, port_base: int | None) -> None:
     """Show a failover without loss on this machine, in about 30 seconds.
 
-    Starts a master, two slaves and a name server, sends messages, kills the master with kill -9, makes a slave the master, brings
-    the old master back, and checks every message. Nothing else on this machine is changed. Exit status 0 when no acknowledged
-    message is missing and all logs are equal, else 1.
+    Starts a master, two slaves and a name server, sends messages, kills the master with kill -9, makes a slave the master,
+    brings the old master back, freezes a master until the group has elected another one by itself, and checks every message.
+    Nothing else on this machine is changed. Exit status 0 when no acknowledged message is missing and all logs are equal, else
+    1.
     """
     directory = _directory(keep)
     is_wanted = keep is not None
