@@ -31,11 +31,14 @@ def newest(*records: GroupRecord | None) -> GroupRecord | None:
 
 
 def is_newer(record: GroupRecord, than: GroupRecord | None) -> bool:
-    """True if `record` replaces `than`; the same version does so once it is known to be in force."""
+    """True if `record` replaces `than`; the same version does so once it is known to be in force, or if `than` lacks what an
+    older version of twinlog did not know, and so did not keep.
+    """
     if than is None or (record.epoch, record.version) > (than.epoch, than.version):
         return True
     same = (record.epoch, record.version) == (than.epoch, than.version)
-    return same and record.before is None and than.before is not None
+    lacks = than.before is not None or (than.auto_failover is None and record.auto_failover is not None)
+    return same and record.before is None and lacks
 
 
 def first_record(master: GroupMember, slave: GroupMember, acks_needed: int, master_role: BrokerRole) -> GroupRecord:

@@ -149,6 +149,15 @@ def test_that_a_record_holds_is_noted():
     assert leased(state, 2, "a", grown)[0] is None
 
 
+def test_a_record_that_an_older_version_kept_in_part_is_taken_whole():
+    """A member of twinlog 0.2 keeps a version without what it does not know, and is upgraded then."""
+    whole = evolve(GROUP, auto_failover="members")
+    state, answer = leased(SLAVE, 2, "a", whole)
+    assert (state.group, answer.group_version) == (whole, GROUP.version)
+    assert leased(state, 2, "a", GROUP)[0] is None
+    assert leased(SLAVE, 2, "a", evolve(whole, before=GROUP))[0] is None  # What holds goes on to hold.
+
+
 def test_a_new_masters_record_is_newer_than_what_never_held():
     """The old master wrote version 9 alone; the new one had not heard of it."""
     alone = evolve(SLAVE, group=evolve(GROUP, version=9))
