@@ -97,6 +97,7 @@ class HAService:
             self._welcome,
             self.host_ips,
             self.secured,
+            self._members_at,
         )
         self.client = HAClient(self.store, self.config, peer_of=self.peer_of, role=self.role, tls=self.tls)
         if self.store.config.broker_role is BrokerRole.SLAVE:
@@ -206,6 +207,14 @@ class HAService:
         """The IPs and ids of slaves that may follow, whether they count or not."""
         group = self.role.group
         return frozenset(self.welcome()) | (group.voters if group is not None else frozenset())
+
+    def _members_at(self, ip: str) -> list[str]:
+        """The ids of the other members that have tickets, and whose HA port is at this IP."""
+        group, me = self.role.group, self.role.me()
+        others = (
+            each for each in (group.members if group is not None else ()) if each.codes and each.id != (me and me.id)
+        )
+        return [each.id for each in others if ip in self.host_ips(each.ha_address.rpartition(":")[0].strip("[]"))]
 
     def ticket_for(self, holder: Holder, shown: Callable[[int], int] = lambda ticket: ticket) -> int:
         """A ticket for the HA connection that a member has just made, whose first eight bytes are what `shown` makes of it."""

@@ -237,6 +237,7 @@ class ConnectionAdmission:
     welcome: Callable[[], Collection[str]] = lambda: ()  # IPs of slaves that may follow before the record has them.
     host_ips: Callable[[str], Collection[str]] = lambda _host: ()  # Of a host name in haAllowedSlaves.
     secured: Callable[[Transport], Awaitable[Transport]] = as_it_is
+    members_at: Callable[[str], Collection[str]] = lambda _ip: ()  # Ids of the members that have tickets, by their IP.
     tickets: Tickets = field(factory=Tickets, init=False)
     rules: AdmissionRules = field(init=False)
     pending: PendingConnections = field(init=False)
@@ -273,7 +274,19 @@ class ConnectionAdmission:
             if has_shown and connection not in self._leaving and self.why_not(connection):
                 self._end(connection)
                 self.note("connection closed: slave no longer registered", peer=connection.address)
+            elif has_shown and connection not in self._leaving and self._lacks_ticket(connection):
+                self._end(connection)
+                self.note("connection closed: its slave is a member now, and has to say so", peer=connection.address)
         self.pending.members_changed()
+
+    def _lacks_ticket(self, connection: HAConnection) -> bool:
+        """True for a connection that counts for nobody, as it showed no ticket, where a member should count by its id: it
+        connected before it was registered, and so was given none. The next time it is.
+        """
+        if connection.member or self.rules.trusts(connection.ip):
+            return False
+        there = set(self.members_at(connection.ip))
+        return bool(there - {each.member for each in self.connections})
 
     def why_not(self, connection: HAConnection) -> str:
         """Why a connection is not served; "" when it is."""

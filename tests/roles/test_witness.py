@@ -19,12 +19,7 @@ from tests.support.waiting import wait_for
 
 T = TypeVar("T")
 pytestmark = pytest.mark.timeout(150)
-SETTINGS = {
-    "haAllowedSlaves": "198.51.100.0/24",
-    "autoFailover": "members",
-    "haLeaseMs": "1500",
-    "autoFailoverAfterMs": "2000",
-}
+SETTINGS = {"autoFailover": "members", "haLeaseMs": "1500", "autoFailoverAfterMs": "2000"}
 why_not = namespaces.can_be_made()
 
 
