@@ -3,6 +3,7 @@
 Names and defaults are RocketMQ's (MessageStoreConfig, 4.9.8) where it has one.
 """
 
+import re
 from enum import Enum
 
 from attrs import frozen, validators
@@ -34,6 +35,12 @@ class AckMode(Enum):
 
 def _are_allowed(_instance: object, _attribute: object, value: str) -> None:
     parse_allowed(value)
+
+
+def _are_addresses(_instance: object, _attribute: object, value: str) -> None:
+    for part in filter(None, map(str.strip, value.split(";"))):
+        if not re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[^\s:;\[\]]+):[1-9][0-9]{0,4}", part):
+            raise ValueError(f"addresses of name servers, HOST:PORT;HOST:PORT: {part!r}")
 
 
 @frozen(kw_only=True)
@@ -225,7 +232,8 @@ class HAConfig:
         "",
         key="autoFailoverWitness",
         doc="name servers, HOST:PORT;HOST:PORT, that a member asks whether they hear the master, where its own vote alone "
-        "elects; empty: those of namesrvAddr",
+        "elects; the group has to register there, too; empty: those of namesrvAddr",
+        validator=_are_addresses,
     )
     switchover_pause_max_ms: int = option(
         2_500,

@@ -107,3 +107,13 @@ def test_the_key_goes_before_the_brokers_name_servers(tmp_path):
     named = make_broker(tmp_path / "1", ha_config=config, **options)
     assert witnesses.witnesses_of(named.settings) == ("10.0.0.9:9876", "witness:9876")
     assert isinstance(named.roles.elector.witnesses, Witnesses)
+
+
+@pytest.mark.parametrize(
+    "text", ["witness", "10.0.0.9:", "10.0.0.9:port", "a b:9876", "http://witness:9876", "::1:9876"]
+)
+def test_a_witness_is_an_address(text):
+    """A start with anything else is refused, with the key: it would be found out when the master is dead."""
+    with pytest.raises(ValueError, match="addresses of name servers"):
+        HAConfig(auto_failover_witness=f"10.0.0.9:9876;{text}")
+    assert HAConfig(auto_failover_witness="10.0.0.9:9876; [::1]:9876;witness.example:9876;")
