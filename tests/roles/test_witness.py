@@ -15,6 +15,7 @@ from tests.support.disk.compare import wait_for_same_commitlog
 from tests.support.process_group import namespaces, twinlog
 from tests.support.process_group.roles import TOPIC, Group, RoleBroker, Traffic, in_thread, running
 from tests.support.process_group.status import status
+from tests.support.process_group.up import run
 from tests.support.waiting import wait_for
 
 T = TypeVar("T")
@@ -28,8 +29,10 @@ def last_reign(group: Group) -> dict:
 
 
 async def test_a_pair_passes_a_master_that_died_and_one_that_hangs(tmp_path):
-    """And then says to nobody SEND_OK until a second member is back."""
-    with running(tmp_path, 2, **SETTINGS) as group:
+    """And then says to nobody SEND_OK until a second member is back. With TLS to the name server, and the group's secret."""
+    secret = tmp_path / "secret"
+    await in_thread(run, "group", "secret", "new", str(secret), namesrv="")
+    with running(tmp_path, 2, **SETTINGS, **{"tls.enable": "true", "haSecretFile": str(secret)}) as group:
         first, second = group.members
         traffic = Traffic(group.namesrv.address)
         async with traffic.flowing():
@@ -41,6 +44,8 @@ async def test_a_pair_passes_a_master_that_died_and_one_that_hangs(tmp_path):
             await in_thread(wait_for, lambda: sum(traffic.others.values()) > refused + 20, "answers")
             assert len(traffic.acknowledged) == acknowledged, traffic.others
             assert "who cannot be had now" in status(second)["policy"]["words"]
+            checked = await in_thread(group.twinlog, "check", status=None)
+            assert f"{second.label}: producers hear SLAVE_NOT_AVAILABLE" in checked.stdout
             await in_thread(first.start)
             await traffic.more(20)
             await in_thread(group.wait_healthy)
