@@ -77,9 +77,9 @@ class Admin:
         groups = await self.api.cluster()
         facts = await observe.gather.ask_members(self.api, groups)
         members = tuple(each.member for each in facts)
-        return observe.members.MemberList(
-            members, tuple(observe.members.issues_of(groups, members)), observe.role_views.notes_of(facts)
-        )
+        failovers = observe.failover.failovers_of(facts)
+        notes = (*observe.role_views.notes_of(facts), *observe.failover.notes(failovers))
+        return observe.members.MemberList(members, tuple(observe.members.issues_of(groups, members)), notes, failovers)
 
     async def watch_members(self, seconds: float, show: "Callable[[observe.members.MemberList], None]") -> None:
         """Show the members now and every `seconds`, without end. Raises RemotingError when the first request fails."""

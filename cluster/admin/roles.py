@@ -316,6 +316,7 @@ class Reign:
     winner_label: str = field(metadata={"doc": 'its name and address then; "": not known'})
     kind: str
     reason: str
+    decided_by: str = field(metadata={"doc": 'person, group (an automatic failover); "": not known, or nobody had to'})
     at_ms: int = field(metadata={"doc": "0: not known"})
     lost_bytes: int | None = field(metadata={"doc": "of what was acknowledged; null: not known"})
 
@@ -370,6 +371,7 @@ def _reign(group: RoleGroup, entry: EpochEntry, labels: Mapping[str, str]) -> Re
         winner_label=entry.winner_label,
         kind=entry.kind,
         reason=entry.reason,
+        decided_by=entry.decided_by,
         at_ms=entry.at_ms,
         lost_bytes=entry.lost_bytes,
     )

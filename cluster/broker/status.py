@@ -27,6 +27,7 @@ from twinlog.cluster.config.group_secret import GroupSecrets
 from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.command import VERSION
 from twinlog.cluster.remoting.member_status import (
+    AutoFailoverStatus,
     DivergentStatus,
     EpochStatus,
     FindingStatus,
@@ -38,9 +39,11 @@ from twinlog.cluster.remoting.member_status import (
     RefusedStatus,
     SecurityStatus,
     SlaveStatus,
+    StandingStatus,
 )
 from twinlog.cluster.remoting.names import SCHEDULE_TOPIC, member_name
 from twinlog.ha.compare.finding import NO_ERRORS
+from twinlog.ha.election.election import mode_of, why_nobody
 from twinlog.ha.policy.ack_policy import AckPolicy, MasterSide, SlaveSide, effective_policy
 from twinlog.ha.policy.admission import Refusal
 from twinlog.ha.policy.disconnected import KnownSlave
@@ -306,7 +309,12 @@ class BrokerStatus:
         return evolve(
             status,
             epoch=EpochStatus(
-                epoch=last.epoch, winner=last.winner, winner_label=last.winner_label, start_offset=last.start_offset
+                epoch=last.epoch,
+                winner=last.winner,
+                winner_label=last.winner_label,
+                start_offset=last.start_offset,
+                decided_by=last.decided_by,
+                reason=last.reason,
             ),
             promised=roles.member.promised(),
             role_state="forwarding" if self.gate.state == "forwarding" and phase == "following" else phase,
@@ -314,11 +322,43 @@ class BrokerStatus:
             lease=self._lease() if roles.member.is_serving else None,
             silent={address: round(seconds, 1) for address, seconds in silent.items()},
             group_record=state.group if state is not None else None,
+            auto_failover=self.auto_failover(),
             whole=state is None or state.whole,
             role_change=to_plain(change) if change.steps or change.error else None,
             last_pause_ms=roles.last_pause_ms,
             scheduled=state.scheduled if state is not None else None,
             paused=roles.member.paused() or None,
+        )
+
+    def auto_failover(self) -> AutoFailoverStatus | None:
+        """How it stands with a failover that needs nobody; None without a record of the group."""
+        group, elector, config = self.roles.member.group, self.roles.elector, self.ha.config
+        if group is None:
+            return None
+        hearing, elections = self.roles.voter.hearing, self.roles.voter.elections
+        serving, standings = self.roles.member.is_serving, elector.standings()
+        held_off = elections.held_off_until - trio.current_time()
+        named = tuple(each.strip() for each in config.auto_failover_witness.split(";") if each.strip())
+        return AutoFailoverStatus(
+            mode=mode_of(group),
+            configured=config.auto_failover.value,
+            after_ms=config.auto_failover_after_ms,
+            lease_ms=config.lease_ms,
+            witnesses=named or self.settings.config.name_servers,
+            decision=elector.decision.kind,
+            why=elector.decision.why,
+            heard_ms=None if serving else round(hearing.silent_seconds * 1000),
+            suspected=not serving and elector.suspected_at is not None,
+            tried=elector.tried,
+            won=elector.won,
+            given_up=elector.given_up,
+            why_given_up=elector.why_given_up or None,
+            elections=elections.count,
+            held_off_ms=max(round(held_off * 1000), 0) if elections.count else 0,
+            standings=tuple(
+                StandingStatus(member_id=each.member, rank=each.rank, against=each.against) for each in standings
+            ),
+            why_nobody=(why_nobody(group, standings) or None) if standings else None,
         )
 
     def _known_slave(self, slave: KnownSlave) -> KnownSlaveStatus:

@@ -271,7 +271,7 @@ def _show_auto_failover(found: AutoFailoverState, fmt: str) -> None:
 @group_option
 @document_option(History)
 def history(namesrv: str, group: str | None, fmt: str) -> None:
-    """Show each epoch: its first byte, the old and the new master, the reason, and the acknowledged bytes lost."""
+    """Show each epoch: its first byte, the old and the new master, who decided it and why, and the acknowledged bytes lost."""
     show(run_admin(namesrv, lambda admin: admin.roles.history(group)), fmt, _history_page)
 
 
@@ -282,6 +282,7 @@ def _history_page(found: History) -> Page:
         Column("OLD", lambda e: e.old),
         Column("NEW", lambda e: e.new),
         Column("KIND", lambda e: e.kind),
+        Column("BY", lambda e: e.decided_by or None),
         Column("WHEN", lambda e: e.at_ms or None, moment),
         Column("LOST", lambda e: "unknown" if e.lost_bytes is None else e.lost_bytes, _lost, right=True),
         Column("REASON", lambda e: e.reason),

@@ -96,7 +96,8 @@ def _size(broker: Broker) -> int:
 def _ha(broker: Broker, ha: HAStatistics) -> HANumbers:
     client, state = broker.ha.client, _state(broker)
     synchronous = broker.store.config.broker_role is BrokerRole.SYNC_MASTER
-    finding = client.finding
+    finding, elector = client.finding, broker.roles.elector
+    auto = broker.status.auto_failover()
     return HANumbers(
         member_id=broker.roles.member.own,
         secret_ids=broker.secrets.ids,
@@ -120,6 +121,12 @@ def _ha(broker: Broker, ha: HAStatistics) -> HANumbers:
         divergent=max(broker.store.max_offset - finding.offset, 0)
         if finding is not None and finding.kind in ("diverged", "ahead", "given up")
         else 0,
+        auto_failover=auto.mode != "off" if auto is not None else None,
+        could_elect=auto.why_nobody is None if auto is not None and broker.roles.member.is_serving else None,
+        suspected=auto is not None and auto.suspected,
+        heard_seconds=auto.heard_ms / 1000 if auto is not None and auto.heard_ms is not None else None,
+        elections=(("tried", elector.tried), ("won", elector.won), ("given_up", elector.given_up)),
+        held_off_seconds=auto.held_off_ms / 1000 if auto is not None else 0.0,
     )
 
 

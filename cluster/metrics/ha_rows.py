@@ -51,6 +51,10 @@ def _secrets(snapshot: BrokerSnapshot) -> Iterable[Sample]:
     return (((id, "accepts" if number else "signs"), 1) for number, id in enumerate(snapshot.ha.secret_ids))
 
 
+def _elections(snapshot: BrokerSnapshot) -> Iterable[Sample]:
+    return (((outcome,), count) for outcome, count in snapshot.ha.elections)
+
+
 def _ack_waits(snapshot: BrokerSnapshot) -> Iterable[Sample]:
     return (((str(need), outcome), counts) for need, outcome, counts in snapshot.ha.ack_waits)
 
@@ -97,6 +101,39 @@ HA = (
         name="rocketmq_ha_paused",
         help="1 while somebody has paused role changes in this group",
         read=lambda snapshot: snapshot.ha.paused,
+    ),
+    gauge(
+        name="rocketmq_ha_auto_failover",
+        help="1 while this member's record of its group says autoFailover=members, 0 for off; all members should agree",
+        read=lambda snapshot: snapshot.ha.auto_failover,
+    ),
+    _group_gauge(
+        name="rocketmq_ha_could_elect",
+        help="Told by the master: 1 if the others could elect a master if it died now, by themselves or by command",
+        read=lambda snapshot: snapshot.ha.could_elect,
+    ),
+    gauge(
+        name="rocketmq_ha_master_suspected",
+        help="1 while a slave takes its master for dead: it was silent for autoFailoverAfterMs, or its process is gone",
+        scope=OWN,
+        read=lambda snapshot: snapshot.ha.suspected,
+    ),
+    gauge(
+        name="rocketmq_ha_master_heard_seconds",
+        help="Told by a slave: seconds since it heard its master last",
+        scope=OWN,
+        read=lambda snapshot: snapshot.ha.heard_seconds,
+    ),
+    counter(
+        name="rocketmq_ha_elections_total",
+        help="Automatic failovers that this member began: tried, and of these won or given_up",
+        labels=("outcome",),
+        read=_elections,
+    ),
+    gauge(
+        name="rocketmq_ha_elections_held_off_seconds",
+        help="So long this member begins no automatic failover, because there were many; 0: it does not hold off",
+        read=lambda snapshot: snapshot.ha.held_off_seconds,
     ),
     gauge(
         name="rocketmq_ha_replica_state",

@@ -75,6 +75,12 @@ class HANumbers:
     reconnects: tuple[tuple[str, int], ...]  # By what ended the connection.
     divergences: int
     divergent: int  # Bytes here that the master's log does not have.
+    auto_failover: bool | None  # By the record that this member has; None: it has none.
+    could_elect: bool | None  # By a serving master: if it died now; None: this member cannot tell.
+    suspected: bool
+    heard_seconds: float | None  # Since it heard its master last; None: it serves itself, or has no record.
+    elections: tuple[tuple[str, int], ...]  # Automatic ones that it began, by outcome.
+    held_off_seconds: float
 
 
 @frozen(kw_only=True)

@@ -8,9 +8,20 @@ from typing import TYPE_CHECKING
 
 from twinlog.store.util.late_modules import late_modules
 
-__all__ = ["cross_check", "explain", "findings", "gather", "live_diff", "members", "requests", "role_views", "rules"]
+__all__ = [
+    "cross_check",
+    "explain",
+    "failover",
+    "findings",
+    "gather",
+    "live_diff",
+    "members",
+    "requests",
+    "role_views",
+    "rules",
+]
 
 if TYPE_CHECKING:
-    from . import cross_check, explain, findings, gather, live_diff, members, requests, role_views, rules
+    from . import cross_check, explain, failover, findings, gather, live_diff, members, requests, role_views, rules
 else:
     __getattr__ = late_modules(__name__)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from attrs import frozen
 
+from twinlog.cluster.observe.failover import failover_of
 from twinlog.cluster.observe.findings import Finding
 from twinlog.cluster.observe.members import ClusterFacts, Member, MemberFacts
 from twinlog.cluster.observe.role_views import name_of
@@ -105,6 +106,33 @@ def _epoch(facts: ClusterFacts, each: MemberFacts) -> Iterator[tuple[str, str]]:
         yield "lease", held if lease.held else f"it may acknowledge nothing: {lease.why}"
     names = ", ".join(name_of(kept.id, members) for kept in record.members)
     yield "group", f"{names}; {record.acks_needed} must hold a message, {needed(record)} must promise for a failover"
+    yield from _failover(facts, each)
+
+
+def _failover(facts: ClusterFacts, each: MemberFacts) -> Iterator[tuple[str, str]]:
+    """Who begins a failover, who would be elected, and what this member has heard and tried."""
+    group, own = failover_of(each.member.group, facts.group(each.member.group)), each.status.auto_failover
+    if group is None or own is None:
+        return
+    if own.mode == "off":
+        yield "failover", "a person begins it: twinlog failover; with twinlog auto-failover members the group does"
+    else:
+        after = f" for {own.after_ms / 1000:g} s" if own.after_ms is not None else ""
+        yield (
+            "failover",
+            f"the members elect another master by themselves once theirs is not heard{after}, or its process is gone",
+        )
+    if own.heard_ms is not None:
+        suspects = next((found.why for found in group.members if found.member == each.member.name and found.why), None)
+        yield "heard", f"its master {own.heard_ms / 1000:.1f} s ago" + (f"; {suspects}" if suspects else "")
+    against = [f"{found.member}: {found.against}" for found in group.successors if found.against]
+    if group.successors:
+        yield "next", "; ".join([group.next or f"nobody: {group.nobody}", *against])
+    if own.tried:
+        last = f", the last because {own.why_given_up}" if own.why_given_up else ""
+        yield "elections", f"it began {own.tried} by itself, won {own.won}, gave up {own.given_up}{last}"
+    if own.held_off_ms:
+        yield "hold-off", f"{own.elections} elections within 10 minutes: it waits {own.held_off_ms / 1000:.0f} s more"
 
 
 def _as_slave(member: Member, master: MasterLinkStatus, status: MemberStatus) -> Iterator[tuple[str, str]]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from attrs import evolve, field, frozen
 
+from twinlog.cluster.observe.elections import GroupFailover
 from twinlog.cluster.remoting.member_status import NO_STATUS, MasterLinkStatus, MemberStatus, SlaveStatus
 from twinlog.cluster.remoting.route import BrokerAddresses
 from twinlog.cluster.user_errors import NOT_FOUND, USAGE, UserError
@@ -54,7 +55,8 @@ class MemberList:
 
     members: tuple[Member, ...]
     issues: tuple[str, ...]
-    notes: tuple[str, ...] = ()  # What is under way, planned or paused.
+    notes: tuple[str, ...] = ()  # What is under way, planned or paused; and who elects by itself.
+    failovers: tuple[GroupFailover, ...] = ()  # Of groups with a record.
 
 
 class NoMemberError(UserError):

@@ -189,7 +189,7 @@ def _too_few_votes(name: str, members: tuple[MemberFacts, ...], record: GroupRec
     present = {id_of(each) for each in members if each.is_twinlog}
     voters = record.voters & present
     left, wanted = len(voters - set(masters)), needed(record)
-    if masters and left < wanted:
+    if masters and left < wanted and record.auto_failover != "members":  # See failover_rules.py.
         yield Finding(
             level=Level.NOTE,
             cause="too few for a failover",

@@ -2,7 +2,7 @@
 
 The tables at the end list every rule, by what it reads: RULES read one snapshot (`twinlog check`, `explain`, `doctor`, the
 dashboard), CONTRADICTIONS read two (`twinlog crosscheck`). Rules for security are in security_rules.py, rules for roles in
-role_views.py, rules for what members report about each other in cross_rules.py.
+role_views.py and failover_rules.py, rules for what members report about each other in cross_rules.py.
 """
 
 from collections.abc import Iterator
@@ -22,6 +22,7 @@ from twinlog.cluster.observe.cross_rules import (
     registered_master,
     unregistered,
 )
+from twinlog.cluster.observe.failover_rules import automatic_failover
 from twinlog.cluster.observe.findings import Finding, Level, Rule, apply
 from twinlog.cluster.observe.members import ClusterFacts, MemberFacts, issue_of, successor_hint
 from twinlog.cluster.observe.role_views import roles
@@ -425,6 +426,7 @@ RULES: tuple[Rule[ClusterFacts], ...] = (
     Rule("a SYNC_MASTER has slaves", alone),
     Rule("members answer, take messages and follow", states),
     Rule("roles are settled, and could be changed", roles),
+    Rule("groups that elect by themselves could do so", automatic_failover),
     Rule("HA ports take connections", ha_ports),
     Rule("members find each other at what they tell members", addresses),
     Rule("clients find members at what they are told", for_clients),

@@ -132,6 +132,8 @@ class EpochStatus:
     winner: str = ""  # Its id.
     start_offset: int = 0
     winner_label: str = ""  # Its name and address then; "": not known.
+    decided_by: str = ""  # person, group; "": not known, or nobody had to.
+    reason: str = ""
 
 
 @frozen(kw_only=True)
@@ -141,6 +143,38 @@ class LeaseStatus:
     held: bool
     remaining_ms: int | None = None
     why: str | None = None
+
+
+@frozen(kw_only=True)
+class StandingStatus:
+    """How a member stands as the next master. `rank` 0: it would be next; None: `against` speaks against it."""
+
+    member_id: str
+    rank: int | None = None
+    against: str = ""
+
+
+@frozen(kw_only=True)
+class AutoFailoverStatus:
+    """Failover without a person, as one member sees it. Counts are since its start."""
+
+    mode: str = "off"  # off, members: as its record says.
+    configured: str = "off"  # As its broker.conf says what a group begins with.
+    after_ms: int | None = None
+    lease_ms: int | None = None
+    witnesses: tuple[str, ...] | None = None  # autoFailoverWitness, or else the name servers.
+    decision: str = "stay"  # stay, wait, ask, run
+    why: str = ""
+    heard_ms: int | None = None  # Since it heard its master last; None: it serves itself.
+    suspected: bool = False  # Its master may be gone.
+    tried: int = 0
+    won: int = 0
+    given_up: int = 0
+    why_given_up: str | None = None  # The last one.
+    elections: int = 0  # Automatic ones of the group that it has seen in the last 10 minutes.
+    held_off_ms: int = 0
+    standings: tuple[StandingStatus, ...] = ()  # The next master first; (): a slave that does not suspect its master.
+    why_nobody: str | None = None  # Why nobody could be elected now, by the standings.
 
 
 @frozen(kw_only=True)
@@ -215,6 +249,7 @@ class MemberStatus:
     lease: LeaseStatus | None = None
     silent: Mapping[str, float] = {}  # Members of the group by address, with the seconds since they were last heard.
     group_record: GroupRecord | None = None
+    auto_failover: AutoFailoverStatus | None = None  # None: without a record, or of a version that does not elect.
     whole: bool | None = None
     role_change: Mapping[str, Any] | None = None  # ChangeState of cluster/broker/peers/role_messages.py, as JSON.
     last_pause_ms: float | None = None
@@ -248,6 +283,7 @@ ROLE_KEYS = frozenset(
         "lease",
         "silent",
         "groupRecord",
+        "autoFailover",
         "whole",
         "roleChange",
         "lastPauseMs",

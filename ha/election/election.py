@@ -22,7 +22,7 @@ from attrs import define, field, frozen
 from twinlog.ha.election import witness
 from twinlog.ha.election.epochs import key_of
 from twinlog.ha.election.group_record import needed
-from twinlog.ha.election.voter import VoteReply, why_older
+from twinlog.ha.election.voter import LeaseReply, VoteReply, why_older
 from twinlog.ha.election.votes import group_of, judge_failover
 from twinlog.ha.election.witness import WitnessReply
 from twinlog.store.epoch_file import EpochEntry, EpochId
@@ -87,11 +87,14 @@ class Facts:
 
 @frozen(kw_only=True)
 class Standing:
-    """How a member stands as the next master. `rank` 0: it would be next; None: `against` speaks against it."""
+    """How a member stands as the next master. `rank` 0: it would be next; None: `against` speaks against it. `votes`: it could
+    promise its vote all the same.
+    """
 
     member: str
     rank: int | None
     against: str = ""
+    votes: bool = False
 
 
 def mode_of(group: GroupRecord | None) -> AutoFailover:
@@ -206,37 +209,56 @@ def _alone(facts: Facts, group: GroupRecord, asked: Asked) -> str:
 
 
 def standings(
-    group: GroupRecord, answers: Mapping[str, VoteReply], deposed: AbstractSet[str] = frozenset()
+    group: GroupRecord,
+    answers: Mapping[str, VoteReply] | Mapping[str, LeaseReply],
+    deposed: AbstractSet[str] = frozenset(),
+    *,
+    master: str = "",
 ) -> tuple[Standing, ...]:
-    """How all members stand, the next master first: by what they hold, then who was not deposed lately, then by broker id."""
+    """How all members stand, the next master first: by what they hold, then who was not deposed lately, then by broker id.
+
+    Judged by answers to a dry run, or to a serving `master` (its id) that renews its lease.
+    """
     able: list[tuple[tuple[int, bool, str, int], bool, int, str]] = []
     refused: list[Standing] = []
     for member in sorted(group.members, key=lambda member: member.broker_id):
         answer = answers.get(member.id)
-        if why := _against(group, member.id, answer):
+        why = "it is the master" if member.id == master else _against(group, member.id, answer)
+        if answer is None or why:
             refused.append(Standing(member=member.id, rank=None, against=why))
+        elif isinstance(answer, VoteReply) and not answer.can_store:
+            refused.append(Standing(member=member.id, rank=None, against="it could store nothing", votes=True))
         else:
-            assert answer is not None
-            key = key_of(answer.entries, answer.max_offset)
+            entries = answer.entries if isinstance(answer, VoteReply) else (answer.last,)
+            key = key_of(entries, answer.max_offset)
             able.append((key, member.id not in deposed, -member.broker_id, member.id))
     able.sort(reverse=True)
-    ranked = [Standing(member=each[-1], rank=rank) for rank, each in enumerate(able)]
+    ranked = [Standing(member=each[-1], rank=rank, votes=True) for rank, each in enumerate(able)]
     return (*ranked, *refused)
 
 
-def _against(group: GroupRecord, id: str, answer: VoteReply | None) -> str:
+def _against(group: GroupRecord, id: str, answer: VoteReply | LeaseReply | None) -> str:
+    """Why its vote does not count; "" when it does."""
     member = group.member(id)
     if member is None or not member.votes:
         return "it cannot vote: a RocketMQ slave"
     if answer is None:
         return "it does not answer"
-    if not answer.granted:
+    if not (answer.granted if isinstance(answer, VoteReply) else answer.accepted):
         return answer.why
-    if why := why_older(group, id, answer.codes):
+    if isinstance(answer, VoteReply) and (why := why_older(group, id, answer.codes)):
         return why
-    if not answer.whole:
-        return "it may lack bytes that it acknowledged, and has not caught up since"
-    return "" if answer.can_store else "it could store nothing"
+    return "" if answer.whole else "it may lack bytes that it acknowledged, and has not caught up since"
+
+
+def why_nobody(group: GroupRecord, found: Sequence[Standing]) -> str:
+    """Why these standings elect nobody if the master dies now; "" when they elect somebody."""
+    votes, wanted = sum(each.votes for each in found), needed(group)
+    if votes < wanted:
+        alone = "only the master has to hold a message, so that nobody else knows what would be lost: "
+        counts = f"{wanted} of {len(group.members)} members would have to promise their votes, {votes} could"
+        return f"{alone if group.acks_needed <= 1 else ''}{counts}"
+    return "" if any(each.rank is not None for each in found) else "nobody could store messages"
 
 
 def _reason(facts: Facts, group: GroupRecord, asked: Asked) -> str:

@@ -69,6 +69,7 @@ class Elector:
 
     async def run(self) -> None:
         """Until cancelled."""
+        self._log_other_mode()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._listen_task)
             while True:
@@ -88,6 +89,14 @@ class Elector:
             with trio.move_on_after(LOOK_SECONDS):
                 await self.member.ha.client.lost.wait()
                 await trio.sleep(MOMENT_SECONDS)  # Of a process that ends, one connection goes after the other.
+
+    def _log_other_mode(self) -> None:
+        """broker.conf says only what a group begins with."""
+        group, configured = self.member.group, self.member.config.auto_failover.value
+        if group is not None and group.auto_failover is not None and group.auto_failover != configured:
+            log.info(
+                "autoFailover of broker.conf is not its group's", configured=configured, in_force=group.auto_failover
+            )
 
     async def _listen(self) -> None:
         """Note what was heard since the last look."""
@@ -236,8 +245,16 @@ class Elector:
             self._tries, self.won = 0, self.won + 1
 
     def standings(self) -> tuple[Standing, ...]:
-        """How the members stand as the next master, by the last answers to this member."""
-        group = self.member.group
+        """How the members stand as the next master: by answers to this member as a master, or since it suspects its own. () while
+        it has none.
+        """
+        member, deposed, group = self.member, self.voter.elections.deposed, self.member.group
         if group is None:
             return ()
-        return standings(group, self.asked.answers if self.asked is not None else {}, self.voter.elections.deposed)
+        if member.is_serving:
+            since = trio.current_time() - member.config.lease_ms / 1000
+            answers = {id: answer for id, (asked_at, answer) in self.leases.answers.items() if asked_at > since}
+            return standings(group, answers, deposed, master=member.own)
+        if self.asked is None or self.suspected_at is None or self.asked.at < self.suspected_at:
+            return ()
+        return standings(group, self.asked.answers, deposed)

@@ -85,6 +85,10 @@ def test_the_black_list_of_rocketmq(key):
         ("listenPort", "cannot be changed while the broker runs"),
         ("storePathRootDir", "cannot be changed while the broker runs"),
         ("brokerRole", "cannot be changed while the broker runs"),
+        (
+            "autoFailover",
+            "is of the group, not of one broker: twinlog auto-failover off, or twinlog auto-failover members",
+        ),
         ("sendMessageThreadPoolNums", "has no effect here"),
         ("enableCalcFilterBitMap", "is always false: twinlog has no bit maps"),
         ("noSuchKey", "there is no option noSuchKey"),

@@ -50,8 +50,9 @@ async def test_a_switchover_and_its_history(group):
     assert group.slave.roles.member.is_serving
     told = of(History, (await group.twinlog("history", "-o", "json")).stdout)["reigns"][-1]
     assert (told["old"], told["new"], told["reason"]) == ("broker-a-0", "broker-a-1", "new disk")
+    assert told["decided_by"] == "person"
     lines = (await group.twinlog("history")).stdout.splitlines()
-    assert lines[0].split() == ["EPOCH", "FROM", "OLD", "NEW", "KIND", "WHEN", "LOST", "REASON"]
+    assert lines[0].split() == ["EPOCH", "FROM", "OLD", "NEW", "KIND", "BY", "WHEN", "LOST", "REASON"]
     assert (await group.twinlog("history", "-o", "tsv")).stdout.splitlines()[-1].endswith("\tnew disk")
 
 

@@ -3,63 +3,19 @@
 import pytest
 from attrs import evolve
 
+from tests.cluster.observe.role_facts import RECORD, A, B, C, cluster, facts_of
 from twinlog.cluster.admin.waiting import parse_condition
 from twinlog.cluster.observe.explain import explain_member
 from twinlog.cluster.observe.findings import Level
-from twinlog.cluster.observe.members import ClusterFacts, Member, MemberFacts, issues_of, member_of_status, with_lag
+from twinlog.cluster.observe.members import MemberFacts, issues_of, with_lag
 from twinlog.cluster.observe.role_views import change_of, newest_record, notes_of
 from twinlog.cluster.observe.rules import examine
 from twinlog.cluster.remoting.member_status import NO_STATUS, MemberStatus
-from twinlog.cluster.remoting.route import BrokerAddresses
 from twinlog.cluster.text import day_and_clock
-from twinlog.store.config import BrokerRole
-from twinlog.store.role_file import GroupMember, GroupRecord, Pause
+from twinlog.store.role_file import Pause
 from twinlog.store.util.plain import to_plain
 
-A, B, C = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
-RECORD = GroupRecord(
-    version=2,
-    members=tuple(
-        GroupMember(address=address, ha_address="", broker_id=number, name=f"broker-a-{number}")
-        for number, address in enumerate((A, B, C))
-    ),
-    acks_needed=2,
-    master_role=BrokerRole.SYNC_MASTER,
-)
-
-
-def facts_of(number: int, address: str, **status) -> MemberFacts:
-    role = "slave" if number else "master"
-    bare = Member(
-        name=f"broker-a-{number}",
-        cluster="C",
-        group="broker-a",
-        broker_id=number,
-        address=address,
-        role=role,
-        state="unreachable",
-    )
-    told = {
-        "role": "SLAVE" if number else "SYNC_MASTER",
-        "state": "streaming" if number else "serving",
-        "roleState": "following" if number else "serving",
-        "address": address,
-        "groupRecord": to_plain(RECORD),
-        "epoch": {"epoch": 3, "winner": A, "startOffset": 100},
-        "promised": {"epoch": 3, "winner": A},
-        "secretIds": ["3f9a0c1b"],
-        **status,
-    }
-    found = MemberStatus.from_json(told)
-    return MemberFacts(member=member_of_status(bare, found), status=found)
-
-
 MASTER, FIRST, SECOND = facts_of(0, A), facts_of(1, B), facts_of(2, C)
-
-
-def cluster(*members: MemberFacts) -> ClusterFacts:
-    group = BrokerAddresses("C", "broker-a", {each.member.broker_id: each.member.address for each in members})
-    return ClusterFacts(groups=(group,), members=members, name_servers={"10.0.0.9:9876": (group,)})
 
 
 def causes(*members: MemberFacts) -> list[tuple[str, str]]:

@@ -84,7 +84,15 @@ def test_a_role_change_that_was_seen_is_not_told_again_from_the_history():
     memory = Memory()
     take(memory, member(), member(1), at=100.0)
     take(memory, member(role="slave", state="streaming"), member(1, role="master", state="serving", epoch=4), at=103.0)
-    reign = {"epoch": 4, "start_offset": 0, "old": "broker-a-0", "new": "broker-a-1", "reason": "", "lost_bytes": 0}
+    reign = {
+        "epoch": 4,
+        "start_offset": 0,
+        "old": "broker-a-0",
+        "new": "broker-a-1",
+        "reason": "",
+        "lost_bytes": 0,
+        "decided_by": "person",
+    }
     reign |= {"winner": "m1", "winner_label": "broker-a-1 (127.0.0.1:10921)"}
     shown = of_history(
         History(group="broker-a", told_by="broker-a-1", reigns=(Reign(kind="switchover", at_ms=102_000, **reign),))
