@@ -93,6 +93,7 @@ class LeaseRequest:
     serves: bool = True  # False: it asks only to learn what the voters know, and is no master to wait for.
     locks: LockTable | None = None  # Locks of queues that the voter does not know yet.
     wants_locks: bool = False  # The master was restarted, and does not know those that it gave.
+    why_not: str = ""  # Why it does not serve.
 
 
 @frozen(kw_only=True)
@@ -111,6 +112,7 @@ class LeaseReply:
     is_copy: bool = False  # Another process takes part as the member that asked: this one must not serve.
     locks_version: int | None = None  # Of this master's locks, as known now; None: an earlier version of twinlog.
     locks: LockTable | None = None  # If they are wanted.
+    can_store: bool = True  # It could take messages, as a master.
 
 
 def is_master(state: RoleState, entries: Sequence[EpochEntry]) -> bool:

@@ -224,6 +224,20 @@ class SimEffects:
         member.ha.fence(why)
         await trio.lowlevel.checkpoint()
 
+    def stand_aside(self, why: str) -> None:
+        assert self.member.ha is not None
+        self.member.group.trace(f"{self.member.name} stands aside")
+        self.member.writable = False
+        self.member.ha.fence(why)
+
+    def serve_again(self) -> None:
+        member = self.member
+        assert member.ha is not None
+        assert member.store is not None
+        member.group.trace(f"{member.name} serves again")
+        member.ha.unfence(synchronous=member.store.config.broker_role is BrokerRole.SYNC_MASTER)
+        member.writable = True
+
     async def withdraw(self) -> None:
         self.member.is_withdrawn = True
         self.member.group.name_server.lost(self.member)

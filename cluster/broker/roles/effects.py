@@ -215,6 +215,18 @@ class BrokerRoleEffects:
             await self.registration.hold()
         self.store.become_slave()
 
+    def stand_aside(self, why: str) -> None:
+        """Serve nobody, at once and without the disk. The master's tasks and its registration go on, until serve_again() takes it
+        back, or it gets another role.
+        """
+        self.gate.shut(why)
+        self.ha.fence(why)
+
+    def serve_again(self) -> None:
+        """Take stand_aside() back, in the same epoch."""
+        self.ha.unfence(synchronous=self.store.config.broker_role is BrokerRole.SYNC_MASTER)
+        self.gate.open()
+
     async def withdraw(self) -> None:
         """Let no client find this member, which its group takes for a copy of another one."""
         await self.registration.withdraw()

@@ -165,7 +165,7 @@ class Elector:
             group=member.group,
             is_serving=member.is_serving,
             paused=member.paused(),
-            cannot_store=member.store.flags.why_not_appendable or "",
+            cannot_store=member.why_no_candidate,
             why_not=why_not,
             seconds_left=left,
             heard=newer if member.is_serving and newer else self._heard(),

@@ -125,9 +125,12 @@ class LeaseRounds:
     _locks_at: dict[str, int] = field(factory=dict, init=False)  # Version of the locks that a voter has.
     _locks_of: dict[str, LockTable] = field(factory=dict, init=False)  # What voters know, after a restart.
     _locks_unknown_since: float | None = field(default=None, init=False)
+    _kept: trio.Event = field(init=False)  # Set while no step of the record is under way.
 
     def __attrs_post_init__(self) -> None:
         self.silence = SilentVoters(self.member.config.lease_ms / 1000)
+        self._kept = trio.Event()
+        self._kept.set()
         self.joining.recount = self._recount
 
     async def run(self) -> None:
@@ -140,14 +143,23 @@ class LeaseRounds:
                         nursery.start_soon(self._ask, id)
                 asked = self.others if self.leads and self.member.is_serving else ()
                 self.silence.check(map(self.joining.address_of, asked), trio.current_time())
-                try:
-                    await self._keep_record()
-                except RoleFileError:  # It was logged, and this member serves no longer.
-                    await self.member.fence_older(self.member.durable.failure)
+                if self._kept.is_set():
+                    self._kept = trio.Event()
+                    nursery.start_soon(self._keep, self._kept)
+                with trio.move_on_after(self.member.config.lease_ms / 3000):  # The disk may hang; the rounds go on.
+                    await self._kept.wait()
                 self._renew()
                 self._recover_locks()
                 with trio.move_on_after(self.member.config.lease_ms / 3000):
                     await self.joining.added.wait()
+
+    async def _keep(self, kept: trio.Event) -> None:
+        try:
+            await self._keep_record()
+        except RoleFileError:  # It was logged, and this member serves no longer.
+            await self.member.fence_older(self.member.durable.failure)
+        finally:
+            kept.set()
 
     def ask_soon(self) -> None:
         """Start the next round at once: something changed for the voters."""
@@ -300,6 +312,7 @@ class LeaseRounds:
             serves=member.phase != "fenced" and not member.durable.lacks_tail,
             locks=member.locks.table(since=self._locks_at.get(id, 0)),
             wants_locks=not member.locks.is_known,
+            why_not=member.why if member.phase == "fenced" else "",
         )
         self._asking.add(id)
         try:

@@ -27,6 +27,7 @@ from twinlog.cluster.broker.tables.queue_locks import RebalanceLockManager
 from twinlog.cluster.remoting.names import ip_of
 from twinlog.ha.config import HAConfig
 from twinlog.ha.election.group_record import is_newer, remaining_pause
+from twinlog.ha.election.hand_over import StoreHealth
 from twinlog.ha.election.voter import followed, is_master
 from twinlog.ha.errors import HAPeerError
 from twinlog.ha.peer import PeerHistory
@@ -98,6 +99,7 @@ class Member:
     why: str = field(default="", init=False)
     lock: trio.Lock = field(factory=trio.Lock, init=False)
     changed: Wakeup = field(factory=Wakeup, init=False)  # Wakes the start rules.
+    health: StoreHealth = field(factory=StoreHealth, init=False)  # Of its disk.
     master: PeerHistory | None = field(default=None, init=False)  # The master that is followed, as last reported.
     clock_ahead_ms: int = field(default=0, init=False)  # Our clock, of that of the master that reported a pause last.
     joins: bool = field(default=False, init=False)  # New to the group: a record without this member was seen.
@@ -237,6 +239,20 @@ class Member:
             whole=self.durable.state is None or self.durable.state.whole,
             only_tls=self.config.tls,
         )
+
+    @property
+    def why_unable(self) -> str:
+        """Why it could take no messages, as a master; "" when it could."""
+        return self.store.why_not_writable or self._why_hanging
+
+    @property
+    def why_no_candidate(self) -> str:
+        """Likewise, for a group without a master: there a disk above its warning level is better than none."""
+        return self.store.flags.why_not_appendable or self._why_hanging
+
+    @property
+    def _why_hanging(self) -> str:
+        return self.health.why_hanging(self.config.auto_failover_after_ms / 1000)
 
     # Phases
 

@@ -5,7 +5,7 @@
     write pause              write_pause.py (master), candidate.py (candidate)
     a change that was asked  change.py
     at start, by itself      startup.py
-    failover, by itself      elector.py
+    failover, by itself      elector.py; hand_over.py (a master that cannot store)
     new members              joining.py
     locks of queues          locks.py
 
@@ -35,6 +35,7 @@ from twinlog.cluster.broker.peers.role_messages import (
 from twinlog.cluster.broker.roles import repair as role_repair
 from twinlog.cluster.broker.roles.change import RoleChange
 from twinlog.cluster.broker.roles.elector import Elector
+from twinlog.cluster.broker.roles.hand_over import HandOver
 from twinlog.cluster.broker.roles.joining import JoinRequests
 from twinlog.cluster.broker.roles.lease import LeaseRounds
 from twinlog.cluster.broker.roles.locks import QueueLocks
@@ -129,6 +130,7 @@ class RoleService:
     rules: StartRules = field(init=False)
     scheduled: ScheduledSwitchover = field(init=False)
     elector: Elector = field(init=False)
+    hand_over: HandOver = field(init=False)
     _change: RoleChange | None = field(default=None, init=False)
     _nursery: trio.Nursery | None = field(default=None, init=False)
 
@@ -141,6 +143,8 @@ class RoleService:
         self.locks = QueueLocks(self.member, self.leases)
         self.rules = StartRules(self.member, self.voter, self.leases, self.joining, self.has_name_servers)
         self.scheduled = ScheduledSwitchover(self.member, self.leases)
+        self.hand_over = HandOver(self.member, self.voter, self.leases)
+        self.rules.hands_over = lambda: self.hand_over.why != ""
         self.elector = Elector(self.member, self.voter, self.leases, self._elect, why_not=self._why_no_election)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -152,6 +156,7 @@ class RoleService:
             self._nursery.start_soon(self.rules.run)
             self._nursery.start_soon(self.scheduled.run)
             self._nursery.start_soon(self.elector.run)
+            self._nursery.start_soon(self.hand_over.run)
             task_status.started()
             await self.write_pause.run()
 

@@ -37,7 +37,9 @@ CHECK_SECONDS, SEEK_SECONDS = 0.25, 1.0
 
 @define(eq=False)
 class StartRules:
-    """`elect_again` starts a role change of kind restart; `is_changing`: a role change runs here, and goes first."""
+    """`elect_again` starts a role change of kind restart; `is_changing`: a role change runs here, and goes first. `hands_over`:
+    this member waits for another master, and must not serve itself.
+    """
 
     member: Member
     voter: Voter
@@ -46,6 +48,7 @@ class StartRules:
     has_name_servers: bool
     elect_again: Callable[[], Awaitable[None]] = field(default=trio.lowlevel.checkpoint, init=False)
     is_changing: bool = field(default=False, init=False)
+    hands_over: Callable[[], bool] = field(default=lambda: False, init=False)
     is_refused: bool = field(default=False, init=False)  # Another process takes part under this member's id.
     gone: set[str] = field(factory=set, init=False)  # Ids of voters that an operator has declared gone for good.
     _starting_since: float | None = field(default=None, init=False)
@@ -101,6 +104,8 @@ class StartRules:
             return
         if member.phase in ("serving", "holding"):
             return
+        if member.master is None and self.hands_over():
+            return
         if member.master is not None:
             if member.phase != "following":
                 await self.follow(member.master)
@@ -125,7 +130,7 @@ class StartRules:
             state = member.state_or_first()
             if master.id != state.promised and master.id.epoch <= state.promised.epoch:
                 return
-            if member.is_serving:
+            if member.is_serving or not member.store.config.is_slave:
                 await member.fence(f"{master.address} is master of epoch {master.id.epoch}")
             if state.role is not BrokerRole.SLAVE or master.id != state.promised:
                 await member.take_place(master.group)

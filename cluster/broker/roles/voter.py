@@ -131,7 +131,7 @@ class Voter:
             hears=serving or self.is_changing() or not self.hearing.is_suspected,
             heard_ms=0 if serving else round(self.hearing.silent_seconds * 1000),
             holds_off_ms=round(max(self.elections.held_off_until - now, 0.0) * 1000),
-            can_store=not self.member.store.flags.why_not_appendable,
+            can_store=not self.member.why_no_candidate,
         )
 
     def has_resigned_for(self, master: PeerHistory) -> bool:
@@ -175,7 +175,7 @@ class Voter:
             known = member.master
             is_new = known is None or (known.id, known.address) != (ask.id, ask.address)
             other = member.ha.client.master_address not in (None, ask.ha_address) or ask.id != before.promised
-            if member.is_serving or (other and member.phase != "fenced"):
+            if member.is_serving or (other and (member.phase != "fenced" or not member.store.config.is_slave)):
                 await member.fence(f"{ask.address} is master of epoch {ask.id.epoch}")
             now = state or before
             if not now.whole and not is_new and self._follows(ask) and store.max_offset >= ask.max_offset:
@@ -189,7 +189,8 @@ class Voter:
             assert durable.promised == ask.id, "a lease of another epoch than the promised one"
             version = member.locks.take(ask.locks) if ask.locks is not None else 0
             wanted = member.locks.table() if ask.wants_locks else None
-            return evolve(answer, whole=now.whole, locks_version=version, locks=wanted)
+            can_store = not member.why_unable
+            return evolve(answer, whole=now.whole, locks_version=version, locks=wanted, can_store=can_store)
 
     def _follows(self, ask: LeaseRequest) -> bool:
         client = self.member.ha.client
@@ -211,7 +212,9 @@ class Voter:
         if ask.serves:
             self.hearing.serves(trio.current_time())
         else:
-            self.hearing.gave_up(f"{ask.address} says that it does not serve")
+            self.hearing.gave_up(
+                f"{ask.address} says that it does not serve" + (f": {ask.why_not}" if ask.why_not else "")
+            )
         self.confirmed_offset = ask.confirmed_offset
         pause = ask.group.paused
         if pause is not None and pause.until_ms is not None and ask.pause_remaining_ms is not None:

@@ -271,6 +271,14 @@ class Effects:
         self.member.ha.fence(why)
         self.done.append("fence")
 
+    def stand_aside(self, why: str) -> None:
+        self.member.ha.fence(why)
+        self.done.append("aside")
+
+    def serve_again(self) -> None:
+        self.member.ha.unfence(synchronous=self.member.group.role is SYNC)
+        self.done.append("again")
+
     async def withdraw(self) -> None:
         await trio.lowlevel.checkpoint()
         self.done.append("withdraw")
