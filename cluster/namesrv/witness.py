@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 import orjson
 import trio
-from attrs import define, field
+from attrs import define, evolve, field
 
 from twinlog.cluster.namesrv.route_info import RouteInfoManager
 from twinlog.cluster.remoting.codes import ResponseCode
@@ -22,6 +22,7 @@ from twinlog.store.util.plain import from_plain
 
 ANSWER_MS_MAX = 700
 KEPT_SECONDS = 0.2
+WHY_MAX = 500  # Characters: anybody may register.
 
 
 @define(eq=False)
@@ -76,7 +77,8 @@ class Witness:
         try:
             answer = await connection.call(header.command(), ANSWER_MS_MAX)
             if answer.code == ResponseCode.SUCCESS:
-                asked.answer = from_plain(MasterAnswer, orjson.loads(answer.body))
+                answered = from_plain(MasterAnswer, orjson.loads(answer.body))
+                asked.answer = evolve(answered, why=answered.why[:WHY_MAX])
             else:  # A broker that does not know the request, as RocketMQ's, is there, and registered.
                 asked.answer = MasterAnswer(serves=None)
         except (RemotingTimeoutError, RemotingConnectError) as error:

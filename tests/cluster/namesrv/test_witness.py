@@ -72,6 +72,7 @@ async def ask(nursery, server):
         (answering(MasterAnswer(serves=False, why="fenced")), MasterAnswer(serves=False, why="fenced"), False),
         (not_supported, MasterAnswer(serves=None), True),
         (answering({"serves": "yes"}), None, False),
+        (answering(MasterAnswer(serves=False, why="x" * 9999)), MasterAnswer(serves=False, why="x" * 500), False),
     ],
 )
 async def test_who_answers_is_heard(nursery, server, ask, answer, told, hears):
