@@ -45,7 +45,13 @@ class Watched:
 def watched(tmp_path_factory) -> Iterator[Watched]:
     directory = tmp_path_factory.mktemp("monitoring")
     audit = directory / "audit.prom"
-    options = ("--slaves", str(SLAVES), "--set", f"auditMetricsFile={audit}", "--set", "flushDiskType=SYNC_FLUSH")
+    settings = (
+        f"auditMetricsFile={audit}",
+        "flushDiskType=SYNC_FLUSH",
+        "autoFailoverAfterMs=30000",  # Its first master is killed, and is to stay master on a busy machine.
+        "autoFailoverRestartMs=30000",
+    )
+    options = ("--slaves", str(SLAVES), *(word for each in settings for word in ("--set", each)))
     with ExitStack() as stack:
         base = free_port_base(1 + SLAVES)
         up = stack.enter_context(running(directory / "data", *options, port_base=base))

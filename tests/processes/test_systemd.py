@@ -122,6 +122,14 @@ def test_the_units_leave_little_to_an_intruder(units):
         assert done.returncode == 0, done.stdout[-500:]
 
 
+def test_a_broker_that_died_has_time_to_be_started_again(units):
+    """In this time a group with autoFailover=members elects nobody: systemd waits, then it takes a second until it listens."""
+    text = units[0].read_text()
+    (pause,) = re.findall(r"^RestartSec=(\d+)$", text, re.MULTILINE)
+    (wait_ms,) = re.findall(r"TWINLOG_AUTO_FAILOVER_RESTART_MS=(\d+)$", text, re.MULTILINE)
+    assert int(pause) + 1.5 < int(wait_ms) / 1000
+
+
 def test_the_units_commands_exist_and_they_tell_when_they_are_ready(units):
     for unit in units:
         text = unit.read_text()

@@ -164,6 +164,35 @@ def test_masters_slaves_async_and_set(tmp_path):
     assert {m["state"] for m in members} == {"serving", "streaming"}
 
 
+def test_a_group_of_three_elects_by_itself_but_a_master_that_is_back_in_time_stays_master(tmp_path):
+    """Also in a directory of an older version: its records say nothing of who begins a failover, as those of autoFailover=off."""
+    base = free_port_base(brokers=3)
+    with running(tmp_path / "data", "--slaves", "2", "--set", "autoFailover=off", port_base=base) as up:
+        up.wait_ready()
+        assert modes_of(up) == {"off"}
+        assert "elects another one by itself" not in up.stderr
+    patience = (
+        "--set",
+        "autoFailoverRestartMs=20000",
+        "--set",
+        "autoFailoverAfterMs=20000",
+    )  # This machine may be busy.
+    with running(tmp_path / "data", "--slaves", "2", *patience, port_base=base) as up:
+        up.wait_ready()
+        wait_for(lambda: modes_of(up) == {"members"}, "the mode in all records")
+        assert "elects another one by itself" in up.stderr
+        up.member("broker-a-0").kill()
+        wait_for(lambda: "broker-a-0 was restarted" in up.stderr, "the new start")
+        wait_for(lambda: up.members()[0]["state"] == "serving", "the master is back")
+        assert [(each["role"], each["epoch"]) for each in up.members()] == [("master", 0), ("slave", 0), ("slave", 0)]
+        assert up.twinlog("send", "orders", "after").startswith("SEND_OK")
+
+
+def modes_of(up) -> set[str]:
+    """Who begins a failover, by the members' records."""
+    return {*json.loads(up.twinlog("auto-failover", "-o", "json"))["members"].values()}
+
+
 def test_members_know_each_other_by_a_secret_that_is_changed_while_they_run(tmp_path):
     with running(tmp_path / "data") as up:
         up.wait_ready()
