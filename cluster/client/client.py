@@ -22,7 +22,7 @@ from attrs import define, field
 from twinlog.cluster.client.api import DEFAULT_TOPIC, ClientApi, name_servers
 from twinlog.cluster.client.messages import UniqueIds
 from twinlog.cluster.client.producer import Producer
-from twinlog.cluster.client.routes import REFRESH_SECONDS, Routes
+from twinlog.cluster.client.routes import LOOK_SECONDS, REFRESH_SECONDS, Routes
 from twinlog.cluster.client.subscription import ConsumerData, heartbeat
 from twinlog.cluster.client.tasks import Service, every, in_parallel
 from twinlog.cluster.remoting.client import RemotingClient, connect_tcp
@@ -129,6 +129,7 @@ class Client(Service):
                 async with trio.open_nursery() as self.nursery:
                     self.nursery.start_soon(every, HEARTBEAT_SECONDS, partial(self.introduce, again=True))
                     self.nursery.start_soon(every, REFRESH_SECONDS, self.routes.refresh)
+                    self.nursery.start_soon(every, LOOK_SECONDS, self.routes.look)
                     task_status.started()
             finally:
                 self.nursery = None

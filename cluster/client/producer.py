@@ -30,10 +30,10 @@ from twinlog.cluster.client.messages import (
     split_batch,
     wire_properties,
 )
-from twinlog.cluster.client.routes import PublishRoute, Routes
+from twinlog.cluster.client.routes import NoRouteError, PublishRoute, Routes, SendUnderWay
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand
-from twinlog.cluster.remoting.errors import RemotingError, RemotingTimeoutError, RequestError
+from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingError, RemotingTimeoutError, RequestError
 from twinlog.cluster.remoting.headers.messages import SendBatchMessage, SendMessageV2
 from twinlog.cluster.remoting.route import MessageQueue
 from twinlog.store.record.properties import java_hash
@@ -82,6 +82,22 @@ def is_retried(error: RemotingError) -> bool:
     return not isinstance(error, RequestError) or error.code in RETRY_ELSEWHERE
 
 
+def is_unsent(error: RemotingError) -> bool:
+    """True when the message was not stored, as no master took it, and one may soon: during a failover, or a restart."""
+    match error:
+        case NoRouteError():
+            return error.may_come
+        case RequestError():
+            return error.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        case RemotingConnectError():
+            return not error.sent
+    return False
+
+
+def _replaced(address: str) -> RemotingConnectError:
+    return RemotingConnectError(address, "it had not answered, and is not the master any more", sent=True)
+
+
 def result_of(prepared: PreparedSend, queue: MessageQueue, sent: SendResponse) -> SendResult:
     where = MessageQueue(queue.topic, queue.broker_name, sent.queue_id)
     return SendResult(sent.status, where, sent.queue_offset, prepared.message_id, sent.offset_message_id, sent.remark)
@@ -114,9 +130,11 @@ Outcome = SendResult | RemotingError
 class Producer:
     """Sends messages of one producer group. Make it with `Client.producer`.
 
-    `tries_max`: tries of one message; each has the client's time limit. `compress_from`: bytes of a body from which on it is
-    compressed; None: never. `retry_unsafe`: also try another broker when one has stored the message, but not as safely as it is
-    configured to (RocketMQ's retryAnotherBrokerWhenNotStoreOK); consumers then receive the message twice.
+    `tries_max`: tries of one message; each has the client's time limit, and ends when its master is replaced. While no master
+    takes messages, as during a failover, a send looks for one until that limit is over, which is no try.
+    `compress_from`: bytes of a body from which on it is compressed; None: never. `retry_unsafe`: also try another broker when one
+    has stored the message, but not as safely as it is configured to (RocketMQ's retryAnotherBrokerWhenNotStoreOK); consumers then
+    receive the message twice.
     """
 
     api: ClientApi
@@ -140,7 +158,7 @@ class Producer:
         select: Select | None = None,
         timeout_ms: int | None = None,
     ) -> SendResult:
-        """Send one message and wait for the broker's response.
+        """Send one message and wait for the broker's response. After a try without an answer the message may be there twice.
 
         `queue`, or `select`, which is called with the queues: the only queue that is tried. A status other than SEND_OK is not
         an error: the message is stored. Raises NoRouteError, RequestError (the broker refused), another RemotingError (no
@@ -233,21 +251,41 @@ class Producer:
         tried: frozenset[str] = frozenset(),
     ) -> SendResult:
         """Internal: try until a broker has stored it; brokers in `tried` only when there is no other. Raises as send()."""
-        tries = 1 if queue or select else max(1, self.tries_max - len(tried))
-        for left in reversed(range(tries)):
-            where = await self.routes.publish(prepared.topic, tried=tried)
-            chosen = queue or self.choose(where, select, tried)
+        left = 1 if queue or select else max(1, self.tries_max - len(tried))
+        patient_until = trio.current_time() + self.api.timeout_ms / 1000
+        while True:
+            chosen = None
             try:
-                sent = await self.api.send(where.master(chosen), self.header(prepared, chosen), prepared.body)
+                where = await self.routes.publish(prepared.topic, tried=tried)
+                chosen = queue or self.choose(where, select, tried)
+                sent = await self._send(where, chosen, prepared)
             except RemotingError as error:
-                self.routes.forget(prepared.topic)
-                if not left or not is_retried(error):
-                    raise
+                if chosen is not None:
+                    self.routes.failed(where, chosen)
+                if not is_unsent(error) or trio.current_time() >= patient_until:
+                    left -= 1
+                    if not left or chosen is None or not is_retried(error):
+                        raise
             else:
-                if not left or not self.retry_unsafe or sent.status is SendStatus.SEND_OK:
+                left -= 1
+                if sent.status is SendStatus.SEND_OK:
                     return result_of(prepared, chosen, sent)
-            tried |= {chosen.broker_name}
-        raise AssertionError("the last try returns or raises")
+                self.routes.forget(prepared.topic)  # Its master may have no lease.
+                if not left or not self.retry_unsafe:
+                    return result_of(prepared, chosen, sent)
+            tried |= {chosen.broker_name} if chosen is not None else frozenset()
+
+    async def _send(self, where: PublishRoute, queue: MessageQueue, prepared: PreparedSend) -> SendResponse:
+        """One try; it ends when another master of the broker becomes known."""
+        address = where.master(queue)
+        with trio.CancelScope() as scope:
+            under_way = SendUnderWay(prepared.topic, queue.broker_name, address, trio.current_time(), scope)
+            self.routes.under_way.add(under_way)
+            try:
+                return await self.api.send(address, self.header(prepared, queue), prepared.body)
+            finally:
+                self.routes.under_way.discard(under_way)
+        raise _replaced(address)
 
     def header(self, prepared: PreparedSend, queue: MessageQueue) -> SendMessageV2:
         """Internal: the request's header for that queue's broker."""
@@ -286,10 +324,15 @@ class Producer:
             where = await self.routes.publish(prepared.topic)
             queue = self.choose(where, select)
             command = self.header(prepared, queue).command(prepared.body)
-            answer = await self.api.client.begin(where.master(queue), command, timeout_ms=timeout_ms)
+            address = where.master(queue)
+            answer = await self.api.client.begin(address, command, timeout_ms=timeout_ms)
         except RemotingError as error:
+            self.routes.forget(prepared.topic)
             return partial(self._again, prepared, queue, select, error)
-        return partial(self._end, prepared, queue, select, answer, trio.current_time() + timeout_ms / 1000)
+        scope = trio.CancelScope(deadline=trio.current_time() + timeout_ms / 1000)
+        under_way = SendUnderWay(prepared.topic, queue.broker_name, address, trio.current_time(), scope)
+        self.routes.under_way.add(under_way)
+        return partial(self._end, prepared, queue, select, answer, where, under_way)
 
     async def _end(
         self,
@@ -297,14 +340,20 @@ class Producer:
         queue: MessageQueue,
         select: Select | None,
         answer: Callable[[], Awaitable[RemotingCommand]],
-        deadline: float,
+        where: PublishRoute,
+        under_way: SendUnderWay,
     ) -> Outcome:
-        error: RemotingError = RemotingTimeoutError(queue.broker_name, prepared.kind.code, self.api.timeout_ms)
+        error: RemotingError = _replaced(under_way.address)
         try:
-            with trio.move_on_at(deadline):
+            with under_way.scope as scope:
                 return result_of(prepared, queue, read_sent(await answer()))
+            if trio.current_time() >= scope.deadline:
+                error = RemotingTimeoutError(queue.broker_name, prepared.kind.code, self.api.timeout_ms)
         except RemotingError as failure:
             error = failure
+        finally:
+            self.routes.under_way.discard(under_way)
+        self.routes.failed(where, queue)
         return await self._again(prepared, queue, select, error)
 
     async def _again(
@@ -312,7 +361,6 @@ class Producer:
     ) -> Outcome:
         if select is not None or self.tries_max < 2 or not is_retried(error):
             return error
-        self.routes.forget(prepared.topic)
         try:
             return await self.deliver(prepared, tried=frozenset({queue.broker_name} if queue else ()))
         except RemotingError as last:

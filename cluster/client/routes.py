@@ -1,12 +1,14 @@
 """A client's cache of routes. Source: MQClientInstance (RocketMQ 4.9.8).
 
 A route is requested every 30 s. When no queue of it can be written, or a broker of it has failed, it is stale: it is requested
-again with the next message, with the pauses of Backoff, so that producers find a new master within a second.
+again with the next message, with the pauses of Backoff, so that producers find a new master within a second. While a send has no
+answer for a second, its route is requested, too: a master that hangs refuses nothing.
 """
 
 import random
 from collections import defaultdict
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from math import inf
 
 import trio
@@ -19,6 +21,10 @@ from twinlog.cluster.remoting.route import MASTER_ID, BrokerAddresses, MessageQu
 REFRESH_SECONDS = 30.0
 PAUSE_SECONDS, PAUSE_SECONDS_MAX = 0.1, 1.0  # Between two requests for the route of a topic that cannot be written.
 CALM_SECONDS = 10.0  # Without a request, after which the pauses begin anew.
+SUSPECT_SECONDS, LOOK_SECONDS = (
+    1.0,
+    0.5,
+)  # A send without an answer for so long has its route requested; how often it is looked.
 
 
 def _jitter() -> float:
@@ -41,7 +47,11 @@ class Backoff:
 
 
 class NoRouteError(RemotingError):
-    """No broker has the topic, or can create it, or can be written now."""
+    """No broker has the topic, can create it, or can be written now. `may_come`: it could be written, and may be again soon."""
+
+    def __init__(self, why: str, *, may_come: bool = False) -> None:
+        super().__init__(why)
+        self.may_come = may_come
 
 
 @frozen
@@ -56,8 +66,19 @@ class PublishRoute:
         """The address of the queue's broker; raises NoRouteError for a queue that cannot be written."""
         broker = self.route.brokers.get(queue.broker_name)
         if broker is None or broker.master is None:
-            raise NoRouteError(f"the broker {queue.broker_name} has no master that takes messages now")
+            raise NoRouteError(f"the broker {queue.broker_name} has no master that takes messages now", may_come=True)
         return broker.master
+
+
+@frozen(eq=False)
+class SendUnderWay:
+    """A send without an answer yet. `scope` is cancelled when its broker has another master."""
+
+    topic: str
+    broker_name: str
+    address: str
+    since: float
+    scope: trio.CancelScope
 
 
 @define(eq=False)
@@ -72,7 +93,11 @@ class Routes:
     _asking: trio.Lock = field(factory=trio.Lock, init=False)
     _backoffs: dict[str, Backoff] = field(factory=lambda: defaultdict(Backoff), init=False)
     _doubted: set[str] = field(factory=set, init=False)  # Topics, a broker of which has failed since their request.
-    _failures: dict[str, tuple[float, str]] = field(factory=dict, init=False)  # Last time and reason, by topic.
+    _failures: dict[str, tuple[float, NoRouteError]] = field(
+        factory=dict, init=False
+    )  # Last time and reason, by topic.
+    _written: set[str] = field(factory=set, init=False)  # Topics that could be written.
+    under_way: set[SendUnderWay] = field(factory=set, init=False)
 
     async def find(self, topic: str) -> TopicRoute | None:
         """The topic's route; None when no broker has it. Raises RemotingError when no name server ever responded."""
@@ -95,6 +120,24 @@ class Routes:
         else:
             self._read[topic] = route, trio.current_time()
             self._brokers.update(route.brokers)
+            self._give_up_replaced(route)
+
+    def _give_up_replaced(self, route: TopicRoute) -> None:
+        """Wait no longer for masters that the route has replaced."""
+        for each in self.under_way:
+            broker = route.brokers.get(each.broker_name)
+            if broker is not None and broker.master not in (None, each.address):
+                each.scope.cancel()
+
+    async def look(self) -> None:
+        """Request the routes of sends that have no answer for a while, with the pauses of Backoff."""
+        now = trio.current_time()
+        for topic in {each.topic for each in self.under_way if now >= each.since + SUSPECT_SECONDS}:
+            if now >= self._backoffs[topic].due:
+                self.forget(topic)
+                with suppress(RemotingError):
+                    async with self._asking:
+                        await self._ask(topic)
 
     async def publish(self, topic: str, *, tried: Collection[str] = ()) -> PublishRoute:
         """The queues to write; for a topic that does not exist they are like TBW102's. Raises NoRouteError, RemotingError.
@@ -110,7 +153,7 @@ class Routes:
                 return known
             failed = self._failures.get(topic)
             if failed is not None and failed[0] >= began:
-                raise NoRouteError(failed[1])
+                raise NoRouteError(str(failed[1]), may_come=failed[1].may_come)
             return await self._ask(topic)
 
     def _usable(self, topic: str, tried: Collection[str]) -> PublishRoute | None:
@@ -132,12 +175,13 @@ class Routes:
             route = await self._ask_publish(topic)
         except RemotingError as error:
             self._publish.pop(topic, None)
-            self._failures[topic] = now, str(error)
+            self._failures[topic] = now, error if isinstance(error, NoRouteError) else NoRouteError(str(error))
             self.forget(topic)
             raise
         self._failures.pop(topic, None)
         self._doubted.discard(topic)
         self._publish[topic] = route
+        self._written.add(topic)
         return route
 
     async def _ask_publish(self, topic: str) -> PublishRoute:
@@ -147,11 +191,13 @@ class Routes:
             queues = route.publish_queues(topic, queues_max=DEFAULT_TOPIC_QUEUES)
         if route is None:
             raise NoRouteError(
-                f"no broker that is registered now has the topic {topic} or creates topics when a message comes"
+                f"no broker that is registered now has the topic {topic} or creates topics when a message comes",
+                may_come=topic in self._written,
             )
         if not queues:
             raise NoRouteError(
-                f"no queue of the topic {topic} can be written now: its masters are down or write-protected"
+                f"no queue of the topic {topic} can be written now: its masters are down or write-protected",
+                may_come=True,
             )
         return PublishRoute(route, tuple(queues), trio.current_time())
 
@@ -161,6 +207,14 @@ class Routes:
         for each in (topic, DEFAULT_TOPIC):
             if known := self._read.get(each):
                 self._read[each] = known[0], -inf
+
+    def failed(self, where: PublishRoute, queue: MessageQueue) -> None:
+        """Mark the route of a queue as stale after its master failed, unless another master is known by now."""
+        known = self._publish.get(queue.topic)
+        now = known.route.brokers.get(queue.broker_name) if known is not None else None
+        before = where.route.brokers.get(queue.broker_name)
+        if now is None or before is None or now.master in (None, before.master):
+            self.forget(queue.topic)
 
     async def refresh(self) -> None:
         """Request all known routes again. On failure a route stays as it is."""

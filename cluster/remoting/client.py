@@ -184,7 +184,7 @@ class _Connection:
         finally:
             self._waiters.pop(command.opaque, None)
         if waiter.response is None:
-            raise RemotingConnectError(self.address, waiter.lost)
+            raise RemotingConnectError(self.address, waiter.lost, sent=True)
         return waiter.response
 
     def late(self, sent: float) -> None:

@@ -20,12 +20,16 @@ class MemberAuthError(RemotingError):
 
 
 class RemotingConnectError(RemotingError):
-    """No connection to the address, or it was lost before the response. Try again, or another address."""
+    """No connection to the address, or it was lost before the response. Try again, or another address.
 
-    def __init__(self, address: str, reason: str) -> None:
+    `sent`: the request may have arrived, and been carried out.
+    """
+
+    def __init__(self, address: str, reason: str, *, sent: bool = False) -> None:
         super().__init__(f"{address}: {reason}")
         self.address = address
         self.reason = reason
+        self.sent = sent
 
 
 class RemotingTimeoutError(RemotingError):

@@ -4,6 +4,7 @@ A lock is valid for 30 s here and 60 s at the broker, and is renewed every 20 s:
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import partial
 
 import structlog
@@ -16,6 +17,7 @@ from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingError
 from twinlog.cluster.remoting.route import MessageQueue, by_broker
 
 RENEW_SECONDS, GOOD_SECONDS = 20.0, 30.0
+AGAIN_SECONDS = 2.0  # After a renewal without a response.
 
 log = structlog.get_logger(__name__)
 
@@ -36,22 +38,26 @@ class QueueLocks:
     def last_renewed(self, queue: MessageQueue) -> float | None:
         return self._renewed.get(queue)
 
-    async def lock(self, queues: Iterable[MessageQueue]) -> None:
-        """Take or renew locks; holds() says which were given. Without a response nothing changes."""
-        await in_parallel(partial(self._lock_at, *each) for each in by_broker(queues).items())
+    async def lock(self, queues: Iterable[MessageQueue]) -> bool:
+        """Take or renew locks; holds() says which were given. Without a response nothing changes: False, try again soon."""
+        return all(await in_parallel(partial(self._lock_at, *each) for each in by_broker(queues).items()))
 
-    async def _lock_at(self, broker_name: str, queues: list[MessageQueue]) -> None:
+    async def _lock_at(self, broker_name: str, queues: list[MessageQueue]) -> bool:
         asked = trio.current_time()  # The broker's 60 s begin later.
         try:
             given = await self.client.api.lock(self._master(broker_name), self.client.client_id, self.group, queues)
         except RemotingError as error:
             log.info("queues not locked; retrying", broker=broker_name, group=self.group, error=str(error))
-            return
+            for topic in {queue.topic for queue in queues}:
+                with suppress(RemotingError):
+                    await self.client.routes.renew(topic)
+            return False
         for queue in queues:
             if queue in given:
                 self._renewed[queue] = asked
             else:
                 self._renewed.pop(queue, None)
+        return True
 
     async def unlock(self, queues: Iterable[MessageQueue]) -> None:
         """Give up locks, for other members at once. If that does not reach the broker, they expire there."""

@@ -22,7 +22,7 @@ from attrs import define, field, validators
 from twinlog.cluster.client.client import Client
 from twinlog.cluster.client.consume.assignment import Assignment
 from twinlog.cluster.client.consume.batch import Batch, Batches
-from twinlog.cluster.client.consume.locks import RENEW_SECONDS, QueueLocks
+from twinlog.cluster.client.consume.locks import AGAIN_SECONDS, RENEW_SECONDS, QueueLocks
 from twinlog.cluster.client.consume.offsets import BrokerOffsets, FileOffsets, Offsets, dump_offsets, load_offsets
 from twinlog.cluster.client.consume.process_queue import FlowLimits, ProcessQueue, Turns
 from twinlog.cluster.client.consume.reader import Reading
@@ -135,7 +135,7 @@ class PushConsumer(Service):
                 await self._nursery.start(self.assignment.run)
                 self._nursery.start_soon(every, COMMIT_SECONDS, self.offsets.commit)
                 if self.locks is not None:
-                    self._nursery.start_soon(every, RENEW_SECONDS, partial(self._renew_locks, self.locks))
+                    self._nursery.start_soon(self._keep_locks, self.locks)
                 if self.handler is not None:
                     for _ in range(self.workers):
                         self._nursery.start_soon(self._work, self.handler)
@@ -160,11 +160,14 @@ class PushConsumer(Service):
                 await self.client.api.check_filter(address, self.client.client_id, self.group, subscription)
         await self.client.introduce()
 
-    async def _renew_locks(self, locks: QueueLocks) -> None:
-        readers = list(self.assignment.readers.values())
-        await locks.lock({*(reader.held.queue for reader in readers), *self._turns.running()})
-        for reader in readers:  # Queues that waited for their lock can continue.
-            self.on_arrival(reader.held)
+    async def _keep_locks(self, locks: QueueLocks) -> None:
+        renewed = True
+        while True:
+            await trio.sleep(RENEW_SECONDS if renewed else AGAIN_SECONDS)
+            readers = list(self.assignment.readers.values())
+            renewed = await locks.lock({*(reader.held.queue for reader in readers), *self._turns.running()})
+            for reader in readers:  # Queues that waited for their lock can continue.
+                self.on_arrival(reader.held)
 
     async def _work(self, handler: Handler) -> None:
         async for batch in self:

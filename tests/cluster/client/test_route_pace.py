@@ -10,7 +10,8 @@ from attrs import define, field
 from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.client.messages import OutgoingMessage
 from twinlog.cluster.client.producer import Producer
-from twinlog.cluster.client.routes import PAUSE_SECONDS_MAX, Backoff, NoRouteError
+from twinlog.cluster.client.routes import LOOK_SECONDS, PAUSE_SECONDS_MAX, Backoff, NoRouteError
+from twinlog.cluster.client.tasks import every
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand
@@ -28,6 +29,10 @@ class FakeServers:
     asked: list[float] = field(factory=list)  # When the name server was.
     sent_to: list[str] = field(factory=list)
     namesrv_is_dead: bool = False
+    hanging: set[str] = field(factory=set)
+
+    async def begin(self, address, command, *, timeout_ms=3000):
+        return partial(self.request, address, command)
 
     async def request(self, address: str, command: RemotingCommand, *, timeout_ms: float = 3000) -> RemotingCommand:
         await trio.lowlevel.checkpoint()
@@ -39,6 +44,8 @@ class FakeServers:
         self.sent_to.append(address)
         if address in self.dead:
             raise RemotingConnectError(address, "refused")
+        if address in self.hanging:
+            await trio.sleep_forever()
         assert command.ext is not None
         return RemotingCommand(0, ext={"msgId": "F00D", "queueId": command.ext["e"], "queueOffset": "7"})
 
@@ -84,6 +91,63 @@ async def test_a_new_master_is_found_within_a_second(autojump_clock):
         await trio.testing.wait_all_tasks_blocked()
         with trio.fail_after(4 + PAUSE_SECONDS_MAX + 0.01):
             await until_sent(sender)
+
+
+async def test_one_send_goes_on_at_the_new_master_within_its_time_limit(autojump_clock):
+    """Also to a queue that was chosen: it is the same one at another member."""
+    servers = FakeServers({"a": "a-0:1"})
+    sender = producer(servers)
+    queue = (await sender.queues("T"))[1]
+    for chosen in (None, queue):
+        servers.masters, servers.dead = {"a": None if chosen else "a-0:1"}, {"a-0:1"}
+        async with trio.open_nursery() as nursery:
+            results = []
+            nursery.start_soon(_send, sender, chosen, results)
+            await trio.sleep(1.8)
+            servers.masters = {"a": "a-1:1"}
+        assert [result.status.name for result in results] == ["SEND_OK"]
+
+
+async def _send(sender, queue, results):
+    results.append(await sender.send(OutgoingMessage(topic="T", body=b"x"), queue=queue))
+
+
+async def test_a_send_fails_when_nobody_takes_it_within_its_time_limit(autojump_clock):
+    servers = FakeServers({"a": "a-0:1"})
+    sender = producer(servers)
+    await until_sent(sender)
+    servers.masters, servers.dead = {}, {"a-0:1"}
+    began = trio.current_time()
+    with pytest.raises(NoRouteError):
+        await sender.send(OutgoingMessage(topic="T", body=b"x"))
+    assert 3 <= trio.current_time() - began <= 3 + PAUSE_SECONDS_MAX
+
+
+async def test_a_master_that_hangs_is_left_when_another_is_known(autojump_clock):
+    """Sends under way at it are tried at the new one, soon after it is registered, in whatever way they wait."""
+    servers = FakeServers({"a": "a-0:1"})
+    sender = Producer(ClientApi(servers, (NAMESRV,), timeout_ms=30_000))
+    await until_sent(sender)
+    servers.hanging = {"a-0:1"}
+    messages = [OutgoingMessage(topic="T", body=b"x")] * 3
+    results, many = [], []
+
+    async def send_all():
+        many.extend(await sender.send_all(messages))
+
+    async with trio.open_nursery() as looking:
+        looking.start_soon(every, LOOK_SECONDS, sender.routes.look)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_send, sender, None, results)
+            nursery.start_soon(send_all)
+            await trio.sleep(7)
+            servers.masters, servers.asked = {"a": "a-1:1"}, []
+            with trio.fail_after(PAUSE_SECONDS_MAX + LOOK_SECONDS):
+                while len(results + many) < 4:
+                    await trio.sleep(0.01)
+        assert {result.status.name for result in results + many} == {"SEND_OK"}
+        assert not sender.routes.under_way
+        looking.cancel_scope.cancel()
 
 
 async def test_the_name_server_is_not_hammered_meanwhile(autojump_clock):

@@ -58,10 +58,12 @@ async def test_a_time_limit_holds_for_all_tries_together(broker, client, topic, 
 
 
 async def test_a_chosen_queue_is_tried_once(broker, client, topic, autojump_clock):
-    broker.answers[310] = [RemotingCommand(14, remark="later")]
-    with pytest.raises(RequestError):
+    """It may be stored after this answer; after 14 it is not, and its master may be another one."""
+    broker.answers[310] = [RemotingCommand(14, remark="no lease"), RemotingCommand(1, remark="lost")]
+    with pytest.raises(RequestError, match="lost"):
         await client.producer("P").send(message(), select=by_key("k"))
-    assert len(broker.codes(310)) == 1
+    assert len(broker.codes(310)) == 2
+    assert len({request.ext["e"] for request in broker.asked if request.code == 310}) == 1
 
 
 async def test_stored_but_not_safe_may_be_tried_again(broker, client, topic, autojump_clock):
