@@ -354,7 +354,7 @@ class BrokerStatus:
             given_up=elector.given_up,
             why_given_up=elector.why_given_up or None,
             elections=elections.count,
-            held_off_ms=max(round(held_off * 1000), 0) if elections.count else 0,
+            held_off_ms=round(max(held_off, 0.0) * 1000),  # It is -inf while nothing is held off.
             standings=tuple(
                 StandingStatus(member_id=each.member, rank=each.rank, against=each.against) for each in standings
             ),
