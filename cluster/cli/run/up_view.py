@@ -95,13 +95,13 @@ def _renderable(plan: UpPlan, members: MemberList, width: int) -> Any:
 
 
 def elections_of(plan: UpPlan, overrides: Mapping[str, str]) -> str:
-    """Say that groups elect another master by themselves; "" where a person does."""
+    """Say that groups begin with electing another master by themselves; "" where a person does."""
     planned = any(broker.elects for broker in plan.brokers)
     if overrides.get("autoFailover", "members" if planned else "off") != "members":
         return ""
     return (
-        "a group whose master stays away elects another one by itself; a member that is back at once stays master."
-        " To leave it to a person: twinlog auto-failover off"
+        "groups begin with autoFailover=members: one whose master stays away elects another one by itself."
+        " To see or change that: twinlog auto-failover"
     )
 
 
