@@ -1,6 +1,7 @@
 """Durable state of a member: who it is, its role, and the epochs of its log: saved first, in effect afterwards.
 
-A failed save may or may not have reached the disk: until the next start nothing is promised, won or acknowledged after one.
+A failed save may or may not have reached the disk: until the next start nothing is promised, won or acknowledged after one. One
+for which there was no room has not: it changed nothing, and can be tried again.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +25,7 @@ from twinlog.store.member_file import (
     save_member,
 )
 from twinlog.store.role_file import GroupMember, RoleState, load_role, save_role
-from twinlog.store.util.sync import make_directory
+from twinlog.store.util.sync import is_no_space, make_directory
 
 log = structlog.get_logger(__name__)
 
@@ -55,6 +56,7 @@ class DurableRoleState:
     failure: str = field(default="", init=False)
     # `identity` with this start, which is not on the disk yet: nobody hears of its register code before.
     _to_note: MemberFile | None = field(default=None, init=False)
+    _lacks_room: bool = field(default=False, init=False)  # That was logged.
     # It was master, and its machine died or its disk failed: its log may lack a tail until it is elected again.
     lacks_tail: bool = field(default=False, init=False)
 
@@ -177,7 +179,14 @@ class DurableRoleState:
             with trio.CancelScope(shield=True):  # A thread cannot be cancelled: wait for its write.
                 await trio.to_thread.run_sync(make)
         except (OSError, ValueError) as error:
-            self.failure = f"{self.side / 'role'} cannot be written: {error}"
+            why = f"{self.side / 'role'} cannot be written: {error}"
+            if isinstance(error, OSError) and is_no_space(error):  # Before the new file took the old one's place.
+                if not self._lacks_room:
+                    log.error("no room to save the role: what needs that is put off until there is", why=str(error))
+                self._lacks_room = True
+                raise RoleFileError(why) from error
+            self.failure = why
             log.error("saving the role failed: this member is fenced until its next start", why=str(error))
             raise RoleFileError(self.failure) from error
+        self._lacks_room = False
         self.identity, self._to_note = identity, None

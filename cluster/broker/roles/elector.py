@@ -4,6 +4,7 @@ Every member looks a few times a second. What it decided last, and why, is in it
 """
 
 import random
+import re
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
@@ -25,6 +26,7 @@ from twinlog.store.util.wakeup import Wakeup
 log = structlog.get_logger(__name__)
 
 LOOK_SECONDS = 0.25
+SECONDS = re.compile(r"\d+(\.\d+)? s\b")  # They change with each look.
 MOMENT_SECONDS = 0.02
 ASK_SECONDS_MAX = 4.0  # Who does not answer is waited for for a shorter time.
 
@@ -202,7 +204,8 @@ class Elector:
         if decision.kind == "ask" and self.suspected_at is not None and self.asked is not None:
             return  # What the last answers said goes on to be told.
         before, self.decision = self.decision, decision
-        if self.suspected_at is not None and decision.kind in ("stay", "wait") and decision.why != before.why:
+        is_new = SECONDS.sub("", decision.why) != SECONDS.sub("", before.why)
+        if self.suspected_at is not None and decision.kind in ("stay", "wait") and is_new:
             log.info("no automatic failover yet", why=decision.why)
 
     async def _ask(self) -> None:

@@ -156,8 +156,11 @@ class LeaseRounds:
     async def _keep(self, kept: trio.Event) -> None:
         try:
             await self._keep_record()
-        except RoleFileError:  # It was logged, and this member serves no longer.
-            await self.member.fence_older(self.member.durable.failure)
+        except (
+            RoleFileError
+        ):  # It was logged. Without room the record stays as it is; else this member serves no longer.
+            if why := self.member.durable.failure:
+                await self.member.fence_older(why)
         finally:
             kept.set()
 

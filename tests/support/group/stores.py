@@ -10,6 +10,7 @@ from attrs import define, evolve, field
 from tests.helpers import StorePeer
 from tests.support.group.group import FILE_SIZE, SLAVE, SYNC, Group, Member
 from twinlog.cluster.broker.peers.role_messages import Op, PausedMaster, Plain
+from twinlog.cluster.broker.roles.durable_state import RoleFileError
 from twinlog.cluster.broker.roles.member import Member as OwnMember
 from twinlog.cluster.broker.roles.service import RoleService
 from twinlog.ha.election.voter import LeaseReply, LeaseRequest, VoteReply, VoteRequest
@@ -207,6 +208,8 @@ class Calls:
             await done.wait()
             if not outcome:
                 raise HAPeerError(f"{address}: connection lost")
+            if isinstance(outcome[0], RoleFileError):  # As over the wire.
+                raise HAPeerError(f"{address} answers: {outcome[0]}")
             if isinstance(outcome[0], Exception):
                 raise outcome[0]
             return outcome[0]

@@ -8,9 +8,11 @@ import trio
 from tests.support.group.group import ASYNC, Group, Member, until
 from tests.support.group.stores import role_group
 from twinlog.cluster.broker.peers.role_messages import AutoFailoverRequest
+from twinlog.cluster.broker.roles import durable_state
 from twinlog.ha.config import AutoFailoverMode
 from twinlog.ha.election.hand_over import AGAIN_SECONDS, WAIT_SECONDS
 from twinlog.store.log.running_flags import StoreCondition
+from twinlog.store.util.sync import SyncError
 
 FULL = "the disk is full"
 AFTER_SECONDS = 5.0  # autoFailoverAfterMs.
@@ -108,6 +110,30 @@ async def test_a_disk_that_is_in_order_again_before_anybody_took_over(group, aut
         each.roles.rules.is_changing = False
     assert await group.settled() is group.first
     assert await group.first.is_acknowledged()
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), SyncError(28, "fdatasync: no space")])
+async def test_a_disk_without_room_for_its_role(error, group, autojump_clock, monkeypatch):
+    """What could not be saved for want of room changed nothing: it is tried again. A sync that failed is final."""
+    first, save = group.first, durable_state.save_role
+
+    def refuse(side, state):
+        if side == first.side and first.store.why_not_writable:
+            raise error
+        save(side, state)
+
+    monkeypatch.setattr(durable_state, "save_role", refuse)
+    fill(first)
+    master, _ = await elected(group)
+    await trio.sleep(10)
+    assert (first.word, first.state.promised.epoch) == ("fenced", 0)
+    empty(first)
+    if isinstance(error, SyncError):
+        await trio.sleep(10)
+        assert first.word == "fenced"
+    else:
+        assert await group.settled() is master
+        assert group.are_equal()
 
 
 async def _stays(group: Group, *full: Member) -> str:
