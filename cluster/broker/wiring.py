@@ -452,7 +452,7 @@ def _processors(
     reconfiguration = Reconfiguration(
         settings, store, tables, services.schedule, services.transactions, data.held_pulls
     )
-    reach = Reach(data.group.other_members, RemotingCalls(base.client).history)
+    reach = Reach(data.group.other_members, RemotingCalls(base.client).who_is_at)
     pull = PullProcessor(
         settings=settings,
         store=store,

@@ -56,11 +56,12 @@ class RemotingPeer:
     client: RemotingClient
     heard: Callable[[PeerHistory], None] = lambda _reported: None  # Each history that it tells.
     ha_end: Callable[[], str | None] = lambda: None  # Ours of a HA connection to it that is to be used.
+    timeout_ms: int = TIMEOUT_MS
     _api: ClientApi = field(init=False)
     _rocketmq: _RocketMQ | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._api = ClientApi(self.client, (), TIMEOUT_MS)
+        self._api = ClientApi(self.client, (), self.timeout_ms)
 
     async def log(self) -> PeerLog:
         """See twinlog.ha.peer.Peer."""
@@ -108,7 +109,7 @@ class RemotingPeer:
     async def _ask_history(self, header: GetBrokerEpoch, expected: Collection[int]) -> tuple[Response, Signed | None]:
         if header.member is None:
             return await self._api.call(self.address, header, expected=expected), None
-        answer, signed = await self.client.request_signed(self.address, header.command(), timeout_ms=TIMEOUT_MS)
+        answer, signed = await self.client.request_signed(self.address, header.command(), timeout_ms=self.timeout_ms)
         return response(answer, expected), signed
 
     @property
@@ -242,6 +243,10 @@ class RemotingCalls:
     async def history(self, address: str, me: GroupMember | None = None) -> PeerHistory | None:
         """The epochs of a member's log (1007)."""
         return await RemotingPeer(address, self.client).history(me)
+
+    async def who_is_at(self, address: str, timeout_ms: int) -> PeerHistory | None:
+        """The same, within so long."""
+        return await RemotingPeer(address, self.client, timeout_ms=timeout_ms).history(None)
 
     async def _ask(
         self, address: str, header: RequestHeader, body: bytes, timeout_ms: float, parse: Callable[[Any], T]

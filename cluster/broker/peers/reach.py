@@ -13,6 +13,7 @@ from attrs import define, field
 
 from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.remoting.client import connect_reason, connect_tcp
+from twinlog.cluster.remoting.errors import RemotingTimeoutError
 from twinlog.cluster.remoting.member_status import ReachStatus
 from twinlog.ha.errors import HAPeerError
 from twinlog.ha.peer import PeerHistory
@@ -24,10 +25,13 @@ PROBE_SECONDS_MAX = 1.5
 
 @define(eq=False)
 class Reach:
-    """`others`: the other members of the record. `history`: asks who is at an address."""
+    """`others`: the other members of the record. `history`: asks who is at an address, and for how long at most.
+
+    The time limit is the question's own: one that is late tells the client that a connection may lead to where nobody is.
+    """
 
     others: Callable[[], Iterable[GroupMember]]
-    history: Callable[[str], Awaitable[PeerHistory | None]]
+    history: Callable[[str, int], Awaitable[PeerHistory | None]]
     _found: tuple[ReachStatus, ...] = field(default=(), init=False)
     _at: float = field(default=float("-inf"), init=False)
     _lock: trio.Lock = field(factory=trio.Lock, init=False)
@@ -56,15 +60,15 @@ class Reach:
         address, found = other.member_address or other.address, None
         result, why = await _connects(address)
         if result == "reached":
-            result, why = "timed out", "it takes connections, and does not answer"
-            with trio.move_on_after(PROBE_SECONDS_MAX):
-                try:
-                    history = await self.history(address)
-                    found = history.member if history is not None else None  # RocketMQ says no more.
-                    is_other = found not in (None, other.id)
-                    result, why = ("another member", f"{found} answers") if is_other else ("reached", None)
-                except HAPeerError as error:
-                    result, why = "no answer", str(error)
+            try:
+                history = await self.history(address, round(PROBE_SECONDS_MAX * 1000))
+                found = history.member if history is not None else None  # RocketMQ says no more.
+                is_other = found not in (None, other.id)
+                result, why = ("another member", f"{found} answers") if is_other else ("reached", None)
+            except HAPeerError as error:
+                result, why = "no answer", str(error)
+                if isinstance(error.__cause__, RemotingTimeoutError):
+                    result, why = "timed out", "it takes connections, and does not answer"
         return ReachStatus(
             member_id=other.id, name=other.name, use="requests", address=address, result=result, why=why, found=found
         )

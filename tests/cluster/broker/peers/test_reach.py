@@ -8,7 +8,10 @@ from attrs import evolve
 from tests.cluster.broker.helpers import Client, make_broker
 from tests.support.process_group.ports import free_broker_port, free_port
 from twinlog.cluster.broker.peers import reach
+from twinlog.cluster.broker.peers.ha_peer import RemotingCalls
 from twinlog.cluster.broker.peers.reach import KEPT_SECONDS, Reach
+from twinlog.cluster.remoting import client
+from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.codes import RequestCode
 from twinlog.ha.election.group_record import first_record
 from twinlog.ha.errors import HAPeerError
@@ -36,8 +39,9 @@ async def found(broker, other: GroupMember) -> dict[str, tuple[str, str | None]]
     member = broker.roles.member
     record = first_record(member.me(), evolve(other, broker_id=1, name="broker-a-1"), 1, BrokerRole.ASYNC_MASTER)
     await member.durable.save(evolve(member.state_or_first(), group=record))
-    client = Client(broker)
-    body = orjson.loads((await client.ask_async(RequestCode.TWINLOG_MEMBER_STATUS, b"", twinlogReach="true")).body)
+    body = orjson.loads(
+        (await Client(broker).ask_async(RequestCode.TWINLOG_MEMBER_STATUS, b"", twinlogReach="true")).body
+    )
     assert {each["name"] for each in body["reach"]} == {"broker-a-1"}
     return {each["use"]: (each["result"], each["found"]) for each in body["reach"]}
 
@@ -76,7 +80,7 @@ async def test_who_asks_often_is_told_what_was_found_before(autojump_clock, monk
         tried.append(address)
         await trio.sleep(60)
 
-    async def history(address: str) -> None:
+    async def history(address: str, timeout_ms: int) -> None:
         raise HAPeerError("never asked")
 
     monkeypatch.setattr(reach, "connect_tcp", connect)
@@ -90,3 +94,28 @@ async def test_who_asks_often_is_told_what_was_found_before(autojump_clock, monk
     await trio.sleep(KEPT_SECONDS)
     await looker.look()
     assert len(tried) == 4
+
+
+async def test_a_connection_to_where_nobody_is_any_more_is_given_up(nursery, monkeypatch):
+    """As after a member has moved: its old address takes nothing, and says nothing. Who is asked again is asked on a new one."""
+    asked: list[trio.SocketStream] = []
+
+    async def say_nothing(stream: trio.SocketStream) -> None:
+        async for _ in stream:
+            if stream not in asked:
+                asked.append(stream)
+
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    nursery.start_soon(trio.serve_listeners, say_nothing, [listener])
+    address = f"127.0.0.1:{listener.socket.getsockname()[1]}"
+    monkeypatch.setattr(client, "SILENCE_MS", 100)
+    monkeypatch.setattr(reach, "PROBE_SECONDS_MAX", 0.15)
+    monkeypatch.setattr(reach, "KEPT_SECONDS", 0.0)
+    caller = RemotingClient()
+    await nursery.start(caller.run)
+    other = GroupMember(address=address, ha_address=address, broker_id=1, name="b")
+    looker = Reach(lambda: [other], RemotingCalls(caller).who_is_at)
+    with trio.fail_after(10):
+        while len(asked) < 2:
+            (requests, _) = sorted(await looker.look(), key=lambda each: each.use, reverse=True)
+            assert (requests.result, requests.why) == ("timed out", "it takes connections, and does not answer")
