@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.support.process_group import jars
 from tests.support.process_group.member import BrokerProcess, NameServerProcess
+from tests.support.process_group.process import Process
 
 # A test's JVM lives for seconds: it is up sooner when it neither verifies nor optimizes much.
 UNVERIFIED = ("-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote")
@@ -46,6 +47,35 @@ class NameServer(NameServerProcess):
 
     def environment(self) -> Mapping[str, str]:
         return {"ROCKETMQ_HOME": str(self.root)}
+
+
+class Controller(Process):
+    """org.apache.rocketmq.controller.ControllerStartup of 5.x: one of those that elect masters. `peers` names all of them."""
+
+    slow_to_stop = True
+
+    def __init__(
+        self,
+        root: Path,
+        name: str,
+        peers: Mapping[str, str],
+        *,
+        version: str = jars.VERSION_5,
+        heap: Sequence[str] = SMALL_HEAP,
+    ) -> None:
+        make_home(root)
+        self.address = peers[name]
+        settings = {
+            "controllerDLegerGroup": "controllers",
+            "controllerDLegerPeers": ";".join(f"{each}-{address}" for each, address in peers.items()),
+            "controllerDLegerSelfId": name,
+            "controllerStorePath": str(root / "controller"),
+        }
+        conf = root / "controller.conf"
+        conf.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        main = "org.apache.rocketmq.controller.ControllerStartup"
+        command = [*_java(root, version, heap), main, "-c", str(conf)]
+        super().__init__(f"controller {name}", command, log=root / "stdout.log", environment={"ROCKETMQ_HOME": str(root)})
 
 
 class Broker(BrokerProcess):
