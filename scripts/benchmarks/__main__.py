@@ -14,7 +14,20 @@ from typing import Any
 import click
 
 from scripts.benchmarks import audit as audits
-from scripts.benchmarks import audit_table, clients, ha, ha_table, http_cost, observe_table, roles, roles_table, table
+from scripts.benchmarks import (
+    audit_table,
+    clients,
+    failover,
+    failover_groups,
+    failover_table,
+    ha,
+    ha_table,
+    http_cost,
+    observe_table,
+    roles,
+    roles_table,
+    table,
+)
 from scripts.benchmarks import store as stores
 from scripts.benchmarks.ack_levels import AckBench
 from scripts.benchmarks.audit_steps import MASTER, TASKS
@@ -22,7 +35,7 @@ from scripts.benchmarks.clients import ClientsBench
 from scripts.benchmarks.idle import IdleLoad
 from scripts.benchmarks.load import TOPIC, Load, measure
 from scripts.benchmarks.observe import ObserveBench
-from scripts.benchmarks.report import Row, all_of, in_turn, out_option, record, rounds_option, say, scratch
+from scripts.benchmarks.report import Row, all_of, in_turn, out_option, read_begun, record, rounds_option, say, scratch
 from scripts.benchmarks.store_directory import BODY_SIZE
 from scripts.benchmarks.store_restarts import BURST
 from scripts.benchmarks.store_steps import SCALES
@@ -164,6 +177,35 @@ def role_changes(rounds: int, rates: tuple[int, ...], mib: int, part: tuple[str,
     """Measure role changes: how long producers wait, and rewind and reinit. Needs 6 times the log in $TMPDIR."""
     bench = roles.RolesBench(parts=part or roles.PARTS, rounds=rounds, rates=rates, log_bytes=mib * MIB)
     record("roles", {"rounds": rounds, "rates": rates, "log_mib": mib}, bench.rows(), roles_table.line, out)
+
+
+@main.command("failover")
+@click.option("--runs", default=30, show_default=True, help="Of each fault and system.")
+@click.option("--only", multiple=True, type=click.Choice(failover_groups.KINDS), help="Measure these systems alone.")
+@click.option("--fault", multiple=True, type=click.Choice(failover.FAULTS), help="Measure these alone.")
+@click.option(
+    "--default-client/--no-default-client", default=True, help="Also Java's client with its 30 s of one route."
+)
+@click.option(
+    "--resume", type=click.Path(exists=True, path_type=Path), help="Go on with raw results, written as they came."
+)
+@out_option("failover")
+def masters_lost(
+    runs: int,
+    only: tuple[str, ...],
+    fault: tuple[str, ...],
+    default_client: bool,
+    resume: Path | None,
+    out: Path | None,
+) -> None:
+    """Measure unattended failovers, beside RocketMQ 5 with controllers: from a lost master to the next SEND_OK. As root."""
+    begun = read_begun(resume, "failover") if resume else None
+    done = begun["results"] if begun else []
+    faults = [each for each in failover.FAULTS if each in (fault or failover.FAULTS)]
+    plan = failover.planned(only or failover_groups.KINDS, faults, runs, patient=default_client)
+    bench = failover.FailoverBench(plan=plan, done=done)
+    setup = {"runs": runs, **failover.SETUP}
+    record("failover", setup, bench.rows(), failover_table.line, resume or out, begun)
 
 
 only_option = click.option(

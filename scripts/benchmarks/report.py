@@ -44,16 +44,32 @@ def out_option(benchmark: str) -> Decorator:
     return click.option("--out", type=click.Path(path_type=Path), help=text)
 
 
+def read_begun(path: Path, benchmark: str) -> dict[str, Any]:
+    """A report whose measurement was interrupted. Raises UsageError when it was of something else, or of other code."""
+    report: dict[str, Any] = json.loads(path.read_text())
+    if report["benchmark"] != benchmark:
+        raise click.UsageError(f"{path} holds results of {report['benchmark']}, not of {benchmark}")
+    now = facts()["commit"]
+    if report["machine"]["commit"] != now:
+        raise click.UsageError(f"{path} was measured at commit {report['machine']['commit']}; this is {now}")
+    return report
+
+
 def say(text: str) -> None:
     """Tell how far it is."""
     click.echo(text, err=True)
 
 
 def record(
-    benchmark: str, setup: dict[str, Any], rows: Iterable[Row], line: Callable[[Row], str], out: Path | None
+    benchmark: str,
+    setup: dict[str, Any],
+    rows: Iterable[Row],
+    line: Callable[[Row], str],
+    out: Path | None,
+    begun: dict[str, Any] | None = None,
 ) -> list[Row]:
-    """Show each row as it is measured, and write all of them until now; returns them."""
-    report = new_report(benchmark, setup)
+    """Show each row as it is measured, and write all of them until now; returns them. `begun`: a report that goes on."""
+    report = new_report(benchmark, setup) if begun is None else begun | {"setup": setup}
     path = out or DIRECTORY / f"{benchmark}-{report['date'][:10]}.json"
     for row in rows:
         report["results"].append(row)

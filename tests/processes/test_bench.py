@@ -8,7 +8,17 @@ from typing import Any
 
 import pytest
 
-from scripts.benchmarks import ack_table, ha_table, http_table, observe_table, roles_table, table
+from scripts.benchmarks import (
+    ack_table,
+    failover,
+    failover_client,
+    failover_table,
+    ha_table,
+    http_table,
+    observe_table,
+    roles_table,
+    table,
+)
 from scripts.benchmarks.machine import ROOT
 from scripts.benchmarks.report import new_report
 from scripts.benchmarks.store_table import page
@@ -146,3 +156,53 @@ def observed(number: int, kind: str, master: float) -> dict[str, Any]:
         "p99_ms": 1.0,
         "cpu_us_per_message": cpu,
     }
+
+
+def _lost_master(system: str, fault: str, *seconds: float | None, is_patient: bool = False) -> dict[str, Any]:
+    """A row of `scripts/bench failover`, of two producers or of the many with a slow poll."""
+    clients = {"default": list(seconds)} if is_patient else {"ours": [seconds[0]], "quick": [seconds[1]]}
+    row = {"system": system, "fault": fault, "patient": is_patient, "seconds": clients, "told": {}}
+    return row | {"acked": 1000, "lost": int(system == "rocketmq")}
+
+
+def test_a_failover_ends_with_what_another_member_has_stored() -> None:
+    """What the old master still answers is no failover, nor is a SEND_OK of before."""
+    line = '{"producer": "%s", "id": "%d", "sent": 1, "came": %d, "status": "%s", "offset_id": "7F000001%08X%016X"}'
+    told = [("a-0", 90, "SEND_OK", 2), ("a-0", 110, "SEND_OK", 1), ("a-0", 130, "FLUSH_SLAVE_TIMEOUT", 2)]
+    told += [("a-0", 150, "SEND_OK", 2), ("b-0", 160, "SEND_OK", 3), ("a-0", 170, "SEND_OK", 2)]
+    answers = [
+        failover_client.parse(line % (name, number, came, status, port, 0))
+        for number, (name, came, status, port) in enumerate(told)
+    ]
+    watch = failover_client.Watch(["a-0", "b-0", "c-0"], answers)
+    firsts = watch.firsts(0, begin=100, old_port=1)
+    assert {name: answer.came for name, answer in firsts.items()} == {"a-0": 150, "b-0": 160}
+    assert watch.acked() == {"0", "1", "3", "4", "5"}
+
+
+def test_failovers_go_on_where_they_were_interrupted() -> None:
+    """Only what is missing is measured, and nothing that three runs say never ends."""
+    plan = failover.planned(["twinlog", "rocketmq-2"], ["kill", "stop", "freeze"], 5, patient=True)
+    assert len([run for run in plan if run.system == "twinlog"]) == 5 * 3 + 3
+    assert {run.fault for run in plan if run.system == "rocketmq-2"} == {"kill", "stop"}
+    done = [_lost_master("twinlog", "kill", 1.0, 1.5)] * 5 + [_lost_master("twinlog", "stop", None, None)] * 3
+    left = failover.left_over(plan, done)
+    assert left.count(failover.Run("twinlog", "kill")) == 0
+    assert left.count(failover.Run("twinlog", "stop")) == 0
+    assert left.count(failover.Run("twinlog", "freeze")) == 5
+    assert failover.Run("twinlog", "kill", is_patient=True) in left
+
+
+def test_page_of_failovers() -> None:
+    """A run that did not end is longer than all others; lost messages are shown."""
+    assert failover_table.summary([3.0, 1.0, 2.0, None], 60) == ["2.00", "over 60", "over 60"]
+    report = new_report("failover", {"runs": 2, **failover.SETUP})
+    rows = [_lost_master("twinlog", "kill", 1.0, 1.5), _lost_master("twinlog", "kill", 2.0, 2.5)]
+    rows += [_lost_master("rocketmq", "stop", 12.0, None), _lost_master("rocketmq", "kill", 5.0, 31.0, is_patient=True)]
+    report["results"] = rows
+    shown = failover_table.page(report, "raw.json")
+    assert "| twinlog | `twinlog.client` | 2 | 1.00 | 2.00 | 2.00 |" in shown
+    assert "| RocketMQ | Java, `pollNameServerInterval=1000` | 1 | over 60 | over 60 | over 60 |" in shown
+    assert "| RocketMQ | kill | 2 | 5.00 | 31.00 | 31.00 |" in shown
+    assert "| RocketMQ | 2,000 | 2 |" in shown
+    assert all(failover_table.line(row) for row in rows)

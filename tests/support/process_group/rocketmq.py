@@ -75,7 +75,9 @@ class Controller(Process):
         conf.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         main = "org.apache.rocketmq.controller.ControllerStartup"
         command = [*_java(root, version, heap), main, "-c", str(conf)]
-        super().__init__(f"controller {name}", command, log=root / "stdout.log", environment={"ROCKETMQ_HOME": str(root)})
+        super().__init__(
+            f"controller {name}", command, log=root / "stdout.log", environment={"ROCKETMQ_HOME": str(root)}
+        )
 
 
 class Broker(BrokerProcess):
