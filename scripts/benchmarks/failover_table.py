@@ -23,8 +23,8 @@ and is not there is lost.
 message, after the failover, too. Every two runs have a group of their own, because groups that elect often wait.
 *RocketMQ {controlled}*: three controllers in processes of their own, three brokers, `allAckInSyncStateSet=true`: all that are in
 sync hold what is acknowledged. By default (`minInSyncReplicas=1`) the new master is alone in sync at first, and says SEND_OK
-alone, which is less than ours means by it. With `minInSyncReplicas=2` it means the same: {few} runs of each. Every run has three new
-brokers. All times of both systems are their defaults.
+alone, which is less than ours means by it. With `minInSyncReplicas=2` it means the same: {few} runs of each.
+Every run has three new brokers. All times of both systems are their defaults.
 
 Both have a name server of their own, which stays; files of the same sizes; ASYNC_FLUSH. A frozen disk is `fsfreeze` of the file
 system of the master's store. The systems took turns, {turn} runs of each fault at a time; a run ends after {give_up:.0f} s.
