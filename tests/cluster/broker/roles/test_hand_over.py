@@ -136,6 +136,21 @@ async def test_a_disk_without_room_for_its_role(error, group, autojump_clock, mo
         assert group.are_equal()
 
 
+async def test_a_pair_hands_over_too(nursery, tmp_path, autojump_clock):
+    """The old master's own answer is the word that the slave needs; messages are stored, and safe once two could hold them."""
+    group = role_group(nursery, tmp_path, config={"auto_failover": AutoFailoverMode.members})
+    await group.start()
+    first, second = group.members
+    await trio.sleep(1)
+    fill(first)
+    await until(lambda: second.is_serving, "the slave as master", seconds=10)
+    answer = second.send(b"stored")
+    empty(first)
+    assert await group.settled() is second
+    await until(lambda: answer.status is not None, "its answer")
+    assert group.are_equal()
+
+
 async def _stays(group: Group, *full: Member) -> str:
     fill(*full)
     await trio.sleep(20)
