@@ -1,5 +1,6 @@
 """View of a broker's group: from its record where there is one, otherwise from name servers."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
@@ -229,6 +230,10 @@ class GroupView:
     def found_members(self, addresses: Mapping[int, str]) -> None:
         """Add RocketMQ's slaves to the group's record."""
         self.roles.joining.registered(addresses)
+
+    def is_surely_master(self) -> bool:
+        """True while other members' answers let this master serve, so that nobody else may: its lease ends without them."""
+        return 0 < self.ha.lease.remaining(trio.current_time()) < math.inf
 
     def may_be_replaced(self) -> bool:
         """True when this master's lease is over: another one may have been elected."""

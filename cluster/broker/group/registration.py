@@ -16,6 +16,7 @@ BrokerOuterAPI.java, RegisterBrokerBody.java (RocketMQ 4.9.8).
 import math
 import zlib
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
 
@@ -124,6 +125,7 @@ class RegistrationListener(Protocol):
     def found_members(self, addresses: Mapping[int, str]) -> None: ...
     def has_unregistered_peers(self) -> bool: ...
     def may_be_replaced(self) -> bool: ...
+    def is_surely_master(self) -> bool: ...
 
 
 @define(kw_only=True, eq=False)
@@ -284,7 +286,7 @@ class RegistrationService:
         return False
 
     async def _register(self, name_server: str) -> bool:
-        if self._held or self._is_fenced_off(name_server) or await self._is_late_master(name_server):
+        if self._held or await self._is_fenced_off(name_server) or await self._is_late_master(name_server):
             return False
         ended = self._under_way[name_server] = trio.Event()
         try:
@@ -294,8 +296,13 @@ class RegistrationService:
             if self._under_way.get(name_server) is ended:
                 del self._under_way[name_server]
 
-    def _is_fenced_off(self, name_server: str) -> bool:
-        """True for a master without a lease, if another is registered: this one must not take its id and clients."""
+    async def _is_fenced_off(self, name_server: str) -> bool:
+        """True for a master without a lease, if another is registered: this one must not take its id and clients. It asks now, as
+        it may have stood still since it heard last who is.
+        """
+        if not self.is_slave and self._leaders.get(name_server) is not None and self.listener.may_be_replaced():
+            with suppress(RemotingError):
+                self._leaders[name_server] = (await self._members_at(name_server)).get(MASTER_ID)
         leader = self._leaders.get(name_server)
         return not self.is_slave and leader not in (None, self.settings.address) and self.listener.may_be_replaced()
 
@@ -387,8 +394,8 @@ class RegistrationService:
             try:
                 known = await self._members_at(name_server)
                 self._leaders[name_server] = known.get(MASTER_ID)
-                if MASTER_ID not in known and not self.is_slave and not self._held:
-                    self._changes[name_server].set()  # The member that had it has registered with another id.
+                if not self.is_slave and not self._held and self._has_lost_id(known.get(MASTER_ID)):
+                    self._changes[name_server].set()
                 for broker_id, address in known.items():
                     if address != self.settings.address or broker_id not in addresses:  # Our id is another's.
                         addresses[broker_id] = address
@@ -405,6 +412,12 @@ class RegistrationService:
             self.slave_addresses = slaves
             self.listener.found_members(addresses)
         return answers
+
+    def _has_lost_id(self, leader: str | None) -> bool:
+        """True if the member that was master before has registered with another id, and took this one's along; or as id 0 once
+        more, as it stood still, and did not know yet.
+        """
+        return leader is None or (leader != self.settings.address and self.listener.is_surely_master())
 
     async def _members_at(self, name_server: str) -> dict[int, str]:
         """Return the remoting addresses of the group's members, by id. Raises RemotingError."""

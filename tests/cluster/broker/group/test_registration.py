@@ -70,6 +70,7 @@ class Listener:
     found: list = field(factory=list)
     unregistered_peers: bool = False
     replaced: bool = False
+    elected: bool = False
     registration: RegistrationService = field(init=False)
 
     def master_changed(self, master):
@@ -86,6 +87,9 @@ class Listener:
 
     def may_be_replaced(self):
         return self.replaced
+
+    def is_surely_master(self):
+        return self.elected
 
 
 def service(fake, *, namesrv=NS1, broker_id=0, is_slave=False, listener=None):
@@ -284,6 +288,28 @@ async def test_a_master_whose_id_was_taken_away_registers_again_soon(autojump_cl
     asked = len(slave.times(103))
     await trio.sleep(20)
     assert len(slave.times(103)) - asked <= 1, "it has nothing to say there"
+
+
+async def test_an_elected_master_takes_its_id_back_from_one_that_stood_still(autojump_clock, nursery):
+    """That one registers once more when it wakes up, before it hears that another was elected."""
+    fake, listener = FakeNameServers(), Listener(elected=True)
+    running(nursery, fake, listener=listener)
+    await trio.sleep(60)
+    before = len(fake.times(103))
+    fake.slaves[NS1] = {0: "192.0.2.12:10911"}
+    await trio.sleep(6)
+    assert len(fake.times(103)) > before
+
+
+async def test_a_master_that_stood_still_asks_before_it_registers(autojump_clock, nursery):
+    fake, listener = FakeNameServers(), Listener()
+    running(nursery, fake, listener=listener)
+    await trio.sleep(60)
+    last = fake.times(103)[-1]
+    await trio.sleep_until(last + 29.9)  # The next one is due, and the members were requested a moment ago.
+    listener.replaced, fake.slaves[NS1] = True, {0: "192.0.2.12:10911"}
+    await trio.sleep(30)
+    assert fake.times(103)[-1] == last
 
 
 async def test_a_master_that_may_be_none_takes_no_id_from_another(autojump_clock, nursery):
