@@ -5,8 +5,9 @@
     ask    the other voters, and witnesses where the own vote alone elects: a dry run, without any effect
     run    the failover that a person would begin, with this member as its candidate
 
-A serving master runs, too, as its own successor, where a voter has promised a newer epoch that nobody began: that voter can
-follow no older one, and nobody takes a promise back, so it would be lost to the group, or with it all acknowledgements.
+A serving master runs, too, as its own successor, where a voter has promised a newer epoch that nobody began, or won another of
+the same number: that voter can follow no older one, and nobody takes a promise back, so it would be lost to the group, or with
+it all acknowledgements. Of two masters of one number only the one with the greater key is not outdone.
 
 Safety is not decided here: whoever runs has to win the votes of votes.py, and is judged by them. What is decided here is that a
 living master is left alone, that the best candidate goes first, and that failures are not repeated without end.
@@ -78,9 +79,7 @@ class Facts:
     tried_at: float = -math.inf  # When the last run failed,
     tries: int = 0  # and how many failed since a master was heard.
     jitter: float  # From 0 to 1, drawn anew for each suspicion and each try.
-    outpromised: bool = (
-        False  # A voter of this master has promised a newer epoch; suspected_at says since when it is to act.
-    )
+    outpromised: bool = False  # A voter can follow this master no more; suspected_at: since when it is due.
     deposed: AbstractSet[str] = frozenset()  # Members that lost mastership by an automatic failover lately.
     loss_max: int = 0  # Known bytes that may be given up, where only the master has to hold a message.
 
@@ -174,7 +173,9 @@ def objection(facts: Facts, group: GroupRecord, asked: Asked) -> str:
         label = group.label(id)
         if id != facts.own and not facts.is_serving and answer.hears is None:
             return f"{label} cannot say whether it hears the master: it is of an older version"
-        if id != facts.own and answer.hears and (answer.is_master or not facts.is_serving):
+        # Of a serving master, whoever follows it hears it. Who follows, or waits for, a newer one, hears that one.
+        is_older = facts.is_serving and answer.promised.epoch <= answers[facts.own].promised.epoch
+        if id != facts.own and answer.hears and not is_older:
             return f"{label} hears a master" if not answer.is_master else f"{label} is master"
         if answer.group is not None and mode_of(answer.group) != "members":
             return f"the members disagree: {label} has autoFailover={mode_of(answer.group)}"
@@ -193,8 +194,8 @@ def accepted_loss(group: GroupRecord, loss_max: int) -> int | None:
 
 def _not_outpromised(facts: Facts, answers: Mapping[str, VoteReply]) -> str:
     """Why a master need not begin anew; "" where a voter answers that can follow it no more."""
-    epoch = answers[facts.own].promised.epoch
-    is_lost = any(answer.promised.epoch > epoch for id, answer in answers.items() if id != facts.own)
+    own = answers[facts.own].promised
+    is_lost = any(each.promised != own and each.promised.epoch >= own.epoch for each in answers.values())
     return "" if is_lost else "nobody answers who has promised a newer epoch"
 
 

@@ -25,7 +25,7 @@ from twinlog.store.util.wakeup import Wakeup
 
 log = structlog.get_logger(__name__)
 
-LOOK_SECONDS = 0.25
+LOOK_SECONDS, IDLE_SECONDS = 0.25, 1.0
 SECONDS = re.compile(r"\d+(\.\d+)? s\b")  # They change with each look.
 MOMENT_SECONDS = 0.02
 ASK_SECONDS_MAX = 4.0  # Who does not answer is waited for for a shorter time.
@@ -82,7 +82,9 @@ class Elector:
                 elif decision.kind == "run":
                     await self._elect(decision.why)
                 else:
-                    with trio.move_on_after(min(max(decision.at - trio.current_time(), 0.0), LOOK_SECONDS)):
+                    # What is decided while nobody is suspected is only shown.
+                    longest = LOOK_SECONDS if self.suspected_at is not None else IDLE_SECONDS
+                    with trio.move_on_after(min(max(decision.at - trio.current_time(), MOMENT_SECONDS), longest)):
                         await self._suspected.wait()
 
     async def _listen_task(self) -> None:
@@ -123,8 +125,8 @@ class Elector:
                 log.warning("master suspected", peer=self._master_address() or None, why=self._heard())
 
     def _look_for_promises(self, now: float) -> None:
-        """A master: see whether a voter has promised a newer epoch, for so long that nobody is going to begin it."""
-        if not self.leases.newer_promise():
+        """A master: see whether a voter can follow it no more, for so long that nobody is going to begin what was promised."""
+        if not self.leases.outpromised():
             self._outpromised_at = self.suspected_at = None
             self._tries = 0
             return
@@ -133,6 +135,7 @@ class Elector:
         due = now >= self._outpromised_at + self.voter.hearing.patience.silence
         if due and self.suspected_at is None:
             self.suspected_at, self._jitter = now, random.random()
+            self._suspected.set()
 
     async def _probe(self) -> None:
         """See whether a process is where the master was: if not, it need not be waited for as long."""
@@ -152,11 +155,11 @@ class Elector:
     def facts(self) -> Facts:
         """What the decision depends on."""
         member, voter = self.member, self.voter
-        newer, patience = self.leases.newer_promise(), voter.hearing.patience.silence
+        lost, patience = self.leases.outpromised() if member.is_serving else "", voter.hearing.patience.silence
         left = voter.hearing.seconds_left
         if member.is_serving and self._outpromised_at is not None:
             left = self._outpromised_at + patience - trio.current_time()
-        leads = self.leases.leads and not newer
+        leads = self.leases.leads and not self.leases.newer_promise()
         why_not = self.why_not() or member.durable.failure
         if not why_not and leads and not member.is_serving:
             why_not = "it was the master, and asks whether it still is"
@@ -170,8 +173,8 @@ class Elector:
             cannot_store=member.why_no_candidate,
             why_not=why_not,
             seconds_left=left,
-            heard=newer if member.is_serving and newer else self._heard(),
-            outpromised=bool(newer),
+            heard=lost or self._heard(),
+            outpromised=bool(lost),
             asked=self.asked,
             suspected_at=self.suspected_at,
             held_off_until=voter.elections.held_off_until,

@@ -208,6 +208,13 @@ class LeaseRounds:
         """The voter that promised a newer epoch, as text; "" when none reported one."""
         return next((self._promise_text(*each) for each in sorted(self._newer.items())), "")
 
+    def outpromised(self) -> str:
+        """The voter that can follow this epoch no more, as text: it has promised a newer one, or another of this number."""
+        epoch = self.member.id.epoch
+        lost = (each for each in sorted(self.answers.items()) if not each[1][1].accepted)
+        lost = (each for each in lost if each[1][1].promised != self.member.id and each[1][1].promised.epoch >= epoch)
+        return next((self._promise_text(id, answer) for id, (_, answer) in lost), "")
+
     @property
     def _newer(self) -> dict[str, LeaseReply]:
         """Answers of voters that promised a newer epoch."""

@@ -90,12 +90,15 @@ def pair(*witnesses: WitnessReply, **more: object) -> Facts:
 
 
 LOST = evolve(answer("c"), promised=EpochId(5, "c"))
+OWN = evolve(answer("a"), promised=EpochId(2, "a"))
+FOLLOWER = evolve(answer("b", hears=True), promised=EpochId(2, "a"))
+RIVAL = evolve(answer("c", entries=with_entry(SECOND[:1], evolve(SECOND[1], winner="c"))), promised=EpochId(2, "c"))
 
 
 def serving(**more: object) -> Facts:
     """a's, which is the master."""
     known = {"own": "a", "is_serving": True, "outpromised": True, "heard": "c has promised epoch 5 to c"}
-    known["asked"] = asked(answer("a"), answer("b", hears=True), LOST)
+    known["asked"] = asked(OWN, FOLLOWER, LOST)
     return facts(**(known | more))
 
 
@@ -177,16 +180,19 @@ TABLE = [
     (pair(asked=asked(answer("a", can_store=False), answer("b"))), RUN, ""),
     # A master, when a voter has promised an epoch that nobody began: it is lost to the group until there is a newer one.
     (serving(), RUN, "c has promised epoch 5 to c"),
-    (serving(asked=asked(answer("a"), answer("b", hears=True, is_master=True), LOST)), WAIT, "b is master"),
+    # Two may win one number where any single vote elects. Both know which of them begins anew.
+    (serving(group=record(3, 3), asked=asked(evolve(OWN, hears=True), FOLLOWER, RIVAL)), WAIT, "newest bytes"),
+    (serving(own="c", group=record(3, 3), asked=asked(OWN, FOLLOWER, RIVAL)), RUN, ""),
+    (serving(asked=asked(OWN, FOLLOWER, evolve(LOST, hears=True))), WAIT, "c hears a master"),
     (serving(outpromised=False), STAY, "it is the master"),
     (serving(suspected_at=None, seconds_left=2.0), WAIT, "c has promised"),
     (serving(paused="paused"), STAY, "paused"),
     (serving(asked=None), ASK, ""),
-    (serving(asked=asked(answer("a"), answer("b", hears=True))), WAIT, "nobody answers who has promised"),
-    (serving(asked=asked(answer("a", 150), evolve(LOST, max_offset=170))), WAIT, "newest bytes"),
-    (serving(asked=asked(answer("a"))), WAIT, "enough votes"),
-    (serving(group=record(3, 1), asked=asked(answer("a"), answer("b"), LOST)), STAY, "all voters would have to"),
-    (serving(group=PAIR, asked=asked(answer("a"), evolve(LOST, address="b", member="b"))), RUN, ""),
+    (serving(asked=asked(OWN, FOLLOWER)), WAIT, "nobody answers who has promised"),
+    (serving(asked=asked(OWN, evolve(LOST, max_offset=170))), WAIT, "newest bytes"),
+    (serving(asked=asked(OWN)), WAIT, "enough votes"),
+    (serving(group=record(3, 1), asked=asked(OWN, FOLLOWER, LOST)), STAY, "all voters would have to"),
+    (serving(group=PAIR, asked=asked(OWN, evolve(LOST, address="b", member="b"))), RUN, ""),
     # A message is safe when only its master has it: nobody may be silent, or what it has is unknown.
     (facts(record(3, 1)), WAIT, "enough votes: needed 3 of 3"),
     (facts(record(3, 1), loss_max=1 << 40), WAIT, "enough votes"),
