@@ -31,6 +31,7 @@ class Machine(Protocol):
     """What this module needs to know of the machine that the running task belongs to."""
 
     wall_offset: float  # Seconds that its wall clock is off.
+    held: list[Callable[[], None]] | None  # While its process stands still: what goes on once it runs again.
 
     async def run_in_thread(self, function: Callable[[], Any], *, abandon_on_cancel: bool) -> Any:
         """Call it, some time."""
@@ -63,6 +64,25 @@ async def run_sync(
     return await machine.run_in_thread(lambda: function(*arguments), abandon_on_cancel=abandon_on_cancel)
 
 
+_reschedule = _run.Runner.reschedule
+
+
+def _reschedule_if_running(self: Any, task: Any, *value: Any) -> None:
+    """trio's own; a task of a process that stands still runs on when that one does."""
+    machine = task.context.get(machine_of_task)
+    _reschedule(self, task, *value)
+    if machine is not None and machine.held is not None:
+        assert self.runq.pop() is task
+        machine.held.append(lambda: self.runq.append(task))
+
+
+async def enter(machine: Machine) -> None:
+    """The task belongs to this machine from now on."""
+    machine_of_task.set(machine)
+    if machine.held is not None:
+        await trio.lowlevel.cancel_shielded_checkpoint()
+
+
 @contextmanager
 def _seeded(generator: Any, seed: object) -> Iterator[None]:
     state = generator.getstate()
@@ -81,6 +101,7 @@ def deterministic(seed: int) -> Iterator[None]:
         stack.enter_context(_seeded(_run._r, f"trio {seed}"))
         for target, name, value in (
             (_run, "_ALLOW_DETERMINISTIC_SCHEDULING", True),
+            (_run.Runner, "reschedule", _reschedule_if_running),
             (trio.to_thread, "run_sync", run_sync),
             (time, "time", wall),
             (time, "time_ns", lambda: int(wall() * 1_000_000_000)),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 from attrs import define, field
 
-from tests.simulation.determinism import machine_of_task
+from tests.simulation.determinism import enter, machine_of_task
 from tests.simulation.disk import Disk, Image, MachineDied
 from tests.simulation.ledger import Holder, common
 from tests.simulation.parts import make_ha, make_store
@@ -39,6 +39,10 @@ class Member:
     rng: random.Random
     port: int = HA_PORT
     wall_offset: float = 0.0
+    held: list[Callable[[], None]] | None = None  # While its process stands still; see determinism.Machine.
+    goes_on: trio.Event = field(factory=trio.Event)
+    stood_still: float = 0.0  # Seconds in all, and since when now.
+    stands_since: float = 0.0
     store: MessageStore | None = None
     ha: HAService | None = None
     up: bool = False
@@ -86,6 +90,22 @@ class Member:
             self.power_is_cut, self.down_for = power, down
             self.disk.dies_at = self.disk.calls + calls
 
+    def stand_still(self) -> None:
+        """As a SIGSTOP does, or a CPU that is taken away."""
+        if self.held is None and self.up:
+            self.held, self.stands_since, self.goes_on = [], trio.current_time(), trio.Event()
+            self.world.trace(f"{self.name} stands still")
+
+    def go_on(self) -> None:
+        """As a SIGCONT does."""
+        if self.held is not None:
+            held, self.held = self.held, None
+            self.stood_still += trio.current_time() - self.stands_since
+            self.world.trace(f"{self.name} goes on")
+            for each in held:
+                each()
+            self.goes_on.set()
+
     def stop(self, down: float) -> None:
         """As a SIGTERM does."""
         self.down_for = down
@@ -96,6 +116,7 @@ class Member:
         if self.power_is_cut:
             self.world.network.mute(self.ip)
         self._note_claim()
+        self.go_on()
         for scope in self._threads:
             scope.cancel()
         self._scope.cancel()
@@ -224,7 +245,7 @@ class Member:
         store.load()
 
     async def _serve_connection(self, transport: Any, address: str, ip: str) -> None:
-        machine_of_task.set(self)
+        await enter(self)
         assert self.ha is not None
         await self.ha.serve(transport, address, ip)
 

@@ -20,10 +20,12 @@ class NameServer:
     world: "World"
     up: bool = True
     known: dict[str, tuple[str, str, float]] = field(factory=dict)  # Member: IP, HA address, when it registered.
+    began_at: float = 0.0
 
     def forget(self) -> None:
         """It restarts: whoever is to be known has to register again."""
         self.known.clear()
+        self.began_at = trio.current_time()
 
     def lost(self, member: "Member") -> None:
         """The connection of a member ended, unless its machine lost power: then it is only silent."""

@@ -6,12 +6,14 @@ as when packets are dropped: it arrives once the link is whole again), be slow, 
 at once or in the middle of a frame.
 """
 
+import math
 import random
 from collections.abc import Awaitable, Callable
 
 import trio
 from attrs import define, field
 
+from tests.simulation.determinism import machine_of_task
 from tests.support.stream_transport import StreamTransport
 from twinlog.ha.errors import HAConnectionLostError
 
@@ -61,6 +63,7 @@ class Wire:
 
     async def run(self) -> None:
         """Carry until the end."""
+        machine_of_task.set(None)  # It goes on while the process at its end stands still.
         link, rng = self.link, self.rng
         while not self.broken:
             if link.cut:
@@ -121,6 +124,7 @@ class SimStream(trio.abc.Stream):
     name: str
     is_closed: bool = False
     is_reset: bool = False  # This end only.
+    read_at: float = -math.inf  # When bytes were taken last.
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         await trio.lowlevel.checkpoint()
@@ -150,6 +154,7 @@ class SimStream(trio.abc.Stream):
                 data = bytes(wire.arrived[:size])
                 del wire.arrived[:size]
                 wire.notify()
+                self.read_at = trio.current_time()
                 return data
             if wire.ended and not wire.sent and not wire.muted:
                 return b""

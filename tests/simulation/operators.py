@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from tests.simulation.determinism import machine_of_task
+from tests.simulation.determinism import enter
 from tests.simulation.disk import Image
 from tests.simulation.plan import Event
 from twinlog.cluster.broker.peers.role_messages import (
@@ -38,7 +38,7 @@ PATIENCE = 10.0  # Seconds: three rounds of questions that nobody answers, and a
 
 async def act(world: "RoleWorld", event: Event) -> None:
     """Let it happen now."""
-    values, member = event.values, _meant(world, event.target)
+    values, member = event.values, meant(world, event.target)
     match event.kind:
         case "switchover" | "failover" | "forced failover":
             await start(world, member, event.kind)
@@ -67,11 +67,11 @@ async def act(world: "RoleWorld", event: Event) -> None:
             member.is_old = False
             member.stop(0.05)  # Another version is started in its place.
         case "reinit":
-            await _ask(world, member, "reinit", ReinitRequest())
+            await ask(world, member, "reinit", ReinitRequest())
         case "rewind":
-            await _ask(world, member, "rewind", RewindRequest())
+            await ask(world, member, "rewind", RewindRequest())
         case "pause":
-            await _ask(
+            await ask(
                 world, world.master, "pause", PauseRequest(for_ms=int(values["lasts"] * 1000), reason="an operator")
             )
 
@@ -201,8 +201,8 @@ async def _replace(world: "RoleWorld", member: "RoleMember", values: dict[str, A
             return
         if values["asked"]:
             after = {"verb": "failover", "lasts": values["lasts"], "calls": 0, "power": False}
-            ask = _choose_alone if is_alone else _overthrow
-            nursery.start_soon(ask, world, member, {**after, "after": values["down"] + 0.5})
+            choose = _choose_alone if is_alone else _overthrow
+            nursery.start_soon(choose, world, member, {**after, "after": values["down"] + 0.5})
 
 
 async def _is_replaced(world: "RoleWorld", member: "RoleMember", image: Image, starts: int, down: float) -> bool:
@@ -243,7 +243,7 @@ _COPIES = {
 }
 
 
-def _meant(world: "RoleWorld", target: str) -> Any:
+def meant(world: "RoleWorld", target: str) -> Any:
     """The member with this name, or the first or second that is not master now."""
     word, _, number = target.partition(" ")
     others = [member for member in world.role_members if member is not world.master]
@@ -252,7 +252,7 @@ def _meant(world: "RoleWorld", target: str) -> Any:
 
 async def start(world: "RoleWorld", member: Any, kind: str) -> None:
     """Ask a candidate to become master."""
-    await _ask(world, member, "start", change_ask(member, kind))
+    await ask(world, member, "start", change_ask(member, kind))
 
 
 def change_ask(member: "RoleMember", kind: str) -> ChangeRequest:
@@ -264,22 +264,22 @@ def change_ask(member: "RoleMember", kind: str) -> ChangeRequest:
 
 async def repair(world: "RoleWorld", member: "RoleMember", verb: str) -> None:
     """Let a member give up what its master lacks, or begin anew."""
-    await _ask(world, member, verb, RewindRequest(accept_data_loss=ANY_LOSS) if verb == "rewind" else ReinitRequest())
+    await ask(world, member, verb, RewindRequest(accept_data_loss=ANY_LOSS) if verb == "rewind" else ReinitRequest())
 
 
-async def _ask(world: "RoleWorld", member: Any, verb: str, ask: object) -> None:
+async def ask(world: "RoleWorld", member: Any, verb: str, what: object) -> None:
     """On its own machine, as its admin does it; nobody waits for the answer."""
     if member.calls_nursery is None or not member.up:
         world.trace(f"{member.name} does not hear the operator")
         return
-    member.calls_nursery.start_soon(_call, world, member, verb, ask)
+    member.calls_nursery.start_soon(_call, world, member, verb, what)
     await trio.lowlevel.checkpoint()
 
 
-async def _call(world: "RoleWorld", member: "RoleMember", verb: str, ask: Any) -> None:
-    machine_of_task.set(member)
+async def _call(world: "RoleWorld", member: "RoleMember", verb: str, what: Any) -> None:
+    await enter(member)
     try:
-        await getattr(member.service, verb)(ask)
+        await getattr(member.service, verb)(what)
     except (RoleRefusedError, HAError, StoreError, TimeoutError) as error:
         world.trace(f"{member.name} refuses to {verb}: {error!s:.150}")
 

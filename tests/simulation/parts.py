@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from tests.simulation.determinism import wall
-from twinlog.ha.config import AckMode, HAConfig
+from twinlog.ha.config import AckMode, AutoFailoverMode, HAConfig
 from twinlog.ha.service import HAService
 from twinlog.store.config import BrokerRole, FlushDiskType, StoreConfig
 from twinlog.store.hooks import StoreHooks
@@ -51,6 +51,8 @@ def make_ha(member: "Member", store: MessageStore) -> HAService:
         ack_mode=AckMode.flushed if member.config.ack_flushed else AckMode.written,
         auto_resync=member.config.auto_resync,
         verify_trail_max=member.config.trail_max,
+        auto_failover=AutoFailoverMode.members if member.config.auto == "members" else AutoFailoverMode.off,
+        auto_failover_max_loss_bytes=member.config.max_loss,
     )
     ha = HAService(
         store,

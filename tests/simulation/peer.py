@@ -34,6 +34,8 @@ class SimPeer:
             await self.world.network.round_trip(self.ip, self.address.rpartition(":")[0])
             for member in self.world.members.values():
                 if member.address == self.address and member.up and member.store is not None:
+                    if member.held is not None:
+                        await member.goes_on.wait()
                     return member.store
             raise HAPeerError(f"{self.address}: connection refused")
         raise HAPeerError(f"{self.address}: no answer within {TIMEOUT:g} s")

@@ -26,7 +26,11 @@ class Config:
     period: float  # Seconds between registrations.
     index: bool  # Messages are indexed by key.
     trail_max: int = 0  # Bytes that slaves take before they verify them; 0: none.
-    roles: bool = False  # Operators change roles.
+    roles: bool = False  # Members can change their roles,
+    operators: bool = False  # and people ask for that.
+    auto: str = "off"  # autoFailover.
+    max_loss: int = 0  # autoFailoverMaxLossBytes.
+    pair: bool = False  # Two members.
 
     @property
     def level(self) -> str:

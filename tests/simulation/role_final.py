@@ -7,6 +7,8 @@ import trio
 from tests.simulation import operators
 from tests.simulation.final_checks import check_place, check_queues
 from tests.simulation.ledger import Violation
+from twinlog.ha.election.voter import VoteRequest
+from twinlog.ha.election.votes import judge_failover
 
 if TYPE_CHECKING:
     from tests.simulation.role_world import RoleWorld
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 ALONE_SECONDS = 45.0  # So long everybody finds his way by himself,
 HELP_SECONDS = 20.0  # and then an operator helps, again and again.
 HEAL_SECONDS = 240.0
+PATIENCE_SECONDS = 180.0  # As long as a hold-off, and the longest pause between two attempts, may last.
+ATTEMPT = "the last attempt failed"
 
 
 async def settle(world: "RoleWorld") -> None:
@@ -26,9 +30,49 @@ async def settle(world: "RoleWorld") -> None:
             since = trio.current_time()
         elif trio.current_time() > since + 3:
             return
-        if trio.current_time() > helped + HELP_SECONDS:
+        if trio.current_time() > helped + HELP_SECONDS and not _is_patient(world, began):
             helped = trio.current_time()
+            await _check_elects(world)
             await help_on(world)
+
+
+def _is_patient(world: "RoleWorld", began: float) -> bool:
+    """Whether somebody is about to elect by itself, and says when."""
+    now = trio.current_time()
+    if now > began + PATIENCE_SECONDS or _is_decided(world):
+        return False
+    electors = [member.roles.elector for member in world.role_members if member.roles is not None]
+    return any(each.facts().held_off_until > now or each.decision.why.startswith(ATTEMPT) for each in electors)
+
+
+def _is_decided(world: "RoleWorld") -> bool:
+    masters = serving(world)
+    return len(masters) == 1 and not _is_promised_to_others(world, masters[0])
+
+
+async def _check_elects(world: "RoleWorld") -> None:
+    """E2: in a group that elects by itself no person is needed where anybody could be elected, or the master be it anew."""
+    groups = [state.group for member in world.role_members if (state := member.durable_role()) is not None]
+    may = (
+        _is_decided(world) or len(groups) < len(world.role_members) or world.lost_before_record or _is_displaced(world)
+    )
+    if may or any(group is None or group.auto_failover != "members" or group.acks_needed <= 1 for group in groups):
+        return
+    services = [member.roles for member in world.role_members if member.roles is not None and member.up]
+    if any(service.member.paused() or service.rules.is_refused for service in services):
+        return
+    for service in services:
+        own, epoch = service.member, max(each.member.promised().epoch for each in services) + 1
+        ask = VoteRequest(epoch=epoch, candidate=own.own, dry_run=True, codes=own.me().codes)
+        answers = {each.member.own: await each.voter.vote(ask) for each in services}
+        if judge_failover(own.group, own.own, answers, None).may:
+            says = "; ".join(f"{member.name} {member.says()}, {_decided(member)}" for member in world.role_members)
+            world.violated(f"E2: {own.address} could be elected, and nobody is: {says}")
+            return
+
+
+def _decided(member: "RoleMember") -> str:
+    return str(member.roles.elector.decision) if member.roles is not None else ""
 
 
 def serving(world: "RoleWorld") -> "list[RoleMember]":

@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING
 import trio
 from attrs import define, field
 
-from tests.simulation.name_server import NameServer
+from tests.simulation.name_server import IP, NameServer
+from twinlog.ha.election.witness import MasterAnswer, WitnessReport
 
 if TYPE_CHECKING:
     from tests.simulation.member import Member
 
 MASTER_ID = 0
+ASK_SECONDS = 0.7
 
 
 @define(eq=False)
@@ -38,6 +40,35 @@ class RoleNameServer(NameServer):
     async def slaves(self, member: "Member") -> set[tuple[int, str]]:
         await self._reach(member)
         return {(self.ids[name], entry[0]) for name, entry in self._alive().items() if self.ids[name] != MASTER_ID}
+
+    async def report(self, ip: str) -> WitnessReport:
+        """Whether it hears the master: it asks the process that registered, as ours do."""
+        await self.world.network.round_trip(ip, IP)
+        if not self.up:
+            await trio.sleep_forever()
+        alive = self._alive()
+        name = next((name for name in alive if self.ids[name] == MASTER_ID), None)
+        answer = None
+        if name is not None:
+            with trio.move_on_after(ASK_SECONDS):
+                answer = await self._answer(name)
+        await self.world.network.round_trip(IP, ip)
+        return WitnessReport(
+            up_ms=round((trio.current_time() - self.began_at) * 1000),
+            members=len(alive),
+            master=alive[name][1] if name is not None else None,
+            answer=answer,
+        )
+
+    async def _answer(self, name: str) -> MasterAnswer:
+        member = next(each for each in self.world.processes if each.name == name)  # type: ignore[attr-defined]
+        await self.world.network.round_trip(IP, member.ip)
+        if member.held is not None:
+            await member.goes_on.wait()
+        if member.roles is None:  # Its connection is gone, or says nothing.
+            await trio.sleep_forever()
+        await self.world.network.round_trip(member.ip, IP)
+        return MasterAnswer(serves=member.service.member.is_serving, epoch=member.service.member.id.epoch)
 
     def _alive(self) -> dict[str, tuple[str, str, float]]:
         return {name: entry for name, entry in super()._alive().items() if name in self.ids}

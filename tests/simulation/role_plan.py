@@ -9,6 +9,8 @@ from tests.simulation.plan import MEMBERS, Config, Event, Plan, draw_trouble
 BEGIN_SHARE = 0.2  # Of these, how many have others than members that acknowledge at first.
 FIRST_RECORD_SECONDS = 16.0  # By then there is one.
 SHARE = 0.42
+UNATTENDED_SHARE = 0.35  # Of the others, in how many nobody types anything, and members elect by themselves.
+PAIR_SHARE = 0.25  # Of these, in how many there are two members, and a name server as their witness.
 MOVE_SHARE = 0.4  # Of these, in how many members come back with another address.
 SILENT_SHARE = 0.3  # And in how many of those in which all are needed one moves without a word.
 COPY_SHARE = 0.4  # And in how many disks are copied, or addresses swapped.
@@ -31,6 +33,16 @@ _KINDS = {
     "rewind": 1,
     "pause": 1,
 }
+_TROUBLE = {
+    "master dies": 10,
+    "isolated": 6,
+    "cut": 6,
+    "quiet cut": 6,
+    "stands still": 8,
+    "clock": 3,
+    "flaps": 2,
+    "name server away": 3,
+}
 
 
 def draw(seed: int) -> Plan:
@@ -39,11 +51,13 @@ def draw(seed: int) -> Plan:
 
 
 def with_roles(plan: Plan) -> Plan:
-    """The same with operators, for most seeds; the others stay as they are."""
+    """The same with operators, or with a group that is left alone; the others stay as they are."""
     rng = random.Random(f"roles {plan.seed}")
-    if plan.config.same_ip or rng.random() >= SHARE:
+    if plan.config.same_ip:
         return plan
-    config = evolve(plan.config, roles=True)
+    if rng.random() >= SHARE:
+        return _unattended(plan)
+    config, switches = _mode(plan.seed, evolve(plan.config, roles=True, operators=True))
     old = [event for event in plan.events if event.kind not in _WITHOUT and not _wipes_first(event)]
     kinds = ["switchover", "overthrown", *rng.sample(sorted(_KINDS), rng.randint(2, 5))]
     times = [rng.uniform(4.0, config.seconds) for _ in range(rng.randint(4, 14))]
@@ -54,8 +68,79 @@ def with_roles(plan: Plan) -> Plan:
     copied = [
         event for draw in (_copies, _master_copies, _cut_off) for event in draw(plan.seed, config, [*old, *beginning])
     ]
-    events = sorted([*old, *new, *beginning, *moved, *copied], key=lambda event: event.at)
+    events = sorted([*old, *new, *beginning, *moved, *copied, *switches], key=lambda event: event.at)
     return evolve(plan, config=config, events=tuple(events))
+
+
+def _mode(seed: int, config: Config) -> tuple[Config, list[Event]]:
+    """Who begins a failover beside the operators, and when that is changed."""
+    rng = random.Random(f"mode {seed}")
+    config = evolve(config, auto=rng.choice(("members", "members", "off")), max_loss=_max_loss(rng, config))
+    times = [rng.uniform(5.0, config.seconds) for _ in range(rng.choice((0, 0, 0, 1, 2, 3)))]
+    return config, [Event(round(at, 3), "auto failover", "", {"mode": rng.choice(("off", "members"))}) for at in times]
+
+
+def _max_loss(rng: random.Random, config: Config) -> int:
+    return rng.choice((0, 0, 2000, 1_000_000)) if not config.synchronous else rng.choice((0, 0, 0, 1_000_000))
+
+
+def _unattended(plan: Plan) -> Plan:
+    """The same with a group that is left alone, for some seeds."""
+    rng = random.Random(f"unattended {plan.seed}")
+    if rng.random() >= UNATTENDED_SHARE:
+        return plan
+    config = evolve(plan.config, roles=True, auto="members", max_loss=_max_loss(rng, plan.config))
+    old = [event for event in plan.events if event.kind not in _WITHOUT and not _wipes_first(event)]
+    kinds = rng.sample(sorted(_TROUBLE), rng.randint(2, 4))
+    times = [rng.uniform(7.0, config.seconds) for _ in range(rng.randint(2, 6))]
+    new = [_trouble(rng, round(at, 3), rng.choices(kinds, [_TROUBLE[kind] for kind in kinds])[0]) for at in times]
+    events = sorted([*old[: rng.randint(0, 8)], *new], key=lambda event: event.at)
+    if config.synchronous and rng.random() < PAIR_SHARE:
+        config, events = evolve(config, need=2, need_min=1, pair=True), list(map(_of_pair, events))
+    return evolve(plan, config=config, events=tuple(events))
+
+
+def _trouble(rng: random.Random, at: float, kind: str) -> Event:
+    down = round(rng.choice((rng.uniform(0.1, 0.6), rng.uniform(1, 8), rng.uniform(8, 30))), 3)
+    lasts = round(rng.choice((rng.uniform(1, 5), rng.uniform(5, 30))), 3)
+    match kind:
+        case "master dies":
+            return Event(at, kind, "", {"power": rng.random() < 0.3, "down": down})
+        case "isolated":
+            return Event(at, kind, "", {"lasts": lasts, "way": rng.choice(("both", "both", "there", "back"))})
+        case "cut":
+            values = {
+                "to": rng.choice(MEMBERS[1:]),
+                "way": rng.choice(("both", "both", "there", "back")),
+                "lasts": lasts,
+            }
+            return Event(at, kind, rng.choice(("m", "m", "n")), values)
+        case "stands still":
+            who = rng.choice(("master", "master", "slave 1", "slaves", "all"))
+            return Event(at, kind, who, {"lasts": round(rng.uniform(5, 30), 3)})
+        case "clock":
+            return Event(at, kind, rng.choice(MEMBERS), {"seconds": rng.choice((-3600, 3600))})
+        case "quiet cut":
+            return Event(at, kind, rng.choice(("slave 1", "slave 2")), {"lasts": round(rng.uniform(6, 20), 3)})
+        case "flaps":
+            values = {
+                "times": rng.randint(3, 7),
+                "down": round(rng.uniform(1, 3), 3),
+                "after": round(rng.uniform(0, 3), 3),
+            }
+            return Event(at, kind, "", values)
+        case _:
+            return Event(at, kind, "", {"lasts": lasts})
+
+
+def _of_pair(event: Event) -> Event:
+    """What would happen to a third member happens to the second one."""
+    values, target = dict(event.values), {"s2": "s1", "slave 2": "slave 1"}.get(event.target, event.target)
+    if values.get("to") == "s2":
+        values["to"] = "s1"
+    if "downs" in values:
+        values["downs"] = values["downs"][:2]
+    return evolve(event, target=target, values=values)
 
 
 def _beginning(seed: int, config: Config) -> list[Event]:

@@ -7,10 +7,11 @@ import trio
 from attrs import define, evolve, field
 
 from tests.simulation import role_checks, role_offsets
-from tests.simulation.determinism import machine_of_task
+from tests.simulation.determinism import enter
 from tests.simulation.peer import SimPeer
 from twinlog.cluster.broker.peers.role_messages import Op, PausedMaster, Plain
 from twinlog.ha.election.voter import LeaseReply, LeaseRequest, VoteReply, VoteRequest
+from twinlog.ha.election.witness import WitnessReply, judge_report, silent
 from twinlog.ha.errors import HAIdentityError, HAPeerError
 from twinlog.ha.master.tickets import Holder
 from twinlog.ha.peer import PeerHistory
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from tests.simulation.role_world import RoleWorld
     from tests.simulation.roles import RoleMember
 
-TIMEOUT = 3.0
+TIMEOUT, REFUSED_SECONDS, WITNESS_SECONDS = 3.0, 0.3, 1.0
 T = TypeVar("T")
 
 
@@ -43,6 +44,7 @@ class SimCalls:
     async def lease(self, address: str, ask: LeaseRequest, *, timeout_ms: float) -> LeaseReply:
         async def handle(member: "RoleMember") -> LeaseReply:
             answer = await member.service.voter.renew_lease(ask)
+            self.world.elections.leased(member, ask, answer)
             self.world.guard(lambda: role_checks.leased(member, ask, answer))
             return answer
 
@@ -63,6 +65,26 @@ class SimCalls:
             return evolve(member.service.history(me), ticket=member.service.member.ha.ticket_for(Holder(me.id)))
 
         return await self._ask(address, handle)
+
+    async def is_refused(self, address: str) -> bool:
+        """Whether the machine is there, and nothing listens: a process that died. One without power says nothing."""
+        target = address.rpartition(":")[0]
+        with trio.move_on_after(REFUSED_SECONDS):
+            await self.world.network.round_trip(self.ip, target)
+            there = [each for each in self.world.processes if each.broker_address == address]
+            if any(each.calls_nursery is not None for each in there):
+                return False
+            if there and all(each.power_is_cut for each in there):
+                await trio.sleep_forever()
+            return True
+        return False
+
+    async def witnesses(self) -> tuple[WitnessReply, ...]:
+        """What the name server says."""
+        report = None
+        with trio.move_on_after(WITNESS_SECONDS):
+            report = await self.world.names.report(self.ip)
+        return (silent("n", "no answer") if report is None else judge_report("n", report),)
 
     async def offsets(self, address: str) -> tuple[dict[str, dict[int, int]], int]:
         """Consumers' offsets, and which life of the member tells them."""
@@ -89,6 +111,16 @@ class SimCalls:
                 raise call.error
             return call.answer  # type: ignore[no-any-return]
         raise HAPeerError(f"{address}: no answer within {seconds:g} s")
+
+
+@define(eq=False)
+class SimWitnesses:
+    """See Witnesses of elector.py."""
+
+    calls: SimCalls
+
+    async def ask(self) -> tuple[WitnessReply, ...]:
+        return await self.calls.witnesses()
 
 
 @define(eq=False)
@@ -119,7 +151,7 @@ class _Call:
     done: trio.Event = field(factory=trio.Event)
 
     async def run(self) -> None:
-        machine_of_task.set(self.member)
+        await enter(self.member)
         self.error = HAPeerError(f"{self.member.broker_address}: the connection was lost")
         try:
             self.answer = await self.handle(self.member)
@@ -196,6 +228,7 @@ class SimEffects:
         self._holds_until, member.is_fenced = None, False
         ha.unfence(synchronous=role is BrokerRole.SYNC_MASTER)
         member.is_master = member.writable = True
+        member.serves_since = trio.current_time()
         member.is_withdrawn = False
         member.group.trace(f"{member.name} serves as master")
         member.register_now.set()

@@ -6,8 +6,9 @@ from typing import Any, cast
 import trio
 from attrs import define, field
 
-from tests.simulation import operators, role_checks, role_final
+from tests.simulation import operators, role_checks, role_events, role_final
 from tests.simulation.disk import Disk, Image
+from tests.simulation.election_checks import ElectionBook
 from tests.simulation.ledger import Message
 from tests.simulation.member import HA_PORT, Member
 from tests.simulation.name_server import NameServer
@@ -37,10 +38,13 @@ class RoleWorld(World):
     copy_codes: set[str] = field(factory=set)  # Register codes of their starts.
     displacing: set[str] = field(factory=set)  # The same of copies for which a master may have taken them.
     copying: bool = False  # Whoever copies disks, or swaps addresses, does nothing else meanwhile.
+    elections: ElectionBook = field(init=False)
+    quiet_until: float = 0.0  # Nobody sends before.
     lost_before_record: bool = False  # Slaves may hold what their master lost, and no history tells them apart.
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
+        self.elections = ElectionBook(self)
         self.consumer_rng = random.Random(f"consumers {self.plan.seed}")
 
     @property
@@ -52,6 +56,11 @@ class RoleWorld(World):
     def processes(self) -> tuple[RoleMember, ...]:
         """The members, and copies of them."""
         return (*self.role_members, *self.copies)
+
+    @property
+    def names(self) -> RoleNameServer:
+        """The name server, by its type."""
+        return cast(RoleNameServer, self.name_server)
 
     def member(self, name: str) -> RoleMember:
         """One of them."""
@@ -65,6 +74,9 @@ class RoleWorld(World):
 
     def counts(self) -> tuple[int, int, int]:
         return self.book.acked, self.book.refused, len(self.book.messages)
+
+    def automatic_elections(self) -> int:
+        return len(self.elections.won)
 
     def heard(self, event: dict[str, Any]) -> None:
         """Who is silent, and who is called so, is for seeds without role changes."""
@@ -108,6 +120,7 @@ class RoleWorld(World):
         start = store.min_offset
         data = member.read_log(store, start, offset) if offset > start else b""
         self.guard(lambda: member.log.came_back(start, data, list(store.damaged)))
+        member.log.flushed(member.durable_end)  # Of another line, too.
 
     def took_over(self, member: RoleMember) -> None:
         """It is about to serve as a master."""
@@ -128,7 +141,10 @@ class RoleWorld(World):
                 )
                 return
             base = next((line for line in reversed(fitting) if line.id == before), fitting[-1])
+            waiting = list(self.book.waiting)
             self.begin_line(last.id, base, last.start_offset, may_lose=role_checks.may_lose(member, last.kind))
+            lost = [each for each in waiting if each.given_up]
+            self.guard(lambda: self.elections.began(member, last, lost))
             self.trace(f"{member.name} has won epoch {last.epoch} ({last.kind}) at {last.start_offset}")
 
     def begin_line(self, epoch_id: EpochId, base: Line, start: int, *, may_lose: str) -> Line:
@@ -204,16 +220,24 @@ class RoleWorld(World):
             for each in self.copies:
                 each.revive.set()
             await trio.sleep(0.2)  # Before its member comes back to the same address.
+        for each in self.processes:
+            each.go_on()
         await super()._heal()
 
     def _happen(self, event: Event, nursery: trio.Nursery) -> None:
-        if event.kind in operators.KINDS:
+        if event.kind in role_events.KINDS:
+            nursery.start_soon(role_events.act, self, event)
+        elif event.kind in operators.KINDS:
             nursery.start_soon(operators.act, self, event)
         else:
             super()._happen(event, nursery)
 
     def _make_watch(self) -> Any:
-        return lambda: role_checks.look(self)
+        return self._look
+
+    def _look(self) -> None:
+        role_checks.look(self)
+        self.elections.look()
 
     async def _settle(self) -> None:
         await role_final.settle(self)

@@ -10,20 +10,23 @@ from attrs import define, field
 from tests.simulation import role_checks, role_offsets
 from tests.simulation.determinism import wall
 from tests.simulation.member import Member
+from tests.simulation.network import SimStream
 from tests.simulation.parts import make_ha, make_store
 from tests.simulation.producer import Producer
 from tests.simulation.role_ledger import Log
 from tests.simulation.role_name_server import RoleNameServer
 from tests.simulation.role_offsets import Offsets
-from tests.simulation.role_seams import RolePeer, SimCalls, SimEffects
+from tests.simulation.role_seams import RolePeer, SimCalls, SimEffects, SimWitnesses
 from twinlog.cluster.broker.group.group_view import counted_as
+from twinlog.cluster.broker.peers.role_messages import ChangeRequest
+from twinlog.cluster.broker.roles.change import RoleChange
 from twinlog.cluster.broker.roles.member import Member as OwnMember
 from twinlog.cluster.broker.roles.service import RoleService
 from twinlog.cluster.broker.tables.offsets import ConsumerOffsetManager, MasterOffsets
 from twinlog.ha.election.epochs import key_of
 from twinlog.ha.peer import PeerHistory
 from twinlog.store.epoch_file import FIRST, EpochEntry, decode_epochs
-from twinlog.store.member_file import load_member
+from twinlog.store.member_file import decode_member
 from twinlog.store.role_file import GroupMember, RoleState, decode_role, load_role
 
 if TYPE_CHECKING:
@@ -43,6 +46,8 @@ class RoleMember(Member):
     offsets: Offsets = field(init=False)
     writable: bool = False  # Producers are let in.
     is_fenced: bool = False
+    serves_since: float = 0.0
+    streams: list[tuple[SimStream, str]] = field(factory=list)  # From masters, the last ones, and whose they are.
     is_withdrawn: bool = False  # Its group takes it for a copy: it does not register.
     is_old: bool = False  # Its version knows of no records: it asks nobody, and answers nothing.
     boots: int = 0  # The machine's, not the process's.
@@ -85,8 +90,7 @@ class RoleMember(Member):
     @property
     def identity(self) -> str:
         """Its id, by which members know it: on its disk."""
-        known = load_member(Path(self.name) / "twinlog")
-        return known.id if known is not None else ""
+        return self._durable("member", lambda raw: decode_member(raw).id) or ""
 
     @property
     def broker_address(self) -> str:
@@ -152,7 +156,7 @@ class RoleMember(Member):
             self.world.trace(f"{self.name} is up: {store.min_offset}..{store.max_offset}")
             if self.is_master:
                 self.group.took_over(self)
-                self.writable = True
+                self.writable, self.serves_since = True, trio.current_time()
             nursery.start_soon(self._keep_registered)
             nursery.start_soon(self._watch_members)
             nursery.start_soon(self._watch_record)
@@ -191,7 +195,23 @@ class RoleMember(Member):
             )
         )
         ha.use_role(CheckedRole(roles, self))
+        elector, book = roles.elector, self.group.elections
+        begin = elector.begin
+
+        async def begin_checked(ask: ChangeRequest) -> RoleChange:
+            self.world.guard(lambda: book.begins(self, ask))
+            change = await begin(ask)
+            book.ended(self, change)
+            return change
+
+        elector.begin, elector.witnesses = begin_checked, SimWitnesses(self.calls)
         return roles
+
+    async def connect(self, address: str) -> Any:
+        transport = await super().connect(address)
+        of = next((each.name for each in self.group.processes if each.address == address), "")
+        self.streams = [*self.streams[-1:], (transport.stream, of)]
+        return transport
 
     def _flushed(self, store: "MessageStore") -> None:
         super()._flushed(store)
@@ -251,7 +271,7 @@ class RoleMember(Member):
 
     async def _watch_record(self) -> None:
         while True:
-            await trio.sleep(0.1)
+            await trio.sleep(0.25)
             self._count_members()
 
     def _count_members(self) -> None:
@@ -287,7 +307,7 @@ class RoleProducer(Producer):
     def _put(self, rng: Any) -> None:
         member = self.member
         assert isinstance(member, RoleMember)
-        if member.writable:
+        if member.writable and trio.current_time() >= member.group.quiet_until:
             super()._put(rng)
 
 

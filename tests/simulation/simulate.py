@@ -41,6 +41,7 @@ class Outcome:
     acked: int
     refused: int
     messages: int
+    elections: int  # That nobody began but the group.
     virtual_seconds: float
     lines: tuple[str, ...] = field(repr=False)
 
@@ -141,6 +142,7 @@ def run_seed(seed: int, *, plan: Plan | None = None, hole: AbstractContextManage
         acked=acked,
         refused=refused,
         messages=messages,
+        elections=world.automatic_elections(),
         virtual_seconds=ends[0] if ends else 0.0,
         lines=tuple(world.lines),
     )
