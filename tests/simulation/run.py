@@ -18,16 +18,17 @@ import attrs
 import click
 from attrs import define, field
 
-from tests.simulation import role_holes
+from tests.simulation import election_holes, role_holes
 from tests.simulation.holes import HOLES
 from tests.simulation.role_plan import draw
 from tests.simulation.simulate import run_seed
 
-assert role_holes  # Its faults are in HOLES, too.
+assert role_holes  # Its faults are in HOLES, too, and so are
+assert election_holes  # these.
 ROOT = Path(__file__).resolve().parents[2]
 LINES_SHOWN = 70
 SILENCE_SECONDS_MAX = 150.0  # A seed gives up before.
-_TOTALS = ("events", "messages", "acked", "refused", "virtual_seconds")
+_TOTALS = ("events", "messages", "acked", "refused", "elections", "virtual_seconds")
 
 
 @define

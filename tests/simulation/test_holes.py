@@ -28,11 +28,12 @@ class Catch:
     config: Callable[[Plan], bool] = field(default=lambda plan: True)
     flips: bool = False  # A bit that flipped may be what is noticed first.
     roles: bool = False  # Of a change of roles.
+    alone: bool = False  # Of groups that nobody helps.
 
     def fits(self, plan: Plan) -> bool:
         kinds = {event.kind for event in plan.events}
         return (
-            plan.config.roles == self.roles
+            (plan.config.operators, plan.config.roles) == (self.roles, self.roles or self.alone)
             and (not self.kinds or bool(kinds & set(self.kinds)))
             and (self.flips or "flip" not in kinds)
             and self.config(plan)
@@ -102,6 +103,18 @@ def trails(plan: Plan) -> bool:
     return plan.config.synchronous and plan.config.trail_max > 0
 
 
+def loses_tail(plan: Plan) -> bool:
+    """A master's power is cut, and what it lost its slaves have."""
+    cuts = any(event.kind in POWER or event.values.get("power") for event in plan.events)
+    return cuts and plan.config.synchronous and not plan.config.sync_flush
+
+
+def always_elects(plan: Plan) -> bool:
+    """Operators break off their commands, and the group is to find its way back."""
+    switched = any(event.kind == "auto failover" for event in plan.events)
+    return plan.config.synchronous and plan.config.auto == "members" and not switched
+
+
 CATCHES = {
     "highest ack of all times": Catch(ACKED, POWER, master_loses_acks),
     "anybody's ack counts": Catch(ACKED, ("stranger",), synchronous),
@@ -154,6 +167,17 @@ CATCHES = {
         "is acknowledged for|confirmed, but held", ("cut off and copied",), roles=True
     ),
     "a master that is called a copy serves": Catch("^I8", ("master copied",), roles=True),
+    "no pre-vote": Catch("^E1", ("quiet cut",), alone=True),
+    "election while the stream lives": Catch("^E1", alone=True),
+    "a lease that is heard is ignored": Catch("^E1", alone=True),
+    "the best candidate does not go first": Catch("^E7", ("master dies", "flaps"), alone=True),
+    "the hold-off is forgotten": Catch("^E3", ("flaps",), alone=True),
+    "a stale answer is used": Catch("^E[1-7]", alone=True),
+    "the witness is ignored": Catch("^E4", config=lambda plan: plan.config.pair, alone=True),
+    "the record's mode is ignored": Catch("^E5", config=lambda plan: plan.config.auto == "off", roles=True),
+    "an election is forced": Catch("^E6|began without", alone=True),
+    "a master that does not serve is waited for": Catch("^E2", config=loses_tail, alone=True),
+    "a lost voter is left alone": Catch("^E2", ("chosen alone",), always_elects, roles=True),
 }
 
 
