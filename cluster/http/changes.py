@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import orjson
 from attrs import frozen
@@ -20,6 +20,7 @@ from twinlog.cluster.http.query import Field, read_body
 from twinlog.cluster.http.server.app import Endpoint
 from twinlog.cluster.http.server.responses import HttpError, json_response
 from twinlog.cluster.http.server.tokens import Tokens
+from twinlog.store.role_file import AutoFailover
 
 SECONDS_MAX = 86_400.0
 PREPARE_SECONDS_MAX = 60.0
@@ -66,6 +67,16 @@ FIELDS: dict[str, tuple[Field, ...]] = {
         Field(name="for_seconds", doc="so long; without it until resume", kind=float, least=1, most=SECONDS_MAX * 365),
     ),
     "resume": (_GROUP,),
+    "auto-failover": (
+        Field(
+            name="mode",
+            doc="off: a person begins a failover; members: they elect by themselves",
+            kind=str,
+            needed=True,
+            choices=get_args(AutoFailover),
+        ),
+        _GROUP,
+    ),
     "rewind": (_MEMBER, _BYTES, _timeout(60), _DRY_RUN),
     "reinit": (_MEMBER, _timeout(600), _DRY_RUN),
 }
@@ -99,6 +110,7 @@ def change_routes(open_admin: OpenAdmin, tokens: Tokens, operations: Operations)
         changes.route(changes.failover, ChangeState),
         changes.route(changes.pause, ChangeState),
         changes.route(changes.resume, ChangeState),
+        changes.route(changes.auto_failover, ChangeState),
         changes.route(changes.rewind, RepairPlan),
         changes.route(changes.reinit, RepairPlan),
         Endpoint("/v1/operations", list_operations, document=OperationList),
@@ -113,7 +125,7 @@ class _Changes:
     operations: Operations
 
     def route(self, work: Work, document_class: type) -> Endpoint:
-        verb = work.__name__
+        verb = work.__name__.replace("_", "-")
 
         async def handler(request: Request) -> Response:
             self.tokens.check(request.headers.get("authorization"))
@@ -124,7 +136,7 @@ class _Changes:
                     return _accepted(same)
                 return await work(body, key)
 
-        handler.__name__, handler.__doc__ = verb, work.__doc__
+        handler.__name__, handler.__doc__ = work.__name__, work.__doc__
         return Endpoint(f"/v1/{verb}", handler, method="POST", parameters=FIELDS[verb], document=document_class)
 
     async def switchover(self, body: Body, key: Key) -> Response:
@@ -170,6 +182,12 @@ class _Changes:
         async with asking(self.open_admin) as admin:
             group = await admin.roles.resume(body.get("group") or None)
         return _accepted(self.operations.finished("resume", group.name, "", key))
+
+    async def auto_failover(self, body: Body, key: Key) -> Response:
+        """Change who begins a failover in a group. As `twinlog auto-failover off` or `members`."""
+        async with asking(self.open_admin) as admin:
+            changed = await admin.roles.set_auto_failover(body.get("group") or None, body["mode"])
+        return _accepted(self.operations.finished("auto-failover", changed.group, f"autoFailover={changed.mode}", key))
 
     async def rewind(self, body: Body, key: Key) -> Response:
         """Cut a slave's log to what fits its master's. As `twinlog rewind`."""

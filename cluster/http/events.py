@@ -2,6 +2,7 @@
 
     cluster     /v1/cluster whenever it has changed, at most once a second; to a new listener at once
     history     /v1/history of a group whose newest epoch has changed
+    election    a member suspects its master, or hears it again; it has begun, won or given up an election, and why
     operation   progress of a role change that was started over HTTP; to a new listener those that run
 
 A listener that is too slow is disconnected; event sources reconnect, and receive the whole again.
@@ -22,6 +23,8 @@ from twinlog.cluster.admin.roles import RoleError
 from twinlog.cluster.http.admin import OpenAdmin
 from twinlog.cluster.http.server.app import Endpoint
 from twinlog.cluster.http.server.responses import EventStream, HttpError, Write
+from twinlog.cluster.observe.elections import GroupFailover
+from twinlog.cluster.observe.failover import news
 from twinlog.cluster.observe.members import MemberList
 from twinlog.cluster.remoting.errors import RemotingError
 
@@ -42,6 +45,7 @@ class Feed:
     _somebody: trio.Event = field(factory=trio.Event, init=False)
     _cluster: bytes = field(default=b"", init=False)  # The last one that was sent; b"": it may be old.
     _epochs: dict[str, int] = field(factory=dict, init=False)
+    _failovers: tuple[GroupFailover, ...] = field(default=(), init=False)
     _number: int = field(default=0, init=False)
     _last_error: str = field(default="", init=False)  # The last error that was logged.
 
@@ -50,7 +54,7 @@ class Feed:
         while True:
             self._somebody = trio.Event()
             if not self._listeners:
-                self._cluster = b""
+                self._cluster, self._failovers = b"", ()
                 await self._somebody.wait()
             started = trio.current_time()
             try:
@@ -71,6 +75,9 @@ class Feed:
             except RemotingError as error:
                 found = MemberList((), (f"no name server answers: {error}",))
             self._publish_cluster(found)
+            for each in news(self._failovers, found.failovers):
+                self.publish("election", dumps(document(each)))
+            self._failovers = found.failovers or self._failovers
             for group in self._groups_with_news(found):
                 with trio.move_on_after(LOOK_SECONDS * 3):
                     await self._publish_history(admin, group)
@@ -157,7 +164,7 @@ def events_route(feed: Feed) -> Endpoint:
                 await write(text)
 
     async def events(_request: Request) -> Response:
-        """Changes of the cluster, as server-sent events: `cluster`, `history` and `operation`."""
+        """Changes of the cluster, as server-sent events: `cluster`, `history`, `election` and `operation`."""
         feed.check_room()
         return EventStream(write_events)
 

@@ -28,7 +28,7 @@ RUNNING_MAX = 16
 SETTLE_SECONDS_MAX = 1.0
 TELL_SECONDS = 0.5  # Progress in bytes is told so often at most.
 
-Verb = Literal["switchover", "failover", "pause", "resume", "rewind", "reinit"]
+Verb = Literal["switchover", "failover", "pause", "resume", "auto-failover", "rewind", "reinit"]
 
 
 @frozen

@@ -108,6 +108,7 @@ class Field(Parameter):
     needed: bool = False
     least: float = 0
     most: float = 0
+    choices: tuple[str, ...] = ()  # Of a text; none: any.
 
 
 async def read_body(request: Request, fields: Collection[Field]) -> dict[str, Any]:
@@ -147,6 +148,10 @@ async def read_body(request: Request, fields: Collection[Field]) -> dict[str, An
 def _value(field: Field, value: Any) -> Any:
     if field.kind is bool and isinstance(value, bool):
         return value
+    if field.choices:
+        if value in field.choices:
+            return value
+        raise wrong(field.name, value, " or ".join(field.choices))
     if field.kind is str and isinstance(value, str) and len(value) <= TEXT_LENGTH_MAX and value.isprintable():
         return value
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -92,6 +92,22 @@ def test_a_role_change_previews_and_runs_to_its_end(stage, seen):
     seen.until(SAFE)
 
 
+def test_a_group_that_elects_by_itself_shows_how(stage, seen):
+    """Who would be next; and what happened, once its master stood still."""
+    seen.open()
+    seen.until("by a person: twinlog failover", "#picture")
+    stage.group.twinlog("auto-failover", "members")
+    seen.until("by the group itself; broker-a-", "#picture")
+    master = stage.group.master()
+    with stage.standing_still(master):
+        seen.until("takes its master for dead", "#events")
+        seen.until("was elected", "#events")
+    seen.until(SAFE)
+    assert stage.group.master() is not master
+    stage.group.twinlog("auto-failover", "off")
+    seen.until("by a person: twinlog failover", "#picture")
+
+
 def test_a_wrong_token_and_a_refusal_are_told(stage, seen):
     page = seen.open()
     page.click("#open-roles")

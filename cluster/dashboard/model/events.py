@@ -5,12 +5,21 @@ from typing import Literal
 
 from attrs import frozen
 
-from twinlog.cluster.admin.roles import History
+from twinlog.cluster.admin.roles import History, Reign
 from twinlog.cluster.dashboard.model.snapshot import DIVERGED, SILENT, ClusterSnapshot, Mark, MemberSnapshot
+from twinlog.cluster.observe.elections import What
+from twinlog.cluster.observe.failover import news
 
 EVENTS_MAX = 200
 REASON_LENGTH_MAX = 120
-Kind = Literal["role", "state", "divergence", "member", "problem"]
+Kind = Literal["role", "state", "divergence", "member", "problem", "election"]
+ELECTIONS: dict[What, tuple[Mark, str]] = {
+    "suspected": ("warn", "takes its master for dead"),
+    "heard": ("ok", "hears its master again"),
+    "begun": ("warn", "began a failover by itself"),
+    "won": ("ok", "was elected"),
+    "given up": ("bad", "gave up its election"),
+}
 
 
 @frozen
@@ -39,7 +48,15 @@ def changes(before: ClusterSnapshot | None, now: ClusterSnapshot) -> list[Event]
         known = old.pop(each.member.address, None)
         events += _of_member(now.at, known, each) if known else [_came(now.at, each)]
     events += (Event(now.at, "member", "none", each.member.name, "is not known any more") for each in old.values())
-    return events
+    return [*events, *_elections(before, now)]
+
+
+def _elections(before: ClusterSnapshot, now: ClusterSnapshot) -> Iterable[Event]:
+    """What members did by themselves. A later event of one moment stands above an earlier one, so the latest comes first."""
+    known, found = ([each.failover for each in look.groups if each.failover is not None] for look in (before, now))
+    for each in reversed(news(known, found)):
+        of, words = ELECTIONS[each.what]
+        yield Event(now.at, "election", of, each.member, words + (f" ({_short(each.why)})" if each.why else ""))
 
 
 def _came(at: float, each: MemberSnapshot) -> Event:
@@ -76,11 +93,15 @@ def of_history(history: History) -> list[Event]:
             "role",
             "warn" if each.kind == "forced" else "ok",
             each.new,
-            f"became the master in epoch {each.epoch} ({each.kind}{f': {each.reason}' if each.reason else ''})",
+            f"became the master in epoch {each.epoch} ({_how(each)}{f': {each.reason}' if each.reason else ''})",
         )
         for each in history.reigns
         if each.at_ms > 0
     ]
+
+
+def _how(reign: Reign) -> str:
+    return f"{reign.kind} by the group itself" if reign.decided_by == "group" else reign.kind
 
 
 def merged(known: Sequence[Event], new: Iterable[Event]) -> tuple[Event, ...]:

@@ -19,6 +19,7 @@ from twinlog.cluster.dashboard.model.snapshot import (
     MemberSnapshot,
     Range,
 )
+from twinlog.cluster.observe.failover import failover_of
 from twinlog.cluster.observe.findings import Finding
 from twinlog.cluster.observe.members import ClusterFacts, Member, MemberFacts
 from twinlog.cluster.observe.role_views import change_of, newest_record, notes_of
@@ -90,6 +91,7 @@ class Memory:
             members=tuple(self._member(each, name, masters[0] if masters else None, at) for each in found),
             acks_needed=record.acks_needed if record is not None else _acks_needed(found),
             changing=f"{changing} becomes the master of {name}" if changing else None,
+            failover=failover_of(name, found),
         )
 
     def _remember_end(self, group: str, at: float, offset: int) -> None:

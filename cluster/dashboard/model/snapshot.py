@@ -7,6 +7,7 @@ from typing import Literal
 
 from attrs import field, frozen
 
+from twinlog.cluster.observe.elections import GroupFailover
 from twinlog.cluster.observe.findings import Finding
 from twinlog.cluster.observe.members import Member, is_master
 
@@ -67,6 +68,7 @@ class GroupSnapshot:
     members: tuple[MemberSnapshot, ...]
     acks_needed: int | None = None
     changing: str | None = None  # The role change that runs, in a sentence.
+    failover: GroupFailover | None = None  # None: without a record.
 
     @property
     def masters(self) -> tuple[MemberSnapshot, ...]:

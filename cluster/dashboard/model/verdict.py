@@ -1,6 +1,6 @@
 """Verdict of the page: rules about one group, the worst first, each with a Verdict or None; and one for all groups. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from attrs import evolve, frozen
 
@@ -81,8 +81,17 @@ def _no_master(group: GroupSnapshot, _look: ClusterSnapshot) -> PageVerdict | No
         headline=headline,
         since=gone.since if gone else None,
         was_so=gone.was_so if gone else False,
-        details=(held,),
+        details=(held, *_who_elects(group)),
     )
+
+
+def _who_elects(group: GroupSnapshot) -> Iterator[str]:
+    """What a group does about a master that is gone."""
+    failover = group.failover
+    if failover is None or failover.mode == "off":
+        return
+    waits = next((f": {each.why}" for each in failover.members if each.suspects and each.why), "")
+    yield f"{group.name} elects another master by itself{waits}."
 
 
 def _diverged(group: GroupSnapshot, snapshot: ClusterSnapshot) -> PageVerdict | None:

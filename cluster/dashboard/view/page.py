@@ -13,6 +13,7 @@ from twinlog.cluster.dashboard.view.html import Markup, definitions, facts, join
 from twinlog.cluster.dashboard.view.roles import role_dialog
 from twinlog.cluster.dashboard.view.tables import events_list, groups_table, issues_list, members_table
 from twinlog.cluster.observe.consumption import LagReport
+from twinlog.cluster.observe.elections import GroupFailover
 from twinlog.cluster.text import clock, day_and_clock, seconds
 from twinlog.store.util.text import counted
 
@@ -64,7 +65,20 @@ def policy_lines(group: GroupSnapshot) -> Markup:
     if group.acks_needed is not None:
         rows.append(("A message needs", f"{group.acks_needed} of {counted(total, 'member', 'members')}"))
         rows.append(("A failover needs", counted(max(1, total - group.acks_needed + 1), "promise", "promises")))
+    if group.failover is not None:
+        rows.append(("It is begun", _begun_by(group.failover)))
     return facts(rows)
+
+
+def _begun_by(failover: GroupFailover) -> str:
+    """Who begins a failover, and who would be elected."""
+    if failover.disagreeing:
+        return "by nobody: the members disagree on autoFailover"
+    if failover.mode == "off":
+        return "by a person: twinlog failover"
+    if failover.next is not None:
+        return f"by the group itself; {failover.next} would be next"
+    return f"by the group itself{f'; nobody could be elected now: {failover.nobody}' if failover.nobody else ''}"
 
 
 def verdict_section(verdict: PageVerdict, snapshot: ClusterSnapshot) -> Markup:

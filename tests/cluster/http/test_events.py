@@ -3,11 +3,14 @@
 import orjson
 import pytest
 import trio
+from attrs import evolve
 
 from tests.cluster.fake_cluster import A_AND_SLAVE, NAMESRV, A
+from tests.cluster.observe.role_facts import RECORD
 from twinlog.cluster.http import events as module
 from twinlog.cluster.http.events import Feed
 from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.store.util.plain import to_plain
 
 
 def parsed(text: bytes) -> tuple[str, dict]:
@@ -51,6 +54,32 @@ async def test_a_member_that_talks_nonsense_does_not_end_http(member, fake, nurs
         found = await next_of(channel, "cluster")
         assert "MemberStatus" not in str(found["issues"])
         assert [each["name"] for each in found["members"]] == ["a-0", "b-0"]
+
+
+async def test_elections_are_told_as_they_happen(member, fake, nursery, autojump_clock):
+    def says(**own: object) -> dict:
+        body = {
+            "role": "SLAVE",
+            "state": "streaming",
+            "roleState": "following",
+            "groupRecord": to_plain(evolve(RECORD, auto_failover="members")),
+            "autoFailover": {"mode": "members", **own},
+        }
+        return {(A, 20001): RemotingCommand(0, body=orjson.dumps(body))}
+
+    fake.answers = says()
+    nursery.start_soon(member.feed.run)
+    with member.feed.listening() as channel:
+        (group,) = (await next_of(channel, "cluster"))["failovers"]
+        assert (group["group"], group["mode"]) == ("a", "members")
+        fake.answers = says(suspected=True, why="not heard for 5.1 s")
+        told = await next_of(channel, "election")
+        assert told.items() >= {"member": "a-0", "what": "suspected", "why": "not heard for 5.1 s"}.items()
+        fake.answers = says(suspected=True, why="not heard for 7.1 s", tried=1, givenUp=1, whyGivenUp="too few votes")
+        assert (await next_of(channel, "election"))["what"] == "begun"
+        assert (await next_of(channel, "election"))["why"] == "too few votes"
+        fake.answers = says(tried=2, givenUp=1, won=1)
+        assert [(await next_of(channel, "election"))["what"] for _ in range(2)] == ["begun", "won"]
 
 
 async def test_without_a_change_nothing_is_told(member, nursery, autojump_clock):

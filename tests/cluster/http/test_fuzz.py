@@ -28,13 +28,24 @@ PATHS += [
     "/v1/switchover",
     "/v1/failover",
     "/v1/pause",
+    "/v1/auto-failover",
     "/v1/rewind",
     "/v1/reinit",
     "/v1/topics/T/messages",
     "/v1/explain/a-0",
 ]
 NAMES = ["lag", "mode", "group", "all", "count", "queue", "offset", "key", "broker", "warn_lag", "warn_behind"]
-FIELDS = ["candidate", "member", "group", "reason", "accept_data_loss", "timeout_seconds", "dry_run", "for_seconds"]
+FIELDS = [
+    "candidate",
+    "member",
+    "group",
+    "reason",
+    "accept_data_loss",
+    "timeout_seconds",
+    "dry_run",
+    "for_seconds",
+    "mode",
+]
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | text,

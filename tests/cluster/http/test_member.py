@@ -187,7 +187,7 @@ class DeadLoop:
         raise trio.RunFinishedError
 
 
-POSTS = ["switchover", "failover", "pause", "resume", "rewind", "reinit"]
+POSTS = ["switchover", "failover", "pause", "resume", "auto-failover", "rewind", "reinit"]
 
 
 @pytest.mark.parametrize("verb", POSTS)
@@ -216,6 +216,9 @@ async def test_nothing_is_changed_without_a_token(member, fake, verb):
         ("switchover", b'{"group": "a"}', 409, "no slave"),
         ("failover", b"{}", 400, "candidate"),
         ("failover", b'{"candidate": "a-0", "accept_data_loss": -1}', 400, "unknown"),
+        ("auto-failover", b"{}", 400, "they elect by themselves"),
+        ("auto-failover", b'{"mode": "sometimes"}', 400, "off or members"),
+        ("auto-failover", b'{"mode": "members"}', 400, "several groups"),
         ("rewind", b"{}", 400, "member"),
         ("rewind", b'{"member": "a-0", "accept_data_loss": "unknown"}', 400, "bytes"),
     ],

@@ -1,11 +1,27 @@
 """What is remembered from one look to the next."""
 
+from attrs import evolve
+
 from tests.cluster.dashboard.helpers import END, MB, facts, member, silent
+from tests.cluster.observe.role_facts import RECORD
 from twinlog.cluster.admin.roles import History, Reign
 from twinlog.cluster.dashboard.model.events import merged, of_history
 from twinlog.cluster.dashboard.model.memory import Memory
 from twinlog.cluster.dashboard.model.snapshot import Range
 from twinlog.cluster.dashboard.model.verdict import verdict_of
+from twinlog.store.util.plain import to_plain
+
+REIGN = {
+    "epoch": 4,
+    "start_offset": 0,
+    "old": "broker-a-0",
+    "new": "broker-a-1",
+    "reason": "",
+    "lost_bytes": 0,
+    "decided_by": "person",
+    "winner": "m1",
+    "winner_label": "broker-a-1 (127.0.0.1:10921)",
+}
 
 
 def take(memory, *members, at, **more):
@@ -80,26 +96,40 @@ def test_events_of_a_failover():
     assert [each.at for each in memory.events] == sorted((each.at for each in memory.events), reverse=True)
 
 
+def test_events_of_an_election():
+    record = {"groupRecord": to_plain(evolve(RECORD, auto_failover="members"))}
+
+    def look(at, **own):
+        told = {"roleState": "following", **record, "autoFailover": {"mode": "members", **own}}
+        return take(memory, silent(0), member(1), at=at, status={"broker-a-1": told})
+
+    memory = Memory()
+    assert look(1.0).groups[0].failover.mode == "members"
+    snapshot = look(2.0, suspected=True, why="broker-a-0 was not heard for 5.1 s")
+    assert (
+        "broker-a elects another master by itself: broker-a-0 was not heard for 5.1 s." in verdict_of(snapshot).details
+    )
+    look(3.0, suspected=True, tried=1, givenUp=1, whyGivenUp="too few votes")
+    look(4.0, tried=2, givenUp=1, won=1)
+    assert [(each.at, each.mark, each.text) for each in memory.events if each.kind == "election"] == [
+        (4.0, "ok", "was elected"),
+        (4.0, "warn", "began a failover by itself"),
+        (3.0, "bad", "gave up its election (too few votes)"),
+        (3.0, "warn", "began a failover by itself"),
+        (2.0, "warn", "takes its master for dead (broker-a-0 was not heard for 5.1 s)"),
+    ]
+
+
 def test_a_role_change_that_was_seen_is_not_told_again_from_the_history():
     memory = Memory()
     take(memory, member(), member(1), at=100.0)
     take(memory, member(role="slave", state="streaming"), member(1, role="master", state="serving", epoch=4), at=103.0)
-    reign = {
-        "epoch": 4,
-        "start_offset": 0,
-        "old": "broker-a-0",
-        "new": "broker-a-1",
-        "reason": "",
-        "lost_bytes": 0,
-        "decided_by": "person",
-    }
-    reign |= {"winner": "m1", "winner_label": "broker-a-1 (127.0.0.1:10921)"}
     shown = of_history(
-        History(group="broker-a", told_by="broker-a-1", reigns=(Reign(kind="switchover", at_ms=102_000, **reign),))
+        History(group="broker-a", told_by="broker-a-1", reigns=(Reign(kind="switchover", at_ms=102_000, **REIGN),))
     )
     assert len(merged(memory.events, shown)) == len(memory.events)
     old = of_history(
-        History(group="broker-a", told_by="broker-a-1", reigns=(Reign(kind="failover", at_ms=5_000, **reign),))
+        History(group="broker-a", told_by="broker-a-1", reigns=(Reign(kind="failover", at_ms=5_000, **REIGN),))
     )
     assert merged(memory.events, old)[-1].text == "became the master in epoch 4 (failover)"
 
@@ -136,3 +166,10 @@ def test_a_group_whose_members_are_all_gone_is_remembered_until_it_is_back():
         ("broker-b-0", "broker-b-1"),
         (),
     ]
+
+
+def test_the_history_says_that_a_group_elected_by_itself():
+    told = {**REIGN, "decided_by": "group", "reason": "not heard for 5.1 s"}
+    history = History(group="a", told_by="b", reigns=(Reign(kind="failover", at_ms=1_000, **told),))
+    (shown,) = of_history(history)
+    assert shown.text == "became the master in epoch 4 (failover by the group itself: not heard for 5.1 s)"

@@ -18,8 +18,12 @@ from twinlog.cluster.dashboard.view.html import Markup, join, tag
 from twinlog.cluster.dashboard.view.page import PageState, document, sections
 from twinlog.cluster.dashboard.view.tables import command_of
 from twinlog.cluster.dashboard.watcher import audit_section, read_report
+from twinlog.cluster.observe.elections import GroupFailover, MemberElections, Successor
 from twinlog.cluster.text import count, day_and_clock
 
+ELECTIONS = MemberElections(
+    member="a", mode="members", suspects=False, why=None, tried=0, won=0, given_up=0, why_given_up=None
+)
 EVIL = "\"><script>alert(1)</script><img src=x onerror='alert(2)'>"
 
 
@@ -57,6 +61,26 @@ def test_who_a_member_is_stands_behind_its_address():
 def test_events_name_members_by_their_ids_too():
     moved = snapshot_of(member(member_id="127.0.0.1:10921"), member(1, member_id="m2"))
     assert moved.names == {"127.0.0.1:10911": "broker-a-0", "127.0.0.1:10921": "broker-a-1", "m2": "broker-a-1"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"mode": "off"}, "by a person: twinlog failover"),
+        ({}, "by the group itself; broker-a-1 would be next"),
+        ({"nobody": "2 of 3 members"}, "by the group itself; nobody could be elected now: 2 of 3 members"),
+        ({"successors": ()}, "by the group itself"),
+        ({"members": (ELECTIONS, evolve(ELECTIONS, member="b", mode="off"))}, "by nobody: the members disagree"),
+    ],
+)
+def test_who_begins_a_failover(changes, words):
+    successors = (Successor(member="broker-a-1", rank=0, against=""),)
+    failover = GroupFailover(
+        group="broker-a", mode="members", successors=successors, nobody=None, holds_off=False, members=(ELECTIONS,)
+    )
+    snapshot = snapshot_of(member(), member(1))
+    groups = (evolve(snapshot.groups[0], failover=evolve(failover, **changes)),)
+    assert words in page_of(evolve(snapshot, groups=groups))
 
 
 def test_hostile_names_stay_text():
