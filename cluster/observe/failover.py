@@ -4,8 +4,9 @@ from collections.abc import Iterable, Sequence
 
 from twinlog.cluster.observe.elections import ElectionNews, GroupFailover, MemberElections, Successor, What
 from twinlog.cluster.observe.members import MemberFacts, is_master
-from twinlog.cluster.observe.role_views import id_of, name_of, newest_record
+from twinlog.cluster.observe.role_views import name_of, newest_record
 from twinlog.cluster.remoting.member_status import AutoFailoverStatus
+from twinlog.store.role_file import GroupRecord
 
 
 def by_group(facts: Iterable[MemberFacts]) -> dict[str, list[MemberFacts]]:
@@ -33,21 +34,25 @@ def failover_of(name: str, members: Sequence[MemberFacts]) -> GroupFailover | No
         group=name,
         mode=record.auto_failover or "off",
         successors=tuple(
-            Successor(member=name_of(each.member_id, members), rank=each.rank, against=in_names(each.against, members))
+            Successor(
+                member=_named(each.member_id, members, record),
+                rank=each.rank,
+                against=_in_names(each.against, members, record),
+            )
             for each in (judge.standings if judge is not None else ())
         ),
-        nobody=in_names(judge.why_nobody, members) if judge is not None and judge.why_nobody else None,
+        nobody=_in_names(judge.why_nobody, members, record) if judge is not None and judge.why_nobody else None,
         holds_off=any(status.held_off_ms > 0 for _, status in told),
         members=tuple(
             MemberElections(
                 member=each.member.name,
                 mode=status.mode,
                 suspects=status.suspected,
-                why=in_names(status.why, members) if status.suspected else None,
+                why=_in_names(status.why, members, record) if status.suspected else None,
                 tried=status.tried,
                 won=status.won,
                 given_up=status.given_up,
-                why_given_up=in_names(status.why_given_up or "", members) or None,
+                why_given_up=_in_names(status.why_given_up or "", members, record) or None,
             )
             for each, status in told
         ),
@@ -60,12 +65,19 @@ def _judge(told: Sequence[tuple[MemberFacts, AutoFailoverStatus]]) -> AutoFailov
     return next((status for _, status in found if status.standings), None)
 
 
-def in_names(text: str, members: Iterable[MemberFacts]) -> str:
+def _named(id: str, members: Sequence[MemberFacts], record: GroupRecord) -> str:
+    """A member's name; by its address where it does not answer, so that nobody told its id."""
+    found = name_of(id, members)
+    return found if found != id else name_of(record.address_of(id), members)
+
+
+def _in_names(text: str, members: Sequence[MemberFacts], record: GroupRecord) -> str:
     """A text with members' names for their addresses and ids."""
-    for each in members:
-        text = text.replace(f"{each.member.name}, {id_of(each)}", each.member.name)
-        text = text.replace(f"{each.member.name} ({each.member.address})", each.member.name)
-        text = text.replace(each.member.address, each.member.name).replace(id_of(each), each.member.name)
+    for each in record.members:
+        name = _named(each.id, members, record)
+        for written in (each.label, each.id, each.address):
+            text = text.replace(written, name)
+        text = text.replace(f"{name}, {name}", name)
     return text
 
 

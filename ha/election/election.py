@@ -227,7 +227,7 @@ def standings(
         why = "it is the master" if member.id == master else _against(group, member.id, answer)
         if answer is None or why:
             refused.append(Standing(member=member.id, rank=None, against=why))
-        elif isinstance(answer, VoteReply) and not answer.can_store:
+        elif not answer.can_store:
             refused.append(Standing(member=member.id, rank=None, against="it could store nothing", votes=True))
         else:
             entries = answer.entries if isinstance(answer, VoteReply) else (answer.last,)

@@ -11,6 +11,7 @@ from twinlog.cluster.observe.explain import explain_member
 from twinlog.cluster.observe.failover import failover_of, failovers_of, news, notes
 from twinlog.cluster.observe.failover_rules import automatic_failover
 from twinlog.cluster.observe.members import MemberFacts
+from twinlog.cluster.remoting.member_status import NO_STATUS
 from twinlog.store.util.plain import to_plain
 
 ELECTING = evolve(RECORD, auto_failover="members")
@@ -85,6 +86,16 @@ def test_nobody_could_be_elected():
     (group,) = failovers_of(members)
     assert group.next is None
     assert notes([group]) == (f"broker-a elects another master by itself, but could not now: {why}",)
+
+
+def test_a_member_that_does_not_answer_has_its_name_all_the_same():
+    """Nobody tells its id then, but the record knows it by its address."""
+    third = evolve(ELECTING.members[2], id="m2fad869e9843")
+    record = evolve(ELECTING, members=(*ELECTING.members[:2], third))
+    standings = [{"memberId": B, "rank": 0}, {"memberId": third.id, "rank": None, "against": "it does not answer"}]
+    silent = evolve(SECOND, status=NO_STATUS)
+    (group,) = failovers_of([electing(0, A, record, standings=standings), FIRST, silent])
+    assert [each.member for each in group.successors] == ["broker-a-1", "broker-a-2"]
 
 
 def test_a_master_that_is_suspected():
