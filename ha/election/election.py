@@ -43,11 +43,12 @@ HOLD_OFF_SECONDS, HOLD_OFF_SECONDS_MAX = 5.0, 120.0
 
 @frozen(kw_only=True)
 class Decision:
-    """What to do, and why, in words for people. `at`: for wait, when to look again."""
+    """What to do, and why, in words for people. `at`: for wait, when to look again. `is_turn`: it waits for others' turn only."""
 
     kind: DecisionKind
     why: str
     at: float = math.inf
+    is_turn: bool = False
 
 
 @frozen(kw_only=True)
@@ -75,6 +76,7 @@ class Facts:
     heard: str  # When the master was heard last, in words.
     asked: Asked | None
     suspected_at: float | None
+    held_back_at: float = -math.inf  # When something else than others' turn held it back last, a pause for example.
     held_off_until: float = -math.inf
     tried_at: float = -math.inf  # When the last run failed,
     tries: int = 0  # and how many failed since a master was heard.
@@ -130,9 +132,10 @@ def decide(facts: Facts) -> Decision:
     rank = _rank(facts, standings(group, asked.answers, facts.deposed))
     # Where all see the same the order is clear; else two may take themselves for the next one, and must not begin together.
     jitter = 0.0 if group.voters - {facts.master} <= asked.answers.keys() and not facts.tries else facts.jitter
-    at = max(facts.suspected_at, retry_at) + rank * RANK_SECONDS + jitter * JITTER_SECONDS
+    at = max(facts.suspected_at, retry_at, facts.held_back_at) + rank * RANK_SECONDS + jitter * JITTER_SECONDS
     if now < at:
-        return Decision(kind="wait", why=f"{rank} better candidates go first" if rank else "about to begin", at=at)
+        why = f"{rank} better candidates go first" if rank else "about to begin"
+        return Decision(kind="wait", why=why, at=at, is_turn=True)
     return Decision(kind="run", why=_reason(facts, group, asked))
 
 

@@ -65,6 +65,7 @@ class Elector:
     suspected_at: float | None = field(default=None, init=False)
     _suspected: Wakeup = field(factory=Wakeup, init=False)
     _outpromised_at: float | None = field(default=None, init=False)  # Of a master: when a voter said so first.
+    _held_back_at: float = field(default=float("-inf"), init=False)
     _tries: int = field(default=0, init=False)  # Failed, since a master was heard.
     _tried_at: float = field(default=float("-inf"), init=False)
     _jitter: float = field(default=0.0, init=False)
@@ -77,6 +78,8 @@ class Elector:
             while True:
                 decision = decide(self.facts())
                 self._note(decision)
+                if decision.kind in ("stay", "wait") and not decision.is_turn:
+                    self._held_back_at = trio.current_time()
                 if decision.kind == "ask":
                     await self._ask()
                 elif decision.kind == "run":
@@ -177,6 +180,7 @@ class Elector:
             outpromised=bool(lost),
             asked=self.asked,
             suspected_at=self.suspected_at,
+            held_back_at=self._held_back_at,
             held_off_until=voter.elections.held_off_until,
             tried_at=self._tried_at,
             tries=self._tries,

@@ -333,6 +333,15 @@ def test_a_better_rank_never_waits_longer():
     assert RANK_SECONDS > JITTER_SECONDS, "jitter would let a worse candidate go first"
 
 
+def test_who_was_held_back_until_now_still_lets_a_better_candidate_go_first():
+    """A pause ends for all at once, long after the master was suspected: two that begin together outbid each other."""
+    later = facts(own="c", suspected_at=NOW - 60, held_back_at=NOW - 0.2)
+    decision = decide(later)
+    assert (decision.kind, decision.is_turn, decision.at) == ("wait", True, NOW - 0.2 + RANK_SECONDS)
+    assert decide(evolve(later, own="b")).kind == "run"
+    assert not decide(evolve(later, paused="the group is paused")).is_turn
+
+
 def test_a_member_that_may_lack_bytes_goes_last():
     """The master of the record may win all the same, by what the others kept: after all that would win without a doubt."""
     known = facts(own="a", suspected_at=NOW - 0.9, asked=asked(answer("a", whole=False), answer("b"), answer("c")))
