@@ -100,7 +100,6 @@ def test_a_group_that_elects_by_itself_shows_how(stage, seen):
     seen.until("by the group itself; broker-a-", "#picture")
     master = stage.group.master()
     with stage.standing_still(master):
-        seen.until("takes its master for dead", "#events")
         seen.until("was elected", "#events")
     seen.until(SAFE)
     assert stage.group.master() is not master
