@@ -97,10 +97,12 @@ class JavaClient:
         binary_headers: bool = False,
         version: str = jars.VERSION,
         jvm_options: Sequence[str] = (),
+        poll_ms: int = 30_000,
     ) -> None:
         self.root = root
         self._serialize = "ROCKETMQ" if binary_headers else "JSON"
         self._version, self._jvm_options = version, jvm_options
+        self._poll_ms = poll_ms  # How often clients ask name servers for routes; as they come: 30 s.
         self._worker: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
@@ -191,7 +193,8 @@ class JavaClient:
     def new(self, name: str, options: Mapping[str, str]) -> int:
         """Make an object of one of the classes in java/; returns its number, for call()."""
         # Two clients of one JVM share a connection unless their instance names differ.
-        number: int = self.command({"new": name, "options": {**options, "instance": f"instance-{next(_instances)}"}})
+        options = {**options, "instance": f"instance-{next(_instances)}", "poll_ms": str(self._poll_ms)}
+        number: int = self.command({"new": name, "options": options})
         return number
 
     def call(self, handle: int, method: str, **options: str) -> Any:

@@ -26,6 +26,7 @@ public final class Collector implements Handle, MessageListenerConcurrently {
         consumer = new DefaultMQPushConsumer(options.get("group"));
         consumer.setNamesrvAddr(options.get("namesrv"));
         consumer.setInstanceName(options.get("instance"));
+        consumer.setPollNameServerInterval(Integer.parseInt(options.get("poll_ms")));
         consumer.setConsumeFromWhere(ConsumeFromWhere.valueOf(options.get("from")));
         if (options.containsKey("sql")) {
             consumer.subscribe(options.get("topic"), MessageSelector.bySql(options.get("sql")));

@@ -15,6 +15,7 @@ public final class Sender implements Handle {
         producer = new DefaultMQProducer(options.get("group"), Boolean.parseBoolean(options.get("trace")), null);
         producer.setNamesrvAddr(options.get("namesrv"));
         producer.setInstanceName(options.get("instance"));
+        producer.setPollNameServerInterval(Integer.parseInt(options.get("poll_ms")));
         producer.setVipChannelEnabled(Boolean.parseBoolean(options.get("vip")));
         producer.setRetryTimesWhenSendFailed(Integer.parseInt(options.get("retries")));
         producer.setRetryTimesWhenSendAsyncFailed(Integer.parseInt(options.get("retries")));

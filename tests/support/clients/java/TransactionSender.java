@@ -26,6 +26,7 @@ public final class TransactionSender implements Handle, TransactionListener {
         producer = new TransactionMQProducer(options.get("group"));
         producer.setNamesrvAddr(options.get("namesrv"));
         producer.setInstanceName(options.get("instance"));
+        producer.setPollNameServerInterval(Integer.parseInt(options.get("poll_ms")));
         producer.setVipChannelEnabled(false);
         // A broker asks those producers that it knows by their heartbeats.
         producer.setHeartbeatBrokerInterval(500);
