@@ -172,7 +172,7 @@ CATCHES = {
     "a lease that is heard is ignored": Catch("^E1", alone=True),
     "the best candidate does not go first": Catch("^E7", ("master dies", "flaps"), alone=True),
     "the hold-off is forgotten": Catch("^E3", ("flaps",), alone=True),
-    "a stale answer is used": Catch("^E[1-7]", alone=True),
+    "a stale answer is used": Catch("^E[1-7]", ("flaps",), alone=True),
     "the witness is ignored": Catch("^E4", config=lambda plan: plan.config.pair, alone=True),
     "the record's mode is ignored": Catch("^E5", config=lambda plan: plan.config.auto == "off", roles=True),
     "an election is forced": Catch("^E6|began without", alone=True),
