@@ -181,6 +181,7 @@ def role_changes(rounds: int, rates: tuple[int, ...], mib: int, part: tuple[str,
 
 @main.command("failover")
 @click.option("--runs", default=30, show_default=True, help="Of each fault and system.")
+@click.option("--their-runs", type=int, help="Of each fault, of RocketMQ's, which take longer. Default: as many.")
 @click.option("--only", multiple=True, type=click.Choice(failover_groups.KINDS), help="Measure these systems alone.")
 @click.option("--fault", multiple=True, type=click.Choice(failover.FAULTS), help="Measure these alone.")
 @click.option(
@@ -192,6 +193,7 @@ def role_changes(rounds: int, rates: tuple[int, ...], mib: int, part: tuple[str,
 @out_option("failover")
 def masters_lost(
     runs: int,
+    their_runs: int | None,
     only: tuple[str, ...],
     fault: tuple[str, ...],
     default_client: bool,
@@ -202,7 +204,7 @@ def masters_lost(
     begun = read_begun(resume, "failover") if resume else None
     done = begun["results"] if begun else []
     faults = [each for each in failover.FAULTS if each in (fault or failover.FAULTS)]
-    plan = failover.planned(only or failover_groups.KINDS, faults, runs, patient=default_client)
+    plan = failover.planned(only or failover_groups.KINDS, faults, runs, their_runs, patient=default_client)
     bench = failover.FailoverBench(plan=plan, done=done)
     setup = {"runs": runs, **failover.SETUP}
     record("failover", setup, bench.rows(), failover_table.line, resume or out, begun)

@@ -54,13 +54,20 @@ class Run:
     is_patient: bool = False
 
 
-def planned(systems: Sequence[str], faults: Sequence[str], runs: int, *, patient: bool) -> list[Run]:
-    """All runs, in the order of each system."""
+def planned(
+    systems: Sequence[str], faults: Sequence[str], runs: int, their_runs: int | None = None, *, patient: bool
+) -> list[Run]:
+    """All runs, in the order of each system; `their_runs` of RocketMQ's."""
+    counts = {
+        "twinlog": runs,
+        "rocketmq": their_runs if their_runs is not None else runs,
+        "rocketmq-2": min(runs, FEW_RUNS),
+    }
     found = []
     for system in systems:
         few = system == "rocketmq-2"
         own = [fault for fault in faults if not (few and fault == "freeze")]
-        found += [Run(system, fault) for _ in range(min(runs, FEW_RUNS) if few else runs) for fault in own]
+        found += [Run(system, fault) for _ in range(counts[system]) for fault in own]
         found += [Run(system, fault, is_patient=True) for fault in own if patient and not few]
     return found
 
