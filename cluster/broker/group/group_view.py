@@ -68,7 +68,7 @@ class _Member(Protocol):
 
 class _Voter(Protocol):
     @property
-    def confirmed_offset(self) -> int: ...
+    def confirmed_here(self) -> int: ...
 
 
 class _JoinRequests(Protocol):
@@ -193,11 +193,11 @@ class GroupView:
         return confirmed
 
     def confirmed_for_consumers(self) -> int:
-        """Return the confirmed offset for consumers: on a slave its master's last report, or without a record its end."""
+        """Return the confirmed offset for consumers: on a slave what its master said of this log, or without a record its end."""
         if not self.store.config.is_slave:
             return self.confirmed_offset()
         has_role = self.roles.member.role_state() is not None
-        return self.roles.voter.confirmed_offset if has_role else self.store.max_offset
+        return self.roles.voter.confirmed_here if has_role else self.store.max_offset
 
     def stalled(self, why: str) -> None:
         """Give up the lease, on the watchdog's thread. A master without a group record has none."""

@@ -13,6 +13,7 @@ from twinlog.cluster.broker.roles.member import Member
 from twinlog.cluster.broker.roles.silent_members import SilentMembers
 from twinlog.cluster.broker.roles.write_pause import WritePause
 from twinlog.ha.election.election import Elections
+from twinlog.ha.election.epochs import common_end
 from twinlog.ha.election.hearing import Hearing, Patience
 from twinlog.ha.election.voter import (
     LeaseReply,
@@ -78,6 +79,18 @@ class Voter:
         after = max(config.auto_failover_after_ms, config.lease_ms) / 1000
         restart = config.auto_failover_restart_ms / 1000
         self.hearing = Hearing(Patience(silence=after, restart=restart))
+
+    @property
+    def confirmed_here(self) -> int:
+        """Up to where this member's log is confirmed: as far as its master said last, where it is equal to the master's log.
+
+        A former master that follows has bytes that the new one has not, until it has cut them off.
+        """
+        master, durable = self.member.master, self.member.durable
+        if master is None or durable.last.id == master.id:
+            return self.confirmed_offset
+        end = common_end(durable.entries, self.member.store.max_offset, master.entries, master.max_offset)
+        return min(self.confirmed_offset, end)
 
     # Votes
 

@@ -12,7 +12,9 @@ from twinlog.cluster.broker.config import MessageVisibility
 from twinlog.cluster.broker.tables.topics import TopicConfig
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.ha.peer import PeerHistory
 from twinlog.store.config import BrokerRole
+from twinlog.store.epoch_file import FIRST, EpochEntry
 from twinlog.store.record.message import decode_message
 
 SYNC, SLAVE = BrokerRole.SYNC_MASTER, BrokerRole.SLAVE
@@ -129,6 +131,40 @@ async def test_a_slave_shows_what_its_master_said(tmp_path):
         assert end_of(client) == 2
         broker.roles.member.durable.state = None
         assert end_of(client) == 3
+
+
+async def test_a_former_master_shows_nothing_that_the_new_one_has_not(tmp_path):
+    """It follows, and has not cut its log yet: what the new master confirms there are other messages."""
+    broker = make_broker(tmp_path, role=SLAVE, visibility=CONFIRMED)
+    async with opened(make_broker(tmp_path / "a")) as there, opened(broker) as client:
+        first = put(there.broker).end_offset
+        put(there.broker)
+        member = broker.roles.member
+        member.durable.state = state(SLAVE, 1)
+        replicate(broker.store, log_bytes(there.broker.store))
+        broker.tables.topics.update(TopicConfig("T1", 1, 1))
+        end = broker.store.max_offset
+        elected = EpochEntry(epoch=1, winner="b", start_offset=first, kind="failover")
+        member.master = master_of((FIRST, elected), end + 1000)
+        broker.roles.voter.confirmed_offset = end + 1000
+        assert end_of(client) == 1
+        member.durable.entries = (FIRST, elected)  # It is cut, and has the new master's messages there.
+        assert end_of(client) == 2
+
+
+def master_of(entries, max_offset) -> PeerHistory:
+    return PeerHistory(
+        id=entries[-1].id,
+        entries=entries,
+        promised=entries[-1].id,
+        role=SYNC,
+        group=None,
+        min_offset=0,
+        max_offset=max_offset,
+        boot_ms=0,
+        address="10.0.0.3:10911",
+        ha_address="10.0.0.3:10912",
+    )
 
 
 async def test_the_end_of_a_long_queue_is_found(tmp_path):
