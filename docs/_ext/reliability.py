@@ -57,8 +57,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |" for line in lines)
 
 
-def slowest(runs: Iterable[Run]) -> str:
-    seconds = [each for run in runs for each in run.get("recovery_seconds", []) if each is not None]
+def slowest(runs: Iterable[Run], of: str = "recovery_seconds") -> str:
+    seconds = [each for run in runs for each in run.get(of, []) if each is not None]
     return f"{max(seconds):.1f}" if seconds else ""
 
 
@@ -82,14 +82,27 @@ def matrix() -> str:
     """A row each: what is promised, and what came of how many runs."""
     ours, head = (
         Kept.read("matrix"),
-        ("#", "fault", "level", "judged by", "result", "runs", "acknowledged", "lost", "back within s"),
+        (
+            "#",
+            "fault",
+            "level",
+            "judged by",
+            "result",
+            "runs",
+            "acknowledged",
+            "lost",
+            "back within s",
+            "another master within s",
+        ),
     )
     rows = []
     for row in ROWS:
         runs = ours.of_row(row)
         acked, lost = (sum(run.get(key) or 0 for run in runs) for key in ("acknowledged", "lost"))
         known = (str(row.number), row.name, row.level, oracles_of(row, runs), state(runs))
-        rows.append((*known, str(len(runs)), number(acked), number(lost), slowest(runs)))
+        rows.append(
+            (*known, str(len(runs)), number(acked), number(lost), slowest(runs), slowest(runs, "takeover_seconds"))
+        )
     return table(head, rows)
 
 

@@ -38,7 +38,7 @@ def chosen(numbers: tuple[int, ...]) -> list[Row]:
 @click.option(
     "--minutes", type=float, default=0.0, help="Go on with further seeds for so long.  [default: each row once]"
 )
-@click.option("--short", is_flag=True, help="One fault a row, chosen by the seed.")
+@click.option("--short", is_flag=True, help="One fault a row, chosen by the seed; not of rows that take minutes.")
 @click.option("--soak", type=float, metavar="MINUTES", help="Instead of rows one group, with faults of all kinds.")
 @click.option(
     "--every-point",
@@ -74,7 +74,7 @@ def main(
     """
     if system == SYSTEM:
         sys.exit(command(numbers, seed, out, keep, missing))
-    rows = chosen(numbers)
+    rows = [row for row in chosen(numbers) if not (short and row.is_long)]
     if is_list:
         list_rows(rows)
         return

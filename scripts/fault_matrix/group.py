@@ -8,7 +8,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from attrs import define, field
 
 from scripts.fault_matrix import history as histories
 from scripts.fault_matrix.checkers.masters import Epoch
+from scripts.fault_matrix.checkers.unattended import elected
 from scripts.fault_matrix.disks import mounted_all
 from scripts.fault_matrix.failpoints import FAIL_POINTS, POINTS_FILE
 from scripts.fault_matrix.history import Event, encode
@@ -327,6 +328,18 @@ class Group:
         states = {each.label: load_role(each.store / "twinlog") for each in self.members}
         return {label: state.group if state is not None else None for label, state in states.items()}
 
+    def entries(self) -> dict[str, tuple[EpochEntry, ...]]:
+        """The epoch files of all members whose disks are there."""
+        found = {}
+        for each in self.members:
+            with suppress(OSError):
+                found[each.label] = load_epochs(each.store / "twinlog")
+        return found
+
+    def elections(self) -> int:
+        """How many there were so far that the group itself decided."""
+        return len(elected(self.entries()))
+
     def epochs(self) -> dict[str, tuple[Epoch, ...]]:
         """The epoch files of all members, which are stopped. A winner is the address that it had then, as clients know it."""
 
@@ -335,10 +348,8 @@ class Group:
             return next((at for at, of_label in ends.items() if entry.winner_label.endswith(of_label)), entry.winner)
 
         return {
-            each.label: tuple(
-                Epoch(entry.epoch, winner(entry), entry.start_offset) for entry in load_epochs(each.store / "twinlog")
-            )
-            for each in self.members
+            label: tuple(Epoch(entry.epoch, winner(entry), entry.start_offset) for entry in entries)
+            for label, entries in self.entries().items()
         }
 
 

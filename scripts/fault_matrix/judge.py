@@ -14,6 +14,7 @@ from scripts.fault_matrix.checkers.porcupine import an_order_explains
 from scripts.fault_matrix.checkers.record import each_named_once
 from scripts.fault_matrix.checkers.recovery import nothing_silent, recovered_in_time, recoveries
 from scripts.fault_matrix.checkers.sets import compare_sets, nothing_invented, nothing_lost, only_a_tail_lost
+from scripts.fault_matrix.checkers.unattended import goes_on_in_time, no_needless_election, nobody_typed, takeovers
 from scripts.fault_matrix.checkers.verdict import Verdict
 from scripts.fault_matrix.group import Group
 from scripts.fault_matrix.history import History
@@ -25,6 +26,8 @@ def judged(row: Row, told: History, group: Group) -> list[Verdict]:
     judges = _of_history(row, told) | {
         "B": lambda: members_equal({member.label: member.store for member in group.members}),
         "E": lambda: one_acking_master(told, group.epochs(), group.names),
+        "I": lambda: nobody_typed(group.entries()),
+        "J": lambda: no_needless_election(told, group.entries()),
         "H": lambda: each_named_once(group.records(), {each.label: each.address for each in group.members}),
     }
     return _with_complaints([judges[oracle]() for oracle in row.oracles], group.complaints)
@@ -45,6 +48,7 @@ def _of_history(row: Row, told: History) -> dict[str, Callable[[], Verdict]]:
         "D": lambda: one_log_per_queue(told),
         "F": lambda: recovered_in_time(told, SECONDS_TO_RECOVER),
         "G": lambda: nothing_silent(told),
+        "K": lambda: goes_on_in_time(told),
         "P": lambda: an_order_explains(told),
     }
 
@@ -60,6 +64,7 @@ def counts_of(told: History) -> dict[str, Any]:
         "lost": len(compare_sets(told).lost) if told.final else None,
         "faults": [event.text for event in told.of_kind("fault")],
         "recovery_seconds": [round(each.seconds, 2) if each.seconds is not None else None for each in recoveries(told)],
+        "takeover_seconds": [round(each.seconds, 2) if each.seconds is not None else None for each in takeovers(told)],
     }
 
 

@@ -18,12 +18,15 @@ from scripts.fault_matrix import fault_refusal as refusal
 from scripts.fault_matrix import fault_rest as rest
 from scripts.fault_matrix import fault_stranger as stranger
 from scripts.fault_matrix import fault_torn as torn
+from scripts.fault_matrix import fault_unattended as unattended
+from scripts.fault_matrix import fault_unattended_places as places
 from scripts.fault_matrix.fault import Fault
 
 SECONDS_TO_RECOVER = 10.0
 # A master whose machine died, and that lacks bytes which other members have, is fenced until somebody chooses one of those.
 WITHOUT_F = "ABCDEGP"
 WITH_H = "ABCDEFGHP"
+UNATTENDED = "ABCDEFGIJKP"
 
 
 @frozen(kw_only=True)
@@ -52,6 +55,7 @@ class Row:
     producers: int = 4
     pace_s: float = 0.004  # Between two messages of a producer.
     image_mb: int = 192
+    is_long: bool = False  # It has no short form.
     seconds_max: float = 600.0  # Clients end then, whatever happens.
     settings: Mapping[str, str] = field(factory=dict)
     namesrv_settings: Mapping[str, str] = field(factory=dict)
@@ -358,4 +362,80 @@ ROWS: tuple[Row, ...] = (
         rounds=4,
         planted="the record keeps old addresses",
     ),
+    Row(
+        number=26,
+        name="autoFailover=members: kill -9 of the master, of a slave and then the master, of two of three, of all",
+        faults=(
+            unattended.MasterKilled,
+            unattended.SlaveThenMaster,
+            unattended.SlaveBackFirst,
+            unattended.MasterBackFirst,
+            unattended.AllKilled,
+        ),
+        level="L2",
+        oracles=UNATTENDED,
+        settings=unattended.SETTINGS,
+        planted="nobody begins an election",
+    ),
+    Row(
+        number=27,
+        name="autoFailover=members: the master hangs; a CPU is taken away for 5 s, from all, from slaves, from the master",
+        faults=(unattended.GroupAway, unattended.SlavesAway, unattended.MasterAway, unattended.MasterHangs),
+        level="L2",
+        oracles=UNATTENDED,
+        settings=unattended.SETTINGS,
+        planted="silence counts while a member stands still, and nobody is asked",
+    ),
+    Row(
+        number=28,
+        name="autoFailover=members: the master is cut off from slaves, from clients, from name servers, from all, one way",
+        faults=(
+            places.FromSlaves,
+            places.FromNameServers,
+            places.AcksLost,
+            places.DataLost,
+            places.FromClients,
+            places.FromAll,
+            places.OneSlaveFromMaster,
+        ),
+        level="L2",
+        oracles=UNATTENDED,
+        net="namespaces",
+        settings=unattended.SETTINGS,
+        planted="it does not matter who hears the master",
+    ),
+    Row(
+        number=29,
+        name="autoFailover=members: the master's disk hangs, is full, fails; its machine has no power",
+        faults=(places.DiskFull, places.DiskFails, places.DiskFrozen, places.PowerLost),
+        level="L3",
+        oracles=UNATTENDED,
+        net="namespaces",
+        disks=True,
+        shim=True,
+        settings=unattended.SETTINGS,
+        planted="only a process that is gone is suspected",
+    ),
+    Row(
+        number=30,
+        name="autoFailover=members: clocks jump by an hour, each member's; the master is killed meanwhile",
+        faults=(places.ClocksJump, places.ClocksJumpAndMasterKilled),
+        level="L2",
+        oracles=UNATTENDED,
+        rounds=2,
+        settings=unattended.SETTINGS,
+        planted="silence is measured by the wall clock, and nobody is asked",
+    ),
+    Row(
+        number=31,
+        name="autoFailover=members: a member comes and goes every 10 s; masters hang in turn",
+        faults=(unattended.ComesAndGoes, unattended.MastersHangInTurn),
+        level="L2",
+        oracles=UNATTENDED,
+        rounds=2,
+        is_long=True,
+        settings=unattended.SETTINGS,
+        planted="nobody holds off",
+    ),
 )
+SHORT = tuple(row for row in ROWS if not row.is_long)

@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -89,8 +89,11 @@ def _run(row: Row, seed: int, root: Path, hole: str, schedule: Schedule) -> tupl
 
 
 def _stopped(group: Group) -> History:
-    """All members are stopped, cleanly; their stores are level."""
+    """All members are stopped, cleanly; their stores are level. The master is the last: nobody is left to take its place."""
     group.twinlog("wait", "level", "--timeout", "30")
+    with suppress(LookupError):
+        for member in group.slaves():
+            member.stop()
     for member in group.members:
         member.stop()
     return histories.load(group.own_lines, group.client_lines, group.final_lines)

@@ -105,6 +105,7 @@ async def produce(api: ClientApi, out: Writer, name: str, seed: int, pace_s: flo
         else:
             text = f"{sent.status.name}: {sent.remark}"
             out.write("unknown", "append", name, number, node=address, text=text, **known)
+            producer.routes.forget(TOPIC)
             await trio.sleep(PAUSE_S)
 
 

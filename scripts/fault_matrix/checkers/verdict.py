@@ -13,6 +13,9 @@ ORACLES = {
     "F": "it goes on by itself in time",
     "G": "no fault passes in silence",
     "H": "the group's record names each member once, where it is now",
+    "I": "nobody typed anything: the group decided on every master, and none was forced",
+    "J": "nobody was elected where the master was healthy and heard, or more often than there was reason to",
+    "K": "another member acknowledges in time, though nothing was put right",
     "M": "memory stays what it is",
     "P": "some order of all operations explains them by one log a queue: porcupine's judgement",
 }
