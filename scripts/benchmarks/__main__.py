@@ -4,6 +4,7 @@ Each system runs alone, started fresh, and the rounds go through the systems in 
 that what changes on the machine meanwhile hits all of them alike.
 """
 
+import signal
 from collections.abc import Iterator
 from importlib.metadata import version
 from itertools import pairwise
@@ -35,7 +36,18 @@ from scripts.benchmarks.clients import ClientsBench
 from scripts.benchmarks.idle import IdleLoad
 from scripts.benchmarks.load import TOPIC, Load, measure
 from scripts.benchmarks.observe import ObserveBench
-from scripts.benchmarks.report import Row, all_of, in_turn, out_option, read_begun, record, rounds_option, say, scratch
+from scripts.benchmarks.report import (
+    Row,
+    all_of,
+    in_turn,
+    new_report,
+    out_option,
+    read_begun,
+    record,
+    rounds_option,
+    say,
+    scratch,
+)
 from scripts.benchmarks.store_directory import BODY_SIZE
 from scripts.benchmarks.store_restarts import BURST
 from scripts.benchmarks.store_steps import SCALES
@@ -201,13 +213,13 @@ def masters_lost(
     out: Path | None,
 ) -> None:
     """Measure unattended failovers, beside RocketMQ 5 with controllers: from a lost master to the next SEND_OK. As root."""
-    begun = read_begun(resume, "failover") if resume else None
-    done = begun["results"] if begun else []
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # Disks are unmounted, whoever ends it.
+    setup = {"runs": runs, "their_runs": their_runs or runs, **failover.SETUP}
+    report = read_begun(resume, "failover") if resume else new_report("failover", setup)
     faults = [each for each in failover.FAULTS if each in (fault or failover.FAULTS)]
     plan = failover.planned(only or failover_groups.KINDS, faults, runs, their_runs, patient=default_client)
-    bench = failover.FailoverBench(plan=plan, done=done)
-    setup = {"runs": runs, **failover.SETUP}
-    record("failover", setup, bench.rows(), failover_table.line, resume or out, begun)
+    rows = failover.FailoverBench(plan=plan, done=report["results"]).rows()
+    record("failover", setup, rows, failover_table.line, resume or out, report)
 
 
 only_option = click.option(

@@ -100,7 +100,7 @@ def _run_of(row: Row) -> Run:
 
 @define(kw_only=True)
 class FailoverBench:
-    """Measures what is left of a plan. Rows come out as they are measured; `done` grows with them."""
+    """Measures what is left of a plan. Rows come out as they are measured; whoever takes them adds them to `done`."""
 
     plan: Sequence[Run]
     done: list[Row]

@@ -68,7 +68,8 @@ def record(
     out: Path | None,
     begun: dict[str, Any] | None = None,
 ) -> list[Row]:
-    """Show each row as it is measured, and write all of them until now; returns them. `begun`: a report that goes on."""
+    """Show each row as it is measured, and write all of them until now; returns them. `begun`: a report that goes on:
+    its list of results grows."""
     report = new_report(benchmark, setup) if begun is None else begun | {"setup": setup}
     path = out or DIRECTORY / f"{benchmark}-{report['date'][:10]}.json"
     for row in rows:

@@ -3,6 +3,8 @@
 import json
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from scripts.benchmarks import (
     table,
 )
 from scripts.benchmarks.machine import ROOT
-from scripts.benchmarks.report import new_report
+from scripts.benchmarks.report import new_report, record
 from scripts.benchmarks.store_table import page
 
 
@@ -191,6 +193,25 @@ def test_failovers_go_on_where_they_were_interrupted() -> None:
     assert left.count(failover.Run("twinlog", "stop")) == 0
     assert left.count(failover.Run("twinlog", "freeze")) == 5
     assert failover.Run("twinlog", "kill", is_patient=True) in left
+
+
+def test_failovers_end_when_all_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Systems take turns, also of what an interrupted measurement left over, and then it is over."""
+
+    def turn(_: failover.FailoverBench, system: str, runs: Iterable[failover.Run]) -> Iterator[dict[str, Any]]:
+        return (_lost_master(system, run.fault, 1.0, 1.5) for run in runs)
+
+    monkeypatch.setattr(failover.FailoverBench, "_turn", turn)
+    report = new_report("failover", {})
+    report["results"].append(_lost_master("twinlog", "kill", 1.0, 1.5))
+    plan = failover.planned(["twinlog", "rocketmq"], ["kill", "stop"], 3, 1, patient=False)
+    bench = failover.FailoverBench(plan=plan, done=report["results"])
+    rows = record("failover", {}, bench.rows(), failover_table.line, tmp_path / "raw.json", report)
+    assert Counter((row["system"], row["fault"]) for row in rows) == Counter(
+        {("twinlog", "kill"): 3, ("twinlog", "stop"): 3, ("rocketmq", "kill"): 1, ("rocketmq", "stop"): 1}
+    )
+    assert [row["system"] for row in rows[1:7]] == ["twinlog"] * 4 + ["rocketmq"] * 2
+    assert json.loads((tmp_path / "raw.json").read_text())["results"] == rows
 
 
 def test_page_of_failovers() -> None:
