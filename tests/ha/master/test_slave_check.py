@@ -183,8 +183,10 @@ async def test_one_that_is_about_to_compare_counts_once_it_takes_what_comes(tmp_
 async def test_a_copy_made_by_hand_is_compared_and_counts(tmp_path, master, nursery):
     slave = Slave(tmp_path / "slave", half_of(master))
     served = await serve(nursery, master, slave, sent=0)
-    assert served.error is None
-    assert served.transfer.push2_slave_max_offset == slave.store.max_offset
+    with trio.fail_after(10):  # It is read in a thread.
+        while served.transfer.push2_slave_max_offset != slave.store.max_offset:
+            assert served.error is None
+            await trio.sleep(0.01)
     await served.stream.aclose()
 
 
