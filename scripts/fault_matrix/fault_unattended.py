@@ -292,13 +292,15 @@ class ComesAndGoes(Deaths):
 
 
 class MastersHangInTurn(Unattended):
-    """Whoever is master hangs until another one acknowledges. After some elections members hold off, and say so."""
+    """Whoever is master hangs until another one acknowledges. After some elections members hold off, longer and longer.
 
-    turns = 6
+    The next one hangs once the others follow: healthy they are only when they do not hold off any more.
+    """
+
+    turns = 5
     elections = turns
-    trace = r"holds off"
     what = f"{turns} masters hang, one after the other"
-    seconds_max: ClassVar[float] = SILENT_S + 40.0  # So long they hold off after six elections.
+    seconds_max: ClassVar[float] = SILENT_S + 20.0  # So long they hold off after five elections.
 
     def breaks(self) -> None:
         for _ in range(self.turns):
@@ -308,7 +310,12 @@ class MastersHangInTurn(Unattended):
                 self.another_acknowledges(master.address, self.seconds_max)
             finally:
                 master.send_signal(signal.SIGCONT)
-            self.group.wait_healthy()
+            self.wait_streaming()
+
+    def wait_streaming(self) -> None:
+        master = self.group.master()
+        states = [f"{each.label}=streaming" for each in self.group.members if each is not master]
+        self.group.twinlog("wait", *states, "--timeout", "40")
 
     def heal(self) -> None:
         """Nobody hangs any more. None was elected sooner after many others than may be."""
