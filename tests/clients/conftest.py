@@ -1,7 +1,6 @@
 """One client after the other."""
 
 import os
-import shutil
 import subprocess
 
 import pytest
@@ -14,10 +13,8 @@ GO_CLIENT, JAVA_CLIENT = "Go client v2.1.2", "Java client 5.3.3"
 @pytest.fixture(params=[GO_CLIENT, JAVA_CLIENT])
 def scenarios(request, tmp_path):
     """A function that runs one client's scenarios against a name server and returns the lines that it printed."""
-    if request.param == GO_CLIENT and shutil.which("go") is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("needs go: apt install golang-go")
-        pytest.skip("needs go: apt install golang-go")
+    if request.param == GO_CLIENT:
+        programs.require_go()
 
     def run(namesrv: str) -> list[str]:
         is_go = request.param == GO_CLIENT

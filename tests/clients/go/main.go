@@ -1,8 +1,9 @@
 // What an application does with the Go client, with default settings. Prints a line `name value...` for each fact;
-// tests/clients/test_clients.py judges.
+// tests/clients/test_clients.py judges. With a topic as second argument it goes on for ever; tests/pairs/test_failover.py judges.
 package main
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"os"
@@ -32,12 +33,35 @@ var (
 func main() {
 	rlog.SetLogLevel("error")
 	namesrv = []string{os.Args[1]}
+	if len(os.Args) > 2 {
+		goOn(os.Args[2])
+		return
+	}
 	produceAndConsume()
 	order()
 	broadcast()
 	delay()
 	transaction()
 	say("end")
+}
+
+// goOn sends and consumes until stdin ends. A line there: another consumer of the group takes the place of the first.
+func goOn(topic string) {
+	sender := newProducer("go-producers")
+	go func() {
+		for i := 0; ; i++ {
+			body := "go-" + strconv.Itoa(i)
+			result, err := sender.SendSync(context.Background(), primitive.NewMessage(topic, []byte(body)))
+			sent(result, err, body)
+			time.Sleep(20 * time.Millisecond)
+		}
+	}()
+	reader := collect("go-readers", topic, "*", false, false)
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		must(reader.consumer.Shutdown())
+		say("restarted")
+		reader = collect("go-readers", topic, "*", false, false)
+	}
 }
 
 func produceAndConsume() {
@@ -191,6 +215,9 @@ func collect(group, topic, tags string, orderly, cast bool) *collector {
 					body = "large"
 				}
 				c.bodies = append(c.bodies, body)
+				if len(os.Args) > 2 {
+					say("got", message.Queue.QueueId, message.QueueOffset, body)
+				}
 			}
 			return consumer.ConsumeSuccess, nil
 		}))
