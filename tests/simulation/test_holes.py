@@ -29,6 +29,7 @@ class Catch:
     flips: bool = False  # A bit that flipped may be what is noticed first.
     roles: bool = False  # Of a change of roles.
     alone: bool = False  # Of groups that nobody helps.
+    first: int = 0  # The search begins there, where a seed is known; a few faults show in one of hundreds.
 
     def fits(self, plan: Plan) -> bool:
         kinds = {event.kind for event in plan.events}
@@ -139,45 +140,54 @@ CATCHES = {
     "names are not flushed": Catch("on its disk is|on the master's disk is|the confirmed offset"),
     "flushed before it is": Catch("on its disk is|is acknowledged|the confirmed offset", config=flushed),
     "dispatch past a hole": Catch("for the record at"),
-    "histories are compared by offset only": Catch("was to follow by itself|I4", config=chosen_alone(3), roles=True),
-    "an epoch's number is used again": Catch("^I[1235]", config=synchronous, roles=True),
+    "histories are compared by offset only": Catch(
+        "was to follow by itself|I4", config=chosen_alone(3), roles=True, first=1236
+    ),
+    "an epoch's number is used again": Catch("^I[1235]", config=synchronous, roles=True, first=18),
     "a promise is not flushed": Catch("^I2", roles=True),
     "an epoch's beginning is not flushed": Catch("^I1", config=synchronous, roles=True),
     "a cut is not flushed": Catch(
-        "^I4|is flushed|should be the file|nothing that a master ever wrote", config=dies_while_it_cuts, roles=True
+        "^I4|is flushed|should be the file|nothing that a master ever wrote",
+        config=dies_while_it_cuts,
+        roles=True,
+        first=246,
     ),
     "a history is adopted before the cut": Catch("^I4", ("overthrown",), synchronous, roles=True),
     "a lost tail is written again": Catch(
         "^I1: .* lost bytes", POWER, lambda plan: plan.config.synchronous, roles=True
     ),
     "who lost bytes is counted whole": Catch("began without", ("power cut of all",), in_memory, roles=True),
-    "what others acknowledged is forgotten": Catch("began without", ("old slave",), begins_overthrown, roles=True),
-    "an unlisted member is counted": Catch("began without|is acknowledged for|^I[45]", ("old slave",), roles=True),
-    "a promise is given before the stream ends": Catch("^I3", ("overthrown",), synchronous, roles=True),
+    "what others acknowledged is forgotten": Catch(
+        "began without", ("old slave",), begins_overthrown, roles=True, first=377
+    ),
+    "an unlisted member is counted": Catch(
+        "began without|is acknowledged for|^I[45]", ("old slave",), roles=True, first=330
+    ),
+    "a promise is given before the stream ends": Catch("^I3", ("overthrown",), synchronous, roles=True, first=34),
     "an epoch without a byte is not recorded": Catch("^I4", roles=True),
     "offsets going back": Catch("^I9", roles=True),
     "one promise is enough": Catch("began without|^I5", config=chosen_alone(2), roles=True),
     "a vote counts twice for one id": Catch("began without|^I5", config=chosen_alone(2), roles=True),
     "an old address counts beside the new one": Catch(
-        "is acknowledged for|confirmed, but held", ("moves silently",), roles=True
+        "is acknowledged for|confirmed, but held", ("moves silently",), roles=True, first=542
     ),
-    "a moved member is counted whole": Catch("began without", config=replaced, roles=True),
+    "a moved member is counted whole": Catch("began without", config=replaced, roles=True, first=406),
     "register codes are ignored": Catch("^I8", ("copied",), roles=True),
     "a moved member answers for itself": Catch(
-        "is acknowledged for|confirmed, but held", ("cut off and copied",), roles=True
+        "is acknowledged for|confirmed, but held", ("cut off and copied",), roles=True, first=71
     ),
-    "a master that is called a copy serves": Catch("^I8", ("master copied",), roles=True),
+    "a master that is called a copy serves": Catch("^I8", ("master copied",), roles=True, first=174),
     "no pre-vote": Catch("^E1", ("quiet cut",), alone=True),
     "election while the stream lives": Catch("^E1", alone=True),
     "a lease that is heard is ignored": Catch("^E1", alone=True),
-    "the best candidate does not go first": Catch("^E7", ("master dies", "flaps"), alone=True),
-    "the hold-off is forgotten": Catch("^E3", ("flaps",), alone=True),
-    "a stale answer is used": Catch("^E[1-7]", ("flaps",), alone=True),
-    "the witness is ignored": Catch("^E4", config=lambda plan: plan.config.pair, alone=True),
-    "the record's mode is ignored": Catch("^E5", config=lambda plan: plan.config.auto == "off", roles=True),
+    "the best candidate does not go first": Catch("^E7", ("master dies", "flaps"), alone=True, first=55),
+    "the hold-off is forgotten": Catch("^E3", ("flaps",), alone=True, first=190),
+    "a stale answer is used": Catch("^E[1-7]", ("flaps",), alone=True, first=190),
+    "the witness is ignored": Catch("^E4", config=lambda plan: plan.config.pair, alone=True, first=35),
+    "the record's mode is ignored": Catch("^E5", config=lambda plan: plan.config.auto == "off", roles=True, first=25),
     "an election is forced": Catch("^E6|began without", alone=True),
-    "a master that does not serve is waited for": Catch("^E2", config=loses_tail, alone=True),
-    "a lost voter is left alone": Catch("^E2", ("chosen alone",), always_elects, roles=True),
+    "a master that does not serve is waited for": Catch("^E2", config=loses_tail, alone=True, first=440),
+    "a lost voter is left alone": Catch("^E2", ("chosen alone",), always_elects, roles=True, first=805),
 }
 
 
@@ -189,7 +199,7 @@ def test_each_fault_has_its_catch():
 @pytest.mark.parametrize("hole", CATCHES)
 def test_a_fault_is_caught_and_its_seed_passes_without(pool, hole):
     catch, caught, others = CATCHES[hole], None, []
-    seeds = itertools.islice((seed for seed in itertools.count() if catch.fits(draw(seed))), TRIES)
+    seeds = itertools.islice((seed for seed in itertools.count(catch.first) if catch.fits(draw(seed))), TRIES)
     with closing(pool.run(Job(seed, hole) for seed in seeds)) as outcomes:
         for outcome in outcomes:
             if re.search(catch.words, outcome["violation"]):
