@@ -15,11 +15,13 @@ from scripts.fault_matrix.run import run
 from scripts.fault_matrix.schedule import one_kind
 
 SEED = int(os.environ.get("FAULTS_SEED", "20"))
+# The time of all tests is limited. What these two do, the simulation, tests/roles and tests/docker do in other ways.
+LEFT_OUT = {28, 30}
 LIMIT_S = 120  # A row takes 10 to 40 s; a busy machine may wait for each of several things.
 
 
 @pytest.mark.timeout(LIMIT_S)
-@pytest.mark.parametrize("row", SHORT, ids=lambda row: row.key)
+@pytest.mark.parametrize("row", [row for row in SHORT if row.number not in LEFT_OUT], ids=lambda row: row.key)
 def test_the_row_holds(row: Row, tmp_path):
     if reason := missing(row):
         assert os.environ.get("CI") != "true", reason
