@@ -23,7 +23,7 @@ class Terminal:
     def __init__(self, *arguments: str) -> None:
         self.seen = ""
         self._ours, theirs = pty.openpty()
-        env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40"}
+        env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "160", "LINES": "40"}
         self.process = subprocess.Popen(
             [PROGRAM, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=env, start_new_session=True
         )
