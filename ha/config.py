@@ -20,7 +20,7 @@ _POSITIVE = validators.ge(1)
 
 
 class AutoFailoverMode(Enum):
-    """Who begins a failover: a person, or the members by themselves."""
+    """Beginner of a failover: a person, or the members by themselves."""
 
     off = "off"
     members = "members"

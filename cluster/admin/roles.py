@@ -323,7 +323,7 @@ class Reign:
 
 @frozen(kw_only=True)
 class AutoFailoverState:
-    """Who begins a failover in a group: `off`, a person; `members`, the members by themselves."""
+    """Beginner of failovers in a group: `off`, a person; `members`, the members by themselves."""
 
     group: str
     mode: AutoFailover = field(metadata={"doc": "of the newest record"})
@@ -442,7 +442,7 @@ class RoleAdmin:
         return found
 
     async def auto_failover(self, group: str | None) -> AutoFailoverState:
-        """Who begins a failover in a group, as its members' records say. Raises RoleError."""
+        """Report who begins a failover in a group, as its members' records say. Raises RoleError."""
         found = await choose_group(self.api, group)
         if found.record is None:
             raise RoleError(

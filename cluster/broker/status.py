@@ -18,6 +18,7 @@ from twinlog.cluster.broker.group.lost_tables import LostTables
 from twinlog.cluster.broker.peers.slave_peers import SlaveKind, SlaveKinds
 from twinlog.cluster.broker.roles.gate import Gate
 from twinlog.cluster.broker.roles.service import RoleService
+from twinlog.cluster.broker.roles.witnesses import witnesses_of
 from twinlog.cluster.broker.security.service import AclService
 from twinlog.cluster.broker.settings import Settings
 from twinlog.cluster.broker.stats.rates import GET_MESSAGES, GETS_FOUND, GETS_MISSED, PUT_BYTES, PUTS, Throughput
@@ -331,20 +332,18 @@ class BrokerStatus:
         )
 
     def auto_failover(self) -> AutoFailoverStatus | None:
-        """How it stands with a failover that needs nobody; None without a record of the group."""
+        """Readiness for a failover that needs nobody; None without a record of the group."""
         group, elector, config = self.roles.member.group, self.roles.elector, self.ha.config
         if group is None:
             return None
         hearing, elections = self.roles.voter.hearing, self.roles.voter.elections
         serving, standings = self.roles.member.is_serving, elector.standings()
-        held_off = elections.held_off_until - trio.current_time()
-        named = tuple(each.strip() for each in config.auto_failover_witness.split(";") if each.strip())
         return AutoFailoverStatus(
             mode=mode_of(group),
             configured=config.auto_failover.value,
             after_ms=config.auto_failover_after_ms,
             lease_ms=config.lease_ms,
-            witnesses=named or self.settings.config.name_servers,
+            witnesses=witnesses_of(self.settings),
             decision=elector.decision.kind,
             why=elector.decision.why,
             heard_ms=None if serving else round(hearing.silent_seconds * 1000),
@@ -354,7 +353,7 @@ class BrokerStatus:
             given_up=elector.given_up,
             why_given_up=elector.why_given_up or None,
             elections=elections.count,
-            held_off_ms=round(max(held_off, 0.0) * 1000),  # It is -inf while nothing is held off.
+            held_off_ms=elections.held_off_ms(trio.current_time()),
             standings=tuple(
                 StandingStatus(member_id=each.member, rank=each.rank, against=each.against) for each in standings
             ),

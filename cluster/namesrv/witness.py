@@ -49,7 +49,7 @@ class Witness:
     _asked: "WeakKeyDictionary[Connection, dict[str, _Question]]" = field(factory=WeakKeyDictionary, init=False)
 
     async def report(self, header: HearsMaster) -> WitnessReport:
-        """What is known of a group, and what its master answers now. Takes ANSWER_MS_MAX at most."""
+        """Report what is known of a group, and what its master answers now. Takes ANSWER_MS_MAX at most."""
         group = self.routes.brokers.get(header.broker_name)
         members = len(group.addresses) if group is not None and group.cluster == header.cluster_name else 0
         master = group.addresses.get(MASTER_ID) if group is not None and members else None

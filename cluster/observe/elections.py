@@ -1,4 +1,4 @@
-"""Who begins a failover in a group, who would be elected, and what became of elections. Frozen values; made by failover.py."""
+"""Elections of a group: who begins one, who would win, and what became of earlier ones. Frozen values; made by failover.py."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -24,7 +24,7 @@ class MemberElections:
 
 @frozen(kw_only=True)
 class Successor:
-    """How a member stands as the next master. `rank` 0: it would be next; null: `against` says why not."""
+    """Standing of a member as the next master. `rank` 0: it would be next; null: `against` says why not."""
 
     member: str
     rank: int | None
@@ -46,7 +46,7 @@ class GroupFailover:
 
     @property
     def next(self) -> str | None:
-        """Who would be elected."""
+        """The member that would be elected."""
         return next((each.member for each in self.successors if each.rank == 0), None) if self.nobody is None else None
 
     @property

@@ -110,7 +110,7 @@ def _epoch(facts: ClusterFacts, each: MemberFacts) -> Iterator[tuple[str, str]]:
 
 
 def _failover(facts: ClusterFacts, each: MemberFacts) -> Iterator[tuple[str, str]]:
-    """Who begins a failover, who would be elected, and what this member has heard and tried."""
+    """Lines on who begins a failover, who would be elected, and what this member has heard and tried."""
     group, own = failover_of(each.member.group, facts.group(each.member.group)), each.status.auto_failover
     if group is None or own is None:
         return

@@ -1,20 +1,12 @@
-"""How it stands in a group with failovers that need nobody, from its members' statuses. Pure."""
+"""Readiness of groups for failovers that need nobody, from its members' statuses. Pure."""
 
 from collections.abc import Iterable, Sequence
 
 from twinlog.cluster.observe.elections import ElectionNews, GroupFailover, MemberElections, Successor, What
 from twinlog.cluster.observe.members import MemberFacts, is_master
-from twinlog.cluster.observe.role_views import name_of, newest_record
+from twinlog.cluster.observe.role_views import by_group, name_of, newest_record
 from twinlog.cluster.remoting.member_status import AutoFailoverStatus
 from twinlog.store.role_file import GroupRecord
-
-
-def by_group(facts: Iterable[MemberFacts]) -> dict[str, list[MemberFacts]]:
-    """Members by their group."""
-    groups: dict[str, list[MemberFacts]] = {}
-    for each in facts:
-        groups.setdefault(each.member.group, []).append(each)
-    return groups
 
 
 def failovers_of(facts: Iterable[MemberFacts]) -> tuple[GroupFailover, ...]:
@@ -101,7 +93,7 @@ def _notes(group: GroupFailover) -> Iterable[str]:
 
 
 def news(before: Iterable[GroupFailover], now: Iterable[GroupFailover]) -> tuple[ElectionNews, ...]:
-    """What happened in between; nothing of members that were not there before."""
+    """Events in between; nothing of members that were not there before."""
     known = {(group.group, each.member): each for group in before for each in group.members}
     return tuple(
         ElectionNews(group.group, each.member, what, why)

@@ -15,7 +15,7 @@ THIS_MACHINE = "127.0.0.1"
 
 
 def automatic_failover(facts: ClusterFacts) -> Iterator[Finding]:
-    """What keeps members from electing, or will."""
+    """Findings on what keeps members from electing, or will."""
     for name in facts.group_names:
         members = facts.group(name)
         record, group = newest_record(members), failover_of(name, members)
@@ -160,7 +160,7 @@ def _times(group: GroupFailover, members: Sequence[MemberFacts]) -> Iterator[Fin
 
 
 def _witnesses(group: GroupFailover, members: Sequence[MemberFacts], record: GroupRecord) -> Iterator[Finding]:
-    """Where a member's own vote alone elects, and there is no other voter to ask."""
+    """Pairs: a member's own vote alone elects, and there is no other voter to ask."""
     if needed(record) > 1 or len(record.voters) != 2:
         return
     for each in members:

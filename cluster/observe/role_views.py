@@ -37,12 +37,17 @@ def change_of(status: MemberStatus) -> "ChangeState | None":
         return None
 
 
-def notes_of(facts: Iterable[MemberFacts]) -> tuple[str, ...]:
-    """Notes about paused, planned and running role changes, one sentence each."""
+def by_group(facts: Iterable[MemberFacts]) -> dict[str, list[MemberFacts]]:
+    """Members by their group."""
     groups: dict[str, list[MemberFacts]] = {}
     for each in facts:
         groups.setdefault(each.member.group, []).append(each)
-    return tuple(note for name, members in groups.items() for note in _notes(name, members))
+    return groups
+
+
+def notes_of(facts: Iterable[MemberFacts]) -> tuple[str, ...]:
+    """Notes about paused, planned and running role changes, one sentence each."""
+    return tuple(note for name, members in by_group(facts).items() for note in _notes(name, members))
 
 
 def _notes(name: str, members: list[MemberFacts]) -> Iterator[str]:

@@ -147,7 +147,7 @@ class LeaseStatus:
 
 @frozen(kw_only=True)
 class StandingStatus:
-    """How a member stands as the next master. `rank` 0: it would be next; None: `against` speaks against it."""
+    """Standing of a member as the next master. `rank` 0: it would be next; None: `against` speaks against it."""
 
     member_id: str
     rank: int | None = None

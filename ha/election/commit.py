@@ -1,4 +1,4 @@
-"""Who decides that a version of the group's record is in force. No I/O.
+"""Commit of a version of the group's record: who decides that it is in force. No I/O.
 
 Today the members do, by having it: a version is in force once so many voters keep it that the one before elects nobody without
 it. Whoever else keeps the record durably, outside the members, is another implementation of RecordCommit.

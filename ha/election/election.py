@@ -43,7 +43,7 @@ HOLD_OFF_SECONDS, HOLD_OFF_SECONDS_MAX = 5.0, 120.0
 
 @frozen(kw_only=True)
 class Decision:
-    """What to do, and why, in words for people. `at`: for wait, when to look again. `is_turn`: it waits for others' turn only."""
+    """The next action, and why, for people. `at`: for wait, when to look again. `is_turn`: it waits for others' turn only."""
 
     kind: DecisionKind
     why: str
@@ -88,7 +88,7 @@ class Facts:
 
 @frozen(kw_only=True)
 class Standing:
-    """How a member stands as the next master. `rank` 0: it would be next; None: `against` speaks against it. `votes`: it could
+    """Standing of a member as the next master. `rank` 0: it would be next; None: `against` speaks against it. `votes`: it could
     promise its vote all the same.
     """
 
@@ -99,7 +99,7 @@ class Standing:
 
 
 def mode_of(group: GroupRecord | None) -> AutoFailover:
-    """Who begins a failover in this group."""
+    """The mode of a group: who begins a failover there."""
     return (group.auto_failover if group is not None else None) or "off"
 
 
@@ -140,7 +140,7 @@ def decide(facts: Facts) -> Decision:
 
 
 def _rank(facts: Facts, found: Sequence[Standing]) -> int:
-    """How many go first: all that may win without a doubt, for one that only wins because of what they say."""
+    """Number of members that go first: all that may win without a doubt, for one that only wins because of what they say."""
     if facts.is_serving:
         return 0
     own = next(each.rank for each in found if each.member == facts.own)
@@ -170,7 +170,7 @@ def _why_never(facts: Facts) -> str:
 
 
 def objection(facts: Facts, group: GroupRecord, asked: Asked) -> str:
-    """What speaks against this member in the answers; "" for nothing."""
+    """The objection to this member in the answers; "" for nothing."""
     answers = asked.answers
     for id, answer in sorted(answers.items()):
         label = group.label(id)
@@ -219,7 +219,7 @@ def standings(
     *,
     master: str = "",
 ) -> tuple[Standing, ...]:
-    """How all members stand, the next master first: by what they hold, then who was not deposed lately, then by broker id.
+    """Standings of all members, the next master first: by what they hold, then who was not deposed lately, then by broker id.
 
     Judged by answers to a dry run, or to a serving `master` (its id) that renews its lease.
     """
@@ -298,8 +298,12 @@ class Elections:
 
     @property
     def count(self) -> int:
-        """How many there were within FLAP_WINDOW_SECONDS."""
+        """Number of them within FLAP_WINDOW_SECONDS."""
         return len(self._seen)
+
+    def held_off_ms(self, now: float) -> int:
+        """Milliseconds for which this member goes on to hold off; 0 if it does not."""
+        return round(max(self.held_off_until - now, 0.0) * 1000)
 
     @property
     def deposed(self) -> frozenset[str]:
@@ -308,7 +312,7 @@ class Elections:
 
     @property
     def held_off_until(self) -> float:
-        """When this member stops holding off; in the past if it does not."""
+        """Time at which this member stops holding off; in the past if it does not."""
         more = len(self._seen) - FLAPS_FREE
         if more < 0:
             return -math.inf

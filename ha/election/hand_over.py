@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from attrs import define, field, frozen
 
-from twinlog.ha.election.hearing import LOOK_SECONDS_MAX
+from twinlog.ha.election.hearing import look_seconds
 from twinlog.store.role_file import AutoFailover
 
 WAIT_SECONDS = 30.0  # For another master; then it serves what it can.
@@ -29,11 +29,11 @@ class StoreHealth:
     sync_seconds: float = field(default=0.0, init=False)  # Of the present sync.
     able_seconds: float = field(default=math.inf, init=False)
     _sync_since: float | None = field(default=None, init=False)
-    _looked_at: float = field(default=math.inf, init=False)
+    _looked_at: float | None = field(default=None, init=False)
 
     def look(self, now: float, refused: str, sync_since: float | None) -> None:
         """`refused`: why the store takes no messages, "" when it does. `sync_since`: start of the sync that is under way."""
-        step = min(max(now - self._looked_at, 0.0), LOOK_SECONDS_MAX)
+        step = look_seconds(now, self._looked_at)
         self._looked_at = now
         is_same = sync_since is not None and sync_since == self._sync_since
         self.sync_seconds = self.sync_seconds + step if is_same else 0.0

@@ -1,4 +1,4 @@
-"""When a member last heard its master. No I/O; times are monotonic seconds.
+"""Hearing of a master by a member: how long ago, in time in which it listened. No I/O; times are monotonic seconds.
 
 Heard are bytes and heartbeats of the HA stream, and lease requests of a master that serves. Silence counts only while this member
 listens: each look counts at most LOOK_SECONDS_MAX, however late it comes, so that a process whose CPU was taken away, or that
@@ -10,6 +10,11 @@ import math
 from attrs import define, field, frozen
 
 LOOK_SECONDS_MAX = 0.5
+
+
+def look_seconds(now: float, looked_at: float | None) -> float:
+    """Seconds that a look counts, by when the one before was; None: it is the first."""
+    return min(max(now - looked_at, 0.0), LOOK_SECONDS_MAX) if looked_at is not None else 0.0
 
 
 @frozen(kw_only=True)
@@ -30,7 +35,7 @@ class Hearing:
         default=None, init=False
     )  # Since connections were refused first; None: they are not.
     why_given_up: str = field(default="", init=False)  # The master's own word that it does not serve.
-    _looked_at: float = field(default=math.nan, init=False)
+    _looked_at: float | None = field(default=None, init=False)
     _heard_at: float = field(default=-math.inf, init=False)
 
     def heard(self, at: float) -> None:
@@ -58,8 +63,8 @@ class Hearing:
 
     def look(self, now: float) -> None:
         """Count the time since the last look."""
-        step = min(max(now - self._looked_at, 0.0), LOOK_SECONDS_MAX) if self._looked_at == self._looked_at else 0.0
-        if self._heard_at >= self._looked_at:
+        step = look_seconds(now, self._looked_at)
+        if self._looked_at is not None and self._heard_at >= self._looked_at:
             step = min(step, max(now - self._heard_at, 0.0))
         self._looked_at = now
         self.silent_seconds += step

@@ -19,7 +19,7 @@ ALL_REGISTERED_MS = 10_000
 
 @frozen(kw_only=True)
 class WitnessReply:
-    """What one witness says. `hears` None: it does not know, or does not answer. `why` follows the witness's name."""
+    """The word of one witness. `hears` None: it does not know, or does not answer. `why` follows the witness's name."""
 
     address: str
     hears: bool | None
@@ -33,7 +33,7 @@ class WitnessReply:
 
 @frozen(kw_only=True)
 class MasterAnswer:
-    """What the process answered that is registered as master. `serves` None: it does not say, as RocketMQ's brokers."""
+    """Answer of the process that is registered as master. `serves` None: it does not say, as RocketMQ's brokers."""
 
     serves: bool | None
     epoch: int | None = None
@@ -42,7 +42,7 @@ class MasterAnswer:
 
 @frozen(kw_only=True)
 class WitnessReport:
-    """What a name server knows of a group. `heard_ms`: since it received anything from the registered master."""
+    """Knowledge of a name server about a group. `heard_ms`: since it received anything from the registered master."""
 
     up_ms: int  # Since its start.
     members: int  # Registered ones.
@@ -100,7 +100,7 @@ def silent(address: str, why: str) -> WitnessReply:
 
 
 def objection(replies: Sequence[WitnessReply]) -> str:
-    """What speaks against an election by the own vote alone; "" when a witness does not hear the master, and none hears it."""
+    """The objection to an election by the own vote alone; "" when a witness does not hear the master, and none hears it."""
     if hearing := [reply.text for reply in replies if reply.hears]:
         return "; ".join(hearing)
     if any(reply.hears is False for reply in replies):

@@ -246,8 +246,8 @@ class HAClient:
 
     @property
     def heard_at(self) -> float:
-        """When bytes or a heartbeat of the master came last, in trio's time. An open connection alone says nothing: the kernel of
-        a process that stands still takes it.
+        """Time at which bytes or a heartbeat of the master came last, in trio's time. An open connection alone says nothing: the
+        kernel of a process that stands still takes it.
         """
         replica = self._replica
         is_heard = replica is not None and (replica.frames or replica.received_bytes)

@@ -47,7 +47,7 @@ SETUP = {
 
 @frozen
 class Run:
-    """What is lost, and who watches: producers that find a new master at once, or many with RocketMQ's defaults."""
+    """A run: what is lost, and who watches: producers that find a new master at once, or many with RocketMQ's defaults."""
 
     system: str
     fault: str
@@ -73,7 +73,7 @@ def planned(
 
 
 def left_over(plan: Sequence[Run], done: Sequence[Row]) -> list[Run]:
-    """What was not measured yet, without what three runs say is not worth while."""
+    """Runs that were not measured yet, without what three runs say is not worth while."""
     told = Counter(_run_of(row) for row in done)
     left = []
     for run in plan:
@@ -133,7 +133,7 @@ class FailoverBench:
 
 @frozen
 class Fault:
-    """What becomes of a master: kill -9, SIGSTOP, or a disk that takes nothing more."""
+    """Fate of a master: kill -9, SIGSTOP, or a disk that takes nothing more."""
 
     kind: str
     victim: BrokerProcess

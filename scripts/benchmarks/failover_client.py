@@ -60,7 +60,7 @@ DEFAULT = ProducerKind(name="default", every_ms=500, threads=12, count=30, stagg
 
 @frozen
 class Answer:
-    """What a message was told. Times in ns of CLOCK_MONOTONIC, which Java and Python read alike.
+    """Answer to a message. Times in ns of CLOCK_MONOTONIC, which Java and Python read alike.
 
     `port`: of the member that stored it.
     """
@@ -96,7 +96,7 @@ class Watch:
         return found
 
     def outcomes(self, since: int, *, begin: int) -> dict[str, int]:
-        """What was told after the fault, of whatever was sent."""
+        """Answers after the fault, of whatever was sent."""
         return dict(Counter(answer.status for answer in self.answers[since:] if answer.came > begin))
 
     def acked(self, since: int = 0) -> set[str]:

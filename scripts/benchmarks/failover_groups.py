@@ -78,7 +78,7 @@ class Group:
 
 
 def disk_of(member: BrokerProcess) -> Disk:
-    """What its store lies on."""
+    """The disk under its store."""
     return Disk(member.root / "disk")
 
 

@@ -337,7 +337,7 @@ class Group:
         return found
 
     def elections(self) -> int:
-        """How many there were so far that the group itself decided."""
+        """Number of epochs so far that the group itself decided."""
         return len(elected(self.entries()))
 
     def epochs(self) -> dict[str, tuple[Epoch, ...]]:

@@ -35,7 +35,7 @@ class Witnesses(Protocol):
     """Others than the voters that may hear the master, such as name servers."""
 
     async def ask(self) -> tuple[WitnessReply, ...]:
-        """What they say; within a second."""
+        """Return their replies, within a second."""
 
 
 class NoWitnesses:
@@ -151,12 +151,12 @@ class Elector:
             self.voter.hearing.accepted()
 
     def _master_address(self) -> str:
-        """Where it is, or was, who is waited for; "" when that is not known, or this member."""
+        """Address, present or last, of the member that is waited for; "" when that is not known, or this member."""
         id = self._master_id()
         return self.member.address_of(id) if id not in ("", self.member.own) else ""
 
     def facts(self) -> Facts:
-        """What the decision depends on."""
+        """All that the decision depends on."""
         member, voter = self.member, self.voter
         lost, patience = self.leases.outpromised() if member.is_serving else "", voter.hearing.patience.silence
         left = voter.hearing.seconds_left
@@ -198,7 +198,7 @@ class Elector:
         return f"{name or 'the master'} was not heard for {hearing.silent_seconds:.1f} s{gone}"
 
     def _master_id(self) -> str:
-        """Whom this member waits for: its master, or a candidate that has its vote; else the record's master."""
+        """Id of the member that this one waits for: its master, or a candidate that has its vote; else the record's master."""
         member = self.member
         if member.master is not None:
             return member.master.member
@@ -255,8 +255,8 @@ class Elector:
             self._tries, self.won = 0, self.won + 1
 
     def standings(self) -> tuple[Standing, ...]:
-        """How the members stand as the next master: by answers to this member as a master, or since it suspects its own. () while
-        it has none.
+        """Standings of the members as the next master, by answers to this member: as a master, or since it suspects its own. ()
+        while it has none.
         """
         member, deposed, group = self.member, self.voter.elections.deposed, self.member.group
         if group is None:

@@ -493,7 +493,7 @@ class LeaseRounds:
 
     @property
     def _mode(self) -> AutoFailover:
-        """What broker.conf says who begins a failover: for a record that does not say it."""
+        """The mode of broker.conf, for a record that has none."""
         return "members" if self.member.config.auto_failover is AutoFailoverMode.members else "off"
 
     def _log_joined(self, group: GroupRecord | None, slave: GroupMember) -> None:

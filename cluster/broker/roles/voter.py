@@ -10,7 +10,6 @@ import trio
 from attrs import define, evolve, field
 
 from twinlog.cluster.broker.roles.member import Member
-from twinlog.cluster.broker.roles.silent_members import SilentMembers
 from twinlog.cluster.broker.roles.write_pause import WritePause
 from twinlog.ha.election.election import Elections
 from twinlog.ha.election.epochs import common_end
@@ -32,6 +31,7 @@ from twinlog.store.role_file import Change, RoleState
 log = structlog.get_logger(__name__)
 
 CLOCKS_DIFFER_MS = 1_000  # A smaller difference is the time that the request took.
+KEPT_SECONDS = 30.0  # After that a member that did not answer is waited for again.
 
 
 @define(eq=False)
@@ -57,6 +57,28 @@ class SilentMaster:
         elif now - self._heard_at > self.seconds and not self.is_silent:
             self.is_silent = True
             log.warning("master not heard", peer=address, seconds=round(now - self._heard_at, 1))
+
+
+@define(eq=False)
+class SilentMembers:
+    """Members that did not answer lately, by id: nobody waits for one as long as for others. Nothing is decided by it."""
+
+    _missed_at: dict[str, float] = field(factory=dict, init=False)
+
+    def answered(self, id: str) -> None:
+        """Note an answer."""
+        self._missed_at.pop(id, None)
+
+    def missed(self, id: str, now: float) -> None:
+        """Note that an answer did not come."""
+        self._missed_at[id] = now
+
+    def __contains__(self, id: str) -> bool:
+        return id in self._missed_at
+
+    def forget(self, now: float) -> None:
+        """Forget who did not answer long ago: it may be there again."""
+        self._missed_at = {id: at for id, at in self._missed_at.items() if now < at + KEPT_SECONDS}
 
 
 @define(eq=False)
@@ -143,7 +165,7 @@ class Voter:
             answer,
             hears=serving or self.is_changing() or not self.hearing.is_suspected,
             heard_ms=0 if serving else round(self.hearing.silent_seconds * 1000),
-            holds_off_ms=round(max(self.elections.held_off_until - now, 0.0) * 1000),
+            holds_off_ms=self.elections.held_off_ms(now),
             can_store=not self.member.why_no_candidate,
         )
 

@@ -84,7 +84,7 @@ class Witnesses:
 
 
 def answer_witnesses(settings: Settings, member: Member) -> OnRequest:
-    """What this broker answers to requests of name servers, on the connections that it made."""
+    """Make the function that answers requests of name servers, on the connections that it made."""
 
     def answer(_address: str, request: RemotingCommand) -> RemotingCommand:
         if request.code != RequestCode.TWINLOG_WITNESS:

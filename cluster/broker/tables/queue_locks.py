@@ -116,7 +116,7 @@ class RebalanceLockManager:
     # Copies
 
     def table(self, since: int = 0) -> LockTable | None:
-        """What changed after a version, for a member that has that one; all of it for 0, or if that is not known any more.
+        """Changes after a version, for a member that has that one; all of it for 0, or if that is not known any more.
 
         None: the locks are not known here.
         """

@@ -52,7 +52,7 @@ def changes(before: ClusterSnapshot | None, now: ClusterSnapshot) -> list[Event]
 
 
 def _elections(before: ClusterSnapshot, now: ClusterSnapshot) -> Iterable[Event]:
-    """What members did by themselves. A later event of one moment stands above an earlier one, so the latest comes first."""
+    """Deeds of members by themselves. A later event of one moment stands above an earlier one, so the latest comes first."""
     known, found = ([each.failover for each in look.groups if each.failover is not None] for look in (before, now))
     for each in reversed(news(known, found)):
         of, words = ELECTIONS[each.what]

@@ -86,7 +86,7 @@ def _no_master(group: GroupSnapshot, _look: ClusterSnapshot) -> PageVerdict | No
 
 
 def _who_elects(group: GroupSnapshot) -> Iterator[str]:
-    """What a group does about a master that is gone."""
+    """Reaction of a group to a master that is gone."""
     failover = group.failover
     if failover is None or failover.mode == "off":
         return

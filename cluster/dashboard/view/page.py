@@ -71,7 +71,7 @@ def policy_lines(group: GroupSnapshot) -> Markup:
 
 
 def _begun_by(failover: GroupFailover) -> str:
-    """Who begins a failover, and who would be elected."""
+    """A line on who begins a failover, and who would be elected."""
     if failover.disagreeing:
         return "by nobody: the members disagree on autoFailover"
     if failover.mode == "off":

@@ -51,7 +51,7 @@ def an_order_explains(history: History, seconds: float = SECONDS_MAX) -> Verdict
 
 
 def asked(queues: Mapping[str, Sequence[Operation]], seconds: float) -> dict[str, Any]:
-    """What the program answers."""
+    """Answer of the program."""
     question = json.dumps({"seconds": seconds, "queues": queues})
     done = subprocess.run([program()], input=question, capture_output=True, text=True, timeout=seconds + ROOM_S)
     if done.returncode:

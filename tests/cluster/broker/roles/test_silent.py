@@ -7,7 +7,7 @@ from tests.support.group.group import until
 from tests.support.group.stores import role_group
 from twinlog.cluster.broker.peers.role_messages import ChangeRequest
 from twinlog.cluster.broker.roles.candidate import MOMENT_SECONDS
-from twinlog.cluster.broker.roles.silent_members import KEPT_SECONDS, SilentMembers
+from twinlog.cluster.broker.roles.voter import KEPT_SECONDS, SilentMembers
 
 LEASE_SECONDS = 3.0
 
