@@ -188,7 +188,9 @@ class _Connection:
         return waiter.response
 
     def late(self, sent: float) -> None:
-        """Note that a request sent at that time timed out. The host may be down, which TCP notices much later."""
+        """Note that a request sent at that time timed out, or that its caller gave it up. The host may be down, which TCP notices
+        much later.
+        """
         if self._last_received > sent:
             return
         self._first_late = min(self._first_late, sent)
@@ -358,10 +360,16 @@ class RemotingClient:
     ) -> T:
         """Connect where needed, and ask. Raises RemotingConnectError and RemotingTimeoutError when the time is up."""
         connection, sent = None, inf
-        with trio.move_on_after(timeout_ms / 1000):
-            connection = await self._connection(address)
-            sent = trio.current_time()
-            return await ask(connection, self._prepared(command))
+        try:
+            with trio.move_on_after(timeout_ms / 1000):
+                connection = await self._connection(address)
+                sent = trio.current_time()
+                return await ask(connection, self._prepared(command))
+        except trio.Cancelled:
+            # Whoever always gives up early would keep a dead connection for ever. A server may hold a longer request.
+            if connection is not None and timeout_ms < SILENCE_MS:
+                connection.late(sent)
+            raise
         if connection is None:
             raise RemotingConnectError(address, f"not connected within {timeout_ms:g} ms")
         connection.late(sent)

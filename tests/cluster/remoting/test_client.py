@@ -325,6 +325,20 @@ async def test_a_connection_that_brings_nothing_any_more_is_given_up(client, net
     assert network.connected == [ADDRESS] * 2
 
 
+async def test_it_is_given_up_too_where_no_caller_waits_for_long(client, network, nursery, autojump_clock):
+    """A candidate gives a member that is known to be silent a moment only. A pull that is held and given up says nothing."""
+    for _ in range(6):
+        with trio.move_on_after(0.1) as scope:
+            await client.request(ADDRESS, RemotingCommand(11))
+        assert scope.cancelled_caught
+        await trio.sleep(2.5)
+    assert network.connected == [ADDRESS] * 2
+    with trio.move_on_after(15):
+        await client.request(ADDRESS, RemotingCommand(11), timeout_ms=30_000)
+    await trio.testing.wait_all_tasks_blocked()
+    assert client.addresses == {ADDRESS}
+
+
 async def test_a_connection_that_brings_something_is_kept(client, network, nursery, autojump_clock):
     """A request may take longer than its caller waits, while others are answered."""
 
