@@ -79,6 +79,7 @@ ORDER = [
     "cluster.broker.send",
     "cluster.http.server",
     "cluster.pipeline.tables",
+    "cluster.pipeline.topics",
     "cluster.cli.common",
     "cluster.dashboard.model",
     "cluster.broker.processors",
