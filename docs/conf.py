@@ -19,6 +19,7 @@ extensions = [
     "compatibility",
     "client_api",
     "tables",
+    "ledger_tables",
     "logs",
     "metrics",
     "endpoints",

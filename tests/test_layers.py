@@ -85,6 +85,7 @@ ORDER = [
     "cluster.broker.processors",
     "cluster.http",
     "cluster.pipeline.audit",
+    "cluster.pipeline.ledger",
     "cluster.cli.members",
     "cluster.cli.log",
     "cluster.broker",
