@@ -41,7 +41,7 @@ def local_master() -> str:
 def spark_session(
     master: str | None = None, *, name: str = "twinlog", with_tables: bool = True, is_brief: bool = False
 ) -> SparkSession:
-    """The current session, or a new one, which can read the tables of datasource.py.
+    """The current session, or a new one, which can read the tables of datasource.py and running clusters (format rocketmq).
 
     `master` is a URL as of spark-submit. None: the one given to spark-submit, else this machine. `with_tables` False: without
     tables, which saves a second or two. `is_brief`: the JVM only hands out tasks, so it compiles with little optimisation.
@@ -69,11 +69,13 @@ def spark_session(
 
 
 def prepare(spark: SparkSession) -> SparkSession:
-    """Register the tables in an existing session, such as a notebook's."""
+    """Register the tables, and format rocketmq, in an existing session, such as a notebook's."""
     from twinlog.cluster.pipeline.tables.datasource import register  # Slow to import, and not needed for an audit.
+    from twinlog.cluster.pipeline.topics.datasource import RocketMQSource
 
     spark.conf.set(_PUSH_DOWN, "true")
     register(spark)
+    spark.dataSource.register(RocketMQSource)
     return spark
 
 

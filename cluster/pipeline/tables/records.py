@@ -172,23 +172,47 @@ _HOST_V4, _HOST_V6, _STORE_TIME_SIZE = _HOST.size, 20, 8
 assert (_HEAD.itemsize, _MIDDLE.itemsize) == (48, 16)
 
 
+@frozen(eq=False)
+class Fields:
+    """Fields of sound records in some data, and where those of variable length lie in it."""
+
+    heads: Any
+    middle: Any
+    born_host: Ints
+    store_host: Ints
+    born_v6: Bools
+    store_v6: Bools
+    body: Ints
+    body_end: Ints
+    is_v2: Bools
+    properties: Ints
+
+
+def read_fields(data: memoryview, starts: Ints) -> Fields:
+    """The fields of the records that begin at these places."""
+    heads = rows(data, _HEAD.itemsize, starts).view(_HEAD).ravel()
+    born_v6, store_v6 = heads["sys_flag"] & BORN_HOST_V6 != 0, heads["sys_flag"] & STORE_HOST_V6 != 0
+    born_host = starts + _HEAD.itemsize
+    store_host = born_host + np.where(born_v6, _HOST_V6, _HOST_V4) + _STORE_TIME_SIZE
+    middle_at = store_host + np.where(store_v6, _HOST_V6, _HOST_V4)
+    middle = rows(data, _MIDDLE.itemsize, middle_at).view(_MIDDLE).ravel()
+    body = middle_at + _MIDDLE.itemsize
+    body_end = body + middle["body_size"]
+    is_v2 = heads["magic"] == MAGIC_V2
+    topic_size = _topic_sizes(np.frombuffer(data, np.uint8), body_end, is_v2)
+    properties = body_end + 1 + is_v2 + topic_size + 2
+    return Fields(heads, middle, born_host, store_host, born_v6, store_v6, body, body_end, is_v2, properties)
+
+
 def record_batch(data: memoryview, offset: int, records: Columns, file_size: int, *, body: bool) -> pa.RecordBatch:
     """Batch of some records in log order, which all lie in `data`, whose first byte is at `offset` of the log.
 
     It has schemas.RECORD_COLUMNS as its schema, with bodies if requested, and does not refer to `data`.
     """
     starts = records.phy_offset - offset
-    heads = rows(data, _HEAD.itemsize, starts).view(_HEAD).ravel()
-    born_v6, store_v6 = records.sys_flag & BORN_HOST_V6 != 0, records.sys_flag & STORE_HOST_V6 != 0
-    born_host = starts + _HEAD.itemsize
-    store_host = born_host + np.where(born_v6, _HOST_V6, _HOST_V4) + _STORE_TIME_SIZE
-    middle_at = store_host + np.where(store_v6, _HOST_V6, _HOST_V4)
-    middle = rows(data, _MIDDLE.itemsize, middle_at).view(_MIDDLE).ravel()
-    body_at = middle_at + _MIDDLE.itemsize
-    body_end = body_at + middle["body_size"]
-    is_v2 = heads["magic"] == MAGIC_V2
-    topic_size = _topic_sizes(np.frombuffer(data, np.uint8), body_end, is_v2)
-    raw = cut_out(data, body_end + 1 + is_v2 + topic_size + 2, starts + records.size)
+    fields = read_fields(data, starts)
+    heads, middle = fields.heads, fields.middle
+    raw = cut_out(data, fields.properties, starts + records.size)
     properties = read_properties(raw)
     columns: dict[str, Any] = {
         "offset": records.phy_offset,
@@ -202,20 +226,20 @@ def record_batch(data: memoryview, offset: int, records: Columns, file_size: int
         "unique_key": properties.values_of("UNIQ_KEY"),
         "tags_code": properties.tags_codes(raw),
         "born_ms": heads["born_ms"],
-        "born_host": _hosts(data, born_host, born_v6),
+        "born_host": hosts(data, fields.born_host, fields.born_v6),
         "stored_ms": records.store_timestamp,
-        "store_host": _hosts(data, store_host, store_v6),
+        "store_host": hosts(data, fields.store_host, fields.store_v6),
         "flag": heads["flag"],
         "sys_flag": records.sys_flag,
         "reconsume_times": middle["reconsume_times"],
         "prepared_offset": middle["prepared_offset"],
-        "version": np.where(is_v2, 2, 1),
+        "version": np.where(fields.is_v2, 2, 1),
         "body_size": middle["body_size"],
         "body_crc": heads["crc"],
         "properties": properties.maps(),
     }
     if body:
-        columns["body"] = cut_out(data, body_at, body_end)
+        columns["body"] = cut_out(data, fields.body, fields.body_end)
     schema = RECORD_COLUMNS_WITH_BODY if body else RECORD_COLUMNS
     return pa.RecordBatch.from_arrays([_array(columns[field.name], field.type) for field in schema], schema=schema)
 
@@ -240,15 +264,15 @@ def _file_names(offsets: Ints, file_size: int) -> pa.Array:
     return pa.array([f"{start:020d}" for start in starts.tolist()], pa.string())
 
 
-def _hosts(data: memoryview, at: Ints, is_v6: Bools) -> pa.Array:
+def hosts(data: memoryview, at: Ints, is_v6: Bools) -> pa.Array:
     """ADDRESS:PORT; there are few different ones."""
     texts: list[str] = []
     numbers = np.empty(len(at), np.int64)
     for width, chosen in ((_HOST_V4, ~is_v6), (_HOST_V6, is_v6)):
         if chosen.any():
             # As a number, or a text without trailing zeros: equality is preserved.
-            hosts = rows(data, width, at[chosen]).view(np.uint64 if width == _HOST_V4 else f"S{width}").ravel()
-            different, which = np.unique(hosts, return_inverse=True) if (hosts != hosts[0]).any() else (hosts[:1], 0)
+            raw = rows(data, width, at[chosen]).view(np.uint64 if width == _HOST_V4 else f"S{width}").ravel()
+            different, which = np.unique(raw, return_inverse=True) if (raw != raw[0]).any() else (raw[:1], 0)
             numbers[chosen] = which + len(texts)
             texts += [_host_text(host.tobytes().ljust(width, b"\0")) for host in different]
     return pa.array(texts, pa.string()).take(pa.array(numbers))

@@ -1,0 +1,329 @@
+"""Format `rocketmq`: topics of a running cluster as a Python data source for Spark 4; see docs/reference/spark.md.
+
+Spark runs a reader in a process of its own, which asks the cluster and divides what is to be read into parts; tasks read these. A
+stream's progress is a checkpoint of offsets.py, in which nothing depends on who is master.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import trio
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from twinlog.cluster.client.tasks import in_parallel
+from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
+from twinlog.cluster.pipeline.tables.datasource import struct_of
+from twinlog.cluster.pipeline.topics.offsets import (
+    Checkpoint,
+    Ends,
+    Offsets,
+    behind,
+    check_cluster,
+    cut,
+    cut_text,
+    divided,
+    limited,
+    ranges_between,
+    removed,
+    removed_text,
+    start_now,
+    text_of,
+)
+from twinlog.cluster.pipeline.topics.options import SourceOptions, read_options
+from twinlog.cluster.pipeline.topics.pulling import CUT_SECONDS, QueuePart
+from twinlog.cluster.pipeline.topics.reading import part_batches, warn
+from twinlog.cluster.pipeline.topics.refusals import refused
+from twinlog.cluster.pipeline.topics.rows import SCHEMA
+from twinlog.cluster.pipeline.topics.survey import Survey, Surveyor
+from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.cluster.remoting.route import BrokerAddresses, MessageQueue
+
+NAME = "rocketmq"
+T = TypeVar("T")
+Json = dict[str, Any]
+
+
+class TopicPart(InputPartition):
+    """A range of a queue for one task."""
+
+    def __init__(self, part: QueuePart) -> None:
+        self.part = part
+
+
+def ask(options: SourceOptions, do: Callable[[Surveyor], Awaitable[T]]) -> T:
+    """Ask the cluster in a trio loop of its own. Raises ReadRefusedError and RemotingError."""
+
+    async def asked() -> T:
+        async with options.connection.open() as api:
+            return await do(Surveyor(api, options))
+
+    return trio.run(asked)
+
+
+def _told(options: SourceOptions, error: RemotingError) -> ReadRefusedError:
+    return refused(f"the name servers {';'.join(options.connection.name_servers)}, or a broker of theirs", error)
+
+
+def check_topics(options: SourceOptions, survey: Survey) -> None:
+    """Raises ReadRefusedError for topics, or assigned queues, that no broker has."""
+    known = {queue.topic for queue in survey.all_queues}
+    missing = [topic for topic in options.chosen.named if topic not in known]
+    if missing:
+        raise ReadRefusedError(
+            f"no broker that is registered now has a readable queue of the topic {missing[0]}"
+            + (f", nor of {', '.join(missing[1:4])}" if missing[1:] else "")
+            + ". Check the name (option subscribe or assign), and that nameServer names the right cluster."
+        )
+    gone = sorted(options.chosen.queues - survey.all_queues)
+    if gone:
+        raise ReadRefusedError(
+            f"option assign names {text_of(gone[0])}, which that broker does not have, or which may not be read. Check with "
+            "`twinlog topic list` or mqadmin topicRoute."
+        )
+
+
+def parts_of(
+    starts: Offsets, ends: Offsets, brokers: Mapping[str, BrokerAddresses], options: SourceOptions
+) -> list[InputPartition]:
+    """Parts for tasks."""
+    found = divided(ranges_between(starts, ends), options.parts_min)
+    return [TopicPart(QueuePart(each, brokers[each.queue.broker_name])) for each in found]
+
+
+class TopicReader(DataSourceReader):
+    """Reads once what is there: from earliest to latest, unless options say otherwise."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self.options, self.schema = options, to_arrow_schema(schema, timezone="UTC")
+
+    def partitions(self) -> list[InputPartition]:
+        """All that is to be read, with ends as they are now."""
+        try:
+            survey, starts, ends = ask(self.options, self._plan)
+        except RemotingError as error:
+            raise _told(self.options, error) from error
+        return parts_of(starts, ends, survey.brokers, self.options)
+
+    async def _plan(self, surveyor: Surveyor) -> tuple[Survey, Offsets, Offsets]:
+        survey = await surveyor.survey()
+        check_topics(self.options, survey)
+        survey.require("this read")
+        await surveyor.try_out(survey)
+        assert self.options.end is not None
+        starts = await surveyor.places(survey, self.options.start)
+        return survey, starts, await surveyor.places(survey, self.options.end)
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """Rows of a part."""
+        if isinstance(partition, TopicPart):
+            yield from part_batches(partition.part, self.options, self.schema)
+
+
+class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Follows topics. Lives in its own process as long as the query; read() runs in tasks."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self.options, self.schema = options, to_arrow_schema(schema, timezone="UTC")
+        self._survey: Survey | None = None  # The last one.
+        self._target: Offsets | None = None  # With trigger AvailableNow: where the query ends.
+        self._reported: Json | None = None
+        self._is_tried = False
+        self._warned: dict[str, str] = {}
+        self._short_since: dict[MessageQueue, float] = {}  # Queues that end before they were read up to.
+        self._gone: frozenset[MessageQueue] = frozenset()
+        self._committed: Offsets = {}
+
+    # ---- Asking
+
+    async def _look(self, surveyor: Surveyor) -> Survey:
+        """A survey; brokers without an answer are told once."""
+        survey = await surveyor.survey()
+        if not self._is_tried:
+            await surveyor.try_out(survey)
+            self._is_tried = bool(survey.queues)
+        for name, why in survey.away.items():
+            if name not in self._warned:
+                warn(f"the broker {name} does not answer, so its queues wait: {why}")
+        for name in self._warned.keys() - survey.away.keys():
+            warn(f"the broker {name} answers again")
+        self._warned = dict(survey.away)
+        self._survey = survey
+        return survey
+
+    # ---- Spark's methods
+
+    def initialOffset(self) -> Json:  # noqa: N802 - Spark's name, as those below.
+        """Start of a new query."""
+
+        async def initial(surveyor: Surveyor) -> Checkpoint:
+            survey = await self._look(surveyor)
+            check_topics(self.options, survey)
+            survey.require("the start of a query")
+            return Checkpoint(survey.clusters, await surveyor.places(survey, self.options.start))
+
+        return self._asked(initial).to_json()
+
+    def _asked(self, do: Callable[[Surveyor], Awaitable[T]]) -> T:
+        try:
+            return ask(self.options, do)
+        except RemotingError as error:
+            raise _told(self.options, error) from error
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Limit from option maxOffsetsPerTrigger."""
+        return ReadAllAvailable() if self.options.most is None else ReadMaxRows(self.options.most)
+
+    def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
+        """End of the next batch. Without name servers there is none: the query waits for them, once it has run."""
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        try:
+            return ask(self.options, partial(self._next, Checkpoint.from_json(start), most)).to_json()
+        except RemotingError as error:
+            if self._survey is None:
+                raise _told(self.options, error) from error
+            if "" not in self._warned:
+                warn(f"no name server answers, so the query waits: {error}")
+                self._warned[""] = str(error)
+            return start
+
+    async def _next(self, begun: Checkpoint, most: int | None, surveyor: Surveyor) -> Checkpoint:
+        survey = await self._look(surveyor)
+        check_cluster(begun, survey.clusters)
+        self._tell_gone(begun, survey)
+        starts, new = dict(begun.queues), {}
+        for queue, at in survey.queues.items():
+            if queue not in starts:
+                new[queue] = at.first
+            else:
+                starts[queue] = self._start(queue, starts[queue], at)
+        reachable = {queue: end for queue, end in survey.ends.items() if queue in starts}
+        if self._target is not None:
+            reachable = {queue: min(end, self._target.get(queue, starts[queue])) for queue, end in reachable.items()}
+            new = {queue: first for queue, first in new.items() if queue in self._target}
+        ends = limited(starts, reachable, most)
+        known = {**begun.cluster, **survey.clusters}
+        cluster = {queue.broker_name: known.get(queue.broker_name, "") for queue in ends | new}
+        found = Checkpoint(cluster, ends | new)
+        await self._report(surveyor, survey, found)
+        return found
+
+    def _tell_gone(self, begun: Checkpoint, survey: Survey) -> None:
+        """Queues of the checkpoint that no route has stay in it, and may come again."""
+        gone = sorted(begun.queues.keys() - survey.all_queues)
+        for queue in gone:
+            if queue not in self._gone:
+                warn(
+                    f"{text_of(queue)} is not registered any more, or not asked for: it stays at {begun.queues[queue]}"
+                )
+        self._gone = frozenset(gone)
+
+    def _start(self, queue: MessageQueue, start: int, ends: Ends) -> int:
+        """Where a queue is read on: behind its end for a while, if that is so, as a new master may be building its queues."""
+        if start <= ends.end:
+            self._short_since.pop(queue, None)
+            return start
+        now = time.monotonic()
+        since = self._short_since.setdefault(queue, now)
+        if not ends.by_master or now < since + CUT_SECONDS:
+            return start
+        if self.options.fail_on_data_loss:
+            raise cut(queue, start, ends.end)
+        warn(cut_text(queue, start, ends.end))
+        return ends.end
+
+    async def _report(self, surveyor: Surveyor, survey: Survey, found: Checkpoint) -> None:
+        """Note where queues end, and how far the batch will be behind: messages, and the age of the oldest of them."""
+        waiting = behind(found.queues, survey.ends)
+
+        async def age_ms(queue: MessageQueue) -> int:
+            try:
+                return await surveyor.age_ms(survey, queue, found.queues[queue])
+            except RemotingError:
+                return 0
+
+        ages = await in_parallel(partial(age_ms, queue) for queue in waiting)
+        latest = Checkpoint(found.cluster, {**found.queues, **survey.ends})
+        self._reported = {**latest.to_json(), "lag": {"messages": sum(waiting.values()), "ms": max(ages, default=0)}}
+
+    def reportLatestOffset(self) -> Json | None:  # noqa: N802
+        """Ends of all queues, for the query's progress."""
+        return self._reported
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Remember the current ends."""
+        self._target = self._asked(self._look).ends
+
+    def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
+        """Messages between two checkpoints; after a restart those that were planned before it."""
+        begun, ended = Checkpoint.from_json(start), Checkpoint.from_json(end)
+        ranges = ranges_between(begun.queues, ended.queues)
+        if not ranges:
+            return []
+        survey = self._survey or self._asked(self._look)
+        check_cluster(begun, survey.clusters)
+        found = []
+        for each in ranges:
+            if ends := survey.queues.get(each.queue):
+                now = start_now(each, ends)
+                if now.start > each.start:
+                    if self.options.fail_on_data_loss:
+                        raise removed(each.queue, each.start, now.start, ends.first)
+                    warn(removed_text(each.queue, each.start, now.start, ends.first))
+                each = now
+            if each.size:
+                found.append(each)
+        # A broker that is away is waited for in tasks.
+        unknown = BrokerAddresses("", "", {})
+        return [
+            TopicPart(QueuePart(each, survey.brokers.get(each.queue.broker_name, unknown)))
+            for each in divided(found, self.options.parts_min)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Rows of a part."""
+        if isinstance(partition, TopicPart):
+            yield from part_batches(partition.part, self.options, self.schema)
+
+    def commit(self, end: Json) -> None:
+        """Report progress as that of a consumer group, if one is named. A failure is a warning: the checkpoint is the truth."""
+        group = self.options.group
+        if group is None:
+            return
+        offsets = Checkpoint.from_json(end).queues
+        changed = {queue: offset for queue, offset in offsets.items() if self._committed.get(queue) != offset}
+
+        async def commit(surveyor: Surveyor) -> list[str]:
+            survey = self._survey or await self._look(surveyor)
+            return await surveyor.commit(survey.brokers, group, changed)
+
+        try:
+            problems = ask(self.options, commit)
+        except (RemotingError, ReadRefusedError) as error:
+            problems = [str(error)]
+        if problems:
+            warn(f"progress of the group {group} is not committed, the next batch tries again: {problems[0]}")
+        else:
+            self._committed |= changed
+
+
+class RocketMQSource(DataSource):
+    """Topics of a running cluster."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> StructType:
+        return struct_of(SCHEMA)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return TopicReader(read_options(self.options, is_stream=False), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name.
+        return TopicStreamReader(read_options(self.options, is_stream=True), schema)

@@ -1,0 +1,271 @@
+"""Pulls a range of a queue, many pulls in flight on one connection: a broker answers each with 32 messages or 256 KiB at most.
+
+The range is cut into strips, and each lane pulls one strip after the other. Strips are handed over in order, a few MiB together.
+Nothing is handed over twice, and nothing is left out without a word:
+
+| the answer | means | is |
+| --- | --- | --- |
+| records with gaps, or none, with a filter | filtered messages | no loss |
+| the queue begins behind the offset | retention removed messages | loss |
+| a gap behind the queue's first message, RocketMQ | retention removed them, and the queue's start is not corrected yet | loss |
+| the same, twinlog | blanks of a queue that was repaired, or damaged records | a warning |
+| the queue ends before the range does | this member lags, or the queue was cut | asked again, then loss |
+
+A member that does not answer is asked again, as are the members that name servers know meanwhile, for `brokerWaitMs`.
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from math import inf
+from typing import TypeVar
+
+import trio
+from attrs import define, field, frozen
+
+from twinlog.cluster.client.api import ClientApi, PullResponse
+from twinlog.cluster.client.subscription import Subscription
+from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
+from twinlog.cluster.pipeline.topics.offsets import Range, cut, cut_text, removed, removed_text, text_of
+from twinlog.cluster.pipeline.topics.options import SourceOptions
+from twinlog.cluster.pipeline.topics.refusals import is_final, refused
+from twinlog.cluster.pipeline.topics.rows import NoRecordsError, Pulled
+from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingError, RequestError
+from twinlog.cluster.remoting.route import MASTER_ID, BrokerAddresses
+
+LANES = 12
+STRIP, STRIP_OF_FILTER = 32, 2048  # Messages: what one pull answers with; a filter passes over many.
+TOGETHER = 2 << 20  # Bytes that are handed over together, or somewhat more.
+_AHEAD = 4 * LANES  # Strips that may wait for an older one.
+_PAUSE_SECONDS, _ERROR_SECONDS = 0.2, 5.0
+CUT_SECONDS = 15.0  # A new master may still be building its queues.
+
+T = TypeVar("T")
+
+
+@frozen
+class QueuePart:
+    """A range for one task, with the members of its broker that were known when it was planned."""
+
+    range: Range
+    broker: BrokerAddresses
+
+
+@define(eq=False)
+class _Strip:
+    start: int
+    end: int
+    pieces: list[Pulled] = field(factory=list)
+    is_done: bool = False
+
+
+@define(eq=False)
+class RangePuller:
+    """Pulls one range. `take` gets its records in order, and may wait; `warn` gets a sentence."""
+
+    api: ClientApi
+    part: QueuePart
+    options: SourceOptions
+    take: Callable[[list[Pulled]], Awaitable[None]]
+    warn: Callable[[str], None]
+    _range: Range = field(init=False)
+    _broker: BrokerAddresses = field(init=False)
+    _broker_id: int = field(default=MASTER_ID, init=False)  # As pulls suggest.
+    _filter: Subscription = field(init=False)
+    _next: int = field(init=False)  # Start of the next strip.
+    _begun: deque[_Strip] = field(factory=deque, init=False)  # Not handed over yet, oldest first.
+    _changed: trio.Event = field(factory=trio.Event, init=False)
+    _away_since: float = field(default=inf, init=False)
+    _renewing: trio.Lock = field(factory=trio.Lock, init=False)
+    _renewed_at: float = field(default=-inf, init=False)
+    _is_twinlog: bool | None = field(default=None, init=False)
+    _failure: ReadRefusedError | None = field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._range, self._broker = self.part.range, self.part.broker
+        self._next = self._range.start
+        self._filter = self.options.subscription(self._range.queue.topic)
+
+    async def run(self) -> None:
+        """Pull all. Raises ReadRefusedError."""
+        async with trio.open_nursery() as nursery:
+            for do in (self._hand_over, *[self._lane] * LANES):
+                nursery.start_soon(self._until_refused, do, nursery.cancel_scope)
+        if self._failure is not None:
+            raise self._failure
+
+    async def _until_refused(self, do: Callable[[], Awaitable[None]], scope: trio.CancelScope) -> None:
+        try:
+            await do()
+        except ReadRefusedError as error:  # Not in a group: it is for people.
+            self._failure = self._failure or error
+            scope.cancel()
+
+    async def _hand_over(self) -> None:
+        together: list[Pulled] = []
+        size, at = 0, self._range.start
+        while at < self._range.end:
+            while not (self._begun and self._begun[0].is_done):
+                await self._change()
+            strip = self._begun.popleft()
+            at = strip.end
+            self._notify()
+            together += strip.pieces
+            size += sum(len(piece.data) for piece in strip.pieces)
+            if size >= TOGETHER or (together and at == self._range.end):
+                await self.take(together)
+                together, size = [], 0
+
+    async def _lane(self) -> None:
+        length = STRIP_OF_FILTER if self.options.is_filtered else STRIP
+        while True:
+            while len(self._begun) >= _AHEAD:
+                await self._change()
+            if self._next >= self._range.end:
+                return
+            strip = _Strip(self._next, min(self._next + length, self._range.end))
+            self._next = strip.end
+            self._begun.append(strip)
+            await self._fill(strip)
+            strip.is_done = True
+            if strip is self._begun[0]:
+                self._notify()
+
+    async def _change(self) -> None:
+        await self._changed.wait()
+
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
+
+    # ---- One strip
+
+    async def _fill(self, strip: _Strip) -> None:
+        """Pull a strip. What decides loss is the master's word, if there is one: a slave may lag, or keep less."""
+        at, wants_master, stuck_since = strip.start, False, inf
+        while at < strip.end:
+            answer, by_master = await self._pull(at, strip.end - at, wants_master)
+            end = min(answer.next_offset, strip.end)
+            if answer.min_offset > at or end <= at:
+                stuck_since = min(stuck_since, trio.current_time())
+                if not by_master and not wants_master:
+                    wants_master = True
+                elif answer.min_offset > at:
+                    low, at = at, min(answer.min_offset, strip.end)
+                    self._lose(low, at, answer.min_offset)
+                elif trio.current_time() >= stuck_since + CUT_SECONDS:
+                    self._end_early(at, answer)
+                    return
+                else:
+                    await trio.sleep(_PAUSE_SECONDS)
+                    await self._renew()
+                continue
+            found = self._records(answer, at, end)
+            if not self.options.is_filtered:
+                for low, high in found.gaps(at, end):
+                    await self._gap(low, high)
+            if found.offsets:
+                strip.pieces.append(found)
+            at, stuck_since = end, inf
+
+    def _records(self, answer: PullResponse, low: int, high: int) -> Pulled:
+        try:
+            return Pulled.of(answer.records, low, high)
+        except NoRecordsError as error:
+            raise ReadRefusedError(
+                f"{text_of(self._range.queue)}: the answer to a pull of messages {low} to {high - 1} is no records: {error}. "
+                "Check that nothing between here and the broker changes bytes, and the broker's log with `twinlog log verify`."
+            ) from error
+
+    def _lose(self, low: int, high: int, first: int) -> None:
+        if self.options.fail_on_data_loss:
+            raise removed(self._range.queue, low, high, first)
+        self.warn(removed_text(self._range.queue, low, high, first))
+
+    def _end_early(self, at: int, answer: PullResponse) -> None:
+        """The queue gives nothing at an offset, though it is not removed."""
+        queue = self._range.queue
+        if answer.max_offset > at:
+            raise ReadRefusedError(
+                f"{text_of(queue)}: the broker gives no messages from {at} on, though the queue has {answer.min_offset} to "
+                f"{answer.max_offset}: {answer.status.name} for {CUT_SECONDS:g} s. Its log tells more."
+            )
+        if self.options.fail_on_data_loss:
+            raise cut(queue, self._range.end, answer.max_offset)
+        self.warn(cut_text(queue, self._range.end, answer.max_offset))
+
+    async def _gap(self, low: int, high: int) -> None:
+        """Decide what a gap is that no filter explains."""
+        queue = self._range.queue
+        first, _ = await self._asked(lambda address: self.api.min_offset(address, queue), True)
+        if low < first:
+            self._lose(low, min(high, first), first)
+            low = min(high, first)
+        if low == high:
+            return
+        if self._is_twinlog is None:
+            status, _ = await self._asked(self.api.member_status, True)
+            self._is_twinlog = status is not None
+        if not self._is_twinlog:
+            self._lose(low, high, high)
+        else:
+            self.warn(
+                f"{text_of(queue)}: there are no messages {low} to {high - 1}: they were lost before the queue was repaired, or "
+                "their records are damaged; `twinlog audit` tells"
+            )
+
+    # ---- Asking, also again
+
+    async def _pull(self, at: int, count: int, wants_master: bool) -> tuple[PullResponse, bool]:
+        answer, by_master = await self._asked(
+            lambda address: self.api.pull(
+                address,
+                self._range.queue,
+                at,
+                group=self.options.reading_group,
+                expression=self._filter.expression,
+                kind=self._filter.kind,
+                count_max=min(count, STRIP),
+            ),
+            wants_master,
+        )
+        self._broker_id = answer.suggested_broker_id
+        return answer, by_master
+
+    async def _asked(self, ask: Callable[[str], Awaitable[T]], wants_master: bool) -> tuple[T, bool]:
+        """An answer, and whether the master gave it or there is none. Raises ReadRefusedError."""
+        while True:
+            address = self._broker.find(MASTER_ID if wants_master else self._broker_id)
+            try:
+                if address is None:
+                    raise RemotingConnectError(self._range.queue.broker_name, "no member of this broker is registered")
+                answer = await ask(address)
+            except RemotingError as error:
+                await self._recover(error, address)
+                continue
+            self._away_since = inf
+            return answer, self._broker.master in (None, address)
+
+    async def _recover(self, error: RemotingError, address: str | None) -> None:
+        now = trio.current_time()
+        self._away_since = min(self._away_since, now)
+        seconds = _ERROR_SECONDS if isinstance(error, RequestError) else self.options.broker_wait_ms / 1000
+        is_over = now >= self._away_since + seconds
+        if is_over or (isinstance(error, RequestError) and is_final(error)):
+            tried = f" for {now - self._away_since:.0f} s" if is_over else ""
+            raise refused(f"reading {text_of(self._range.queue)} from {address}{tried}", error) from error
+        self._broker_id = MASTER_ID
+        await trio.sleep(_PAUSE_SECONDS)
+        await self._renew()
+
+    async def _renew(self) -> None:
+        """Learn which members the broker has now; all lanes together ask once in a while."""
+        async with self._renewing:
+            if trio.current_time() < self._renewed_at + _PAUSE_SECONDS:
+                return
+            self._renewed_at = trio.current_time()
+            try:
+                route = await self.api.topic_route(self._range.queue.topic)
+            except RemotingError:
+                return  # The members that are known are asked on.
+            if route is not None:
+                self._broker = route.brokers.get(self._range.queue.broker_name, self._broker)

@@ -1,0 +1,105 @@
+"""Reads a part in a task: a thread with its own trio loop pulls, and the task's thread makes batches of what came.
+
+The generator that Spark asks for batches cannot wait within a trio loop. Two pieces of a few MiB lie ready at most.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from queue import SimpleQueue
+from threading import Thread
+
+import pyarrow as pa
+import trio
+from attrs import define, field
+
+from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
+from twinlog.cluster.pipeline.topics.offsets import text_of
+from twinlog.cluster.pipeline.topics.options import SourceOptions
+from twinlog.cluster.pipeline.topics.pulling import QueuePart, RangePuller
+from twinlog.cluster.pipeline.topics.rows import Pulled, RowMaker
+
+_READY = 2
+
+
+def warn(message: str) -> None:
+    """Print a warning: a worker's stderr appears on that of the program, or in the executor's log."""
+    print(f"twinlog: {message}", file=sys.stderr, flush=True)
+
+
+def part_batches(part: QueuePart, options: SourceOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Rows of a part, in the columns of `schema`. Raises ReadRefusedError."""
+    queue = part.range.queue
+    maker = RowMaker(queue, schema, options.inflate, options.subscription(queue.topic).tags)
+    for pieces in pulled(part, options):
+        for batch, problems in maker.batches(pieces):
+            for problem in problems:
+                if options.fail_on_data_loss:
+                    raise ReadRefusedError(
+                        f"{problem}: the broker's log is damaged there. Compare its members with `twinlog audit`, which tells "
+                        "how to repair it. To continue without the message, set option failOnDataLoss=false."
+                    )
+                warn(f"{problem}; it is left out")
+            if batch.num_rows:
+                yield batch
+
+
+def pulled(part: QueuePart, options: SourceOptions) -> Iterator[list[Pulled]]:
+    """Records of a part, in order. Raises ReadRefusedError."""
+    work = _Work(part, options)
+    thread = Thread(target=work.run, name=f"pulls of {text_of(part.range.queue)}", daemon=True)
+    thread.start()
+    try:
+        while (item := work.ready.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+            work.taken()
+    finally:
+        work.stop()
+        thread.join()
+
+
+@define(eq=False)
+class _Work:
+    """Pulling in a thread of its own."""
+
+    part: QueuePart
+    options: SourceOptions
+    ready: SimpleQueue[list[Pulled] | BaseException | None] = field(factory=SimpleQueue)
+    _room: trio.Semaphore = field(init=False)
+    _scope: trio.CancelScope = field(factory=trio.CancelScope, init=False)
+    _token: trio.lowlevel.TrioToken | None = field(default=None, init=False)
+
+    def run(self) -> None:
+        """Run to the end; the last item is None, or an error."""
+        try:
+            trio.run(self._pull)
+        except BaseException as error:
+            self.ready.put(error)
+        else:
+            self.ready.put(None)
+
+    async def _pull(self) -> None:
+        self._room, self._token = trio.Semaphore(_READY), trio.lowlevel.current_trio_token()
+        with self._scope:
+            async with self.options.connection.open() as api:
+                await RangePuller(api, self.part, self.options, self._take, warn).run()
+
+    async def _take(self, pieces: list[Pulled]) -> None:
+        await self._room.acquire()
+        self.ready.put(pieces)
+
+    def taken(self) -> None:
+        """Make room for another item."""
+        assert self._token is not None
+        with suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(self._room.release)
+
+    def stop(self) -> None:
+        """End early."""
+        if self._token is None:  # It has hardly begun.
+            self._scope.cancel()
+            return
+        with suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(self._scope.cancel)
