@@ -274,7 +274,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 if now.start > each.start:
                     if self.options.fail_on_data_loss:
                         raise removed(each.queue, each.start, now.start, ends.first)
-                    warn(removed_text(each.queue, each.start, now.start, ends.first))
+                    warn(removed_text(each.queue, each.start, now.start))
                 each = now
             if each.size:
                 found.append(each)

@@ -212,19 +212,27 @@ def start_now(each: Range, ends: Ends) -> Range:
     return evolve(each, start=min(max(each.start, ends.first), each.end))
 
 
-def removed_text(queue: MessageQueue, start: int, end: int, first: int) -> str:
-    """Messages `start` to `end` are gone: the queue begins at `first`."""
-    return (
-        f"{text_of(queue)}: messages {start} to {end - 1} are gone: retention removed them before they were read, and the queue "
-        f"begins at {first} now"
-    )
+def merged(stretches: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same stretches, in order, those that touch as one."""
+    found: list[tuple[int, int]] = []
+    for low, high in sorted(stretches):
+        if found and low <= found[-1][1]:
+            found[-1] = found[-1][0], max(high, found[-1][1])
+        else:
+            found.append((low, high))
+    return found
+
+
+def removed_text(queue: MessageQueue, start: int, end: int) -> str:
+    """Messages `start` to `end` are gone."""
+    return f"{text_of(queue)}: messages {start} to {end - 1} are gone: retention removed them before they were read"
 
 
 def removed(queue: MessageQueue, start: int, end: int, first: int) -> ReadRefusedError:
-    """The error of such a loss."""
+    """The error of such a loss: the queue begins at `first`."""
     return ReadRefusedError(
-        f"{removed_text(queue, start, end, first)}. To continue without them, set option failOnDataLoss=false. To prevent it, "
-        "let the brokers keep files longer (fileReservedTime), or run the query more often."
+        f"{removed_text(queue, start, end)}, and the queue begins at {first} now. To continue without them, set option "
+        "failOnDataLoss=false. To prevent it, let the brokers keep files longer (fileReservedTime), or run the query more often."
     )
 
 

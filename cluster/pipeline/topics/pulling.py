@@ -25,7 +25,7 @@ from attrs import define, field, frozen
 from twinlog.cluster.client.api import ClientApi, PullResponse
 from twinlog.cluster.client.subscription import Subscription
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
-from twinlog.cluster.pipeline.topics.offsets import Range, cut, cut_text, removed, removed_text, text_of
+from twinlog.cluster.pipeline.topics.offsets import Range, cut, cut_text, merged, removed, removed_text, text_of
 from twinlog.cluster.pipeline.topics.options import SourceOptions
 from twinlog.cluster.pipeline.topics.refusals import is_final, refused
 from twinlog.cluster.pipeline.topics.rows import NoRecordsError, Pulled
@@ -78,6 +78,8 @@ class RangePuller:
     _renewing: trio.Lock = field(factory=trio.Lock, init=False)
     _renewed_at: float = field(default=-inf, init=False)
     _is_twinlog: bool | None = field(default=None, init=False)
+    _removed: list[tuple[int, int]] = field(factory=list, init=False)
+    _blank: list[tuple[int, int]] = field(factory=list, init=False)
     _failure: ReadRefusedError | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -87,11 +89,25 @@ class RangePuller:
 
     async def run(self) -> None:
         """Pull all. Raises ReadRefusedError."""
-        async with trio.open_nursery() as nursery:
-            for do in (self._hand_over, *[self._lane] * LANES):
-                nursery.start_soon(self._until_refused, do, nursery.cancel_scope)
+        try:
+            async with trio.open_nursery() as nursery:
+                for do in (self._hand_over, *[self._lane] * LANES):
+                    nursery.start_soon(self._until_refused, do, nursery.cancel_scope)
+        finally:
+            self._tell()
         if self._failure is not None:
             raise self._failure
+
+    def _tell(self) -> None:
+        """Warn of what was read over, each stretch once."""
+        queue = self._range.queue
+        for low, high in merged(self._removed):
+            self.warn(removed_text(queue, low, high))
+        for low, high in merged(self._blank):
+            self.warn(
+                f"{text_of(queue)}: there are no messages {low} to {high - 1}: they were lost before the queue was repaired, or "
+                "their records are damaged; `twinlog audit` tells"
+            )
 
     async def _until_refused(self, do: Callable[[], Awaitable[None]], scope: trio.CancelScope) -> None:
         try:
@@ -179,7 +195,7 @@ class RangePuller:
     def _lose(self, low: int, high: int, first: int) -> None:
         if self.options.fail_on_data_loss:
             raise removed(self._range.queue, low, high, first)
-        self.warn(removed_text(self._range.queue, low, high, first))
+        self._removed.append((low, high))
 
     def _end_early(self, at: int, answer: PullResponse) -> None:
         """The queue gives nothing at an offset, though it is not removed."""
@@ -208,10 +224,7 @@ class RangePuller:
         if not self._is_twinlog:
             self._lose(low, high, high)
         else:
-            self.warn(
-                f"{text_of(queue)}: there are no messages {low} to {high - 1}: they were lost before the queue was repaired, or "
-                "their records are damaged; `twinlog audit` tells"
-            )
+            self._blank.append((low, high))
 
     # ---- Asking, also again
 
