@@ -1,12 +1,10 @@
 """The dashboard as people see it: Debian's chromium before a running cluster."""
 
-from pathlib import Path
-
 import pytest
 
+from tests.browser.axe import AXE, bad_things
 from tests.browser.stage import DESKTOP, PHONE, TOKEN
 
-AXE = Path(__file__).parent / "vendor" / "axe.min.js"
 SAFE = "All data is safe: 2 of 2 slaves"
 
 # Pages have one loop for all tests, and trio is not in it.
@@ -193,14 +191,3 @@ def test_axe_finds_no_serious_issue_while_a_slave_is_away(stage, browser):
             page.add_script_tag(path=str(AXE))
             assert bad_things(page) == []
             context.close()
-
-
-def bad_things(page) -> list[str]:
-    """What axe calls serious or critical."""
-    found = page.evaluate("axe.run({ resultTypes: ['violations'] })")
-    return [
-        f"{each['id']}: {node['html']} {node['failureSummary']}"
-        for each in found["violations"]
-        if each["impact"] in ("serious", "critical")
-        for node in each["nodes"]
-    ]

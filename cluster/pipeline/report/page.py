@@ -10,63 +10,33 @@ from pathlib import Path
 from attrs import asdict, fields
 
 from twinlog.cluster.admin.documents import SCHEMA
-from twinlog.cluster.pipeline.audit.report import AuditedMember, AuditReport, AuditVerdict, ReportedFinding, to_json
+from twinlog.cluster.pipeline.audit.report import AuditedMember, AuditReport, ReportedFinding, to_json
+from twinlog.cluster.pipeline.report.html import document, scrolled, sign_of, table
 from twinlog.cluster.pipeline.report.picture import MEANINGS, legend, letter, picture
 from twinlog.cluster.pipeline.report.summary import headline, sentences
 from twinlog.cluster.text import moment, seconds, size
 from twinlog.store.util.sync import write_durably
 from twinlog.store.util.text import agreeing
 
-_SIGNS = {
-    AuditVerdict.EQUAL: ("✓", "good"),
-    AuditVerdict.SAMPLES_EQUAL: ("✓", "good"),
-    AuditVerdict.DIVERGENT: ("✗", "bad"),
-    AuditVerdict.INCOMPLETE: ("!", "unsure"),
-}
-_STYLE = """
-:root{color-scheme:light dark;--ink:#1b1b1b;--paper:#fff;--soft:#595959;--line:#c4c4c4;--log:#e4e7ea;--good:#00694e;
---bad:#a83300;--unsure:#7a5200}
-@media (prefers-color-scheme:dark){:root{--ink:#eee;--paper:#16181a;--soft:#b0b0b0;--line:#55595e;--log:#343a40;--good:#4fd6a9;
---bad:#ff9a66;--unsure:#ffc84d}}
-*{box-sizing:border-box}body{margin:0 auto;max-width:72rem;padding:1.5rem;font:16px/1.5 system-ui,sans-serif;color:var(--ink);
-background:var(--paper)}h1{font-size:1.6rem;margin:.2rem 0}h2{font-size:1.2rem;margin:2rem 0 .5rem}
-.verdict{font-size:1.15rem;font-weight:600;border-left:.4rem solid;padding:.4rem .8rem}.good{color:var(--good)}
-.bad{color:var(--bad)}.unsure{color:var(--unsure)}.scroll{overflow-x:auto}
-table{border-collapse:collapse;width:100%;font-size:.92rem}th,td{text-align:left;vertical-align:top;padding:.35rem .7rem .35rem 0;
-border-bottom:1px solid var(--line)}th{white-space:nowrap}td.number,th.number{text-align:right;font-variant-numeric:tabular-nums;
-white-space:nowrap}caption{text-align:left;color:var(--soft);padding-bottom:.3rem}
-code{font:.9em ui-monospace,monospace;overflow-wrap:anywhere}.note{color:var(--soft);font-size:.88rem}
-svg{max-width:100%;height:auto}svg text{fill:var(--ink);font:14px system-ui,sans-serif}svg .small{font-size:12px;fill:var(--soft)}
-svg .name{font-weight:600}svg .log{fill:var(--log);stroke:var(--soft)}svg .tick{stroke:var(--line);fill:none}
-svg .confirmed{stroke:var(--ink);stroke-width:2;fill:none}svg .mark{stroke:#000;stroke-width:.7}svg .ground{fill:#fff}
-.legend{list-style:none;padding:0;font-size:.9rem}.legend svg{vertical-align:middle}footer{margin-top:2rem;color:var(--soft);
-font-size:.85rem}@media print{body{max-width:none;padding:0}}
-"""
-
 
 def page(report: AuditReport) -> str:
     """The whole document."""
-    sign, how = _SIGNS[report.verdict]
+    sign, how = sign_of(report.verdict)
     drawn = picture(report)
     made = f"twinlog audit, {moment(report.started_ms, utc=True)}, in {seconds(report.seconds)}"
     parts = [
-        "<!doctype html>",
-        '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">',
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">",
-        f"<title>{escape(headline(report))}</title><style>{_STYLE}</style></head><body><main>",
         "<h1>Audit of replicas</h1>",
         f'<p class="verdict {how}"><span aria-hidden="true">{sign}</span> {escape(headline(report))}</p>',
         *(f"<p>{escape(line)}</p>" for line in sentences(report)),
         '<h2 id="members">Members</h2>',
         _members(report.members),
         '<h2 id="picture">The logs, and where they differ</h2>' if drawn else "",
-        f"{drawn}{legend(report)}" if drawn else "",
+        f"{scrolled('The logs, and where they differ', drawn)}{legend(report)}" if drawn else "",
         '<h2 id="findings">Findings</h2>',
         _findings(report),
         _not_read(report.not_read),
-        f"</main><footer>{escape(made)}</footer></body></html>\n",
     ]
-    return "".join(parts)
+    return document(headline(report), parts, made)
 
 
 def _members(members: Iterable[AuditedMember]) -> str:
@@ -79,7 +49,7 @@ def _members(members: Iterable[AuditedMember]) -> str:
         ("Behind", "number"),
     )
     rows = "".join(_member(member) for member in members)
-    return _table("Offsets are bytes of the log.", titles, rows)
+    return table("Offsets are bytes of the log.", titles, rows)
 
 
 def _member(member: AuditedMember) -> str:
@@ -103,7 +73,7 @@ def _findings(report: AuditReport) -> str:
     rows = "".join(_finding(finding) for finding in report.findings)
     left_out = report.findings_left_out
     more = f"<p>{left_out} more {agreeing(left_out, 'is', 'are')} counted only.</p>" if left_out else ""
-    return _table("Ordered by offset in the log; files beside it follow.", titles, rows) + more
+    return table("Ordered by offset in the log; files beside it follow.", titles, rows) + more
 
 
 def _finding(finding: ReportedFinding) -> str:
@@ -114,8 +84,8 @@ def _finding(finding: ReportedFinding) -> str:
     mend = f"<code>{escape(finding.mend)}</code>" if finding.mend else ""
     return (
         f'<tr id="finding-{finding.number}"><td class="number">{finding.number}</td>'
-        f'<td title="{escape(MEANINGS[finding.cls])}">{letter(finding.cls)} {escape(finding.cls.value)}</td>'
-        f'<td>{escape(finding.member)}</td><td class="number">{offset}</td>'
+        f'<td class="short" title="{escape(MEANINGS[finding.cls])}">{letter(finding.cls)} {escape(finding.cls.value)}</td>'
+        f'<td class="short">{escape(finding.member)}</td><td class="number">{offset}</td>'
         f'<td>{escape(finding.what)}<div class="note">{escape("; ".join(filter(None, facts)))}</div></td>'
         f'<td>{mend}<div class="note">{escape(finding.mend_note)}</div></td></tr>'
     )
@@ -142,15 +112,6 @@ def facts_of(finding: ReportedFinding) -> list[str]:
 def _not_read(problems: Iterable[str]) -> str:
     items = "".join(f"<li>{escape(problem)}</li>" for problem in problems)
     return f'<h2 id="not-read">Not read</h2><ul>{items}</ul>' if items else ""
-
-
-def _table(caption: str, titles: Iterable[tuple[str, str]], rows: str) -> str:
-    heads = "".join(
-        f'<th scope="col"{f" class={kind}" if kind else ""}>{title or "Number"}</th>' for title, kind in titles
-    )
-    head = f"<caption>{escape(caption)}</caption><thead><tr>{heads}</tr></thead>"
-    table = f"<table>{head}<tbody>{rows}</tbody></table>"
-    return f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}">{table}</div>'
 
 
 def write_report(report: AuditReport, directory: Path, *, parquet: bool) -> tuple[Path, ...]:

@@ -4,16 +4,15 @@ Colour is never the only sign: each class of findings has a pattern and a letter
 findings. A text describes the picture for readers who cannot see it. Colours are those of Okabe and Ito.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from html import escape
-
-from attrs import frozen
 
 from twinlog.cluster.pipeline.audit.findings import FindingClass
 from twinlog.cluster.pipeline.audit.report import LOG_CLASSES, AuditedMember, AuditReport, ReportedFinding
+from twinlog.cluster.pipeline.report.plots import RIGHT, WIDTH, Scale, shortened, svg, text
 from twinlog.cluster.text import size
 
-_WIDTH, _LEFT, _RIGHT, _TOP, _ROW, _BAR = 1000, 190, 30, 34, 64, 26
+_TOP, _ROW, BAR = 34, 64, 26
 _MARK_WIDTH_MIN = 4.0
 _LABEL_ROOM = 16.0  # Numbers closer to each other are omitted.
 _TICKS = 5
@@ -37,38 +36,19 @@ def letter(cls: FindingClass) -> str:
     return LOOKS[cls][0] if cls in LOOKS else _NOT_DRAWN
 
 
-@frozen
-class _Scale:
-    """Offsets to x coordinates."""
-
-    start: int
-    end: int
-
-    def x(self, offset: int) -> float:
-        span = max(1, self.end - self.start)
-        within = min(max(offset, self.start), self.end) - self.start
-        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * within / span
-
-
 def picture(report: AuditReport) -> str:
     """The SVG element; empty if no member's log is known."""
     known = [member for member in report.members if member.first_offset is not None and member.last_offset is not None]
     if not known or report.start_offset is None or report.end_offset is None:
         return ""
-    scale = _Scale(report.start_offset, report.end_offset)
+    scale = Scale(report.start_offset, report.end_offset)
     height = _TOP + _ROW * len(known) + 30
     shown = {finding.cls for finding in report.findings if finding.cls in LOOKS}
-    parts = [
-        f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-labelledby="picture-title picture-text">',
-        '<title id="picture-title">The logs, and where they differ</title>',
-        f'<desc id="picture-text">{escape(as_text(report))}</desc>',
-        f"<defs>{''.join(_pattern(cls) for cls in LOOKS if cls in shown)}</defs>",
-        *_axis(scale, height),
-    ]
+    parts = [*patterns(shown), *axis(scale, height)]
     for row, member in enumerate(known):
         findings = [each for each in report.findings if each.member == member.name and each.cls in LOOKS]
         parts += _bar(scale, member, _TOP + _ROW * row, findings)
-    return "".join([*parts, "</svg>"])
+    return svg("picture", "The logs, and where they differ", as_text(report), height, parts)
 
 
 def as_text(report: AuditReport) -> str:
@@ -91,9 +71,14 @@ def _sentences(report: AuditReport) -> Iterator[str]:
         yield f"{span}. Marked: {places}{more}."
 
 
-def _pattern(cls: FindingClass) -> str:
+def patterns(shown: Collection[FindingClass], *, prefix: str = "") -> Iterator[str]:
+    """Definitions of the patterns of some classes. `prefix`: of their ids, where a page has several pictures."""
+    yield f"<defs>{''.join(_pattern(cls, prefix) for cls in LOOKS if cls in shown)}</defs>"
+
+
+def _pattern(cls: FindingClass, prefix: str) -> str:
     _, colour, inside = LOOKS[cls]
-    name = pattern_name(cls)
+    name = prefix + pattern_name(cls)
     ground = '<path class="ground" d="M0 0h8v8h-8z"/>'
     return f'<pattern id="{name}" width="8" height="8" patternUnits="userSpaceOnUse">{ground}{inside.format(colour)}</pattern>'
 
@@ -103,64 +88,72 @@ def pattern_name(cls: FindingClass) -> str:
     return f"mark-{cls.value}"
 
 
-def _axis(scale: _Scale, height: int) -> Iterator[str]:
+def axis(scale: Scale, height: int) -> Iterator[str]:
+    """Vertical lines with sizes below them."""
     for number in range(_TICKS + 1):
         offset = scale.start + (scale.end - scale.start) * number // _TICKS
-        at = scale.x(offset)
+        at = scale.at(offset)
         anchor = "start" if number == 0 else "end" if number == _TICKS else "middle"
         yield f'<path class="tick" d="M{at:.1f} {_TOP - 8}V{height - 22}"/>'
-        yield f'<text class="small" x="{at:.1f}" y="{height - 8}" text-anchor="{anchor}">{escape(size(offset))}</text>'
+        yield text(size(offset), at, height - 8, anchor=anchor)
 
 
-def _bar(scale: _Scale, member: AuditedMember, top: int, findings: Sequence[ReportedFinding]) -> Iterator[str]:
+def _bar(scale: Scale, member: AuditedMember, top: int, findings: Sequence[ReportedFinding]) -> Iterator[str]:
     assert member.first_offset is not None
     assert member.last_offset is not None
-    left, right = scale.x(member.first_offset), scale.x(member.last_offset)
+    left, right = scale.at(member.first_offset), scale.at(member.last_offset)
     role = "master" if member.is_master else "slave"
-    name = member.name if len(member.name) <= 24 else f"…{member.name[-23:]}"
-    yield f'<text x="0" y="{top + 12}" class="name">{escape(name)}</text>'
-    yield f'<text x="0" y="{top + 28}" class="small">{role}, {escape(size(member.last_offset - member.first_offset))}</text>'
-    yield f'<rect class="log" x="{left:.1f}" y="{top}" width="{max(1.0, right - left):.1f}" height="{_BAR}"/>'
+    yield text(shortened(member.name), 0, top + 12, kind="name")
+    yield text(f"{role}, {size(member.last_offset - member.first_offset)}", 0, top + 28)
+    yield f'<rect class="log" x="{left:.1f}" y="{top}" width="{max(1.0, right - left):.1f}" height="{BAR}"/>'
     if member.confirmed_offset is not None:
-        at = scale.x(member.confirmed_offset)
+        at = scale.at(member.confirmed_offset)
         yield (
-            f'<path class="confirmed" d="M{at:.1f} {top - 4}v{_BAR + 8}">'
+            f'<path class="confirmed" d="M{at:.1f} {top - 4}v{BAR + 8}">'
             f"<title>confirmed up to {member.confirmed_offset}</title></path>"
         )
-    yield from _marks(scale, top, findings)
+    yield from marks(scale, top, findings)
 
 
-def _marks(scale: _Scale, top: int, findings: Iterable[ReportedFinding]) -> Iterator[str]:
+def marks(scale: Scale, top: int, findings: Iterable[ReportedFinding]) -> Iterator[str]:
+    """Findings on a bar, each with its letter and number below it where there is room."""
     free_from = 0.0
     for finding in sorted((each for each in findings if each.offset is not None), key=lambda each: each.offset or 0):
         assert finding.offset is not None
-        left = scale.x(finding.offset)
-        width = max(_MARK_WIDTH_MIN, scale.x(finding.end if finding.end is not None else finding.offset) - left)
-        left = min(left, _WIDTH - _RIGHT - width)
-        text = f"{finding.number}: {finding.cls.value} at {finding.offset}: {finding.what}"
+        left = scale.at(finding.offset)
+        width = max(_MARK_WIDTH_MIN, scale.at(finding.end if finding.end is not None else finding.offset) - left)
+        left = min(left, WIDTH - RIGHT - width)
+        told = f"{finding.number}: {finding.cls.value} at {finding.offset}: {finding.what}"
         yield (
-            f'<rect class="mark" x="{left:.1f}" y="{top}" width="{width:.1f}" height="{_BAR}"'
-            f' fill="url(#{pattern_name(finding.cls)})"><title>{escape(text)}</title></rect>'
+            f'<rect class="mark" x="{left:.1f}" y="{top}" width="{width:.1f}" height="{BAR}"'
+            f' fill="url(#{pattern_name(finding.cls)})"><title>{escape(told)}</title></rect>'
         )
         middle = left + width / 2
         if middle >= free_from:
             label = f"{letter(finding.cls)}{finding.number}"
-            yield f'<text class="small" x="{middle:.1f}" y="{top + _BAR + 13}" text-anchor="middle">{label}</text>'
+            yield text(label, middle, top + BAR + 13, anchor="middle")
             free_from = middle + _LABEL_ROOM + 4 * len(label)
 
 
 def legend(report: AuditReport) -> str:
     """List of the patterns, with a sample each."""
-    shown = {finding.cls for finding in report.findings if finding.cls in LOOKS}
-    items = [
-        f'<li><svg width="28" height="16" aria-hidden="true"><rect width="28" height="16" class="mark"'
-        f' fill="url(#{pattern_name(cls)})"/></svg> {letter(cls)}: {escape(cls.value)}, {escape(MEANINGS[cls])}</li>'
-        for cls in LOOKS
-        if cls in shown
-    ]
+    items = list(samples({finding.cls for finding in report.findings}))
     if any(member.confirmed_offset is not None for member in report.members):
         items.append("<li>vertical line: confirmed up to here</li>")
     return f'<ul class="legend">{"".join(items)}</ul>' if items else ""
+
+
+def samples(shown: Collection[FindingClass]) -> Iterator[str]:
+    """Items of a legend, for those of some classes that have a pattern."""
+    for cls in LOOKS:
+        if cls in shown:
+            yield sample(f"url(#{pattern_name(cls)})", f"{letter(cls)}: {cls.value}, {MEANINGS[cls]}")
+
+
+def sample(fill: str, words: str) -> str:
+    """One item of a legend."""
+    box = f'<rect width="28" height="16" class="mark" fill="{fill}"/>'
+    return f'<li><svg width="28" height="16" aria-hidden="true">{box}</svg> {escape(words)}</li>'
 
 
 MEANINGS = {
