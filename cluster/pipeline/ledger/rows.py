@@ -116,7 +116,7 @@ class FindingRow:
     state: str = column(
         "string",
         "`new`; `seen`: again; `unchecked`: not compared in this run; `repaired`: its bytes were proved equal since;"
-        " `gone`: its bytes were deleted, or its member is not audited any more",
+        " `gone`: its bytes were deleted or cut, or its member is not audited any more",
     )
     first_run: int = column("int64", "run that saw it first")
     first_seen: int = column("timestamp", "time of that run")

@@ -30,7 +30,9 @@ class Standing:
     verdict: str = documented("of the last run, with what was found earlier and is still open", "")
     checked_ms: int = documented("when the last run began; what is said here was so then", 0)
     proved_from: int | None = documented("where the bytes begin that all members have; null: there are none")
-    proved_to: int | None = documented("from there up to here all members are proved equal")
+    proved_to: int | None = documented(
+        "from there up to here all members are proved equal; null: they have no byte in common"
+    )
     log_end: int | None = documented("end of the longest log")
     compared_by: str = documented("digests; written: digests that running members keep; samples", "")
     newest_proof_ms: int | None = documented("time of the newest proof")
@@ -47,15 +49,16 @@ def standing_of(state: LedgerState) -> Standing:
     """Summarise a state."""
     names = {look.name for look in state.members}
     logs = [look for look in state.members if look.first < look.last]
-    start = max((look.first for look in state.members), default=None)
+    start = max((look.first for look in state.members), default=0)
+    has_common = start < min((look.last for look in state.members), default=0)
     by = {proof.by for proof in state.proofs}
     return Standing(
         run=state.run,
         kind=state.kind,
         verdict=state.verdict,
         checked_ms=state.started_ms,
-        proved_from=start,
-        proved_to=None if start is None else proved_end(state.proofs, start, names),
+        proved_from=start if has_common else None,
+        proved_to=proved_end(state.proofs, start, names) if has_common else None,
         log_end=max((look.last for look in logs), default=None),
         compared_by=next((str(basis) for basis in reversed(Basis) if basis in by), ""),
         newest_proof_ms=max((proof.at_ms for proof in state.proofs), default=None),

@@ -7,12 +7,14 @@ disk changes by itself nobody sees; therefore each proof is made again within th
 
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from attrs import evolve, frozen
 
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, FindingClass
 from twinlog.store.integrity.digest import floor_block
+
+MARK_EVERY = 1 << 30  # Pieces, and so proofs, end at its multiples, each with its digest.
 
 
 class Basis(StrEnum):
@@ -77,6 +79,11 @@ class Fault:
     end: int
     members: tuple[str, ...]
 
+    def cut(self, start: int, end: int) -> "Fault | None":
+        """The part inside of `start` to `end`; None: nothing is left."""
+        low, high = max(self.start, start), min(self.end, end)
+        return evolve(self, start=low, end=high) if low < high else None
+
 
 @frozen(kw_only=True)
 class LogEpoch:
@@ -89,11 +96,20 @@ class LogEpoch:
 
 @frozen(kw_only=True)
 class LogPart:
-    """A file of a member's log with bytes `start` to `end`. `stamp` changes if the file is replaced or written again."""
+    """A file of a member's log with bytes `start` to `end`.
+
+    `id` names the file for its file system: another value is another file. `written`: when it was last written, once it is full;
+    "" before.
+    """
 
     start: int
     end: int
-    stamp: str
+    id: str
+    written: str = ""
+
+    def is_same(self, other: "LogPart") -> bool:
+        """True if nothing shows that this file was replaced or written again."""
+        return self.id == other.id and ("" in (self.written, other.written) or self.written == other.written)
 
 
 @frozen(kw_only=True)
@@ -224,18 +240,32 @@ def size_of(spans: Iterable[Span | Proof | Piece | Planned | Fault | Lost]) -> i
     return sum(each.end - each.start for each in spans)
 
 
-def cut_out(proofs: Iterable[Proof], holes: Sequence[Span]) -> Iterator[Proof]:
-    """The proofs without the bytes of `holes`, which are in order and do not overlap."""
-    for proof in proofs:
-        at = proof.start
+Cuttable = TypeVar("Cuttable", Proof, Fault)
+
+
+def cut_out(parts: Iterable[Cuttable], holes: Sequence[Span]) -> Iterator[Cuttable]:
+    """The parts without the bytes of `holes`, which are in order and do not overlap."""
+    for part in parts:
+        at = part.start
         for hole in holes:
-            if hole.end <= at or hole.start >= proof.end:
+            if hole.end <= at or hole.start >= part.end:
                 continue
-            if (part := proof.cut(at, hole.start)) is not None:
-                yield part
+            if (rest := part.cut(at, hole.start)) is not None:
+                yield rest
             at = max(at, hole.end)
-        if (part := proof.cut(at, proof.end)) is not None:
-            yield part
+        if (rest := part.cut(at, part.end)) is not None:
+            yield rest
+
+
+def joined_spans(spans: Iterable[tuple[int, int]]) -> list[Span]:
+    """In order, and neighbours and overlaps merged; empty ones are left out."""
+    found: list[Span] = []
+    for start, end in sorted(spans):
+        if found and start <= found[-1].end:
+            found[-1] = Span(found[-1].start, max(found[-1].end, end))
+        elif start < end:
+            found.append(Span(start, end))
+    return found
 
 
 def is_open_fault(seen: SeenFinding) -> bool:
