@@ -27,7 +27,7 @@ NEED_JAVA = {
 }
 NEEDS_DOCKER = Path(__file__).parent / "docker"  # And Java's client.
 NEEDS_CHROMIUM = Path(__file__).parent / "browser"  # Debian's: playwright's own would have to be downloaded.
-NEEDS_JVM = Path(__file__).parent / "spark"  # No compiler and no Maven.
+NEED_JVM = {Path(__file__).parent / name for name in ("spark", "spark_cluster")}  # No compiler and no Maven.
 # Seconds for a test in these folders, where it has no mark of its own; each wait inside is bounded more tightly.
 TIME_LIMITS_S = {
     Path(__file__).parent / folder: limit
@@ -37,6 +37,7 @@ TIME_LIMITS_S = {
         "handover": 180,  # The first test of a turn plays the turns before it that were not played yet.
         "docker": 180,
         "spark": 120,  # The first test also waits for the JVM.
+        "spark_cluster": 300,  # Six JVMs on two cores.
     }.items()
 }
 
@@ -123,7 +124,7 @@ def missing_for(item: pytest.Item) -> str:
         return missing_docker()
     if NEEDS_CHROMIUM in item.path.parents:
         return "" if Path("/usr/bin/chromium").exists() else "needs /usr/bin/chromium: apt install chromium"
-    if NEEDS_JVM in item.path.parents:
+    if NEED_JVM & set(item.path.parents):
         return missing_jvm()
     return missing_java_tools() if NEED_JAVA & set(item.path.parents) else ""
 

@@ -2,7 +2,7 @@
 
     spark-submit submitted_jobs.py '[["audit.py", "MASTER", "SLAVE"], ["daily.py", ..], ..]'
 
-The files are in the same directory. Prints the exit of each job.
+The files are in the same directory, or named with theirs. Prints the exit of each job.
 """
 
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 
 if __name__ == "__main__":
     for name, *arguments in json.loads(sys.argv[1]):
-        file = Path(__file__).with_name(name)
+        file = Path(__file__).parent / name
         sys.argv = [str(file), *arguments]
         try:
             runpy.run_path(str(file), run_name="__main__")
