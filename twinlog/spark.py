@@ -1,8 +1,10 @@
-"""Store directories as Spark tables, and the audit that compares replicas. Public API; needs `pip install twinlog[spark]`.
+"""Running clusters and store directories as Spark sources, and the audit that compares replicas. Public API; needs
+`pip install twinlog[spark]`.
 
 from twinlog.spark import spark_session
 
 records = spark_session().read.format("rocketmq_records").load("/data/broker-a")
+orders = spark_session().readStream.format("rocketmq").option("nameServer", "ns1:9876").option("subscribe", "orders").load()
 """
 
 from twinlog.cluster.pipeline.audit.report import AuditReport
@@ -10,15 +12,18 @@ from twinlog.cluster.pipeline.jobs.audit import AuditOptions, SparkUnusableError
 from twinlog.cluster.pipeline.jobs.export import ExportOptions, export
 from twinlog.cluster.pipeline.jobs.session import prepare, spark_session
 from twinlog.cluster.pipeline.sources.places import StoreUri
+from twinlog.cluster.pipeline.topics.progress import SourceLag, lag_of
 
 __all__ = [
     "AuditOptions",
     "AuditReport",
     "ExportOptions",
+    "SourceLag",
     "SparkUnusableError",
     "StoreUri",
     "audit",
     "export",
+    "lag_of",
     "prepare",
     "spark_session",
 ]

@@ -196,6 +196,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         survey = await self._look(surveyor)
         check_cluster(begun, survey.clusters)
         self._tell_gone(begun, survey)
+        # Spark asks for the next batch when the one before is done, and commits it only if there is a next one.
+        await self._commit(surveyor, survey, begun.queues)
         starts, new = dict(begun.queues), {}
         for queue, at in survey.queues.items():
             if queue not in starts:
@@ -291,25 +293,32 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield from part_batches(partition.part, self.options, self.schema)
 
     def commit(self, end: Json) -> None:
-        """Report progress as that of a consumer group, if one is named. A failure is a warning: the checkpoint is the truth."""
-        group = self.options.group
-        if group is None:
+        """Report progress as that of a consumer group, if one is named."""
+        if self.options.group is None:
             return
-        offsets = Checkpoint.from_json(end).queues
-        changed = {queue: offset for queue, offset in offsets.items() if self._committed.get(queue) != offset}
+        done = Checkpoint.from_json(end).queues
 
-        async def commit(surveyor: Surveyor) -> list[str]:
-            survey = self._survey or await self._look(surveyor)
-            return await surveyor.commit(survey.brokers, group, changed)
+        async def commit(surveyor: Surveyor) -> None:
+            await self._commit(surveyor, self._survey or await self._look(surveyor), done)
 
         try:
-            problems = ask(self.options, commit)
+            ask(self.options, commit)
         except (RemotingError, ReadRefusedError) as error:
-            problems = [str(error)]
+            self._warn_of_group(str(error))
+
+    async def _commit(self, surveyor: Surveyor, survey: Survey, done: Offsets) -> None:
+        """The same for these offsets, as far as they are new. A failure is a warning: the checkpoint is the truth."""
+        changed = {queue: offset for queue, offset in done.items() if self._committed.get(queue) != offset}
+        if self.options.group is None or not changed:
+            return
+        problems = await surveyor.commit(survey.brokers, self.options.group, changed)
         if problems:
-            warn(f"progress of the group {group} is not committed, the next batch tries again: {problems[0]}")
+            self._warn_of_group(problems[0])
         else:
             self._committed |= changed
+
+    def _warn_of_group(self, why: str) -> None:
+        warn(f"progress of the group {self.options.group} is not committed, the next batch tries again: {why}")
 
 
 class RocketMQSource(DataSource):

@@ -46,6 +46,7 @@ class FakeApi:
     confirmed: int | None = None
     most: int = 32
     namesrv: tuple[str, ...] = ("ns:1",)
+    committed: dict[tuple[str, MessageQueue, str], int] = field(factory=dict)
 
     async def _member(self, address: str) -> Member:
         await trio.lowlevel.checkpoint()
@@ -82,6 +83,10 @@ class FakeApi:
 
     async def offset_at(self, address: str, queue: MessageQueue, time_ms: int) -> int:
         return (await self._member(address)).first
+
+    async def commit_offset(self, address: str, queue: MessageQueue, group: str, offset: int) -> None:
+        await self._member(address)
+        self.committed[address, queue, group] = offset
 
     async def topic_stats(self, address: str, topic: str) -> dict[MessageQueue, QueueOffsets]:
         member = await self._member(address)
