@@ -58,11 +58,12 @@ def still_holding(state: LedgerState, looks: Sequence[Look]) -> tuple[LedgerStat
     now = {look.name: look for look in looks}
     lost: list[Lost] = []
     state = evolve(state, proofs=tuple(proof for proof in state.proofs if proof.by is not Basis.SAMPLES))
+    proofs = state.proofs
     for before in state.members:
         look = now.get(before.name)
         gone = [Gone(Span(0, END), None)] if look is None else list(gone_of(before, look))
-        state, more = without(state, before.name, gone)
-        lost += more
+        state = without(state, before.name, gone)
+        lost += lost_of(proofs, before.name, gone)
     return state, tuple(lost)
 
 
@@ -93,19 +94,24 @@ def _entries(epochs: Iterable[LogEpoch]) -> list[EpochEntry]:
     return [EpochEntry(epoch=each.epoch, winner=each.winner, start_offset=each.start) for each in epochs]
 
 
-def without(state: LedgerState, member: str, gone: Sequence[Gone]) -> tuple[LedgerState, list[Lost]]:
-    """The state without a member's part in proofs and faults in some bytes, and what it lost that had a reason."""
-    lost = [
-        Lost(member=member, start=low, end=high, why=each.why)
-        for each in gone
-        if each.why is not None
-        for proof in state.proofs
-        if member in proof.members
-        and (low := max(proof.start, each.span.start)) < (high := min(proof.end, each.span.end))
-    ]
+def without(state: LedgerState, member: str, gone: Sequence[Gone]) -> LedgerState:
+    """The state without a member's part in proofs and faults in some bytes."""
     spans = joined_spans(each.span for each in gone)
     proofs, faults = tuple(_left(state.proofs, member, spans)), tuple(_left_faults(state.faults, member, spans))
-    return evolve(state, proofs=proofs, faults=faults), _disjoint(lost)
+    return evolve(state, proofs=proofs, faults=faults)
+
+
+def lost_of(proofs: Iterable[Proof], member: str, gone: Sequence[Gone]) -> list[Lost]:
+    """What of these proofs a member loses for a reason, each byte once."""
+    mine = [proof for proof in proofs if member in proof.members]
+    return _disjoint(
+        [
+            Lost(member=member, start=part.start, end=part.end, why=each.why)
+            for each in gone
+            if each.why is not None
+            for part in joined_spans(each.span.part(proof.start, proof.end) for proof in mine)
+        ]
+    )
 
 
 def _left(proofs: Iterable[Proof], member: str, spans: Sequence[Span]) -> Iterator[Proof]:
@@ -170,6 +176,7 @@ def check_marks(state: LedgerState, looks: Sequence[Look]) -> MarkCheck:
 
     Yields questions, is sent the answers, and returns the state with what still holds: of each member what lies below that block.
     """
+    proofs = state.proofs
     limits = {look.name: END for look in looks if look.problem is None}
     good: dict[str, int] = {}
     while marks := tuple(mark for name in limits if (mark := _highest(state.proofs, name, limits[name])) is not None):
@@ -183,9 +190,9 @@ def check_marks(state: LedgerState, looks: Sequence[Look]) -> MarkCheck:
     lost: list[Lost] = []
     for name in (look.name for look in looks if look.problem is None):
         start = good.get(name, 0)
-        why = f"its last proved block that is still there ends at {start}"
-        state, more = without(state, name, [Gone(Span(start, END), why)])
-        lost += more
+        gone = [Gone(Span(start, END), f"its last proved block that is still there ends at {start}")]
+        lost += lost_of(proofs, name, gone)
+        state = without(state, name, gone)
     return state, tuple(lost)
 
 
