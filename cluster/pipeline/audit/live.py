@@ -192,17 +192,17 @@ async def audit_live(api: ClientApi, members: Sequence[str], progress: Progress)
     clock_ms = int(time.time() * 1000)
     named = [await member_address(api, member) for member in members]
     asked = [Asked(name, address, LogSide(api, address, name)) for name, address in named]
-    _leave_out_aliases(asked)
+    leave_out_aliases(asked)
     others = (each for each in asked if each.problem is None)
-    errors = [error for error in await in_parallel(partial(_inspect, each) for each in others) if error is not None]
+    errors = [error for error in await in_parallel(partial(inspect, each) for each in others) if error is not None]
     there = tuple(each for each in asked if each.status is not None)
     if not there:
         raise errors[0]
     findings = AuditFindings()
     for each in asked:
-        findings.extend(_of_member(each, there))
+        findings.extend(of_member(each, there))
     findings.extend(tail_findings([LogBounds(each.name, each.now.min_offset, each.now.end_offset) for each in there]))
-    compared = await _compare_all(api, there, findings, _Steps(progress))
+    compared = await compare_all(api, there, findings, Steps(progress))
     is_sampled = any(each.samples is not None for each in compared)
     return assembled(
         [each.to_member(is_master=number == 0) for number, each in enumerate(asked)],
@@ -216,7 +216,7 @@ async def audit_live(api: ClientApi, members: Sequence[str], progress: Progress)
     )
 
 
-def _leave_out_aliases(asked: Sequence[Asked]) -> None:
+def leave_out_aliases(asked: Sequence[Asked]) -> None:
     """Leave out further names of the same broker: its equality to itself proves nothing."""
     known: dict[str, str] = {}
     for each in asked:
@@ -225,7 +225,8 @@ def _leave_out_aliases(asked: Sequence[Asked]) -> None:
         known.setdefault(each.address, each.name)
 
 
-async def _inspect(asked: Asked) -> RemotingError | None:
+async def inspect(asked: Asked) -> RemotingError | None:
+    """Ask for the member's status; returns why it does not answer."""
     try:
         asked.status = await asked.side.look()
     except RemotingError as error:
@@ -237,7 +238,7 @@ async def _inspect(asked: Asked) -> RemotingError | None:
 
 
 @define
-class _Steps:
+class Steps:
     """Overall progress of all pairs."""
 
     progress: Progress
@@ -245,16 +246,25 @@ class _Steps:
     done: int = 0
 
     def at(self, size: int) -> None:
+        """Show that so many bytes of the current pair are compared."""
         self.progress(min(self.total, self.done + size), self.total)
 
 
-async def _compare_all(
-    api: ClientApi, members: tuple[Asked, ...], findings: AuditFindings, steps: _Steps
+async def compare_all(
+    api: ClientApi,
+    members: tuple[Asked, ...],
+    findings: AuditFindings,
+    steps: Steps,
+    start: int = 0,
+    limit: int | None = None,
 ) -> list[_Compared]:
-    """Compare all with the first member; where that one is wrong, the others with each other from there on."""
-    found, everybody, start = list[_Compared](), members, 0
+    """Compare all with the first member; where that one is wrong, the others with each other from there on.
+
+    Only bytes `start` to `limit`; None: to the end.
+    """
+    found, everybody = list[_Compared](), members
     while len(members) > 1:
-        pairs = [Pair(api, members[0], other, everybody, findings, steps, start) for other in members[1:]]
+        pairs = [Pair(api, members[0], other, everybody, findings, steps, start, limit) for other in members[1:]]
         steps.total += sum(max(0, end - start) for start, end in (pair.bounds() for pair in pairs))
         found += [await pair.run() for pair in pairs]
         wrong_from = [pair.reference_wrong_from for pair in pairs if pair.reference_wrong_from is not None]
@@ -266,20 +276,22 @@ async def _compare_all(
 
 @define(eq=False)
 class Pair:
-    """Compares two members over the bytes that both have, not before `start`, beyond the first difference."""
+    """Compares two members over the bytes that both have, in bytes `start` to `limit`, beyond the first difference."""
 
     api: ClientApi
     reference: Asked
     other: Asked
     everybody: tuple[Asked, ...]  # All members whose copies can be requested.
     findings: AuditFindings
-    steps: _Steps
+    steps: Steps
     start: int = 0
+    limit: int | None = None
     reference_wrong_from: int | None = field(default=None, init=False)
 
     def bounds(self) -> tuple[int, int]:
         start, end = common_range(self.reference.now, self.other.now)
-        return max(start, self.start), end
+        start = max(start, self.start)
+        return start, end if self.limit is None else max(start, min(end, self.limit))
 
     async def run(self) -> _Compared:
         start, end = self.bounds()
@@ -356,7 +368,7 @@ class Pair:
         )
 
 
-def _of_member(asked: Asked, there: Sequence[Asked]) -> list[AuditFinding]:
+def of_member(asked: Asked, there: Sequence[Asked]) -> list[AuditFinding]:
     """Findings from one member's own status."""
     if asked.status is None:
         why = asked.problem or "it does not answer"
