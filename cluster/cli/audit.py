@@ -1,10 +1,10 @@
 """`twinlog audit`: proves that the copies of a log are equal, or reports where, since when and which one is right."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from attrs import evolve
@@ -16,6 +16,7 @@ from twinlog.cluster.cli.common.options import document_option, namesrv_option
 from twinlog.cluster.cli.common.progress import progress
 from twinlog.cluster.cli.common.render import Column, count, print_answer, style, table, yes_no
 from twinlog.cluster.cli.common.running import run_admin
+from twinlog.cluster.cli.common.values import DURATION
 from twinlog.cluster.pipeline.audit.findings import FindingClass
 from twinlog.cluster.pipeline.audit.live import audit_live
 from twinlog.cluster.pipeline.audit.report import AuditedMember, AuditReport, AuditVerdict, ReportedFinding
@@ -25,6 +26,10 @@ from twinlog.cluster.pipeline.report.summary import headline, sentences
 from twinlog.cluster.text import moment, size
 from twinlog.store.util.text import counted
 
+if TYPE_CHECKING:
+    from twinlog.cluster.cli.audit_ledger import LedgerRuns
+
+FULL_PASS_SECONDS = 7 * 86_400
 INSTALL = (
     "Install it with: scripts/setup --spark, or pip install 'twinlog[spark]';"
     " and Java 17 or newer (apt install openjdk-17-jre-headless)"
@@ -40,6 +45,7 @@ INSTALL = (
         "twinlog audit --live broker-a-0 broker-a-1",
         "twinlog audit --live 10.0.0.1:10911 10.0.0.2:10911 --out audit-report",
         "twinlog audit --live broker-a-0 broker-a-1 --metrics /var/lib/twinlog/audit.prom",
+        "twinlog audit --incremental /var/lib/twinlog/ledger --every 1h /data/broker-a-0 /data/broker-a-1",
     ),
 )
 @click.argument("members", nargs=-1, metavar="MASTER SLAVE...", type=click.Path())
@@ -63,6 +69,22 @@ INSTALL = (
     help="Audit only the logs, which are read once: no queues, index, topics, groups and offsets.",
 )
 @click.option("--spark-master", metavar="URL", help="Spark master.  [default: local, on all cores]")
+@click.option(
+    "--incremental",
+    "ledger",
+    type=click.Path(path_type=Path),
+    metavar="LEDGER",
+    help="Compare what came since the last run on this ledger, a directory, and a share of what was proved longest ago.",
+)
+@click.option(
+    "--full-pass",
+    type=DURATION,
+    metavar="DURATION",
+    help="With --incremental: prove every byte again within this time.  [default: 7d]",
+)
+@click.option(
+    "--every", type=DURATION, metavar="DURATION", help="With --incremental: go on, with a run at this interval."
+)
 @document_option(AuditReport)
 def audit(
     members: tuple[str, ...],
@@ -72,6 +94,9 @@ def audit(
     metrics: Path | None,
     log_only: bool,
     spark_master: str | None,
+    ledger: Path | None,
+    full_pass: float | None,
+    every: float | None,
     fmt: str,
 ) -> None:
     """Compare the copies of a log, and report each difference: where, since when, which copy is right, which command repairs it.
@@ -84,21 +109,38 @@ def audit(
     With --live they are running brokers, which compute digests themselves, at 64 MiB per second at most; with a RocketMQ broker,
     samples of records are compared. This needs no Spark.
 
+    With --incremental only the logs are compared, without Spark: what is new since the last run, what differed then, and the
+    share of the oldest proofs that falls to the time since. The ledger keeps what is proved, by which run, and each finding from
+    first seen to repaired; `twinlog check --ledger` reads it. With --every it goes on until SIGTERM, with a line for each run.
+
     Exit status 0: equal except for lag, 1: divergent, 6: equal as far as it could be read.
     """
     _check_names(members)
     if live and (spark_master is not None or log_only):
         raise click.UsageError("--live uses no Spark and compares only logs: omit --spark-master and --log-only")
+    _check_ledger_options(ledger, full_pass, every, has_spark=spark_master is not None or log_only)
     if out is not None:
         _make(out)
     if metrics is not None:
         _make(metrics.parent)
-    report = _audit_live(members, namesrv) if live else _audit_stores(members, spark_master, log_only=log_only)
+
+    def keep(report: AuditReport) -> None:
+        if out is not None:
+            _write(report, out, ledger)
+        if metrics is not None:
+            _write_metrics(report, metrics)
+
+    if ledger is not None:
+        runs = _ledger_runs(members, namesrv, ledger, full_pass, keep, is_live=live)
+        if every is not None:
+            runs.go_on(every)
+            return
+        report = runs.once()
+    else:
+        report = _audit_live(members, namesrv) if live else _audit_stores(members, spark_master, log_only=log_only)
     print_answer(report, fmt, show_audit)
-    if out is not None:
-        _write(report, out)
-    if metrics is not None:
-        _write_metrics(report, metrics)
+    if ledger is None:
+        keep(report)
     status, _ = _OUTCOMES[report.verdict]
     click.get_current_context().exit(status)
 
@@ -112,6 +154,49 @@ def _check_names(members: tuple[str, ...]) -> None:
         raise click.UsageError("A member is named twice.")
 
 
+def _check_ledger_options(
+    ledger: Path | None, full_pass: float | None, every: float | None, *, has_spark: bool
+) -> None:
+    if ledger is None and (full_pass is not None or every is not None):
+        raise click.UsageError("--full-pass and --every go with --incremental LEDGER")
+    if ledger is not None and has_spark:
+        raise click.UsageError("--incremental uses no Spark and compares only logs: omit --spark-master and --log-only")
+    for name, value in (("--full-pass", full_pass), ("--every", every)):
+        if value is not None and value < 1:
+            raise click.UsageError(f"{name} is less than a second")
+
+
+def _ledger_runs(
+    members: tuple[str, ...],
+    namesrv: str,
+    ledger: Path,
+    full_pass: float | None,
+    keep: Callable[[AuditReport], None],
+    *,
+    is_live: bool,
+) -> "LedgerRuns":
+    from twinlog.cluster.cli.audit_ledger import LedgerRuns  # With numpy, which other audits with --live do not need.
+
+    if not is_live:
+        _check_places(members)
+    return LedgerRuns(
+        members=members,
+        namesrv=namesrv,
+        is_live=is_live,
+        directory=ledger,
+        full_pass_ms=round(1000 * (full_pass or FULL_PASS_SECONDS)),
+        after_run=keep,
+    )
+
+
+def _check_places(members: tuple[str, ...]) -> None:
+    from twinlog.cluster.pipeline.audit.stores import same_places  # With numpy, which --live does not need.
+
+    if (same := same_places(members)) is not None:
+        raise click.UsageError(f"{same[0]} and {same[1]} are the same store: compare separate copies")
+    raise_file_limit()
+
+
 def _make(out: Path) -> None:
     """Create a directory before the audit, which may take hours."""
     try:
@@ -121,14 +206,9 @@ def _make(out: Path) -> None:
 
 
 def _audit_stores(members: tuple[str, ...], spark_master: str | None, *, log_only: bool) -> AuditReport:
-    from twinlog.cluster.pipeline.audit.stores import (  # With numpy, which --live does not need.
-        inspect_all,
-        same_places,
-    )
+    from twinlog.cluster.pipeline.audit.stores import inspect_all  # With numpy, which --live does not need.
 
-    if (same := same_places(members)) is not None:
-        raise click.UsageError(f"{same[0]} and {same[1]} are the same store: compare separate copies")
-    raise_file_limit()
+    _check_places(members)
     stores = inspect_all(members)
     if not any(store.files is not None for store in stores):
         why = "\n  ".join(f"{store.place}: {store.problem}" for store in stores)
@@ -158,10 +238,14 @@ def _audit_live(members: tuple[str, ...], namesrv: str) -> AuditReport:
         return run_admin(namesrv, lambda admin: audit_live(admin.api, members, show))
 
 
-def _write(report: AuditReport, out: Path) -> None:
+def _write(report: AuditReport, out: Path, ledger: Path | None) -> None:
     has_arrow = find_spec("pyarrow") is not None
     try:
         written = write_report(report, out, parquet=has_arrow)
+        if ledger is not None:
+            from twinlog.cluster.pipeline.report.ledger_page import PAGE, write_ledger_page  # With all of its plots.
+
+            written = (*written, write_ledger_page(ledger, out / PAGE))
     except OSError as error:
         raise CliError(f"The report cannot be written to {out}.", sentence(error), exit_code=PARTIAL) from error
     if not has_arrow:

@@ -1,5 +1,7 @@
 """`twinlog explain`, `check`, `wait` and `doctor`: the health of a cluster and its members."""
 
+import time
+from pathlib import Path
 from typing import Any
 
 import click
@@ -12,7 +14,7 @@ from twinlog.cluster.cli.common.group import examples
 from twinlog.cluster.cli.common.options import document_option, namesrv_option
 from twinlog.cluster.cli.common.render import json_answer, print_answer, print_tsv, style
 from twinlog.cluster.cli.common.running import run_admin
-from twinlog.cluster.cli.common.values import SIZE
+from twinlog.cluster.cli.common.values import DURATION, SIZE
 from twinlog.cluster.observe.explain import Explanation
 from twinlog.cluster.observe.findings import CheckResult, Finding
 from twinlog.cluster.observe.rules import Diagnosis, LagLimits, diagnosis
@@ -61,6 +63,7 @@ def _show_explanation(found: Explanation, fmt: str) -> None:
     epilog=examples(
         "twinlog check --warn-lag 10MB --crit-lag 1GB --crit-behind 60",
         "twinlog check -o prometheus > /var/lib/node_exporter/twinlog.prom",
+        "twinlog check --ledger /var/lib/twinlog/ledger",
     ),
 )
 @namesrv_option
@@ -72,15 +75,35 @@ def _show_explanation(found: Explanation, fmt: str) -> None:
 @click.option(
     "--crit-behind", "critical_seconds", metavar="SECONDS", type=float, help="Critical when it is behind by this time."
 )
+@click.option(
+    "--ledger",
+    "ledgers",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    metavar="LEDGER",
+    help="Also what is proved by a ledger of `twinlog audit --incremental`, or by a copy of its status.json; may be repeated.",
+)
+@click.option(
+    "--warn-audit",
+    type=DURATION,
+    default="2d",
+    show_default=True,
+    metavar="DURATION",
+    help="Warn when the last run on a ledger is this old.",
+)
 @document_option(CheckResult, formats=("nagios", "json", "prometheus"))
 @click.pass_context
-def check(context: click.Context, /, namesrv: str, fmt: str, **limits: Any) -> None:
-    """Check the whole cluster for a monitoring system: members, masters, acknowledgements, replication lag.
+def check(
+    context: click.Context, /, namesrv: str, ledgers: tuple[Path, ...], warn_audit: float, fmt: str, **limits: Any
+) -> None:
+    """Check the whole cluster for a monitoring system: members, masters, acknowledgements, replication lag, audits.
 
     The exit status follows Nagios: 0 ok, 1 warning, 2 critical, 3 unknown (no name server answers).
     """
     try:
         result = run_admin(namesrv, lambda admin: admin.check(LagLimits(**limits)))
+        if ledgers:
+            result = _with_ledgers(result, ledgers, warn_audit)
     except CliError as error:
         click.echo(unknown(fmt, " ".join(error.report.lines)))
         context.exit(NAGIOS["unknown"])
@@ -89,6 +112,20 @@ def check(context: click.Context, /, namesrv: str, fmt: str, **limits: Any) -> N
     else:
         click.echo(nagios(result, limits) if fmt == "nagios" else prometheus(result))
     context.exit(NAGIOS[result.level])
+
+
+def _with_ledgers(result: CheckResult, ledgers: tuple[Path, ...], stale_seconds: float) -> CheckResult:
+    from twinlog.cluster.pipeline.ledger.checks import findings_of, with_audit  # Only this option needs them.
+    from twinlog.cluster.pipeline.ledger.files import LedgerError, read_standing
+
+    now_ms = int(time.time() * 1000)
+    for ledger in ledgers:
+        try:
+            standing = read_standing(ledger)
+        except LedgerError as error:
+            raise CliError("A ledger cannot be read.", str(error)) from error
+        result = with_audit(result, tuple(findings_of(standing, str(ledger), now_ms, stale_seconds)))
+    return result
 
 
 @click.command(

@@ -12,21 +12,36 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from twinlog.cluster.pipeline.audit.report import AuditReport
+    from twinlog.cluster.pipeline.audit.standing import Standing
 
 LAST_RUN = "rocketmq_audit_last_run_timestamp_seconds"
 DIVERGENT = "rocketmq_audit_divergent_records"
+PROVED = "rocketmq_audit_proved_offset_bytes"
+UNPROVED = "rocketmq_audit_unproved_bytes"
+OLDEST = "rocketmq_audit_oldest_proof_timestamp_seconds"
 SIZE_MAX = 64 * 1024
 _LINE = re.compile(r'(\w+)\{group="((?:[^"\\]|\\.)*)",pair="((?:[^"\\]|\\.)*)"\} ([0-9.]+)')
 
 
-def text(group: str, pair: str, *, ended: float, divergent: int) -> str:
-    """The file of one audit; `ended` in seconds since 1970."""
+_HELP = {
+    LAST_RUN: "When the last audit of these members ended, seconds since 1970",
+    DIVERGENT: "Things that it found not to be as they should be",
+    PROVED: "All members are proved equal up to this offset",
+    UNPROVED: "Bytes of the longest log behind that",
+    OLDEST: "Time of the oldest proof that holds, seconds since 1970",
+}
+
+
+def text(group: str, pair: str, *, ended: float, divergent: int, standing: "Standing | None" = None) -> str:
+    """The file of one audit; `ended` in seconds since 1970, `standing` of its ledger."""
     labels = f'{{group="{_escaped(group)}",pair="{_escaped(pair)}"}}'
-    return (
-        f"# HELP {LAST_RUN} When the last audit of these members ended, seconds since 1970\n# TYPE {LAST_RUN} gauge\n"
-        f"{LAST_RUN}{labels} {ended:.3f}\n"
-        f"# HELP {DIVERGENT} Things that it found not to be as they should be\n# TYPE {DIVERGENT} gauge\n"
-        f"{DIVERGENT}{labels} {divergent}\n"
+    values = {LAST_RUN: f"{ended:.3f}", DIVERGENT: str(divergent)}
+    if standing is not None and standing.proved_to is not None:
+        values |= {PROVED: str(standing.proved_to), UNPROVED: str((standing.log_end or 0) - standing.proved_to)}
+    if standing is not None and standing.oldest_proof_ms is not None:
+        values[OLDEST] = f"{standing.oldest_proof_ms / 1000:.3f}"
+    return "".join(
+        f"# HELP {name} {_HELP[name]}\n# TYPE {name} gauge\n{name}{labels} {value}\n" for name, value in values.items()
     )
 
 
@@ -35,7 +50,8 @@ def of_report(report: "AuditReport") -> str:
     members = [member.name for member in report.members]
     groups = {name.rpartition("-")[0] for name in members}
     wrong = sum(count for cls, count in report.totals.items() if cls not in ("lag", "unreadable"))
-    return text(groups.pop() if len(groups) == 1 else "", "/".join(members), ended=time.time(), divergent=wrong)
+    group = groups.pop() if len(groups) == 1 else ""
+    return text(group, "/".join(members), ended=time.time(), divergent=wrong, standing=report.ledger)
 
 
 def write(path: Path, content: str) -> None:

@@ -52,6 +52,21 @@ AUDIT = (
         help="Things that it found not to be as they should be; 0: the copies are equal up to lag (auditMetricsFile)",
         read=lambda snapshot: audit_file.samples(snapshot.audit_file, audit_file.DIVERGENT),
     ),
+    _audit_gauge(
+        name=audit_file.PROVED,
+        help="All members are proved equal up to this offset, by an audit with a ledger (auditMetricsFile)",
+        read=lambda snapshot: audit_file.samples(snapshot.audit_file, audit_file.PROVED),
+    ),
+    _audit_gauge(
+        name=audit_file.UNPROVED,
+        help="Bytes of the longest log behind that, when it was audited (auditMetricsFile)",
+        read=lambda snapshot: audit_file.samples(snapshot.audit_file, audit_file.UNPROVED),
+    ),
+    _audit_gauge(
+        name=audit_file.OLDEST,
+        help="Time of the oldest proof that holds, seconds since 1970: every byte is proved again in turn (auditMetricsFile)",
+        read=lambda snapshot: audit_file.samples(snapshot.audit_file, audit_file.OLDEST),
+    ),
 )
 OWN_PROCESS = (
     counter(

@@ -65,7 +65,8 @@ def watched(tmp_path_factory) -> Iterator[Watched]:
         stack.enter_context(clients(watched.master))
         work(up, watched.master)
         stack.enter_context(traffic(up))
-        up.twinlog("audit", "--live", "broker-a-0", "broker-a-1", "--metrics", str(audit))
+        ledger = ("--incremental", str(directory / "ledger"))
+        up.twinlog("audit", "--live", "broker-a-0", "broker-a-1", *ledger, "--metrics", str(audit))
         yield watched
 
 

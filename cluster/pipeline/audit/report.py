@@ -13,6 +13,7 @@ from attrs import asdict, evolve, field, frozen
 
 from twinlog.cluster.admin.documents import SCHEMA
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, FindingClass, documented
+from twinlog.cluster.pipeline.audit.standing import Standing
 
 # Classes of findings about the log itself; the others are about files beside it.
 LOG_CLASSES = (
@@ -85,6 +86,9 @@ class AuditReport:
     started_ms: int = 0
     seconds: float = documented("duration of the audit without the start of Spark", 0.0)
     startup_seconds: float | None = documented("duration of the start of Spark; null: without Spark")
+    ledger: Standing | None = documented(
+        "what the ledger of --incremental proves after this run; null: without a ledger"
+    )
 
 
 def verdict_of(totals: Iterable[str], *, is_complete: bool, is_sampled: bool = False) -> AuditVerdict:

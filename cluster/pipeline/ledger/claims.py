@@ -34,6 +34,22 @@ from twinlog.store.epoch_file import EpochEntry
 END = 1 << 62  # Behind every log.
 
 
+class OtherLedgerError(Exception):
+    """The ledger is of other members, or of members that were read in another way. The message says what to do."""
+
+
+def check_ledger(state: LedgerState, looks: Sequence[Look], kind: str) -> None:
+    """Raises OtherLedgerError for a ledger on which nothing of this audit can go on."""
+    known = [look.name for look in state.members]
+    if not state.run or (state.kind == kind and {look.name for look in looks} & set(known)):
+        return
+    what = "running brokers" if state.kind == "live" else "directories"
+    raise OtherLedgerError(
+        f"the ledger is of {what}: {', '.join(known)}. Each log has a ledger of its own, and another one for running brokers. "
+        "Name another directory."
+    )
+
+
 class Gone(NamedTuple):
     """Bytes of which a member's proofs end. `why` is None where it only deleted old files."""
 

@@ -16,7 +16,7 @@ from twinlog.cluster.pipeline.audit.compare import ByteRange, LogBounds, unreada
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, FindingClass
 from twinlog.cluster.pipeline.audit.stores import Store, as_it_is_now, bounded, inspect_all, without_secrets
 from twinlog.cluster.pipeline.audit.tasks import Differing, MemberSplit, SplitDigests
-from twinlog.cluster.pipeline.ledger.claims import Mark, check_marks, still_holding
+from twinlog.cluster.pipeline.ledger.claims import Mark, check_ledger, check_marks, still_holding
 from twinlog.cluster.pipeline.ledger.outcome import RunFacts, after
 from twinlog.cluster.pipeline.ledger.pieces import differing, joined_pieces, parts_to_read, pieces_of
 from twinlog.cluster.pipeline.ledger.plan import plan
@@ -57,6 +57,7 @@ def run_directories(
     stores = named_as_before(state, inspect_all(places))
     members = {store.name: store for store in stores}
     looks = tuple(_look(store) for store in stores)
+    check_ledger(state, looks, KIND)
     state, lost = still_holding(state, looks)
     state, lost = _marked(state, looks, members, lost)
     planned = plan(state, looks, started_ms, full_pass_ms)

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from attrs import asdict, define, fields
 
+from twinlog.cluster.pipeline.audit.standing import MemberStanding, Standing
 from twinlog.cluster.pipeline.ledger.rows import TABLES, VERSION
-from twinlog.cluster.pipeline.ledger.standing import MemberStanding, Standing, standing_of
+from twinlog.cluster.pipeline.ledger.standing import standing_of
 from twinlog.cluster.pipeline.ledger.tables import Rows, arrow_table, rows_of, schema_of_table
 from twinlog.cluster.pipeline.ledger.values import LedgerState, RunResult
 from twinlog.store.util.checked_file import decode_checked, encode_checked

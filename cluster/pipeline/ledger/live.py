@@ -27,7 +27,7 @@ from twinlog.cluster.pipeline.audit.live import (
     of_member,
 )
 from twinlog.cluster.pipeline.audit.report import LOG_CLASSES
-from twinlog.cluster.pipeline.ledger.claims import Mark, check_marks, still_holding
+from twinlog.cluster.pipeline.ledger.claims import Mark, check_ledger, check_marks, still_holding
 from twinlog.cluster.pipeline.ledger.outcome import RunFacts, after
 from twinlog.cluster.pipeline.ledger.pieces import differing, joined_pieces, parts_to_read, pieces_of
 from twinlog.cluster.pipeline.ledger.plan import plan
@@ -81,6 +81,7 @@ async def run_live(
         if each.status is None:  # One named by its address has told its name in an earlier run.
             each.name = names.get(each.address, each.name)
     looks = list(await in_parallel(partial(_look, api, each) for each in asked))
+    check_ledger(state, looks, KIND)
     state, lost = still_holding(state, looks)
     comparison = LiveComparison(api, {each.name: each for each in asked}, looks, Steps(progress), is_stopped)
     planned: tuple[Planned, ...]

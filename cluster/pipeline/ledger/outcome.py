@@ -24,6 +24,7 @@ from twinlog.cluster.pipeline.ledger.values import (
     cut_out,
     joined_spans,
     mark_of,
+    reason_of,
     size_of,
 )
 
@@ -88,12 +89,21 @@ def after(
         faults=tuple(_faults(state.faults, compared, examined, [look for look in looks if look.problem is None])),
         findings=tuple(each for each in findings if each.closed_ms is None),
         next_id=max([state.next_id, *(each.id + 1 for each in findings)]),
+        read_bytes=compared.read_bytes,
+        lost_bytes=size_of(lost),
+        new_bytes=_size_for(Reason.NEW, planned, compared),
+        again_bytes=_size_for(Reason.AGAIN, planned, compared),
+        fault_bytes=_size_for(Reason.FAULT, planned, compared),
     )
     found = evolve(found, verdict=open_verdict(AuditVerdict(verdict), found).value)
     closed = tuple(each for each in findings if each.closed_ms is not None)
     return RunResult(
         state=found, looks=tuple(looks), planned=tuple(planned), compared=compared, lost=tuple(lost), closed=closed
     )
+
+
+def _size_for(reason: Reason, planned: Sequence[Planned], compared: Compared) -> int:
+    return sum(piece.end - piece.start for piece in compared.pieces if reason_of(planned, piece) is reason)
 
 
 def _remembered(state: LedgerState, look: Look) -> Look:

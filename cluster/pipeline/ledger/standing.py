@@ -1,48 +1,10 @@
-"""What a ledger's state says now: up to where all members are proved equal, since when, and what is wrong. Pure."""
+"""From a ledger's state to what it says now. Pure."""
 
 from collections.abc import Iterable
 
-from attrs import frozen
-
-from twinlog.cluster.pipeline.audit.findings import documented
 from twinlog.cluster.pipeline.audit.report import AuditVerdict, verdict_of
+from twinlog.cluster.pipeline.audit.standing import MemberStanding, Standing
 from twinlog.cluster.pipeline.ledger.values import Basis, LedgerState, Proof, is_open_fault
-
-
-@frozen(kw_only=True)
-class MemberStanding:
-    """What is proved of one member."""
-
-    name: str
-    place: str
-    first_offset: int = documented("start of its log, when it was last read")
-    last_offset: int = documented("end of its log then")
-    proved_to: int = documented("its bytes are proved equal to those of another member from the start up to here")
-    is_away: bool = documented("the last run could not read it", False)
-
-
-@frozen(kw_only=True)
-class Standing:
-    """What is proved of the copies of a log, by the runs of its ledger."""
-
-    run: int = documented("number of the last run; 0: there was none yet", 0)
-    kind: str = documented("directories, or live: running brokers", "")
-    verdict: str = documented("of the last run, with what was found earlier and is still open", "")
-    checked_ms: int = documented("when the last run began; what is said here was so then", 0)
-    proved_from: int | None = documented("where the bytes begin that all members have; null: there are none")
-    proved_to: int | None = documented(
-        "from there up to here all members are proved equal; null: they have no byte in common"
-    )
-    log_end: int | None = documented("end of the longest log")
-    compared_by: str = documented("digests; written: digests that running members keep; samples", "")
-    newest_proof_ms: int | None = documented("time of the newest proof")
-    oldest_proof_ms: int | None = documented(
-        "time of the oldest proof that holds: every byte is proved again within a full pass"
-    )
-    proved_bytes: int = documented("bytes that are proved equal between two members or more", 0)
-    open_findings: int = documented("differences and damage that were found and are not repaired", 0)
-    full_pass_seconds: float = documented("time within which every byte is proved again", 0.0)
-    members: tuple[MemberStanding, ...] = ()
 
 
 def standing_of(state: LedgerState) -> Standing:
@@ -66,6 +28,11 @@ def standing_of(state: LedgerState) -> Standing:
         proved_bytes=sum(proof.end - proof.start for proof in state.proofs),
         open_findings=sum(is_open_fault(seen) for seen in state.findings),
         full_pass_seconds=state.full_pass_ms / 1000,
+        new_bytes=state.new_bytes,
+        again_bytes=state.again_bytes,
+        fault_bytes=state.fault_bytes,
+        read_bytes=state.read_bytes,
+        lost_bytes=state.lost_bytes,
         members=tuple(
             MemberStanding(
                 name=look.name,

@@ -8,7 +8,7 @@ from attrs import asdict, fields
 
 from twinlog.cluster.pipeline.ledger.rows import TABLES, VERSION, FindingRow, MemberRow, ProofRow, RangeRow, RunRow
 from twinlog.cluster.pipeline.ledger.standing import member_proved_end, standing_of
-from twinlog.cluster.pipeline.ledger.values import Look, Lost, Piece, Reason, RunResult, SeenFinding, size_of
+from twinlog.cluster.pipeline.ledger.values import Look, Lost, Piece, RunResult, SeenFinding, reason_of, size_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,7 +42,6 @@ def rows_of(result: RunResult, software: str) -> Rows:
 
 def _run_row(result: RunResult, software: str) -> RunRow:
     state, standing = result.state, standing_of(result.state)
-    sizes = {reason: sum(size for each, size in _by_reason(result) if each is reason) for reason in Reason}
     return RunRow(
         run=state.run,
         started=state.started_ms,
@@ -53,27 +52,17 @@ def _run_row(result: RunResult, software: str) -> RunRow:
         proved_to=standing.proved_to,
         log_end=standing.log_end,
         oldest_proof=standing.oldest_proof_ms,
-        new_bytes=sizes[Reason.NEW],
-        again_bytes=sizes[Reason.AGAIN],
-        fault_bytes=sizes[Reason.FAULT],
-        read_bytes=result.compared.read_bytes,
-        lost_bytes=size_of(result.lost),
+        new_bytes=state.new_bytes,
+        again_bytes=state.again_bytes,
+        fault_bytes=state.fault_bytes,
+        read_bytes=state.read_bytes,
+        lost_bytes=state.lost_bytes,
         findings_new=sum(seen.state == "new" for seen in state.findings),
         findings_open=standing.open_findings,
         findings_closed=len(result.closed),
         full_pass_seconds=state.full_pass_ms / 1000,
         software=software,
     )
-
-
-def _by_reason(result: RunResult) -> list[tuple[Reason, int]]:
-    return [(reason_of(result, piece), piece.end - piece.start) for piece in result.compared.pieces]
-
-
-def reason_of(result: RunResult, piece: Piece) -> Reason:
-    """Why a piece was compared."""
-    found = (each.reason for each in result.planned if each.start <= piece.start < each.end)
-    return next(found, Reason.NEW)
 
 
 def _member_row(result: RunResult, look: Look) -> MemberRow:
@@ -107,7 +96,7 @@ def _range_row(result: RunResult, piece: Piece) -> RangeRow:
         run=result.state.run,
         start=piece.start,
         end=piece.end,
-        reason=reason_of(result, piece).value,
+        reason=reason_of(result.planned, piece).value,
         equal=piece.equal,
         different=piece.different,
         by=result.compared.by.value,

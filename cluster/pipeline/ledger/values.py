@@ -169,6 +169,11 @@ class LedgerState:
     faults: tuple[Fault, ...] = ()
     findings: tuple[SeenFinding, ...] = ()  # That are open.
     next_id: int = 1
+    new_bytes: int = 0  # This and the following: of the last run, as in its row.
+    again_bytes: int = 0
+    fault_bytes: int = 0
+    read_bytes: int = 0
+    lost_bytes: int = 0
 
     def member(self, name: str) -> Look | None:
         """A member as last seen."""
@@ -238,6 +243,12 @@ class RunResult:
 def size_of(spans: Iterable[Span | Proof | Piece | Planned | Fault | Lost]) -> int:
     """Number of bytes of several ranges that do not overlap."""
     return sum(each.end - each.start for each in spans)
+
+
+def reason_of(planned: Iterable[Planned], piece: Piece) -> Reason:
+    """Why a piece was compared."""
+    found = (each.reason for each in planned if each.start <= piece.start < each.end)
+    return next(found, Reason.NEW)
 
 
 Cuttable = TypeVar("Cuttable", Proof, Fault)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from twinlog.cluster.pipeline.audit.report import LOG_CLASSES, AuditReport, AuditVerdict
+from twinlog.cluster.pipeline.ledger import text
 from twinlog.cluster.text import seconds, size
 from twinlog.store.util.text import agreeing, counted
 
@@ -47,3 +48,5 @@ def sentences(report: AuditReport) -> Iterator[str]:
         yield "found: " + ", ".join(f"{count} {cls}" for cls, count in report.totals.items())
     for problem in report.not_read:
         yield f"not read: {problem}"
+    if report.ledger is not None:
+        yield from text.sentences(report.ledger)

@@ -65,6 +65,8 @@ def first_run() -> RunResult:
         faults=(Fault(start=BLOCK, end=2 * BLOCK, members=NAMES[2:]),),
         findings=(seen,),
         next_id=2,
+        new_bytes=4 * BLOCK,
+        read_bytes=12 * BLOCK,
     )
     planned = (Planned(start=0, end=4 * BLOCK, reason=Reason.NEW),)
     compared = Compared(pieces=pieces, findings=(finding,), read_bytes=12 * BLOCK, by=Basis.DIGESTS)
@@ -97,6 +99,9 @@ def make_ledger(directory: Path) -> Path:
         proofs=(kept[0], new[0], kept[2], new[1]),
         faults=(),
         findings=(),
+        new_bytes=BLOCK,
+        fault_bytes=BLOCK,
+        read_bytes=6 * BLOCK,
     )
     planned = (
         Planned(start=BLOCK, end=2 * BLOCK, reason=Reason.FAULT),

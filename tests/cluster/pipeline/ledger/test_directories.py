@@ -9,8 +9,9 @@ import pytest
 from tests.cluster.pipeline.logs import message, records, write_log
 from tests.cluster.pipeline.planting import MASTER, SLAVE, make_pair
 from twinlog.cluster.pipeline.audit.findings import FindingClass
+from twinlog.cluster.pipeline.audit.standing import Standing
 from twinlog.cluster.pipeline.ledger.directories import run_directories
-from twinlog.cluster.pipeline.ledger.standing import Standing, standing_of
+from twinlog.cluster.pipeline.ledger.standing import standing_of
 from twinlog.cluster.pipeline.ledger.values import LedgerState, Reason, RunResult, size_of
 
 WEEK = 7 * 86_400_000
