@@ -132,6 +132,8 @@ def test_a_service_ends_in_order(tmp_path: Path):
         service.kill()
         service.wait()
     lines = log.read_text().splitlines()
-    assert all(f"run {number}: " in line and "proved equal up to offset" in line for number, line in enumerate(lines, 1))
+    assert all(
+        f"run {number}: " in line and "proved equal up to offset" in line for number, line in enumerate(lines, 1)
+    )
     runs = sorted(path.name for path in (tmp_path / "ledger/runs").iterdir())
     assert len(runs) == len(lines)
