@@ -13,6 +13,7 @@ from twinlog.cluster.broker import wiring
 from twinlog.cluster.broker.broker import Broker
 from twinlog.cluster.broker.config import BrokerConfig
 from twinlog.cluster.broker.filter.tags import SubscriptionData
+from twinlog.cluster.broker.security.config import AclConfig
 from twinlog.cluster.config.json_file import JsonFile
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.command import RemotingCommand, decode
@@ -131,6 +132,7 @@ def make_broker(
     ha_config: HAConfig | None = None,
     server: ServerConfig | None = None,
     file_size: int = 1 << 20,
+    acl: AclConfig | None = None,
     **options: object,
 ) -> Broker:
     """A broker with small files; `options` are BrokerConfig's."""
@@ -145,7 +147,7 @@ def make_broker(
         max_hash_slot_num=100,
         max_index_num=400,
     )
-    return wiring.make_broker(BrokerConfig(**settings), store, ha_config, server)
+    return wiring.make_broker(BrokerConfig(**settings), store, ha_config, server, acl_config=acl)
 
 
 @contextlib.asynccontextmanager

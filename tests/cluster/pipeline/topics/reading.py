@@ -45,9 +45,9 @@ async def in_thread(do: Any, *arguments: Any) -> Any:
     return await trio.to_thread.run_sync(partial(do, *arguments))
 
 
-async def send(namesrv: str, topic: str, *bodies: bytes, **more: Any) -> None:
+async def send(namesrv: str, topic: str, *bodies: bytes, sign: Any = None, **more: Any) -> None:
     """Messages of a topic, one after the other."""
-    async with Client(namesrv) as client:
+    async with Client(namesrv, sign=sign) as client:
         producer = client.producer("tests")
         for body in bodies:
             await producer.send(OutgoingMessage(topic=topic, body=body, **more))

@@ -12,10 +12,12 @@ from tests.cluster.namesrv.registrations import registration
 from tests.cluster.pipeline.topics.reading import Query, in_thread, rows, send
 from tests.support.group.loopback import cluster as cluster
 from tests.support.group.loopback import until
+from twinlog.cluster.broker.security.config import AclConfig
 from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.route import MessageQueue
+from twinlog.cluster.remoting.signing import Credentials, make_signer
 from twinlog.store.config import BrokerRole
 
 NAMES = [
@@ -276,3 +278,33 @@ async def test_what_retention_removed_is_an_error_or_told(cluster, capfd):
     found = await in_thread(Query(options | {"failOnDataLoss": "false"}, [json.dumps(place)]).available)
     assert [row["queueOffset"] for row in found] == list(range(removed, 40))
     assert f"messages 0 to {removed - 1} are gone" in capfd.readouterr().err
+
+
+ACL = """
+accounts:
+- {accessKey: "writer12", secretKey: "12345678", admin: true}
+- {accessKey: "reader12", secretKey: "12345678", defaultTopicPerm: DENY, topicPerms: ["T1=SUB"], groupPerms: ["spark=SUB"]}
+- {accessKey: "nobody12", secretKey: "12345678", defaultTopicPerm: DENY, defaultGroupPerm: SUB}
+"""
+
+
+async def test_rights_and_tls(cluster, tmp_path):
+    """Connections are TLS ones; an account needs SUB on the topic and on the group."""
+    (tmp_path / "home" / "conf").mkdir(parents=True)
+    (tmp_path / "home" / "conf" / "plain_acl.yml").write_text(ACL)
+    await cluster.start("a", acl=AclConfig(enable=True, home=tmp_path / "home"))
+    await send(cluster.namesrv, "T1", b"secret", sign=make_signer(Credentials("writer12", "12345678")))
+    options = {
+        "subscribe": "T1",
+        "accessKey": "reader12",
+        "secretKey": "12345678",
+        "consumerGroup": "spark",
+        "tls": "true",
+    }
+    assert [row["value"] for row in await rows(cluster.namesrv, **options)] == [b"secret"]
+    for wrong in ({"accessKey": "nobody12"}, {"consumerGroup": "other"}, {"secretKey": "87654321"}):
+        with pytest.raises(ReadRefusedError, match="Check options accessKey and secretKey"):
+            await rows(cluster.namesrv, **options | wrong)
+    without = {name: value for name, value in options.items() if not name.endswith("Key")}
+    with pytest.raises(ReadRefusedError, match="Check options accessKey and secretKey"):
+        await rows(cluster.namesrv, **without)
