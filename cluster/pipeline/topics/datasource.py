@@ -134,6 +134,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None  # With trigger AvailableNow: where the query ends.
         self._reported: Json | None = None
         self._is_tried = False
+        self._is_lost = False  # No name server answers.
         self._warned: dict[str, str] = {}
         self._short_since: dict[MessageQueue, float] = {}  # Queues that end before they were read up to.
         self._gone: frozenset[MessageQueue] = frozenset()
@@ -152,8 +153,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 warn(f"the broker {name} does not answer, so its queues wait: {why}")
         for name in self._warned.keys() - survey.away.keys():
             warn(f"the broker {name} answers again")
-        self._warned = dict(survey.away)
-        self._survey = survey
+        if self._is_lost:
+            warn("a name server answers again")
+        self._warned, self._is_lost, self._survey = dict(survey.away), False, survey
         return survey
 
     # ---- Spark's methods
@@ -187,9 +189,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         except RemotingError as error:
             if self._survey is None:
                 raise _told(self.options, error) from error
-            if "" not in self._warned:
+            if not self._is_lost:
                 warn(f"no name server answers, so the query waits: {error}")
-                self._warned[""] = str(error)
+            self._is_lost = True
             return start
 
     async def _next(self, begun: Checkpoint, most: int | None, surveyor: Surveyor) -> Checkpoint:

@@ -1,6 +1,7 @@
 """Pulls a range of a queue, many pulls in flight on one connection: a broker answers each with 32 messages or 256 KiB at most.
 
-The range is cut into strips, and each lane pulls one strip after the other. Strips are handed over in order, a few MiB together.
+The range is cut into strips, and each lane pulls one strip after the other. Strips are handed over in order, a few MiB together;
+a few dozen MiB are held at most.
 Nothing is handed over twice, and nothing is left out without a word:
 
 | the answer | means | is |
@@ -11,7 +12,7 @@ Nothing is handed over twice, and nothing is left out without a word:
 | the same, twinlog | blanks of a queue that was repaired, or damaged records | a warning |
 | the queue ends before the range does | this member lags, or the queue was cut | asked again, then loss |
 
-A member that does not answer is asked again, as are the members that name servers know meanwhile, for `brokerWaitMs`.
+Where a member does not answer another one is asked, and those that name servers know meanwhile, for `brokerWaitMs`.
 """
 
 from collections import deque
@@ -35,8 +36,10 @@ from twinlog.cluster.remoting.route import MASTER_ID, BrokerAddresses
 LANES = 12
 STRIP, STRIP_OF_FILTER = 32, 2048  # Messages: what one pull answers with; a filter passes over many.
 TOGETHER = 2 << 20  # Bytes that are handed over together, or somewhat more.
+HELD_MAX = 32 << 20  # Bytes from which on only the oldest strip is pulled, if it is waited for.
 _AHEAD = 4 * LANES  # Strips that may wait for an older one.
 _PAUSE_SECONDS, _ERROR_SECONDS = 0.2, 5.0
+_AVOID_SECONDS = 5.0  # How long a member that did not answer is left alone, if there are others.
 CUT_SECONDS = 15.0  # A new master may still be building its queues.
 
 T = TypeVar("T")
@@ -73,7 +76,10 @@ class RangePuller:
     _filter: Subscription = field(init=False)
     _next: int = field(init=False)  # Start of the next strip.
     _begun: deque[_Strip] = field(factory=deque, init=False)  # Not handed over yet, oldest first.
+    _held: int = field(default=0, init=False)  # Bytes that are not handed over yet.
+    _is_taking: bool = field(default=False, init=False)
     _changed: trio.Event = field(factory=trio.Event, init=False)
+    _avoided: dict[str, float] = field(factory=dict, init=False)  # Members that did not answer, and until when.
     _away_since: float = field(default=inf, init=False)
     _renewing: trio.Lock = field(factory=trio.Lock, init=False)
     _renewed_at: float = field(default=-inf, init=False)
@@ -117,24 +123,32 @@ class RangePuller:
             scope.cancel()
 
     async def _hand_over(self) -> None:
+        """Hand over what the oldest strip has, also before it is done: a strip of large messages is large."""
         together: list[Pulled] = []
         size, at = 0, self._range.start
         while at < self._range.end:
-            while not (self._begun and self._begun[0].is_done):
+            while not (self._begun and (self._begun[0].pieces or self._begun[0].is_done)):
                 await self._change()
-            strip = self._begun.popleft()
-            at = strip.end
-            self._notify()
-            together += strip.pieces
+            strip = self._begun[0]
             size += sum(len(piece.data) for piece in strip.pieces)
+            together += strip.pieces
+            strip.pieces = []
+            if strip.is_done:
+                self._begun.popleft()
+                at = strip.end
+                self._notify()
             if size >= TOGETHER or (together and at == self._range.end):
+                self._is_taking = True
                 await self.take(together)
+                self._is_taking = False
+                self._held -= size
                 together, size = [], 0
+                self._notify()
 
     async def _lane(self) -> None:
         length = STRIP_OF_FILTER if self.options.is_filtered else STRIP
         while True:
-            while len(self._begun) >= _AHEAD:
+            while len(self._begun) >= _AHEAD or self._held >= HELD_MAX:
                 await self._change()
             if self._next >= self._range.end:
                 return
@@ -159,6 +173,8 @@ class RangePuller:
         """Pull a strip. What decides loss is the master's word, if there is one: a slave may lag, or keep less."""
         at, wants_master, stuck_since = strip.start, False, inf
         while at < strip.end:
+            while self._held >= HELD_MAX and (self._is_taking or strip is not self._begun[0]):
+                await self._change()
             answer, by_master = await self._pull(at, strip.end - at, wants_master)
             end = min(answer.next_offset, strip.end)
             if answer.min_offset > at or end <= at:
@@ -181,6 +197,9 @@ class RangePuller:
                     await self._gap(low, high)
             if found.offsets:
                 strip.pieces.append(found)
+                self._held += len(found.data)
+                if strip is self._begun[0]:
+                    self._notify()
             at, stuck_since = end, inf
 
     def _records(self, answer: PullResponse, low: int, high: int) -> Pulled:
@@ -247,7 +266,7 @@ class RangePuller:
     async def _asked(self, ask: Callable[[str], Awaitable[T]], wants_master: bool) -> tuple[T, bool]:
         """An answer, and whether the master gave it or there is none. Raises ReadRefusedError."""
         while True:
-            address = self._broker.find(MASTER_ID if wants_master else self._broker_id)
+            address = self._member(wants_master)
             try:
                 if address is None:
                     raise RemotingConnectError(self._range.queue.broker_name, "no member of this broker is registered")
@@ -258,6 +277,14 @@ class RangePuller:
             self._away_since = inf
             return answer, self._broker.master in (None, address)
 
+    def _member(self, wants_master: bool) -> str | None:
+        """The member to ask: the suggested one, or another one while that does not answer."""
+        wanted, now = self._broker.find(MASTER_ID if wants_master else self._broker_id), trio.current_time()
+        if wants_master or wanted is None or now >= self._avoided.get(wanted, -inf):
+            return wanted
+        others = (each for each in self._broker.addresses.values() if now >= self._avoided.get(each, -inf))
+        return next(others, wanted)
+
     async def _recover(self, error: RemotingError, address: str | None) -> None:
         now = trio.current_time()
         self._away_since = min(self._away_since, now)
@@ -267,6 +294,8 @@ class RangePuller:
             tried = f" for {now - self._away_since:.0f} s" if is_over else ""
             raise refused(f"reading {text_of(self._range.queue)} from {address}{tried}", error) from error
         self._broker_id = MASTER_ID
+        if address is not None and not isinstance(error, RequestError):
+            self._avoided[address] = now + _AVOID_SECONDS
         await trio.sleep(_PAUSE_SECONDS)
         await self._renew()
 

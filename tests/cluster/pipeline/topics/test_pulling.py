@@ -6,7 +6,7 @@ import trio
 from tests.cluster.pipeline.topics.fake_api import MASTER, QUEUE, SLAVE, FakeApi, Member, options, record
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
 from twinlog.cluster.pipeline.topics.offsets import Range
-from twinlog.cluster.pipeline.topics.pulling import CUT_SECONDS, QueuePart, RangePuller
+from twinlog.cluster.pipeline.topics.pulling import CUT_SECONDS, HELD_MAX, LANES, QueuePart, RangePuller
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RemotingTimeoutError, RequestError
 
@@ -44,6 +44,33 @@ async def test_a_slave_that_keeps_less_is_no_loss(autojump_clock):
     master, slave = Member(0, 1000, suggests=1), Member(500, 1000, suggests=1)
     api = FakeApi({MASTER: master, SLAVE: slave}, addresses={0: MASTER, 1: SLAVE})
     assert await pull(api, 0, 1000) == (list(range(1000)), [])
+
+
+async def test_while_the_master_is_silent_a_slave_is_read(autojump_clock):
+    """What is planned is confirmed, so it is there; nobody waits for a new master."""
+    slave = Member(0, 1000)  # It suggests the master.
+    api = FakeApi({SLAVE: slave}, addresses={0: MASTER, 1: SLAVE})
+    assert await pull(api, 0, 1000, broker_wait_ms=1000) == (list(range(1000)), [])
+    assert trio.current_time() < 15
+
+
+async def test_large_messages_do_not_fill_the_memory(autojump_clock):
+    """While a task does not take what is there, no more than a bound is pulled; then all comes, in order."""
+    api = FakeApi({MASTER: Member(0, 400, bytes_of=lambda offset: record(offset, bytes(1 << 20)))}, most=1)
+    puller, found, most = None, [], 0
+
+    async def take(pieces):
+        nonlocal most
+        await trio.sleep(1)
+        most = max(most, puller._held)
+        found.extend(offset for piece in pieces for offset in piece.offsets)
+
+    puller = RangePuller(api, QueuePart(Range(QUEUE, 0, 400), api.group), options(), take, found.append)
+    with trio.fail_after(1000):
+        await puller.run()
+    assert found == list(range(400))
+    assert HELD_MAX <= most <= HELD_MAX + (LANES << 21)
+    assert puller._held == 0
 
 
 async def test_what_retention_removed_is_an_error_or_a_warning(autojump_clock):
