@@ -22,6 +22,7 @@ from twinlog.cluster.pipeline.tables.datasource import struct_of
 from twinlog.cluster.pipeline.topics.offsets import (
     Checkpoint,
     Ends,
+    Mark,
     Offsets,
     behind,
     check_cluster,
@@ -135,6 +136,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reported: Json | None = None
         self._is_tried = False
         self._is_lost = False  # No name server answers.
+        self._is_checked = False  # The checkpoint is of this cluster.
         self._warned: dict[str, str] = {}
         self._short_since: dict[MessageQueue, float] = {}  # Queues that end before they were read up to.
         self._gone: frozenset[MessageQueue] = frozenset()
@@ -156,6 +158,17 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._is_lost:
             warn("a name server answers again")
         self._warned, self._is_lost, self._survey = dict(survey.away), False, survey
+        return survey
+
+    async def _look_for(self, begun: Checkpoint, surveyor: Surveyor) -> Survey:
+        """The same, to go on from a checkpoint. Raises ReadRefusedError when it is of another cluster."""
+        survey = await self._look(surveyor)
+        check_cluster(begun, survey.clusters)
+        if not self._is_checked and (why := await surveyor.unlike(survey, begun.marks)):
+            if self.options.fail_on_data_loss:
+                raise ReadRefusedError(f"{why}.")
+            warn(f"{why}; it is read on")
+        self._is_checked = True
         return survey
 
     # ---- Spark's methods
@@ -195,8 +208,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start
 
     async def _next(self, begun: Checkpoint, most: int | None, surveyor: Surveyor) -> Checkpoint:
-        survey = await self._look(surveyor)
-        check_cluster(begun, survey.clusters)
+        survey = await self._look_for(begun, surveyor)
         self._tell_gone(begun, survey)
         # Spark asks for the next batch when the one before is done, and commits it only if there is a next one.
         await self._commit(surveyor, survey, begun.queues)
@@ -213,9 +225,22 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = limited(starts, reachable, most)
         known = {**begun.cluster, **survey.clusters}
         cluster = {queue.broker_name: known.get(queue.broker_name, "") for queue in ends | new}
-        found = Checkpoint(cluster, ends | new)
+        found = Checkpoint(cluster, ends | new, await self._marks(surveyor, survey, begun, ends))
         await self._report(surveyor, survey, found)
         return found
+
+    async def _marks(self, surveyor: Surveyor, survey: Survey, begun: Checkpoint, ends: Offsets) -> dict[str, Mark]:
+        """The marks of a checkpoint: new ones of brokers of which more is read."""
+        read = {queue.broker_name: queue for queue in sorted(ends) if ends[queue] > begun.queues[queue]}
+
+        async def mark(queue: MessageQueue) -> Mark | None:
+            try:
+                return await surveyor.mark(survey, queue, ends[queue])
+            except RemotingError:
+                return None
+
+        found = await in_parallel(partial(mark, queue) for queue in read.values())
+        return begun.marks | {name: each for name, each in zip(read, found, strict=True) if each is not None}
 
     def _tell_gone(self, begun: Checkpoint, survey: Survey) -> None:
         """Queues of the checkpoint that no route has stay in it, and may come again."""
@@ -269,8 +294,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ranges = ranges_between(begun.queues, ended.queues)
         if not ranges:
             return []
-        survey = self._survey or self._asked(self._look)
-        check_cluster(begun, survey.clusters)
+        survey = self._survey or self._asked(partial(self._look_for, begun))
         found = []
         for each in ranges:
             if ends := survey.queues.get(each.queue):

@@ -2,7 +2,8 @@
 
     {"orders": {"broker-a": {"0": 123, "1": -2}}}        offsets by topic, broker name and queue; -2 earliest, -1 latest
     {"orders": {"broker-a": [0, 1]}}                     queues
-    {"cluster": {"broker-a": "DefaultCluster"}, "queues": {...}}   a checkpoint: the next offset of each queue
+    {"cluster": {"broker-a": "DefaultCluster"}, "queues": {...}, "marks": {...}}   a checkpoint: the next offset of each queue,
+                                                                  and a message of each broker by which it is known again
 
 A broker's name stands for its whole group, so these stay valid whoever is its master. A queue belongs to a checkpoint from the
 batch on in which it was seen first: that batch ends at its first message, so that the next one knows where it begins.
@@ -13,7 +14,7 @@ from itertools import pairwise
 from typing import Any, Self
 
 import orjson
-from attrs import evolve, field, frozen
+from attrs import asdict, evolve, field, frozen
 
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError, batch_ends
 from twinlog.cluster.remoting.route import MessageQueue
@@ -98,15 +99,31 @@ def nested(offsets: Mapping[MessageQueue, int]) -> Nested:
 
 
 @frozen
+class Mark:
+    """A message that was read: all members of its broker have it at one place of the log; another cluster has not."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    stored_ms: int
+
+
+@frozen
 class Checkpoint:
-    """The next offset of each queue, and the name of the cluster that each broker belongs to."""
+    """The next offset of each queue; of each broker the name of its cluster, and a mark once something of it was read."""
 
     cluster: dict[str, str] = field(factory=dict)
     queues: Offsets = field(factory=dict)
+    marks: dict[str, Mark] = field(factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """For Spark."""
-        return {"cluster": dict(sorted(self.cluster.items())), "queues": nested(self.queues)}
+        return {
+            "cluster": dict(sorted(self.cluster.items())),
+            "queues": nested(self.queues),
+            "marks": {broker: asdict(mark) for broker, mark in sorted(self.marks.items())},
+        }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
@@ -119,12 +136,13 @@ class Checkpoint:
                 for broker, offsets in brokers.items()
                 for number, offset in offsets.items()
             }
+            marks = {str(broker): Mark(**fields) for broker, fields in value.get("marks", {}).items()}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ReadRefusedError(
                 f"the checkpoint has no offsets of format rocketmq ({type(error).__name__}: {error}): it belongs to a query that "
                 "read something else, or is damaged. Take an empty checkpoint directory, or that of this query."
             ) from error
-        return cls(cluster, queues)
+        return cls(cluster, queues, marks)
 
 
 def check_cluster(checkpoint: Checkpoint, cluster: Mapping[str, str]) -> None:
@@ -143,6 +161,15 @@ def check_cluster(checkpoint: Checkpoint, cluster: Mapping[str, str]) -> None:
             f"servers know {', '.join(sorted(cluster))} only. Set option nameServer to the cluster that the query began with, or "
             "begin with an empty checkpoint directory."
         )
+
+
+def unlike(broker: str, mark: Mark) -> str:
+    """The message of a mark is another one now."""
+    return (
+        f"the checkpoint is of another cluster, or the log of {broker} was cut after it was read: message {mark.queue_offset} of "
+        f"{text_of(MessageQueue(mark.topic, broker, mark.queue_id))} is another one than when it was read. Set option nameServer "
+        "to the cluster that the query began with; else begin with an empty checkpoint directory and an empty destination"
+    )
 
 
 # ---- What is read next

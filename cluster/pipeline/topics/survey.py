@@ -19,10 +19,12 @@ from twinlog.cluster.pipeline.topics.offsets import (
     EARLIEST,
     LATEST,
     Ends,
+    Mark,
     Offsets,
     out_of_range,
     text_of,
     unknown_queues,
+    unlike,
 )
 from twinlog.cluster.pipeline.topics.options import Chosen, Place, SourceOptions
 from twinlog.cluster.pipeline.topics.refusals import is_final, refused
@@ -69,8 +71,10 @@ class Survey:
 
 @frozen
 class Found:
-    """A message: where its record ends in the log, and when it was stored."""
+    """A message: its number, where its record lies in the log, and when it was stored."""
 
+    queue_offset: int
+    phy_offset: int
     phy_end: int
     stored_ms: int
 
@@ -236,7 +240,29 @@ class Surveyor:
             record = decode_message(answer.records, 0, check_crc=False)
         except StoreError as error:
             raise RemotingProtocolError(f"{address}: a pull was answered with no record: {error}") from error
-        return Found(record.phy_offset + record.size, record.store_timestamp)
+        end = record.phy_offset + record.size
+        return Found(record.queue_offset, record.phy_offset, end, record.store_timestamp)
+
+    # ---- Marks
+
+    async def mark(self, survey: Survey, queue: MessageQueue, end: int) -> Mark | None:
+        """The message before the end of what is read of a queue; None: there is none."""
+        found = await self._message(self.address(survey, queue), queue, end - 1)
+        if found is None or found.queue_offset != end - 1:
+            return None
+        return Mark(queue.topic, queue.queue_id, found.queue_offset, found.phy_offset, found.stored_ms)
+
+    async def unlike(self, survey: Survey, marks: Mapping[str, Mark]) -> str | None:
+        """Why a checkpoint with these marks is not of this cluster; None: nothing speaks against it."""
+        for broker, mark in marks.items():
+            queue = MessageQueue(mark.topic, broker, mark.queue_id)
+            ends = survey.queues.get(queue)
+            if ends is None or not ends.first <= mark.queue_offset < ends.end:
+                continue
+            now = await self.mark(survey, queue, mark.queue_offset + 1)
+            if now is not None and now != mark:
+                return unlike(broker, mark)
+        return None
 
     # ---- Rights
 

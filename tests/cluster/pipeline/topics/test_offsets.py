@@ -11,6 +11,7 @@ from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
 from twinlog.cluster.pipeline.topics.offsets import (
     Checkpoint,
     Ends,
+    Mark,
     Range,
     behind,
     check_cluster,
@@ -39,7 +40,9 @@ def test_a_checkpoint_has_one_text(offsets, random):
     """Spark compares texts."""
     pairs = list(offsets.items())
     random.shuffle(pairs)
-    one, other = Checkpoint({"x": "c", "y": "d"}, offsets), Checkpoint({"y": "d", "x": "c"}, dict(pairs))
+    mark = Mark("a", 0, 1, 2, 3)
+    one = Checkpoint({"x": "c", "y": "d"}, offsets, {"x": mark, "y": mark})
+    other = Checkpoint({"y": "d", "x": "c"}, dict(pairs), {"y": mark, "x": mark})
     assert json.dumps(one.to_json()) == json.dumps(other.to_json())
     assert Checkpoint.from_json(json.loads(json.dumps(one.to_json()))) == one
 

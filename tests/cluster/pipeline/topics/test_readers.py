@@ -11,7 +11,7 @@ from tests.cluster.broker.helpers import put
 from tests.cluster.namesrv.registrations import registration
 from tests.cluster.pipeline.topics.reading import Query, in_thread, rows, send
 from tests.support.group.loopback import cluster as cluster
-from tests.support.group.loopback import until
+from tests.support.group.loopback import open_cluster, until
 from twinlog.cluster.broker.security.config import AclConfig
 from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
@@ -265,6 +265,34 @@ async def test_checkpoints_of_others_are_refused(cluster):
         query.reader._short_since[MessageQueue("T1", "broker-a", 0)] = -math.inf  # It was so for long.
         with pytest.raises(ReadRefusedError, match=word):
             await in_thread(query.plan)
+
+
+async def test_another_cluster_with_the_same_names_is_noticed(cluster, tmp_path, capfd):
+    """By a message: what was read last is another one there."""
+    await filled(cluster, 5)
+    other = await open_cluster(cluster.nursery, tmp_path / "other")
+    await filled(other, 9)
+    options = {"subscribe": "T1", "startingOffsets": "earliest"}
+    query = Query({"nameServer": cluster.namesrv} | options)
+    assert len(await in_thread(query.available)) == 5
+    assert await in_thread(query.available) == []
+    planned = list(query.planned)
+    with pytest.raises(
+        ReadRefusedError, match="message 4 of queue 0 of T1 on broker-a is another one than when it was read"
+    ):
+        await in_thread(Query({"nameServer": other.namesrv} | options, planned[-1:]).available)
+    with pytest.raises(ReadRefusedError, match="of another cluster"):  # A batch that was planned only.
+        await in_thread(
+            Query({"nameServer": other.namesrv} | options, [planned[-1], replaced(planned[-1], 5, 6)]).available
+        )
+    query = Query({"nameServer": other.namesrv, "failOnDataLoss": "false"} | options, planned[-1:])
+    assert len(await in_thread(query.available)) == 4
+    assert "is another one" in capfd.readouterr().err
+
+
+def replaced(planned: str, offset: int, by: int) -> str:
+    """A checkpoint with another offset of queue 0."""
+    return planned.replace(f'"0": {offset}', f'"0": {by}')
 
 
 async def test_what_retention_removed_is_an_error_or_told(cluster, capfd):
