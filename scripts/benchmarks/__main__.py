@@ -27,6 +27,8 @@ from scripts.benchmarks import (
     observe_table,
     roles,
     roles_table,
+    spark,
+    spark_table,
     table,
 )
 from scripts.benchmarks import store as stores
@@ -314,6 +316,67 @@ def audit(gib: int, growth: tuple[int, ...], rounds: int, part: tuple[str, ...],
     setup: dict[str, Any] = {"log_bytes": bench.log_bytes, "log_file_bytes": unit, "rounds": rounds}
     setup |= {"body_bytes": BODY_SIZE, "spark": version("pyspark"), "master": MASTER, "tasks": TASKS}
     record("audit", setup, bench.rows(), audit_table.line, out)
+
+
+@main.command("spark")
+@click.option("--mib", default=512, show_default=True, help="Length of the log, for each size of bodies.")
+@click.option("--body", "bodies", multiple=True, type=int, default=(100, 1024, 16384), show_default=True, help="Bytes.")
+@click.option("--part", multiple=True, type=click.Choice(spark.PARTS), help="Measure these alone.")
+@click.option("--only", multiple=True, type=click.Choice(spark.KINDS), help="Measure these clients alone.")
+@click.option("--messages", default=100_000_000, show_default=True, help="Of the backlog, of 100 bytes each.")
+@click.option("--system", multiple=True, type=click.Choice(spark.SYSTEMS), help="The backlog of these brokers alone.")
+@click.option("--backlog", type=click.Path(path_type=Path), help="Keep the backlog in this directory, for another run.")
+@click.option("--threads", default=16, show_default=True, help="Of the producer beside the backlog.")
+@click.option("--seconds", default=30, show_default=True, help="Length of one measurement of it.")
+@click.option("--warm-up", default=20, show_default=True, help="Seconds of its load before each.")
+@rounds_option(3)
+@click.option("--quick", is_flag=True, help="A few messages, to see that it works: the numbers mean nothing.")
+@click.option(
+    "--resume", type=click.Path(exists=True, path_type=Path), help="Go on with raw results, written as they came."
+)
+@out_option("spark")
+def spark_clients(
+    mib: int,
+    bodies: tuple[int, ...],
+    part: tuple[str, ...],
+    only: tuple[str, ...],
+    messages: int,
+    system: tuple[str, ...],
+    backlog: Path | None,
+    threads: int,
+    seconds: int,
+    warm_up: int,
+    rounds: int,
+    quick: bool,
+    resume: Path | None,
+    out: Path | None,
+) -> None:
+    """Measure Spark as a client of a running broker, and what producers notice of it. Needs 35 GiB for the backlog."""
+    if quick:
+        mib, messages, seconds, warm_up, rounds = 8, 200_000, 2, 2, 1
+    cold = spark.ColdReading(
+        messages=messages,
+        body_bytes=100,
+        directory=backlog,
+        systems=system or spark.SYSTEMS,
+        load=Load(threads=(threads, threads), first_warm_up_s=warm_up, warm_up_s=warm_up, seconds=seconds),
+        log_file_bytes=16 * MIB if quick else GIB,
+    )
+    setup: dict[str, Any] = {"mib": mib, "rounds": rounds, "backlog_messages": messages, "threads": threads}
+    setup |= {"seconds": seconds, "warm_up_s": warm_up, "spark": version("pyspark"), "master": spark.MASTER}
+    setup |= {"backlog_body_bytes": cold.body_bytes, "backlog_record_bytes": cold.log.record_bytes}
+    setup |= {"backlog_master": spark.MASTER_OF_BACKLOG}
+    report = read_begun(resume, "spark") if resume else new_report("spark", setup)
+    bench = spark.SparkBench(
+        rounds=rounds,
+        mib=mib,
+        bodies=bodies,
+        parts=part or spark.PARTS,
+        kinds=only or spark.KINDS,
+        cold=cold,
+        done=list(report["results"]),
+    )
+    record("spark", setup, bench.rows(), spark_table.line, resume or out, report)
 
 
 @main.command()

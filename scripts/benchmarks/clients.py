@@ -57,7 +57,7 @@ class ClientsBench:
                 arguments = [broker.namesrv, TOPIC, str(BODY_BYTES), starts, str(seconds), *map(str, rates)]
                 before = 0.0
                 limit_s = 60 + len(rates) * 2 * (max(warm_ups) + seconds + 10)
-                for event in _printed("LatencyLoad", arguments, limit_s):
+                for event in printed("LatencyLoad", arguments, limit_s):
                     now = cpu_seconds(broker.pid)
                     if event.pop("event") == "start":
                         before = now
@@ -88,7 +88,7 @@ class ClientsBench:
     def _drain(self, broker: BrokerProcess, consumers: int, messages: int, group: str) -> Row:
         before = cpu_seconds(broker.pid)
         arguments = [broker.namesrv, TOPIC, group, str(consumers), str(messages), str(DRAIN_SECONDS_MAX)]
-        (row,) = _printed("ConsumeLoad", arguments, DRAIN_SECONDS_MAX + 60)
+        (row,) = printed("ConsumeLoad", arguments, DRAIN_SECONDS_MAX + 60)
         if not row.pop("whole"):
             raise RuntimeError(f"{broker.name} gave {row['messages']} of {messages} messages\n{broker.tail()}")
         used = cpu_seconds(broker.pid) - before
@@ -99,6 +99,7 @@ class ClientsBench:
         }
 
 
-def _printed(name: str, arguments: Sequence[str], limit_s: float) -> Iterator[Row]:
+def printed(name: str, arguments: Sequence[str], limit_s: float) -> Iterator[Row]:
+    """What one of java/ prints. Raises RuntimeError if it fails."""
     with scratch("bench-clients-") as home, java_client(name, arguments, home, limit_s) as (_, rows):
         yield from rows

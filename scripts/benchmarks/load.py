@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -59,10 +59,14 @@ def java_client(name: str, arguments: Sequence[str], home: Path, limit_s: float)
         raise RuntimeError(f"{name} ended with {client.returncode}")
 
 
-def measure(system: System, load: Load, root: Path) -> Iterator[Row]:
-    """Run the client against a system; yield one row of results for each number of threads."""
+def measure(
+    system: System, load: Load, root: Path, *, topic: str = TOPIC, started: Callable[[], None] = lambda: None
+) -> Iterator[Row]:
+    """Run the client against a system; yield one row of results for each number of threads. `started`: called when the
+    measurement of one begins, behind its warm-up.
+    """
     numbers = (load.body_size, load.first_warm_up_s, load.warm_up_s, load.seconds, *load.threads)
-    arguments = [system.namesrv, TOPIC, *map(str, numbers)]
+    arguments = [system.namesrv, topic, *map(str, numbers)]
     before: dict[str, float] = {}
     with java_client("ProduceLoad", arguments, root, load.time_limit_s) as (client, events):
         for event in events:
@@ -70,6 +74,7 @@ def measure(system: System, load: Load, root: Path) -> Iterator[Row]:
             now = used | {MACHINE: busy_seconds()}
             if event.pop("event") == "start":
                 before = now
+                started()
             else:
                 yield row(event, {name: seconds - before[name] for name, seconds in now.items()})
 

@@ -15,6 +15,7 @@ from scripts.benchmarks import (
     http_table,
     observe_table,
     roles_table,
+    spark_table,
     store_table,
 )
 from scripts.benchmarks.report import DIRECTORY, Row, head, table_line
@@ -135,4 +136,5 @@ PAGES = {
     "observe": observe_table.observe_page,
     "http": http_table.page,
     "acks": ack_table.page,
+    "spark": spark_table.page,
 }
