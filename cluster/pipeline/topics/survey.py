@@ -30,10 +30,12 @@ from twinlog.cluster.pipeline.topics.options import Chosen, Place, SourceOptions
 from twinlog.cluster.pipeline.topics.refusals import is_final, refused
 from twinlog.cluster.remoting.errors import RemotingError, RemotingProtocolError, RequestError
 from twinlog.cluster.remoting.member_status import MemberStatus
+from twinlog.cluster.remoting.names import TAG
 from twinlog.cluster.remoting.route import MASTER_ID, BrokerAddresses, MessageQueue, TopicRoute, by_broker
 from twinlog.store.errors import StoreError
 from twinlog.store.record.message import decode_message
 
+CLIENT_ID = "spark"
 _CONFIRMED = "confirmed"  # Of option visibility: the broker itself shows no more.
 _SETTLE_TRIES, _SETTLE_SECONDS = 5, 0.01
 _TRIES, _PAUSE_SECONDS = 3, 0.5
@@ -274,6 +276,8 @@ class Surveyor:
     async def _try_out(self, survey: Survey, queue: MessageQueue) -> None:
         address, wanted = self.address(survey, queue), self.options.subscription(queue.topic)
         try:
+            if wanted.kind != TAG:  # RocketMQ gives pulls with an expression that it cannot parse all messages.
+                await self.api.check_filter(address, CLIENT_ID, self.options.reading_group, wanted)
             await self.api.pull(
                 address,
                 queue,
