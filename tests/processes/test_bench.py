@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -19,11 +20,15 @@ from scripts.benchmarks import (
     http_table,
     observe_table,
     roles_table,
+    spark_table,
     table,
 )
+from scripts.benchmarks.backlog import Backlog
 from scripts.benchmarks.machine import ROOT
 from scripts.benchmarks.report import new_report, record
 from scripts.benchmarks.store_table import page
+from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
+from twinlog.store.offline.verify.verify import verify
 
 
 def measured(tmp_path: Path, *arguments: str, timeout_s: float) -> tuple[dict[str, Any], str]:
@@ -227,3 +232,69 @@ def test_page_of_failovers() -> None:
     assert "| RocketMQ | kill | 2 | 5.00 | 31.00 | 31.00 |" in shown
     assert "| RocketMQ | 2,000 | 2 |" in shown
     assert all(failover_table.line(row) for row in rows)
+
+
+def verified(root: Path) -> int:
+    """The records of a store directory, which is sound: log, queues and digests."""
+    with StoreDirectory.open(root, DirectoryOptions()) as directory:
+        report = verify(directory)
+    assert report.errors == 0, report.findings
+    return report.records
+
+
+def test_a_backlog_is_a_sound_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when its making was interrupted; a copy shares full files alone, and another backlog is not taken for it."""
+    backlog = Backlog(topic="bench", messages=12_003, body_bytes=100, log_file_bytes=1 << 20, queue_file_bytes=6_000)
+    root, copy = tmp_path / "made", tmp_path / "copy"
+    with monkeypatch.context() as patch:
+        patch.setattr(Backlog, "_make_queue", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            backlog.make(root)
+    sorted((root / "commitlog").iterdir())[-1].unlink()
+    backlog.make(root)
+    log = sorted((root / "commitlog").iterdir())
+    backlog.link(root, copy)
+    assert verified(root) == verified(copy) == 12_003
+    assert [(copy / "commitlog" / file.name).samefile(file) for file in log] == [True, True, False]
+    with pytest.raises(ValueError, match="name another directory"):
+        Backlog(topic="bench", messages=12_004, body_bytes=100).make(root)
+
+
+def test_page_of_spark() -> None:
+    """Rates by elapsed time and by CPU time, and what an interrupted measurement leaves over."""
+    of_broker = {"broker_cpu_seconds": 0.5, "disk_bytes": 0}
+    read = {
+        "measure": "source",
+        "body": 1024,
+        "cold": False,
+        "kind": "spark",
+        "round": 1,
+        "messages": 10**6,
+        "bytes": 10**9,
+    }
+    rows = [{**read, "seconds": 8.0, "cpu_seconds": 10.0, **of_broker}]
+    rows.append(
+        {"measure": "start-up", "round": 1, "session_seconds": 5.0, "first_seconds": 3.0, "second_seconds": 1.0}
+    )
+    beside = {
+        "measure": "backlog",
+        "system": "rocketmq",
+        "read_from": "slave",
+        "round": 1,
+        "p50_ms": 1.0,
+        "p99_ms": 2.0,
+    }
+    beside |= {"cpu_us_per_message": {"master": 50.0}, "master_messages_out": 0, "slave_messages_out": 7}
+    rows += [
+        {**beside, "spark": "idle", "messages_per_s": 1000.0},
+        {**beside, "spark": "reads", "messages_per_s": 900.0},
+    ]
+    setup = {"mib": 512, "rounds": 1, "backlog_messages": 10**8, "threads": 16, "seconds": 30, "warm_up_s": 20}
+    setup |= {"spark": "4.3", "master": "local[1,4]", "backlog_body_bytes": 100, "backlog_record_bytes": 239}
+    setup |= {"backlog_master": "local[2,4]"}
+    shown = spark_table.page({**new_report("spark", setup), "results": rows}, "raw.json")
+    assert "| 1,024 | memory | Spark (goal: 100 a core) | 125,000 | 125 | 100 | 0.5 | 0 |" in shown
+    assert "in a log of 22.3 GiB" in shown
+    assert "| RocketMQ | slave | reads | 900 | 0.90 | 1.00 | 2.00 | 50 | 0 | 7 |" in shown
+    assert "| 5.0 | 3.0 | 1.0 |" in shown
+    assert all(spark_table.line(row) for row in rows)
