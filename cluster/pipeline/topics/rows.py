@@ -6,6 +6,7 @@ lengths that add up, and the CRC of the body.
 
 from collections.abc import Iterator, Sequence
 from struct import Struct
+from struct import error as StructError
 
 import numpy as np
 import pyarrow as pa
@@ -77,22 +78,23 @@ class Pulled:
     def of(cls, data: bytes | memoryview, low: int, high: int) -> "Pulled":
         """The records with queue offsets `low` to `high`. Raises NoRecordsError."""
         view = memoryview(data)
-        found, at, before = cls(view), 0, low - 1
-        while at < len(view):
-            if len(view) - at < RECORD_SIZE_MIN:
-                raise NoRecordsError(f"{len(view) - at} bytes behind the last record")
-            size, offset = _HEAD.unpack_from(view, at)
-            if not RECORD_SIZE_MIN <= size <= len(view) - at:
-                raise NoRecordsError(f"a record of {size} bytes where {len(view) - at} are left")
+        starts, offsets = list[int](), list[int]()
+        at, end, before, unpack = 0, len(view), low - 1, _HEAD.unpack_from
+        while at < end:  # For each message: it is kept short.
+            try:
+                size, offset = unpack(view, at)
+            except StructError:
+                raise NoRecordsError(f"{end - at} bytes behind the last record") from None
+            if size < RECORD_SIZE_MIN or at + size > end:
+                raise NoRecordsError(f"a record of {size} bytes where {end - at} are left")
             if offset <= before:
                 raise NoRecordsError(f"message {offset} behind message {before}")
             if offset >= high:
                 break
-            found.starts.append(at)
-            found.offsets.append(offset)
+            starts.append(at)
+            offsets.append(offset)
             at, before = at + size, offset
-        found.data = view[:at]
-        return found
+        return cls(view[:at], starts, offsets)
 
     def gaps(self, low: int, high: int) -> Iterator[tuple[int, int]]:
         """Offsets from `low` to `high` that no record has."""
