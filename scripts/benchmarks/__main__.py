@@ -16,6 +16,7 @@ import click
 
 from scripts.benchmarks import audit as audits
 from scripts.benchmarks import (
+    audit_ledger_table,
     audit_table,
     clients,
     failover,
@@ -33,6 +34,7 @@ from scripts.benchmarks import (
 )
 from scripts.benchmarks import store as stores
 from scripts.benchmarks.ack_levels import AckBench
+from scripts.benchmarks.audit_ledger import AuditLedgerBench
 from scripts.benchmarks.audit_steps import MASTER, TASKS
 from scripts.benchmarks.clients import ClientsBench
 from scripts.benchmarks.idle import IdleLoad
@@ -377,6 +379,37 @@ def spark_clients(
         done=list(report["results"]),
     )
     record("spark", setup, bench.rows(), spark_table.line, resume or out, report)
+
+
+@main.command("audit-ledger")
+@click.option(
+    "--gib", "sizes", multiple=True, type=int, default=(1, 10, 50), show_default=True, help="Length of a log."
+)
+@click.option(
+    "--new",
+    "new_mib",
+    multiple=True,
+    type=int,
+    default=(1, 64, 512),
+    show_default=True,
+    help="MiB that come before a run.",
+)
+@rounds_option(1)
+@click.option(
+    "--quick", is_flag=True, help="128 MiB instead of each GiB, to see that it works: the numbers mean little."
+)
+@out_option("audit-ledger")
+def audit_ledger(sizes: tuple[int, ...], new_mib: tuple[int, ...], rounds: int, quick: bool, out: Path | None) -> None:
+    """Measure `twinlog audit --incremental`: what a run costs by what is new. Needs 5 GiB in $TMPDIR."""
+    unit = 128 * MIB if quick else GIB
+    bench = AuditLedgerBench(
+        sizes=tuple(size * unit for size in sorted(set(sizes))),
+        file_bytes=unit,
+        new_bytes=tuple(mib * MIB * unit // GIB for mib in new_mib),
+        rounds=rounds,
+    )
+    setup = {"file_bytes": unit, "rounds": rounds, "body_bytes": BODY_SIZE, "new_mib": new_mib}
+    record("audit-ledger", setup, bench.rows(), audit_ledger_table.line, out)
 
 
 @main.command()

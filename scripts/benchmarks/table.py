@@ -8,6 +8,7 @@ from typing import Any
 
 from scripts.benchmarks import (
     ack_table,
+    audit_ledger_table,
     audit_table,
     clients_table,
     failover_table,
@@ -133,6 +134,7 @@ PAGES = {
     "latency": clients_table.latency_page,
     "idle": clients_table.idle_page,
     "audit": audit_table.page,
+    "audit-ledger": audit_ledger_table.page,
     "observe": observe_table.observe_page,
     "http": http_table.page,
     "acks": ack_table.page,
