@@ -26,7 +26,7 @@ from twinlog.cluster.observe.consumption import with_change
 from twinlog.cluster.observe.gather import error_text, gather
 from twinlog.cluster.observe.rules import LagLimits, examine
 from twinlog.cluster.remoting.errors import RemotingError
-from twinlog.cluster.text import day_and_clock, seconds, size
+from twinlog.cluster.text import count, day_and_clock, seconds, size
 from twinlog.store.util.text import counted
 
 log = structlog.get_logger(__name__)
@@ -206,8 +206,17 @@ def audit_section(report: dict[str, Any] | str | None, directory: Path | None, s
         ("When", f"{day_and_clock(at)}, {seconds(age)} ago"),
         ("Compared", f"{size(compared)} of {names}"),
         ("Found", counted(found, "thing", "things")),
+        *_proved(report.get("ledger")),
     )
     return join(facts(rows), _how(directory, snapshot) if age > STALE_SECONDS or of != "ok" else None)
+
+
+def _proved(ledger: Any) -> Iterator[tuple[str, str]]:
+    """What the ledger of an audit with --incremental says."""
+    if isinstance(ledger, dict) and isinstance(ledger.get("proved_to"), int):
+        oldest = float(ledger.get("oldest_proof_ms") or 0) / 1000
+        age = seconds(max(0.0, time.time() - oldest))
+        yield "Proved", f"equal up to offset {count(ledger['proved_to'])}; oldest proof {age} ago"
 
 
 def _how(directory: Path | None, snapshot: ClusterSnapshot) -> Markup:

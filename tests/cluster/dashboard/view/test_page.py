@@ -213,5 +213,9 @@ def test_the_last_audit(tmp_path):
     shown = audit_section(read_report(tmp_path), tmp_path, snapshot)
     assert "divergent" in shown
     assert "1 thing" in shown
+    assert "equal up to offset" not in shown
+    report["ledger"] = {"proved_to": 1234, "oldest_proof_ms": 1}
+    (tmp_path / "report.json").write_bytes(orjson.dumps(report))
+    assert "equal up to offset 1\u202f234" in audit_section(read_report(tmp_path), tmp_path, snapshot)
     (tmp_path / "report.json").write_text("{")
     assert "cannot be read" in audit_section(read_report(tmp_path), tmp_path, snapshot)
