@@ -179,6 +179,35 @@ async def test_what_is_new_begins_at_its_first_message(cluster):
     assert sorted(row["value"] for row in await in_thread(query.available)) == [b"more", b"new"]
 
 
+async def test_queues_that_vanish_stay_in_the_checkpoint(cluster, capfd):
+    """With a warning; other topics are read on."""
+    broker, _ = await filled(cluster, 5)
+    await cluster.send(broker, b"stays", topic="T2")
+    query = Query({"nameServer": cluster.namesrv, "subscribe": "T1,T2", "startingOffsets": "earliest"})
+    assert len(await in_thread(query.available)) == 6
+    await cluster.ask(broker, 215, topic="T1")
+    answer = await cluster.client.request(cluster.namesrv, RemotingCommand(216, ext={"topic": "T1"}))
+    assert answer.code == 0
+    put(broker, "T2", body=b"more")
+    assert [row["value"] for row in await in_thread(query.available)] == [b"more"]
+    assert (
+        "queue 0 of T1 on broker-a is not registered any more, or not asked for: it stays at 5"
+        in capfd.readouterr().err
+    )
+    assert json.loads(query.planned[-1])["queues"]["T1"]["broker-a"]["0"] == 5
+    with pytest.raises(ReadRefusedError, match="readable queue of the topic T1"):
+        await rows(cluster.namesrv, subscribe="T1,T2")
+
+
+async def test_dead_letters_are_read_by_name(cluster):
+    broker, _ = await filled(cluster, 1)
+    await cluster.ask(broker, 36, group="TOOLS_CONSUMER", offset=0, delayLevel=-1, originMsgId="", originTopic="T1")
+    await registered(cluster, "%DLQ%TOOLS_CONSUMER")
+    (found,) = await rows(cluster.namesrv, subscribe="%DLQ%TOOLS_CONSUMER")
+    assert found["value"] == b"m0"
+    assert len(await rows(cluster.namesrv, subscribePattern="(T1|.DLQ.*)")) == 1
+
+
 async def test_progress_is_that_of_a_group_once_it_is_in_the_checkpoint(cluster):
     broker, _ = await filled(cluster, 10)
     query = Query(
