@@ -20,6 +20,7 @@ NAMESRV = "127.0.0.1:9876"  # Outside.
 NAMESRV_INSIDE = "namesrv:9876"
 BROKERS = ("broker-a-0", "broker-a-1", "broker-a-2")
 SERVICES = (*BROKERS, "namesrv", "dashboard")
+SPARK = ("spark-master", "spark-worker-0", "spark-worker-1")
 COMPOSE_1 = "docker-compose"  # Debian's.
 SECONDS_MAX = 60.0
 
@@ -105,8 +106,13 @@ async def until(condition: Callable[[], Any], what: str, seconds_max: float = SE
     return time.monotonic() - began
 
 
-async def until_healthy(compose: Compose, *services: str) -> float:
+async def until_healthy(compose: Compose, *services: str, seconds_max: float = SECONDS_MAX) -> float:
     def are_healthy() -> bool:
         return all(compose.health(service) == "healthy" for service in services)
 
-    return await until(are_healthy, f"{', '.join(services)} healthy")
+    try:
+        return await until(are_healthy, f"{', '.join(services)} healthy", seconds_max)
+    except AssertionError as error:
+        ill = [service for service in services if compose.health(service) != "healthy"]
+        told = [f"--- {service} is {compose.health(service)}\n{compose.log(service)}" for service in ill]
+        raise AssertionError("\n".join([str(error), *told])) from None

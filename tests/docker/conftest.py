@@ -27,6 +27,14 @@ def image(built: str) -> str:
 
 
 @pytest.fixture(scope="session")
+def spark_image(image: str) -> str:
+    """twinlog:dev-spark, on top of it."""
+    done = subprocess.run([ROOT / "scripts" / "image", "--spark"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return f"{image}-spark"
+
+
+@pytest.fixture(scope="session")
 def base(built: str) -> str:
     """The image below it."""
     return built.rpartition(" on ")[2]
@@ -52,5 +60,5 @@ def project(**options: Any) -> Iterator[Compose]:
     try:
         yield found
     finally:
-        found("--profile", "monitoring", "down", "--volumes", "--timeout", "5", check=False)
+        found("--profile", "monitoring", "--profile", "spark", "down", "--volumes", "--timeout", "5", check=False)
         found.daemon.close()

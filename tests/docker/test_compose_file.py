@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.docker import compose_schema
-from tests.docker.compose import BROKERS, ROOT, SERVICES
+from tests.docker.compose import BROKERS, ROOT, SERVICES, SPARK
 
 TEXT = (ROOT / "docker-compose.yml").read_text()
 
@@ -49,7 +49,7 @@ def test_ports_are_published_on_loopback_only():
     assert OUTSIDE in ports
 
 
-@pytest.mark.parametrize("name", [*SERVICES, "secret"])
+@pytest.mark.parametrize("name", [*SERVICES, *SPARK, "secret"])
 def test_every_service_has_no_rights(name):
     service = FILE["services"][name]
     assert service["read_only"] is True
@@ -59,15 +59,20 @@ def test_every_service_has_no_rights(name):
     assert "privileged" not in service
 
 
-@pytest.mark.parametrize("name", [*BROKERS, "namesrv", "dashboard"])
+@pytest.mark.parametrize("name", [*BROKERS, *SPARK, "namesrv", "dashboard"])
 def test_every_member_has_a_check_and_time_to_stop(name):
-    assert OURS[name]["healthcheck"]["test"][:2] == ["CMD", "twinlog-probe"]
-    assert OURS[name]["stop_grace_period"] in ("10s", "30s")
+    assert FILE["services"][name]["healthcheck"]["test"][:2] == ["CMD", "twinlog-probe"]
+    assert FILE["services"][name]["stop_grace_period"] in ("10s", "30s")
 
 
 def test_no_broker_waits_for_another_one():
     """After a failover, and a start of all, the first master would wait for ever for one that has not been started."""
     assert all({*OURS[name]["depends_on"]} == {"namesrv", "secret"} for name in BROKERS)
+
+
+def test_spark_is_there_for_who_asks_for_it():
+    assert [name for name, service in FILE["services"].items() if service.get("profiles") == ["spark"]] == [*SPARK]
+    assert all(mount.endswith(":ro") for name in SPARK for mount in FILE["services"][name]["volumes"])
 
 
 def test_no_two_share_a_network_namespace():
