@@ -8,9 +8,10 @@ from functools import lru_cache
 from typing import Any, overload
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 from numpy.typing import NDArray
 
+from twinlog.store.record.message import QUEUELESS, TRANSACTION_MASK
 from twinlog.store.record.scan import DispatchEntry
 
 Ints = NDArray[np.int64]
@@ -84,6 +85,20 @@ class Columns:
             self.sys_flag[records],
             self.keys.part(0, 0),
         )
+
+    @property
+    def is_queued(self) -> NDArray[np.bool_]:
+        """True for records that enter a consume queue."""
+        kinds = self.sys_flag & TRANSACTION_MASK
+        queued: NDArray[np.bool_] = ~np.logical_or.reduce([kinds == kind for kind in QUEUELESS])
+        return queued
+
+    def first(self, count: int) -> "Columns":
+        """The first records, with their keys."""
+        if count >= len(self):
+            return self
+        keys = int(np.searchsorted(self.keys.phy_offsets, self.phy_offset[count]))
+        return evolve(self.part(np.arange(len(self)) < count), keys=self.keys.part(0, keys))
 
     def __iter__(self) -> Iterator[DispatchEntry]:
         return iter(self[:])

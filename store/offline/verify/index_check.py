@@ -2,23 +2,25 @@
 
 All values in a file but key hashes and log offsets follow from the items before them, so replaying the puts yields them."""
 
-from array import array
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 from attrs import evolve, frozen
+from numpy.typing import NDArray
 
-from twinlog.store.index.layout import HEADER, ITEM, SLOT, unpack_slots
+from twinlog.store.index.layout import HEADER, SLOT
 from twinlog.store.integrity.damage import DamagedRanges
 from twinlog.store.offline.directory import StoreDirectory
 from twinlog.store.offline.finding import Finding, FindingKind, Severity
 from twinlog.store.offline.index_view import IndexView, find_item
-from twinlog.store.offline.verify.index_items import Stray
+from twinlog.store.offline.verify.index_items import ITEMS, Stray
+from twinlog.store.record.columns import Ints
 from twinlog.store.record.keys import keys_of
 from twinlog.store.record.resync import entry_at
 from twinlog.store.record.scan import DispatchEntry
 
-_ITEMS_AT_ONCE = 16_384
+Numbers = NDArray[np.int32]
+_ITEMS_AT_ONCE = 1 << 20
 _LISTED_MAX = 100  # Of one kind and file; more of them are counted.
 
 
@@ -47,28 +49,43 @@ def _check_file(view: IndexView, log: LogPlaces) -> Iterator[Finding]:
     """Replay the puts. Raises OSError."""
     may_grow = log.directory.is_running
     size = view.layout.slots * SLOT.size
-    slots = unpack_slots(view.reader.read(view.file.path, HEADER.size, size).ljust(size, b"\0"))
-    expected = array("i", bytes(size))
-    used, before, number, wrong = 0, 0, 1, 0
-    while number < view.end:
-        for key_hash, phy_offset, _, previous in ITEM.iter_unpack(view.items_at(number, _ITEMS_AT_ONCE)):
-            slot = key_hash % view.layout.slots
-            last = expected[slot]
-            if previous != last or phy_offset < before or key_hash < 0:
-                wrong += 1
-                if wrong <= _LISTED_MAX:
-                    yield _wrong_item(view, number, key_hash, phy_offset, before, previous, last)
-            before = phy_offset
-            used += not last
-            expected[slot] = number
-            number += 1
+    raw = view.reader.read(view.file.path, HEADER.size, size).ljust(size, b"\0")
+    slots = np.frombuffer(raw, ">i4").astype(np.int32)
+    expected = np.zeros(view.layout.slots, np.int32)
+    before, wrong = 0, 0
+    for number in range(1, view.end, _ITEMS_AT_ONCE):
+        items = np.frombuffer(view.items_at(number, _ITEMS_AT_ONCE), ITEMS)
+        hashes, places, previous = (items[name].astype(np.int64) for name in ("key_hash", "phy_offset", "previous"))
+        last = _put(expected, hashes % view.layout.slots, number)
+        places_before = np.append(before, places[:-1])
+        bad = np.flatnonzero((previous != last) | (places < places_before) | (hashes < 0))
+        for at in bad[: max(0, _LISTED_MAX - wrong)].tolist():
+            columns = (hashes, places, places_before, previous, last)
+            yield _wrong_item(view, number + at, *(int(column[at]) for column in columns))
+        wrong += len(bad)
+        before = int(places[-1])
     if wrong > _LISTED_MAX:
         message, more = "more items that do not fit in", wrong - _LISTED_MAX
         yield Finding(kind=FindingKind.INDEX_ITEM, file=view.name, message=message, count=more)
-    if slots != expected:
+    if not np.array_equal(slots, expected):
         yield from _wrong_slots(view, slots, expected, may_grow=may_grow)
     if not may_grow:
-        yield from _wrong_header(view, used, log)
+        yield from _wrong_header(view, int(np.count_nonzero(expected)), log)
+
+
+def _put(newest: Numbers, slots: Ints, first: int) -> Numbers:
+    """Put items from number `first` on into their slots; for each the item that was the newest of its slot before."""
+    numbers = np.arange(first, first + len(slots))
+    order = np.sort(slots << 32 | numbers)  # By slot, then by number.
+    slots, numbers = order >> 32, order & 0xFFFFFFFF
+    before = np.empty(len(slots), np.int32)
+    before[1:] = numbers[:-1]
+    begins = np.append(0, np.flatnonzero(slots[1:] != slots[:-1]) + 1)
+    before[begins] = newest[slots[begins]]
+    newest[slots] = numbers  # Of several for a slot the last one stays.
+    found = np.empty_like(before)
+    found[numbers - first] = before
+    return found
 
 
 def _wrong_item(
@@ -92,11 +109,10 @@ def _wrong_item(
     )
 
 
-def _wrong_slots(view: IndexView, slots: "array[int]", expected: "array[int]", *, may_grow: bool) -> Iterator[Finding]:
-    there, should = np.frombuffer(slots, np.int32), np.frombuffer(expected, np.int32)
-    differ = there != should
+def _wrong_slots(view: IndexView, slots: Numbers, expected: Numbers, *, may_grow: bool) -> Iterator[Finding]:
+    differ = slots != expected
     if may_grow:
-        differ &= there < view.end
+        differ &= slots < view.end
     wrong: list[int] = np.flatnonzero(differ).tolist()
     for number in wrong[:_LISTED_MAX]:
         yield Finding(
@@ -104,8 +120,8 @@ def _wrong_slots(view: IndexView, slots: "array[int]", expected: "array[int]", *
             file=view.name,
             position=HEADER.size + number * SLOT.size,
             message=f"slot {number} does not name its newest item: keys in it are not found",
-            expected=expected[number],
-            actual=slots[number],
+            expected=int(expected[number]),
+            actual=int(slots[number]),
         )
     if len(wrong) > _LISTED_MAX:
         message, more = "more slots that do not name their newest item", len(wrong) - _LISTED_MAX

@@ -6,16 +6,19 @@ An item out of order, for whatever reason, is a stray, checked on its own.
 
 from typing import NamedTuple
 
+import numpy as np
 from attrs import define, evolve, field
 
 from twinlog.store.index.layout import ITEM
 from twinlog.store.offline.directory import StoreDirectory
 from twinlog.store.offline.finding import Finding, FindingKind, Findings, Severity
 from twinlog.store.offline.index_view import IndexView, find_item, open_index
-from twinlog.store.offline.walk import Gap, Window
-from twinlog.store.record.keys import Keyed, keys_of
+from twinlog.store.offline.walk import Gap
+from twinlog.store.record.columns import KeyColumns
 
 _ITEMS_AT_ONCE = 4096
+ITEMS = np.dtype([("key_hash", ">i4"), ("phy_offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])
+assert ITEMS.itemsize == ITEM.size
 _BOUNDARY_ITEMS = 4  # Items beside a boundary that are read, in case one of them is damaged.
 
 
@@ -53,37 +56,36 @@ class IndexCursor:
         last = min(filled[-1].header.end_phy_offset, filled[-1].phy_offset(filled[-1].end - 1)) if filled else -1
         return cls(views, directory.is_running, first, last, file, number, find_item(views, end))
 
-    def check(self, window: Window, strays: list[Stray], findings: Findings) -> None:
-        """Compare the window's records with their items."""
-        if self.last_phy_offset < window.start and (self._file, self._number) >= self._stop:
+    def check(self, start: int, end: int, keys: KeyColumns, strays: list[Stray], findings: Findings) -> None:
+        """Compare the keys of the records in a window with their items."""
+        if self.last_phy_offset < start and (self._file, self._number) >= self._stop:
             return  # The index does not reach here, or there is none.
-        keyed = keys_of(window.entries)
-        if self._fits(keyed, window.end):
+        if self._fits(keys, end):
             self._flush(findings)
             return
-        items = self._take(window.end)
+        items = self._take(end)
         records: dict[int, tuple[int, list[int]]] = {}
-        for key_hash, phy_offset, timestamp in zip(keyed.hashes, keyed.phy_offsets, keyed.timestamps, strict=True):
+        columns = keys.hashes.tolist(), keys.phy_offsets.tolist(), keys.timestamps.tolist()
+        for key_hash, phy_offset, timestamp in zip(*columns, strict=True):
             records.setdefault(phy_offset, (timestamp, []))[1].append(key_hash)
         self._check_each(records, items, strays, findings)
 
-    def _fits(self, keyed: Keyed, end: int) -> bool:
+    def _fits(self, keys: KeyColumns, end: int) -> bool:
         """True when the next items are exactly those of these keys, as nearly always; they count as read then."""
-        count = len(keyed.hashes)
+        count = len(keys)
         if not count or (self._file, self._number) >= self._stop:
             return False
         view = self.views[self._file]
-        raw = view.items_at(self._number, count + 1)
+        items = np.frombuffer(view.items_at(self._number, count + 1), ITEMS)
         begin = view.header.begin_timestamp
-        if len(raw) < count * ITEM.size or self._number == 1 or begin <= 0:
+        if len(items) < count or self._number == 1 or begin <= 0:
             return False
-        hashes, phy_offsets, seconds, _ = zip(*ITEM.iter_unpack(raw), strict=True)
-        expected = [(timestamp - begin) // 1000 for timestamp in keyed.timestamps]
+        behind, items = items[count:], items[:count]
         if (
-            list(phy_offsets[:count]) != keyed.phy_offsets
-            or list(hashes[:count]) != keyed.hashes
-            or list(seconds[:count]) != expected
-            or min(phy_offsets[count:], default=end) < end
+            (items["phy_offset"] != keys.phy_offsets).any()
+            or (items["key_hash"] != keys.hashes).any()
+            or (items["seconds"] != (keys.timestamps - begin) // 1000).any()
+            or (behind["phy_offset"] < end).any()
         ):
             return False
         self._number += count
