@@ -8,7 +8,8 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,28 +17,30 @@ from attrs import evolve
 
 from twinlog.cluster.pipeline.audit.completeness import StoreExtent, cut_file
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, FindingClass
-from twinlog.cluster.pipeline.sources.files import StoreFiles
+from twinlog.cluster.pipeline.sources.files import SIDE, StoreFiles
 from twinlog.cluster.pipeline.sources.log_bytes import Split
 from twinlog.cluster.pipeline.sources.log_end import LogFile, PlaceReader
 from twinlog.cluster.pipeline.sources.places import (
     ListedFile,
     StoreUri,
     UnreadableError,
+    list_files,
     list_tree,
     open_file,
     read_all,
 )
 from twinlog.store.index.layout import HEADER, IndexHeader
-from twinlog.store.integrity.digest import BLOCK_SIZE
+from twinlog.store.integrity.digest import BLOCK_SIZE, Decoded, LogDigests, decode
 from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
 from twinlog.store.offline.finding import KEPT_MAX, Finding, FindingKind, Severity
-from twinlog.store.offline.verify.digest_check import DigestCheck
-from twinlog.store.offline.verify.log_check import CheckedPart, check_part
+from twinlog.store.offline.verify.digest_check import NOTHING_COMPARED, ComparedDigests, DigestCheck
+from twinlog.store.offline.verify.log_check import CheckedPart, check_part, check_parts
 from twinlog.store.offline.verify.verify import VerifyReport, verify
 
 _READ_IN_PLACE = ("commitlog/", "consumequeue/", "consumequeue_ext/", "index/")
 _COPIED = ("config/", "twinlog/", "checkpoint", "abort")
 _NOT_COPIED = "twinlog/divergent/"
+_DIGEST_FILE_MAX = 1 << 30
 _CLASSES = {
     FindingKind.QUEUE_OFFSET: FindingClass.QUEUE,
     FindingKind.UNIT_MISSING: FindingClass.QUEUE,
@@ -117,13 +120,51 @@ def file_ranges(files: StoreFiles) -> list[Split]:
     return [Split(max(start, files.first), start + size) for start in starts]
 
 
-def check_range(files: StoreFiles, part: Split, progress: Callable[[int], None] = lambda _: None) -> CheckedPart:
-    """Check one of file_ranges(): its records, and their entries in queues and index. Raises OSError.
+def check_range(
+    files: StoreFiles,
+    part: Split,
+    progress: Callable[[int], None] = lambda _: None,
+    known: ComparedDigests = NOTHING_COMPARED,
+) -> CheckedPart:
+    """Check a part of a log that begins and ends with a record: these, and their entries in queues and index. Raises OSError.
 
-    The result can be sent to another process; check_tables() combines all of them.
+    `known`: blocks that were compared with the member's own digests before. The result can be sent to another process;
+    check_tables() combines those of all parts.
     """
     with open_directory(files) as directory:
-        return check_part(directory, DigestCheck.open(directory), part.start, part.end, progress)
+        return check_part(directory, DigestCheck.open(directory), part.start, part.end, progress, known)
+
+
+def check_ranges(
+    stores: Sequence[StoreFiles],
+    part: Split,
+    known: Sequence[ComparedDigests],
+    progress: Callable[[int], None] = lambda _: None,
+) -> list[CheckedPart]:
+    """The same for several stores whose logs have the same bytes there: the records of the first one are read for all.
+
+    Raises OSError, when one of them cannot be read.
+    """
+    with ExitStack() as opened:
+        directories = [opened.enter_context(open_directory(files)) for files in stores]
+        checks = map(DigestCheck.open, directories)
+        return check_parts(list(zip(directories, checks, known, strict=True)), part.start, part.end, progress)
+
+
+def own_digests(files: StoreFiles) -> LogDigests | None:
+    """The digests that a twinlog member keeps of its log; None without usable ones. Raises UnreadableError."""
+    if files.digests is None:
+        return None
+    place = next((info for info in list_files(files.uri.child(SIDE)) if info.name == "digest"), None)
+    return _decoded(files.digests, place) if place is not None else None
+
+
+@lru_cache(maxsize=8)
+def _decoded(uri: StoreUri, place: ListedFile) -> LogDigests | None:
+    """Decode a side file; `place` tells which one, when it was written anew."""
+    raw = read_all(uri, _DIGEST_FILE_MAX)
+    found = decode(raw) if raw is not None else None
+    return found.digests if isinstance(found, Decoded) else None
 
 
 def check_tables(files: StoreFiles, parts: Sequence[CheckedPart] | None = None) -> VerifyReport:

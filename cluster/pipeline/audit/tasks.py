@@ -9,9 +9,11 @@ from contextlib import ExitStack, closing, contextmanager
 from itertools import pairwise
 from operator import itemgetter
 from struct import Struct
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from attrs import evolve, frozen
+import numpy as np
+from attrs import define, evolve, field, frozen
+from numpy.typing import NDArray
 
 from twinlog.cluster.pipeline.audit.classify import classify, tails
 from twinlog.cluster.pipeline.audit.compare import (
@@ -25,16 +27,20 @@ from twinlog.cluster.pipeline.audit.compare import (
 )
 from twinlog.cluster.pipeline.audit.copies import StoreCopy
 from twinlog.cluster.pipeline.audit.findings import AuditFinding
-from twinlog.cluster.pipeline.audit.side_tables import check_range, check_tables
+from twinlog.cluster.pipeline.audit.parts import LogPart
+from twinlog.cluster.pipeline.audit.side_tables import check_range, check_ranges, check_tables, own_digests
 from twinlog.cluster.pipeline.sources.files import StoreFiles
 from twinlog.cluster.pipeline.sources.log_bytes import Split
 from twinlog.cluster.pipeline.sources.places import UnreadableError, open_file
 from twinlog.store.errors import StoreError
-from twinlog.store.integrity.digest import BLOCK_SIZE
+from twinlog.store.integrity.digest import BLOCK_SIZE, DigestBlock, LogDigests
+from twinlog.store.offline.verify.digest_check import NOTHING_COMPARED, ComparedDigests
 from twinlog.store.offline.verify.log_check import CheckedPart
 from twinlog.store.offline.verify.verify import VerifyReport
 
 _ROW = Struct("<qq16s")
+_ROWS = np.dtype([("start", "<i8"), ("end", "<i8"), ("digest", "V16")])
+assert _ROWS.itemsize == _ROW.size
 
 
 @frozen
@@ -52,6 +58,7 @@ class SplitDigests(NamedTuple):
     start: int
     packed: bytes
     unreadable: tuple[tuple[int, int, str], ...]  # Byte range and reason.
+    own: ComparedDigests = NOTHING_COMPARED  # The same blocks, compared with the member's own digests.
 
     def rows(self) -> list[BlockRow]:
         """Decode the rows."""
@@ -75,26 +82,77 @@ class SplitCompared(NamedTuple):
     compared: Mapping[str, int]
     read: Mapping[str, int]
     unreadable: tuple[AuditFinding, ...]
+    own: Mapping[int, ComparedDigests] = {}  # By member.
 
 
-def digests_of(files: StoreFiles, part: MemberSplit) -> SplitDigests:
-    """Read a split of a log, a window at a time."""
-    from twinlog.cluster.pipeline.tables.scan import block_batches
+def digests_of(files: StoreFiles, part: MemberSplit, *, with_own: bool = False) -> SplitDigests:
+    """Read a split of a log, a window at a time. `with_own`: compare the blocks with the digests that the member keeps, too."""
+    from twinlog.cluster.pipeline.tables.scan import block_digests
 
-    rows, gaps = [], []
+    packed, gaps, compared = [], [], _OwnDigests(files if with_own else None)
     done = part.split.start
     try:
-        for batch in block_batches(files, part.split, count_records=False):
-            columns = (batch.column(name).to_pylist() for name in ("start", "end", "digest"))
-            for start, end, digest in zip(*columns, strict=True):
-                done = end
-                if digest is None:
-                    gaps.append((start, end, _why_unreadable(files, start)))
-                else:
-                    rows.append(_ROW.pack(start, end, digest))
+        for starts, ends, digests in block_digests(files, part.split):
+            done = int(ends[-1])
+            are_read = np.array([digest is not None for digest in digests])
+            for at in np.flatnonzero(~are_read).tolist():
+                gaps.append((int(starts[at]), int(ends[at]), _why_unreadable(files, int(starts[at]))))
+            rows = np.empty(int(are_read.sum()), _ROWS)
+            rows["start"], rows["end"] = starts[are_read], ends[are_read]
+            rows["digest"] = np.frombuffer(b"".join(digest for digest in digests if digest is not None), "V16")
+            packed.append(rows.tobytes())
+            compared.add(rows)
     except UnreadableError as error:
         gaps.append((done, part.split.end, str(error)))
-    return SplitDigests(part.member, part.split.start, b"".join(rows), tuple(_joined(gaps)))
+    return SplitDigests(part.member, part.split.start, b"".join(packed), tuple(_joined(gaps)), compared.result())
+
+
+@define(eq=False)
+class _OwnDigests:
+    """Compares blocks with the digests that a twinlog member keeps of its log. `files` None: does nothing."""
+
+    files: StoreFiles | None
+    digests: LogDigests | None = field(init=False)
+    _ranges: list[tuple[int, int]] = field(factory=list, init=False)
+    _differing: list[DigestBlock] = field(factory=list, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.digests = own_digests(self.files) if self.files is not None else None
+
+    def add(self, rows: NDArray[Any]) -> None:
+        """Compare some blocks, in order; one with other bounds than a digest's is left out."""
+        if self.digests is None or not len(rows):
+            return
+        start, end = int(rows["start"][0]), int(rows["end"][-1])
+        if self._is_same(start, end, rows):
+            self._add_range(start, end)
+            return
+        kept = {(block.start, block.end): block for block in self.digests.blocks(start, end)}
+        for low, high, found in zip(rows["start"].tolist(), rows["end"].tolist(), rows["digest"].tolist(), strict=True):
+            block = kept.get((low, high))
+            if block is None:
+                continue
+            if block.digest != found:
+                self._differing.append(block)
+            self._add_range(low, high)
+
+    def _is_same(self, start: int, end: int, rows: NDArray[Any]) -> bool:
+        """True if these are all blocks of a range, whole ones, and all their digests are those that are kept."""
+        digests = self.digests
+        if digests is None or start % BLOCK_SIZE or end % BLOCK_SIZE or not digests.start <= start < end <= digests.end:
+            return False
+        is_whole = len(rows) * BLOCK_SIZE == end - start
+        return is_whole and digests.entries_of(start, end) == rows["digest"].tobytes()
+
+    def _add_range(self, low: int, high: int) -> None:
+        if self._ranges and self._ranges[-1][1] == low:
+            self._ranges[-1] = self._ranges[-1][0], high
+        else:
+            self._ranges.append((low, high))
+
+    def result(self) -> ComparedDigests:
+        """What was compared."""
+        return ComparedDigests(tuple(self._ranges), tuple(self._differing))
 
 
 def _why_unreadable(files: StoreFiles, offset: int) -> str:
@@ -123,6 +181,9 @@ def _joined(spans: Iterable[tuple[int, int, str]]) -> list[tuple[int, int, str]]
 def compared(sides: Mapping[int, LogBounds], split: Split, found: Iterable[SplitDigests]) -> SplitCompared:
     """Compare the digests of a split; `sides` by number of member. Members without digests take no part."""
     by_member = {each.member: each for each in found}
+    own = {number: each.own for number, each in sorted(by_member.items()) if each.own.ranges}
+    if (alike := _alike(sides, split, by_member)) is not None:
+        return alike._replace(own=own)
     rows = {number: each.rows() for number, each in by_member.items()}
     differing: list[ByteRange] = []
     for part, members in _segments(split, by_member.values()):
@@ -145,7 +206,22 @@ def compared(sides: Mapping[int, LogBounds], split: Split, found: Iterable[Split
         unreadable=tuple(
             unreadable(sides[number], *span) for number, each in sorted(by_member.items()) for span in each.unreadable
         ),
+        own=own,
     )
+
+
+def _alike(sides: Mapping[int, LogBounds], split: Split, found: Mapping[int, SplitDigests]) -> SplitCompared | None:
+    """The comparison of members that have all the same blocks with the same digests, as nearly always; else None."""
+    packed = {each.packed for each in found.values()}
+    bounds = {(side.first, side.last) for side in (clipped(sides[number], split) for number in found)}
+    if len(found) < 2 or len(packed) > 1 or len(bounds) > 1 or any(each.unreadable for each in found.values()):
+        return None
+    rows, (first, last) = np.frombuffer(packed.pop(), _ROWS), bounds.pop()
+    is_whole = len(rows) > 0 and rows["start"][0] == first and (rows["end"][:-1] == rows["start"][1:]).all()
+    if not is_whole or rows["end"][-1] != last or split.start % BLOCK_SIZE or split.end % BLOCK_SIZE:
+        return None
+    sizes = {sides[number].name: last - first for number in found}
+    return SplitCompared(split.start, tuple(sorted(found)), len(rows), (), sizes, sizes, ())
 
 
 def _segments(split: Split, found: Collection[SplitDigests]) -> Iterator[tuple[Split, list[int]]]:
@@ -176,10 +252,12 @@ class SentStores(Protocol):
         """Stores by number of member."""
 
 
-def digest_parts(sent: SentStores, done: Callable[[int], None], parts: Iterable[MemberSplit]) -> Iterator[SplitDigests]:
-    """Digests of several splits; `done` counts bytes."""
+def digest_parts(
+    sent: SentStores, done: Callable[[int], None], parts: Iterable[MemberSplit], *, with_own: bool = False
+) -> Iterator[SplitDigests]:
+    """Digests of several splits; `done` counts bytes. `with_own`: as for digests_of()."""
     for part in parts:
-        yield digests_of(sent.value[part.member], part)
+        yield digests_of(sent.value[part.member], part, with_own=with_own)
         done(part.split.size)
 
 
@@ -229,12 +307,29 @@ def _copies(
 Checked = tuple[int, CheckedPart | str]
 
 
-def check_file(sent: SentStores, done: Callable[[int], None], part: MemberSplit) -> tuple[int, Checked]:
-    """Check the records of one file of a log, and their entries in queues and index; keyed by member."""
+def check_split(sent: SentStores, done: Callable[[int], None], part: LogPart) -> list[tuple[int, Checked]]:
+    """Check the records of a part of a log, and the entries in queues and index of each of its members; keyed by member."""
+    stores = [sent.value[member] for member in part.members]
+    if len(stores) > 1:
+        try:
+            checked = check_ranges(stores, part.split, part.known, done)
+        except (OSError, StoreError):
+            pass  # Of one of them; the check of each alone tells whose.
+        else:
+            return [(member, (part.split.start, each)) for member, each in zip(part.members, checked, strict=True)]
+    return [
+        (member, (part.split.start, _check_alone(files, part.split, done, known)))
+        for member, files, known in zip(part.members, stores, part.known, strict=True)
+    ]
+
+
+def _check_alone(
+    files: StoreFiles, split: Split, done: Callable[[int], None], known: ComparedDigests
+) -> CheckedPart | str:
     try:
-        return part.member, (part.split.start, check_range(sent.value[part.member], part.split, done))
+        return check_range(files, split, done, known)
     except (OSError, StoreError) as error:
-        return part.member, (part.split.start, str(error))
+        return str(error)
 
 
 def check_member(sent: SentStores, found: tuple[int, Iterable[Checked]]) -> tuple[int, VerifyReport | str]:

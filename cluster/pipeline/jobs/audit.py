@@ -3,7 +3,7 @@
     inspect   each member once, in the driver: its files, start and end of its log
     digests   a task reads a split of 64 MiB of one log; the digests of one split of all logs are compared in one task
     compare   each differing range, record by record over all members, in a task
-    tables    queues, index and configuration of each member, in tasks
+    tables    queues, index and configuration of each member, in tasks; records that members have alike are read of one of them
 
 Parts that cannot be read, and parts that no worker survives, are named in the report; the rest is audited.
 """
@@ -30,6 +30,7 @@ from twinlog.cluster.pipeline.audit.compare import ByteRange, LogBounds, nothing
 from twinlog.cluster.pipeline.audit.completeness import incomplete
 from twinlog.cluster.pipeline.audit.config_tables import compare_tables, read_tables
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, AuditFindings, FindingClass, settled
+from twinlog.cluster.pipeline.audit.parts import LogPart, parts_alone, parts_together, unequal_ranges
 from twinlog.cluster.pipeline.audit.report import LOG_CLASSES, AuditedMember, AuditReport
 from twinlog.cluster.pipeline.audit.side_tables import extent_of, file_ranges, members_with_losses, own_findings
 from twinlog.cluster.pipeline.audit.stores import (
@@ -48,12 +49,15 @@ from twinlog.cluster.pipeline.jobs.session import spark_session
 from twinlog.cluster.pipeline.sources.files import StoreFiles
 from twinlog.cluster.pipeline.sources.log_bytes import Split, splits
 from twinlog.cluster.pipeline.sources.places import StoreUri
+from twinlog.store.offline.verify.digest_check import NOTHING_COMPARED, ComparedDigests
 from twinlog.store.util.progress import Progress, no_progress
 
 if TYPE_CHECKING:
     from pyspark import RDD, Broadcast
 
-__all__ = ["AuditOptions", "SparkUnusableError", "audit", "audit_stores", "started"]
+    from twinlog.store.offline.verify.verify import VerifyReport
+
+__all__ = ["AuditOptions", "SparkUnusableError", "audit", "audit_stores", "audit_with", "started"]
 
 
 @frozen(kw_only=True)
@@ -121,7 +125,12 @@ def audit_stores(
     spark: SparkSession, stores: Sequence[Store], options: AuditOptions, progress: Progress
 ) -> AuditReport:
     """Compare stores that were inspected already."""
-    return _Audit(TaskRunner(spark.sparkContext, progress), stores, options).run()
+    return audit_with(TaskRunner(spark.sparkContext, progress), stores, options)
+
+
+def audit_with(runner: TaskRunner, stores: Sequence[Store], options: AuditOptions) -> AuditReport:
+    """The same by a runner of tasks."""
+    return _Audit(runner, stores, options).run()
 
 
 @define(eq=False)
@@ -142,6 +151,7 @@ class _Audit:
     read: Counter[str] = field(factory=Counter, init=False)
     blocks: int = field(default=0, init=False)
     differing: list[Differing] = field(factory=list, init=False)
+    known: dict[int, ComparedDigests] = field(factory=dict, init=False)  # By member, with its own digests.
 
     def __attrs_post_init__(self) -> None:
         self.files = {number: store.files for number, store in enumerate(self.stores) if store.files is not None}
@@ -207,7 +217,7 @@ class _Audit:
             for split in splits(files.log, size, files.first, files.end)
         ]
         self.runner.expect(sum(part.split.size for part in parts))
-        read = partial(tasks.digest_parts, sent, self.runner.done.add)
+        read = partial(tasks.digest_parts, sent, self.runner.done.add, with_own=self.options.with_tables)
 
         def compare(rdd: "RDD[MemberSplit]") -> "RDD[SplitCompared]":
             by_split = rdd.mapPartitions(read).map(partial(tasks.keyed, size)).groupByKey()
@@ -235,6 +245,8 @@ class _Audit:
         self.compared.update(found.compared)
         self.read.update(found.read)
         self.blocks += found.blocks
+        for number, own in found.own.items():
+            self.known[number] = self.known.get(number, NOTHING_COMPARED).joined(own)
         for part in found.differing:
             last = self.differing[-1] if self.differing else None
             if last is not None and last.members == found.members and last.range.end >= part.start:
@@ -269,12 +281,18 @@ class _Audit:
     def _tables(self, sent: "Broadcast[dict[int, StoreFiles]]") -> None:
         """Check queues and index of each member, and compare configuration and offsets between members."""
         alive = {number: files for number, files in self.files.items() if number not in self.deadly}
-        units = [[MemberSplit(number, part) for part in file_ranges(files)] for number, files in alive.items()]
-        units = [unit for unit in units if unit]  # An empty log has no queues or index to check.
-        check = partial(tasks.check_file, sent, self.runner.done.add)
-        found, dead = self.runner.collect_robust(
-            units, lambda rdd: rdd.map(check).groupByKey().map(partial(tasks.check_member, sent))
-        )
+        unequal = unequal_ranges([each.range for each in self.differing], self.findings)
+        check, join = partial(tasks.check_split, sent, self.runner.done.add), partial(tasks.check_member, sent)
+
+        def job(rdd: "RDD[LogPart]") -> "RDD[tuple[int, VerifyReport | str]]":
+            return rdd.flatMap(check).groupByKey().map(join)
+
+        dead: list[tuple[Sequence[LogPart], str]] = []
+        try:
+            together = parts_together(alive, self.known, unequal, self.endless)
+            found = self.runner.collect(job(self.runner.spread(together)))
+        except WorkersDiedError:
+            found, dead = self.runner.collect_robust(parts_alone(alive, self.known), job)
         log = list(self.findings)
         for member, report in found:
             if isinstance(report, str):
@@ -283,7 +301,7 @@ class _Audit:
                 own = own_findings(self.stores[member].name, report, log)
                 self.own[member] = [found for found in own if not is_known(found, log)]
         for unit, why in dead:
-            self._unreadable(unit[0].member, "queues and index were not checked", why)
+            self._unreadable(unit[0].members[0], "queues and index were not checked", why)
         members = [read_tables(self.stores[number].name, files) for number, files in alive.items()]
         if len(members) > 1:
             truncated = members_with_losses(self.findings, [found for own in self.own.values() for found in own])

@@ -6,6 +6,7 @@ the CRC of its body. For digests records are counted by their heads alone; bodie
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +36,23 @@ def block_batches(
     An unreadable block has no digest; a block with missing bytes, because its file is missing or short, is omitted.
     `count_records` False: only digests, in half the time; the columns of records are empty.
     """
+    return (rows.batch() for rows in _blocks(files, split, window, count_records=count_records))
+
+
+class BlockDigests(NamedTuple):
+    """Blocks from `starts` to `ends` and their digests; None: unreadable."""
+
+    starts: Ints
+    ends: Ints
+    digests: list[bytes | None]
+
+
+def block_digests(files: StoreFiles, split: Split) -> Iterator[BlockDigests]:
+    """As block_batches(), without records: some blocks at a time."""
+    return (rows.digests() for rows in _blocks(files, split, None, count_records=False))
+
+
+def _blocks(files: StoreFiles, split: Split, window: int | None, *, count_records: bool) -> "Iterator[_Rows]":
     start, end = _bounds(files, split)
     if start >= end:
         return
@@ -51,10 +69,10 @@ def block_batches(
             holes = source.fill(begin, view)
             rows.add(begin, view, heads.starts_in(begin, view) if heads is not None else _NONE, holes)
             if rows.count >= _ROWS_MAX:
-                yield rows.batch()
+                yield rows
                 rows = _Rows()
         if rows.count:
-            yield rows.batch()
+            yield rows
 
 
 def _bounds(files: StoreFiles, split: Split) -> tuple[int, int]:
@@ -131,6 +149,11 @@ class _Rows:
         self.count += int(kept.sum())
         self._bounds.append(np.stack([starts, ends, counts, firsts])[:, kept])
         self._digests += [found for found, is_kept in zip(digests, kept.tolist(), strict=True) if is_kept]
+
+    def digests(self) -> BlockDigests:
+        """All blocks."""
+        starts, ends, _, _ = np.concatenate(self._bounds, axis=1)
+        return BlockDigests(starts, ends, self._digests)
 
     def batch(self) -> pa.RecordBatch:
         """All rows."""

@@ -2,11 +2,51 @@
 
 from collections.abc import Callable, Iterator
 
-from attrs import define, field
+from attrs import define, field, frozen
 
 from twinlog.store.integrity.digest import DigestBlock, LogDigests, decode, digest
 from twinlog.store.offline.directory import StoreDirectory, Writer
 from twinlog.store.offline.finding import Finding, FindingKind, Severity
+
+
+@frozen
+class ComparedDigests:
+    """Blocks that were compared with the side file before: all in `ranges`, of which `differing` differ from it.
+
+    `ranges` are in order, and begin and end as blocks do.
+    """
+
+    ranges: tuple[tuple[int, int], ...] = ()
+    differing: tuple[DigestBlock, ...] = ()
+
+    def part(self, start: int, end: int) -> "ComparedDigests":
+        """Those of the blocks that begin in bytes `start` to `end`, and maybe of more ranges."""
+        near = tuple(span for span in self.ranges if span[0] < end and start < span[1])
+        return ComparedDigests(near, tuple(block for block in self.differing if start <= block.start < end))
+
+    def joined(self, other: "ComparedDigests") -> "ComparedDigests":
+        """These and others, which come behind."""
+        ranges, rest = self.ranges, other.ranges
+        if ranges and rest and ranges[-1][1] == rest[0][0]:
+            ranges, rest = (*ranges[:-1], (ranges[-1][0], rest[0][1])), rest[1:]
+        return ComparedDigests(ranges + rest, self.differing + other.differing)
+
+    def has(self, block: DigestBlock) -> bool:
+        """True if the block was compared."""
+        return any(low <= block.start and block.end <= high for low, high in self.ranges)
+
+    def others(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """The bytes of `start` to `end` that are in none of the ranges."""
+        for low, high in self.ranges:
+            if start < low:
+                yield start, min(low, end)
+            start = max(start, high)
+            if start >= end:
+                return
+        yield start, end
+
+
+NOTHING_COMPARED = ComparedDigests()
 
 
 @define(eq=False)
@@ -33,17 +73,30 @@ class DigestCheck:
         is_sure = bool(found.stopped_ms) and directory.stopped_cleanly and directory.writer is Writer.TWINLOG
         return cls(directory, found.digests, found.error, is_sure)
 
-    def check(self, start: int, end: int, progress: Callable[[int], None] = lambda _: None) -> None:
-        """Compare the blocks that begin in bytes `start` to `end` of the log. Raises OSError."""
+    def check(
+        self,
+        start: int,
+        end: int,
+        progress: Callable[[int], None] = lambda _: None,
+        known: ComparedDigests = NOTHING_COMPARED,
+    ) -> None:
+        """Compare the blocks that begin in bytes `start` to `end` of the log, except those in `known`. Raises OSError."""
+        if self.digests is None:
+            return
         log = self.directory.log
-        for block in self.digests.blocks(start, end) if self.digests is not None else ():
-            if block.start < start:
-                continue  # Begins before the log, or in the stretch before.
-            data = log.read_across(block.start, block.end - block.start)
-            if digest(data) != block.digest:
-                self.differing.append(block)
-            self.checked_bytes += len(data)
-            progress(len(data))
+        self.checked_bytes += sum(
+            min(high, end) - max(low, start) for low, high in known.ranges if low < end and start < high
+        )
+        for low, high in known.others(start, end):
+            for block in self.digests.blocks(low, high):
+                if block.start < start or known.has(block):
+                    continue  # Begins before the log, or in the stretch before.
+                data = log.read_across(block.start, block.end - block.start)
+                if digest(data) != block.digest:
+                    self.differing.append(block)
+                self.checked_bytes += len(data)
+                progress(len(data))
+        self.differing = sorted([*self.differing, *known.differing], key=lambda block: block.start)
 
     def findings(self, log_end: int) -> Iterator[Finding]:
         """The findings. Blocks at the end may be of bytes lost in a crash, or cut by another broker."""

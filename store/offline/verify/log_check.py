@@ -20,7 +20,7 @@ from twinlog.store.integrity.digest import DigestBlock
 from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
 from twinlog.store.offline.finding import Finding, FindingKind, Findings, Severity, queue_finding
 from twinlog.store.offline.queue_view import QueueKey, read_units
-from twinlog.store.offline.verify.digest_check import DigestCheck
+from twinlog.store.offline.verify.digest_check import NOTHING_COMPARED, ComparedDigests, DigestCheck
 from twinlog.store.offline.verify.index_items import IndexCursor, Stray
 from twinlog.store.offline.verify.unit_batch import QueueUnits, UnitBatch, differing
 from twinlog.store.offline.verify.window import ColumnWindow, head_of, walk_columns
@@ -359,11 +359,16 @@ class CheckedPart:
 
 
 def check_part(
-    directory: StoreDirectory, digests: DigestCheck, start: int, end: int, progress: Callable[[int], None]
+    directory: StoreDirectory,
+    digests: DigestCheck,
+    start: int,
+    end: int,
+    progress: Callable[[int], None],
+    known: ComparedDigests = NOTHING_COMPARED,
 ) -> CheckedPart:
     """Check bytes `start` to `end` of the log of a store; a file that cannot be read is told in the answer."""
     try:
-        (part,) = check_parts([(directory, digests)], start, end, progress)
+        (part,) = check_parts([(directory, digests, known)], start, end, progress)
     except OSError as error:
         if isinstance(error, FileNotFoundError) and directory.is_running:
             return CheckedPart(end, [], [], 0, is_gone=True)
@@ -372,15 +377,22 @@ def check_part(
 
 
 def check_parts(
-    stores: Sequence[tuple[StoreDirectory, DigestCheck]], start: int, end: int, progress: Callable[[int], None]
+    stores: Sequence[tuple[StoreDirectory, DigestCheck, ComparedDigests]],
+    start: int,
+    end: int,
+    progress: Callable[[int], None],
 ) -> list[CheckedPart]:
-    """The same for several stores whose logs have the same bytes there, which are read from the first one. Raises OSError."""
-    checked = []
-    for pieces, (_, digests) in zip(check_log([each for each, _ in stores], start, end, progress), stores, strict=True):
+    """The same for several stores whose logs have the same bytes there, which are read from the first one. Raises OSError.
+
+    Blocks that were not compared with the side file before are read from each store.
+    """
+    checked = check_log([directory for directory, _, _ in stores], start, end, progress)
+    parts = []
+    for pieces, (_, digests, known) in zip(checked, stores, strict=True):
         part = evolve(digests, differing=[], checked_bytes=0)
-        part.check(start, end, progress)
-        checked.append(CheckedPart(end, pieces, part.differing, part.checked_bytes))
-    return checked
+        part.check(start, end, progress, known)
+        parts.append(CheckedPart(end, pieces, part.differing, part.checked_bytes))
+    return parts
 
 
 _worker: Any = None  # In a process of the pool: directory, digests, counter.

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from attrs import define, evolve, field
+from attrs import evolve
 
 from twinlog.store.offline.file_series import FileSeries
 from twinlog.store.record.column_scan import ColumnScan, scan_columns
 from twinlog.store.record.columns import Columns, KeyColumns
 from twinlog.store.record.resync import Head, is_torn
 from twinlog.store.record.scan import DispatchEntry, scan_records
-from twinlog.store.record.walk import WINDOW, Bytes, Gap, walk
+from twinlog.store.record.walk import Bytes, Gap, walk
 
 _LOOK_AGAIN_SECONDS = 0.05
 _NO = np.zeros(0, np.int64)
@@ -20,7 +20,7 @@ _NO_RECORDS = Columns([], _NO, _NO, _NO, _NO, _NO, _NO, _NO, _NO, KeyColumns(_NO
 
 
 class ColumnWindow(NamedTuple):
-    """As twinlog.store.offline.walk.Window, with columns. `data` is valid until the next window is requested.
+    """As twinlog.store.offline.walk.Window, with columns.
 
     `has_more_queues`: one of the messages may lie in further queues; then entries() is needed.
     """
@@ -35,26 +35,6 @@ class ColumnWindow(NamedTuple):
         """The records as entries, with their properties."""
         data = self.data[: self.end - self.start]
         return scan_records(data, self.start, file_size, check_crc=False, delays_ms=delays_ms).entries
-
-
-@define(eq=False)
-class _LogSource:
-    """The log as a ByteSource of store/record/walk.py, in a buffer that is used again."""
-
-    log: FileSeries
-    _buffer: memoryview = field(factory=lambda: memoryview(bytearray(WINDOW)), init=False)
-
-    @property
-    def file_size(self) -> int:
-        return self.log.file_size
-
-    def read(self, offset: int, size: int) -> memoryview:
-        if len(self._buffer) < size:
-            self._buffer = memoryview(bytearray(size))
-        return self._buffer[: self.log.read_into(offset, self._buffer[:size])]
-
-    def next_record(self, start: int, end: int, heads_end: int) -> int | None:
-        return self.log.next_record(start, end, heads_end)
 
 
 def walk_columns(
@@ -76,14 +56,14 @@ def walk_columns(
         time.sleep(_LOOK_AGAIN_SECONDS)
         return log.read(offset, len(data)) != data
 
-    for piece in walk(_LogSource(log), start, end, scan, has_changed=has_changed if may_grow else None):
+    for piece in walk(log, start, end, scan, has_changed=has_changed if may_grow else None):
         if isinstance(piece, Gap):
             yield piece
         elif piece.scan is None:
             yield ColumnWindow(piece.start, piece.end, _NO_RECORDS, memoryview(b""))
         else:
-            assert isinstance(piece.data, memoryview)
-            yield ColumnWindow(piece.start, piece.end, piece.scan.entries, piece.data, piece.scan.has_more_queues)
+            found = piece.scan
+            yield ColumnWindow(piece.start, piece.end, found.entries, memoryview(piece.data), found.has_more_queues)
 
 
 def _without_torn(log: FileSeries, found: ColumnScan, data: Bytes, at: int) -> ColumnScan:
