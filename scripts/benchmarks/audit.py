@@ -55,11 +55,15 @@ class AuditBench:
     def _fill(self) -> Iterator[Row]:
         """Two replicas with all that belongs to a store, on files of their own; and a small one to warm up on."""
         sizes = {"log_file_bytes": self.log_file_bytes}
-        yield from self._step("fill", "fill", root=self._path(BASE), log_bytes=self.log_bytes, **sizes)
+        yield from self._step("fill", "fill", root=self._path(BASE), log_bytes=self.log_bytes, with_index=True, **sizes)
         # Bytes of its own, which take memory of their own; holes stay holes.
         copy = ["cp", "--archive", "--reflink=never", "--sparse=always", self._path(BASE), self._path(REPLICA)]
         subprocess.run(copy, check=True)
-        small = {"log_bytes": 128 * MIB, "log_file_bytes": 64 * MIB}  # More than one split for each task.
+        small = {
+            "log_bytes": 128 * MIB,
+            "log_file_bytes": 64 * MIB,
+            "with_index": True,
+        }  # More than one split for each task.
         list(self._step("fill", "fill", root=self._path(SMALL), **small))
 
     def _digests(self) -> Iterator[Row]:
@@ -69,8 +73,12 @@ class AuditBench:
         yield from self._step("plain digests", "plain-digests", roots=roots, rounds=self.rounds)
         warm = {"rounds": self.rounds, "warm_up": self._path(SMALL)}
         yield from self._step("digests", "scan", source="rocketmq_blocks", roots=roots, **warm)
-        for name, with_tables in (("audit of logs", False), ("audit", True)):
-            yield from self._step(name, "audit", roots=roots, with_tables=with_tables, **warm)
+        for name, options in (
+            ("audit of logs", {"with_tables": False}),
+            ("audit", {}),
+            ("audit, each log alone", {"each_alone": True}),
+        ):
+            yield from self._step(name, "audit", roots=roots, **options, **warm)
 
     def _records(self) -> Iterator[Row]:
         root = self._path(BASE)

@@ -21,7 +21,7 @@ from attrs import evolve
 
 from scripts.benchmarks.machine import memory
 from scripts.benchmarks.store_directory import FULL
-from scripts.benchmarks.store_steps import fill
+from scripts.benchmarks.store_steps import build_index, fill
 from twinlog.store.integrity.digest import digests_of
 from twinlog.store.record.scan import scan_records
 
@@ -40,10 +40,12 @@ Result = dict[str, Any]
 # Without Spark
 
 
-def fill_log(*, root: str, log_bytes: int, log_file_bytes: int) -> Iterator[Result]:
-    """Make a store whose log fills so many bytes of files, or go on filling one."""
+def fill_log(*, root: str, log_bytes: int, log_file_bytes: int, with_index: bool = False) -> Iterator[Result]:
+    """Make a store whose log fills so many bytes of files, or go on filling one. `with_index`: also index and digests."""
     scale = evolve(FULL, log_bytes=log_bytes - LEFT_FREE, log_file_bytes=log_file_bytes, queues=QUEUES)
     yield fill(Path(root), scale)
+    if with_index:
+        build_index(Path(root), scale)
 
 
 def page_cache(*, roots: list[str], processes: int, rounds: int) -> Iterator[Result]:
@@ -149,8 +151,8 @@ def table_scan(
             yield {"bytes": _size(roots), **watch.result()}
 
 
-def audits(*, roots: list[str], rounds: int, warm_up: str, with_tables: bool) -> Iterator[Result]:
-    """`twinlog audit` without the start of Spark; the logs alone, or also what lies beside them."""
+def audits(*, roots: list[str], rounds: int, warm_up: str, **options: bool) -> Iterator[Result]:
+    """`twinlog audit` without the start of Spark, with options of AuditOptions."""
     from twinlog.cluster.pipeline.jobs.audit import AuditOptions, audit
     from twinlog.cluster.pipeline.sources.places import StoreUri
 
@@ -158,7 +160,7 @@ def audits(*, roots: list[str], rounds: int, warm_up: str, with_tables: bool) ->
         for number in range(rounds + 1):
             stores = [StoreUri(root) for root in (roots if number else [warm_up, warm_up])]
             with Watch(spark) as watch:
-                report = audit(spark, stores, AuditOptions(with_tables=with_tables))
+                report = audit(spark, stores, AuditOptions(**options))
             if number:
                 yield {"bytes": _size(roots), "verdict": str(report.verdict), **watch.result()}
 

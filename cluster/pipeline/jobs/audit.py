@@ -65,10 +65,12 @@ class AuditOptions:
     """Options of an audit. `with_tables`: also check queues, index, configuration and offsets of each member.
 
     `split_size`: bytes of a log that one task reads, a multiple of 64 KiB; None: chosen by the total size.
+    `each_alone`: read the records of each member, also where their digests say that another has the same.
     """
 
     split_size: int | None = None
     with_tables: bool = True
+    each_alone: bool = False
 
 
 @contextmanager
@@ -288,8 +290,9 @@ class _Audit:
             return rdd.flatMap(check).groupByKey().map(join)
 
         dead: list[tuple[Sequence[LogPart], str]] = []
+        alone = alive if self.options.each_alone else self.endless
         try:
-            together = parts_together(alive, self.known, unequal, self.endless)
+            together = parts_together(alive, self.known, unequal, alone)
             found = self.runner.collect(job(self.runner.spread(together)))
         except WorkersDiedError:
             found, dead = self.runner.collect_robust(parts_alone(alive, self.known), job)
