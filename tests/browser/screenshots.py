@@ -1,6 +1,7 @@
-"""The pictures of docs/operating/dashboard.md: a real cluster, brought into four states, as a browser shows it.
+"""The pictures of docs/operating: the dashboard of a real cluster in four states, and the page of a ledger.
 
     .venv/bin/python -m tests.browser.screenshots [DIR]       docs/operating/images, about two minutes
+    .venv/bin/python -m tests.browser.screenshots --ledger    only that of the ledger
 
 They are WebP, which chromium itself makes of its pictures: a tenth of the size.
 """
@@ -12,10 +13,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, BrowserContext
 
 from tests.browser.stage import DESKTOP, PHONE, Stage, chromium, staged
+from tests.cluster.pipeline.ledger_history import history
 from tests.support.process_group.process import PROGRAM
+from twinlog.cluster.pipeline.report.ledger_page import ledger_page
 
 IMAGES = Path(__file__).parents[2] / "docs" / "operating" / "images"
 # A slave catches up with 1.5 MB/s at most, so that there is time to look.
@@ -56,12 +59,25 @@ def shoot(browser: Browser, url: str, directory: Path, name: str, *, whole: bool
                 page.wait_for_selector("#role-answer .plan li")
             page.wait_for_timeout(1200)
             png = page.screenshot(full_page=whole)
-            blank = context.new_page()
-            webp = blank.evaluate(TO_WEBP, base64.b64encode(png).decode())
-            (directory / f"dashboard-{name}-{size}-{scheme}.webp").write_bytes(base64.b64decode(webp))
+            keep(context, png, directory / f"dashboard-{name}-{size}-{scheme}.webp")
             if whole:
                 (directory / f"dashboard-{name}-{size}-{scheme}.png").write_bytes(png)
             context.close()
+
+
+def keep(context: BrowserContext, png: bytes, file: Path) -> None:
+    """Write a picture as WebP."""
+    webp = context.new_page().evaluate(TO_WEBP, base64.b64encode(png).decode())
+    file.write_bytes(base64.b64decode(webp))
+
+
+def shoot_ledger(browser: Browser, directory: Path) -> None:
+    """The upper half of a ledger's page: replicas, and what was proved when."""
+    context = browser.new_context(viewport={"width": 1160, "height": 1320}, color_scheme="light")
+    page = context.new_page()
+    page.set_content(ledger_page(history()))
+    keep(context, page.screenshot(), directory / "ledger.webp")
+    context.close()
 
 
 def play(stage: Stage, browser: Browser, directory: Path, scratch: Path, *, whole: bool) -> None:
@@ -109,6 +125,10 @@ def play(stage: Stage, browser: Browser, directory: Path, scratch: Path, *, whol
 
 def main() -> None:
     """All of them."""
+    if sys.argv[1:] == ["--ledger"]:
+        with chromium() as browser:
+            shoot_ledger(browser, IMAGES)
+        return
     directory = Path(sys.argv[1]) if len(sys.argv) > 1 else IMAGES
     directory.mkdir(parents=True, exist_ok=True)
     with (
@@ -116,6 +136,7 @@ def main() -> None:
         staged(Path(scratch) / "s", **SETTINGS) as stage,
         chromium() as browser,
     ):
+        shoot_ledger(browser, directory)
         play(stage, browser, directory, Path(scratch), whole=len(sys.argv) > 2)
 
 
