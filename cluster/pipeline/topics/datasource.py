@@ -254,7 +254,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _start(self, queue: MessageQueue, start: int, ends: Ends) -> int:
         """Where a queue is read on: behind its end for a while, if that is so, as a new master may be building its queues."""
-        if start <= ends.end:
+        if start <= ends.written:
             self._short_since.pop(queue, None)
             return start
         now = time.monotonic()

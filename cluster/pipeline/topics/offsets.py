@@ -177,11 +177,19 @@ def unlike(broker: str, mark: Mark) -> str:
 
 @frozen
 class Ends:
-    """Where a queue begins and ends, as a broker says. `by_master` False: a slave says so, which may lack the newest."""
+    """Where a queue begins and ends, as a broker says. `by_master` False: a slave says so, which may lack the newest.
+
+    `written`: where it ends, confirmed or not. What was confirmed is not for a while when slaves leave, as in a failover.
+    """
 
     first: int
     end: int
     by_master: bool = True
+    written: int = field(eq=False)
+
+    @written.default
+    def _to_the_end(self) -> int:
+        return self.end
 
 
 def limited(starts: Offsets, ends: Offsets, most: int | None) -> Offsets:

@@ -186,7 +186,7 @@ class Surveyor:
             return found is not None and found.phy_end <= confirmed
 
         end = await boundary(ends.first, ends.end, ends.end, is_confirmed)
-        return Ends(ends.first, end, ends.by_master)
+        return Ends(ends.first, end, ends.by_master, ends.end)
 
     # ---- Places
 

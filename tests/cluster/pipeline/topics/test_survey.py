@@ -1,9 +1,11 @@
 """What a cluster is asked before anything is read: ends of queues, places, what is away."""
 
 import pytest
+from pyspark.sql.types import StructType
 
 from tests.cluster.pipeline.topics.fake_api import MASTER, QUEUE, SLAVE, FakeApi, Member, options, record
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
+from twinlog.cluster.pipeline.topics.datasource import TopicStreamReader
 from twinlog.cluster.pipeline.topics.offsets import Ends
 from twinlog.cluster.pipeline.topics.options import Chosen, Place
 from twinlog.cluster.pipeline.topics.survey import Surveyor
@@ -33,7 +35,18 @@ async def test_a_queue_ends_where_it_is_confirmed(autojump_clock, confirmed, end
     assert len(record(0)) == 96
     survey = await surveyed(api)
     assert survey.queues == {QUEUE: Ends(20, end)}
+    assert survey.queues[QUEUE].written == 100
     assert survey.clusters == {"b": "C"}
+
+
+def test_what_is_not_confirmed_for_a_while_is_not_cut():
+    """After a failover the new master waits for its slaves. What it does not have at all is cut."""
+    reader = TopicStreamReader(options(), StructType())
+    now = Ends(20, 20, written=100)
+    reader._short_since[QUEUE] = float("-inf")
+    with pytest.raises(ReadRefusedError, match="up to 101, and ends at 20 now"):
+        reader._start(QUEUE, 101, now)
+    assert reader._start(QUEUE, 100, now) == 100
 
 
 async def test_rocketmq_does_not_say_what_is_confirmed(autojump_clock):
