@@ -79,6 +79,8 @@ ORDER = [
     "cluster.broker.send",
     "cluster.http.server",
     "cluster.pipeline.tables",
+    "cluster.pipeline.topics.connection",
+    "cluster.pipeline.sink",
     "cluster.pipeline.topics",
     "cluster.cli.common",
     "cluster.dashboard.model",

@@ -34,8 +34,8 @@ RESERVED_PROPERTIES = frozenset(
 _HEAD, _PROPERTIES_SIZE = Struct(">iiiii"), Struct(">h")
 assert (_HEAD.size, _PROPERTIES_SIZE.size) == (20, 2)
 _ITEM_SIZE = _HEAD.size + _PROPERTIES_SIZE.size
-_ID_PREFIX, _ID_SUFFIX = Struct(">4sHi"), Struct(">iH")
-assert _ID_PREFIX.size + _ID_SUFFIX.size == 16
+_ID_PREFIX = Struct(">4sHi")
+assert _ID_PREFIX.size == 10  # Behind it 4 and 2 bytes.
 
 
 @frozen(kw_only=True)
@@ -237,8 +237,13 @@ class UniqueIds:
         self._counter = itertools.count(int.from_bytes(os.urandom(2)))
 
     def __next__(self) -> str:
+        return self.many(1)[0]
+
+    def many(self, count: int) -> list[str]:
+        """The next ids, up to 65,536 at once."""
         now = time.time()
         local = time.localtime(now)
         month = time.mktime((local.tm_year, local.tm_mon, 1, 0, 0, 0, 0, 0, -1))
         since_month = int((now - month) * 1000) & 0x7FFFFFFF
-        return self._prefix + _ID_SUFFIX.pack(since_month, next(self._counter) & 0xFFFF).hex().upper()
+        before = f"{self._prefix}{since_month:08X}"
+        return [f"{before}{number & 0xFFFF:04X}" for number in itertools.islice(self._counter, count)]

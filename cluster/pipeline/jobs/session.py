@@ -23,7 +23,8 @@ _PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 _SAFE_PATH = "PYTHONSAFEPATH"
 # Errors of readers in the traceback of their worker.
 _REFUSAL = re.compile(
-    r"^twinlog\.cluster\.pipeline\.[\w.]+\.(?:ReadRefusedError|NotAStoreError|UnreadableError): (.+)$", re.MULTILINE
+    r"^twinlog\.cluster\.pipeline\.[\w.]+\.(?:(?:Read|Write)RefusedError|NotAStoreError|UnreadableError): (.+)$",
+    re.MULTILINE,
 )
 _ON_THIS_MACHINE = {
     "spark.ui.enabled": "false",

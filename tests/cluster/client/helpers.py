@@ -8,6 +8,7 @@ import trio
 from attrs import define, evolve, field
 from trio.testing import memory_stream_pair
 
+from twinlog.cluster.broker.send.requests import split_batch
 from twinlog.cluster.client.messages import OutgoingMessage, ReceivedMessage
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
@@ -167,6 +168,16 @@ class FakeBroker:
         self.store(ext["b"], int(ext["e"]), bytes(request.body), **properties)
         fields = {"msgId": f"{at:032X}", "queueId": ext["e"], "queueOffset": str(at)}
         return RemotingCommand.response_to(request, 0, ext=fields)
+
+    async def _on_320(self, request, stream):
+        ext = request.ext
+        key = ext["b"], int(ext["e"])
+        at = len(self.records[key])
+        for inner in split_batch(request.body):
+            self.store(*key, bytes(inner.body), **parse_properties(inner.properties.decode()))
+        return RemotingCommand.response_to(
+            request, 0, ext={"msgId": f"{at:032X}", "queueId": ext["e"], "queueOffset": str(at)}
+        )
 
     async def _on_11(self, request, stream):
         ext = request.ext
