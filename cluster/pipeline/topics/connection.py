@@ -5,6 +5,7 @@ every machine that runs tasks. Readers and writers go to tasks by pickle: a Conn
 """
 
 import ssl
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -120,6 +121,11 @@ def _credentials(options: Mapping[str, str]) -> Credentials | None:
     if bool(key) != bool(secret) or (token and not key):
         raise ReadRefusedError("options accessKey and secretKey belong together: set both, or neither")
     return Credentials(key, secret, token) if key else None
+
+
+def warn(message: str) -> None:
+    """Print a warning: a worker's stderr appears on that of the program, or in the executor's log."""
+    print(f"twinlog: {message}", file=sys.stderr, flush=True)
 
 
 # ---- Texts of options, which all parsers of this format share

@@ -11,7 +11,14 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 import trio
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
@@ -19,6 +26,7 @@ from pyspark.sql.types import StructType
 from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
 from twinlog.cluster.pipeline.tables.datasource import struct_of
+from twinlog.cluster.pipeline.topics.connection import warn
 from twinlog.cluster.pipeline.topics.offsets import (
     Checkpoint,
     Ends,
@@ -38,7 +46,7 @@ from twinlog.cluster.pipeline.topics.offsets import (
 )
 from twinlog.cluster.pipeline.topics.options import SourceOptions, read_options
 from twinlog.cluster.pipeline.topics.pulling import CUT_SECONDS, QueuePart
-from twinlog.cluster.pipeline.topics.reading import part_batches, warn
+from twinlog.cluster.pipeline.topics.reading import part_batches
 from twinlog.cluster.pipeline.topics.refusals import refused
 from twinlog.cluster.pipeline.topics.rows import SCHEMA
 from twinlog.cluster.pipeline.topics.survey import Survey, Surveyor
@@ -94,7 +102,7 @@ def parts_of(
 ) -> list[InputPartition]:
     """Parts for tasks."""
     found = divided(ranges_between(starts, ends), options.parts_min)
-    return [TopicPart(QueuePart(each, brokers[each.queue.broker_name])) for each in found]
+    return [TopicPart(QueuePart(each, brokers[each.queue.broker_name], starts[each.queue])) for each in found]
 
 
 class TopicReader(DataSourceReader):
@@ -180,9 +188,14 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             survey = await self._look(surveyor)
             check_topics(self.options, survey)
             survey.require("the start of a query")
-            return Checkpoint(survey.clusters, await surveyor.places(survey, self.options.start))
+            places = await surveyor.places(survey, self.options.start)
+            return Checkpoint(survey.clusters, places, first=self._first(Checkpoint({}, places)))
 
         return self._asked(initial).to_json()
+
+    def _first(self, begun: Checkpoint) -> Offsets:
+        """Where repeated rows may have their first copies: where the query began, or where the option was switched on."""
+        return begun.queues if self.options.look_back is not None and not begun.first else begun.first
 
     def _asked(self, do: Callable[[Surveyor], Awaitable[T]]) -> T:
         try:
@@ -225,7 +238,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = limited(starts, reachable, most)
         known = {**begun.cluster, **survey.clusters}
         cluster = {queue.broker_name: known.get(queue.broker_name, "") for queue in ends | new}
-        found = Checkpoint(cluster, ends | new, await self._marks(surveyor, survey, begun, ends))
+        marks = await self._marks(surveyor, survey, begun, ends)
+        found = Checkpoint(cluster, ends | new, marks, self._first(begun))
         await self._report(surveyor, survey, found)
         return found
 
@@ -309,7 +323,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # A broker that is away is waited for in tasks.
         unknown = BrokerAddresses("", "", {})
         return [
-            TopicPart(QueuePart(each, survey.brokers.get(each.queue.broker_name, unknown)))
+            TopicPart(
+                QueuePart(each, survey.brokers.get(each.queue.broker_name, unknown), ended.first.get(each.queue, 0))
+            )
             for each in divided(found, self.options.parts_min)
         ]
 
@@ -362,3 +378,14 @@ class RocketMQSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name.
         return TopicStreamReader(read_options(self.options, is_stream=True), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from twinlog.cluster.pipeline.sink.writers import RowWriter  # All workers import this file, and few write.
+
+        return RowWriter(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        from twinlog.cluster.pipeline.sink.writers import RowStreamWriter
+
+        writer: DataSourceStreamWriter = RowStreamWriter(self.options, schema)
+        return writer

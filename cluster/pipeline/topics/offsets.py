@@ -3,7 +3,8 @@
     {"orders": {"broker-a": {"0": 123, "1": -2}}}        offsets by topic, broker name and queue; -2 earliest, -1 latest
     {"orders": {"broker-a": [0, 1]}}                     queues
     {"cluster": {"broker-a": "DefaultCluster"}, "queues": {...}, "marks": {...}}   a checkpoint: the next offset of each queue,
-                                                                  and a message of each broker by which it is known again
+                                                                  and a message of each broker by which it is known again;
+                                                                  with dropRepetitions also "first": where the query began
 
 A broker's name stands for its whole group, so these stay valid whoever is its master. A queue belongs to a checkpoint from the
 batch on in which it was seen first: that batch ends at its first message, so that the next one knows where it begins.
@@ -111,18 +112,24 @@ class Mark:
 
 @frozen
 class Checkpoint:
-    """The next offset of each queue; of each broker the name of its cluster, and a mark once something of it was read."""
+    """The next offset of each queue; of each broker the name of its cluster, and a mark once something of it was read.
+
+    `first`: where repeated rows may have their first copies; queues that are not named have them anywhere.
+    """
 
     cluster: dict[str, str] = field(factory=dict)
     queues: Offsets = field(factory=dict)
     marks: dict[str, Mark] = field(factory=dict)
+    first: Offsets = field(factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """For Spark."""
+        first = {"first": nested(self.first)} if self.first else {}
         return {
             "cluster": dict(sorted(self.cluster.items())),
             "queues": nested(self.queues),
             "marks": {broker: asdict(mark) for broker, mark in sorted(self.marks.items())},
+            **first,
         }
 
     @classmethod
@@ -130,19 +137,23 @@ class Checkpoint:
         """Raises ReadRefusedError for what this source did not write."""
         try:
             cluster = {str(broker): str(name) for broker, name in value["cluster"].items()}
-            queues = {
-                MessageQueue(topic, broker, int(number)): int(offset)
-                for topic, brokers in value["queues"].items()
-                for broker, offsets in brokers.items()
-                for number, offset in offsets.items()
-            }
+            queues, first = _flat(value["queues"]), _flat(value.get("first", {}))
             marks = {str(broker): Mark(**fields) for broker, fields in value.get("marks", {}).items()}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ReadRefusedError(
                 f"the checkpoint has no offsets of format rocketmq ({type(error).__name__}: {error}): it belongs to a query that "
                 "read something else, or is damaged. Take an empty checkpoint directory, or that of this query."
             ) from error
-        return cls(cluster, queues, marks)
+        return cls(cluster, queues, marks, first)
+
+
+def _flat(value: Mapping[str, Any]) -> Offsets:
+    return {
+        MessageQueue(topic, broker, int(number)): int(offset)
+        for topic, brokers in value.items()
+        for broker, offsets in brokers.items()
+        for number, offset in offsets.items()
+    }
 
 
 def check_cluster(checkpoint: Checkpoint, cluster: Mapping[str, str]) -> None:

@@ -7,6 +7,7 @@ from attrs import field, frozen
 
 from twinlog.cluster.client.api import TOOLS_GROUP
 from twinlog.cluster.client.subscription import Sql, Subscription
+from twinlog.cluster.pipeline.sink.repetitions import LOOK_BACK
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
 from twinlog.cluster.pipeline.tables.bodies import InflateLimits
 from twinlog.cluster.pipeline.topics.connection import Connection, flag_of, lowered, number_of, read_connection
@@ -29,6 +30,8 @@ OPTIONS = (
     "failOnDataLoss",
     "consumerGroup",
     "brokerWaitMs",
+    "dropRepetitions",
+    "repetitionsLookBack",
     "inflateSizeMax",
     "inflateRatioMax",
 )
@@ -77,7 +80,7 @@ class Chosen:
 
 @frozen(kw_only=True)
 class SourceOptions:
-    """Options of a query. `end` None in a stream; `most` messages for one batch."""
+    """Options of a query. `end` None in a stream; `most` messages for one batch; `look_back` None: repetitions are kept."""
 
     connection: Connection
     chosen: Chosen
@@ -89,6 +92,7 @@ class SourceOptions:
     fail_on_data_loss: bool = True
     group: str | None = None  # Whose progress is committed.
     broker_wait_ms: int = BROKER_WAIT_MS
+    look_back: int | None = None
     inflate: InflateLimits = field(factory=InflateLimits)
 
     @property
@@ -124,11 +128,17 @@ def read_options(texts: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
         fail_on_data_loss=flag_of(options, "failOnDataLoss", True),
         group=group,
         broker_wait_ms=number_of(options, "brokerWaitMs", BROKER_WAIT_MS),
+        look_back=_look_back(options),
         inflate=InflateLimits(
             size_max=number_of(options, "inflateSizeMax", InflateLimits().size_max),
             ratio_max=number_of(options, "inflateRatioMax", InflateLimits().ratio_max),
         ),
     )
+
+
+def _look_back(options: Mapping[str, str]) -> int | None:
+    offsets = number_of(options, "repetitionsLookBack", LOOK_BACK)
+    return offsets if flag_of(options, "dropRepetitions", False) else None
 
 
 def _chosen(options: Mapping[str, str]) -> Chosen:

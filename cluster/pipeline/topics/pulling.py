@@ -47,10 +47,14 @@ T = TypeVar("T")
 
 @frozen
 class QueuePart:
-    """A range for one task, with the members of its broker that were known when it was planned."""
+    """A range for one task, with the members of its broker that were known when it was planned.
+
+    `floor`: first offset of the query in this queue: what lies before it is no first copy of a repeated row.
+    """
 
     range: Range
     broker: BrokerAddresses
+    floor: int = 0
 
 
 @define(eq=False)

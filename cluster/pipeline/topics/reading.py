@@ -3,35 +3,79 @@
 The generator that Spark asks for batches cannot wait within a trio loop. Two pieces of a few MiB lie ready at most.
 """
 
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from queue import SimpleQueue
 from threading import Thread
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import trio
-from attrs import define, field
+from attrs import define, evolve, field
 
+from twinlog.cluster.pipeline.sink.ids import PROPERTY
+from twinlog.cluster.pipeline.sink.repetitions import Repetitions, first_needed
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
-from twinlog.cluster.pipeline.topics.offsets import text_of
+from twinlog.cluster.pipeline.topics.connection import warn
+from twinlog.cluster.pipeline.topics.offsets import Range, text_of
 from twinlog.cluster.pipeline.topics.options import SourceOptions
 from twinlog.cluster.pipeline.topics.pulling import QueuePart, RangePuller
 from twinlog.cluster.pipeline.topics.rows import Pulled, RowMaker
 
 _READY = 2
 
-
-def warn(message: str) -> None:
-    """Print a warning: a worker's stderr appears on that of the program, or in the executor's log."""
-    print(f"twinlog: {message}", file=sys.stderr, flush=True)
+Warn = Callable[[str], None]
 
 
 def part_batches(part: QueuePart, options: SourceOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Rows of a part, in the columns of `schema`. Raises ReadRefusedError."""
+    found = _sound_batches(part, options, schema)
+    return found if options.look_back is None else _without_repetitions(found, part, options, schema)
+
+
+def _without_repetitions(
+    batches: Iterator[pa.RecordBatch], part: QueuePart, options: SourceOptions, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Rows whose ids did not come before; reads what lies before the part when its first id comes."""
+    assert options.look_back is not None
+    known: Repetitions | None = None
+    for batch in batches:
+        ids = row_ids(batch)
+        if known is None and ids.null_count == batch.num_rows:
+            yield batch
+            continue
+        if known is None:
+            known = Repetitions(options.look_back)
+            for before in _before(part, options, schema):
+                known.are_new(before.column("queueOffset").to_pylist(), row_ids(before).to_pylist())
+        new = known.are_new(batch.column("queueOffset").to_pylist(), ids.to_pylist())
+        if new.all():
+            yield batch
+        elif new.any():
+            yield batch.filter(pa.array(new))
+
+
+def _before(part: QueuePart, options: SourceOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Rows before a part that tell which of its rows are repetitions. What is lost there was told of when it was read."""
+    assert options.look_back is not None
+    start = part.range.start
+    first = first_needed(start, options.look_back, part.floor)
+    if first < start:
+        there = evolve(part, range=Range(part.range.queue, first, start))
+        yield from _sound_batches(there, evolve(options, fail_on_data_loss=False), schema, lambda _: None)
+
+
+def row_ids(batch: pa.RecordBatch) -> pa.Array:
+    """Ids that the sink gave to rows; null without one."""
+    return pc.map_lookup(batch.column("properties"), pa.scalar(PROPERTY), "first")
+
+
+def _sound_batches(
+    part: QueuePart, options: SourceOptions, schema: pa.Schema, warn: Warn = warn
+) -> Iterator[pa.RecordBatch]:
     queue = part.range.queue
     maker = RowMaker(queue, schema, options.inflate, options.subscription(queue.topic).tags)
-    for pieces in pulled(part, options):
+    for pieces in pulled(part, options, warn):
         for batch, problems in maker.batches(pieces):
             for problem in problems:
                 if options.fail_on_data_loss:
@@ -44,9 +88,9 @@ def part_batches(part: QueuePart, options: SourceOptions, schema: pa.Schema) -> 
                 yield batch
 
 
-def pulled(part: QueuePart, options: SourceOptions) -> Iterator[list[Pulled]]:
+def pulled(part: QueuePart, options: SourceOptions, warn: Warn = warn) -> Iterator[list[Pulled]]:
     """Records of a part, in order. Raises ReadRefusedError."""
-    work = _Work(part, options)
+    work = _Work(part, options, warn)
     thread = Thread(target=work.run, name=f"pulls of {text_of(part.range.queue)}", daemon=True)
     thread.start()
     try:
@@ -66,6 +110,7 @@ class _Work:
 
     part: QueuePart
     options: SourceOptions
+    warn: Warn
     ready: SimpleQueue[list[Pulled] | BaseException | None] = field(factory=SimpleQueue)
     _room: trio.Semaphore = field(init=False)
     _scope: trio.CancelScope = field(factory=trio.CancelScope, init=False)
@@ -84,7 +129,7 @@ class _Work:
         self._room, self._token = trio.Semaphore(_READY), trio.lowlevel.current_trio_token()
         with self._scope:
             async with self.options.connection.open() as api:
-                await RangePuller(api, self.part, self.options, self._take, warn).run()
+                await RangePuller(api, self.part, self.options, self._take, self.warn).run()
 
     async def _take(self, pieces: list[Pulled]) -> None:
         await self._room.acquire()
