@@ -201,7 +201,9 @@ def test_test_modules_share_nothing_directly():
         assert not found, f"{file.relative_to(ROOT)} imports {found}"
 
 
-SPARK = re.compile(r"twinlog\.(spark|cluster\.pipeline\.(jobs\.\w+|(tables|topics)\.(datasource|stream)|sink\.writers|submit\.\w+))")
+SPARK = re.compile(
+    r"twinlog\.(spark|cluster\.pipeline\.(jobs\.\w+|(tables|topics)\.(datasource|stream)|sink\.writers|submit\.\w+))"
+)
 
 
 def test_few_modules_know_spark():

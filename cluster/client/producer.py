@@ -256,7 +256,8 @@ class Producer:
         while True:
             chosen = None
             try:
-                where = await self.routes.publish(prepared.topic, tried=tried)
+                only = queue.broker_name if queue else None
+                where = await self.routes.publish(prepared.topic, tried=tried, only=only)
                 chosen = queue or self.choose(where, select, tried)
                 sent = await self._send(where, chosen, prepared)
             except RemotingError as error:

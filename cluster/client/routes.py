@@ -139,31 +139,33 @@ class Routes:
                     async with self._asking:
                         await self._ask(topic)
 
-    async def publish(self, topic: str, *, tried: Collection[str] = ()) -> PublishRoute:
+    async def publish(self, topic: str, *, tried: Collection[str] = (), only: str | None = None) -> PublishRoute:
         """The queues to write; for a topic that does not exist they are like TBW102's. Raises NoRouteError, RemotingError.
 
-        Waits up to a second when it was requested just now and has no broker but those that were `tried`.
+        Waits up to a second when it was requested just now and has no broker but those that were `tried`; with `only`, when it
+        has not this one, or this one was tried.
         """
         began = trio.current_time()
-        if known := self._usable(topic, tried):
+        if known := self._usable(topic, tried, only):
             return known
         await trio.sleep_until(self._backoffs[topic].due)
         async with self._asking:  # One task requests, the others use its response.
-            if known := self._usable(topic, tried):
+            if known := self._usable(topic, tried, only):
                 return known
             failed = self._failures.get(topic)
             if failed is not None and failed[0] >= began:
                 raise NoRouteError(str(failed[1]), may_come=failed[1].may_come)
             return await self._ask(topic)
 
-    def _usable(self, topic: str, tried: Collection[str]) -> PublishRoute | None:
+    def _usable(self, topic: str, tried: Collection[str], only: str | None) -> PublishRoute | None:
         """The known route while it is fresh, or stale and too early to request again, with a broker that was not tried."""
         known, now = self._publish.get(topic), trio.current_time()
         if known is None or now >= known.asked + REFRESH_SECONDS:
             return None
         if topic not in self._doubted:
             return known
-        has_others = any(queue.broker_name not in tried for queue in known.queues)
+        brokers = {queue.broker_name for queue in known.queues}
+        has_others = not (brokers if only is None else brokers & {only}) <= set(tried)
         return known if has_others and now < self._backoffs[topic].due else None
 
     async def _ask(self, topic: str) -> PublishRoute:

@@ -3,9 +3,10 @@
 import pytest
 import trio
 
-from tests.cluster.client.helpers import message
+from tests.cluster.client.helpers import BROKER, message
 from twinlog.client import (
     MessageQueue,
+    NoRouteError,
     SendResult,
     SendStatus,
     by_key,
@@ -114,3 +115,13 @@ async def test_old_routes_serve_when_no_name_server_answers(broker, client, topi
     broker.answers[105] = [None] * 99
     await trio.sleep(40)
     assert (await producer.send(message())).status is SendStatus.SEND_OK
+
+
+async def test_a_chosen_queue_waits_for_its_master_without_a_loop(broker, client, topic, neighbour, autojump_clock):
+    """Though the route has another broker that could be written."""
+    broker.members_by_id = {"1": BROKER}
+    began = trio.current_time()
+    with pytest.raises(NoRouteError, match="the broker b has no master that takes messages now"):
+        await client.producer("P").send(message(), queue=QUEUE)
+    assert 3 <= trio.current_time() - began < 5
+    assert len(broker.codes(105)) < 12

@@ -2,13 +2,12 @@
 
 from typing import Any
 
-import orjson
 import pyarrow as pa
 import pytest
 import trio
 from attrs import define
 
-from tests.cluster.client.helpers import NAMESRV, NEIGHBOUR, FakeBroker
+from tests.cluster.client.helpers import BROKER, NAMESRV, NEIGHBOUR, FakeBroker
 from tests.cluster.pipeline.sink.encoding import batch_of
 from twinlog.client import Client
 from twinlog.cluster.pipeline.sink import sending
@@ -214,33 +213,18 @@ async def test_a_topic_that_is_created_with_the_first_message(broker, autojump_c
     assert len(Stored(broker).bodies()) == 4
 
 
-async def test_queues_without_a_master_get_only_rows_with_a_key(broker, neighbour_away, autojump_clock):
+async def test_queues_without_a_master_get_only_rows_with_a_key(broker, nursery, autojump_clock):
     """A repeated task waits for the master first."""
+    neighbour = FakeBroker(nursery)
+    broker.neighbours["a"] = NEIGHBOUR, neighbour
+    broker.members_by_id = {"1": BROKER}
     began = trio.current_time()
     assert await written(rows(100)) == 100
+    assert Stored(neighbour).all() == list(range(100))
     assert trio.current_time() - began < 5
     began = trio.current_time()
     assert await written(rows(100), attempt=1) == 100
     assert 10 <= trio.current_time() - began < 15
     said = await refusal(rows(100, shardingKey=[str(number) for number in range(100)]))
-    assert "of a: " in said
-    assert "the broker a has no master that takes messages now" in said
-
-
-@pytest.fixture
-def neighbour_away(broker, nursery, monkeypatch):
-    """Another broker group, `a`, in every route, which has a slave only."""
-    broker.neighbours["a"] = NEIGHBOUR, FakeBroker(nursery)
-    answer = broker._on_105
-
-    async def without_master(request, stream):
-        response = await answer(request, stream)
-        if response.body:
-            told = orjson.loads(bytes(response.body))
-            for each in told["brokerDatas"]:
-                if each["brokerName"] == "a":
-                    each["brokerAddrs"] = {"1": NEIGHBOUR}
-            response.body = orjson.dumps(told)
-        return response
-
-    monkeypatch.setattr(FakeBroker, "_on_105", lambda _, request, stream: without_master(request, stream))
+    assert "of b: " in said
+    assert "the broker b has no master that takes messages now" in said
