@@ -19,6 +19,7 @@ from twinlog.cluster.client.api import DEFAULT_TOPIC, SendStatus
 from twinlog.cluster.client.client import Client
 from twinlog.cluster.client.producer import PreparedSend, Producer
 from twinlog.cluster.client.routes import NoRouteError, PublishRoute
+from twinlog.cluster.client.tasks import sole
 from twinlog.cluster.pipeline.sink.ids import RowIds
 from twinlog.cluster.pipeline.sink.options import NotSafe, SinkOptions, WriteRefusedError, sink_columns
 from twinlog.cluster.pipeline.sink.queues import number_of_key, slot_table, write_queues
@@ -124,9 +125,12 @@ class RowSender:
             key = rows.keys[row] if rows.keys is not None else None
             number = topic.slots[slots[row]] if key is None else number_of_key(key, len(topic.lanes))
             lane = topic.lanes[number]
-            if (alone := rows.alone.get(row)) is not None:
+            alone = rows.alone.get(row)
+            if alone is not None and alone.is_delayed:
+                self._put_alone(topic.late[number], alone)
+            elif alone is not None:
                 self._cut(lane)
-                self._put_alone(topic.late[number] if alone.is_delayed else lane, alone)
+                self._put_alone(lane, alone)
             else:
                 if lane.size + len(item) > self.options.batch_size:
                     self._cut(lane)
@@ -161,9 +165,10 @@ class RowSender:
         route = await self._try(partial(self._publish, name), f"topic {name}")
         queues = write_queues(route.route) if route.route.topic == name else list(route.queues)
         lanes, late = [_Lane(queue) for queue in queues], [_Lane(queue, LATE_TOGETHER) for queue in queues]
-        usable = [number for number, queue in enumerate(queues) if queue in set(route.queues)]
+        served = set(route.queues)
+        usable = [number for number, queue in enumerate(queues) if queue in served]
         if len(usable) < len(queues):
-            away = sorted({queue.broker_name for queue in queues} - {queue.broker_name for queue in route.queues})
+            away = sorted({queue.broker_name for queue in queues} - {queue.broker_name for queue in served})
             warn(f"topic {name}: {', '.join(away)} has no master now: its queues get only rows with a sharding key")
         table = slot_table([queues[number] for number in usable])
         return _Topic(lanes, late, [usable[number] for number in table.tolist()])
@@ -204,8 +209,9 @@ class RowSender:
             body=message.body,
             flag=message.flag,
         )
-        self._pending += len(message.body)
-        self._start(lane, _Request(prepared, len(message.body), 1))
+        size = len(message.body) + len(message.properties)
+        self._pending += size
+        self._start(lane, _Request(prepared, size, 1))
 
     def _start(self, lane: _Lane, request: _Request) -> None:
         lane.requests.append(request)
@@ -309,9 +315,10 @@ async def in_one() -> AsyncIterator[trio.Nursery]:
             yield nursery
     except BaseExceptionGroup as group:
         refused, _ = group.split(ReadRefusedError)
-        if refused is None:
+        only = sole(group) if refused is None else _first(refused)
+        if only is None:
             raise
-        raise _first(refused) from None
+        raise only from only.__cause__
 
 
 def _first(group: BaseExceptionGroup[Any]) -> BaseException:

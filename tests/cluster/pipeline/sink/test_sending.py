@@ -136,6 +136,21 @@ async def test_topics_of_a_column_and_delayed_messages(broker, autojump_clock):
     assert "DELAY\x012" in late.ext["i"]
 
 
+async def test_a_delayed_message_without_a_body_is_waited_for(broker, autojump_clock):
+    broker.answers[310] = [None]
+    assert await written(batch_of(value=[b""], delayLevel=[1])) == 1
+    assert trio.current_time() >= 3
+
+
+async def test_errors_of_the_rows_come_out_as_they_are(broker, autojump_clock):
+    def batches():
+        yield rows(5)
+        raise EOFError("Spark has ended the task")
+
+    with pytest.raises(EOFError):
+        await write_rows(sink_options(GIVEN), RowIds("q", 1, 0), batches())
+
+
 async def refusal(*batches: Any, **options: str) -> str:
     with pytest.raises(WriteRefusedError) as caught:
         await written(*batches, **options)
