@@ -13,7 +13,7 @@ from attrs import define, evolve, field
 
 from twinlog.cluster.pipeline.audit import tasks
 from twinlog.cluster.pipeline.audit.compare import ByteRange, LogBounds, unreadable
-from twinlog.cluster.pipeline.audit.findings import AuditFinding, FindingClass
+from twinlog.cluster.pipeline.audit.findings import AuditFinding, AuditFindings, FindingClass
 from twinlog.cluster.pipeline.audit.stores import Store, as_it_is_now, bounded, inspect_all, without_secrets
 from twinlog.cluster.pipeline.audit.tasks import Differing, MemberSplit, SplitDigests
 from twinlog.cluster.pipeline.ledger.claims import Mark, check_ledger, check_marks, still_holding
@@ -199,9 +199,11 @@ class DirectoryComparison:
             self._compare_records(pieces)
         if not self.is_stopped():
             self._find_ends()
+        findings = AuditFindings()
+        findings.extend(sorted(self._findings, key=lambda found: (found.member, found.cls, found.offset or 0)))
         return Compared(
             pieces=pieces,
-            findings=tuple(evolve(found, why=without_secrets(found.why)) for found in self._findings),
+            findings=tuple(evolve(found, why=without_secrets(found.why)) for found in findings.with_rest()),
             read_bytes=self._read,
         )
 

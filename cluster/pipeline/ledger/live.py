@@ -175,7 +175,7 @@ class LiveComparison:
         for span, names in differing(joined):
             await self._judge(span, names)
         return Compared(
-            pieces=tuple(joined), findings=tuple(self._findings.kept), read_bytes=self._read, by=Basis.WRITTEN
+            pieces=tuple(joined), findings=tuple(self._findings.with_rest()), read_bytes=self._read, by=Basis.WRITTEN
         )
 
     async def _compared(self, span: Span, names: tuple[str, ...]) -> list[Piece]:
@@ -236,12 +236,12 @@ class LiveComparison:
         wrong = {found.member for found in self._findings.kept if found.cls in LOG_CLASSES or _is_unread(found)}
         equal = tuple(each.name for each in there if each.name not in wrong)
         if start >= end or len(there) < 2:
-            return (), Compared(findings=tuple(self._findings.kept), by=Basis.SAMPLES)
+            return (), Compared(findings=tuple(self._findings.with_rest()), by=Basis.SAMPLES)
         different = tuple(each.name for each in there if each.name in wrong)
         equal, different = (equal, different) if len(equal) > 1 else ((), tuple(each.name for each in there))
         piece = Piece(start=start, end=end, equal=equal, different=different)
         planned = (Planned(start=start, end=end, reason=Reason.NEW),)
-        return planned, Compared(pieces=(piece,), findings=tuple(self._findings.kept), by=Basis.SAMPLES)
+        return planned, Compared(pieces=(piece,), findings=tuple(self._findings.with_rest()), by=Basis.SAMPLES)
 
 
 def _not_compared(name: str, span: Span, why: str) -> AuditFinding:

@@ -15,6 +15,7 @@ from twinlog.cluster.pipeline.ledger.values import (
     LedgerState,
     Look,
     Lost,
+    Piece,
     Planned,
     Proof,
     Reason,
@@ -72,7 +73,8 @@ def after(
     is_whole = size_of(joined_spans((each.start, each.end) for each in planned)) == size_of(examined)
     told = [finding for finding in compared.findings if finding.cls is not FindingClass.LAG]
     findings = _Followed(run, facts.started_ms, looks, examined, proofs).of(state.findings, told, state.next_id)
-    is_complete = is_whole and all(look.problem is None for look in looks) and len(looks) > 1
+    is_explained = _are_explained(compared.pieces, told)
+    is_complete = is_whole and is_explained and all(look.problem is None for look in looks) and len(looks) > 1
     verdict = verdict_of({each.cls for each in told}, is_complete=is_complete, is_sampled=compared.by is Basis.SAMPLES)
     again_left = _is_left_out(planned, examined)
     found = evolve(
@@ -100,6 +102,13 @@ def after(
     return RunResult(
         state=found, looks=tuple(looks), planned=tuple(planned), compared=compared, lost=tuple(lost), closed=closed
     )
+
+
+def _are_explained(pieces: Iterable[Piece], findings: Iterable[AuditFinding]) -> bool:
+    """True if a finding tells of each piece that differs. A log that changed in the meantime may leave one without."""
+    told = joined_spans(_bounds(finding) for finding in findings if finding.offset is not None)
+    different = (piece for piece in pieces if piece.different)
+    return all(any(span.start < piece.end and piece.start < span.end for span in told) for piece in different)
 
 
 def _size_for(reason: Reason, planned: Sequence[Planned], compared: Compared) -> int:
