@@ -194,7 +194,7 @@ class DirectoryComparison:
         parts = list(parts_to_read(self.planned, self.looks, SPLIT_SIZE))
         self._total = sum((span.end - span.start) * len(names) for span, names in parts)
         with ThreadPoolExecutor(max(1, len(self._files))) as pool:
-            pieces = tuple(joined_pieces(self._pieces(parts, pool)))
+            pieces = tuple(joined_pieces(self._pieces(parts, pool), self.planned))
         if any(piece.different for piece in pieces):
             self._compare_records(pieces)
         if not self.is_stopped():

@@ -107,6 +107,8 @@ async def _look(api: ClientApi, asked: Asked) -> Look:
     store, entries = "", tuple[EpochEntry, ...]()
     if asked.side.is_twinlog:
         status = await api.member_status(asked.address)
+        if status is not None and status.name:  # A name given is resolved by broker ids, which role changes exchange.
+            asked.name = asked.side.name = status.name
         history = await log_history(api, asked.address)
         store = (status.member_id if status is not None else None) or ""
         entries = history.entries if history is not None and history.entries != (FIRST,) else ()
@@ -171,7 +173,7 @@ class LiveComparison:
                 break
             self.steps.done += span.end - span.start
             self.steps.at(0)
-        joined = [await self._with_mark(piece) for piece in joined_pieces(pieces)]
+        joined = [await self._with_mark(piece) for piece in joined_pieces(pieces, planned)]
         for span, names in differing(joined):
             await self._judge(span, names)
         return Compared(

@@ -72,14 +72,17 @@ def _piece(block: Span, names: Sequence[str], found: Mapping[str, bytes]) -> Pie
     return Piece(start=block.start, end=block.end, equal=tuple(equal), different=rest, digest=digest.hex())
 
 
-def joined_pieces(pieces: Iterable[Piece]) -> Iterator[Piece]:
-    """Neighbours with the same members as one, except at multiples of MARK_EVERY; no more than PIECES_MAX."""
+def joined_pieces(pieces: Iterable[Piece], planned: Iterable[Planned]) -> Iterator[Piece]:
+    """Neighbours of one planned range with the same members as one, except at multiples of MARK_EVERY.
+
+    No more than PIECES_MAX, and one for each planned range.
+    """
     last: Piece | None = None
-    count = 0
+    count, bounds = 0, {each.start for each in planned}
     for piece in pieces:
         if last is None:
             last = piece
-        elif last.end == piece.start and (count >= PIECES_MAX or _are_alike(last, piece)):
+        elif last.end == piece.start and piece.start not in bounds and (count >= PIECES_MAX or _are_alike(last, piece)):
             if _are_alike(last, piece):
                 last = evolve(piece, start=last.start)
             else:

@@ -57,6 +57,22 @@ async def test_a_difference_is_found_and_stays_open(cluster, tmp_path: Path):
     assert "1 finding is open" in checked.stdout
 
 
+async def test_a_role_change_exchanges_broker_ids_and_no_names(cluster, tmp_path: Path, monkeypatch):
+    """What is proved of a member stays its own."""
+    await send(cluster, b"x")
+    end = await level(cluster)
+    await audited(cluster, tmp_path / "ledger")
+    addresses = {"broker-a-0": cluster.slave.address, "broker-a-1": cluster.master.address}
+
+    async def address(api, member):
+        return member, addresses[member]
+
+    monkeypatch.setattr("twinlog.cluster.pipeline.ledger.live.member_address", address)
+    found = (await audited(cluster, tmp_path / "ledger", "--full-pass", "30d"))["ledger"]
+    assert (found["proved_to"], found["new_bytes"], found["lost_bytes"]) == (end, 0, 0)
+    assert [each["name"] for each in found["members"]] == ["broker-a-1", "broker-a-0"]
+
+
 async def test_check_says_what_is_proved(cluster, tmp_path: Path):
     await send(cluster, b"x")
     await level(cluster)

@@ -84,7 +84,7 @@ def test_only_what_came_since_is_compared(group):
     assert first.compared.read_bytes == 2 * end
     group.write(3)
     second, standing = group.audit(10 * WEEK)
-    assert new_bytes(second) == len(group.data) - end
+    assert new_bytes(second) == len(group.data) - end == standing.new_bytes
     assert standing.proved_to == len(group.data)
     assert second.compared.read_bytes < 2 * (len(group.data) - end + 2 * 65_536)
 
@@ -119,6 +119,17 @@ def test_rot_is_found_when_its_turn_comes_and_closed_when_it_is_repaired(group):
     result, standing = group.audit()
     assert [(seen.id, seen.state) for seen in result.closed] == [(1, "repaired")]
     assert (standing.verdict, standing.proved_to) == ("equal", len(group.data))
+
+
+def test_what_is_new_and_what_is_old_are_told_apart_where_they_touch(group):
+    group.write(600)
+    group.audit()
+    end = len(group.data)
+    group.write(3)
+    group.state = evolve_paced(group.state)
+    result, standing = group.audit()
+    assert (standing.new_bytes, standing.again_bytes) == (len(group.data) - end, end)
+    assert [(each.start, each.end) for each in result.compared.pieces] == [(0, end), (end, len(group.data))]
 
 
 def evolve_paced(state: LedgerState) -> LedgerState:
