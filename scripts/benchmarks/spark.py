@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Self
 
@@ -105,6 +105,10 @@ class SparkBench:
 
     # ---- Source and sink
 
+    def _session(self) -> AbstractContextManager["Spark | None"]:
+        """None where others are measured alone."""
+        return Spark(MASTER) if "spark" in self.kinds else nullcontext()
+
     def _source(self) -> Iterator[Row]:
         for body in self.bodies:
             names = [
@@ -119,8 +123,9 @@ class SparkBench:
         log = Backlog(topic=TOPIC, messages=1, body_bytes=body, log_file_bytes=LOG_FILE_BYTES)
         messages = (self.mib << 20) // log.record_bytes
         log = Backlog(topic=TOPIC, messages=messages, body_bytes=body, log_file_bytes=LOG_FILE_BYTES)
-        with scratch("bench-spark-") as directory, _served(directory, [log]) as broker, Spark(MASTER) as spark:
-            spark.ask("read", options=_options(broker, WARM_UP))
+        with scratch("bench-spark-") as directory, _served(directory, [log]) as broker, self._session() as spark:
+            if spark is not None:
+                spark.ask("read", options=_options(broker, WARM_UP))
             _touch(broker.store)
             for name in names:
                 if name["cold"]:
@@ -133,8 +138,8 @@ class SparkBench:
                     raise RuntimeError(f"{name} read {row['messages']} of {messages} messages")
                 yield {**name, **row, **watch.result()}
 
-    def _read(self, name: Row, broker: BrokerProcess, spark: "Spark", messages: int) -> Row:
-        if name["kind"] == "spark":
+    def _read(self, name: Row, broker: BrokerProcess, spark: "Spark | None", messages: int) -> Row:
+        if spark is not None and name["kind"] == "spark":
             return spark.ask("read", options=_options(broker, TOPIC))
         if name["kind"] == "python":
             options = {"name_server": broker.namesrv, "topic": TOPIC, "messages": messages}
@@ -155,18 +160,21 @@ class SparkBench:
 
     def _sinks(self, body: int, names: list[Row]) -> Iterator[Row]:
         messages = (self.mib << 20) // 2 // (body + 150)  # Half, as each writes anew.
-        with scratch("bench-spark-") as directory, _served(directory, []) as broker, Spark(MASTER) as spark:
+        with scratch("bench-spark-") as directory, _served(directory, []) as broker, self._session() as spark:
             create_topic(broker.address, TOPIC, queues=QUEUES)
             options = _options(broker, TOPIC)
-            spark.ask("write", messages=WARM_UP_MESSAGES, body_bytes=body, tasks=1, options=options)
+            if spark is not None:
+                spark.ask("write", messages=WARM_UP_MESSAGES, body_bytes=body, tasks=1, options=options)
             for name in names:
                 with Watch(broker) as watch:
                     row = self._write(name, broker, spark, messages, options)
                 yield {**name, **row, **watch.result()}
 
-    def _write(self, name: Row, broker: BrokerProcess, spark: "Spark", messages: int, options: dict[str, str]) -> Row:
+    def _write(
+        self, name: Row, broker: BrokerProcess, spark: "Spark | None", messages: int, options: dict[str, str]
+    ) -> Row:
         body = name["body"]
-        if name["kind"] == "spark":
+        if spark is not None and name["kind"] == "spark":
             return spark.ask("write", messages=messages, body_bytes=body, tasks=1, options=options)
         if name["kind"] == "python":
             what = {"name_server": broker.namesrv, "topic": TOPIC, "messages": messages, "body_bytes": body}
