@@ -39,6 +39,10 @@ def findings_of(standing: Standing, subject: str, now_ms: int, stale_seconds: fl
             what=f"audit {subject}: {what}",
             fix="See why with: twinlog doctor",
         )
+    elif standing.verdict == "incomplete":
+        what = "the last run was not complete: something could not be read, or it was stopped"
+        fix = f"See what with the next run: twinlog audit --incremental {subject} MASTER SLAVE..."
+        yield Finding(level=Level.WARNING, cause="audit", subject=subject, what=f"audit {subject}: {what}", fix=fix)
     age = (now_ms - standing.checked_ms) / 1000
     if not standing.run or age > stale_seconds:
         what = f"the last run was {seconds(age)} ago" if standing.run else "there was no run yet"

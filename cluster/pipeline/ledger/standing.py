@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from twinlog.cluster.pipeline.audit.findings import FindingClass
 from twinlog.cluster.pipeline.audit.report import AuditVerdict, verdict_of
 from twinlog.cluster.pipeline.audit.standing import MemberStanding, Standing
 from twinlog.cluster.pipeline.ledger.values import Basis, LedgerState, Proof, is_open_fault
@@ -26,7 +27,9 @@ def standing_of(state: LedgerState) -> Standing:
         newest_proof_ms=max((proof.at_ms for proof in state.proofs), default=None),
         oldest_proof_ms=min((proof.at_ms for proof in state.proofs), default=None),
         proved_bytes=sum(proof.end - proof.start for proof in state.proofs),
-        open_findings=sum(is_open_fault(seen) for seen in state.findings),
+        open_findings=sum(
+            is_open_fault(seen) and seen.finding.cls is not FindingClass.UNREADABLE for seen in state.findings
+        ),
         full_pass_seconds=state.full_pass_ms / 1000,
         new_bytes=state.new_bytes,
         again_bytes=state.again_bytes,

@@ -8,7 +8,16 @@ from attrs import asdict, fields
 
 from twinlog.cluster.pipeline.ledger.rows import TABLES, VERSION, FindingRow, MemberRow, ProofRow, RangeRow, RunRow
 from twinlog.cluster.pipeline.ledger.standing import member_proved_end, standing_of
-from twinlog.cluster.pipeline.ledger.values import Look, Lost, Piece, RunResult, SeenFinding, reason_of, size_of
+from twinlog.cluster.pipeline.ledger.values import (
+    Look,
+    Lost,
+    Piece,
+    RunResult,
+    SeenFinding,
+    is_open_fault,
+    reason_of,
+    size_of,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,7 +67,7 @@ def _run_row(result: RunResult, software: str) -> RunRow:
         read_bytes=state.read_bytes,
         lost_bytes=state.lost_bytes,
         findings_new=sum(seen.state == "new" for seen in state.findings),
-        findings_open=standing.open_findings,
+        findings_open=sum(map(is_open_fault, state.findings)),
         findings_closed=len(result.closed),
         full_pass_seconds=state.full_pass_ms / 1000,
         software=software,

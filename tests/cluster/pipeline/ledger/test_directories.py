@@ -3,11 +3,13 @@
 import os
 import shutil
 from pathlib import Path
+from struct import Struct
 
 import pytest
 
 from tests.cluster.pipeline.logs import message, records, write_log
 from tests.cluster.pipeline.planting import MASTER, SLAVE, make_pair
+from twinlog.cluster.pipeline.audit import tasks
 from twinlog.cluster.pipeline.audit.findings import FindingClass
 from twinlog.cluster.pipeline.audit.standing import Standing
 from twinlog.cluster.pipeline.ledger.directories import run_directories
@@ -191,6 +193,35 @@ def test_a_directory_that_is_away_and_comes_back(group):
     hidden.rename(group.roots[1])
     result, standing = group.audit(10 * WEEK)
     assert (standing.verdict, new_bytes(result), len(result.closed)) == ("equal", 0, 1)
+
+
+def test_what_cannot_be_read_is_a_finding_until_it_can(group, monkeypatch):
+    """The rest is proved."""
+    group.write(600)
+    real = tasks.digests_of
+
+    def failing(files, part):
+        found = real(files, part)
+        if part.member == 0:
+            return found
+        rows = [row for row in found.rows() if row.start != 65_536]
+        packed = b"".join(Struct("<qq16s").pack(*row) for row in rows)
+        return found._replace(packed=packed, unreadable=((65_536, 131_072, "input/output error"),))
+
+    monkeypatch.setattr(tasks, "digests_of", failing)
+    result, standing = group.audit()
+    (seen,) = result.state.findings
+    assert (seen.finding.cls, seen.finding.member, seen.finding.why) == (
+        FindingClass.UNREADABLE,
+        "broker-a-1",
+        "input/output error",
+    )
+    assert (standing.verdict, standing.proved_to) == ("incomplete", 65_536)
+    assert standing.proved_bytes == len(group.data) - 65_536
+    monkeypatch.undo()
+    result, standing = group.audit()
+    assert [each.state for each in result.closed] == ["repaired"]
+    assert (standing.verdict, standing.proved_to) == ("equal", len(group.data))
 
 
 def test_a_run_that_is_stopped_keeps_what_it_compared(group, monkeypatch):
