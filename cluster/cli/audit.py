@@ -70,6 +70,11 @@ INSTALL = (
 )
 @click.option("--spark-master", metavar="URL", help="Spark master.  [default: local, on all cores]")
 @click.option(
+    "--locality",
+    is_flag=True,
+    help="Members are named as HOST=PATH: workers on that host, as Spark calls it, read the files that lie on its disk.",
+)
+@click.option(
     "--incremental",
     "ledger",
     type=click.Path(path_type=Path),
@@ -94,6 +99,7 @@ def audit(
     metrics: Path | None,
     log_only: bool,
     spark_master: str | None,
+    locality: bool,
     ledger: Path | None,
     full_pass: float | None,
     every: float | None,
@@ -116,9 +122,10 @@ def audit(
     Exit status 0: equal except for lag, 1: divergent, 6: equal as far as it could be read.
     """
     _check_names(members)
-    if live and (spark_master is not None or log_only):
-        raise click.UsageError("--live uses no Spark and compares only logs: omit --spark-master and --log-only")
-    _check_ledger_options(ledger, full_pass, every, has_spark=spark_master is not None or log_only)
+    if live and (spark_master is not None or log_only or locality):
+        message = "--live uses no Spark and compares only logs: omit --spark-master, --log-only and --locality"
+        raise click.UsageError(message)
+    _check_ledger_options(ledger, full_pass, every, has_spark=spark_master is not None or log_only or locality)
     if out is not None:
         _make(out)
     if metrics is not None:
@@ -137,7 +144,10 @@ def audit(
             return
         report = runs.once()
     else:
-        report = _audit_live(members, namesrv) if live else _audit_stores(members, spark_master, log_only=log_only)
+        hosts, places = _with_hosts(members) if locality else ((), members)
+        report = (
+            _audit_live(members, namesrv) if live else _audit_stores(places, spark_master, hosts, log_only=log_only)
+        )
     print_answer(report, fmt, show_audit)
     if ledger is None:
         keep(report)
@@ -160,7 +170,9 @@ def _check_ledger_options(
     if ledger is None and (full_pass is not None or every is not None):
         raise click.UsageError("--full-pass and --every go with --incremental LEDGER")
     if ledger is not None and has_spark:
-        raise click.UsageError("--incremental uses no Spark and compares only logs: omit --spark-master and --log-only")
+        raise click.UsageError(
+            "--incremental uses no Spark and compares only logs: omit --spark-master, --log-only and --locality"
+        )
     for name, value in (("--full-pass", full_pass), ("--every", every)):
         if value is not None and value < 1:
             raise click.UsageError(f"{name} is less than a second")
@@ -205,7 +217,20 @@ def _make(out: Path) -> None:
         raise CliError(f"{out} cannot be made.", sentence(error), exit_code=USAGE) from error
 
 
-def _audit_stores(members: tuple[str, ...], spark_master: str | None, *, log_only: bool) -> AuditReport:
+def _with_hosts(members: tuple[str, ...]) -> tuple[tuple[str | None, ...], tuple[str, ...]]:
+    """Hosts and places of members that are named as HOST=PATH."""
+    parts = [member.partition("=") for member in members]
+    named = [bool(mark and host and place) and not set(host) & set("/;?") for host, mark, place in parts]
+    if not any(named):
+        raise click.UsageError("--locality is for members on disks of Spark's workers: name them as HOST=PATH")
+    hosts = tuple(part[0] if is_named else None for part, is_named in zip(parts, named, strict=True))
+    places = (part[2] if is_named else member for part, is_named, member in zip(parts, named, members, strict=True))
+    return hosts, tuple(places)
+
+
+def _audit_stores(
+    members: tuple[str, ...], spark_master: str | None, hosts: tuple[str | None, ...], *, log_only: bool
+) -> AuditReport:
     from twinlog.cluster.pipeline.audit.stores import inspect_all  # With numpy, which --live does not need.
 
     _check_places(members)
@@ -224,7 +249,7 @@ def _audit_stores(members: tuple[str, ...], spark_master: str | None, *, log_onl
         click.echo("starting Spark ..", err=True)
     try:
         with job.started(spark_master) as (spark, seconds), progress("audit") as show:
-            found = job.audit_stores(spark, stores, job.AuditOptions(with_tables=not log_only), show)
+            found = job.audit_stores(spark, stores, job.AuditOptions(with_tables=not log_only, hosts=hosts), show)
     except job.SparkUnusableError as error:
         if error.is_late:
             step = "See its log, give it more memory (spark.driver.memory), or audit fewer members at once."

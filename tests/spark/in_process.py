@@ -44,8 +44,10 @@ class Tasks:
 class TaskRunner:
     """As twinlog.cluster.pipeline.jobs.runner.TaskRunner."""
 
+    host_of: Callable[[Any], str | None] = lambda _: None
     total: int = 0
     counted: int = 0
+    hosts: list[tuple[Any, str | None]] = field(factory=list, init=False)  # Of each task.
     context: Any = field(init=False)
     done: Any = field(init=False)
 
@@ -63,6 +65,7 @@ class TaskRunner:
         self.total += size
 
     def spread(self, tasks: Sequence[Any]) -> Tasks:
+        self.hosts += ((task, self.host_of(task)) for task in tasks)
         return Tasks(sent(tuple(tasks)))
 
     def collect(self, tasks: Tasks) -> list[Any]:

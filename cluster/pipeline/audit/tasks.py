@@ -332,9 +332,29 @@ def _check_alone(
         return str(error)
 
 
-def check_member(sent: SentStores, found: tuple[int, Iterable[Checked]]) -> tuple[int, VerifyReport | str]:
-    """Check all that lies beside a member's log, after its files were checked; a text: why it was not checked."""
-    member, checked = found[0], [part for _, part in sorted(found[1], key=itemgetter(0))]
+class MemberParts(NamedTuple):
+    """The checked parts of one member's log."""
+
+    member: int
+    parts: Iterable[Checked]
+
+    @classmethod
+    def of(cls, found: tuple[int, Iterable[Checked]]) -> "MemberParts":
+        """From a pair."""
+        return cls(*found)
+
+    @classmethod
+    def grouped(cls, checked: Iterable[tuple[int, Checked]]) -> "list[MemberParts]":
+        """Those of each member."""
+        found: dict[int, list[Checked]] = {}
+        for member, part in checked:
+            found.setdefault(member, []).append(part)
+        return [cls(member, parts) for member, parts in sorted(found.items())]
+
+
+def check_member(sent: SentStores, found: MemberParts) -> tuple[int, VerifyReport | str]:
+    """Check all that lies beside a member's log, after its parts were checked; a text: why it was not checked."""
+    member, checked = found.member, [part for _, part in sorted(found.parts, key=itemgetter(0))]
     parts = [part for part in checked if not isinstance(part, str)]
     if len(parts) < len(checked):
         return member, next(part for part in checked if isinstance(part, str))

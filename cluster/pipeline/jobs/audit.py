@@ -43,7 +43,7 @@ from twinlog.cluster.pipeline.audit.stores import (
     split_size,
     without_secrets,
 )
-from twinlog.cluster.pipeline.audit.tasks import Differing, MemberSplit, SplitCompared, different_blocks
+from twinlog.cluster.pipeline.audit.tasks import Differing, MemberParts, MemberSplit, SplitCompared, different_blocks
 from twinlog.cluster.pipeline.jobs.runner import SparkUnusableError, TaskRunner, WorkersDiedError
 from twinlog.cluster.pipeline.jobs.session import spark_session
 from twinlog.cluster.pipeline.sources.files import StoreFiles
@@ -65,12 +65,14 @@ class AuditOptions:
     """Options of an audit. `with_tables`: also check queues, index, configuration and offsets of each member.
 
     `split_size`: bytes of a log that one task reads, a multiple of 64 KiB; None: chosen by the total size.
-    `each_alone`: read the records of each member, also where their digests say that another has the same.
+    `each_alone`: read the records of each member, also where their digests say that another has the same. `hosts`: for each
+    member the host whose disk has it, as Spark calls it, where its files are read then; None: any.
     """
 
     split_size: int | None = None
     with_tables: bool = True
     each_alone: bool = False
+    hosts: tuple[str | None, ...] = ()
 
 
 @contextmanager
@@ -158,6 +160,14 @@ class _Audit:
     def __attrs_post_init__(self) -> None:
         self.files = {number: store.files for number, store in enumerate(self.stores) if store.files is not None}
         self.sides = {number: self.stores[number].side for number in self.files}
+        if self.options.hosts:
+            self.runner.host_of = self._host_of
+
+    def _host_of(self, task: object) -> str | None:
+        """The host that has the files of a task which is about one member."""
+        if isinstance(task, MemberSplit | MemberParts):
+            return self.options.hosts[task.member]
+        return self.options.hosts[task.members[0]] if isinstance(task, LogPart) else None
 
     def run(self) -> AuditReport:
         clock_ms = int(time.time() * 1000)
@@ -287,13 +297,17 @@ class _Audit:
         check, join = partial(tasks.check_split, sent, self.runner.done.add), partial(tasks.check_member, sent)
 
         def job(rdd: "RDD[LogPart]") -> "RDD[tuple[int, VerifyReport | str]]":
-            return rdd.flatMap(check).groupByKey().map(join)
+            return rdd.flatMap(check).groupByKey().map(MemberParts.of).map(join)
 
         dead: list[tuple[Sequence[LogPart], str]] = []
-        alone = alive if self.options.each_alone else self.endless
+        alone = alive if self.options.each_alone or self.options.hosts else self.endless
+        together = parts_together(alive, self.known, unequal, alone)
         try:
-            together = parts_together(alive, self.known, unequal, alone)
-            found = self.runner.collect(job(self.runner.spread(together)))
+            if self.options.hosts:  # A shuffle would take the second step anywhere.
+                checked = self.runner.collect(self.runner.spread(together).flatMap(check))
+                found = self.runner.collect(self.runner.spread(MemberParts.grouped(checked)).map(join))
+            else:
+                found = self.runner.collect(job(self.runner.spread(together)))
         except WorkersDiedError:
             found, dead = self.runner.collect_robust(parts_alone(alive, self.known), job)
         log = list(self.findings)

@@ -28,6 +28,7 @@ _DEATHS = (
     "MemoryError",
     "OutOfMemoryError",
 )
+_LOCALITY_WAIT = "spark.locality.wait"
 _SHUT_DOWN = "SparkContext was shut down"
 
 
@@ -49,6 +50,7 @@ class TaskRunner:
 
     context: "SparkContext"
     progress: Progress
+    host_of: Callable[[Any], str | None] = lambda _: None  # The host that a task should run on, if any.
     total: int = 0
     done: "Accumulator[int]" = field(init=False)
     _group: str = field(factory=lambda: f"twinlog-{uuid.uuid4()}", init=False)
@@ -64,6 +66,9 @@ class TaskRunner:
         """Distribute tasks over enough partitions to keep all cores busy to the end."""
         if not tasks:
             return self.context.emptyRDD()
+        hosts = [self.host_of(task) for task in tasks]
+        if any(hosts):
+            return placed(self.context, tasks, hosts)
         width = max(1, self.context.defaultParallelism) * _TASKS_PER_CORE
         return self.context.parallelize(tasks, max(1, min(len(tasks), max(width, len(tasks) // 8))))
 
@@ -116,6 +121,30 @@ class TaskRunner:
     def _tell(self) -> None:
         if self.total:
             self.progress(min(self.total, self.done.value), self.total)
+
+
+def placed(context: "SparkContext", tasks: Sequence[T], hosts: Sequence[str | None]) -> "RDD[T]":
+    """The tasks, a partition each, which Spark runs on their hosts as long as these have executors.
+
+    PySpark cannot say where a partition should run. SparkContext.makeRDD of Scala can, and what is mapped from such an RDD
+    inherits it. Another host takes a task when its own had no place for it for a minute.
+    """
+    from pyspark import RDD
+    from pyspark.serializers import BatchedSerializer, CPickleSerializer
+
+    jvm: Any = context._jvm
+    spark: Any = context._jsc.sc()
+    serializer: Any = BatchedSerializer(CPickleSerializer(), 1)  # type: ignore[no-untyped-call]
+    pairs = jvm.java.util.ArrayList()
+    for task, host in zip(tasks, hosts, strict=True):
+        names = jvm.java.util.ArrayList()
+        if host is not None:
+            names.add(host)
+        pairs.add(jvm.scala.Tuple2(bytearray(serializer.serializer.dumps([task])), jvm.PythonUtils.toSeq(names)))
+    tag = context._jsc.emptyRDD().classTag()  # Of any object; py4j does not reach Scala's companion objects.
+    spark.conf().set(_LOCALITY_WAIT, "60s")  # Read for each set of tasks.
+    found = spark.makeRDD(jvm.PythonUtils.toSeq(pairs), tag).toJavaRDD()
+    return RDD(found, context, serializer)
 
 
 def _message(error: Py4JJavaError) -> str:
