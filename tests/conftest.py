@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import cache, wraps
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,8 @@ NEED_JAVA = {
 }
 NEEDS_DOCKER = Path(__file__).parent / "docker"  # And Java's client.
 NEEDS_CHROMIUM = Path(__file__).parent / "browser"  # Debian's: playwright's own would have to be downloaded.
-NEED_JVM = {Path(__file__).parent / name for name in ("spark", "spark_cluster")}  # No compiler and no Maven.
+NEED_JVM = {Path(__file__).parent / name for name in ("spark", "spark_cluster", "lake")}  # No compiler and no Maven.
+NEEDS_LAKE = Path(__file__).parent / "lake"
 # Seconds for a test in these folders, where it has no mark of its own; each wait inside is bounded more tightly.
 TIME_LIMITS_S = {
     Path(__file__).parent / folder: limit
@@ -38,6 +40,7 @@ TIME_LIMITS_S = {
         "docker": 180,
         "spark": 120,  # The first test also waits for the JVM.
         "spark_cluster": 300,  # Six JVMs on two cores.
+        "lake": 120,
     }.items()
 }
 
@@ -124,6 +127,8 @@ def missing_for(item: pytest.Item) -> str:
         return missing_docker()
     if NEEDS_CHROMIUM in item.path.parents:
         return "" if Path("/usr/bin/chromium").exists() else "needs /usr/bin/chromium: apt install chromium"
+    if NEEDS_LAKE in item.path.parents and find_spec("deltalake") is None:
+        return "needs .venv-lake: scripts/test lake"
     if NEED_JVM & set(item.path.parents):
         return missing_jvm()
     return missing_java_tools() if NEED_JAVA & set(item.path.parents) else ""
