@@ -9,7 +9,9 @@ orders = spark_session().readStream.format("rocketmq").option("nameServer", "ns1
 
 from twinlog.cluster.pipeline.audit.report import AuditReport
 from twinlog.cluster.pipeline.jobs.audit import AuditOptions, SparkUnusableError, audit
-from twinlog.cluster.pipeline.jobs.export import ExportOptions, export
+from twinlog.cluster.pipeline.jobs.delta import delta_settings
+from twinlog.cluster.pipeline.jobs.export import ExportOptions, ExportResult, export
+from twinlog.cluster.pipeline.jobs.iceberg import IcebergWriter
 from twinlog.cluster.pipeline.jobs.session import prepare, spark_session
 from twinlog.cluster.pipeline.sources.places import StoreUri
 from twinlog.cluster.pipeline.topics.progress import SourceLag, lag_of
@@ -18,10 +20,13 @@ __all__ = [
     "AuditOptions",
     "AuditReport",
     "ExportOptions",
+    "ExportResult",
+    "IcebergWriter",
     "SourceLag",
     "SparkUnusableError",
     "StoreUri",
     "audit",
+    "delta_settings",
     "export",
     "lag_of",
     "prepare",

@@ -1,4 +1,4 @@
-"""Export of a live store's topic into Parquet, run repeatedly, and a daily report on it."""
+"""Export of a live store's topic into Parquet, run repeatedly, and a daily report on it. Delta: tests/lake."""
 
 import json
 import shutil
@@ -15,10 +15,13 @@ from attrs import evolve
 from click.testing import CliRunner
 
 from tests.helpers import open_store
+from tests.spark.checkpoints import uncommitted
 from tests.spark.exports import SCHEMA, now_ms, order, put, snapshot
+from tests.support.process_group.twinlog import Broker, NameServer
+from tests.support.process_group.up import run
 from twinlog.cluster.pipeline.jobs.daily import daily_report
 from twinlog.cluster.pipeline.jobs.daily import main as daily_command
-from twinlog.cluster.pipeline.jobs.export import CHECKPOINT, ExportOptions, export
+from twinlog.cluster.pipeline.jobs.export import CHECKPOINT, ExportOptions, check_source, export
 from twinlog.cluster.pipeline.jobs.export import main as export_command
 from twinlog.cluster.pipeline.jobs.session import message_of
 from twinlog.cluster.pipeline.jobs.snapshots import read_snapshots
@@ -41,17 +44,22 @@ def options(store: MessageStore, out: Path, **more: Any) -> ExportOptions:
 
 def test_a_topic_is_exported_once_however_often_it_runs(spark, tmp_path):
     store, out = open_store(tmp_path / "store"), tmp_path / "out"
-    for run in range(2):
-        bodies = [json.dumps(order(10 * run + number)).encode() for number in range(10)]
+    for turn in range(2):
+        bodies = [json.dumps(order(10 * turn + number)).encode() for number in range(10)]
         put(store, *bodies[:4])
         put(store, *map(zlib.compress, bodies[4:7]), sys_flag=0x301)
         put(store, *map(zstd, bodies[7:]), sys_flag=0x201)
         put(store, b"of no interest", topic="other")
-        export(spark, options(store, out, bytes_per_batch=3000))
+        result = export(spark, options(store, out, bytes_per_batch=1000))
+        assert (result.rows, result.bad) == (10, 0)
+        assert result.batches > 1
+    uncommitted(out / CHECKPOINT)
+    export(spark, options(store, out, bytes_per_batch=1000))
     found = spark.read.parquet(str(out))
     rows = found.orderBy("offset").collect()
     assert [row["body"].asDict(recursive=True) for row in rows] == [order(number) for number in range(20)]
-    assert {(row["topic"], row["problem"], row["undecoded"]) for row in rows} == {("orders", None, None)}
+    assert {(row["topic"], row["other_fields"]) for row in rows} == {("orders", None)}
+    assert not Path(f"{out}-bad").exists()
     today = {f"{datetime.fromtimestamp(row['stored_at'].timestamp(), UTC):%Y-%m-%d}" for row in rows}
     assert {path.name for path in (out / "topic=orders").iterdir()} == {f"day={day}" for day in today}
     assert {(row["keys"], row["tags"], row["unique_key"]) for row in rows} == {("k", "t", "u")}
@@ -64,17 +72,68 @@ def test_bodies_that_cannot_be_decoded_are_kept(spark, tmp_path):
     put(store, b'{"id": 1', b"\xff\xfe", b"", b"[1, 2]", whole)
     bomb = zlib.compress(b'{"id": 1}' + b" " * 2_000_000)
     put(store, bomb, zlib.compress(whole)[:-5], sys_flag=0x301)
-    export(spark, options(store, out, bounds=InflateLimits(size_max=1_000_000)))
-    rows = spark.read.parquet(str(out)).orderBy("offset").collect()
-    assert [row["body"] is None for row in rows] == [True, True, True, True, False, True, True]
+    result = export(spark, options(store, out, bounds=InflateLimits(size_max=1_000_000)))
+    assert str(result) == f"orders: 1 row in 1 batch into {out}, 6 bad rows into {out}-bad"
+    (good,) = spark.read.parquet(str(out)).collect()
+    assert good["body"]["id"] == 1
+    rows = spark.read.parquet(f"{out}-bad").orderBy("offset").collect()
     problems = [row["problem"] for row in rows]
-    assert problems[:5] == [*["no JSON of the schema"] * 4, None]
-    assert "inflate to more than 1000000" in problems[5]
-    assert "it is no zlib" in problems[6]
-    kept = [row["undecoded"] and bytes(row["undecoded"]) for row in rows]
+    assert problems[:4] == ["no JSON of the schema"] * 4
+    assert "inflate to more than 1000000" in problems[4]
+    assert "it is no zlib" in problems[5]
+    kept = [bytes(row["undecoded"]) for row in rows]
     assert kept[1] == b"\xff\xfe"
-    assert kept[5] == bomb
-    assert kept[4] is None
+    assert kept[4] == bomb
+
+
+def test_columns_come_later_and_nothing_is_lost_or_written_again(spark, tmp_path):
+    store, out = open_store(tmp_path / "store"), tmp_path / "out"
+    put(store, json.dumps(order(1) | {"new": [1, {"a": None}]}).encode())
+    export(spark, options(store, out, schema="id BIGINT, tags ARRAY<STRING>"))
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*.parquet")}
+    put(store, json.dumps(order(2)).encode())
+    export(spark, options(store, out))
+    rows = spark.read.option("mergeSchema", "true").parquet(str(out)).orderBy("offset").collect()
+    assert [row["body"].asDict(recursive=True) for row in rows] == [order(1) | {"customer": None}, order(2)]
+    assert {name: json.loads(text) for name, text in rows[0]["other_fields"].items()} == {
+        "customer": order(1)["customer"],
+        "new": [1, {"a": None}],
+    }
+    assert rows[1]["other_fields"] is None
+    assert before.items() <= {path: path.stat().st_mtime_ns for path in out.rglob("*.parquet")}.items()
+    for schema, words in (
+        ("id STRING, tags ARRAY<STRING>, customer STRUCT<name: STRING>", "column id is BIGINT in rows that are there"),
+        ("id BIGINT", "lacks column customer"),
+        (None, "bodies are columns in rows that are there, and would be bytes now"),
+        ("id BIGINT, Id INT", "has id twice"),
+        ("id", "the schema 'id' is invalid"),
+    ):
+        with pytest.raises(ReadRefusedError, match=words):
+            export(spark, options(store, out, schema=schema))
+
+
+def test_a_running_cluster_is_exported_without_its_directory(spark, tmp_path):
+    """By its name servers; the second run has what came since the first."""
+    bodies = [json.dumps(order(number)) for number in range(2)]
+    with NameServer(tmp_path / "namesrv") as namesrv, Broker(tmp_path / "broker", namesrv.address):
+        for body in (bodies[0], "no JSON"):
+            assert run("send", "orders", body, namesrv=namesrv.address).returncode == 0
+        told = ExportOptions(namesrv=namesrv.address, topic="orders", out=str(tmp_path / "out"), schema=SCHEMA)
+        check_source(told)
+        with pytest.raises(ReadRefusedError, match="queue of the topic nothing"):
+            check_source(evolve(told, topic="nothing"))
+        result = export(spark, told)
+        assert (result.rows, result.bad) == (1, 1)
+        assert run("send", "orders", bodies[1], namesrv=namesrv.address).returncode == 0
+        result = export(spark, told)
+        assert (result.rows, result.bad) == (1, 0)
+    rows = spark.read.parquet(told.out).orderBy("offset").collect()
+    assert [row["body"].asDict(recursive=True) for row in rows] == [order(0), order(1)]
+    assert {(row["topic"], row["broker"], row["size"]) for row in rows} == {("orders", "broker-a", None)}
+    assert all(row["unique_key"] and row["stored_at"] >= row["born_at"] for row in rows)
+    (bad,) = spark.read.parquet(told.bad_place).collect()
+    assert bytes(bad["undecoded"]) == b"no JSON"
+    assert [topic.messages for topic in daily_report(spark, told.out).topics] == [3]
 
 
 @pytest.fixture(scope="module")
@@ -95,10 +154,11 @@ def plain(spark, tmp_path_factory: pytest.TempPathFactory) -> ExportOptions:
 def test_without_a_schema_bodies_stay_bytes_and_half_messages_are_none(spark, plain):
     rows = spark.read.parquet(plain.out).orderBy("offset").collect()
     assert [bytes(row["body"]) for row in rows] == [b"\x00\x01", b"", b"two", b"committed"]
+    assert "other_fields" not in rows[0]
 
 
 def test_an_output_has_one_checkpoint(spark, plain, tmp_path):
-    """With another checkpoint Spark would take new batches for old ones, and drop them."""
+    """With another one its messages would be there twice."""
     with pytest.raises(ReadRefusedError, match=r"holds an export already, which is not in .*/other"):
         export(spark, evolve(plain, checkpoint=str(tmp_path / "other")))
     shutil.copytree(plain.out, tmp_path / "out", ignore=shutil.ignore_patterns(CHECKPOINT))
@@ -170,6 +230,20 @@ def test_what_is_refused_is_said_in_a_sentence(tmp_path):
         done = CliRunner().invoke(export_command, [*place, str(path)])
         assert done.exit_code == 1
         assert done.output.startswith("Error: ")
+        assert words in done.output
+    for arguments, words in (
+        (["--path", str(tmp_path / "store"), "--format", "delta"], "format delta"),
+        (["--namesrv", "127.0.0.1:1"], "no name server answers at 127.0.0.1:1"),
+        (["--namesrv", "127.0.0.1:port"], "is no HOST:PORT"),
+        (["--namesrv", "127.0.0.1:1", "--unconfirmed"], "are for stores"),
+        (
+            ["--namesrv", "127.0.0.1:1", "--source-option", "secretKey=@/nowhere"],
+            "the file of secretKey cannot be read",
+        ),
+        ([], "name one source"),
+    ):
+        done = CliRunner().invoke(export_command, [*place[:-1], *arguments])
+        assert done.exit_code != 0
         assert words in done.output
     done = CliRunner().invoke(daily_command, ["--export", "x", "--snapshots", str(tmp_path)])
     assert (done.exit_code, "no snapshots" in done.output) == (1, True)

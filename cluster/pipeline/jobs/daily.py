@@ -18,6 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
+from twinlog.cluster.pipeline.jobs.export import exported, settings_of
 from twinlog.cluster.pipeline.jobs.session import message_of, spark_session
 from twinlog.cluster.pipeline.jobs.snapshots import OffsetSnapshot, read_snapshots
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
@@ -29,7 +30,7 @@ _ACCURACY = 10_000  # Percentiles are accurate to 1/10,000 of the ranks.
 
 @frozen(kw_only=True)
 class TopicDay:
-    """A topic on one day. Bytes are those of whole records; latencies in ms, by percentile.
+    """A topic on one day. Bytes are those of whole records, 0 from a running cluster; latencies in ms, by percentile.
 
     `clock_behind`: messages whose store time, by the broker's clock, is before their birth time, by the client's.
     """
@@ -77,7 +78,7 @@ def daily_report(
     spark: SparkSession, export: str, *, day: str | None = None, snapshots: Sequence[OffsetSnapshot] = (), top: int = 10
 ) -> DailyReport:
     """Report on one day, such as `2026-11-22` in UTC, or on all days. `top`: number of keys for each topic and day."""
-    messages = spark.read.parquet(export).withColumn("day", f.col("day").cast("string"))
+    messages = exported(spark, export).withColumn("day", f.col("day").cast("string"))
     of_day = messages if day is None else messages.where(f.col("day") == day)
     keys = _top_keys(of_day, top)
     topics = [_topic_day(row.asDict(), keys) for row in _totals(of_day).collect()]
@@ -101,7 +102,7 @@ def _totals(messages: DataFrame) -> DataFrame:
         .groupBy("topic", "day")
         .agg(
             f.count("*").alias("messages"),
-            f.sum("size").alias("bytes"),
+            f.coalesce(f.sum("size"), f.lit(0)).alias("bytes"),
             f.count("problem").alias("undecoded"),
             f.min(_ms("stored_at")).alias("first_ms"),
             f.max(_ms("stored_at")).alias("last_ms"),
@@ -233,9 +234,10 @@ def main(
     """Report on a day of exported messages."""
     try:
         offsets = read_snapshots(snapshots) if snapshots is not None else []
+        more = settings_of(place)
     except (ReadRefusedError, OSError) as error:
         raise click.ClickException(str(error)) from error
-    spark = spark_session(spark_master, name="twinlog daily")
+    spark = spark_session(spark_master, name="twinlog daily", more=more)
     try:
         report = daily_report(spark, place, day=day, snapshots=offsets, top=top)
     except PySparkException as error:

@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -40,12 +40,18 @@ def local_master() -> str:
 
 
 def spark_session(
-    master: str | None = None, *, name: str = "twinlog", with_tables: bool = True, is_brief: bool = False
+    master: str | None = None,
+    *,
+    name: str = "twinlog",
+    with_tables: bool = True,
+    is_brief: bool = False,
+    more: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """The current session, or a new one, which can read the tables of datasource.py and running clusters (format rocketmq).
 
     `master` is a URL as of spark-submit. None: the one given to spark-submit, else this machine. `with_tables` False: without
     tables, which saves a second or two. `is_brief`: the JVM only hands out tasks, so it compiles with little optimisation.
+    `more`: other settings, such as delta_settings().
     """
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if master is None and not is_submitted:
@@ -61,7 +67,7 @@ def spark_session(
         builder = builder.master(master)
         if master.startswith("local"):
             settings |= _ON_THIS_MACHINE | {"spark.sql.shuffle.partitions": str(2 * len(os.sched_getaffinity(0)))}
-    for key, value in settings.items():
+    for key, value in {**settings, **(more or {})}.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     if is_submitted:

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import define, field, frozen
 
+from twinlog.store.util.sync import write_durably
+
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem  # Imported where it is used: most stores are local.
 
@@ -198,6 +200,18 @@ def read_all(uri: StoreUri, size_max: int = 64 << 20) -> bytes | None:
     if len(data) > size_max:
         raise UnreadableError(uri.shown, f"it is larger than {size_max} bytes")
     return data
+
+
+def write_all(uri: StoreUri, data: bytes) -> None:
+    """Write a small file; readers see the old content or the new one. Raises UnreadableError."""
+    with named(uri):
+        if uri.is_local:
+            uri.path.parent.mkdir(parents=True, exist_ok=True)
+            write_durably(uri.path, data)
+        else:
+            system, path = _remote(uri)
+            with system.open_output_stream(path) as stream:
+                stream.write(data)
 
 
 @contextmanager
