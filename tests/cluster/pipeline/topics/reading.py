@@ -12,6 +12,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from twinlog.client import Client, OutgoingMessage
+from twinlog.cluster.pipeline.topics.connection import Connection
 from twinlog.cluster.pipeline.topics.datasource import RocketMQSource
 
 Row = dict[str, Any]
@@ -45,12 +46,21 @@ async def in_thread(do: Any, *arguments: Any) -> Any:
     return await trio.to_thread.run_sync(partial(do, *arguments))
 
 
+async def known(namesrv: str, topic: str, broker: str = "broker-a") -> None:
+    """Wait until name servers know a topic of a broker: they are told of one that a message created after its answer."""
+    async with Connection(name_servers=(namesrv,)).open() as api:
+        with trio.fail_after(10):
+            while (route := await api.topic_route(topic)) is None or broker not in route.brokers:
+                await trio.sleep(0.02)
+
+
 async def send(namesrv: str, topic: str, *bodies: bytes, sign: Any = None, **more: Any) -> None:
     """Messages of a topic, one after the other."""
     async with Client(namesrv, sign=sign) as client:
         producer = client.producer("tests")
         for body in bodies:
             await producer.send(OutgoingMessage(topic=topic, body=body, **more))
+    await known(namesrv, topic)
 
 
 @define

@@ -9,7 +9,7 @@ import trio
 
 from tests.cluster.broker.helpers import put
 from tests.cluster.namesrv.registrations import registration
-from tests.cluster.pipeline.topics.reading import Query, in_thread, rows, send
+from tests.cluster.pipeline.topics.reading import Query, in_thread, known, rows, send
 from tests.support.group.loopback import cluster as cluster
 from tests.support.group.loopback import open_cluster, until
 from twinlog.cluster.broker.security.config import AclConfig
@@ -73,6 +73,7 @@ async def filled(cluster, count: int, *, topic: str = "T1", name: str = "a", **o
     await cluster.send(broker, b"m0", topic=topic, properties="TAGS\x01even")
     for number in range(1, count):
         put(broker, topic, body=b"m%d" % number, tags="odd" if number % 2 else "even")
+    await known(cluster.namesrv, topic, options.get("broker_name", "broker-a"))
     return broker, running
 
 

@@ -3,7 +3,7 @@
 import json
 
 from tests.cluster.pipeline.sink.encoding import batch_of
-from tests.cluster.pipeline.topics.reading import Query, in_thread, rows, send
+from tests.cluster.pipeline.topics.reading import Query, in_thread, known, rows, send
 from tests.support.group.loopback import cluster as cluster
 from twinlog.cluster.pipeline.sink.ids import RowIds
 from twinlog.cluster.pipeline.sink.options import sink_options
@@ -17,6 +17,7 @@ async def written(namesrv: str, first: int, end: int, *, attempt: int = 0) -> No
     options = sink_options({"nameServer": namesrv, "topic": "orders"})
     batch = batch_of(value=[b"%d" % number for number in range(first, end)])
     assert await write_rows(options, RowIds("q", 1, 0), iter([batch]), attempt) == end - first
+    await known(namesrv, "orders")
 
 
 def numbers(found):
