@@ -14,6 +14,17 @@ from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
 from twinlog.cluster.pipeline.topics.connection import Connection, lowered, number_of, read_connection
 from twinlog.cluster.remoting.names import group_fault, topic_fault
 
+OPTIONS = (
+    "topic",
+    "producerGroup",
+    "batchSize",
+    "maxMessageSize",
+    "maxDelayLevel",
+    "onNotSafe",
+    "deliveryTimeoutMs",
+    "ignoreColumns",
+    "writeId",
+)
 PRODUCER_GROUP = "SPARK_PRODUCER"
 BATCH_SIZE, MESSAGE_SIZE_MAX = 256 << 10, 4 << 20
 DELIVERY_TIMEOUT_MS = 120_000

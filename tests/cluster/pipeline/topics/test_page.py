@@ -3,6 +3,7 @@
 import re
 
 from tests.product import ROOT
+from twinlog.cluster.pipeline.sink import options as sink_options
 from twinlog.cluster.pipeline.tables.datasource import struct_of
 from twinlog.cluster.pipeline.topics import connection, options
 from twinlog.cluster.pipeline.topics.rows import SCHEMA
@@ -20,4 +21,4 @@ def test_the_page_has_the_columns_in_order():
 
 def test_the_page_has_each_option():
     named = set(re.findall(r"`(\w+)`", "\n".join(line for line in PAGE.splitlines() if line.startswith("| `"))))
-    assert {*connection.OPTIONS, *options.OPTIONS} <= named
+    assert {*connection.OPTIONS, *options.OPTIONS, *sink_options.OPTIONS} <= named
