@@ -24,6 +24,7 @@ extensions = [
     "metrics",
     "endpoints",
     "packages",
+    "notebook",
     "reliability",
 ]
 exclude_patterns = ["_build"]
