@@ -64,15 +64,14 @@ class AuditLedgerBench:
         return path
 
     def _measured(self, roots: list[Path], size: int) -> Iterator[Row]:
-        start = size - self.file_bytes
-        end = self._append(roots, start, start, 64 * MIB)
+        end = self._append(roots, size, size, MIB)
         with opened(roots[0].with_name(f"{roots[0].name}-ledger")) as ledger:
             cases = [Case("first"), Case("nothing new")]
             cases += [Case("new", new) for new in self.new_bytes]
             cases += [Case("an hour later", hours=1.0)]
             for case in cases:
                 if case.new_bytes:
-                    end = self._append(roots, start, end, case.new_bytes)
+                    end = self._append(roots, size, end, case.new_bytes)
                 yield {"case": case.name, **_run(ledger, roots, case)}
 
     def _append(self, roots: list[Path], start: int, at: int, size: int) -> int:
@@ -105,12 +104,12 @@ def _run(ledger: Ledger, roots: list[Path], case: Case) -> Row:
 
 
 def _linked(base: Path, root: Path, size: int) -> Path:
-    """A store whose log has `size` bytes of files: links to one file, and a sparse one for what is appended."""
+    """A store whose log has `size` bytes in links to one file, and a sparse file more for what is appended."""
     directory, file_bytes = root / "commitlog", base.stat().st_size
     directory.mkdir(parents=True)
-    for start in range(0, size - file_bytes, file_bytes):
+    for start in range(0, size, file_bytes):
         os.link(base, directory / f"{start:020d}")
-    with (directory / f"{size - file_bytes:020d}").open("wb") as last:
+    with (directory / f"{size:020d}").open("wb") as last:
         last.truncate(file_bytes)
     return root
 
