@@ -390,7 +390,7 @@ def spark_clients(
     "new_mib",
     multiple=True,
     type=int,
-    default=(1, 64, 512),
+    default=(1, 64),
     show_default=True,
     help="MiB that come before a run.",
 )
