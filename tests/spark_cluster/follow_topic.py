@@ -20,7 +20,7 @@ import twinlog
 from twinlog.spark import spark_session
 
 SLOW_S = 30
-ROWS_PER_BATCH = "60"
+ROWS_PER_BATCH, AT_THE_END = "60", "5000"
 COLUMNS = ("topic", "broker", "queueId", "queueOffset", "value")
 
 
@@ -47,7 +47,7 @@ def main(name_server: str, topic: str, out: Path, to_the_end: bool) -> None:
         "nameServer": name_server,
         "subscribe": topic,
         "startingOffsets": "earliest",
-        "maxOffsetsPerTrigger": ROWS_PER_BATCH,
+        "maxOffsetsPerTrigger": AT_THE_END if to_the_end else ROWS_PER_BATCH,
         "minPartitions": "4",
     }
     rows = spark.readStream.format("rocketmq").options(**options).load().select(*COLUMNS)

@@ -207,7 +207,7 @@ class Standalone:
 def running(directory: Path, archive: Path, unpacked: Path, *, workers: int = 2) -> Iterator[Standalone]:
     """A cluster with so many workers, all registered. `unpacked`: what is in the archive, for drivers."""
     place = directory / "driver"
-    place.mkdir()
+    place.mkdir(parents=True)
     (place / ENVIRONMENT).symlink_to(unpacked)
     with ExitStack() as stack:
         stack.callback(_remove_environments, directory)
