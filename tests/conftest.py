@@ -24,7 +24,8 @@ from hypothesis import settings
 from twinlog.store.util import disk_space
 
 NEED_JAVA = {
-    Path(__file__).parent / name for name in ("interop", "handover", "pairs", "clients", "peer_suite", "mqadmin")
+    Path(__file__).parent / name
+    for name in ("interop", "handover", "pairs", "clients", "peer_suite", "mqadmin", "spark/test_rocketmq.py")
 }
 NEEDS_DOCKER = Path(__file__).parent / "docker"  # And Java's client.
 NEEDS_CHROMIUM = Path(__file__).parent / "browser"  # Debian's: playwright's own would have to be downloaded.
@@ -129,9 +130,9 @@ def missing_for(item: pytest.Item) -> str:
         return "" if Path("/usr/bin/chromium").exists() else "needs /usr/bin/chromium: apt install chromium"
     if NEEDS_LAKE in item.path.parents and find_spec("deltalake") is None:
         return "needs .venv-lake: scripts/test lake"
-    if NEED_JVM & set(item.path.parents):
-        return missing_jvm()
-    return missing_java_tools() if NEED_JAVA & set(item.path.parents) else ""
+    if NEED_JAVA & {item.path, *item.path.parents}:
+        return missing_java_tools()
+    return missing_jvm() if NEED_JVM & set(item.path.parents) else ""
 
 
 def time_limit_s(item: pytest.Item) -> float:

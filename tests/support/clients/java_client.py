@@ -147,11 +147,20 @@ class JavaClient:
         self._worker = None
 
     def producer(
-        self, group: str, namesrv: str, *, retries: int = 0, vip_channel: bool = False, trace: bool = False
+        self,
+        group: str,
+        namesrv: str,
+        *,
+        retries: int = 0,
+        vip_channel: bool = False,
+        trace: bool = False,
+        compression: str = "ZLIB",
     ) -> "Producer":
-        """Start a producer. No retries unless asked for, so that one message is one request."""
+        """Start a producer. No retries unless asked for, so that one message is one request. `compression`: ZLIB, LZ4 or ZSTD,
+        of a client of 5.x.
+        """
         options = {"group": group, "namesrv": namesrv, "retries": str(retries), "vip": str(vip_channel).lower()}
-        options["trace"] = str(trace).lower()
+        options |= {"trace": str(trace).lower(), "compression": compression}
         return Producer(self, self.new("Sender", options))
 
     def consumer(

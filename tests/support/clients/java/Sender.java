@@ -12,6 +12,9 @@ public final class Sender implements Handle {
     private final AtomicInteger jobCount = new AtomicInteger();
 
     public Sender(Map<String, String> options) throws Exception {
+        if (options.containsKey("compression")) {
+            System.setProperty("rocketmq.message.compressType", options.get("compression")); // Each producer of 5.x reads it.
+        }
         producer = new DefaultMQProducer(options.get("group"), Boolean.parseBoolean(options.get("trace")), null);
         producer.setNamesrvAddr(options.get("namesrv"));
         producer.setInstanceName(options.get("instance"));
