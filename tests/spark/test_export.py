@@ -21,6 +21,7 @@ from tests.support.process_group.twinlog import Broker, NameServer
 from tests.support.process_group.up import run
 from twinlog.cluster.pipeline.jobs.daily import daily_report
 from twinlog.cluster.pipeline.jobs.daily import main as daily_command
+from twinlog.cluster.pipeline.jobs.delta import JARS_VARIABLE
 from twinlog.cluster.pipeline.jobs.export import CHECKPOINT, ExportOptions, check_source, export
 from twinlog.cluster.pipeline.jobs.export import main as export_command
 from twinlog.cluster.pipeline.jobs.session import message_of
@@ -218,8 +219,9 @@ def test_the_report_of_a_day(spark, tmp_path):
     assert daily_report(spark, str(out), day="2000-01-01").topics == ()
 
 
-def test_what_is_refused_is_said_in_a_sentence(tmp_path):
+def test_what_is_refused_is_said_in_a_sentence(tmp_path, monkeypatch):
     """Before Spark starts, or from the traceback of its worker."""
+    monkeypatch.setenv(JARS_VARIABLE, "/nowhere")  # In .venv-lake there are some.
     store = open_store(tmp_path / "store")
     put(store, b"x")
     place = ["--topic", "t", "--out", str(tmp_path / "out"), "--path"]
