@@ -24,13 +24,16 @@ OTHERS: Mapping[str, str] = {
     "TWINLOG_SECRET_KEY": "secret key of the tools",
     "TWINLOG_SECURITY_TOKEN": "security token of the tools",
     "TWINLOG_CONTEXT": "context of the tools",
+    "TWINLOG_DELTA_JARS": "directory of Delta's jars for Spark",
     "TWINLOG_LOG": "log format",
+    "TWINLOG_PYTHON": "the Python below an archive for Spark",
     "TWINLOG_TLS": "TLS of the tools",
     "TWINLOG_TLS_CONFIG": "TLS configuration of the tools",
     "TWINLOG_ADDRESS": "docker-compose.yml: address for clients outside",
     "TWINLOG_BASE": "docker-compose.yml: the base image",
     "TWINLOG_IMAGE": "docker-compose.yml: the image",
     "TWINLOG_PUBLISH": "docker-compose.yml: address of published ports",
+    "TWINLOG_SPARK_IMAGE": "docker-compose.yml: the image of Spark",
 }
 
 # Variables that Kubernetes sets for services called twinlog or twinlog-..., and Docker for links.
