@@ -213,9 +213,11 @@ class SparkBench:
                     stack.enter_context(member)
             for topic in (TOPIC, PRODUCED):
                 create_topic(master.address, topic, queues=QUEUES)
+            _fill_small_topic(master)
             _wait_level(master, slave)
             with _on(second):
                 spark = stack.enter_context(Spark(MASTER_OF_BACKLOG))
+            spark.ask("read", options=_options(master, WARM_UP))
             forget(base)
             pids = {"master": master.pid, "slave": slave.pid}
             yield from self._produce(spark, System(name=system, namesrv=namesrv, pids=pids), master, slave, first)
@@ -349,10 +351,14 @@ def _served(root: Path, logs: Sequence[Backlog]) -> Iterator[BrokerProcess]:
         with broker:
             for log in logs:
                 create_topic(broker.address, log.topic, queues=QUEUES)
-            create_topic(broker.address, WARM_UP, queues=QUEUES)
-            what = {"name_server": namesrv.address, "topic": WARM_UP, "messages": WARM_UP_MESSAGES, "body_bytes": 100}
-            _loop("write", {**what, "limit_s": STEP_SECONDS_MAX})
+            _fill_small_topic(broker)
             yield broker
+
+
+def _fill_small_topic(broker: BrokerProcess) -> None:
+    create_topic(broker.address, WARM_UP, queues=QUEUES)
+    what = {"name_server": broker.namesrv, "topic": WARM_UP, "messages": WARM_UP_MESSAGES, "body_bytes": 100}
+    _loop("write", {**what, "limit_s": STEP_SECONDS_MAX})
 
 
 @contextmanager
@@ -396,7 +402,10 @@ def _disk_bytes(pid: int) -> int:
 
 def _wait_level(master: BrokerProcess, slave: BrokerProcess) -> None:
     def is_level() -> bool:
-        ends = [runtime_info(member.address)["commitLogMaxOffset"] for member in (master, slave)]
+        try:
+            ends = [runtime_info(member.address)["commitLogMaxOffset"] for member in (master, slave)]
+        except ValueError:  # RocketMQ's do not say it right after their start.
+            return False
         return ends[0] == ends[1]
 
     wait_for(is_level, "the slave holds what its master holds", timeout_s=JOIN_SECONDS_MAX)
