@@ -77,4 +77,4 @@ def test_jobs_from_the_archive_alone(cluster: Standalone, unpacked: Path, tmp_pa
     assert ends == ["audit.py ended with 1", "export.py ended with 0"], driver.tail()
     assert (tmp_path / "audit/report.html").is_file()
     assert len(list(cluster.directory.glob(f"worker-*/app-*/*/{ENVIRONMENT}/lib"))) == 4  # Two jobs on two workers.
-    assert list(out.glob("topic=orders/day=*/*.parquet"))
+    assert list(out.glob("topic=orders/day=*/batch=*/*.parquet"))
