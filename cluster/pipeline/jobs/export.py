@@ -41,6 +41,7 @@ from twinlog.cluster.pipeline.sources.places import UnreadableError
 from twinlog.cluster.pipeline.tables.bodies import InflateLimits
 from twinlog.cluster.pipeline.tables.options import read_options
 from twinlog.cluster.pipeline.tables.stream import store_now
+from twinlog.cluster.pipeline.tables.texts import list_of
 from twinlog.cluster.pipeline.topics.datasource import ask, check_topics
 from twinlog.cluster.pipeline.topics.options import read_options as read_topic_options
 from twinlog.cluster.pipeline.topics.survey import Surveyor
@@ -90,7 +91,7 @@ class ExportOptions:
     @property
     def topics(self) -> tuple[str, ...]:
         """Sorted names."""
-        return tuple(sorted({name.strip() for name in self.topic.split(",") if name.strip()}))
+        return tuple(sorted(set(list_of(self.topic))))
 
     @property
     def of_reader(self) -> dict[str, str]:

@@ -11,7 +11,8 @@ import pyarrow as pa
 from attrs import frozen
 
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
-from twinlog.cluster.pipeline.topics.connection import Connection, lowered, number_of, read_connection
+from twinlog.cluster.pipeline.tables.texts import list_of, lowered, number_of
+from twinlog.cluster.pipeline.topics.connection import Connection, read_connection
 from twinlog.cluster.remoting.names import group_fault, topic_fault
 
 OPTIONS = (
@@ -86,7 +87,7 @@ def sink_options(texts: Mapping[str, str]) -> SinkOptions:
         delivery_timeout_ms=number_of(options, "deliveryTimeoutMs", DELIVERY_TIMEOUT_MS),
         on_not_safe=_not_safe(options.get("onnotsafe", NotSafe.RETRY.value)),
         write_id=_write_id(options.get("writeid", "")),
-        ignored=frozenset(name.strip().lower() for name in options.get("ignorecolumns", "").split(",") if name.strip()),
+        ignored=frozenset(map(str.lower, list_of(options.get("ignorecolumns", "")))),
     )
 
 

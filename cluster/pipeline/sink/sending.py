@@ -25,7 +25,7 @@ from twinlog.cluster.pipeline.sink.options import NotSafe, SinkOptions, WriteRef
 from twinlog.cluster.pipeline.sink.queues import number_of_key, slot_table, write_queues
 from twinlog.cluster.pipeline.sink.rows import Alone, RowEncoder, Rows, in_parts
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
-from twinlog.cluster.pipeline.topics.connection import warn
+from twinlog.cluster.pipeline.tables.texts import warn
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RemotingError, RequestError
 from twinlog.cluster.remoting.headers.messages import SendBatchMessage

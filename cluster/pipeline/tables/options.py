@@ -9,6 +9,7 @@ from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
 from twinlog.cluster.pipeline.sources.log_bytes import SPLIT_SIZE
 from twinlog.cluster.pipeline.sources.places import StoreUri
 from twinlog.cluster.pipeline.tables.bodies import InflateLimits
+from twinlog.cluster.pipeline.tables.texts import flag_of, list_of, lowered, number_of
 
 _BYTES_PER_TRIGGER = 256 << 20
 
@@ -37,56 +38,38 @@ class ReadOptions:
 
 def read_options(texts: Mapping[str, str]) -> ReadOptions:
     """Parse the options; names are case-insensitive, as everywhere in Spark. Raises ReadRefusedError, naming the option."""
-    options = {name.lower(): value for name, value in texts.items()}
-    members = tuple(map(StoreUri, _list(options.get("path", ""))))
+    options = lowered(texts)
+    members = tuple(map(StoreUri, list_of(options.get("path", ""))))
     if not members:
         raise ReadRefusedError("option path is missing: name the store directory, or several separated by commas")
     name, times = Counter(member.shown for member in members).most_common(1)[0]
     if times > 1:
         raise ReadRefusedError(f"option path names {name} twice: its rows would be indistinguishable")
-    brokers = _list(options.get("broker", ""))
+    brokers = list_of(options.get("broker", ""))
     if brokers and len(brokers) != len(members):
         raise ReadRefusedError(
             f"option broker names {len(brokers)} brokers for {len(members)} stores: name one for each, in order"
         )
     slots = options.get("indexslots")
-    inflates = _flag(options, "inflate", False)
+    inflates = flag_of(options, "inflate", False)
     bounds = InflateLimits(
-        size_max=_number(options, "inflateSizeMax", InflateLimits().size_max),
-        ratio_max=_number(options, "inflateRatioMax", InflateLimits().ratio_max),
+        size_max=number_of(options, "inflateSizeMax", InflateLimits().size_max),
+        ratio_max=number_of(options, "inflateRatioMax", InflateLimits().ratio_max),
     )
     return ReadOptions(
         members=members,
-        body=_flag(options, "body", False) or inflates,
+        body=flag_of(options, "body", False) or inflates,
         inflate=bounds if inflates else None,
-        topics=frozenset(_list(options.get("topics", ""))) or None,
-        unconfirmed=_flag(options, "unconfirmed", False),
+        topics=frozenset(list_of(options.get("topics", ""))) or None,
+        unconfirmed=flag_of(options, "unconfirmed", False),
         brokers=tuple(brokers),
-        split_size=_number(options, "splitSize", SPLIT_SIZE),
-        index_slots=_number(options, "indexSlots", 1) if slots else None,
+        split_size=number_of(options, "splitSize", SPLIT_SIZE),
+        index_slots=number_of(options, "indexSlots", 1) if slots else None,
         start=_start(options.get("startingoffset", "earliest")),
-        bytes_per_trigger=_number(options, "maxBytesPerTrigger", _BYTES_PER_TRIGGER),
-        fail_on_data_loss=_flag(options, "failOnDataLoss", True),
-        push_filters=_flag(options, "pushFilters", False),
+        bytes_per_trigger=number_of(options, "maxBytesPerTrigger", _BYTES_PER_TRIGGER),
+        fail_on_data_loss=flag_of(options, "failOnDataLoss", True),
+        push_filters=flag_of(options, "pushFilters", False),
     )
-
-
-def _list(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _flag(options: Mapping[str, str], name: str, default: bool) -> bool:
-    text = options.get(name.lower(), str(default)).strip().lower()
-    if text not in ("true", "false"):
-        raise ReadRefusedError(f"option {name} is {text!r}: allowed are true and false")
-    return text == "true"
-
-
-def _number(options: Mapping[str, str], name: str, default: int) -> int:
-    text = options.get(name.lower(), str(default)).strip()
-    if not text.isdecimal() or int(text) < 1:
-        raise ReadRefusedError(f"option {name} is {text!r}: allowed are numbers of at least 1")
-    return int(text)
 
 
 def _start(text: str) -> int | None:

@@ -5,7 +5,6 @@ rows. Spark writes both to its checkpoint before it reads: with a sink that take
 also across restarts. limits.py decides how far may be read, and when a reader must stop.
 """
 
-import sys
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
@@ -35,14 +34,10 @@ from twinlog.cluster.pipeline.tables import schemas
 from twinlog.cluster.pipeline.tables.bodies import inflated_batches
 from twinlog.cluster.pipeline.tables.options import ReadOptions
 from twinlog.cluster.pipeline.tables.scan import RecordFilter, record_batches
+from twinlog.cluster.pipeline.tables.texts import warn
 
 Place = dict[str, int]  # An `offset` of a log, and the `epoch` of the byte before it.
 Places = dict[str, Place]  # By store.
-
-
-def warn(message: str) -> None:
-    """Print a warning: a worker's stderr appears on that of the program, or in the executor's log."""
-    print(f"twinlog: {message}", file=sys.stderr, flush=True)
 
 
 class LogPart(InputPartition):

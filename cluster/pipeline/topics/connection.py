@@ -5,7 +5,6 @@ every machine that runs tasks. Readers and writers go to tasks by pickle: a Conn
 """
 
 import ssl
-import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from attrs import field, frozen
 from twinlog.cluster.client.api import ClientApi, name_servers
 from twinlog.cluster.client.client import Client
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
+from twinlog.cluster.pipeline.tables.texts import flag_of, lowered, number_of
 from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.names import split_address
@@ -121,32 +121,3 @@ def _credentials(options: Mapping[str, str]) -> Credentials | None:
     if bool(key) != bool(secret) or (token and not key):
         raise ReadRefusedError("options accessKey and secretKey belong together: set both, or neither")
     return Credentials(key, secret, token) if key else None
-
-
-def warn(message: str) -> None:
-    """Print a warning: a worker's stderr appears on that of the program, or in the executor's log."""
-    print(f"twinlog: {message}", file=sys.stderr, flush=True)
-
-
-# ---- Texts of options, which all parsers of this format share
-
-
-def lowered(texts: Mapping[str, str]) -> dict[str, str]:
-    """Options by their names in lower case."""
-    return {name.lower(): value for name, value in texts.items()}
-
-
-def flag_of(options: Mapping[str, str], name: str, default: bool) -> bool:
-    """A flag. Raises ReadRefusedError."""
-    text = options.get(name.lower(), str(default)).strip().lower()
-    if text not in ("true", "false"):
-        raise ReadRefusedError(f"option {name} is {text!r}: allowed are true and false")
-    return text == "true"
-
-
-def number_of(options: Mapping[str, str], name: str, default: int) -> int:
-    """A number of at least 1. Raises ReadRefusedError."""
-    text = options.get(name.lower(), str(default)).strip()
-    if not (text.isascii() and text.isdecimal()) or not 1 <= int(text) < 1 << 63:
-        raise ReadRefusedError(f"option {name} is {text!r}: allowed are numbers of at least 1")
-    return int(text)

@@ -26,7 +26,7 @@ from pyspark.sql.types import StructType
 from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
 from twinlog.cluster.pipeline.tables.datasource import struct_of
-from twinlog.cluster.pipeline.topics.connection import warn
+from twinlog.cluster.pipeline.tables.texts import warn
 from twinlog.cluster.pipeline.topics.offsets import (
     Checkpoint,
     Ends,

@@ -10,7 +10,8 @@ from twinlog.cluster.client.subscription import Sql, Subscription
 from twinlog.cluster.pipeline.sink.repetitions import LOOK_BACK
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
 from twinlog.cluster.pipeline.tables.bodies import InflateLimits
-from twinlog.cluster.pipeline.topics.connection import Connection, flag_of, lowered, number_of, read_connection
+from twinlog.cluster.pipeline.tables.texts import flag_of, list_of, lowered, number_of
+from twinlog.cluster.pipeline.topics.connection import Connection, read_connection
 from twinlog.cluster.pipeline.topics.offsets import EARLIEST, LATEST, Offsets, read_offsets, read_queues
 from twinlog.cluster.remoting.names import group_fault, is_system_topic, topic_fault
 from twinlog.cluster.remoting.route import MessageQueue
@@ -152,7 +153,7 @@ def _chosen(options: Mapping[str, str]) -> Chosen:
         _check_topics("assign", tuple(sorted({queue.topic for queue in queues})))
         return Chosen(queues=queues)
     if given[0] == "subscribe":
-        topics = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+        topics = tuple(dict.fromkeys(list_of(text)))
         _check_topics("subscribe", topics)
         return Chosen(topics=topics)
     try:

@@ -16,7 +16,7 @@ from attrs import define, evolve, field
 from twinlog.cluster.pipeline.sink.ids import PROPERTY
 from twinlog.cluster.pipeline.sink.repetitions import Repetitions, first_needed
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
-from twinlog.cluster.pipeline.topics.connection import warn
+from twinlog.cluster.pipeline.tables.texts import warn
 from twinlog.cluster.pipeline.topics.offsets import Range, text_of
 from twinlog.cluster.pipeline.topics.options import SourceOptions
 from twinlog.cluster.pipeline.topics.pulling import QueuePart, RangePuller
