@@ -37,7 +37,7 @@ _PASSING = (UserError, RemotingError, HAPeerError, LedgerError, StoreError, OSEr
 
 @frozen(kw_only=True)
 class LedgerRuns:
-    """What a command asked for. `after_run`: called with the report of each run."""
+    """Request of a command. `after_run`: called with the report of each run."""
 
     members: tuple[str, ...]
     namesrv: str

@@ -212,7 +212,7 @@ def audit_section(report: dict[str, Any] | str | None, directory: Path | None, s
 
 
 def _proved(ledger: Any) -> Iterator[tuple[str, str]]:
-    """What the ledger of an audit with --incremental says."""
+    """Standing by the ledger of an audit with --incremental."""
     if isinstance(ledger, dict) and isinstance(ledger.get("proved_to"), int):
         oldest = float(ledger.get("oldest_proof_ms") or 0) / 1000
         age = seconds(max(0.0, time.time() - oldest))

@@ -1,4 +1,4 @@
-"""What a ledger says now: up to where the copies of a log are proved equal, since when, and what is wrong. Plain values."""
+"""Standing of a ledger: up to where the copies of a log are proved equal, since when, and what is wrong. Plain values."""
 
 from attrs import frozen
 
@@ -7,7 +7,7 @@ from twinlog.cluster.pipeline.audit.findings import documented
 
 @frozen(kw_only=True)
 class MemberStanding:
-    """What is proved of one member."""
+    """Proved part of one member."""
 
     name: str
     place: str
@@ -19,7 +19,7 @@ class MemberStanding:
 
 @frozen(kw_only=True)
 class Standing:
-    """What is proved of the copies of a log, by the runs of its ledger."""
+    """Proved part of the copies of a log, by the runs of its ledger."""
 
     run: int = documented("number of the last run; 0: there was none yet", 0)
     kind: str = documented("directories, or live: running brokers", "")

@@ -151,7 +151,7 @@ class _OwnDigests:
             self._ranges.append((low, high))
 
     def result(self) -> ComparedDigests:
-        """What was compared."""
+        """Ranges compared, and those that differ."""
         return ComparedDigests(tuple(self._ranges), tuple(self._differing))
 
 

@@ -21,7 +21,7 @@ _SETTINGS = {
 
 
 def jar_directory() -> Path:
-    """Where the jars lie: TWINLOG_DELTA_JARS, else share/twinlog/delta of this environment."""
+    """Directory of the jars: TWINLOG_DELTA_JARS, else share/twinlog/delta of this environment."""
     named = os.environ.get(JARS_VARIABLE)
     return Path(named) if named else Path(sys.prefix, "share", "twinlog", "delta")
 

@@ -1,4 +1,4 @@
-"""Where an export writes, and what it remembers there: OUT/_export.json says which export it is. Checked before Spark starts.
+"""Destination of an export, and its note there: OUT/_export.json says which export it is. Checked before Spark starts.
 
 A place that cannot be read from here, such as one with a scheme that only Spark knows, is neither checked nor marked.
 """
@@ -28,7 +28,7 @@ _DELTA_LOG, _SPARK_LOG = "_delta_log", "_spark_metadata"
 
 @frozen(kw_only=True)
 class Marker:
-    """What an export is; one of another kind does not write there. `bad` empty: the default place.
+    """Identity of an export; one of another kind does not write there. `bad` empty: the default place.
 
     `schema` is Spark's JSON of the bodies' columns, None: bytes.
     """

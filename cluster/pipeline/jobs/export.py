@@ -120,14 +120,14 @@ class ExportOptions:
 
     @property
     def marker(self) -> Marker:
-        """What the output says of this export, without its columns."""
+        """Identity of this export in its output, without its columns."""
         source = STORE if self.namesrv is None else CLUSTER
         return Marker(format=self.format, source=source, topics=self.topics, bad=self.bad or "")
 
 
 @frozen(kw_only=True)
 class ExportResult:
-    """What a run has written; `rows` and `bad` together are the messages that it read."""
+    """Counts of a run; `rows` and `bad` together are the messages that it read."""
 
     topic: str
     format: str
@@ -149,7 +149,7 @@ def _counted(number: int, one: str, many: str | None = None) -> str:
 
 
 def default_bad(out: str) -> str:
-    """Where bad rows go unless a place is named."""
+    """Default place of bad rows."""
     return f"{out.rstrip('/')}-bad"
 
 
@@ -203,7 +203,7 @@ class Export:
 
     @property
     def result(self) -> ExportResult:
-        """What was written so far."""
+        """Counts so far."""
         wanted, done = self._writer.options, self._writer
         return ExportResult(
             topic=wanted.topic,

@@ -1,4 +1,4 @@
-"""What a ledger tells a monitoring system: findings for `twinlog check --ledger`. Pure."""
+"""Report of a ledger to a monitoring system: findings for `twinlog check --ledger`. Pure."""
 
 from collections.abc import Iterator
 
@@ -22,7 +22,7 @@ def with_audit(result: CheckResult, found: tuple[Finding, ...]) -> CheckResult:
 
 
 def findings_of(standing: Standing, subject: str, now_ms: int, stale_seconds: float) -> Iterator[Finding]:
-    """What to say of a ledger. `subject` names it; a last run that is `stale_seconds` old is a warning."""
+    """Findings on a ledger. `subject` names it; a last run that is `stale_seconds` old is a warning."""
     if standing.open_findings:
         what = f"{counted(standing.open_findings, 'finding')} {agreeing(standing.open_findings, 'is', 'are')} open"
         fix = (

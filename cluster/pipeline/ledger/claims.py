@@ -1,4 +1,4 @@
-"""Which proofs still hold when members are looked at again. Pure.
+"""Proofs that still hold when members are looked at again. Pure.
 
 A member's part in a proof ends where its log is not the one of that time:
 
@@ -84,7 +84,7 @@ def still_holding(state: LedgerState, looks: Sequence[Look]) -> tuple[LedgerStat
 
 
 def gone_of(before: Look, now: Look) -> Iterator[Gone]:
-    """What a member's log has lost since a look."""
+    """Bytes that a member's log has lost since a look."""
     if now.problem is not None:
         return
     if before.store != now.store if before.store and now.store else before.place != now.place:
@@ -118,7 +118,7 @@ def without(state: LedgerState, member: str, gone: Sequence[Gone]) -> LedgerStat
 
 
 def lost_of(proofs: Iterable[Proof], member: str, gone: Sequence[Gone]) -> list[Lost]:
-    """What of these proofs a member loses for a reason, each byte once."""
+    """Bytes of these proofs that a member loses for a reason, each once."""
     mine = [proof for proof in proofs if member in proof.members]
     return _disjoint(
         [

@@ -128,7 +128,7 @@ def read_state(directory: Path) -> LedgerState:
 
 
 def read_standing(path: Path) -> Standing:
-    """What holds by a ledger, or by a copy of its status.json. Raises LedgerError."""
+    """Standing by a ledger, or by a copy of its status.json. Raises LedgerError."""
     if path.is_dir():
         return standing_of(read_state(path))
     try:

@@ -1,4 +1,4 @@
-"""What a run changes: proofs, faults, and findings from first seen to repaired. Pure."""
+"""Changes that a run makes: proofs, faults, and findings from first seen to repaired. Pure."""
 
 from collections.abc import Iterable, Sequence
 
@@ -36,7 +36,7 @@ _ROUNDING = (
 
 @define(kw_only=True)
 class RunFacts:
-    """When and how a run compared. The proofs are of its start: no byte was read before."""
+    """Time and manner of a run. The proofs are of its start: no byte was read before."""
 
     started_ms: int
     ended_ms: int

@@ -1,4 +1,4 @@
-"""What a run compares. Pure.
+"""Ranges that a run compares. Pure.
 
 new     bytes that two readable members or more have, and no proof of all of them: they came since, a member did, or it lost some
 fault   bytes in which members differed; of a long range only its beginning: is that equal, the next run compares all of it

@@ -1,4 +1,4 @@
-"""What a ledger says, as sentences for a terminal, a log and `twinlog check`. Pure."""
+"""Standing of a ledger, as sentences for a terminal, a log and `twinlog check`. Pure."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ _BY = {"digests": "", "written": "", "samples": " by samples"}
 
 
 def proved(standing: Standing, now_ms: int | None = None) -> str:
-    """What is proved, and how long ago it was looked at: `proved equal up to offset 1 234, 12 min ago`; None: just now."""
+    """Proved part, and how long ago it was looked at: `proved equal up to offset 1 234, 12 min ago`; None: just now."""
     if not standing.run:
         return "not audited yet"
     ago = "" if now_ms is None else f", {seconds(max(0, now_ms - standing.checked_ms) / 1000)} ago"
@@ -42,7 +42,7 @@ def line(standing: Standing, took: float) -> str:
 
 
 def sentences(standing: Standing) -> Iterator[str]:
-    """What a run did, and what holds."""
+    """Work of a run, and what holds after it."""
     again = f", {size(standing.again_bytes)} again as their share of the full pass" if standing.again_bytes else ""
     fault = f", {size(standing.fault_bytes)} because members differed there" if standing.fault_bytes else ""
     yield f"run {standing.run}: compared {size(standing.new_bytes)} that no proof covered{again}{fault}"

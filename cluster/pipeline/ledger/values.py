@@ -18,7 +18,7 @@ MARK_EVERY = 1 << 30  # Pieces, and so proofs, end at its multiples, each with i
 
 
 class Basis(StrEnum):
-    """What was compared."""
+    """Evidence that a comparison is based on."""
 
     DIGESTS = "digests"  # Of all bytes, as they were read.
     WRITTEN = "written"  # Digests that running members keep of what they wrote.
@@ -181,7 +181,7 @@ class LedgerState:
 
 
 class Reason(StrEnum):
-    """Why a run compares a range."""
+    """Reason to compare a range."""
 
     NEW = "new"
     AGAIN = "again"
@@ -210,7 +210,7 @@ class Piece:
 
 @frozen(kw_only=True)
 class Compared:
-    """What a run compared, in order of offset. A part of the plan without a piece was not compared."""
+    """Pieces that a run compared, in order of offset. A part of the plan without a piece was not compared."""
 
     pieces: tuple[Piece, ...] = ()
     findings: tuple[AuditFinding, ...] = ()
@@ -246,7 +246,7 @@ def size_of(spans: Iterable[Span | Proof | Piece | Planned | Fault | Lost]) -> i
 
 
 def reason_of(planned: Iterable[Planned], piece: Piece) -> Reason:
-    """Why a piece was compared."""
+    """Reason for which a piece was compared."""
     found = (each.reason for each in planned if each.start <= piece.start < each.end)
     return next(found, Reason.NEW)
 

@@ -64,7 +64,7 @@ def pass_ms(history: History) -> int:
 
 
 def bands(coverage: Coverage, at_ms: int, limit_ms: int, member: str | None = None) -> list[Band]:
-    """What is proved at a time, of one member or of all; neighbours of one state are one."""
+    """Proved ranges at a time, of one member or of all; neighbours of one state are one."""
     found: list[Band] = []
     for proof in sorted(coverage.proofs, key=lambda proof: proof.start):
         if member is not None and member not in proof.members:
@@ -267,7 +267,7 @@ def legend(history: History) -> str:
 
 
 def within(state: ProofState, limit_ms: int) -> str:
-    """When a range of this state was proved."""
+    """Time at which a range of this state was proved."""
     match state:
         case ProofState.NEW:
             return f"in the last {duration(limit_ms // 4)}"

@@ -1,4 +1,4 @@
-"""What the page of a ledger shows of its runs: few enough to draw, and quick to read however many there are.
+"""Runs as the page of a ledger shows them: few enough to draw, and quick to read however many there are.
 
 The coverage of up to COLUMNS runs is drawn, evenly chosen, always with the last one. Findings are those that were open after
 the last run, or closed in the last FINDINGS_OF runs.
@@ -22,7 +22,7 @@ _Row = TypeVar("_Row", bound=AttrsInstance)
 
 @frozen(kw_only=True)
 class Coverage:
-    """What was proved after a run."""
+    """Proved part after a run."""
 
     run: RunRow
     members: tuple[MemberRow, ...]

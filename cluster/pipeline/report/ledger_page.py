@@ -74,7 +74,7 @@ def _proved(run: RunRow) -> str:
 
 
 def sentences(history: History) -> list[str]:
-    """What there is to know beside the headline."""
+    """Facts beside the headline."""
     run, found = history.last.run, []
     if run.proved_to is not None and run.log_end is not None and run.proved_to < run.log_end:
         found.append(

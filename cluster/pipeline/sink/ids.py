@@ -36,7 +36,7 @@ class Occurrences:
     _runs: list[Keys] = field(factory=list, init=False)
 
     def before(self, keys: Keys) -> NDArray[np.int64]:
-        """How often each of these came before, here and in earlier calls."""
+        """Count of earlier ones for each of these, here and in earlier calls."""
         order = np.argsort(keys, kind="stable")
         ordered = keys[order]
         first = np.searchsorted(ordered, ordered)

@@ -43,7 +43,7 @@ class WriteRefusedError(ReadRefusedError):
 
 
 class NotSafe(Enum):
-    """What is done when a broker stored messages, but not as safely as it is configured to: its answer is not SEND_OK."""
+    """Action when a broker stored messages, but not as safely as it is configured to: its answer is not SEND_OK."""
 
     FAIL = "fail"
     RETRY = "retry"

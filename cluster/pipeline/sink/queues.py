@@ -1,4 +1,4 @@
-"""Which queue a row goes to. Pure.
+"""Choice of the queue for a row. Pure.
 
 With a sharding key, the queue that Java's SelectMessageQueueByHash takes. Without, one by the row's digest, so that a repeated
 row goes to the queue of its first copy. Each of SLOTS slots of digests has the queue that scores highest there (rendezvous

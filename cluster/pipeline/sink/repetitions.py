@@ -28,7 +28,7 @@ class Repetitions:
     _last: dict[str, int] = field(factory=dict, init=False)  # Last offset of each id.
 
     def are_new(self, offsets: Sequence[int], ids: Sequence[str | None]) -> NDArray[np.bool_]:
-        """Which of the next rows are no repetitions. `ids`: None for a row without one."""
+        """Flags of the next rows: true for those that are no repetitions. `ids`: None for a row without one."""
         last, look_back = self._last, self.look_back
         new = np.ones(len(offsets), np.bool_)
         for row, (offset, row_id) in enumerate(zip(offsets, ids, strict=True)):

@@ -325,7 +325,7 @@ def _alone(body: bytes, properties: bytes, flag: int, delay: int) -> Alone:
 
 
 def _offsets(array: pa.Array) -> Any:
-    """Where each value begins in _data(array), and the end of the last one."""
+    """Offsets at which the values begin in _data(array), and the end of the last one."""
     is_large = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
     kind = np.dtype(np.int64 if is_large else np.int32)
     offsets = np.frombuffer(array.buffers()[1], kind, len(array) + 1, array.offset * kind.itemsize)

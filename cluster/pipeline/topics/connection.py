@@ -29,7 +29,7 @@ _FILES = ("tlsCa", "tlsCert", "tlsKey")
 
 @frozen(kw_only=True)
 class Connection:
-    """How to reach a cluster. `tls_ca` None: any server is trusted. It can be sent to tasks."""
+    """Way to reach a cluster. `tls_ca` None: any server is trusted. It can be sent to tasks."""
 
     name_servers: tuple[str, ...]
     credentials: Credentials | None = None

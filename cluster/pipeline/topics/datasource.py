@@ -194,7 +194,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._asked(initial).to_json()
 
     def _first(self, begun: Checkpoint) -> Offsets:
-        """Where repeated rows may have their first copies: where the query began, or where the option was switched on."""
+        """Offsets from which on first copies count: where the query began, or where the option was switched on."""
         return begun.queues if self.options.look_back is not None and not begun.first else begun.first
 
     def _asked(self, do: Callable[[Surveyor], Awaitable[T]]) -> T:
@@ -267,7 +267,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._gone = frozenset(gone)
 
     def _start(self, queue: MessageQueue, start: int, ends: Ends) -> int:
-        """Where a queue is read on: behind its end for a while, if that is so, as a new master may be building its queues."""
+        """Offset to read a queue on from: behind its end for a while, as a new master may be building its queues."""
         if start <= ends.written:
             self._short_since.pop(queue, None)
             return start

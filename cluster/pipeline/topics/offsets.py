@@ -188,7 +188,7 @@ def unlike(broker: str, mark: Mark) -> str:
 
 @frozen
 class Ends:
-    """Where a queue begins and ends, as a broker says. `by_master` False: a slave says so, which may lack the newest.
+    """First and next offset of a queue, as a broker says. `by_master` False: a slave says so, which may lack the newest.
 
     `written`: where it ends, confirmed or not. What was confirmed is not for a while when slaves leave, as in a failover.
     """
@@ -213,7 +213,7 @@ def limited(starts: Offsets, ends: Offsets, most: int | None) -> Offsets:
 
 
 def behind(ends: Offsets, latest: Offsets) -> Offsets:
-    """How many messages of each queue are not read yet; queues without any are left out."""
+    """Number of messages of each queue that are not read yet; queues without any are left out."""
     return {queue: end - ends[queue] for queue, end in latest.items() if queue in ends and end > ends[queue]}
 
 
@@ -232,7 +232,7 @@ class Range:
 
 
 def ranges_between(starts: Offsets, ends: Offsets) -> list[Range]:
-    """What lies between two checkpoints. A queue without a start is not read: it begins with the next batch."""
+    """Ranges between two checkpoints. A queue without a start is not read: it begins with the next batch."""
     pairs = ((queue, starts.get(queue, ends[queue])) for queue in sorted(ends))
     return [Range(queue, start, ends[queue]) for queue, start in pairs if start < ends[queue]]
 

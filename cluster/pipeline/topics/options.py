@@ -43,7 +43,7 @@ _TIME_MAX = 1 << 48  # ms
 
 @frozen
 class Place:
-    """Where queues begin, or end: `named` by queue, all others at `otherwise`. With `is_time` numbers are ms, but for -1, -2."""
+    """Begins, or ends, of queues: `named` by queue, all others at `otherwise`. With `is_time` numbers are ms, but for -1, -2."""
 
     option: str
     otherwise: int
@@ -107,7 +107,7 @@ class SourceOptions:
         return self.wanted != "*"
 
     def subscription(self, topic: str) -> Subscription:
-        """What pulls ask for."""
+        """Filter of the pulls."""
         return Subscription.of(topic, self.wanted, 0)
 
 

@@ -1,4 +1,4 @@
-"""How far a query is behind, from its progress: Spark's Python sources have no metrics of their own. No I/O.
+"""Lag of a query, from its progress: Spark's Python sources have no metrics of their own. No I/O.
 
 The source puts its lag beside the latest offsets, which Spark has in each progress under `sources[].latestOffset`.
 """

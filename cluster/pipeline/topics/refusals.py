@@ -1,4 +1,4 @@
-"""What brokers refuse, as errors that say what to do. Pure."""
+"""Refusals of brokers, as errors that say what to do. Pure."""
 
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
 from twinlog.cluster.remoting.codes import ResponseCode

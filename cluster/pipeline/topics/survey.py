@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 @frozen
 class Survey:
-    """What there is now. `away`: brokers without an answer, and why; `queues` has none of theirs."""
+    """State of the cluster now. `away`: brokers without an answer, and why; `queues` has none of theirs."""
 
     brokers: Mapping[str, BrokerAddresses]
     queues: Mapping[MessageQueue, Ends]
@@ -59,7 +59,7 @@ class Survey:
 
     @property
     def ends(self) -> Offsets:
-        """Where queues end."""
+        """Ends of the queues."""
         return {queue: ends.end for queue, ends in self.queues.items()}
 
     def require(self, what: str) -> None:
@@ -159,7 +159,7 @@ class Surveyor:
         return {queue: await self._confirmed_ends(address, queue, ends, confirmed) for queue, ends in found.items()}
 
     async def _confirmed(self, address: str) -> int | None:
-        """Where the log is confirmed up to, if queues may show more than that; None: they do not, or nobody knows.
+        """Offset up to which the log is confirmed, if queues may show more than that; None: they do not, or nobody knows.
 
         The ends of the queues are known before: once the log is confirmed up to its end of now, so are they.
         """
@@ -229,7 +229,7 @@ class Surveyor:
         return address
 
     async def age_ms(self, survey: Survey, queue: MessageQueue, offset: int) -> int:
-        """How long ago the first message from an offset on was stored; 0 without one. Raises RemotingError."""
+        """Milliseconds since the first message from an offset on was stored; 0 without one. Raises RemotingError."""
         found = await self._message(self.address(survey, queue), queue, offset)
         return 0 if found is None else max(0, int(time.time() * 1000) - found.stored_ms)
 
@@ -255,7 +255,7 @@ class Surveyor:
         return Mark(queue.topic, queue.queue_id, found.queue_offset, found.phy_offset, found.stored_ms)
 
     async def unlike(self, survey: Survey, marks: Mapping[str, Mark]) -> str | None:
-        """Why a checkpoint with these marks is not of this cluster; None: nothing speaks against it."""
+        """Reason why a checkpoint with these marks is not of this cluster; None: nothing speaks against it."""
         for broker, mark in marks.items():
             queue = MessageQueue(mark.topic, broker, mark.queue_id)
             ends = survey.queues.get(queue)
