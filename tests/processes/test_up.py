@@ -76,7 +76,7 @@ def test_ctrl_c_stops_all_cleanly_and_the_data_stays(tmp_path):
         assert up.stop(signal.SIGINT) == 0
         assert gone(children)
         assert up.stderr.rstrip().endswith("stopped")
-        assert "waiting" not in up.stderr
+        assert "waiting for" not in up.stderr
         assert not (up.directory / "broker-a-0" / "abort").exists()
         assert not (up.directory / "broker-a-1" / "abort").exists()
     with running(tmp_path / "data") as up:

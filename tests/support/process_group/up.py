@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import signal
 import subprocess
 import time
@@ -21,6 +22,9 @@ SMALL = (
     *("--set", "mappedFileSizeCommitLog=1048576"),
     *("--set", "diskSpaceWarningLevelRatio=100", "--set", "cleanFileForciblyEnable=false"),
 )
+
+
+READY_S = 90.0  # Of a start beside other work; several minutes of a test would tell no more.
 
 
 def free_port_base(brokers: int = 2) -> int:
@@ -58,8 +62,11 @@ class Up:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
 
     def wait_ready(self) -> float:
-        """Seconds until the ready line."""
+        """Seconds until the ready line. TimeoutError tells what it and its members said."""
         assert self.process.stdout is not None
+        if not select.select([self.process.stdout], [], [], READY_S)[0]:
+            logs = (f"-- {log.name}\n{log.read_text()}" for log in sorted((self.directory / "logs").glob("*.log")))
+            raise TimeoutError("\n".join([f"not ready within {READY_S:.0f} s", self.stderr, *logs]))
         line = self.process.stdout.readline()
         assert line == self._ready, self.stderr
         return time.monotonic() - self.began
