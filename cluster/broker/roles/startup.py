@@ -29,6 +29,7 @@ from twinlog.ha.peer import PeerHistory
 from twinlog.store.config import BrokerRole, FlushDiskType
 from twinlog.store.epoch_file import EpochEntry, EpochId
 from twinlog.store.errors import StoreError
+from twinlog.store.member_file import is_successor
 
 log = structlog.get_logger(__name__)
 
@@ -292,20 +293,23 @@ class StartRules:
         assert record is not None
         if not self._begin_search():
             return
-        silent, named = [], member.named_in(record)
+        named = member.named_in(record)
         assert named is not None
-        for id in sorted(record.voters - {named.id} - self.gone):
+        voters = record.voters - {named.id} - self.gone
+        known, registered = map(record.address_of, voters), (self.joining.addresses or {}).values()
+        for address in sorted({*known, *registered} - {member.address}):  # Some may have moved since that record.
             try:
-                found = await member.calls.history(record.address_of(id))
-            except HAPeerError:
-                found = None
-            if found is not None and found.member == id:
-                self._heard[id] = max(found.promised, found.id)
-            if id not in self._heard:
-                silent.append(record.address_of(id))
+                found = await member.calls.history(address)
+            except HAPeerError as error:
+                log.debug("member does not answer", peer=address, why=str(error))
+                continue
+            voter = record.member(found.member) if found is not None and found.member in voters else None
+            if found is not None and voter is not None and is_successor(found.codes, voter.code):
+                self._heard[voter.id] = max(found.promised, found.id)
+        silent = [record.address_of(id) for id in sorted(voters - self._heard.keys())]
         if silent:
             member.become(
-                "waiting", f"its files were wiped, and {', '.join(silent)} have to be heard before it follows"
+                "waiting", f"its files were wiped, and it has to hear {', '.join(silent)} before it follows"
             )
             return
         async with member.lock:

@@ -1,6 +1,8 @@
 """Members are who they are: addresses change, directories are copied, and the group goes on."""
 
 import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -9,11 +11,12 @@ from attrs import evolve
 from structlog.testing import capture_logs
 
 from tests.cluster.broker.role_states import state
-from tests.support.group.group import SLAVE, Group, Member
+from tests.support.group.group import SLAVE, SYNC, Group, Member
 from tests.support.group.stores import role_group
 from twinlog.cluster.broker.roles.durable_state import DurableRoleState
+from twinlog.ha.election.group_record import first_record
 from twinlog.store.errors import StoreDirectoryError
-from twinlog.store.member_file import MemberFile, load_member
+from twinlog.store.member_file import MemberFile, load_member, save_member
 from twinlog.store.offline.directory import DirectoryOptions
 from twinlog.store.offline.new_member import make_new_member
 from twinlog.store.role_file import GroupMember, load_role, save_role
@@ -40,6 +43,21 @@ def tell_registered(group: Group) -> None:
     for each in group.members:
         if each.up:
             each.roles.joining.registered({other.number: other.address for other in group.members if other.up})
+
+
+@asynccontextmanager
+async def telling(group: Group) -> AsyncIterator[None]:
+    """Report it each second."""
+
+    async def tell() -> None:
+        while True:
+            tell_registered(group)
+            await trio.sleep(1)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(tell)
+        yield
+        nursery.cancel_scope.cancel()
 
 
 async def copied(group: Group, member: Member) -> Member:
@@ -111,17 +129,26 @@ async def test_all_move_at_once(autojump_clock, three):
     for each in three.members:
         each.network = 2
         await each.start()
-    async with trio.open_nursery() as nursery:
-
-        async def registered() -> None:
-            while True:
-                tell_registered(three)
-                await trio.sleep(1)
-
-        nursery.start_soon(registered)
+    async with telling(three):
         assert await three.settled() is a
-        nursery.cancel_scope.cancel()
     assert named(three) == {each.identity: each.address for each in three.members}
+
+
+async def test_both_move_before_the_slave_has_heard_of_their_group(autojump_clock, pair):
+    """All are stopped between two saves: the master's of the first record, and the slave's."""
+    a, b = pair.members
+    await pair.kill()
+    known = a.state
+    first = first_record(*sorted(known.group.members, key=lambda each: each.broker_id), 2, SYNC)
+    save_role(a.side, evolve(known, group=first, before=None))
+    (b.side / "role").unlink()
+    save_member(b.side, evolve(load_member(b.side), group="", cluster=""))
+    for each in pair.members:
+        each.network = 2
+        await each.start()
+    async with telling(pair):
+        assert await pair.settled() is a
+    assert named(pair) == {each.identity: each.address for each in pair.members}
 
 
 async def test_two_slaves_swap_their_addresses(autojump_clock, three):
