@@ -308,9 +308,7 @@ class StartRules:
                 self._heard[voter.id] = max(found.promised, found.id)
         silent = [record.address_of(id) for id in sorted(voters - self._heard.keys())]
         if silent:
-            member.become(
-                "waiting", f"its files were wiped, and it has to hear {', '.join(silent)} before it follows"
-            )
+            member.become("waiting", f"its files were wiped, and it has to hear {', '.join(silent)} before it follows")
             return
         async with member.lock:
             state = member.state_or_first()

@@ -11,7 +11,8 @@ import pyarrow as pa
 from attrs import frozen
 
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
-from twinlog.cluster.pipeline.tables.texts import list_of, lowered, number_of
+from twinlog.cluster.pipeline.tables.texts import check_spelling, list_of, lowered, number_of
+from twinlog.cluster.pipeline.topics.connection import OPTIONS as CONNECTION_OPTIONS
 from twinlog.cluster.pipeline.topics.connection import Connection, read_connection
 from twinlog.cluster.remoting.names import group_fault, topic_fault
 
@@ -67,6 +68,7 @@ class SinkOptions:
 
 def sink_options(texts: Mapping[str, str]) -> SinkOptions:
     """Parse the options; names are case-insensitive. Raises ReadRefusedError, naming the option."""
+    check_spelling(texts, (*OPTIONS, *CONNECTION_OPTIONS))
     options = lowered(texts)
     topic = options.get("topic", "").strip() or None
     if topic is not None and (fault := topic_fault(topic)):

@@ -1,14 +1,28 @@
 """Texts of all data sources: options, as Spark passes them, and warnings."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
+
+NEARLY = 0.85  # Share of equal letters, by which one letter too many or too few is found.
 
 
 def lowered(texts: Mapping[str, str]) -> dict[str, str]:
     """Options by their names in lower case: names are case-insensitive, as everywhere in Spark."""
     return {name.lower(): value for name, value in texts.items()}
+
+
+def check_spelling(texts: Mapping[str, str], known: Sequence[str]) -> None:
+    """Refuse a name that is nearly that of an option, as it would be ignored. Spark may pass options of its own. Raises
+    ReadRefusedError.
+    """
+    names = {name.lower(): name for name in known}
+    for text in texts:
+        near = get_close_matches(text.lower(), names, n=1, cutoff=NEARLY) if text.lower() not in names else ()
+        if near:
+            raise ReadRefusedError(f"option {text} is not known: did you mean {names[near[0]]}?")
 
 
 def list_of(text: str) -> list[str]:

@@ -10,7 +10,8 @@ from twinlog.cluster.client.subscription import Sql, Subscription
 from twinlog.cluster.pipeline.sink.repetitions import LOOK_BACK
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
 from twinlog.cluster.pipeline.tables.bodies import InflateLimits
-from twinlog.cluster.pipeline.tables.texts import flag_of, list_of, lowered, number_of
+from twinlog.cluster.pipeline.tables.texts import check_spelling, flag_of, list_of, lowered, number_of
+from twinlog.cluster.pipeline.topics.connection import OPTIONS as CONNECTION_OPTIONS
 from twinlog.cluster.pipeline.topics.connection import Connection, read_connection
 from twinlog.cluster.pipeline.topics.offsets import EARLIEST, LATEST, Offsets, read_offsets, read_queues
 from twinlog.cluster.remoting.names import group_fault, is_system_topic, topic_fault
@@ -113,6 +114,7 @@ class SourceOptions:
 
 def read_options(texts: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
     """Parse the options; names are case-insensitive, as everywhere in Spark. Raises ReadRefusedError, naming the option."""
+    check_spelling(texts, (*OPTIONS, *CONNECTION_OPTIONS))
     options = lowered(texts)
     connection = read_connection(options)
     group = options.get("consumergroup", "").strip() or None

@@ -37,6 +37,7 @@ def test_a_batch_stays_within_what_a_broker_takes():
         ({"maxMessageSize": "4 MiB"}, "option maxMessageSize"),
         ({"writeId": "a/b"}, "option writeId is 'a/b'"),
         ({"nameServer": ""}, "option nameServer is missing"),
+        ({"onNotSave": "fail"}, "did you mean onNotSafe"),
     ],
 )
 def test_options_that_cannot_be(options, said):

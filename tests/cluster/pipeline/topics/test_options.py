@@ -5,7 +5,10 @@ import pickle
 import pytest
 
 from twinlog.cluster.client.subscription import Sql
+from twinlog.cluster.pipeline.sink import options as sink_options
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
+from twinlog.cluster.pipeline.tables.texts import check_spelling
+from twinlog.cluster.pipeline.topics import connection, options
 from twinlog.cluster.pipeline.topics.offsets import EARLIEST, LATEST
 from twinlog.cluster.pipeline.topics.options import Chosen, Place, read_options
 from twinlog.cluster.remoting.route import MessageQueue
@@ -49,6 +52,14 @@ def test_all_options():
     assert not found.fail_on_data_loss
 
 
+def test_other_options_of_spark_and_of_the_sink_are_passed_over():
+    """A program may have one set of options for all, and Spark passes some of its own."""
+    known = dict.fromkeys((*connection.OPTIONS, *options.OPTIONS, *sink_options.OPTIONS))
+    check_spelling(known, (*connection.OPTIONS, *options.OPTIONS))
+    check_spelling(known, (*connection.OPTIONS, *sink_options.OPTIONS))
+    read_options(ORDERS | {"path": "/x", "__partition_columns": "[]", "kafka.bootstrap.servers": "h"}, is_stream=True)
+
+
 def test_patterns_take_no_system_topics_and_retries_only_by_name():
     topics = ("%DLQ%g", "%RETRY%g", "a-1", "a-2", "b", "RMQ_SYS_TRACE_TOPIC", "rmq_sys_x")
     assert Chosen(pattern="a-.*").matching(topics) == ("a-1", "a-2")
@@ -85,6 +96,9 @@ def test_patterns_take_no_system_topics_and_retries_only_by_name():
         ({"minPartitions": "many"}, "minPartitions"),
         ({"failOnDataLoss": "maybe"}, "failOnDataLoss"),
         ({"consumerGroup": "a b"}, "consumerGroup"),
+        ({"startingOffset": "earliest"}, "startingOffset is not known: did you mean startingOffsets"),
+        ({"MINPARTITION": "2"}, "MINPARTITION is not known: did you mean minPartitions"),
+        ({"secretKeys": "x"}, "did you mean secretKey"),
     ],
 )
 def test_what_is_refused_names_the_option(more, word):
