@@ -20,7 +20,7 @@ from twinlog.cluster.remoting.route import MASTER_ID, BrokerAddresses, MessageQu
 
 REFRESH_SECONDS = 30.0
 PAUSE_SECONDS, PAUSE_SECONDS_MAX = 0.1, 1.0  # Between two requests for the route of a topic that cannot be written.
-CALM_SECONDS = 10.0  # Without a request, after which the pauses begin anew.
+CALM_SECONDS = 2.0  # Without a request, after which the pauses begin anew: twice the longest one.
 SUSPECT_SECONDS, LOOK_SECONDS = (
     1.0,
     0.5,
@@ -33,7 +33,7 @@ def _jitter() -> float:
 
 @define
 class Backoff:
-    """Pauses between requests: none, then about 0.1, 0.2, 0.4, 0.8 s, then 1 s; after 10 quiet seconds none again."""
+    """Pauses between requests: none, then about 0.1, 0.2, 0.4, 0.8 s, then 1 s; after 2 quiet seconds none again."""
 
     due: float = field(default=-inf, init=False)  # Earliest time of the next request.
     jitter: Callable[[], float] = field(default=_jitter, kw_only=True, repr=False)

@@ -33,6 +33,9 @@ DecisionKind = Literal["stay", "wait", "ask", "run"]
 
 ANSWERS_FRESH_SECONDS = 1.0  # Older ones are asked for again.
 ASK_AGAIN_SECONDS = 1.0
+ASK_SOON_SECONDS = (
+    0.2  # After a process that is gone: the others are about to notice. Well before the second candidate's turn.
+)
 RANK_SECONDS = 1.0  # The next best candidate waits so much longer.
 JITTER_SECONDS = 0.2
 BACK_OFF_SECONDS, BACK_OFF_SECONDS_MAX = 1.0, 30.0
@@ -74,6 +77,7 @@ class Facts:
     why_not: str = ""  # Another reason of this member's own, such as a role change under way.
     seconds_left: float  # Until the master is suspected.
     heard: str  # When the master was heard last, in words.
+    is_gone: bool = False  # Its process is known to be gone.
     asked: Asked | None
     suspected_at: float | None
     held_back_at: float = -math.inf  # When something else than others' turn held it back last, a pause for example.
@@ -128,7 +132,8 @@ def decide(facts: Facts) -> Decision:
         return Decision(kind="ask", why=f"{facts.heard}: asks the others")
     group = group_of(group, asked.answers) or group
     if why := objection(facts, group, asked):
-        return Decision(kind="wait", why=why, at=asked.at + ASK_AGAIN_SECONDS)
+        again_at = asked.at + (ASK_SOON_SECONDS if facts.is_gone else ASK_AGAIN_SECONDS)
+        return Decision(kind="wait", why=why, at=again_at) if now < again_at else Decision(kind="ask", why=why)
     rank = _rank(facts, standings(group, asked.answers, facts.deposed))
     # Where all see the same the order is clear; else two may take themselves for the next one, and must not begin together.
     jitter = 0.0 if group.voters - {facts.master} <= asked.answers.keys() and not facts.tries else facts.jitter

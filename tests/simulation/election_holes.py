@@ -29,8 +29,8 @@ def no_pre_vote() -> Iterator[None]:
     """Whoever does not hear the master begins, whatever others hear."""
     with_hearing = Voter._with_hearing
 
-    def deaf(self: Voter, answer: Any) -> Any:
-        return evolve(with_hearing(self, answer), hears=False)
+    def deaf(self: Voter, answer: Any, ask: Any) -> Any:
+        return evolve(with_hearing(self, answer, ask), hears=False)
 
     with patch.object(Voter, "_with_hearing", deaf):
         yield

@@ -199,6 +199,10 @@ class RoleChange:
             highest = await self._collect()
             if highest < self.epoch:
                 break
+            if (
+                self.ask.decided_by == "group"
+            ):  # Two of them would outbid each other until both have given away their votes.
+                raise RoleStepError(f"another member has begun, too: epoch {highest} is promised")
             self.epoch = highest + 1
         else:
             raise RoleStepError(f"others promise higher numbers meanwhile, {highest} now: run the command again")

@@ -177,6 +177,7 @@ class Elector:
             why_not=why_not,
             seconds_left=left,
             heard=lost or self._heard(),
+            is_gone=voter.hearing.gone_seconds is not None,
             outpromised=bool(lost),
             asked=self.asked,
             suspected_at=self.suspected_at,

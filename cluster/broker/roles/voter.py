@@ -155,19 +155,25 @@ class Voter:
         if not why and durable.state is None:
             why = "it has never belonged to a group with a record"
         if why:  # No higher number helps: it has not promised this one.
-            return None, self._with_hearing(evolve(answer, granted=False, why=why, promised=state.promised))
-        return after, self._with_hearing(answer)
+            return None, self._with_hearing(evolve(answer, granted=False, why=why, promised=state.promised), ask)
+        return after, self._with_hearing(answer, ask)
 
-    def _with_hearing(self, answer: VoteReply) -> VoteReply:
+    def _with_hearing(self, answer: VoteReply, ask: VoteRequest) -> VoteReply:
         """With what a candidate asks before it begins by itself."""
         serving, now = self.member.is_serving, trio.current_time()
+        hears = not self.hearing.is_suspected and not self._waits_for(ask.candidate)
         return evolve(
             answer,
-            hears=serving or self.is_changing() or not self.hearing.is_suspected,
+            hears=serving or self.is_changing() or hears,
             heard_ms=0 if serving else round(self.hearing.silent_seconds * 1000),
             holds_off_ms=self.elections.held_off_ms(now),
             can_store=not self.member.why_no_candidate,
         )
+
+    def _waits_for(self, candidate: str) -> bool:
+        """True if that candidate has this member's vote and is not known to have taken over: if it asks again, it has not."""
+        promised = self.member.promised()
+        return promised.winner == candidate and promised != self.member.durable.last.id and self.member.master is None
 
     def has_resigned_for(self, master: PeerHistory) -> bool:
         """True if that master's epoch begins exactly where this log ends: it had caught up when this member resigned for it, and

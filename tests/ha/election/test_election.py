@@ -129,6 +129,9 @@ TABLE = [
     (facts(asked=asked(answer("b"), answer("c"), at=NOW - 0.9), tried_at=NOW - 0.8, suspected_at=NOW - 9), ASK, "asks"),
     # What others answer.
     (facts(asked=asked(answer("b"), answer("c", hears=True))), WAIT, "c hears a master"),
+    (facts(asked=asked(answer("b"), answer("c", hears=True)), is_gone=True), WAIT, "c hears a master"),
+    (facts(asked=asked(answer("b"), answer("c", hears=True), at=NOW - 0.3), is_gone=True), ASK, "c hears a master"),
+    (facts(asked=asked(answer("b"), answer("c", hears=True), at=NOW - 0.3)), WAIT, "c hears a master"),
     (facts(asked=asked(answer("b"), answer("a", hears=True, is_master=True))), WAIT, "a is master"),
     (facts(asked=asked(answer("b"), answer("a", hears=None), answer("c"))), WAIT, "older version"),
     (facts(asked=asked(answer("b"), answer("c", holds_off_ms=2_000))), WAIT, "c holds off for 2 s more"),

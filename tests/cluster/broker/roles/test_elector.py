@@ -8,8 +8,11 @@ from attrs import define
 
 from tests.support.group.group import ASYNC, Group, Member, until
 from tests.support.group.stores import role_group
-from twinlog.cluster.broker.peers.role_messages import AutoFailoverRequest, PauseRequest
+from twinlog.cluster.broker.peers.role_messages import AutoFailoverRequest, ChangeRequest, PauseRequest
+from twinlog.cluster.broker.roles.candidate import RoleStepError
+from twinlog.cluster.broker.roles.change import RoleChange
 from twinlog.ha.config import AutoFailoverMode
+from twinlog.ha.election.voter import VoteRequest
 from twinlog.ha.election.witness import WitnessReply
 
 MEMBERS = {"auto_failover": AutoFailoverMode.members}
@@ -56,6 +59,39 @@ async def test_a_master_that_dies_is_passed_at_once(nursery, tmp_path, autojump_
     await group.first.start()
     assert await group.settled() is master
     assert group.are_equal()
+
+
+async def test_an_attempt_that_fails_after_the_votes_is_not_waited_for(nursery, tmp_path, autojump_clock, monkeypatch):
+    """Who gave its vote waits for the candidate, but not when that asks again."""
+    group = await made(nursery, tmp_path)
+    take, failed = RoleChange._take, list[str]()
+
+    async def fails_once(change: RoleChange) -> None:
+        if not failed:
+            failed.append(change.member.own)
+            raise RoleStepError("the vote of another came in between")
+        await take(change)
+
+    monkeypatch.setattr(RoleChange, "_take", fails_once)
+    await group.first.kill()
+    master = await electing(group, seconds=4)
+    assert failed == [master.roles.member.own]
+    assert (master.roles.elector.tried, master.roles.elector.won) == (2, 1)
+
+
+async def test_who_is_outbid_gives_up(nursery, tmp_path, autojump_clock):
+    """Two that begin together would outbid each other until each has given the other one its vote."""
+    group = role_group(nursery, tmp_path, size=3)
+    await group.start()
+    a, b, c = group.members
+    await a.kill()
+    ask = ChangeRequest(verb="failover", candidate=b.address, reason="", decided_by="group")
+    change = RoleChange(b.roles.member, b.roles.voter, b.roles.leases, ask)
+    await change._check()
+    await c.roles.voter.vote(VoteRequest(epoch=change.epoch, candidate=c.identity))
+    with pytest.raises(RoleStepError, match="another member has begun"):
+        await change._promise()
+    assert [each.roles.member.promised().winner for each in (b, c)] == [b.identity, c.identity]
 
 
 async def test_a_master_that_is_cut_off_is_passed_when_its_time_is_up(nursery, tmp_path, autojump_clock):
