@@ -1,10 +1,15 @@
 """Profile `spark` of docker-compose.yml: the image for Spark, and a cluster of containers that works on the brokers' stores."""
 
 import json
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
 
 import pytest
+import trio
+from attrs import frozen
 
-from tests.docker.compose import SPARK, Compose, until_healthy
+from tests.docker.compose import NAMESRV_INSIDE, SPARK, Compose, until, until_healthy
 
 BYTES_MAX = 1_100_000_000
 MESSAGES = 200
@@ -56,7 +61,8 @@ def test_kubernetes_entry_starts_the_backend(daemon, spark_image):
     assert "Failed to connect to /127.0.0.1:1" in said, said
 
 
-async def test_an_audit_of_running_brokers_by_two_workers(compose: Compose, spark_image: str):
+async def test_two_workers_audit_running_brokers_and_read_their_topic(compose: Compose, spark_image: str):
+    """One of the workers is killed with its executor while they read: each message is there once."""
     services = ("namesrv", "broker-a-0", "broker-a-1", *SPARK)
     compose("--profile", "spark", "up", "-d", *services)
     await until_healthy(compose, *services, seconds_max=200)  # Three JVMs, on a machine that does much else.
@@ -66,3 +72,35 @@ async def test_an_audit_of_running_brokers_by_two_workers(compose: Compose, spar
     report = json.loads(done)
     assert report["verdict"] == "equal", report
     assert [member["problem"] for member in report["members"]] == [None, None]
+    collecting = Collecting(compose)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(collecting.run)
+        await until(lambda: len(collecting.batches()) >= 3, "the first batches")
+        compose.signal_inside("spark-worker-1", "KILL")
+        before = len(collecting.batches())
+    rows = [tuple(row) for batch in collecting.batches() for row in batch]
+    assert len(collecting.batches()) > before + 3, "it was killed in the middle"
+    assert len(set(rows)) == len(rows) == MESSAGES
+
+
+@frozen
+class Collecting:
+    """collect_topic.py in the master's container."""
+
+    compose: Compose
+
+    async def run(self) -> None:
+        script = b64encode(Path(__file__).with_name("collect_topic.py").read_bytes()).decode()
+        settings = {"driver.host": "spark-master", "executor.memory": "512m", "ui.enabled": "false"}
+        told = " ".join(f"--conf spark.{name}={value}" for name, value in settings.items())
+        submit = f"spark-submit --master {MASTER_URL} {told} /tmp/collect_topic.py {NAMESRV_INSIDE} {TOPIC} /tmp/out"
+        await trio.to_thread.run_sync(self._shell, f"echo {script} | base64 -d > /tmp/collect_topic.py && {submit}")
+
+    def batches(self) -> list[list[list[Any]]]:
+        """Rows of each batch that is complete."""
+        return [json.loads(line) for line in self._shell("cat /tmp/out/*.json 2>/dev/null || true").splitlines()]
+
+    def _shell(self, script: str) -> str:
+        code, output = self.compose.container("spark-master").exec_run(["sh", "-c", script], demux=True)
+        assert code == 0, output
+        return (output[0] or b"").decode()

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.helpers import open_store
 from tests.product import ROOT
 from tests.spark.checkpoints import uncommitted
 from tests.spark.exports import SCHEMA, order, put
+from tests.support.process_group.roles import running
 from tests.support.waiting import wait_for
 from twinlog.cluster.pipeline.jobs.daily import daily_report
 from twinlog.cluster.pipeline.jobs.export import CHECKPOINT, ExportOptions, export
@@ -23,12 +25,12 @@ QUICKLY = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # Only saves time.
 BODY, RECORD_SIZE = b"x" * 200, 321
 
 
-def rows(table: Path | str, *columns: str) -> list[dict[str, Any]]:
+def rows(table: Path | str, *columns: str, by: str = "offset") -> list[dict[str, Any]]:
     """Rows of a Delta table by their offset, as delta-rs has them."""
     from deltalake import DeltaTable
 
     found: list[dict[str, Any]] = DeltaTable(str(table)).to_pyarrow_table(columns=list(columns) or None).to_pylist()
-    return sorted(found, key=lambda row: row["offset"])
+    return sorted(found, key=lambda row: row[by])
 
 
 def versions(table: Path) -> int:
@@ -53,6 +55,25 @@ def test_spark_streams_a_log_into_delta_once(spark, tmp_path):
             RECORD_SIZE * number for number in range(10 * (run + 1))
         ]
         uncommitted(tmp_path / "progress")
+
+
+@pytest.mark.timeout(180)
+def test_spark_streams_a_topic_into_delta_once(spark, tmp_path):
+    """Of running brokers, over three runs with a switchover between them, and batches that come again."""
+    with running(tmp_path / "group", 2) as group:
+        for run in range(3):
+            group.twinlog("send", "flowing", f"run {run}", "--count", "30", "--keys", "k")
+            told = {"nameServer": group.namesrv.address, "subscribe": "flowing", "startingOffsets": "earliest"}
+            frame = spark.readStream.format("rocketmq").options(**told, maxOffsetsPerTrigger="12").load()
+            writer = frame.writeStream.format("delta").option("checkpointLocation", str(tmp_path / "progress"))
+            assert writer.trigger(availableNow=True).start(str(tmp_path / "table")).awaitTermination(100)
+            uncommitted(tmp_path / "progress")
+            if run == 1:
+                group.twinlog("switchover", "--candidate", group.members[1].label, "--yes")
+        found = rows(tmp_path / "table", "broker", "queueId", "queueOffset", "value", "keys", by="queueOffset")
+    assert Counter(row["value"] for row in found) == {b"run 0": 30, b"run 1": 30, b"run 2": 30}
+    assert len({(row["broker"], row["queueId"], row["queueOffset"]) for row in found}) == len(found)
+    assert {row["keys"] for row in found} == {"k"}
 
 
 def test_export_into_delta_with_columns_that_come_later(spark, tmp_path):
