@@ -76,64 +76,6 @@ def play(groups: Sequence[Group], client: JavaClient) -> None:
         group.finish_traffic()
 
 
-def test_real_slaves_of_our_master(root: Path, client: JavaClient) -> None:
-    """Slaves of both releases at once. They find the master at our name server."""
-    with ExitStack() as stack:
-        namesrv = stack.enter_context(twinlog.NameServer(root / "namesrv")).address
-        master = stack.enter_context(twinlog.Broker(root / "master", namesrv, role="SYNC_MASTER"))
-        slaves = [
-            rocketmq.Broker(root / f"slave-{version}", namesrv, role="SLAVE", broker_id=number, version=version)
-            for number, version in enumerate((jars.VERSION, jars.VERSION_5), 1)
-        ]
-        for slave in slaves:
-            stack.callback(slave.__exit__, None, None, None)
-        group = Group(master, slaves, "followed")
-        play([group], client)
-        start, end = group.assert_equal()
-        assert start == 0, "an empty slave gets all files"
-        assert end > (HISTORY_FILES + 4) * FILE_SIZE
-        assert sum(sent.ok for sent in group.told) > 500
-
-        told = ha_status(client, master)
-        assert told.keys() == {*MASTER_LINES, SLAVES}
-        assert (told["#SlaveNum"], told["#InSyncSlaveNum"]) == ("2", "2")
-        assert told["#MasterCommitLogMaxOffset"] == str(end)
-        for row in told[SLAVES].splitlines():
-            _, acked, diff, _, state, _ = row.split()
-            assert (acked, diff, state) == (str(end), "0", "OK")
-        assert ha_status(client, slaves[1]).keys() == SLAVE_LINES
-
-
-def test_our_slaves_of_real_masters(root: Path, client: JavaClient) -> None:
-    """A master of each release, with a slave of ours each. One group meets at our name server, one at that of 5.3.3."""
-    with ExitStack() as stack:
-        ours = stack.enter_context(twinlog.NameServer(root / "namesrv-ours")).address
-        real = stack.enter_context(rocketmq.NameServer(root / "namesrv-real", version=jars.VERSION_5)).address
-        groups = []
-        for version, namesrv in ((jars.VERSION, ours), (jars.VERSION_5, real)):
-            name = f"broker-{version[0]}"
-            master = rocketmq.Broker(
-                root / f"master-{version}", namesrv, role="SYNC_MASTER", broker_name=name, version=version
-            )
-            slave = twinlog.Broker(root / f"slave-{version}", namesrv, role="SLAVE", broker_name=name)
-            groups.append(Group(master, [slave], f"led-by-{version[0]}"))
-            for member in (master, slave):
-                stack.callback(member.__exit__, None, None, None)
-        at_once(group.master.start for group in groups)
-        play(groups, client)
-        for group in groups:
-            start, end = group.assert_equal()
-            assert start == 0, "an empty slave gets all files"
-            assert end > (HISTORY_FILES + 4) * FILE_SIZE
-            assert sum(sent.ok for sent in group.told) > 500
-        for group in groups:
-            told = ha_status(client, group.slaves[0])
-            assert told.keys() == SLAVE_LINES
-            assert told["#CommitLogMaxOffset"] == str(max_offset(group.slaves[0]))
-            assert told["#MasterAddr"] == f"127.0.0.1:{group.master.ha_port}"
-        check_fresh_real_slave(stack, groups[1].master, client)
-
-
 def check_fresh_real_slave(stack: ExitStack, master: rocketmq.Broker, client: JavaClient) -> None:
     """What RocketMQ says of a fresh slave of its own, which lacks all files but the last one: nothing is missing."""
     slave = rocketmq.Broker(
@@ -146,3 +88,66 @@ def check_fresh_real_slave(stack: ExitStack, master: rocketmq.Broker, client: Ja
     assert told.keys() == {*MASTER_LINES, SLAVES}
     assert (told["#SlaveNum"], told["#InSyncSlaveNum"]) == ("2", "2")
     assert {tuple(row.split()[2:5:2]) for row in told[SLAVES].splitlines()} == {("0", "OK")}
+
+
+# A class each: tests of two classes may run at once.
+
+
+class TestOurMaster:
+    def test_real_slaves_of_our_master(self, root: Path, client: JavaClient) -> None:
+        """Slaves of both releases at once. They find the master at our name server."""
+        with ExitStack() as stack:
+            namesrv = stack.enter_context(twinlog.NameServer(root / "namesrv")).address
+            master = stack.enter_context(twinlog.Broker(root / "master", namesrv, role="SYNC_MASTER"))
+            slaves = [
+                rocketmq.Broker(root / f"slave-{version}", namesrv, role="SLAVE", broker_id=number, version=version)
+                for number, version in enumerate((jars.VERSION, jars.VERSION_5), 1)
+            ]
+            for slave in slaves:
+                stack.callback(slave.__exit__, None, None, None)
+            group = Group(master, slaves, "followed")
+            play([group], client)
+            start, end = group.assert_equal()
+            assert start == 0, "an empty slave gets all files"
+            assert end > (HISTORY_FILES + 4) * FILE_SIZE
+            assert sum(sent.ok for sent in group.told) > 500
+
+            told = ha_status(client, master)
+            assert told.keys() == {*MASTER_LINES, SLAVES}
+            assert (told["#SlaveNum"], told["#InSyncSlaveNum"]) == ("2", "2")
+            assert told["#MasterCommitLogMaxOffset"] == str(end)
+            for row in told[SLAVES].splitlines():
+                _, acked, diff, _, state, _ = row.split()
+                assert (acked, diff, state) == (str(end), "0", "OK")
+            assert ha_status(client, slaves[1]).keys() == SLAVE_LINES
+
+
+class TestRealMasters:
+    def test_our_slaves_of_real_masters(self, root: Path, client: JavaClient) -> None:
+        """A master of each release, with a slave of ours each. One group meets at our name server, one at that of 5.3.3."""
+        with ExitStack() as stack:
+            ours = stack.enter_context(twinlog.NameServer(root / "namesrv-ours")).address
+            real = stack.enter_context(rocketmq.NameServer(root / "namesrv-real", version=jars.VERSION_5)).address
+            groups = []
+            for version, namesrv in ((jars.VERSION, ours), (jars.VERSION_5, real)):
+                name = f"broker-{version[0]}"
+                master = rocketmq.Broker(
+                    root / f"master-{version}", namesrv, role="SYNC_MASTER", broker_name=name, version=version
+                )
+                slave = twinlog.Broker(root / f"slave-{version}", namesrv, role="SLAVE", broker_name=name)
+                groups.append(Group(master, [slave], f"led-by-{version[0]}"))
+                for member in (master, slave):
+                    stack.callback(member.__exit__, None, None, None)
+            at_once(group.master.start for group in groups)
+            play(groups, client)
+            for group in groups:
+                start, end = group.assert_equal()
+                assert start == 0, "an empty slave gets all files"
+                assert end > (HISTORY_FILES + 4) * FILE_SIZE
+                assert sum(sent.ok for sent in group.told) > 500
+            for group in groups:
+                told = ha_status(client, group.slaves[0])
+                assert told.keys() == SLAVE_LINES
+                assert told["#CommitLogMaxOffset"] == str(max_offset(group.slaves[0]))
+                assert told["#MasterAddr"] == f"127.0.0.1:{group.master.ha_port}"
+            check_fresh_real_slave(stack, groups[1].master, client)
