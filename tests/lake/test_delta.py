@@ -97,7 +97,7 @@ def test_export_into_delta_with_columns_that_come_later(spark, tmp_path):
     assert (day.messages, day.undecoded) == (4, 2)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 def test_a_kill_in_the_middle_costs_no_row_and_doubles_none(tmp_path):
     """The driver and its JVM by kill -9, while it writes batches; the next run ends the work."""
     store, out = open_store(tmp_path / "store", file_size=1 << 20), tmp_path / "out"
@@ -109,12 +109,12 @@ def test_a_kill_in_the_middle_costs_no_row_and_doubles_none(tmp_path):
     env = {**os.environ, "SPARK_LOCAL_DIRS": str(tmp_path), "JAVA_TOOL_OPTIONS": QUICKLY}
     process = subprocess.Popen([*command, "5000"], env=env, start_new_session=True)
     try:
-        wait_for(lambda: versions(out) >= 2, "two batches", timeout_s=110)
+        wait_for(lambda: versions(out) >= 2, "two batches", timeout_s=180)
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     assert 0 < len(rows(out, "offset")) < 600
-    done = subprocess.run([*command, "1000000"], env=env, stdout=subprocess.PIPE, timeout=110, check=True)
+    done = subprocess.run([*command, "1000000"], env=env, stdout=subprocess.PIPE, timeout=180, check=True)
     assert [row["body"]["id"] for row in rows(out, "body", "offset")] == list(range(600))
     told = json.loads(done.stdout.splitlines()[-1])
     assert 0 < told["rows"] < 600
