@@ -4,7 +4,7 @@ import pytest
 
 from tests.simulation.run import Job, described
 
-SEEDS, CHUNK = 300, 50
+SEEDS, CHUNK = 250, 50
 
 
 @pytest.mark.timeout(240)
