@@ -67,11 +67,13 @@ producers were started a second apart, so that their questions are spread over t
 fault happened to them once.
 
 """
-AGAIN = """
+AGAIN = {  # Before the table of a later run, of this fault alone.
+    "kill": """
 The two systems again, in turn, at commit `{commit}` (load when it began: {load}; [{raw}]({raw})), which was changed because of
 the longest run above: two candidates that began together had outbid each other, until each waited 5 s for the other.
 
 """
+}
 LOST_NOTE = "\n## Acknowledged messages lost\n\n"
 
 
@@ -107,11 +109,11 @@ def page(report: dict[str, Any], raw: str) -> str:
 
 def _again(fault: str, raw: str, limit: float) -> str:
     later = DIRECTORY / raw.replace("failover-", f"failover-{fault}-", 1)
-    if not later.exists():
+    if fault not in AGAIN or not later.exists():
         return ""
     report = json.loads(later.read_text())
     told = {"raw": later.name, "commit": report["machine"]["commit"][:12], "load": report["machine"]["load_average_1m"]}
-    return AGAIN.format(**told) + _table(report["results"], (OURS.name, QUICK.name), limit)
+    return AGAIN[fault].format(**told) + _table(report["results"], (OURS.name, QUICK.name), limit)
 
 
 def _table(rows: Sequence[Row], clients: Sequence[str], limit: float) -> str:

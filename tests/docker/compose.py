@@ -78,11 +78,15 @@ class Compose:
         assert code == status, f"{arguments}: {code}, {output}"
         return (output[0] or b"").decode()
 
+    def shell(self, service: str, script: str) -> str:
+        """What a script says inside of a container."""
+        code, output = self.container(service).exec_run(["sh", "-c", script], demux=True)
+        assert code == 0, output
+        return (output[0] or b"").decode()
+
     def signal_inside(self, service: str, name: str) -> None:
         """A signal for the process itself, not for the init above it."""
-        script = f"kill -{name} $(cat /proc/1/task/1/children)"
-        code, output = self.container(service).exec_run(["sh", "-c", script])
-        assert code == 0, output
+        self.shell(service, f"kill -{name} $(cat /proc/1/task/1/children)")
 
     def log(self, service: str) -> str:
         return self.container(service).logs(tail=30).decode(errors="replace")

@@ -94,13 +94,11 @@ class Collecting:
         settings = {"driver.host": "spark-master", "executor.memory": "512m", "ui.enabled": "false"}
         told = " ".join(f"--conf spark.{name}={value}" for name, value in settings.items())
         submit = f"spark-submit --master {MASTER_URL} {told} /tmp/collect_topic.py {NAMESRV_INSIDE} {TOPIC} /tmp/out"
-        await trio.to_thread.run_sync(self._shell, f"echo {script} | base64 -d > /tmp/collect_topic.py && {submit}")
+        await trio.to_thread.run_sync(self._inside, f"echo {script} | base64 -d > /tmp/collect_topic.py && {submit}")
 
     def batches(self) -> list[list[list[Any]]]:
         """Rows of each batch that is complete."""
-        return [json.loads(line) for line in self._shell("cat /tmp/out/*.json 2>/dev/null || true").splitlines()]
+        return [json.loads(line) for line in self._inside("cat /tmp/out/*.json 2>/dev/null || true").splitlines()]
 
-    def _shell(self, script: str) -> str:
-        code, output = self.compose.container("spark-master").exec_run(["sh", "-c", script], demux=True)
-        assert code == 0, output
-        return (output[0] or b"").decode()
+    def _inside(self, script: str) -> str:
+        return self.compose.shell("spark-master", script)

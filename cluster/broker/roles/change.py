@@ -199,9 +199,8 @@ class RoleChange:
             highest = await self._collect()
             if highest < self.epoch:
                 break
-            if (
-                self.ask.decided_by == "group"
-            ):  # Two of them would outbid each other until both have given away their votes.
+            # Two that nobody ordered would outbid each other until both have given away their votes.
+            if self.ask.decided_by == "group":
                 raise RoleStepError(f"another member has begun, too: epoch {highest} is promised")
             self.epoch = highest + 1
         else:

@@ -9,7 +9,7 @@ slave        follows the master of the epoch that it promised, or of a newer one
 wiped        an empty directory of a member that the record names: hears every other voter first
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 import structlog
 import trio
@@ -149,9 +149,7 @@ class StartRules:
         if member.group is None or not self._begin_search():
             return
         before, self.is_refused = member.master, self.leases.leads and self.leases.why_copy() != ""
-        known = map(member.address_of, self.leases.others)
-        registered = (self.joining.addresses or {}).values()  # Where a member that has moved is found.
-        for address in sorted({*known, *registered} - {member.address}):
+        for address in self._and_registered(map(member.address_of, self.leases.others)):
             found = await self._unless_a_master_speaks(address)
             if member.master is not before:
                 return
@@ -160,6 +158,10 @@ class StartRules:
             if (found.id == member.promised() and before is None) or found.id.epoch > member.promised().epoch:
                 await self.follow(found)
                 return
+
+    def _and_registered(self, known: Iterable[str]) -> list[str]:
+        """Addresses of others: these, and those that are registered, where a member that has moved is found."""
+        return sorted({*known, *(self.joining.addresses or {}).values()} - {self.member.address})
 
     async def _unless_a_master_speaks(self, address: str) -> PeerHistory | None:
         """A member's history; None as soon as a master asks for its lease: a dead machine takes long not to answer, and a newly
@@ -265,8 +267,8 @@ class StartRules:
 
     async def _serve(self) -> None:
         member, group = self.member, self.member.group
-        known = {*(self.joining.addresses or {}).values(), *(each.address for each in (group.members if group else ()))}
-        await member.effects.pull_offsets(tuple(sorted(known - {member.address})))
+        known = (each.address for each in (group.members if group is not None else ()))
+        await member.effects.pull_offsets(tuple(self._and_registered(known)))
         async with member.lock:
             if not self.leases.leads or self.leases.newer_promise() or member.phase in ("serving", "holding"):
                 return
@@ -296,15 +298,16 @@ class StartRules:
         named = member.named_in(record)
         assert named is not None
         voters = record.voters - {named.id} - self.gone
-        known, registered = map(record.address_of, voters), (self.joining.addresses or {}).values()
-        for address in sorted({*known, *registered} - {member.address}):  # Some may have moved since that record.
+        for address in self._and_registered(map(record.address_of, voters)):
             try:
                 found = await member.calls.history(address)
             except HAPeerError as error:
                 log.debug("member does not answer", peer=address, why=str(error))
                 continue
-            voter = record.member(found.member) if found is not None and found.member in voters else None
-            if found is not None and voter is not None and is_successor(found.codes, voter.code):
+            voter = record.member(found.member) if found is not None else None
+            if found is None or voter is None or voter.id not in voters:
+                continue
+            if is_successor(found.codes, voter.code):
                 self._heard[voter.id] = max(found.promised, found.id)
         silent = [record.address_of(id) for id in sorted(voters - self._heard.keys())]
         if silent:

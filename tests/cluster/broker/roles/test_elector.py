@@ -62,7 +62,7 @@ async def test_a_master_that_dies_is_passed_at_once(nursery, tmp_path, autojump_
 
 
 async def test_an_attempt_that_fails_after_the_votes_is_not_waited_for(nursery, tmp_path, autojump_clock, monkeypatch):
-    """Who gave its vote waits for the candidate, but not when that asks again."""
+    """A voter waits for the candidate that has its vote, but not when that one asks again."""
     group = await made(nursery, tmp_path)
     take, failed = RoleChange._take, list[str]()
 
