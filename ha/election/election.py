@@ -33,9 +33,7 @@ DecisionKind = Literal["stay", "wait", "ask", "run"]
 
 ANSWERS_FRESH_SECONDS = 1.0  # Older ones are asked for again.
 ASK_AGAIN_SECONDS = 1.0
-ASK_SOON_SECONDS = (
-    0.2  # After a process that is gone, which the others are about to notice: well before the next one's turn.
-)
+ASK_SOON_SECONDS = 0.2  # After a process that is gone: others are about to notice. Before the next one's turn.
 RANK_SECONDS = 1.0  # The next best candidate waits so much longer.
 JITTER_SECONDS = 0.2
 BACK_OFF_SECONDS, BACK_OFF_SECONDS_MAX = 1.0, 30.0
