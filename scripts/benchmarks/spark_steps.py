@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 POOL_EXTRA = 997  # Bodies are pieces of one random text that begin at so many places.
 LOOP_BATCH_BYTES, LOOP_POLL = 256 << 10, 1024
 Result = dict[str, Any]
+Used = dict[tuple[int, float], float]  # CPU seconds by process.
 
 
 # ---- Spark
@@ -62,21 +63,30 @@ class Session:
         return {**done, "messages": messages, "bytes": messages * body_bytes}
 
     def _timed(self, writer: Any) -> Result:
-        cpu, began = self._cpu_seconds(), time.perf_counter()
+        before, began = self._used(), time.perf_counter()
         writer.save()
-        return {"seconds": time.perf_counter() - began, "cpu_seconds": self._cpu_seconds() - cpu}
+        seconds = time.perf_counter() - began
+        return {"seconds": seconds, "cpu_seconds": cpu_between(before, self._used())}
 
-    def _cpu_seconds(self) -> float:
-        return sum(map(_own_and_ended, [self._process, *self._process.children(recursive=True)]))
+    def _used(self) -> Used:
+        return dict(map(_used, [self._process, *self._process.children(recursive=True)]))
 
 
-def _own_and_ended(process: psutil.Process) -> float:
-    """CPU time of a process and of its children that ended."""
+def cpu_between(before: Used, after: Used) -> float:
+    """CPU seconds of all processes that still live. What a worker used that ended is lost, as pyspark's daemon ignores the end of
+    its children; Spark ends workers only after a minute without work.
+    """
+    return sum(seconds - before.get(process, 0.0) for process, seconds in after.items())
+
+
+def _used(process: psutil.Process) -> tuple[tuple[int, float], float]:
+    """A process, by its id and its start, with the CPU time of itself and of its children that ended."""
+    started = process.create_time()
     try:
         times = process.cpu_times()
     except psutil.NoSuchProcess:
-        return 0.0
-    return float(times.user + times.system + times.children_user + times.children_system)
+        return (process.pid, started), 0.0
+    return (process.pid, started), float(times.user + times.system + times.children_user + times.children_system)
 
 
 def serve(master: str) -> None:

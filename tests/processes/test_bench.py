@@ -20,6 +20,7 @@ from scripts.benchmarks import (
     http_table,
     observe_table,
     roles_table,
+    spark_steps,
     spark_table,
     table,
 )
@@ -83,6 +84,7 @@ def test_measures_replication(tmp_path: Path) -> None:
     assert "| *raw* |" in shown
 
 
+@pytest.mark.long
 def test_measures_role_changes(tmp_path: Path) -> None:
     """`scripts/bench roles` in small: a switchover in traffic, and a log that is cut."""
     arguments = ["roles", "--rounds", "1", "--rate", "200", "--mib", "4", "--part", "switchover", "--part", "rewind"]
@@ -97,6 +99,7 @@ def test_measures_role_changes(tmp_path: Path) -> None:
     assert "| rewind | " in shown
 
 
+@pytest.mark.long
 def test_measures_http(tmp_path: Path) -> None:
     """`scripts/bench http` in small: brokers with and without the port, and scrapes that tell of what is there."""
     arguments = ["http", "--rounds", "1", "--seconds", "1", "--settle", "0.5", "--scrapes", "3", "--topics", "20"]
@@ -115,6 +118,7 @@ def test_measures_http(tmp_path: Path) -> None:
     assert "| 20 | 20 | " in shown
 
 
+@pytest.mark.long
 def test_measures_acknowledgements(tmp_path: Path) -> None:
     """`scripts/bench acks` in small: each level is answered, and the page shows it."""
     report, _ = measured(tmp_path, "acks", "--rounds", "1", "--messages", "20", "--warm-up", "5", timeout_s=55)
@@ -258,6 +262,12 @@ def test_a_backlog_is_a_sound_store(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert [(copy / "commitlog" / file.name).samefile(file) for file in log] == [True, True, False]
     with pytest.raises(ValueError, match="name another directory"):
         Backlog(topic="bench", messages=12_004, body_bytes=100).make(root)
+
+
+def test_a_worker_of_spark_that_ends_takes_nothing_away() -> None:
+    """What it used before has no part in a measurement, and a process with its id is another one."""
+    before = {(1, 0.0): 5.0, (2, 0.0): 20.0}
+    assert spark_steps.cpu_between(before, {(1, 0.0): 9.0, (2, 1.0): 2.0}) == 6.0
 
 
 def test_page_of_spark() -> None:

@@ -1,10 +1,10 @@
-"""Four hundred seeds: whatever happens to the members and the network between them, what was promised holds."""
+"""A hundred seeds, `scripts/simulate` plays more: whatever happens to the members and their network, what was promised holds."""
 
 import pytest
 
 from tests.simulation.run import Job, described
 
-SEEDS, CHUNK = 250, 50
+SEEDS, CHUNK = 100, 50
 
 
 @pytest.mark.timeout(240)
