@@ -321,7 +321,7 @@ def audit(gib: int, growth: tuple[int, ...], rounds: int, part: tuple[str, ...],
 
 
 @main.command("spark")
-@click.option("--mib", default=512, show_default=True, help="Length of the log, for each size of bodies.")
+@click.option("--mib", default=1024, show_default=True, help="Length of the log, for each size of bodies.")
 @click.option("--body", "bodies", multiple=True, type=int, default=(100, 1024, 16384), show_default=True, help="Bytes.")
 @click.option("--part", multiple=True, type=click.Choice(spark.PARTS), help="Measure these alone.")
 @click.option("--only", multiple=True, type=click.Choice(spark.KINDS), help="Measure these clients alone.")
@@ -364,7 +364,13 @@ def spark_clients(
         load=Load(threads=(threads, threads), first_warm_up_s=warm_up, warm_up_s=warm_up, seconds=seconds),
         log_file_bytes=16 * MIB if quick else GIB,
     )
-    setup: dict[str, Any] = {"mib": mib, "rounds": rounds, "backlog_messages": messages, "threads": threads}
+    setup: dict[str, Any] = {
+        "mib": mib,
+        "messages_max": spark.MESSAGES_MAX,
+        "rounds": rounds,
+        "backlog_messages": messages,
+        "threads": threads,
+    }
     setup |= {"seconds": seconds, "warm_up_s": warm_up, "spark": version("pyspark"), "master": spark.MASTER}
     setup |= {"backlog_body_bytes": cold.body_bytes, "backlog_record_bytes": cold.log.record_bytes}
     setup |= {"backlog_master": spark.MASTER_OF_BACKLOG}

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
+from statistics import median
 from typing import Any, Self
 
 import psutil
@@ -34,12 +35,15 @@ PARTS = ("start-up", "source", "sink", "backlog")
 KINDS = ("spark", "python", "java")
 SYSTEMS = ("twinlog", "rocketmq")
 READ_FROM = ("master", "slave")
-TOPIC, WARM_UP, PRODUCED = "bench", "warm-up", "produced"
+TOPIC, WARM_UP, PRODUCED, TINY = "bench", "warm-up", "produced", "tiny"
 MASTER = "local[1,4]"
 MASTER_OF_BACKLOG = "local[2,4]"
 WARM_UP_MESSAGES = 20_000
+MESSAGES_MAX = 1_000_000  # A log of small messages is shorter.
+TINY_BYTES = 200_000  # So large that each message is a batch, and goes to another queue.
 LOG_FILE_BYTES = 64 << 20
 STEP_SECONDS_MAX, JOIN_SECONDS_MAX = 600.0, 180.0
+JOBS = 3
 TWINLOG_ONLY = {"scrubBytesPerSecond": "0"}  # Else our broker reads its log by itself, too.
 
 
@@ -67,7 +71,7 @@ class SparkBench:
     """One run. Rows come out as they are measured, but for those that are among `done`."""
 
     rounds: int
-    mib: int  # Of log, for each size of bodies.
+    mib: int  # Of log, for each size of bodies, but no more than MESSAGES_MAX messages.
     bodies: tuple[int, ...]
     parts: tuple[str, ...]
     kinds: tuple[str, ...]
@@ -121,7 +125,7 @@ class SparkBench:
 
     def _sources(self, body: int, names: list[Row]) -> Iterator[Row]:
         log = Backlog(topic=TOPIC, messages=1, body_bytes=body, log_file_bytes=LOG_FILE_BYTES)
-        messages = (self.mib << 20) // log.record_bytes
+        messages = min(MESSAGES_MAX, (self.mib << 20) // log.record_bytes)
         log = Backlog(topic=TOPIC, messages=messages, body_bytes=body, log_file_bytes=LOG_FILE_BYTES)
         with scratch("bench-spark-") as directory, _served(directory, [log]) as broker, self._session() as spark:
             if spark is not None:
@@ -132,11 +136,14 @@ class SparkBench:
                     broker.stop()
                     forget(broker.store)
                     broker.start()
+                job: Row = {}
+                if spark is not None and name["kind"] == "spark":
+                    job = _job([spark.ask("read", options=_options(broker, TINY)) for _ in range(JOBS)])
                 with Watch(broker) as watch:
                     row = self._read(name, broker, spark, messages)
                 if row["messages"] != messages:
                     raise RuntimeError(f"{name} read {row['messages']} of {messages} messages")
-                yield {**name, **row, **watch.result()}
+                yield {**name, **row, **watch.result(), **job}
 
     def _read(self, name: Row, broker: BrokerProcess, spark: "Spark | None", messages: int) -> Row:
         if spark is not None and name["kind"] == "spark":
@@ -159,16 +166,20 @@ class SparkBench:
                 yield from self._sinks(body, names)
 
     def _sinks(self, body: int, names: list[Row]) -> Iterator[Row]:
-        messages = (self.mib << 20) // 2 // (body + 150)  # Half, as each writes anew.
+        messages = min(MESSAGES_MAX, (self.mib << 20) // (body + 150)) // 2  # Half, as each writes anew.
         with scratch("bench-spark-") as directory, _served(directory, []) as broker, self._session() as spark:
             create_topic(broker.address, TOPIC, queues=QUEUES)
             options = _options(broker, TOPIC)
             if spark is not None:
                 spark.ask("write", messages=WARM_UP_MESSAGES, body_bytes=body, tasks=1, options=options)
+            one = {"messages": 1, "body_bytes": body, "tasks": 1, "options": options}
             for name in names:
+                job: Row = {}
+                if spark is not None and name["kind"] == "spark":
+                    job = _job([spark.ask("write", **one) for _ in range(JOBS)])
                 with Watch(broker) as watch:
                     row = self._write(name, broker, spark, messages, options)
-                yield {**name, **row, **watch.result()}
+                yield {**name, **row, **watch.result(), **job}
 
     def _write(
         self, name: Row, broker: BrokerProcess, spark: "Spark | None", messages: int, options: dict[str, str]
@@ -213,7 +224,7 @@ class SparkBench:
                     stack.enter_context(member)
             for topic in (TOPIC, PRODUCED):
                 create_topic(master.address, topic, queues=QUEUES)
-            _fill_small_topic(master)
+            _fill(master, WARM_UP, WARM_UP_MESSAGES, 100)
             _wait_level(master, slave)
             with _on(second):
                 spark = stack.enter_context(Spark(MASTER_OF_BACKLOG))
@@ -342,7 +353,7 @@ def _name(row: Row) -> tuple[Any, ...]:
 
 @contextmanager
 def _served(root: Path, logs: Sequence[Backlog]) -> Iterator[BrokerProcess]:
-    """A broker of ours that has these logs, one at most, and a small topic to warm up on."""
+    """A broker of ours that has these logs, one at most, a small topic to warm up on, and one with a message in each queue."""
     with twinlog.NameServer(root / "namesrv") as namesrv:
         settings = (logs[0] if logs else Backlog(topic=TOPIC, messages=1, body_bytes=1)).settings | TWINLOG_ONLY
         broker = make_broker("twinlog", root / "broker", namesrv.address, "ASYNC_MASTER", settings)
@@ -351,14 +362,20 @@ def _served(root: Path, logs: Sequence[Backlog]) -> Iterator[BrokerProcess]:
         with broker:
             for log in logs:
                 create_topic(broker.address, log.topic, queues=QUEUES)
-            _fill_small_topic(broker)
+            _fill(broker, WARM_UP, WARM_UP_MESSAGES, 100)
+            _fill(broker, TINY, QUEUES, TINY_BYTES)
             yield broker
 
 
-def _fill_small_topic(broker: BrokerProcess) -> None:
-    create_topic(broker.address, WARM_UP, queues=QUEUES)
-    what = {"name_server": broker.namesrv, "topic": WARM_UP, "messages": WARM_UP_MESSAGES, "body_bytes": 100}
+def _fill(broker: BrokerProcess, topic: str, messages: int, body_bytes: int) -> None:
+    create_topic(broker.address, topic, queues=QUEUES)
+    what = {"name_server": broker.namesrv, "topic": topic, "messages": messages, "body_bytes": body_bytes}
     _loop("write", {**what, "limit_s": STEP_SECONDS_MAX})
+
+
+def _job(rows: Sequence[Row]) -> Row:
+    """What a job takes that hardly has messages: planning, and the start of its tasks."""
+    return {f"job_{key}": median(row[key] for row in rows) for key in ("seconds", "cpu_seconds")}
 
 
 @contextmanager

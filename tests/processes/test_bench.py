@@ -282,7 +282,8 @@ def test_page_of_spark() -> None:
         "messages": 10**6,
         "bytes": 10**9,
     }
-    rows = [{**read, "seconds": 8.0, "cpu_seconds": 10.0, **of_broker}]
+    job = {"job_seconds": 0.5, "job_cpu_seconds": 2.0}
+    rows = [{**read, "seconds": 8.0, "cpu_seconds": 12.0, **of_broker, **job}]
     rows.append(
         {"measure": "start-up", "round": 1, "session_seconds": 5.0, "first_seconds": 3.0, "second_seconds": 1.0}
     )
@@ -299,7 +300,15 @@ def test_page_of_spark() -> None:
         {**beside, "spark": "idle", "messages_per_s": 1000.0},
         {**beside, "spark": "reads", "messages_per_s": 900.0},
     ]
-    setup = {"mib": 512, "rounds": 1, "backlog_messages": 10**8, "threads": 16, "seconds": 30, "warm_up_s": 20}
+    setup = {
+        "mib": 512,
+        "messages_max": 10**6,
+        "rounds": 1,
+        "backlog_messages": 10**8,
+        "threads": 16,
+        "seconds": 30,
+        "warm_up_s": 20,
+    }
     setup |= {"spark": "4.3", "master": "local[1,4]", "backlog_body_bytes": 100, "backlog_record_bytes": 239}
     setup |= {"backlog_master": "local[2,4]"}
     shown = spark_table.page({**new_report("spark", setup), "results": rows}, "raw.json")
@@ -307,4 +316,5 @@ def test_page_of_spark() -> None:
     assert "in a log of 22.3 GiB" in shown
     assert "| RocketMQ | slave | reads | 900 | 0.90 | 1.00 | 2.00 | 50 | 0 | 7 |" in shown
     assert "| 5.0 | 3.0 | 1.0 |" in shown
+    assert "| source | 0.50 | 2.00 |" in shown
     assert all(spark_table.line(row) for row in rows)
