@@ -141,6 +141,7 @@ async def test_members_come_back_with_another_ip_each(compose, traffic, java, id
     assert len(await in_thread(reigns, compose)) == 1
 
 
+@pytest.mark.long
 async def test_clients_on_bad_ways_lose_no_promise(compose, traffic, java, ways):
     async with traffic.flowing():
         await through_bad_ways(ways["broker-a-0"], traffic.more, messages=5)

@@ -1,4 +1,4 @@
-"""Every row of the fault matrix in its short form: one fault, chosen by the seed, on real processes, judged by all its oracles.
+"""Rows of the fault matrix in their short form: one fault, chosen by the seed, on real processes, judged by all its oracles.
 
 $FAULTS_SEED chooses others. `scripts/faults --short --row N --seed S` is the same by hand; `--keep DIR` keeps history and logs.
 """
@@ -15,13 +15,15 @@ from scripts.fault_matrix.run import run
 from scripts.fault_matrix.schedule import one_kind
 
 SEED = int(os.environ.get("FAULTS_SEED", "20"))
-# The time of all tests is limited. What these two do, the simulation, tests/roles and tests/docker do in other ways.
-LEFT_OUT = {28, 30}
+# The same at a lower level, and what the simulation, tests/roles, tests/docker, tests/pairs and tests/interop do in other ways.
+LONG = {"3-L0", "3-L1", "21-L2", "28-L2", "30-L2"}
 LIMIT_S = 120  # A row takes 10 to 40 s; a busy machine may wait for each of several things.
 
 
 @pytest.mark.timeout(LIMIT_S)
-@pytest.mark.parametrize("row", [row for row in SHORT if row.number not in LEFT_OUT], ids=lambda row: row.key)
+@pytest.mark.parametrize(
+    "row", [pytest.param(row, id=row.key, marks=[pytest.mark.long] * (row.key in LONG)) for row in SHORT]
+)
 def test_the_row_holds(row: Row, tmp_path):
     if reason := missing(row):
         assert os.environ.get("CI") != "true", reason

@@ -20,7 +20,7 @@ from twinlog.store.offline.verify.verify import VerifyVerdict, verify
 TOPIC, QUEUES = "kept", 4
 
 
-@pytest.mark.parametrize("version", [jars.VERSION, jars.VERSION_5])
+@pytest.mark.parametrize("version", [pytest.param(jars.VERSION, marks=pytest.mark.long), jars.VERSION_5])
 def test_a_real_master_at_work_is_backed_up(real_namesrv: NameServer, root: Path, version: str) -> None:
     """A slave follows from where the backup ends; a master alone serves whatever was acknowledged before it."""
     namesrv = real_namesrv.address

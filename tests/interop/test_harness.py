@@ -14,6 +14,7 @@ from tests.support.disk.compare import CommitLogsDifferError, assert_same_commit
 from tests.support.process_group.rocketmq import Broker, NameServer
 
 
+@pytest.mark.long
 def test_real_cluster_replicates_and_delivers(real_namesrv: NameServer, root: Path) -> None:
     """A real SYNC_MASTER and SLAVE: what the client sent is consumed unchanged, and the two logs are the same bytes."""
     namesrv = real_namesrv.address

@@ -17,7 +17,11 @@ FILE_SIZE = 1 << 20  # As TEST_SETTINGS has it.
 
 
 @pytest.mark.parametrize(
-    ("masters", "slaves"), [(twinlog, rocketmq), (rocketmq, twinlog)], ids=["real-slave", "our-slave"]
+    ("masters", "slaves"),
+    [
+        pytest.param(twinlog, rocketmq, id="real-slave", marks=pytest.mark.long),  # Also in tests/pairs.
+        pytest.param(rocketmq, twinlog, id="our-slave"),
+    ],
 )
 def test_slave_follows_and_then_serves(masters: ModuleType, slaves: ModuleType, root: Path) -> None:
     """The slave's log is the master's, also after a kill -9 of the slave; without its master it serves a consumer."""

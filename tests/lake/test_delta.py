@@ -97,6 +97,7 @@ def test_export_into_delta_with_columns_that_come_later(spark, tmp_path):
     assert (day.messages, day.undecoded) == (4, 2)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_a_kill_in_the_middle_costs_no_row_and_doubles_none(tmp_path):
     """The driver and its JVM by kill -9, while it writes batches; the next run ends the work."""

@@ -4,7 +4,7 @@ import pytest
 
 from tests.roles.rounds import run_rounds
 
-pytestmark = pytest.mark.timeout(200)
+pytestmark = [pytest.mark.timeout(200), pytest.mark.long]
 ROUNDS, SEED = 6, 20261122
 
 

@@ -61,7 +61,7 @@ def running(directory: Path, **more: str):
         yield group, b, clients
 
 
-@pytest.mark.parametrize("proof", ["haAllowedSlaves", "haSecretFile"])
+@pytest.mark.parametrize("proof", [pytest.param("haAllowedSlaves", marks=pytest.mark.long), "haSecretFile"])
 def test_roles_change_across_networks(tmp_path, proof):
     """Switchover, failover, return and reinit in traffic. Members are known by the translation's IP, or by their secret."""
     secret = tmp_path / "secret"
