@@ -50,7 +50,8 @@ and not in memory. A producer of {threads} threads sends messages of 1 KiB to an
 way for each thread: first alone, then, behind {warm_up_s} s more, while Spark (`{backlog_master}`) reads the backlog from its
 beginning; {seconds} s each. *Read from slave*: the master has `slaveReadEnable=true`, and so suggests its slave for messages
 further back than 40 % of the memory; otherwise it serves them itself. Master and producer have one half of the cores for
-themselves, slave and Spark the other; they share one disk. Messages to Spark: in these {seconds} s, by who gave them.
+themselves, slave and Spark the other; they share one disk. Messages to Spark: in these {seconds} s, by who gave them. Median of
+{backlog_rounds} round{s}, in turn.
 
 """
 START_UP = "\n## Start-up\n\nSeconds to a session, for a first topic of 20,000 messages, and for the same again.\n\n"
@@ -75,7 +76,9 @@ def page(report: dict[str, Any], raw: str) -> str:
     if own := _of(rows, measure="sink"):
         parts += [SINK, _clients(own, {})]
     if own := _of(rows, measure="backlog"):
-        parts += [BACKLOG.format(**setup, backlog_gib=gib), _backlog(own)]
+        rounds = min(len(_of(own, system=row["system"], read_from=row["read_from"], spark=row["spark"])) for row in own)
+        plural = "s" if rounds > 1 else ""
+        parts += [BACKLOG.format(**setup, backlog_gib=gib, backlog_rounds=rounds, s=plural), _backlog(own)]
     if own := _of(rows, measure="start-up"):
         parts += [START_UP, _start_up(own), JOBS, _jobs(rows)]
     return "".join(parts)
