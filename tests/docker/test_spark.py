@@ -61,22 +61,37 @@ def test_kubernetes_entry_starts_the_backend(daemon, spark_image):
     assert "Failed to connect to /127.0.0.1:1" in said, said
 
 
-async def test_two_workers_audit_running_brokers_and_read_their_topic(compose: Compose, spark_image: str):
-    """One of the workers is killed with its executor while they read: each message is there once."""
+@pytest.fixture
+async def cluster(compose: Compose, spark_image: str):
+    """Running brokers and two workers; what is up already stays as it is."""
     services = ("namesrv", "broker-a-0", "broker-a-1", *SPARK)
     compose("--profile", "spark", "up", "-d", *services)
     await until_healthy(compose, *services, seconds_max=200)  # Three JVMs, on a machine that does much else.
     compose.twinlog("broker-a-0", "wait", "healthy", "members=2", "--timeout", "50")
-    compose.twinlog("broker-a-0", "send", TOPIC, "hello", "--count", str(MESSAGES), "--batch", "20")
-    done = compose.twinlog("spark-master", "audit", *STORES, "--spark-master", MASTER_URL, "-o", "json")
+    return compose
+
+
+def send(cluster: Compose, topic: str) -> None:
+    cluster.twinlog("broker-a-0", "send", topic, "hello", "--count", str(MESSAGES), "--batch", "20")
+
+
+async def test_two_workers_audit_running_brokers(cluster: Compose):
+    send(cluster, "Audited")
+    done = cluster.twinlog("spark-master", "audit", *STORES, "--spark-master", MASTER_URL, "-o", "json")
     report = json.loads(done)
     assert report["verdict"] == "equal", report
     assert [member["problem"] for member in report["members"]] == [None, None]
-    collecting = Collecting(compose)
+
+
+@pytest.mark.long
+async def test_two_workers_read_a_topic(cluster: Compose):
+    """One of them is killed with its executor while they read: each message is there once."""
+    send(cluster, TOPIC)
+    collecting = Collecting(cluster)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(collecting.run)
-        await until(lambda: len(collecting.batches()) >= 3, "the first batches")
-        compose.signal_inside("spark-worker-1", "KILL")
+        await until(lambda: len(collecting.batches()) >= 3, "the first batches", seconds_max=180)
+        cluster.signal_inside("spark-worker-1", "KILL")
         before = len(collecting.batches())
     rows = [tuple(row) for batch in collecting.batches() for row in batch]
     assert len(collecting.batches()) > before + 3, "it was killed in the middle"
