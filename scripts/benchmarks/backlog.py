@@ -173,7 +173,6 @@ class Backlog:
         say("digests ...")
         store = MessageStore(self.config(root))
         store.load()
-        store.digest.old_bytes_per_second = 1 << 30  # Nobody else reads the disk now.
         trio.run(digest)
 
     def config(self, root: Path) -> StoreConfig:
@@ -183,6 +182,7 @@ class Backlog:
             mapped_file_size_commit_log=self.log_file_bytes,
             mapped_file_size_consume_queue=self.queue_file_bytes,
             message_index_enable=False,
+            scrub_bytes_per_second=1 << 30,  # Nobody else reads the disk meanwhile.
         )
 
 

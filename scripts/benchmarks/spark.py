@@ -136,9 +136,7 @@ class SparkBench:
                     broker.stop()
                     forget(broker.store)
                     broker.start()
-                job: Row = {}
-                if spark is not None and name["kind"] == "spark":
-                    job = _job([spark.ask("read", options=_options(broker, TINY)) for _ in range(JOBS)])
+                job = _job(name, spark, "read", options=_options(broker, TINY))
                 with Watch(broker) as watch:
                     row = self._read(name, broker, spark, messages)
                 if row["messages"] != messages:
@@ -172,11 +170,8 @@ class SparkBench:
             options = _options(broker, TOPIC)
             if spark is not None:
                 spark.ask("write", messages=WARM_UP_MESSAGES, body_bytes=body, tasks=1, options=options)
-            one = {"messages": 1, "body_bytes": body, "tasks": 1, "options": options}
             for name in names:
-                job: Row = {}
-                if spark is not None and name["kind"] == "spark":
-                    job = _job([spark.ask("write", **one) for _ in range(JOBS)])
+                job = _job(name, spark, "write", messages=1, body_bytes=body, tasks=1, options=options)
                 with Watch(broker) as watch:
                     row = self._write(name, broker, spark, messages, options)
                 yield {**name, **row, **watch.result(), **job}
@@ -373,8 +368,11 @@ def _fill(broker: BrokerProcess, topic: str, messages: int, body_bytes: int) -> 
     _loop("write", {**what, "limit_s": STEP_SECONDS_MAX})
 
 
-def _job(rows: Sequence[Row]) -> Row:
-    """What a job takes that hardly has messages: planning, and the start of its tasks."""
+def _job(name: Row, spark: "Spark | None", do: str, **command: Any) -> Row:
+    """Time of a job with hardly a message: planning, and the start of its tasks. Nothing where another client is measured."""
+    if spark is None or name["kind"] != "spark":
+        return {}
+    rows = [spark.ask(do, **command) for _ in range(JOBS)]
     return {f"job_{key}": median(row[key] for row in rows) for key in ("seconds", "cpu_seconds")}
 
 

@@ -140,12 +140,12 @@ def _start_up(rows: Sequence[Row]) -> str:
 
 
 def _jobs(rows: Sequence[Row]) -> str:
-    """What was taken off."""
+    """The jobs whose CPU time is taken off."""
     lines = ["| job | seconds | CPU seconds |", "|---|--:|--:|"]
     for measure in ("source", "sink"):
         own = [row for row in _of(rows, measure=measure) if "job_seconds" in row]
         if own:
-            cells = [spread({row[f"job_{key}"] for row in own}, ".2f") for key in ("seconds", "cpu_seconds")]
+            cells = [spread((row[f"job_{key}"] for row in own), ".2f") for key in ("seconds", "cpu_seconds")]
             lines.append(table_line([measure, *cells]))
     return "\n".join(lines) + "\n"
 

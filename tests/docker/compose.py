@@ -79,7 +79,7 @@ class Compose:
         return (output[0] or b"").decode()
 
     def shell(self, service: str, script: str) -> str:
-        """What a script says inside of a container."""
+        """The output of a script inside of a container."""
         code, output = self.container(service).exec_run(["sh", "-c", script], demux=True)
         assert code == 0, output
         return (output[0] or b"").decode()

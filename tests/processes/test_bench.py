@@ -265,7 +265,7 @@ def test_a_backlog_is_a_sound_store(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_worker_of_spark_that_ends_takes_nothing_away() -> None:
-    """What it used before has no part in a measurement, and a process with its id is another one."""
+    """CPU time of before has no part in a measurement, and a process with the same id is another one."""
     before = {(1, 0.0): 5.0, (2, 0.0): 20.0}
     assert spark_steps.cpu_between(before, {(1, 0.0): 9.0, (2, 1.0): 2.0}) == 6.0
 

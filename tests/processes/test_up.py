@@ -163,6 +163,7 @@ def test_masters_slaves_async_and_set(tmp_path):
     assert [m["name"] for m in members] == [f"broker-{group}-{number}" for group in "ab" for number in range(3)]
     assert [m["address"] for m in members] == [f"127.0.0.1:{base + 11 + 10 * k}" for k in range(6)]
     assert {m["cluster"] for m in members} == {"Test"}
+    assert {m["state"] for m in members} == {"serving", "streaming"}
 
 
 def test_a_group_of_three_elects_by_itself_but_a_master_that_is_back_in_time_stays_master(tmp_path):
