@@ -156,7 +156,7 @@ def audits(*, roots: list[str], rounds: int, warm_up: str, **options: bool) -> I
     from twinlog.cluster.pipeline.jobs.audit import AuditOptions, audit
     from twinlog.cluster.pipeline.sources.places import StoreUri
 
-    with _session() as spark:
+    with _session(with_tables=False, is_brief=True) as spark:  # As the command's.
         for number in range(rounds + 1):
             stores = [StoreUri(root) for root in (roots if number else [warm_up, warm_up])]
             with Watch(spark) as watch:
@@ -166,10 +166,10 @@ def audits(*, roots: list[str], rounds: int, warm_up: str, **options: bool) -> I
 
 
 @contextmanager
-def _session() -> Iterator["SparkSession"]:
+def _session(**options: bool) -> Iterator["SparkSession"]:
     from twinlog.cluster.pipeline.jobs.session import spark_session
 
-    session = spark_session(MASTER, name="bench")
+    session = spark_session(MASTER, name="bench", **options)
     try:
         yield session
     finally:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from attrs import define, field
-from isal.isal_zlib import crc32
+from zlib_ng.zlib_ng import crc32
 
 from twinlog.store.integrity.damage import KnownDamage
 from twinlog.store.log.commit_log import CommitLog

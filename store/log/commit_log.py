@@ -11,7 +11,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from attrs import define, field
-from isal.isal_zlib import crc32
+from zlib_ng.zlib_ng import crc32
 
 from twinlog.store.errors import LogFileError
 from twinlog.store.log.mapped_file import MappedFile

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 from attrs import define, evolve, field, frozen
-from isal.isal_zlib import crc32
 from numpy.typing import NDArray
+from zlib_ng.zlib_ng import crc32
 
 from twinlog.store.record.columns import Columns, Ints, KeyColumns, rows, tail_masks, word_rows
 from twinlog.store.record.heads import whole_records

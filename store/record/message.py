@@ -13,7 +13,7 @@ from struct import Struct
 from struct import error as StructError
 
 from attrs import frozen
-from isal.isal_zlib import crc32
+from zlib_ng.zlib_ng import crc32
 
 from twinlog.store.errors import MessageFormatError
 from twinlog.store.record.properties import parse_properties

@@ -38,30 +38,41 @@ class _Span(NamedTuple):
 class _Shape:
     """The places of values in the properties of some records, as masks over words of 8 bytes; the last word ends with them.
 
-    `fixed` covers names and separators, which are those of `template`; `values` the rest; `read` the values that are hashed;
-    `single` those in which a space would separate two keys.
+    `fixed` covers names and separators, which are those of `template`, and of values that are hashed the bit that ASCII does not
+    have; `others` has a space in the place of all that is no value. A space would separate two keys in the words `single_words`,
+    where `joined` does not have 0xff.
     """
 
     template: Words
     fixed: Words
     values: Words
-    read: Words
-    single: Words
+    others: Words
+    single_words: slice
+    joined: Words
     tags: _Span | None
     keys: list[_Span]  # In the order in which they are put.
     has_more_queues: bool
 
     def misfits(self, words: Words) -> NDArray[np.bool_]:
         """True for rows of another shape."""
-        values = words & self.values | ~self.values & _SPACES
-        bad = (words ^ self.template) & self.fixed
-        bad |= (values - _THREES) & ~values & _HIGH_BITS  # A separator in a value: a byte less than 3.
-        bad |= words & self.read & _HIGH_BITS  # No ASCII.
-        if self.single.any():
-            others = words ^ _SPACES | ~self.single
-            bad |= (others - _ONES) & ~others & _HIGH_BITS
+        bad = words ^ self.template
+        bad &= self.fixed
+        values = words & self.values
+        values |= self.others
+        bad |= _bytes_below(values, _THREES)  # A separator in a value.
+        keys = words[:, self.single_words] ^ _SPACES
+        keys |= self.joined
+        bad[:, self.single_words] |= _bytes_below(keys, _ONES)
         verdict: NDArray[np.bool_] = np.bitwise_or.reduce(bad, axis=1).astype(np.bool_)
         return verdict
+
+
+def _bytes_below(words: Words, limits: np.uint64) -> Words:
+    """The high bit of the lowest byte of each word that is less than `limits` has in each byte, and maybe of others; takes `words`."""
+    below = words - limits
+    below &= np.invert(words, out=words)
+    below &= _HIGH_BITS
+    return below
 
 
 def _shape(properties: bytes) -> _Shape | None:
@@ -91,12 +102,15 @@ def _shape(properties: bytes) -> _Shape | None:
         fixed[begin:end] = bytes(byte ^ 0xFF for byte in single[begin:end])
     for span in spans.values():
         _fill(read, span, 0xFF)
+    used = np.flatnonzero(_words(single))
+    single_words = slice(int(used[0]), int(used[-1]) + 1) if len(used) else slice(0)
     return _Shape(
         _words(properties),
-        _words(fixed),
+        _words(fixed) | _words(read) & _HIGH_BITS,
         _words(values),
-        _words(read),
-        _words(single),
+        ~_words(values) & _SPACES,
+        single_words,
+        ~_words(single)[single_words],
         spans.get(TAGS),
         keys,
         MULTI_DISPATCHED in properties,

@@ -7,7 +7,7 @@ name the offset where it lies.
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from attrs import frozen
-from isal.isal_zlib import crc32
+from zlib_ng.zlib_ng import crc32
 
 from twinlog.store.errors import MessageFormatError
 from twinlog.store.record.message import (

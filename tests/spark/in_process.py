@@ -33,7 +33,8 @@ class Tasks:
     def mapPartitions(self, work: Callable[[Iterator[Any]], Iterable[Any]]) -> "Tasks":  # noqa: N802 - PySpark's name.
         return Tasks(sent(tuple(work(iter(self.items)))))
 
-    def groupByKey(self) -> "Tasks":  # noqa: N802 - PySpark's name.
+    def groupByKey(self, partitions: int) -> "Tasks":  # noqa: N802 - PySpark's name.
+        assert partitions > 0
         groups: dict[Any, list[Any]] = {}
         for key, value in self.items:
             groups.setdefault(key, []).append(value)
@@ -45,6 +46,7 @@ class TaskRunner:
     """As twinlog.cluster.pipeline.jobs.runner.TaskRunner."""
 
     host_of: Callable[[Any], str | None] = lambda _: None
+    cores: int = 2
     total: int = 0
     counted: int = 0
     hosts: list[tuple[Any, str | None]] = field(factory=list, init=False)  # Of each task.
@@ -53,7 +55,7 @@ class TaskRunner:
 
     def __attrs_post_init__(self) -> None:
         self.done = SimpleNamespace(add=self._count)
-        self.context = SimpleNamespace(defaultParallelism=2, broadcast=self._broadcast)
+        self.context = SimpleNamespace(broadcast=self._broadcast)
 
     def _count(self, size: int) -> None:
         self.counted += size

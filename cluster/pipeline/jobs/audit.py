@@ -222,7 +222,7 @@ class _Audit:
     # ---- Digests
 
     def _digests(self, sent: "Broadcast[dict[int, StoreFiles]]") -> None:
-        size = self.options.split_size or split_size(self.sides.values(), self.runner.context.defaultParallelism)
+        size = self.options.split_size or split_size(self.sides.values(), self.runner.cores)
         parts = [
             MemberSplit(number, split)
             for number, files in self.files.items()
@@ -232,7 +232,7 @@ class _Audit:
         read = partial(tasks.digest_parts, sent, self.runner.done.add, with_own=self.options.with_tables)
 
         def compare(rdd: "RDD[MemberSplit]") -> "RDD[SplitCompared]":
-            by_split = rdd.mapPartitions(read).map(partial(tasks.keyed, size)).groupByKey()
+            by_split = rdd.mapPartitions(read).map(partial(tasks.keyed, size)).groupByKey(self.runner.cores)
             return by_split.map(partial(tasks.compare_split, self.sides, size))
 
         try:
@@ -297,7 +297,7 @@ class _Audit:
         check, join = partial(tasks.check_split, sent, self.runner.done.add), partial(tasks.check_member, sent)
 
         def job(rdd: "RDD[LogPart]") -> "RDD[tuple[int, VerifyReport | str]]":
-            return rdd.flatMap(check).groupByKey().map(MemberParts.of).map(join)
+            return rdd.flatMap(check).groupByKey(min(len(self.files), self.runner.cores)).map(MemberParts.of).map(join)
 
         dead: list[tuple[Sequence[LogPart], str]] = []
         alone = alive if self.options.each_alone or self.options.hosts else self.endless

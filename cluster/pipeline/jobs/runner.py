@@ -1,5 +1,6 @@
 """Runs lists of tasks on Spark, with progress and interruption, and past tasks that kill their worker."""
 
+import gc
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -58,6 +59,11 @@ class TaskRunner:
     def __attrs_post_init__(self) -> None:
         self.done = self.context.accumulator(0)
 
+    @property
+    def cores(self) -> int:
+        """Tasks that run at once, as far as Spark knows yet."""
+        return max(1, self.context.defaultParallelism)
+
     def expect(self, size: int) -> None:
         """Add to the total of bytes to process."""
         self.total += size
@@ -68,9 +74,9 @@ class TaskRunner:
             return self.context.emptyRDD()
         hosts = [self.host_of(task) for task in tasks]
         if any(hosts):
-            return placed(self.context, tasks, hosts)
-        width = max(1, self.context.defaultParallelism) * _TASKS_PER_CORE
-        return self.context.parallelize(tasks, max(1, min(len(tasks), max(width, len(tasks) // 8))))
+            return placed(self.context, tasks, hosts).mapPartitions(_frozen)
+        slices = max(1, min(len(tasks), max(self.cores * _TASKS_PER_CORE, len(tasks) // 8)))
+        return self.context.parallelize(tasks, slices).mapPartitions(_frozen)
 
     def collect(self, rdd: "RDD[R]") -> list[R]:
         """Run a job in a thread, so that progress is shown and Ctrl-C works.
@@ -121,6 +127,12 @@ class TaskRunner:
     def _tell(self) -> None:
         if self.total:
             self.progress(min(self.total, self.done.value), self.total)
+
+
+def _frozen(tasks: Iterable[T]) -> Iterable[T]:
+    """The same tasks. A worker of PySpark collects garbage after each partition: all that was there before it is left out."""
+    gc.freeze()
+    return tasks
 
 
 def placed(context: "SparkContext", tasks: Sequence[T], hosts: Sequence[str | None]) -> "RDD[T]":

@@ -36,7 +36,8 @@ def block_batches(
     An unreadable block has no digest; a block with missing bytes, because its file is missing or short, is omitted.
     `count_records` False: only digests, in half the time; the columns of records are empty.
     """
-    return (rows.batch() for rows in _blocks(files, split, window, count_records=count_records))
+    batches = (rows.batch() for rows in _blocks(files, split, window, count_records=count_records))
+    return (batch for batch in batches if len(batch))
 
 
 class BlockDigests(NamedTuple):
@@ -49,7 +50,8 @@ class BlockDigests(NamedTuple):
 
 def block_digests(files: StoreFiles, split: Split) -> Iterator[BlockDigests]:
     """As block_batches(), without records: some blocks at a time."""
-    return (rows.digests() for rows in _blocks(files, split, None, count_records=False))
+    found = (rows.digests() for rows in _blocks(files, split, None, count_records=False))
+    return (each for each in found if len(each.starts))
 
 
 def _blocks(files: StoreFiles, split: Split, window: int | None, *, count_records: bool) -> "Iterator[_Rows]":
@@ -62,15 +64,15 @@ def _blocks(files: StoreFiles, split: Split, window: int | None, *, count_record
         if count_records:
             heads = _HeadCount(source, files.end, *first_record(source, start, files.first, files.end))
         buffer = memoryview(bytearray(max(window // BLOCK_SIZE, 1) * BLOCK_SIZE))
-        rows = _Rows()
+        rows = _Rows(start)
         for low in range(floor_block(start), end, len(buffer)):
             begin, high = max(low, start), min(low + len(buffer), end)
             view = buffer[: high - begin]
             holes = source.fill(begin, view)
-            rows.add(begin, view, heads.starts_in(begin, view) if heads is not None else _NONE, holes)
+            rows.add(view, heads.starts_in(begin, view) if heads is not None else _NONE, holes)
             if rows.count >= _ROWS_MAX:
                 yield rows
-                rows = _Rows()
+                rows = _Rows(high)
         if rows.count:
             yield rows
 
@@ -123,49 +125,67 @@ class _HeadCount:
 
 @define(eq=False)
 class _Rows:
-    """Collects rows until they fill a batch."""
+    """Collects windows, each of which follows the one before, until their blocks fill a batch."""
 
-    count: int = 0
-    _bounds: list[Ints] = field(factory=list)  # Columns: starts, ends, records, first records.
-    _digests: list[bytes | None] = field(factory=list)
+    start: int  # Of the first block.
+    _end: int = field(init=False)
+    _digests: list[bytes] = field(factory=list, init=False)
+    _records: list[Ints] = field(factory=list, init=False)
+    _holes: list[Hole] = field(factory=list, init=False)
 
-    def add(self, offset: int, data: memoryview, records: Ints, holes: list[Hole]) -> None:
-        """Add the blocks of a window that has holes."""
-        end = offset + len(data)
-        starts = np.arange(floor_block(offset), end, BLOCK_SIZE)
-        ends = np.minimum(starts + BLOCK_SIZE, end)
-        starts[0] = offset
-        pairs = zip(starts.tolist(), ends.tolist(), strict=True)
-        digests: list[bytes | None] = [digest(data[low - offset : high - offset]) for low, high in pairs]
+    def __attrs_post_init__(self) -> None:
+        self._end = self.start
+
+    @property
+    def count(self) -> int:
+        """Number of blocks."""
+        return len(self._digests)
+
+    def add(self, data: memoryview, records: Ints, holes: list[Hole]) -> None:
+        """Add the blocks of the next window. `records`: starts of those in it; `holes`: bytes in it that are not there."""
+        at = self._end
+        first = floor_block(at) + BLOCK_SIZE - at  # Size of the first block.
+        self._digests.append(digest(data[:first]))
+        self._digests += [digest(data[low : low + BLOCK_SIZE]) for low in range(first, len(data), BLOCK_SIZE)]
+        self._records.append(records)
+        self._holes += holes
+        self._end = at + len(data)
+
+    def digests(self) -> BlockDigests:
+        """All blocks."""
+        starts, ends, kept, digests = self._blocks()
+        return BlockDigests(starts[kept], ends[kept], [digests[at] for at in np.flatnonzero(kept).tolist()])
+
+    def batch(self) -> pa.RecordBatch:
+        """All rows."""
+        starts, ends, kept, digests = self._blocks()
+        records = np.concatenate(self._records)
         at = np.searchsorted(records, starts)
         counts = np.searchsorted(records, ends) - at
         firsts = np.where(counts > 0, np.append(records, -1)[at], -1)
+        columns = [
+            pa.array(starts),
+            pa.array(ends),
+            pa.array(digests, pa.binary(DIGEST_SIZE)),
+            pa.array(counts.astype(np.int32)),
+            pa.array(firsts),
+        ]
+        batch = pa.RecordBatch.from_arrays(columns, schema=BLOCK_COLUMNS)
+        return batch if kept.all() else batch.filter(pa.array(kept))
+
+    def _blocks(self) -> "tuple[Ints, Ints, Bools, list[bytes | None]]":
+        """Starts, ends, which of them are there, and digests, none of what cannot be read."""
+        starts = np.arange(floor_block(self.start), self._end, BLOCK_SIZE)
+        ends = np.minimum(starts + BLOCK_SIZE, self._end)
+        starts[0] = self.start
+        digests: list[bytes | None] = list(self._digests)
         kept = np.ones(len(starts), np.bool_)
-        for hole in holes:
+        for hole in self._holes:
             touched = (starts < hole.end) & (ends > hole.start)
             kept &= ~touched | (hole.refusal is not None)
             for number in np.flatnonzero(touched).tolist():
                 digests[number] = None
-        self.count += int(kept.sum())
-        self._bounds.append(np.stack([starts, ends, counts, firsts])[:, kept])
-        self._digests += [found for found, is_kept in zip(digests, kept.tolist(), strict=True) if is_kept]
-
-    def digests(self) -> BlockDigests:
-        """All blocks."""
-        starts, ends, _, _ = np.concatenate(self._bounds, axis=1)
-        return BlockDigests(starts, ends, self._digests)
-
-    def batch(self) -> pa.RecordBatch:
-        """All rows."""
-        starts, ends, counts, firsts = np.concatenate(self._bounds, axis=1)
-        columns = [
-            pa.array(starts),
-            pa.array(ends),
-            pa.array(self._digests, pa.binary(DIGEST_SIZE)),
-            pa.array(counts.astype(np.int32)),
-            pa.array(firsts),
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=BLOCK_COLUMNS)
+        return starts, ends, kept, digests
 
 
 ROWS_MAX = 8192

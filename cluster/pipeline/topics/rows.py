@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import define, field
-from isal.isal_zlib import crc32
+from zlib_ng.zlib_ng import crc32
 
 from twinlog.cluster.pipeline.tables.bodies import InflateLimits, inflated_batches
 from twinlog.cluster.pipeline.tables.records import Fields, cut_out, hosts, read_fields, read_properties
