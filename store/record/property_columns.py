@@ -68,7 +68,7 @@ class _Shape:
 
 
 def _bytes_below(words: Words, limits: np.uint64) -> Words:
-    """The high bit of the lowest byte of each word that is less than `limits` has in each byte, and maybe of others; takes `words`."""
+    """The high bit of each word's lowest byte that is less than those of `limits`, and maybe of others. It overwrites `words`."""
     below = words - limits
     below &= np.invert(words, out=words)
     below &= _HIGH_BITS
