@@ -35,7 +35,7 @@ from twinlog.cluster.remoting.route import MASTER_ID, BrokerAddresses
 
 LANES = 12
 STRIP, STRIP_OF_FILTER = 32, 2048  # Messages: what one pull answers with; a filter passes over many.
-TOGETHER = 2 << 20  # Bytes that are handed over together, or somewhat more.
+TOGETHER = 8 << 20  # Bytes that are handed over together, or somewhat more: a batch costs 2 ms by itself.
 HELD_MAX = 32 << 20  # Bytes from which on only the oldest strip is pulled, if it is waited for.
 _AHEAD = 4 * LANES  # Strips that may wait for an older one.
 _PAUSE_SECONDS, _ERROR_SECONDS = 0.2, 5.0
