@@ -35,7 +35,7 @@ from scripts.benchmarks import (
 from scripts.benchmarks import store as stores
 from scripts.benchmarks.ack_levels import AckBench
 from scripts.benchmarks.audit_ledger import AuditLedgerBench
-from scripts.benchmarks.audit_steps import MASTER, TASKS
+from scripts.benchmarks.audit_steps import TASKS, master
 from scripts.benchmarks.clients import ClientsBench
 from scripts.benchmarks.idle import IdleLoad
 from scripts.benchmarks.load import TOPIC, Load, measure
@@ -316,7 +316,7 @@ def audit(gib: int, growth: tuple[int, ...], rounds: int, part: tuple[str, ...],
         parts=part or audits.PARTS,
     )
     setup: dict[str, Any] = {"log_bytes": bench.log_bytes, "log_file_bytes": unit, "rounds": rounds}
-    setup |= {"body_bytes": BODY_SIZE, "spark": version("pyspark"), "master": MASTER, "tasks": TASKS}
+    setup |= {"body_bytes": BODY_SIZE, "spark": version("pyspark"), "master": master(TASKS), "tasks": TASKS}
     record("audit", setup, bench.rows(), audit_table.line, out)
 
 

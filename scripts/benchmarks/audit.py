@@ -78,7 +78,8 @@ class AuditBench:
             ("audit", {}),
             ("audit, each log alone", {"each_alone": True}),
         ):
-            yield from self._step(name, "audit", roots=roots, **options, **warm)
+            for tasks in (1, TASKS):
+                yield from self._step(name, "audit", roots=roots, tasks=tasks, **options, **warm)
 
     def _records(self) -> Iterator[Row]:
         root = self._path(BASE)

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 TASKS = 2
-MASTER = f"local[{TASKS},4]"
 READ_SIZE = 4 << 20
 QUEUES = 64  # In topics of eight.
 LEFT_FREE = 256 << 10  # A few messages fewer, so that the last file is full and the next one does not begin.
@@ -151,25 +150,30 @@ def table_scan(
             yield {"bytes": _size(roots), **watch.result()}
 
 
-def audits(*, roots: list[str], rounds: int, warm_up: str, **options: bool) -> Iterator[Result]:
-    """`twinlog audit` without the start of Spark, with options of AuditOptions."""
+def audits(*, roots: list[str], rounds: int, warm_up: str, tasks: int = TASKS, **options: bool) -> Iterator[Result]:
+    """`twinlog audit` without the start of Spark, so many tasks at once, with options of AuditOptions."""
     from twinlog.cluster.pipeline.jobs.audit import AuditOptions, audit
     from twinlog.cluster.pipeline.sources.places import StoreUri
 
-    with _session(with_tables=False, is_brief=True) as spark:  # As the command's.
+    with _session(tasks, with_tables=False, is_brief=True) as spark:  # As the command's.
         for number in range(rounds + 1):
             stores = [StoreUri(root) for root in (roots if number else [warm_up, warm_up])]
             with Watch(spark) as watch:
                 report = audit(spark, stores, AuditOptions(**options))
             if number:
-                yield {"bytes": _size(roots), "verdict": str(report.verdict), **watch.result()}
+                yield {"bytes": _size(roots), "verdict": str(report.verdict), "processes": tasks, **watch.result()}
+
+
+def master(tasks: int) -> str:
+    """So many at once, on this machine."""
+    return f"local[{tasks},4]"
 
 
 @contextmanager
-def _session(**options: bool) -> Iterator["SparkSession"]:
+def _session(tasks: int = TASKS, **options: bool) -> Iterator["SparkSession"]:
     from twinlog.cluster.pipeline.jobs.session import spark_session
 
-    session = spark_session(MASTER, name="bench", **options)
+    session = spark_session(master(tasks), name="bench", **options)
     try:
         yield session
     finally:

@@ -88,9 +88,16 @@ def _digests(rows: Sequence[Row]) -> str:
             for count in (1, most)
         ),
         ("Python", 1, _of(rows, "plain digests")),
-        (f"twinlog audit, the logs alone (goal: {DIGESTS_GOAL:g} a core)", most, _of(rows, "audit of logs")),
-        (f"twinlog audit, all of it (goal: {AUDIT_GOAL:g} a core)", most, _of(rows, "audit")),
-        (f"the same, each log alone (goal: {ALONE_GOAL:g} a core)", most, _of(rows, ALONE)),
+        *(
+            (f"{name}{'' if count == most else ', 1 at once'} (goal: {goal:g} a core)", count, own)
+            for name, goal, measure in (
+                ("twinlog audit, the logs alone", DIGESTS_GOAL, "audit of logs"),
+                ("twinlog audit, all of it", AUDIT_GOAL, "audit"),
+                ("the same, each log alone", ALONE_GOAL, ALONE),
+            )
+            for count in (1, most)
+            for own in [[row for row in _of(rows, measure) if row.get("processes", most) == count]]
+        ),
         ("table rocketmq_blocks", most, _of(rows, "digests")),
     )
     for name, processes, own in named:

@@ -56,8 +56,8 @@ class Stopwatch:
         return {"seconds": time.perf_counter() - self.started, "cpu_seconds": sum(os.times()[:4]) - self._cpu}
 
 
-def opened(root: Path, scale: Scale) -> MessageStore:
-    store = MessageStore(scale.config(root))
+def opened(root: Path, scale: Scale, **settings: Any) -> MessageStore:
+    store = MessageStore(evolve(scale.config(root), **settings))
     store.load()
     return store
 
@@ -65,8 +65,7 @@ def opened(root: Path, scale: Scale) -> MessageStore:
 def fill(root: Path, scale: Scale) -> Result:
     """Make the directory that everything else is measured on, but for its index: that is another step."""
     watch = Stopwatch()
-    store = MessageStore(evolve(scale.config(root), message_index_enable=False))
-    store.load()
+    store = opened(root, scale, message_index_enable=False)
     number, told = 0, 0
     while store.max_offset < scale.log_bytes:
         queue = number // FILL_BATCH % scale.queues  # One for each batch: that is quicker.
@@ -146,7 +145,7 @@ def build_index(root: Path, scale: Scale) -> Result:
         return read
 
     shutil.rmtree(root / "index", ignore_errors=True)
-    store = opened(root, scale)
+    store = opened(root, scale, scrub_bytes_per_second=1 << 30)  # Nobody else reads the disk meanwhile.
     size = store.max_offset - store.min_offset
     return {"bytes": size, **trio.run(follow)}
 

@@ -150,7 +150,10 @@ class _Stretch:
         mixed = sizes.astype(np.uint64)
         for number in range(words.shape[1]):
             mixed = (mixed ^ words[:, number]) * _MIX
-        _, firsts, groups = np.unique(mixed, return_index=True, return_inverse=True)
+        if (mixed == mixed[0]).all():  # As in most logs of few topics; sorting takes longer.
+            firsts, groups = np.zeros(1, np.int64), np.zeros(len(plain), np.int64)
+        else:
+            _, firsts, groups = np.unique(mixed, return_index=True, return_inverse=True)
         numbers = [self._topic_number(bytes(self.data[begins[at] : ends[at]])) for at in plain[firsts].tolist()]
         topic[plain] = np.array(numbers)[groups]
         first = firsts[groups]
