@@ -1,4 +1,4 @@
-"""RocketMQ client on trio: producers, consumers and administration, for twinlog and RocketMQ 4.9. Public API.
+"""RocketMQ client on trio and asyncio: producers, consumers and administration, for twinlog and RocketMQ 4.9. Public API.
 
     async with Client("127.0.0.1:9876") as client:
         await client.producer("greeters").send(OutgoingMessage(topic="Greetings", body=b"hello"))

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import trio
+import anyio
 from attrs import frozen
 
 from twinlog.cluster import admin as operations
@@ -126,7 +126,7 @@ class Admin:
                 reported = missing
             if not missing:
                 return
-            await trio.sleep(poll_seconds)
+            await anyio.sleep(poll_seconds)
 
     async def crosscheck(
         self, *, last_bytes: int, progress: Callable[[str], None] = lambda _what: None
@@ -204,10 +204,10 @@ async def open_admin(
     Raises ConfigError and OSError for credentials and certificates that cannot be used.
     """
     client = client_for(context, secret_file)
-    async with trio.open_nursery() as nursery:
-        await nursery.start(client.run)
+    async with anyio.create_task_group() as task_group:
+        await task_group.start(client.run)
         yield Admin(ClientApi(client, namesrv, timeout_ms))
-        nursery.cancel_scope.cancel()
+        task_group.cancel_scope.cancel()
 
 
 def client_for(context: Context | None, secret_file: Path | None = None) -> RemotingClient:

@@ -5,7 +5,7 @@ The member carries both out, even if the caller goes away. The bytes that it put
 
 from typing import Literal
 
-import trio
+import anyio
 from attrs import field, frozen
 
 from twinlog.cluster.admin.roles import (
@@ -173,21 +173,21 @@ class RepairAdmin:
         before = {cut.path for cut in prepared.facts.status.divergent}
         if prepared.plan.first_offset is not None:
             await _order(self.api, prepared, dry_run=False)
-        heard_at = trio.current_time()
+        heard_at = anyio.current_time()
         deadline = heard_at + timeout_seconds
         while True:
-            await trio.sleep(POLL_SECONDS)
+            await anyio.sleep(POLL_SECONDS)
             try:
                 status = await self.api.member_status(address) or NO_STATUS
                 total = await _master_offset(self.api, status)
             except RemotingError as error:
-                if trio.current_time() - heard_at > SILENT_SECONDS_MAX:
+                if anyio.current_time() - heard_at > SILENT_SECONDS_MAX:
                     raise RoleError(
                         f"{member.name} or its master does not answer any more ({error}).",
                         "It goes on when both are there again. The same command again goes on watching.",
                     ) from error
                 continue
-            heard_at = trio.current_time()
+            heard_at = anyio.current_time()
             written = status.max_offset or 0
             if total is not None:
                 progress(min(written, total), total)

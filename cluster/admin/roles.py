@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
-import trio
+import anyio
 from attrs import asdict, evolve, field, frozen
 
 from twinlog.cluster.broker.peers.role_messages import (
@@ -219,27 +219,27 @@ async def watched(
     api: ClientApi, group: RoleGroup, member: Member, state: ChangeState, seconds: float, on_change: OnChange
 ) -> ChangeResult:
     on_change(state)
-    heard_at = trio.current_time()
+    heard_at = anyio.current_time()
     deadline = heard_at + seconds
     while state.running:
-        if trio.current_time() > deadline:
+        if anyio.current_time() > deadline:
             raise RoleTimeoutError(
                 f"Not within {seconds:g} s; what was begun goes on.",
                 f"{member.name} is at {doing(state)}.",
                 "Look with: twinlog list. The same command again waits for it, or finishes it.",
             )
-        await trio.sleep(POLL_SECONDS)
+        await anyio.sleep(POLL_SECONDS)
         try:
             now = await call(api, group, member.address, "state")
         except RemotingError as error:
-            if trio.current_time() - heard_at > SILENT_SECONDS_MAX:
+            if anyio.current_time() - heard_at > SILENT_SECONDS_MAX:
                 raise RoleError(
                     f"{member.name} does not answer any more.",
                     f"It was at {doing(state)} ({error}).",
                     "Look with: twinlog list. The same command again finishes what was begun.",
                 ) from error
             continue
-        heard_at = trio.current_time()
+        heard_at = anyio.current_time()
         if now != state:
             on_change(now)
         state = now

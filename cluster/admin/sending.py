@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Sequence
 
-import trio
+import anyio
 from attrs import define, field, frozen
 
 from twinlog.cluster.client.api import ClientApi
@@ -71,7 +71,7 @@ async def send_messages(
 
     `rate`: messages a second at most. Raises RemotingError for the first that no broker takes, NoQueueError.
     """
-    producer, total, started = Producer(api), 0, trio.current_time()
+    producer, total, started = Producer(api), 0, anyio.current_time()
     choose = _Chooser(producer, to or Destination())
     waiting: list[OutgoingMessage] = []
     async for message in messages:
@@ -81,7 +81,7 @@ async def send_messages(
         total += await _send(producer, waiting, choose, on_sent)
         waiting = []
         if rate is not None:
-            await trio.sleep_until(started + total / rate)
+            await anyio.sleep_until(started + total / rate)
     return total + (await _send(producer, waiting, choose, on_sent) if waiting else 0)
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TypeVar
 
-import trio
+import anyio
 from attrs import frozen
 
 from twinlog.cluster.observe.findings import Level
@@ -88,7 +88,7 @@ async def watch(ask: Callable[[], Awaitable[T]], seconds: float, show: Callable[
     """
     show(await ask())
     while True:
-        await trio.sleep(seconds)
+        await anyio.sleep(seconds)
         try:
             show(await ask())
         except RemotingError as error:

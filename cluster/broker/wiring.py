@@ -67,6 +67,7 @@ from twinlog.cluster.remoting.member_auth import OwnProof
 from twinlog.cluster.remoting.names import HA_PORT_DISTANCE
 from twinlog.cluster.remoting.request import handlers_of
 from twinlog.cluster.remoting.signing import make_signer
+from twinlog.cluster.remoting.streams import Stream
 from twinlog.cluster.remoting.tls.config import TlsConfig, TlsMode
 from twinlog.cluster.remoting.tls.contexts import RenewedContext, ServerTls, client_tls
 from twinlog.ha.config import HAConfig
@@ -424,7 +425,7 @@ def _services(base: _Base, data: _Data, members: _Members) -> _Services:
     group.ha, group.roles = members.ha, roles
     group.registration, group.slave_sync = members.registration, slave_sync
 
-    async def connect(address: str) -> trio.abc.Stream:
+    async def connect(address: str) -> Stream:
         return await connect_first(group.ways_to(address))
 
     base.client.connect, tls = connect, base.client.tls

@@ -1,4 +1,4 @@
-"""RocketMQ client on trio. Internal: applications import twinlog.client.
+"""RocketMQ client on trio and asyncio. Internal: applications import twinlog.client.
 
 Begin with client.py, then producer.py and consume/push_consumer.py; api.py has a method for each request.
 Imported by broker, admin, observe and cli.

@@ -15,8 +15,9 @@ from functools import partial
 from math import inf
 from typing import Any, Protocol
 
+import anyio
+import anyio.abc
 import structlog
-import trio
 from attrs import define, field
 
 from twinlog.cluster.client.api import DEFAULT_TOPIC, ClientApi, name_servers
@@ -25,7 +26,7 @@ from twinlog.cluster.client.producer import Producer
 from twinlog.cluster.client.routes import LOOK_SECONDS, REFRESH_SECONDS, Routes
 from twinlog.cluster.client.subscription import ConsumerData, heartbeat
 from twinlog.cluster.client.tasks import Service, every, in_parallel
-from twinlog.cluster.remoting.client import RemotingClient, connect_tcp
+from twinlog.cluster.remoting.client import Connect, RemotingClient, connect_tcp
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingError
@@ -89,7 +90,7 @@ class Client(Service):
     instance: str = field(factory=instance_name, kw_only=True)
     sign: Callable[[RemotingCommand], None] | None = field(default=None, kw_only=True, repr=False)
     tls: ssl.SSLContext | None = field(default=None, kw_only=True, repr=False)
-    connect: Callable[[str], Awaitable[trio.abc.Stream]] = field(default=connect_tcp, kw_only=True, repr=False)
+    connect: Connect = field(default=connect_tcp, kw_only=True, repr=False)
     remoting: RemotingClient = field(init=False, repr=False)
     api: ClientApi = field(init=False, repr=False)
     routes: Routes = field(init=False, repr=False)
@@ -98,7 +99,7 @@ class Client(Service):
     consumers: dict[str, GroupMember] = field(factory=dict, init=False, repr=False)
     producers: set[str] = field(factory=set, init=False)
     handlers: dict[int, OnRequest] = field(factory=dict, init=False, repr=False)  # Of requests 39 and 326.
-    nursery: trio.Nursery | None = field(default=None, init=False, repr=False)
+    task_group: anyio.abc.TaskGroup | None = field(default=None, init=False, repr=False)
     _beaten: dict[str, tuple[object, int]] = field(factory=dict, init=False, repr=False)  # Heartbeat that a broker has.
     _generation: int = field(default=0, init=False, repr=False)  # Counts changes of what heartbeats say.
     _default_found_at: float = field(default=-inf, init=False, repr=False)  # Time of the default topic's last request.
@@ -120,28 +121,28 @@ class Client(Service):
         self.join(producer=group)
         return Producer(self.api, group, routes=self.routes, ids=self.ids, **options)
 
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Run until cancelled, then unregister at the brokers. `async with` does this."""
-        async with trio.open_nursery() as connections:
+        async with anyio.create_task_group() as connections:
             # Closing uses the connections still.
             scope = await connections.start(self._connect)
             try:
-                async with trio.open_nursery() as self.nursery:
-                    self.nursery.start_soon(every, HEARTBEAT_SECONDS, partial(self.introduce, again=True))
-                    self.nursery.start_soon(every, REFRESH_SECONDS, self.routes.refresh)
-                    self.nursery.start_soon(every, LOOK_SECONDS, self.routes.look)
+                async with anyio.create_task_group() as self.task_group:
+                    self.task_group.start_soon(every, HEARTBEAT_SECONDS, partial(self.introduce, again=True))
+                    self.task_group.start_soon(every, REFRESH_SECONDS, self.routes.refresh)
+                    self.task_group.start_soon(every, LOOK_SECONDS, self.routes.look)
                     task_status.started()
             finally:
-                self.nursery = None
-                with trio.move_on_after(LEAVE_SECONDS, shield=True):
+                self.task_group = None
+                with anyio.move_on_after(LEAVE_SECONDS, shield=True):
                     await in_parallel(partial(self.leave, producer=group) for group in sorted(self.producers))
                     await self.remoting.flush()
                 scope.cancel()
 
-    async def _connect(self, *, task_status: trio.TaskStatus[trio.CancelScope]) -> None:
-        with trio.CancelScope(shield=True) as scope:
-            async with trio.open_nursery() as nursery:
-                await nursery.start(self.remoting.run)
+    async def _connect(self, *, task_status: anyio.abc.TaskStatus[anyio.CancelScope]) -> None:
+        with anyio.CancelScope(shield=True) as scope:
+            async with anyio.create_task_group() as task_group:
+                await task_group.start(self.remoting.run)
                 task_status.started(scope)
 
     # ---- Groups
@@ -175,10 +176,10 @@ class Client(Service):
         addresses = self.routes.addresses(masters_only=not self.consumers)
         generation = self._generation
         body = heartbeat(self.client_id, self.producers, [each.data for each in self.consumers.values()])
-        async with trio.open_nursery() as nursery:
+        async with anyio.create_task_group() as task_group:
             for address in addresses:
                 if again or self._beaten.get(address) != (self.remoting.connection_of(address), generation):
-                    nursery.start_soon(self._beat_one, address, body, generation)
+                    task_group.start_soon(self._beat_one, address, body, generation)
 
     async def _beat_one(self, address: str, body: bytes, generation: int) -> None:
         try:
@@ -194,8 +195,8 @@ class Client(Service):
         transactions come from them. Raises NoRouteError, RemotingError.
         """
         await self.routes.publish(topic)
-        if trio.current_time() >= self._default_found_at + REFRESH_SECONDS:
-            self._default_found_at = trio.current_time()
+        if anyio.current_time() >= self._default_found_at + REFRESH_SECONDS:
+            self._default_found_at = anyio.current_time()
             try:
                 await self.routes.find(DEFAULT_TOPIC)
             except RemotingError as error:
@@ -219,8 +220,8 @@ class Client(Service):
 
     def start_soon(self, do: Callable[[], Awaitable[object]]) -> None:
         """Internal: run in the background while the client runs; an error of `do` is logged."""
-        if self.nursery is not None:
-            self.nursery.start_soon(_guarded, do)
+        if self.task_group is not None:
+            self.task_group.start_soon(_guarded, do)
 
 
 async def _guarded(do: Callable[[], Awaitable[object]]) -> None:

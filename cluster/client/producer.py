@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-import trio
+import anyio
 from attrs import Factory, define, field, frozen
 
 from twinlog.cluster.client.api import (
@@ -167,7 +167,7 @@ class Producer:
         prepared = self.prepare(message)
         if timeout_ms is None:
             return await self.deliver(prepared, queue=queue, select=select)
-        with trio.move_on_after(timeout_ms / 1000):
+        with anyio.move_on_after(timeout_ms / 1000):
             return await self.deliver(prepared, queue=queue, select=select)
         raise RemotingTimeoutError(f"topic {message.topic}", prepared.kind.code, timeout_ms)
 
@@ -252,7 +252,7 @@ class Producer:
     ) -> SendResult:
         """Internal: try until a broker has stored it; brokers in `tried` only when there is no other. Raises as send()."""
         left = 1 if queue or select else max(1, self.tries_max - len(tried))
-        patient_until = trio.current_time() + self.api.timeout_ms / 1000
+        patient_until = anyio.current_time() + self.api.timeout_ms / 1000
         while True:
             chosen = None
             try:
@@ -263,7 +263,7 @@ class Producer:
             except RemotingError as error:
                 if chosen is not None:
                     self.routes.failed(where, chosen)
-                if not is_unsent(error) or trio.current_time() >= patient_until:
+                if not is_unsent(error) or anyio.current_time() >= patient_until:
                     left -= 1
                     if not left or chosen is None or not is_retried(error):
                         raise
@@ -279,8 +279,8 @@ class Producer:
     async def _send(self, where: PublishRoute, queue: MessageQueue, prepared: PreparedSend) -> SendResponse:
         """One try; it ends when another master of the broker becomes known."""
         address = where.master(queue)
-        with trio.CancelScope() as scope:
-            under_way = SendUnderWay(prepared.topic, queue.broker_name, address, trio.current_time(), scope)
+        with anyio.CancelScope() as scope:
+            under_way = SendUnderWay(prepared.topic, queue.broker_name, address, anyio.current_time(), scope)
             self.routes.under_way.add(under_way)
             try:
                 return await self.api.send(address, self.header(prepared, queue), prepared.body)
@@ -330,8 +330,8 @@ class Producer:
         except RemotingError as error:
             self.routes.forget(prepared.topic)
             return partial(self._again, prepared, queue, select, error)
-        scope = trio.CancelScope(deadline=trio.current_time() + timeout_ms / 1000)
-        under_way = SendUnderWay(prepared.topic, queue.broker_name, address, trio.current_time(), scope)
+        scope = anyio.CancelScope(deadline=anyio.current_time() + timeout_ms / 1000)
+        under_way = SendUnderWay(prepared.topic, queue.broker_name, address, anyio.current_time(), scope)
         self.routes.under_way.add(under_way)
         return partial(self._end, prepared, queue, select, answer, where, under_way)
 
@@ -348,7 +348,7 @@ class Producer:
         try:
             with under_way.scope as scope:
                 return result_of(prepared, queue, read_sent(await answer()))
-            if trio.current_time() >= scope.deadline:
+            if anyio.current_time() >= scope.deadline:
                 error = RemotingTimeoutError(queue.broker_name, prepared.kind.code, self.api.timeout_ms)
         except RemotingError as failure:
             error = failure

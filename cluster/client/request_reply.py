@@ -6,8 +6,8 @@ The reply comes over the requester's connection (request 326), from whichever br
 import uuid
 from collections.abc import Mapping
 
+import anyio
 import structlog
-import trio
 from attrs import define, field
 
 from twinlog.cluster.client.client import Client
@@ -35,7 +35,7 @@ class ReplyMessage:
 
 @define(eq=False)
 class _PendingReply:
-    answered: trio.Event = field(factory=trio.Event)
+    answered: anyio.Event = field(factory=anyio.Event)
     reply: ReplyMessage | None = None
 
 
@@ -66,7 +66,7 @@ class Requester:
         extra = {CORRELATION_ID: correlation_id, REPLY_TO: self.client.client_id, TIME_TO_LIVE: str(timeout_ms)}
         self._pending[correlation_id] = question
         try:
-            with trio.move_on_after(timeout_ms / 1000):
+            with anyio.move_on_after(timeout_ms / 1000):
                 await self._introduce_to(message.topic)
                 await self.producer.deliver(self.producer.prepare(message, extra=extra), select=select)
                 await question.answered.wait()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from math import inf
 
-import trio
+import anyio
 from attrs import define, field, frozen
 
 from twinlog.cluster.client.api import DEFAULT_TOPIC, DEFAULT_TOPIC_QUEUES, ClientApi
@@ -60,7 +60,7 @@ class PublishRoute:
 
     route: TopicRoute
     queues: tuple[MessageQueue, ...]
-    asked: float  # Time of the request, by trio's clock.
+    asked: float  # Time of the request, by the loop's clock.
 
     def master(self, queue: MessageQueue) -> str:
         """The address of the queue's broker; raises NoRouteError for a queue that cannot be written."""
@@ -78,7 +78,7 @@ class SendUnderWay:
     broker_name: str
     address: str
     since: float
-    scope: trio.CancelScope
+    scope: anyio.CancelScope
 
 
 @define(eq=False)
@@ -90,7 +90,7 @@ class Routes:
     _publish: dict[str, PublishRoute] = field(factory=dict, init=False)
     _brokers: dict[str, BrokerAddresses] = field(factory=dict, init=False)  # Also of stale routes.
     _asked: dict[str, float] = field(factory=dict, init=False)  # Time of the last request, by topic.
-    _asking: trio.Lock = field(factory=trio.Lock, init=False)
+    _asking: anyio.Lock = field(factory=anyio.Lock, init=False)
     _backoffs: dict[str, Backoff] = field(factory=lambda: defaultdict(Backoff), init=False)
     _doubted: set[str] = field(factory=set, init=False)  # Topics, a broker of which has failed since their request.
     _failures: dict[str, tuple[float, NoRouteError]] = field(
@@ -102,9 +102,9 @@ class Routes:
     async def find(self, topic: str) -> TopicRoute | None:
         """The topic's route; None when no broker has it. Raises RemotingError when no name server ever responded."""
         known = self._read.get(topic)
-        if known is not None and trio.current_time() < known[1] + REFRESH_SECONDS:
+        if known is not None and anyio.current_time() < known[1] + REFRESH_SECONDS:
             return known[0]
-        self._asked[topic] = trio.current_time()
+        self._asked[topic] = anyio.current_time()
         try:
             route = await self.api.topic_route(topic)
         except RemotingError:
@@ -118,7 +118,7 @@ class Routes:
         if route is None:
             self._read.pop(topic, None)
         else:
-            self._read[topic] = route, trio.current_time()
+            self._read[topic] = route, anyio.current_time()
             self._brokers.update(route.brokers)
             self._give_up_replaced(route)
 
@@ -131,7 +131,7 @@ class Routes:
 
     async def look(self) -> None:
         """Request the routes of sends that have no answer for a while, with the pauses of Backoff."""
-        now = trio.current_time()
+        now = anyio.current_time()
         for topic in {each.topic for each in self.under_way if now >= each.since + SUSPECT_SECONDS}:
             if now >= self._backoffs[topic].due:
                 self.forget(topic)
@@ -145,10 +145,10 @@ class Routes:
         Waits up to a second when it was requested just now and has no broker but those that were `tried`; with `only`, when it
         has not this one, or this one was tried.
         """
-        began = trio.current_time()
+        began = anyio.current_time()
         if known := self._usable(topic, tried, only):
             return known
-        await trio.sleep_until(self._backoffs[topic].due)
+        await anyio.sleep_until(self._backoffs[topic].due)
         async with self._asking:  # One task requests, the others use its response.
             if known := self._usable(topic, tried, only):
                 return known
@@ -159,7 +159,7 @@ class Routes:
 
     def _usable(self, topic: str, tried: Collection[str], only: str | None) -> PublishRoute | None:
         """The known route while it is fresh, or stale and too early to request again, with a broker that was not tried."""
-        known, now = self._publish.get(topic), trio.current_time()
+        known, now = self._publish.get(topic), anyio.current_time()
         if known is None or now >= known.asked + REFRESH_SECONDS:
             return None
         if topic not in self._doubted:
@@ -169,7 +169,7 @@ class Routes:
         return known if has_others and now < self._backoffs[topic].due else None
 
     async def _ask(self, topic: str) -> PublishRoute:
-        now = trio.current_time()
+        now = anyio.current_time()
         self._backoffs[topic].asked(now)
         if (read := self._read.get(topic)) and not read[0].publish_queues():  # Sufficient for readers only.
             self.forget(topic)
@@ -201,7 +201,7 @@ class Routes:
                 f"no queue of the topic {topic} can be written now: its masters are down or write-protected",
                 may_come=True,
             )
-        return PublishRoute(route, tuple(queues), trio.current_time())
+        return PublishRoute(route, tuple(queues), anyio.current_time())
 
     def forget(self, topic: str) -> None:
         """Mark a route as stale after a broker of it failed. It stays in use while no name server responds."""
@@ -233,7 +233,7 @@ class Routes:
 
     async def renew(self, topic: str) -> None:
         """Request one route again, unless that was done in the last second. Raises RemotingError."""
-        if trio.current_time() >= self._asked.get(topic, -inf) + 1:
+        if anyio.current_time() >= self._asked.get(topic, -inf) + 1:
             self.forget(topic)
             await self.find(topic)
 

@@ -5,7 +5,8 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, NoReturn, Self, TypeVar
 
-import trio
+import anyio
+import anyio.abc
 from attrs import define, field
 
 
@@ -14,26 +15,27 @@ class Service:
     """Runs in the background of an `async with` block: ready when the block begins, ended when it is left.
 
     When the block is cancelled the service ends last, so that others inside can still use it to leave properly. An error of
-    the service ends the block. With a nursery, `await nursery.start(service.run)` does the same.
+    the service ends the block. With a task_group, `await task_group.start(service.run)` does the same.
     """
 
-    _manager: AbstractAsyncContextManager[trio.Nursery] | None = field(default=None, init=False, repr=False)
-    _scope: trio.CancelScope = field(factory=trio.CancelScope, init=False, repr=False)
+    _manager: AbstractAsyncContextManager[anyio.abc.TaskGroup] | None = field(default=None, init=False, repr=False)
+    _scope: anyio.CancelScope | None = field(default=None, init=False, repr=False)
 
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Run until cancelled; calls started() when the service can be used."""
         raise NotImplementedError
 
-    async def _run_in_scope(self, *, task_status: trio.TaskStatus[None]) -> None:
+    async def _run_in_scope(self, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+        assert self._scope is not None
         with self._scope:
             await self.run(task_status=task_status)
 
     async def __aenter__(self) -> Self:
         assert self._manager is None, "a service is entered once"
-        self._manager = trio.open_nursery()
-        nursery = await self._manager.__aenter__()
+        self._manager, self._scope = anyio.create_task_group(), anyio.CancelScope()
+        task_group = await self._manager.__aenter__()
         try:
-            await nursery.start(self._run_in_scope)
+            await task_group.start(self._run_in_scope)
         except BaseException as error:
             await self._leave(error)
             raise
@@ -48,6 +50,7 @@ class Service:
     async def _leave(self, error: BaseException | None) -> bool | None:
         """End the service. A single error is raised itself, not in an ExceptionGroup."""
         assert self._manager is not None
+        assert self._scope is not None
         self._scope.cancel()
         try:
             trace = error.__traceback__ if error else None
@@ -86,11 +89,11 @@ async def in_parallel(calls: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
             results[number] = await call()
         except Exception as error:
             errors.append(error)
-            nursery.cancel_scope.cancel()
+            task_group.cancel_scope.cancel()
 
-    async with trio.open_nursery() as nursery:
+    async with anyio.create_task_group() as task_group:
         for number, call in enumerate(calls):
-            nursery.start_soon(run, number, call)
+            task_group.start_soon(run, number, call)
     if errors:
         raise errors[0]
     return [results[number] for number in range(len(calls))]
@@ -99,5 +102,5 @@ async def in_parallel(calls: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
 async def every(seconds: float, do: Callable[[], Awaitable[object]]) -> NoReturn:
     """Call `do` without end, after a pause each time."""
     while True:
-        await trio.sleep(seconds)
+        await anyio.sleep(seconds)
         await do()

@@ -13,7 +13,6 @@ from enum import Enum
 from functools import partial
 
 import structlog
-import trio
 from attrs import define, field
 
 from twinlog.cluster.client.api import SendStatus
@@ -168,5 +167,5 @@ class TransactionProducer:
         header.from_transaction_check = True
         try:
             await self.client.api.oneway(address, header, remark=remark)
-        except (RemotingError, trio.BrokenResourceError) as error:
+        except RemotingError as error:
             log.warning("transaction decision not sent; the broker will ask again", peer=address, error=str(error))

@@ -13,8 +13,9 @@ from math import inf
 from secrets import token_hex
 from typing import TypeVar
 
+import anyio
+import anyio.abc
 import attrs
-import trio
 from attrs import define, field
 
 from twinlog.cluster.remoting.codes import ResponseCode
@@ -37,6 +38,7 @@ from twinlog.cluster.remoting.member_auth import (
     wants_signature,
 )
 from twinlog.cluster.remoting.names import split_address
+from twinlog.cluster.remoting.streams import Stream, broken, open_tcp, open_tls
 from twinlog.store.util.late_logger import LateLogger
 
 CONNECT_TIMEOUT_MS = 3_000
@@ -51,26 +53,25 @@ log = LateLogger(__name__)
 
 T = TypeVar("T")
 OnRequest = Callable[[str, RemotingCommand], RemotingCommand | None]
-Connect = Callable[[str], Awaitable[trio.abc.Stream]]
+Connect = Callable[[str], Awaitable[Stream]]
 # Of all addresses, or of each one: None for those that get plaintext.
 Tls = ssl.SSLContext | Callable[[str], Awaitable[ssl.SSLContext | None]]
 Sign = Callable[[RemotingCommand], None]  # Adds to `ext`, which is this request's own dict and never None.
 
 
-async def connect_tcp(address: str) -> trio.abc.Stream:
+async def connect_tcp(address: str) -> Stream:
     """Open a TCP connection. Raises OSError, or ValueError for a malformed address."""
-    host, port = split_address(address)
-    return await trio.open_tcp_stream(host, port)
+    return await open_tcp(*split_address(address))
 
 
-async def connect_first(addresses: Sequence[str]) -> trio.abc.Stream:
+async def connect_first(addresses: Sequence[str]) -> Stream:
     """Open a TCP connection to the first of these addresses that takes one. Raises OSError, ValueError for a malformed one."""
     if len(addresses) == 1:
         return await connect_tcp(addresses[0])
     errors, causes = [], list[OSError]()
     for address in addresses:
         why = f"no connection within {WAY_SECONDS_MAX:g} s"
-        with trio.move_on_after(WAY_SECONDS_MAX if address != addresses[-1] else inf):
+        with anyio.move_on_after(WAY_SECONDS_MAX if address != addresses[-1] else inf):
             try:
                 return await connect_tcp(address)
             except OSError as error:
@@ -91,27 +92,21 @@ def is_refused(error: BaseException) -> bool:
     return reason is not None and is_refused(reason)
 
 
-async def start_tls(stream: trio.abc.Stream, address: str, tls: Tls) -> trio.abc.Stream:
+async def start_tls(stream: Stream, address: str, tls: Tls) -> Stream:
     """Complete the TLS handshake, if the address gets TLS. Raises OSError when the peer does not speak it, or is not trusted."""
     context = await tls(address) if callable(tls) else tls
     if context is None:
         return stream
-    # Netty ends a connection without close_notify, and waits for none: hence `https_compatible`.
-    secure = trio.SSLStream(stream, context, server_hostname=split_address(address)[0], https_compatible=True)
     try:
-        await secure.do_handshake()
-    except BaseException as error:
-        await trio.aclose_forcefully(stream)
-        if isinstance(error, trio.BrokenResourceError):
-            raise OSError(f"no TLS connection: {tls_reason(error.__cause__)}") from None
-        raise
-    return secure
+        return await open_tls(stream, split_address(address)[0], context)
+    except broken() as error:
+        raise OSError(f"no TLS connection: {tls_reason(error.__cause__)}") from None
 
 
 def tls_connect(tls: Tls, connect: Connect = connect_tcp) -> Connect:
     """A function like `connect` that uses TLS."""
 
-    async def connect_with_tls(address: str) -> trio.abc.Stream:
+    async def connect_with_tls(address: str) -> Stream:
         return await start_tls(await connect(address), address, tls)
 
     return connect_with_tls
@@ -121,7 +116,7 @@ def tls_connect(tls: Tls, connect: Connect = connect_tcp) -> Connect:
 class _Waiter:
     """A request in flight: its response, or the reason why there will be none."""
 
-    done: trio.Event = field(factory=trio.Event)
+    done: anyio.Event = field(factory=anyio.Event)
     response: RemotingCommand | None = None
     lost: str = ""
 
@@ -131,20 +126,22 @@ class _Connection:
     """One stream and the requests in flight on it."""
 
     address: str
-    stream: trio.abc.Stream
+    stream: Stream
     on_request: OnRequest | None
     lost: str = field(default="", init=False)  # Why the connection has ended; empty while it is open.
-    scope: trio.CancelScope = field(factory=trio.CancelScope, init=False)
+    scope: anyio.CancelScope = field(factory=anyio.CancelScope, init=False)
     _waiters: dict[int, _Waiter] = field(factory=dict, init=False)
     _outbox: list[bytes] = field(factory=list, init=False)
     _outbox_size: int = field(default=0, init=False)
-    _filled: trio.Event = field(factory=trio.Event, init=False)
-    _emptied: trio.Event = field(factory=trio.Event, init=False)
-    opened_at: float = field(factory=trio.current_time, init=False)
-    _last_used: float = field(factory=trio.current_time, init=False)
-    _last_received: float = field(factory=trio.current_time, init=False)
+    _filled: anyio.Event | None = field(default=None, init=False)  # While the write task waits.
+    _emptied: anyio.Event | None = field(default=None, init=False)  # While anybody waits for it.
+    opened_at: float = field(factory=anyio.current_time, init=False)
+    _last_used: float = field(factory=anyio.current_time, init=False)
+    _last_received: float = field(factory=anyio.current_time, init=False)
     _first_late: float = field(default=inf, init=False)  # When the first request was sent that is late since then.
-    signing: trio.Lock = field(factory=trio.Lock, init=False)  # Signed requests are sent in the order of their numbers.
+    signing: anyio.Lock = field(
+        factory=anyio.Lock, init=False
+    )  # Signed requests are sent in the order of their numbers.
     session: ClientSession | None = field(default=None, init=False)
     has_no_secret: bool = field(default=False, init=False)  # The member at the other end, which was asked.
 
@@ -152,11 +149,11 @@ class _Connection:
         """Read and write until the peer closes, breaks the protocol, or there is no traffic for IDLE_MS."""
         reason = "the connection was closed"
         try:
-            async with self.stream, trio.open_nursery() as nursery:
-                nursery.start_soon(self._write_task)
+            async with self.stream, anyio.create_task_group() as task_group:
+                task_group.start_soon(self._write_task)
                 await self._read()
-                nursery.cancel_scope.cancel()
-        except* trio.BrokenResourceError as group:
+                task_group.cancel_scope.cancel()
+        except* broken() as group:
             reason = f"the connection was lost: {group.exceptions[0].__cause__ or group.exceptions[0]}"
         except* RemotingProtocolError as group:
             reason = f"the server broke the protocol: {group.exceptions[0]}"
@@ -194,7 +191,7 @@ class _Connection:
         if self._last_received > sent:
             return
         self._first_late = min(self._first_late, sent)
-        if trio.current_time() >= self._first_late + SILENCE_MS / 1000:
+        if anyio.current_time() >= self._first_late + SILENCE_MS / 1000:
             log.info("connection closed: requests time out and nothing is received", peer=self.address)
             self.scope.cancel()
 
@@ -202,7 +199,7 @@ class _Connection:
         """Hand one frame to the write task; wait while too much is unsent. Raises RemotingConnectError."""
         frame = encode(command)
         while self._outbox_size > OUTBOX_SIZE_MAX and not self.lost:
-            await self._emptied.wait()
+            await self._until_emptied()
         if self.lost:
             raise RemotingConnectError(self.address, self.lost)
         self._put(frame)
@@ -210,35 +207,37 @@ class _Connection:
     def _put(self, frame: bytes) -> None:
         self._outbox.append(frame)
         self._outbox_size += len(frame)
-        self._filled.set()
+        if self._filled is not None:
+            self._filled.set()
+            self._filled = None
 
     async def _write_task(self) -> None:
         while True:
-            await self._filled.wait()
-            self._filled = trio.Event()
+            if not self._outbox:
+                self._filled = anyio.Event()
+                await self._filled.wait()
             data, self._outbox = b"".join(self._outbox), []
             await self.stream.send_all(data)
-            self._last_used = trio.current_time()
+            self._last_used = anyio.current_time()
             self._outbox_size -= len(data)
             assert self._outbox_size >= 0, self._outbox_size
-            self._emptied.set()
-            self._emptied = trio.Event()
+            self._tell_emptied()
 
     async def _read(self) -> None:
         reader = FrameReader()
         while True:
-            with trio.move_on_at(self._last_used + IDLE_MS / 1000) as scope:
+            with anyio.CancelScope(deadline=self._last_used + IDLE_MS / 1000) as scope:
                 data = await self.stream.receive_some(_READ_SIZE)
                 if not data:
                     return
-                self._last_used = self._last_received = trio.current_time()
+                self._last_used = self._last_received = anyio.current_time()
                 self._first_late = inf
                 for frame in reader.feed(data):
                     self._take(decode(frame))
             if scope.cancelled_caught:
                 if self._waiters:  # Held pulls: their own time limits count.
-                    self._last_used = trio.current_time()
-                elif trio.current_time() >= self._last_used + IDLE_MS / 1000:  # Nothing was written meanwhile.
+                    self._last_used = anyio.current_time()
+                elif anyio.current_time() >= self._last_used + IDLE_MS / 1000:  # Nothing was written meanwhile.
                     return
 
     def _take(self, command: RemotingCommand) -> None:
@@ -264,7 +263,17 @@ class _Connection:
     async def flush(self) -> None:
         """Wait until nothing is unsent."""
         while self._outbox_size and not self.lost:
-            await self._emptied.wait()
+            await self._until_emptied()
+
+    async def _until_emptied(self) -> None:
+        if self._emptied is None:
+            self._emptied = anyio.Event()
+        await self._emptied.wait()
+
+    def _tell_emptied(self) -> None:
+        if self._emptied is not None:
+            self._emptied.set()
+            self._emptied = None
 
     def put_response(self, response: RemotingCommand) -> None:
         """Respond to the server later than its request came; dropped when too much is unsent."""
@@ -277,7 +286,7 @@ class _Connection:
             waiter.lost = reason
             waiter.done.set()
         self._waiters.clear()
-        self._emptied.set()
+        self._tell_emptied()
 
 
 async def _ask(connection: _Connection, command: RemotingCommand) -> RemotingCommand:
@@ -306,19 +315,19 @@ class RemotingClient:
     connect: Connect = field(default=connect_tcp, kw_only=True)
     proof: OwnProof | None = field(default=None, kw_only=True)
     _connections: dict[str, _Connection] = field(factory=dict, init=False)
-    _connecting: dict[str, trio.Lock] = field(factory=dict, init=False)
-    _nursery: trio.Nursery | None = field(default=None, init=False, repr=False)
+    _connecting: dict[str, anyio.Lock] = field(factory=dict, init=False)
+    _task_group: anyio.abc.TaskGroup | None = field(default=None, init=False, repr=False)
     _opaque: int = field(default=0, init=False)
 
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Carry the connections until cancelled; then all close, and pending requests raise RemotingConnectError."""
         try:
-            async with trio.open_nursery() as nursery:
-                self._nursery = nursery
+            async with anyio.create_task_group() as task_group:
+                self._task_group = task_group
                 task_status.started()
-                await trio.sleep_forever()
+                await anyio.sleep_forever()
         finally:
-            self._nursery = None
+            self._task_group = None
 
     @property
     def addresses(self) -> frozenset[str]:
@@ -332,7 +341,7 @@ class RemotingClient:
     def connected_seconds(self, address: str) -> float:
         """Age of the open connection to an address; 0 without one."""
         connection = self._connections.get(address)
-        return trio.current_time() - connection.opened_at if connection is not None else 0.0
+        return anyio.current_time() - connection.opened_at if connection is not None else 0.0
 
     async def request(self, address: str, command: RemotingCommand, *, timeout_ms: float = 3_000) -> RemotingCommand:
         """Send and wait for the response, whatever its code; connects first where needed. `command` is not changed.
@@ -361,11 +370,11 @@ class RemotingClient:
         """Connect where needed, and ask. Raises RemotingConnectError and RemotingTimeoutError when the time is up."""
         connection, sent = None, inf
         try:
-            with trio.move_on_after(timeout_ms / 1000):
+            with anyio.move_on_after(timeout_ms / 1000):
                 connection = await self._connection(address)
-                sent = trio.current_time()
+                sent = anyio.current_time()
                 return await ask(connection, self._prepared(command))
-        except trio.Cancelled:
+        except anyio.get_cancelled_exc_class():
             # Whoever always gives up early would keep a dead connection for ever. A server may hold a longer request.
             if connection is not None and timeout_ms < SILENCE_MS:
                 connection.late(sent)
@@ -428,7 +437,7 @@ class RemotingClient:
 
         Call that function once, under a time limit of your own. Both raise RemotingConnectError.
         """
-        with trio.move_on_after(timeout_ms / 1000):
+        with anyio.move_on_after(timeout_ms / 1000):
             connection = await self._connection(address)
             prepared = self._prepared(command)
             return partial(connection.response, await connection.begin(prepared), prepared)
@@ -446,7 +455,7 @@ class RemotingClient:
 
     async def oneway(self, address: str, command: RemotingCommand, *, timeout_ms: float = 3_000) -> None:
         """Send a request that gets no response; returns when the frame is queued. Raises RemotingConnectError."""
-        with trio.move_on_after(timeout_ms / 1000):
+        with anyio.move_on_after(timeout_ms / 1000):
             connection = await self._connection(address)
             return await connection.send(self._prepared(command, ONEWAY))
         raise RemotingConnectError(address, f"not sent within {timeout_ms:g} ms")
@@ -463,23 +472,23 @@ class RemotingClient:
     async def _connection(self, address: str) -> _Connection:
         if connection := self._connections.get(address):
             return connection
-        async with self._connecting.setdefault(address, trio.Lock()):  # One task connects, the others wait for it.
+        async with self._connecting.setdefault(address, anyio.Lock()):  # One task connects, the others wait for it.
             return self._connections.get(address) or await self._open(address)
 
     async def _open(self, address: str) -> _Connection:
-        if self._nursery is None:
+        if self._task_group is None:
             raise RemotingConnectError(address, "the client is not running")
         try:
-            with trio.fail_after(CONNECT_TIMEOUT_MS / 1000):
+            with anyio.fail_after(CONNECT_TIMEOUT_MS / 1000):
                 stream = await self.connect(address)
                 if self.tls is not None:
                     stream = await start_tls(stream, address, self.tls)
-        except trio.TooSlowError:
+        except TimeoutError:
             raise RemotingConnectError(address, f"not connected within {CONNECT_TIMEOUT_MS} ms") from None
         except (OSError, ValueError) as error:
             raise RemotingConnectError(address, connect_reason(error)) from error
         connection = self._connections[address] = _Connection(address, stream, self.on_request)
-        self._nursery.start_soon(self._carry, connection)
+        self._task_group.start_soon(self._carry, connection)
         return connection
 
     async def _carry(self, connection: _Connection) -> None:
@@ -505,7 +514,7 @@ def tls_reason(error: BaseException | None) -> str:
 
 
 def connect_reason(error: BaseException) -> str:
-    """The kernel's error. trio wraps it, one for each address that it tried: the first is shown."""
+    """The kernel's error. The loop wraps it, one for each address that it tried: the first is shown."""
     if isinstance(error, BaseExceptionGroup):
         return connect_reason(error.exceptions[0])
     if error.__cause__ is not None:

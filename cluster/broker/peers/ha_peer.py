@@ -25,6 +25,7 @@ from twinlog.cluster.remoting.headers.members import ChangeRole, GetBrokerEpoch,
 from twinlog.cluster.remoting.member_auth import Signed
 from twinlog.cluster.remoting.member_status import MemberStatus
 from twinlog.cluster.remoting.names import HA_PORT_DISTANCE, shifted
+from twinlog.cluster.remoting.streams import close_now
 from twinlog.ha.election.voter import LeaseReply, LeaseRequest, VoteReply, VoteRequest
 from twinlog.ha.errors import HAIdentityError, HAPeerError
 from twinlog.ha.peer import PeerHistory, PeerLog
@@ -231,7 +232,7 @@ class RemotingCalls:
         """True if a connection is refused: no process of the member is there. False, too, if nothing is known after a moment."""
         with trio.move_on_after(REFUSED_SECONDS):
             try:
-                await trio.aclose_forcefully(await self.client.connect(address))
+                await close_now(await self.client.connect(address))
             except OSError as error:
                 return is_refused(error)
         return False

@@ -15,6 +15,7 @@ from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.remoting.client import connect_reason, connect_tcp
 from twinlog.cluster.remoting.errors import RemotingTimeoutError
 from twinlog.cluster.remoting.member_status import ReachStatus
+from twinlog.cluster.remoting.streams import close_now
 from twinlog.ha.errors import HAPeerError
 from twinlog.ha.peer import PeerHistory
 from twinlog.store.role_file import GroupMember
@@ -77,7 +78,7 @@ class Reach:
 async def _connects(address: str) -> tuple[str, str | None]:
     with trio.move_on_after(PROBE_SECONDS_MAX):
         try:
-            await trio.aclose_forcefully(await connect_tcp(address))
+            await close_now(await connect_tcp(address))
             return "reached", None
         except socket.gaierror as error:
             return "name unknown", error.strerror or str(error)

@@ -6,17 +6,18 @@ each with a code of its own after which RocketMQ's producers retry. Forwarded re
 that none runs in a circle.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 import structlog
 import trio
 from attrs import define, field, frozen
 
-from twinlog.cluster.remoting.client import Sign, connect_tcp
+from twinlog.cluster.remoting.client import Connect, Sign, connect_tcp
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.command import ONEWAY, FrameReader, RemotingCommand, decode, encode
 from twinlog.cluster.remoting.connection import Connection
 from twinlog.cluster.remoting.errors import RemotingError, RemotingProtocolError
+from twinlog.cluster.remoting.streams import Stream
 from twinlog.store.record.message import host_bytes
 
 log = structlog.get_logger(__name__)
@@ -61,7 +62,7 @@ class _Link:
     """One stream to one master. Ends when it breaks, is idle for a while, or is over and has no request left."""
 
     address: str
-    connect: Callable[[str], Awaitable[trio.abc.Stream]]
+    connect: Connect
     over: bool = field(default=False, init=False)  # It accepts no more requests.
     unsent_bytes: int = field(default=0, init=False)
     _is_open: bool = field(default=False, init=False)  # From then on the master may have got requests.
@@ -109,14 +110,14 @@ class _Link:
             log.warning("connection to the master lost", peer=self.address, why=str(group.exceptions[0]))
         return f"the connection to the master {self.address} was lost"
 
-    async def _write(self, stream: trio.abc.Stream) -> None:
+    async def _write(self, stream: Stream) -> None:
         while True:
             await self._filled.wait()
             data, self._outbox, self._filled = b"".join(self._outbox), [], trio.Event()
             await stream.send_all(data)
             self.unsent_bytes -= len(data)
 
-    async def _read(self, stream: trio.abc.Stream) -> None:
+    async def _read(self, stream: Stream) -> None:
         reader = FrameReader()
         while data := await stream.receive_some(_READ_SIZE):
             self._hand_on([decode(frame) for frame in reader.feed(data)])
@@ -161,7 +162,7 @@ class Forwarder:
     sign: where requests are checked before they come here. A client's own signature is void: fields were added.
     """
 
-    connect: Callable[[str], Awaitable[trio.abc.Stream]] = connect_tcp
+    connect: Connect = connect_tcp
     sign: Sign | None = field(default=None, kw_only=True)
     _address: str = field(default="", init=False)
     _link: _Link | None = field(default=None, init=False)

@@ -7,8 +7,9 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
+import anyio
+import anyio.abc
 import structlog
-import trio
 from attrs import define, field
 
 from twinlog.cluster.client.client import Client
@@ -45,19 +46,19 @@ class Assignment:
     broadcasting: bool
     is_running: Callable[[MessageQueue], bool]
     readers: dict[MessageQueue, QueueReader] = field(factory=dict, init=False)
-    _wanted: trio.Event = field(factory=trio.Event, init=False)
-    _nursery: trio.Nursery | None = field(default=None, init=False)
-    _changing: trio.Lock = field(factory=trio.Lock, init=False)
+    _wanted: anyio.Event = field(factory=anyio.Event, init=False)
+    _task_group: anyio.abc.TaskGroup | None = field(default=None, init=False)
+    _changing: anyio.Lock = field(factory=anyio.Lock, init=False)
 
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Rebalance now, every 20 s and after soon(); calls started() after the first time."""
-        async with trio.open_nursery() as self._nursery:
+        async with anyio.create_task_group() as self._task_group:
             complete, again = await self.rebalance(), AGAIN_SECONDS
             task_status.started()
             while True:
-                with trio.move_on_after(REBALANCE_SECONDS if complete else again):
+                with anyio.move_on_after(REBALANCE_SECONDS if complete else again):
                     await self._wanted.wait()
-                self._wanted = trio.Event()
+                self._wanted = anyio.Event()
                 complete = await self.rebalance()
                 again = AGAIN_SECONDS if complete else min(2 * again, AGAIN_SECONDS_MAX)
 
@@ -123,8 +124,8 @@ class Assignment:
             return False
         self.offsets.table.begin(queue, offset, is_stored=stored is not None)
         reader = self.readers[queue] = QueueReader(self.reading, subscription, ProcessQueue(queue, offset))
-        assert self._nursery is not None
-        self._nursery.start_soon(reader.run)
+        assert self._task_group is not None
+        self._task_group.start_soon(reader.run)
         return True
 
     async def drop(self, queues: Iterable[MessageQueue]) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterator
 
-import trio
+import anyio
 from attrs import define, field
 
 from twinlog.cluster.client.consume.process_queue import ProcessQueue
@@ -24,7 +24,7 @@ class Batch:
     settle: "Callable[[Batch], Awaitable[None]]" = field(repr=False)
     failed: bool = field(default=False, init=False)
     delay_level: int = field(default=0, init=False)
-    settled: trio.Event = field(factory=trio.Event, init=False, repr=False)
+    settled: anyio.Event = field(factory=anyio.Event, init=False, repr=False)
     _begun: bool = field(default=False, init=False, repr=False)
 
     @property

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 
+import anyio
 import structlog
-import trio
 from attrs import define, field
 
 from twinlog.cluster.client.client import Client
@@ -28,12 +28,12 @@ class QueueLocks:
 
     client: Client
     group: str
-    _renewed: dict[MessageQueue, float] = field(factory=dict, init=False)  # By trio's clock.
+    _renewed: dict[MessageQueue, float] = field(factory=dict, init=False)  # By the loop's clock.
 
     def holds(self, queue: MessageQueue) -> bool:
         """True when this consumer has a valid lock of the queue."""
         renewed = self._renewed.get(queue)
-        return renewed is not None and trio.current_time() < renewed + GOOD_SECONDS
+        return renewed is not None and anyio.current_time() < renewed + GOOD_SECONDS
 
     def last_renewed(self, queue: MessageQueue) -> float | None:
         return self._renewed.get(queue)
@@ -43,7 +43,7 @@ class QueueLocks:
         return all(await in_parallel(partial(self._lock_at, *each) for each in by_broker(queues).items()))
 
     async def _lock_at(self, broker_name: str, queues: list[MessageQueue]) -> bool:
-        asked = trio.current_time()  # The broker's 60 s begin later.
+        asked = anyio.current_time()  # The broker's 60 s begin later.
         try:
             given = await self.client.api.lock(self._master(broker_name), self.client.client_id, self.group, queues)
         except RemotingError as error:

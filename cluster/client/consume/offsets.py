@@ -9,8 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+import anyio
 import structlog
-import trio
+from anyio import to_thread
 from attrs import define, field
 
 from twinlog.cluster.client.client import Client
@@ -161,11 +162,11 @@ class FileOffsets:
     path: Path
     table: OffsetTable = field(factory=OffsetTable)
     _stored: dict[MessageQueue, int] | None = field(default=None, init=False)
-    _writing: trio.Lock = field(factory=trio.Lock, init=False)
+    _writing: anyio.Lock = field(factory=anyio.Lock, init=False)
 
     async def load(self, queue: MessageQueue) -> int | None:
         if self._stored is None:
-            self._stored = await trio.to_thread.run_sync(read_offset_file, self.path)
+            self._stored = await to_thread.run_sync(read_offset_file, self.path)
         return self._stored.get(queue)
 
     async def commit(self, queues: Iterable[MessageQueue] | None = None) -> None:
@@ -175,7 +176,7 @@ class FileOffsets:
                 return
             whole = {**(self._stored or {}), **changed}
             try:
-                await trio.to_thread.run_sync(partial(_write, self.path, dump_offsets(whole)))
+                await to_thread.run_sync(partial(_write, self.path, dump_offsets(whole)))
             except OSError as error:
                 log.warning(
                     "offsets of a broadcasting consumer not stored; retrying with the next commit",

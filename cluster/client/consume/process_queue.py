@@ -34,7 +34,7 @@ class ProcessQueue:
     is_dropped: bool = field(default=False, init=False)  # Not read here any more: nothing is committed.
     count: int = field(default=0, init=False)  # Messages held.
     size: int = field(default=0, init=False)  # Bytes of their bodies.
-    last_pulled: float = field(default=0.0, init=False)  # Both by trio's clock.
+    last_pulled: float = field(default=0.0, init=False)  # Both by the loop's clock.
     last_taken: float = field(default=0.0, init=False)
     _waiting: deque[ReceivedMessage] = field(factory=deque, init=False)
     _running: dict[int, ReceivedMessage] = field(factory=dict, init=False)  # By offset.

@@ -11,8 +11,9 @@ from collections import deque
 from collections.abc import Iterable
 from functools import partial
 
+import anyio
+import anyio.abc
 import structlog
-import trio
 from attrs import define, field
 
 from twinlog.cluster.client.client import Client
@@ -50,8 +51,8 @@ class PullConsumer(Service):
     _readers: dict[MessageQueue, QueueReader] = field(factory=dict, init=False, repr=False)
     _ready: deque[ProcessQueue] = field(factory=deque, init=False, repr=False)
     _returned: list[tuple[ProcessQueue, list[ReceivedMessage]]] = field(factory=list, init=False, repr=False)
-    _arrival: trio.Event = field(factory=trio.Event, init=False, repr=False)
-    _nursery: trio.Nursery | None = field(default=None, init=False, repr=False)
+    _arrival: anyio.Event = field(factory=anyio.Event, init=False, repr=False)
+    _task_group: anyio.abc.TaskGroup | None = field(default=None, init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         self.offsets = BrokerOffsets(self.client, self.group)
@@ -59,19 +60,19 @@ class PullConsumer(Service):
             consumer=self, client=self.client, group=self.group, limits=self.limits, carries_filter=True
         )
 
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Run until cancelled; then offsets are committed, with `auto_commit`. `async with` does this."""
         try:
-            async with trio.open_nursery() as self._nursery:
+            async with anyio.create_task_group() as self._task_group:
                 task_status.started()
                 while True:
-                    await trio.sleep(COMMIT_SECONDS)
+                    await anyio.sleep(COMMIT_SECONDS)
                     if self.auto_commit:
                         await self.offsets.commit()
         finally:
-            self._nursery = None
+            self._task_group = None
             if self.auto_commit:
-                with trio.move_on_after(self.client.timeout_ms / 1000, shield=True):
+                with anyio.move_on_after(self.client.timeout_ms / 1000, shield=True):
                     await self._store_at_the_end()
 
     async def _store_at_the_end(self) -> None:
@@ -118,10 +119,10 @@ class PullConsumer(Service):
         self._read(queue, offset)
 
     def _read(self, queue: MessageQueue, offset: int) -> None:
-        assert self._nursery is not None, "use it in an async with block"
+        assert self._task_group is not None, "use it in an async with block"
         subscription = Subscription.of(queue.topic, self.wanted, 0)
         reader = self._readers[queue] = QueueReader(self._reading, subscription, ProcessQueue(queue, offset))
-        self._nursery.start_soon(reader.run)
+        self._task_group.start_soon(reader.run)
 
     def _stop(self, queue: MessageQueue) -> None:
         reader = self._readers.pop(queue)
@@ -154,7 +155,7 @@ class PullConsumer(Service):
     async def poll(self, *, count_max: int = 32, timeout_seconds: float = 5.0) -> list[ReceivedMessage]:
         """Messages of one queue, oldest first; an empty list when none arrived in time. Queues take turns."""
         self._finish()
-        with trio.move_on_after(timeout_seconds):
+        with anyio.move_on_after(timeout_seconds):
             while True:
                 while self._ready:
                     held = self._ready.popleft()
@@ -164,7 +165,7 @@ class PullConsumer(Service):
                     if held.has_waiting:
                         self._ready.append(held)
                     return messages
-                self._arrival = trio.Event()
+                self._arrival = anyio.Event()
                 await self._arrival.wait()
         return []
 

@@ -15,8 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import anyio
+import anyio.abc
 import structlog
-import trio
 from attrs import define, field, validators
 
 from twinlog.cluster.client.client import Client
@@ -84,8 +85,8 @@ class PushConsumer(Service):
     _asked_for: deque[Batch] = field(factory=deque, init=False, repr=False)
     _turns: Turns = field(init=False, repr=False)
     _retries: Retries = field(init=False, repr=False)
-    _arrival: trio.Event = field(factory=trio.Event, init=False, repr=False)
-    _nursery: trio.Nursery | None = field(default=None, init=False, repr=False)
+    _arrival: anyio.Event = field(factory=anyio.Event, init=False, repr=False)
+    _task_group: anyio.abc.TaskGroup | None = field(default=None, init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         version = now_ms()
@@ -122,7 +123,7 @@ class PushConsumer(Service):
 
     # ---- Life
 
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Run until cancelled; then offsets are committed, locks released, and the group is left. `async with` does this.
 
         Raises RemotingError when no name server responds, RequestError for a filter that the broker refuses.
@@ -131,24 +132,24 @@ class PushConsumer(Service):
         self.started_ms = now_ms()
         try:
             await self._prepare()
-            async with trio.open_nursery() as self._nursery:
-                await self._nursery.start(self.assignment.run)
-                self._nursery.start_soon(every, COMMIT_SECONDS, self.offsets.commit)
+            async with anyio.create_task_group() as self._task_group:
+                await self._task_group.start(self.assignment.run)
+                self._task_group.start_soon(every, COMMIT_SECONDS, self.offsets.commit)
                 if self.locks is not None:
-                    self._nursery.start_soon(self._keep_locks, self.locks)
+                    self._task_group.start_soon(self._keep_locks, self.locks)
                 if self.handler is not None:
                     for _ in range(self.workers):
-                        self._nursery.start_soon(self._work, self.handler)
+                        self._task_group.start_soon(self._work, self.handler)
                 task_status.started()
         finally:
-            self._nursery = None
-            with trio.CancelScope(shield=True):
-                with trio.move_on_after(LEAVE_SECONDS):
+            self._task_group = None
+            with anyio.CancelScope(shield=True):
+                with anyio.move_on_after(LEAVE_SECONDS):
                     await self.assignment.drop(list(self.assignment.readers))
-                with trio.move_on_after(LEAVE_SECONDS):
+                with anyio.move_on_after(LEAVE_SECONDS):
                     if self.locks is not None:  # No batch is handled any more.
                         await self.locks.unlock_all()
-                with trio.move_on_after(LEAVE_SECONDS):
+                with anyio.move_on_after(LEAVE_SECONDS):
                     await self.client.leave(consumer=self.group)
 
     async def _prepare(self) -> None:
@@ -163,7 +164,7 @@ class PushConsumer(Service):
     async def _keep_locks(self, locks: QueueLocks) -> None:
         renewed = True
         while True:
-            await trio.sleep(RENEW_SECONDS if renewed else AGAIN_SECONDS)
+            await anyio.sleep(RENEW_SECONDS if renewed else AGAIN_SECONDS)
             readers = list(self.assignment.readers.values())
             renewed = await locks.lock({*(reader.held.queue for reader in readers), *self._turns.running()})
             for reader in readers:  # Queues that waited for their lock can continue.
@@ -188,7 +189,7 @@ class PushConsumer(Service):
         """Wait for the next batch; the caller calls its done()."""
         while (batch := self._next()) is None:
             if self._arrival.is_set():
-                self._arrival = trio.Event()
+                self._arrival = anyio.Event()
             await self._arrival.wait()
         return batch
 
@@ -198,7 +199,7 @@ class PushConsumer(Service):
         if (turn := self._turns.take(self.batch_max)) is None:
             return None
         held, messages = turn
-        held.last_taken = trio.current_time()
+        held.last_taken = anyio.current_time()
         return Batch(tuple(messages), held, self._settle)
 
     async def consume_directly(self, message: ReceivedMessage) -> Batch:
@@ -219,13 +220,13 @@ class PushConsumer(Service):
             here = []
         again = {message.queue_offset for message in here}
         held.remove(message for message in batch.messages if message.queue_offset not in again)
-        if here and self._nursery is not None:
+        if here and self._task_group is not None:
             self._turns.suspended.add(held)
-            self._nursery.start_soon(self._come_again, held, here)
+            self._task_group.start_soon(self._come_again, held, here)
         self._go_on(held)
 
     async def _come_again(self, held: ProcessQueue, messages: list[ReceivedMessage]) -> None:
-        await trio.sleep(self.suspend_seconds if self.ordered else LOCAL_RETRY_SECONDS)
+        await anyio.sleep(self.suspend_seconds if self.ordered else LOCAL_RETRY_SECONDS)
         self._turns.suspended.discard(held)
         held.give_back(messages)
         self._go_on(held)
@@ -237,8 +238,8 @@ class PushConsumer(Service):
         if reader := self.assignment.readers.get(held.queue):
             reader.wake()
             self.on_arrival(reader.held)
-        elif self.locks is not None and self._nursery is not None:
-            self._nursery.start_soon(self.assignment.release, held.queue)
+        elif self.locks is not None and self._task_group is not None:
+            self._task_group.start_soon(self.assignment.release, held.queue)
 
     # ---- For its readers (ReadingConsumer)
 
@@ -344,12 +345,12 @@ def _queue_info(consumer: PushConsumer, queue: MessageQueue) -> dict[str, Any]:
 
 
 def _clock_ms(moment: float) -> int:
-    """Convert a time of trio's clock to ms since 1970; 0 stays 0."""
-    return round((time.time() - trio.current_time() + moment) * 1000) if moment else 0
+    """Convert a time of the loop's clock to ms since 1970; 0 stays 0."""
+    return round((time.time() - anyio.current_time() + moment) * 1000) if moment else 0
 
 
 async def _consume_directly(consumer: PushConsumer, address: str, request: RemotingCommand) -> None:
-    begun = trio.current_time()
+    begun = anyio.current_time()
     try:
         record = decode_message(bytes(request.body))
     except StoreError as error:
@@ -359,13 +360,13 @@ async def _consume_directly(consumer: PushConsumer, address: str, request: Remot
         return
     queue = MessageQueue(record.topic, (request.ext or {}).get("brokerName", ""), record.queue_id)
     result = "CR_RETURN_NULL"
-    with trio.move_on_after(DIRECTLY_SECONDS):
+    with anyio.move_on_after(DIRECTLY_SECONDS):
         batch = await consumer.consume_directly(as_received(record, queue))
         result = "CR_LATER" if batch.failed else "CR_SUCCESS"
     body = {
         "autoCommit": True,
         "consumeResult": result,
         "order": consumer.ordered,
-        "spentTimeMills": round((trio.current_time() - begun) * 1000),
+        "spentTimeMills": round((anyio.current_time() - begun) * 1000),
     }
     consumer.client.remoting.respond(address, _response(request, fastjson.dumps(body)))

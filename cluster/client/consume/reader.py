@@ -3,8 +3,8 @@
 from contextlib import suppress
 from typing import Protocol
 
+import anyio
 import structlog
-import trio
 from attrs import define, field
 
 from twinlog.cluster.client.api import PullResponse, PullStatus
@@ -61,8 +61,8 @@ class QueueReader:
     reading: Reading
     subscription: Subscription
     held: ProcessQueue
-    scope: trio.CancelScope = field(factory=trio.CancelScope, init=False)
-    _room: trio.Event = field(factory=trio.Event, init=False)
+    scope: anyio.CancelScope = field(factory=anyio.CancelScope, init=False)
+    _room: anyio.Event = field(factory=anyio.Event, init=False)
 
     async def run(self) -> None:
         """Pull the queue's messages as long as there is room; after a failure again every second."""
@@ -74,7 +74,7 @@ class QueueReader:
                     await self._recover(error)
                 except StoreError as error:
                     log.error("pulled bytes are no messages; pulling again", queue=self.held.queue, error=str(error))
-                    await trio.sleep(PAUSE_SECONDS)
+                    await anyio.sleep(PAUSE_SECONDS)
 
     def stop(self) -> None:
         """Pull no more, and commit nothing for what is held."""
@@ -88,10 +88,10 @@ class QueueReader:
     async def _step(self) -> None:
         held, reading = self.held, self.reading
         if held.is_full(reading.limits, ordered=reading.ordered):
-            self._room = trio.Event()
+            self._room = anyio.Event()
             await self._room.wait()
         elif not reading.consumer.may_pull(held):
-            await trio.sleep(PAUSE_SECONDS)
+            await anyio.sleep(PAUSE_SECONDS)
         else:
             self._take(await self._pull())
 
@@ -116,7 +116,7 @@ class QueueReader:
         held = self.held
         if held.is_dropped:
             return
-        held.broker_id, held.last_pulled = pulled.suggested_broker_id, trio.current_time()
+        held.broker_id, held.last_pulled = pulled.suggested_broker_id, anyio.current_time()
         if pulled.status is PullStatus.OFFSET_ILLEGAL:
             log.warning(
                 "offset out of range; the queue is read from another one",
@@ -142,10 +142,10 @@ class QueueReader:
 
     async def _recover(self, error: RemotingError) -> None:
         if isinstance(error, RequestError) and error.code == FLOW_CONTROL:
-            await trio.sleep(FLOW_CONTROL_SECONDS)
+            await anyio.sleep(FLOW_CONTROL_SECONDS)
             return
         log.info("pull failed; retrying in 1 s", queue=self.held.queue, error=str(error))
-        await trio.sleep(PAUSE_SECONDS)
+        await anyio.sleep(PAUSE_SECONDS)
         self.held.broker_id = MASTER_ID
         with suppress(RemotingError):
             await self.reading.client.routes.renew(self.held.queue.topic)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-import trio
+import anyio
 from attrs import define, field
 
 from twinlog.cluster.client.api import TOOLS_GROUP, ClientApi, PullStatus
@@ -78,7 +78,7 @@ class Consumer:
             if await self._deliver_present() and follow:
                 await self._follow()
         finally:
-            with trio.move_on_after(2, shield=True):
+            with anyio.move_on_after(2, shield=True):
                 for error in await self._commit():
                     raise error
 
@@ -91,7 +91,7 @@ class Consumer:
             if route is not None and route.read_queues():
                 return route
             if pause is not None:
-                await trio.sleep(pause)
+                await anyio.sleep(pause)
         raise NoRouteError(f"no broker has a readable queue of the topic {self.topic}")
 
     async def _open(self, queue: MessageQueue) -> _Cursor:
@@ -139,19 +139,19 @@ class Consumer:
             await self._pull(cursor, suspend_ms=0)
 
     async def _follow(self) -> None:
-        with trio.CancelScope() as scope:
-            async with trio.open_nursery() as nursery:
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as task_group:
                 for cursor in self._cursors:
-                    nursery.start_soon(self._follow_queue, cursor, scope)
+                    task_group.start_soon(self._follow_queue, cursor, scope)
                 if self.group is not None:
-                    nursery.start_soon(every, COMMIT_SECONDS, self._commit)
+                    task_group.start_soon(every, COMMIT_SECONDS, self._commit)
 
-    async def _follow_queue(self, cursor: _Cursor, enough: trio.CancelScope) -> None:
+    async def _follow_queue(self, cursor: _Cursor, enough: anyio.CancelScope) -> None:
         while True:
             try:
                 await self._pull(cursor, suspend_ms=HOLD_MS)
             except (RemotingConnectError, RemotingTimeoutError):
-                await trio.sleep(RETRY_SECONDS)
+                await anyio.sleep(RETRY_SECONDS)
                 with suppress(RemotingConnectError, RemotingTimeoutError):
                     self._route = await self.api.topic_route(self.topic) or self._route
             while cursor.waiting:

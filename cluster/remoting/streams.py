@@ -1,0 +1,122 @@
+"""Streams of bytes that a client's connections use, on trio and on asyncio; both loops' TCP and TLS.
+
+On trio they are trio's own, which anyio would only wrap. On asyncio (and uvloop) they are anyio's.
+"""
+
+import ssl
+import sys
+from typing import Any, Protocol, Self
+
+import anyio
+import anyio.abc
+from anyio.streams.tls import TLSStream
+from attrs import frozen
+
+
+class Stream(Protocol):
+    """The part of trio.abc.Stream that a connection uses. A lost connection raises one of broken()."""
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        """Send all of it."""
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        """What has come, at least a byte; nothing at the end."""
+
+    async def aclose(self) -> None:
+        """Close it, TLS with its farewell."""
+
+    async def __aenter__(self) -> Self:
+        """For `async with`, which closes it."""
+
+    async def __aexit__(self, *_: Any) -> None: ...
+
+
+@frozen(eq=False)
+class AsyncioStream:
+    """A stream of anyio's, as trio's are used."""
+
+    stream: anyio.abc.ByteStream
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        """See Stream."""
+        try:
+            await self.stream.send(bytes(data))
+        except ssl.SSLError as error:
+            raise anyio.BrokenResourceError from error
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        """See Stream."""
+        try:
+            return await self.stream.receive(max_bytes or 65536)
+        except anyio.EndOfStream:
+            return b""
+        except ssl.SSLError as error:
+            raise anyio.BrokenResourceError from error
+
+    async def aclose(self) -> None:
+        """See Stream."""
+        await self.stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+def on_trio() -> bool:
+    """True if trio runs this task, or nothing does yet that can be asked."""
+    trio: Any = sys.modules.get("trio")
+    return trio is not None and bool(trio.lowlevel.in_trio_task())
+
+
+def broken() -> tuple[type[Exception], ...]:
+    """Errors of a stream whose connection is lost, or that was closed."""
+    trio: Any = sys.modules.get("trio")
+    ours = anyio.BrokenResourceError, anyio.ClosedResourceError
+    return ours if trio is None else (*ours, trio.BrokenResourceError, trio.ClosedResourceError)
+
+
+async def open_tcp(host: str, port: int) -> Stream:
+    """Connect. Raises OSError."""
+    if on_trio():
+        import trio
+
+        return await trio.open_tcp_stream(host, port)
+    return AsyncioStream(await anyio.connect_tcp(host, port))
+
+
+async def open_tls(stream: Stream, host: str, context: ssl.SSLContext) -> Stream:
+    """Complete the handshake. Raises one of broken(), whose cause is OpenSSL's error if there is one; closes the stream then.
+
+    Netty ends a connection without close_notify, and waits for none: neither does this.
+    """
+    try:
+        if isinstance(stream, AsyncioStream):
+            try:
+                tls = await TLSStream.wrap(
+                    stream.stream, server_side=False, hostname=host, ssl_context=context, standard_compatible=False
+                )
+            except (ssl.SSLError, anyio.EndOfStream) as error:
+                raise anyio.BrokenResourceError from (error if isinstance(error, ssl.SSLError) else None)
+            return AsyncioStream(tls)
+        import trio
+
+        assert isinstance(stream, trio.abc.Stream)
+        secure = trio.SSLStream(stream, context, server_hostname=host, https_compatible=True)
+        await secure.do_handshake()
+        return secure
+    except BaseException:
+        await close_now(stream)
+        raise
+
+
+async def close_now(stream: Stream) -> None:
+    """Close without a farewell, and without waiting."""
+    if isinstance(stream, AsyncioStream):
+        await anyio.aclose_forcefully(stream.stream)
+        return
+    import trio
+
+    assert isinstance(stream, trio.abc.AsyncResource)
+    await trio.aclose_forcefully(stream)
