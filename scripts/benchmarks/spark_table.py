@@ -54,6 +54,13 @@ themselves, slave and Spark the other; they share one disk. Messages to Spark: i
 {backlog_rounds} round{s}, in turn.
 
 """
+AGAIN = """
+## Source again, bodies of 16 KiB: before and after two changes
+
+The same measurement on another machine of the same size, slower for Java's client, too: {cpu_model}, Linux {kernel}, Python
+{python}. One run behind the other, at {commits}. Command: `{command}`.
+
+"""
 START_UP = "\n## Start-up\n\nSeconds to a session, for a first topic of 20,000 messages, and for the same again.\n\n"
 JOBS = (
     "\nOf a job that reads a message of each queue, and of one that writes one message, once the session is warm:\n\n"
@@ -73,15 +80,41 @@ def page(report: dict[str, Any], raw: str) -> str:
     parts = [head(INTRODUCTION, report, raw, s="s" if setup["rounds"] > 1 else "")]
     if own := _of(rows, measure="source"):
         parts += [SOURCE, _clients(own, GOALS)]
+    if runs := report.get("again"):
+        parts += [_again_head(runs), _again(runs)]
     if own := _of(rows, measure="sink"):
         parts += [SINK, _clients(own, {})]
     if own := _of(rows, measure="backlog"):
         rounds = min(len(_of(own, system=row["system"], read_from=row["read_from"], spark=row["spark"])) for row in own)
         plural = "s" if rounds > 1 else ""
-        parts += [BACKLOG.format(**setup, backlog_gib=gib, backlog_rounds=rounds, s=plural), _backlog(own)]
+        parts.append(BACKLOG.format(**setup, backlog_gib=gib, backlog_rounds=rounds, s=plural))
+        parts.append(_backlog(own))
     if own := _of(rows, measure="start-up"):
         parts += [START_UP, _start_up(own), JOBS, _jobs(rows)]
     return "".join(parts)
+
+
+def _again_head(runs: Sequence[dict[str, Any]]) -> str:
+    commits = ", ".join(f"`{run['machine']['commit'][:12]}` ({run['name']})" for run in runs)
+    return AGAIN.format(**runs[-1]["machine"] | {"commits": commits, "command": runs[-1]["command"]})
+
+
+def _again(runs: Sequence[dict[str, Any]]) -> str:
+    lines = [table_line(["from", "client", *(f"{run['name']}, MB/s a core" for run in runs)])]
+    lines.append(table_line(["---", "---", *["--:"] * len(runs)]))
+    for cold, kind in sorted(
+        {(row["cold"], row["kind"]) for row in runs[0]["results"]}, key=lambda at: _order((0, *at))
+    ):
+        own = ([row for row in run["results"] if (row["cold"], row["kind"]) == (cold, kind)] for run in runs)
+        rates = (spread(map(_rate_of_core, rows), ",.0f") for rows in own)
+        lines.append(table_line(["disk" if cold else "memory", NAMES[kind], *rates]))
+    return "\n".join(lines) + "\n"
+
+
+def _rate_of_core(row: Row) -> float:
+    """MB/s of a core."""
+    rate: float = row["bytes"] / (row["cpu_seconds"] - row.get("job_cpu_seconds", 0)) / MB
+    return rate
 
 
 def _clients(rows: Sequence[Row], goals: dict[int, int]) -> str:
@@ -96,7 +129,7 @@ def _clients(rows: Sequence[Row], goals: dict[int, int]) -> str:
         cells += [
             spread((row["messages"] / row["seconds"] for row in own), ",.0f"),
             spread((row["bytes"] / row["seconds"] / MB for row in own), ",.0f"),
-            spread((row["bytes"] / (row["cpu_seconds"] - row.get("job_cpu_seconds", 0)) / MB for row in own), ",.0f"),
+            spread(map(_rate_of_core, own), ",.0f"),
             spread((row["broker_cpu_seconds"] * 1e6 / row["messages"] for row in own), ".1f"),
         ]
         cells += [spread((row["disk_bytes"] / MB for row in own), ",.0f")] if has_cold else []
