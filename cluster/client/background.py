@@ -6,15 +6,23 @@ of a notebook do.
 
 import asyncio
 from contextvars import ContextVar
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import anyio
+import anyio.abc
 from attrs import define, field
 
-from twinlog.cluster.client.tasks import Service, sole
+from twinlog.cluster.client.tasks import sole
 
 # Those that the current task is a part of.
 _services: ContextVar[frozenset["Background"]] = ContextVar("twinlog_services", default=frozenset())
+
+
+class Runnable(Protocol):
+    """A service."""
+
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+        """Run until cancelled; calls started() when the service can be used."""
 
 
 @define(eq=False)
@@ -32,7 +40,7 @@ class Background:
         """One for a block of the current task."""
         return cls(asyncio.current_task())
 
-    async def enter(self, service: Service) -> None:
+    async def enter(self, service: Runnable) -> None:
         """See Host."""
         ready = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._run(service, ready), name=f"twinlog {type(service).__name__}")
@@ -47,7 +55,7 @@ class Background:
             self._raise(None)
             raise RuntimeError(f"{type(service).__name__} ended before it was ready")
 
-    async def _run(self, service: Service, ready: asyncio.Future[None]) -> None:
+    async def _run(self, service: Runnable, ready: asyncio.Future[None]) -> None:
         try:
             _services.set(_services.get() | {self})
             with self._scope:

@@ -24,8 +24,9 @@ from twinlog.cluster.client.api import DEFAULT_TOPIC, ClientApi, name_servers
 from twinlog.cluster.client.messages import UniqueIds
 from twinlog.cluster.client.producer import Producer
 from twinlog.cluster.client.routes import LOOK_SECONDS, REFRESH_SECONDS, Routes
+from twinlog.cluster.client.service import Service
 from twinlog.cluster.client.subscription import ConsumerData, heartbeat
-from twinlog.cluster.client.tasks import Service, every, in_parallel
+from twinlog.cluster.client.tasks import every, in_parallel
 from twinlog.cluster.remoting.client import Connect, RemotingClient, connect_tcp
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand

@@ -22,8 +22,9 @@ from twinlog.cluster.client.consume.process_queue import FlowLimits, ProcessQueu
 from twinlog.cluster.client.consume.reader import QueueReader, Reading
 from twinlog.cluster.client.messages import ReceivedMessage
 from twinlog.cluster.client.routes import NoRouteError
+from twinlog.cluster.client.service import Service
 from twinlog.cluster.client.subscription import From, FromTime, Sql, Subscription
-from twinlog.cluster.client.tasks import Service, in_parallel
+from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.cluster.remoting.route import MessageQueue
 

@@ -29,8 +29,9 @@ from twinlog.cluster.client.consume.process_queue import FlowLimits, ProcessQueu
 from twinlog.cluster.client.consume.reader import Reading
 from twinlog.cluster.client.consume.retry import LOCAL_RETRY_SECONDS, Retries
 from twinlog.cluster.client.messages import ReceivedMessage, as_received, now_ms
+from twinlog.cluster.client.service import Service
 from twinlog.cluster.client.subscription import ConsumerData, From, FromTime, Sql, Subscription, as_heartbeat
-from twinlog.cluster.client.tasks import Service, every
+from twinlog.cluster.client.tasks import every
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.cluster.remoting.command import VERSION, RemotingCommand

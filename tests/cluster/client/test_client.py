@@ -6,7 +6,7 @@ import trio
 
 from tests.cluster.client.helpers import BROKER, NAMESRV, request
 from twinlog.client import Client, NoRouteError, OutgoingMessage, PushConsumer
-from twinlog.cluster.client.tasks import Service
+from twinlog.cluster.client.service import Service
 
 
 async def sent(client: Client, group: str = "P"):

@@ -7,7 +7,7 @@ import pytest
 import trio
 from attrs import define, field
 
-from twinlog.cluster.client.tasks import Service
+from twinlog.cluster.client.service import Service
 
 SECONDS_MAX = 5.0
 LOOPS = {"asyncio": asyncio.run, "trio": lambda coroutine: trio.run(lambda: coroutine)}
