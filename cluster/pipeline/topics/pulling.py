@@ -1,6 +1,6 @@
 """Pulls a range of a queue, many pulls in flight on one connection: a broker answers each with 32 messages or 256 KiB at most.
 
-The range is cut into strips, and each lane pulls one strip after the other. Strips are handed over in order, a few MiB together;
+The range is cut into strips, and each lane pulls one strip after the other. Strips are handed over in order, some MiB together;
 a few dozen MiB are held at most.
 Nothing is handed over twice, and nothing is left out without a word:
 
