@@ -15,7 +15,7 @@ RUN set -eu; \
     python3 -m venv --without-pip "$venv"; \
     if ls dist/wheels/twinlog-*.whl >/dev/null 2>&1; then \
         pip=$(ls dist/wheels/pip-*.whl); \
-        PIP_NO_INDEX=1 PIP_FIND_LINKS=dist/wheels "$venv/bin/python" "$pip/pip" --no-cache-dir install --quiet twinlog; \
+        PIP_NO_INDEX=1 PIP_FIND_LINKS=dist/wheels "$venv/bin/python" "$pip/pip" --no-cache-dir install --quiet 'twinlog[server]'; \
     else \
         pip="python3 -m pip --python $venv/bin/python --no-cache-dir --quiet"; \
         $pip install --require-hashes -r requirements/runtime.lock; \

@@ -11,7 +11,8 @@ Begin with Client. `Client.producer` makes a Producer; PushConsumer, PullConsume
 Client. `open_admin` gives the operations of the command line. What fails at a broker or name server raises a RemotingError.
 """
 
-from twinlog.cluster.admin.admin import Admin, open_admin
+from typing import TYPE_CHECKING, Any
+
 from twinlog.cluster.client.api import SendStatus
 from twinlog.cluster.client.client import Client
 from twinlog.cluster.client.consume.batch import Batch
@@ -27,6 +28,9 @@ from twinlog.cluster.client.transaction import Decision, HalfMessageError, Trans
 from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingError, RemotingTimeoutError, RequestError
 from twinlog.cluster.remoting.route import MessageQueue
 from twinlog.cluster.remoting.signing import Credentials, make_signer
+
+if TYPE_CHECKING:
+    from twinlog.cluster.admin.admin import Admin, open_admin
 
 __all__ = [
     "Admin",
@@ -62,3 +66,12 @@ __all__ = [
     "reply",
     "split_batch",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Administration is imported at its first use: most applications only send and receive."""
+    if name not in ("Admin", "open_admin"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from twinlog.cluster.admin import admin
+
+    return getattr(admin, name)

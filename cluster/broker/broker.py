@@ -49,7 +49,7 @@ from twinlog.cluster.remoting.member_auth import SIGNED_CODES
 from twinlog.cluster.remoting.names import FAST_PORT_DISTANCE
 from twinlog.cluster.remoting.request import Handler, Reply, Request
 from twinlog.cluster.remoting.server import RemotingServer, open_listener
-from twinlog.cluster.remoting.tls.contexts import ServerTls
+from twinlog.cluster.remoting.tls.renewed import ServerTls
 from twinlog.ha.service import HAService
 from twinlog.ha.slave.repair import RepairService
 from twinlog.store.message_store import MessageStore

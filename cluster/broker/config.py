@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 from attrs import frozen, validators
 
-from twinlog.cluster.remoting.host_names import is_ip
+from twinlog.cluster.remoting.names import is_ip
 from twinlog.store.config import BrokerRole, option
 from twinlog.store.util.host_name import is_host_name
 

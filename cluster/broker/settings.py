@@ -17,8 +17,8 @@ from attrs import define, field
 from twinlog.cluster.broker.config import BrokerConfig
 from twinlog.cluster.broker.security.config import AclConfig
 from twinlog.cluster.remoting.config import ServerConfig
-from twinlog.cluster.remoting.host_names import HostNames, is_ip
-from twinlog.cluster.remoting.names import DataVersion
+from twinlog.cluster.remoting.host_names import HostNames
+from twinlog.cluster.remoting.names import DataVersion, is_ip
 from twinlog.cluster.remoting.tls.config import TlsConfig
 from twinlog.ha.config import HAConfig
 from twinlog.store.record.message import host_bytes

@@ -69,7 +69,7 @@ from twinlog.cluster.remoting.request import handlers_of
 from twinlog.cluster.remoting.signing import make_signer
 from twinlog.cluster.remoting.streams import Stream
 from twinlog.cluster.remoting.tls.config import TlsConfig, TlsMode
-from twinlog.cluster.remoting.tls.contexts import RenewedContext, ServerTls, client_tls
+from twinlog.cluster.remoting.tls.renewed import RenewedContext, ServerTls, client_tls
 from twinlog.ha.config import HAConfig
 from twinlog.ha.errors import HATlsError
 from twinlog.ha.policy.admission import Proofs

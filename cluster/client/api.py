@@ -17,7 +17,6 @@ from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingError, RequestError
 from twinlog.cluster.remoting.header_fields import RequestHeader
-from twinlog.cluster.remoting.member_status import MemberStatus
 from twinlog.cluster.remoting.names import AUTO_CREATE_TOPIC, TAG
 from twinlog.cluster.remoting.route import (
     BrokerAddresses,
@@ -30,12 +29,13 @@ from twinlog.cluster.remoting.route import (
     read_route,
 )
 from twinlog.store.errors import StoreError
-from twinlog.store.integrity.digest import DIGEST_SIZE, RangeDigests, group_count
 from twinlog.store.record.message import decode_message
 
 if TYPE_CHECKING:
     from twinlog.cluster.client.messages import ReceivedMessage
     from twinlog.cluster.client.subscription import Subscription
+    from twinlog.cluster.remoting.member_status import MemberStatus
+    from twinlog.store.integrity.digest import RangeDigests
 
 DEFAULT_TOPIC, DEFAULT_TOPIC_QUEUES = AUTO_CREATE_TOPIC, 4
 TOOLS_GROUP = "TOOLS_CONSUMER"  # Exists on every broker from the start.
@@ -332,15 +332,17 @@ class ClientApi:
         """All options of a broker, RocketMQ's or ours, as `key=value` lines (26)."""
         return (await self.call(address, headers.broker_admin.GetBrokerConfig())).read(bytes.decode)
 
-    async def member_status(self, address: str, *, reach: bool = False) -> MemberStatus | None:
+    async def member_status(self, address: str, *, reach: bool = False) -> "MemberStatus | None":
         """A twinlog member's status (20001); None when the broker does not know the request. `reach`: see GetMemberStatus."""
+        from twinlog.cluster.remoting.member_status import MemberStatus  # 30 ms, and applications ask for none.
+
         header = headers.members.GetMemberStatus(reach or None)
         answer = await self.call(address, header, expected=_OR_UNKNOWN)
         return answer.json(MemberStatus.from_json) if answer.is_success else None
 
     async def block_digests(
         self, address: str, start: int, end: int, *, blocks_per_digest: int = 1
-    ) -> RangeDigests | None:
+    ) -> "RangeDigests | None":
         """Digests of a range of the log, or of its first part (20002); None when the broker does not know the request."""
         header = headers.members.BlockDigests(start, end, blocks_per_digest)
         answer = await self.call(address, header, expected=_OR_UNKNOWN)
@@ -382,7 +384,9 @@ def _lock_body(client_id: str, group: str, queues: Iterable[MessageQueue]) -> by
 
 def _read_digests(
     asked: "headers.members.BlockDigests", fields: "headers.responses.BlockDigestsResponse", body: bytes
-) -> RangeDigests:
+) -> "RangeDigests":
+    from twinlog.store.integrity.digest import DIGEST_SIZE, RangeDigests, group_count  # As above.
+
     count = group_count(asked.start, fields.end, fields.blocks_per_digest)
     fits = fields.start == asked.start < fields.end <= asked.end and fields.blocks_per_digest == asked.blocks_per_digest
     if not fits or len(body) != count * DIGEST_SIZE:

@@ -17,7 +17,6 @@ from typing import Any, Protocol
 
 import anyio
 import anyio.abc
-import structlog
 from attrs import define, field
 
 from twinlog.cluster.client.api import DEFAULT_TOPIC, ClientApi, name_servers
@@ -31,14 +30,14 @@ from twinlog.cluster.remoting.client import Connect, RemotingClient, connect_tcp
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingError
-from twinlog.cluster.remoting.host_names import is_ip
-from twinlog.cluster.remoting.names import split_address
+from twinlog.cluster.remoting.names import is_ip, split_address
 from twinlog.store.record.message import host_bytes
+from twinlog.store.util.late_logger import LateLogger
 
 HEARTBEAT_SECONDS = 30.0
 LEAVE_SECONDS = 3.0  # Time limit for unregistering at all brokers when the client closes.
 
-log = structlog.get_logger(__name__)
+log = LateLogger(__name__)
 
 
 class GroupMember(Protocol):

@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Mapping
 
 import anyio
-import structlog
 from attrs import define, field
 
 from twinlog.cluster.client.client import Client
@@ -19,8 +18,9 @@ from twinlog.cluster.remoting.errors import RemotingError, RemotingTimeoutError
 from twinlog.cluster.remoting.headers.messages import SendReplyMessageV2
 from twinlog.store.record.compression import CompressionError
 from twinlog.store.record.properties import parse_properties
+from twinlog.store.util.late_logger import LateLogger
 
-log = structlog.get_logger(__name__)
+log = LateLogger(__name__)
 
 CORRELATION_ID, REPLY_TO, TIME_TO_LIVE, MESSAGE_TYPE = "CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "MSG_TYPE"
 

@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager
 from enum import Enum
 from functools import partial
 
-import structlog
 from attrs import define, field
 
 from twinlog.cluster.client.api import SendStatus
@@ -26,8 +25,9 @@ from twinlog.cluster.remoting.headers.messages import EndTransaction
 from twinlog.cluster.remoting.route import MessageQueue
 from twinlog.store.errors import StoreError
 from twinlog.store.record.message import TRANSACTION_PREPARED, decode_message
+from twinlog.store.util.late_logger import LateLogger
 
-log = structlog.get_logger(__name__)
+log = LateLogger(__name__)
 
 
 class Decision(Enum):

@@ -33,7 +33,7 @@ from twinlog.cluster.remoting.request import Reply, Request, handlers_of
 from twinlog.cluster.remoting.route import UNIT, UNIT_SUBSCRIPTION
 from twinlog.cluster.remoting.server import RemotingServer, open_listener
 from twinlog.cluster.remoting.tls.config import TlsConfig
-from twinlog.cluster.remoting.tls.contexts import ServerTls
+from twinlog.cluster.remoting.tls.renewed import ServerTls
 from twinlog.store.util.plain import to_plain
 from twinlog.store.util.sync import write_durably
 from twinlog.store.util.wakeup import Wakeup

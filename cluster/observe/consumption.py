@@ -9,7 +9,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 
-import trio
+import anyio
 from attrs import evolve, frozen
 
 from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig
@@ -132,7 +132,7 @@ async def ends_of(api: ClientApi, address: str, topic: str) -> Mapping[MessageQu
 
 
 async def _view(api: ClientApi, at: Target, groups: Collection[str] | None) -> BrokerView | None:
-    limiter = trio.Semaphore(ASKED_AT_ONCE_MAX)
+    limiter = anyio.Semaphore(ASKED_AT_ONCE_MAX)
 
     async def limited_ends_of(topic: str) -> Mapping[MessageQueue, QueueOffsets] | None:
         async with limiter:
@@ -230,7 +230,7 @@ def _queue_lag(group: str, queue: MessageQueue, offsets: QueueOffsets, committed
 async def with_seconds(api: ClientApi, views: Iterable[BrokerView], rows: tuple[QueueLag, ...]) -> tuple[QueueLag, ...]:
     """Fill in the age of each queue's oldest unread message, by reading it."""
     addresses = {view.target.broker: view.target.address for view in views}
-    limiter = trio.Semaphore(ASKED_AT_ONCE_MAX)
+    limiter = anyio.Semaphore(ASKED_AT_ONCE_MAX)
 
     async def aged(row: QueueLag) -> QueueLag:
         if not row.lag_messages or row.committed_offset is None:

@@ -7,7 +7,7 @@ module would make every command that applies rules start 0.2 s later.
 
 from collections.abc import Callable, Iterator
 
-import trio
+import anyio
 from attrs import frozen
 
 from twinlog.cluster.client.api import ClientApi
@@ -131,12 +131,12 @@ async def crosscheck(api: ClientApi, *, last_bytes: int, progress: Callable[[str
     progress("asking members")
     before = await gather(api, thorough=True)
     logs = []
-    began = trio.current_time()
+    began = anyio.current_time()
     for master, slave in _pairs(before):
         progress(f"comparing the logs of {master.member.name} and {slave.member.name}")
         report = await _compare(api, master, slave, last_bytes)
         logs += [report] if report is not None else []
-    await trio.sleep_until(began + SECONDS_BETWEEN)
+    await anyio.sleep_until(began + SECONDS_BETWEEN)
     progress("asking members once more")
     return result(before, await gather(api, thorough=True), tuple(logs))
 

@@ -10,9 +10,8 @@ from attrs import frozen
 
 from twinlog.cluster.observe.findings import Finding, Level
 from twinlog.cluster.observe.members import ClusterFacts, MemberFacts, slave_connection
-from twinlog.cluster.remoting.host_names import is_ip
 from twinlog.cluster.remoting.member_status import SlaveStatus
-from twinlog.cluster.remoting.names import ip_of
+from twinlog.cluster.remoting.names import ip_of, is_ip
 
 SILENT = frozenset({"unreachable", "failing", "refusing"})
 _STREAMING = frozenset({"streaming", "catching up"})

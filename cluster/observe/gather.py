@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-import trio
+import anyio
 from attrs import evolve, frozen
 
 from twinlog.cluster.client.api import ClientApi, addresses_of
@@ -26,6 +26,7 @@ from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingError,
 from twinlog.cluster.remoting.member_status import NO_STATUS, MemberStatus
 from twinlog.cluster.remoting.names import split_address
 from twinlog.cluster.remoting.route import BrokerAddresses
+from twinlog.cluster.remoting.streams import close_now, open_tcp
 from twinlog.cluster.user_errors import UserError
 
 PROBE_SECONDS = 3.0
@@ -92,9 +93,9 @@ async def _ask(
     async def ask(member: Member) -> None:
         found[member.address] = facts = await _member(api, member, thorough=thorough)
         if facts.is_twinlog and wanted in (facts.member.name, facts.member.address):
-            scope.deadline = min(scope.deadline, trio.current_time() + OTHERS_SECONDS)
+            scope.deadline = min(scope.deadline, anyio.current_time() + OTHERS_SECONDS)
 
-    with trio.move_on_after(seconds) as scope:
+    with anyio.move_on_after(seconds) as scope:
         await in_parallel(partial(ask, each) for each in members)
     why = f"no answer within {OTHERS_SECONDS:g} s"
     return [found.get(each.address) or MemberFacts(member=evolve(each, reason=why)) for each in members]
@@ -181,10 +182,9 @@ def _ha_address(config: Mapping[str, str]) -> str | None:
 async def _probe(address: str) -> Probe:
     """Connect and close without sending: neither RocketMQ nor twinlog takes that for a slave."""
     error = f"no answer within {PROBE_SECONDS:g} s"
-    with trio.move_on_after(PROBE_SECONDS):
+    with anyio.move_on_after(PROBE_SECONDS):
         try:
-            stream = await trio.open_tcp_stream(*split_address(address))
-            await trio.aclose_forcefully(stream)
+            await close_now(await open_tcp(*split_address(address)))
             return Probe(address, None)
         except (OSError, ValueError) as refusal:
             error = str(refusal)

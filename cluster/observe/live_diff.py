@@ -20,9 +20,9 @@ from twinlog.cluster.observe.log_side import LiveSide, LogMovedError, LogSide, d
 from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.ha.compare.digests import Answers, Digests, answered, first_byte, first_difference
 from twinlog.ha.errors import HAPeerError
-from twinlog.store.log.range import BLANK
 from twinlog.store.offline.diff import DiffRecord, fields_that_differ
 from twinlog.store.offline.finding import doc
+from twinlog.store.record.resync import BLANK
 from twinlog.store.util.progress import Progress, no_progress
 
 _NEIGHBOURS_MAX = 100  # Damaged records in a row that are counted one by one.

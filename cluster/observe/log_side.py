@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TypeVar
 
-import trio
+import anyio
 from attrs import define, evolve, field, frozen
 
 from twinlog.cluster.client.api import ClientApi, StoredRecord
@@ -103,7 +103,7 @@ class LogSide:
                     raise LogMovedError(f"{self.name}: {error.remark}") from error
                 if error.code != ResponseCode.SYSTEM_BUSY or attempt + 1 == _ATTEMPTS:
                     raise
-                await trio.sleep(_BUSY_SECONDS)
+                await anyio.sleep(_BUSY_SECONDS)
             except RemotingTimeoutError:
                 if attempt + 1 == _ATTEMPTS:
                     raise

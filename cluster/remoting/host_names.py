@@ -7,8 +7,7 @@ not those of the disk.
 
 import socket
 from collections.abc import Awaitable, Callable, Collection
-from functools import lru_cache, partial
-from ipaddress import ip_address
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -16,7 +15,7 @@ import structlog
 import trio
 from attrs import define, field
 
-from twinlog.cluster.remoting.names import ip_of
+from twinlog.cluster.remoting.names import ip_of, is_ip
 from twinlog.store.util.host_name import is_host_name
 from twinlog.store.util.wakeup import Wakeup
 
@@ -30,16 +29,6 @@ WAIT_SECONDS_MAX = 3.0
 NAMES_MAX = 1024
 _THREADS_MAX = 32
 _NO_SUCH_NAME = (socket.EAI_NONAME, socket.EAI_NODATA)
-
-
-@lru_cache(maxsize=4096)
-def is_ip(host: str) -> bool:
-    """True for an IP without brackets."""
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 def look_up(host: str) -> tuple[str, ...]:

@@ -6,6 +6,8 @@ Sources: TopicValidator.java, Validators.java, MixAll.java, TransactionalMessage
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
+from ipaddress import ip_address
 from typing import Any, Self
 
 from attrs import frozen
@@ -132,6 +134,16 @@ def shifted(address: str, distance: int) -> str:
 def ip_of(address: str) -> str:
     """The host of HOST:PORT, an IP without brackets. See host_names.py for the IP of a name."""
     return address.rpartition(":")[0].strip("[]")
+
+
+@lru_cache(maxsize=4096)
+def is_ip(host: str) -> bool:
+    """True for an IP without brackets."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 @frozen

@@ -25,7 +25,7 @@ from twinlog.cluster.remoting.limits import Budget, LogLimit
 from twinlog.cluster.remoting.names import ip_of
 from twinlog.cluster.remoting.tls.channel import FIRST_BYTE, HANDSHAKE_READ_SIZE, READ_SIZE, TlsChannel
 from twinlog.cluster.remoting.tls.config import TlsMode
-from twinlog.cluster.remoting.tls.contexts import ServerTls
+from twinlog.cluster.remoting.tls.renewed import ServerTls
 from twinlog.ha.master.accept import OUT_OF_RESOURCES
 
 log = structlog.get_logger()

@@ -9,7 +9,7 @@ from attrs import define, frozen
 
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.record.message import MAGIC_BLANK, SIZE_AND_MAGIC
-from twinlog.store.record.resync import begins_with_record, entry_at, next_record
+from twinlog.store.record.resync import BLANK, begins_with_record, entry_at, next_record
 from twinlog.store.record.scan import DispatchEntry, scan_records
 
 
@@ -75,7 +75,6 @@ class LogRange:
 _LOOKS = (64 << 10, 1 << 20, 8 << 20)
 LOOK_MAX = _LOOKS[-1]
 _READ = 1 << 20
-BLANK = "the unused rest of a file"
 
 
 @frozen

@@ -27,6 +27,7 @@ from twinlog.store.record.scan import DispatchEntry, scan_records
 # (log offset, size) -> these bytes; fewer at the end of the log, never beyond one file.
 Read = Callable[[int, int], bytes]
 
+BLANK = "the unused rest of a file"  # What lies at an offset that no record has.
 _MAGICS = (MAGIC_V1, MAGIC_V2)
 _MAGIC_PREFIX = b"\xda\xa3\x20"  # Common to versions 1 and 2.
 _PHY_OFFSET, _PHY_OFFSET_AT = Struct(">q"), 28

@@ -1,7 +1,8 @@
-"""The wheel: installed in an empty environment it is a whole twinlog, with every file that the program reads."""
+"""The wheel: installed in an empty environment it is a whole twinlog, with every file that the program reads; without the extra
+`server`, the client library.
+"""
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.process_group.up import POISON, SMALL, free_port_base, modules_of_an_application
+from tests.support.requirements import declared, distribution_name, with_what_they_need
 from tests.support.waiting import SECONDS_MAX
 
 ROOT = Path(__file__).parents[2]
@@ -31,28 +33,37 @@ def wheel(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def program(wheel: Path, tmp_path_factory) -> str:
-    """The `twinlog` of a fresh environment.
+    """The `twinlog` of a fresh environment with the extra `server`."""
+    return installed(wheel, tmp_path_factory.mktemp("environment"), "server")
+
+
+@pytest.fixture(scope="module")
+def library(wheel: Path, tmp_path_factory) -> str:
+    """The `twinlog` of a fresh environment without extras."""
+    return installed(wheel, tmp_path_factory.mktemp("library"))
+
+
+def installed(wheel: Path, directory: Path, *extras: str) -> str:
+    """Make an environment; return its `twinlog`.
 
     What it depends on is borrowed from this one, package by package, so that nothing is fetched. Neither this checkout is on
     its path nor what only tests need.
     """
-    directory = tmp_path_factory.mktemp("environment")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", directory], check=True)
     python = directory / "bin" / "python"
     command = [sys.executable, "-m", "pip", "--python", python, "--quiet", "install", "--no-deps", "--no-index", wheel]
     subprocess.run(command, check=True, timeout=120)
     (site_packages,) = directory.glob("lib/python*/site-packages")
-    for name, place in needed().items():
+    for name, place in places(with_what_they_need(declared(*extras))).items():
         (site_packages / name).symlink_to(place)
     return str(directory / "bin" / "twinlog")
 
 
-def needed() -> dict[str, Path]:
-    """The files and directories of what runtime.lock names, where they are now."""
-    locked = set(re.findall(r"^([\w.-]+)==", (ROOT / "requirements" / "runtime.lock").read_text(), re.MULTILINE))
+def places(packages: set[str]) -> dict[str, Path]:
+    """The files and directories of these packages, where they are now."""
     found = {}
     for each in distributions():
-        if re.sub(r"[-_.]+", "-", each.metadata["Name"]).lower() in locked:
+        if distribution_name(each.metadata["Name"]) in packages:
             for top in {file.parts[0] for file in each.files or () if file.parts[0] not in ("..", "__pycache__")}:
                 found[top] = Path(str(each.locate_file(top)))
     return found
@@ -79,6 +90,32 @@ def test_its_commands_run(program, tmp_path):
         assert (done.returncode, done.stderr) == (0, ""), arguments
 
 
+def test_without_the_extra_the_command_says_what_to_install(library, tmp_path):
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    done = subprocess.run([library, "up"], capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "twinlog: the command line needs click, which is not installed here. Next: pip install 'twinlog[server]'\n"
+    )
+
+
+ON_ASYNCIO = """
+import asyncio, importlib.util
+from twinlog.client import Client, From, OutgoingMessage, PushConsumer, open_admin
+
+async def main():
+    async with Client("NAMESRV") as client:
+        sent = await client.producer("library").send(OutgoingMessage(topic="letters", body=b"from a library"))
+        async with PushConsumer(client, "library", {"letters": "*"}, start=From.FIRST) as consumer:
+            async for batch in consumer:
+                print(sent.status.name, *(message.body.decode() for message in batch))
+                break
+    async with open_admin(("NAMESRV",)) as admin:
+        print([member.role for member in (await admin.list_members()).members])
+    print([name for name in ("trio", "click", "numpy") if importlib.util.find_spec(name)])
+
+asyncio.run(main())
+"""
 APPLICATION = """
 import cluster, click, ha, store
 import trio
@@ -97,8 +134,11 @@ trio.run(main)
 """
 
 
-def test_it_runs_a_cluster_beside_modules_of_the_same_names(program, tmp_path):
-    """All from the directory of an application that has a store.py, ha/, cluster.py, click.py and json.py of its own."""
+def test_it_runs_a_cluster_beside_modules_of_the_same_names(program, library, tmp_path):
+    """All from the directory of an application that has a store.py, ha/, cluster.py, click.py and json.py of its own.
+
+    A client on asyncio needs no extra.
+    """
     base = free_port_base()
     application = tmp_path / "application"
     modules_of_an_application(application, POISON)
@@ -135,6 +175,10 @@ def test_it_runs_a_cluster_beside_modules_of_the_same_names(program, tmp_path):
             assert run(Path(program).with_name("python"), main) == (
                 "SEND_OK from an application\n['application', 'application', 'application', 'application']\n"
             )
+            main = tmp_path / "on_asyncio.py"
+            main.write_text(ON_ASYNCIO.replace("NAMESRV", namesrv))
+            found = run(Path(library).with_name("python"), main)
+            assert found == "SEND_OK from a library\n['master', 'slave']\n[]\n"
         finally:
             up.send_signal(signal.SIGTERM)
             assert up.wait(SECONDS_MAX) == 0

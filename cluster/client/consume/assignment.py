@@ -9,7 +9,6 @@ from functools import partial
 
 import anyio
 import anyio.abc
-import structlog
 from attrs import define, field
 
 from twinlog.cluster.client.client import Client
@@ -21,11 +20,12 @@ from twinlog.cluster.client.subscription import From, FromTime, Subscription
 from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.cluster.remoting.route import MessageQueue, TopicRoute
+from twinlog.store.util.late_logger import LateLogger
 
 REBALANCE_SECONDS = 20.0
 AGAIN_SECONDS, AGAIN_SECONDS_MAX = 1.0, 5.0  # While a topic, a lock or a response is missing.
 
-log = structlog.get_logger(__name__)
+log = LateLogger(__name__)
 
 
 @define(eq=False)

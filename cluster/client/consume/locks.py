@@ -8,18 +8,18 @@ from contextlib import suppress
 from functools import partial
 
 import anyio
-import structlog
 from attrs import define, field
 
 from twinlog.cluster.client.client import Client
 from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingError
 from twinlog.cluster.remoting.route import MessageQueue, by_broker
+from twinlog.store.util.late_logger import LateLogger
 
 RENEW_SECONDS, GOOD_SECONDS = 20.0, 30.0
 AGAIN_SECONDS = 2.0  # After a renewal without a response.
 
-log = structlog.get_logger(__name__)
+log = LateLogger(__name__)
 
 
 @define(eq=False)

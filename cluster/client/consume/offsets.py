@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Protocol
 
 import anyio
-import structlog
 from anyio import to_thread
 from attrs import define, field
 
@@ -21,11 +20,12 @@ from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingError, RemotingTimeoutError
 from twinlog.cluster.remoting.names import retry_topic
 from twinlog.cluster.remoting.route import MASTER_ID, MessageQueue, by_broker, queue_of_key, queue_to_json, read_queue
+from twinlog.store.util.late_logger import LateLogger
 from twinlog.store.util.sync import make_directory, write_durably
 
 COMMIT_ALL_EVERY = 12  # Commits: once a minute.
 
-log = structlog.get_logger(__name__)
+log = LateLogger(__name__)
 
 
 @define(eq=False)

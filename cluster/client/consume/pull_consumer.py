@@ -13,7 +13,6 @@ from functools import partial
 
 import anyio
 import anyio.abc
-import structlog
 from attrs import define, field
 
 from twinlog.cluster.client.client import Client
@@ -27,10 +26,11 @@ from twinlog.cluster.client.subscription import From, FromTime, Sql, Subscriptio
 from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.cluster.remoting.route import MessageQueue
+from twinlog.store.util.late_logger import LateLogger
 
 COMMIT_SECONDS = 5.0
 
-log = structlog.get_logger(__name__)
+log = LateLogger(__name__)
 
 
 @define(eq=False)

@@ -17,7 +17,6 @@ from typing import Any
 
 import anyio
 import anyio.abc
-import structlog
 from attrs import define, field, validators
 
 from twinlog.cluster.client.client import Client
@@ -39,12 +38,13 @@ from twinlog.cluster.remoting.names import TAG, as_component, retry_topic
 from twinlog.cluster.remoting.route import MessageQueue, queue_to_json
 from twinlog.store.errors import StoreError
 from twinlog.store.record.message import decode_message
+from twinlog.store.util.late_logger import LateLogger
 
 COMMIT_SECONDS = 5.0
 LEAVE_SECONDS = 1.0  # Time limit at the end for each of: offsets, locks, the group.
 DIRECTLY_SECONDS = 30.0  # For a message that a person chose; the broker's own time limit is shorter.
 
-log = structlog.get_logger(__name__)
+log = LateLogger(__name__)
 
 Handler = Callable[[Batch], Awaitable[None]]
 

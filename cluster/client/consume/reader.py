@@ -4,7 +4,6 @@ from contextlib import suppress
 from typing import Protocol
 
 import anyio
-import structlog
 from attrs import define, field
 
 from twinlog.cluster.client.api import PullResponse, PullStatus
@@ -16,13 +15,14 @@ from twinlog.cluster.client.subscription import Subscription
 from twinlog.cluster.remoting.errors import RemotingError, RequestError
 from twinlog.cluster.remoting.route import MASTER_ID
 from twinlog.store.errors import StoreError
+from twinlog.store.util.late_logger import LateLogger
 
 PAUSE_SECONDS, FLOW_CONTROL_SECONDS = 1.0, 0.02
 COUNT_MAX = 32  # Messages of one pull.
 HOLD_MS = 15_000  # Time that a broker may hold a pull without messages, as in RocketMQ's clients.
 FLOW_CONTROL = 215  # A response code of RocketMQ 5.
 
-log = structlog.get_logger(__name__)
+log = LateLogger(__name__)
 
 
 class ReadingConsumer(Protocol):

@@ -5,7 +5,6 @@ Sources: ConsumeMessageConcurrentlyService, ConsumeMessageOrderlyService, Defaul
 
 from enum import Enum
 
-import structlog
 from attrs import define
 
 from twinlog.cluster.client.client import Client
@@ -18,6 +17,7 @@ from twinlog.cluster.client.subscription import INNER_PRODUCER
 from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.cluster.remoting.names import retry_topic
 from twinlog.store.record.properties import format_properties
+from twinlog.store.util.late_logger import LateLogger
 
 RECONSUME_TIMES_MAX = 16  # RocketMQ's default for -1, except for ordered consumers, which try for ever.
 LOCAL_RETRY_SECONDS = 5.0
@@ -25,7 +25,7 @@ FIRST_DELAY_LEVEL = 3  # 10 s; the next ones are 30 s, 1 min, ...
 _FOREVER = 2**31 - 1
 _OF_THE_FIRST_COPY = frozenset({"TRAN_MSG", "CLUSTER"})
 
-log = structlog.get_logger(__name__)
+log = LateLogger(__name__)
 
 
 class Failed(Enum):

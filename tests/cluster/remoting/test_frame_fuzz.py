@@ -28,7 +28,8 @@ from twinlog.cluster.remoting.request import handlers_of
 from twinlog.cluster.remoting.server import RemotingServer, open_listener
 from twinlog.cluster.remoting.tls.channel import TlsChannel
 from twinlog.cluster.remoting.tls.config import TlsConfig
-from twinlog.cluster.remoting.tls.contexts import ServerTls, server_context
+from twinlog.cluster.remoting.tls.contexts import server_context
+from twinlog.cluster.remoting.tls.renewed import ServerTls
 
 WORDS = st.sampled_from([0, 1, 3, 4, 8, 100, FRAME_SIZE_MAX - 4, FRAME_SIZE_MAX, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF])
 HEADER_WORDS = st.builds(lambda kind, size: kind << 24 | size, st.integers(0, 255), st.integers(0, 300)) | WORDS

@@ -5,7 +5,8 @@ import pytest
 from tests.helpers import open_store, put
 from tests.store.digesting import FILE_SIZE, opened
 from tests.store.records import put_message
-from twinlog.store.log.range import BLANK, LogRange, RecordAt, bounds_around, record_at
+from twinlog.store.log.range import LogRange, RecordAt, bounds_around, record_at
+from twinlog.store.record.resync import BLANK
 
 
 def test_bytes_of_a_file_that_is_deleted(tmp_path):

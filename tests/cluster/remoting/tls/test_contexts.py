@@ -24,7 +24,8 @@ from twinlog.cluster.remoting.errors import RemotingConnectError, TlsFilesError
 from twinlog.cluster.remoting.server import RemotingServer, open_listener
 from twinlog.cluster.remoting.tls.channel import HANDSHAKE_READ_SIZE, READ_SIZE
 from twinlog.cluster.remoting.tls.config import ClientAuth, TlsConfig, TlsMode
-from twinlog.cluster.remoting.tls.contexts import ServerTls, client_context, client_tls, self_signed, server_context
+from twinlog.cluster.remoting.tls.contexts import client_context, self_signed, server_context
+from twinlog.cluster.remoting.tls.renewed import ServerTls, client_tls
 
 DOUBLE = 310
 
