@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from twinlog.cluster.client.routes import NoRouteError
 from twinlog.cluster.config.properties_file import ConfigError
-from twinlog.cluster.observe.gather import access_refusal
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import (
     RemotingConnectError,
@@ -15,6 +14,7 @@ from twinlog.cluster.remoting.errors import (
     RemotingTimeoutError,
     RequestError,
     TlsFilesError,
+    access_refusal,
 )
 from twinlog.cluster.user_errors import (
     FORBIDDEN,

@@ -13,6 +13,10 @@ SYSTEM_PROPERTIES = frozenset(
 )
 
 
+ID_LENGTHS = (32, 56)  # Hex digits of a message id, with an IPv4 address or an IPv6 one.
+_HEX = frozenset("0123456789abcdefABCDEF")
+
+
 @frozen(kw_only=True)
 class MessageView:
     """One message. Times in ms since 1970; `properties` are the producer's, without those that RocketMQ adds."""
@@ -36,6 +40,33 @@ class MessageView:
     body_problem: str | None = field(
         default=None, metadata={"doc": "why the body is given as it is stored, although it is compressed"}
     )
+
+
+@frozen(kw_only=True)
+class ReaderOf:
+    """Progress of one group with a message.
+
+    `state`: consumed, filtered (the group subscribes to other tags), not yet, broadcast (each client keeps its own offsets, which
+    the broker does not know), or unknown (the group never committed an offset).
+    """
+
+    group: str
+    state: str
+    committed_offset: int | None
+    clients: int
+
+
+@frozen(kw_only=True)
+class PeekedMessage:
+    """A message and the groups that have consumed it; null where nobody was asked."""
+
+    message: MessageView
+    consumed_by: tuple[ReaderOf, ...] | None
+
+
+def is_message_id(text: str) -> bool:
+    """True for text in the form of a message id of either kind."""
+    return len(text) in ID_LENGTHS and set(text) <= _HEX
 
 
 def text_of(body: bytes) -> str | None:

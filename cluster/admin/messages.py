@@ -5,7 +5,7 @@ from functools import partial
 
 from attrs import frozen
 
-from twinlog.cluster.admin.message_view import MessageView, view_of
+from twinlog.cluster.admin.message_view import PeekedMessage, ReaderOf, view_of
 from twinlog.cluster.admin.topics import route_of, view_of_readers
 from twinlog.cluster.client.api import ClientApi, PullStatus, addresses_of
 from twinlog.cluster.client.messages import ReceivedMessage, as_received, received
@@ -18,32 +18,6 @@ from twinlog.cluster.remoting.route import MessageQueue, TopicRoute
 from twinlog.cluster.user_errors import NOT_FOUND, UserError
 from twinlog.store.errors import StoreError
 from twinlog.store.record.message import decode_message, host_text
-
-
-@frozen(kw_only=True)
-class ReaderOf:
-    """Progress of one group with a message.
-
-    `state`: consumed, filtered (the group subscribes to other tags), not yet, broadcast (each client keeps its own offsets, which
-    the broker does not know), or unknown (the group never committed an offset).
-    """
-
-    group: str
-    state: str
-    committed_offset: int | None
-    clients: int
-
-
-@frozen(kw_only=True)
-class PeekedMessage:
-    """A message and the groups that have consumed it; null where nobody was asked."""
-
-    message: MessageView
-    consumed_by: tuple[ReaderOf, ...] | None
-
-
-ID_LENGTHS = (32, 56)  # Hex digits of a message id, with an IPv4 address or an IPv6 one.
-_HEX = frozenset("0123456789abcdefABCDEF")
 
 
 class NoMessageError(UserError):
@@ -194,11 +168,6 @@ def _wanted(consumers: "admin_requests.Consumers | None", message: ReceivedMessa
         return True
     looks_like_tags = all(part.replace("-", "").replace("_", "").isalnum() for part in subscription.tags)
     return subscription.matches(message.tags) or not looks_like_tags
-
-
-def is_message_id(text: str) -> bool:
-    """True for text in the form of a message id of either kind."""
-    return len(text) in ID_LENGTHS and set(text) <= _HEX
 
 
 def _place(message_id: str) -> tuple[str, int]:

@@ -10,8 +10,7 @@ import click
 import orjson
 
 from twinlog.cluster.admin.admin import Admin
-from twinlog.cluster.admin.message_view import MessageView, view_of
-from twinlog.cluster.admin.messages import PeekedMessage, is_message_id
+from twinlog.cluster.admin.message_view import MessageView, PeekedMessage, is_message_id, view_of
 from twinlog.cluster.cli.common import complete
 from twinlog.cluster.cli.common.errors import sentence
 from twinlog.cluster.cli.common.group import examples

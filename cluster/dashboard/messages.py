@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from attrs import frozen
 
-from twinlog.cluster.admin.message_view import MessageView
-from twinlog.cluster.admin.messages import PeekedMessage
+from twinlog.cluster.admin.message_view import MessageView, PeekedMessage
 from twinlog.cluster.dashboard.view.html import Markup, facts, join, tag
 from twinlog.cluster.text import count, day_and_clock, size
 

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from twinlog.cluster.admin.admin import Admin
 from twinlog.cluster.admin.documents import document, schema_of
 from twinlog.cluster.admin.groups import GroupDetail, GroupList
-from twinlog.cluster.admin.messages import PeekedMessage
+from twinlog.cluster.admin.message_view import PeekedMessage
 from twinlog.cluster.admin.roles import History
 from twinlog.cluster.admin.topics import TopicDetail, TopicList
 from twinlog.cluster.http.admin import OpenAdmin, asking

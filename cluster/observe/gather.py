@@ -22,7 +22,13 @@ from twinlog.cluster.observe.members import (
     with_lag,
 )
 from twinlog.cluster.observe.role_views import newest_record
-from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingError, RemotingProtocolError, RequestError
+from twinlog.cluster.remoting.errors import (
+    RemotingConnectError,
+    RemotingError,
+    RemotingProtocolError,
+    RequestError,
+    access_refusal,
+)
 from twinlog.cluster.remoting.member_status import NO_STATUS, MemberStatus
 from twinlog.cluster.remoting.names import split_address
 from twinlog.cluster.remoting.route import BrokerAddresses
@@ -189,18 +195,6 @@ async def _probe(address: str) -> Probe:
         except (OSError, ValueError) as refusal:
             error = str(refusal)
     return Probe(address, error)
-
-
-_EXCEPTION = "AclException"
-
-
-def access_refusal(error: BaseException) -> str | None:
-    """The reason of a refusal by access control, without Java's class names; None for other errors."""
-    text = str(error)
-    if _EXCEPTION not in text:
-        return None
-    words = text.partition(f"{_EXCEPTION}:")[2].strip() or text
-    return words.rpartition(",")[0] or words
 
 
 def error_text(error: BaseException) -> str:

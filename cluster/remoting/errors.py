@@ -2,6 +2,8 @@
 
 from twinlog.cluster.remoting.codes import ResponseCode
 
+_ACL_EXCEPTION = "AclException"
+
 
 class RemotingError(Exception):
     """Parent of everything that remoting raises."""
@@ -56,6 +58,15 @@ class HeaderError(RequestError):
 
     def __init__(self, remark: str) -> None:
         super().__init__(ResponseCode.SYSTEM_ERROR, remark)
+
+
+def access_refusal(error: BaseException) -> str | None:
+    """The reason of a refusal by access control, without Java's class names; None for other errors."""
+    text = str(error)
+    if _ACL_EXCEPTION not in text:
+        return None
+    words = text.partition(f"{_ACL_EXCEPTION}:")[2].strip() or text
+    return words.rpartition(",")[0] or words
 
 
 def _name(code: int) -> str:

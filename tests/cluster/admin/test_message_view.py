@@ -6,8 +6,7 @@ import pytest
 from attrs import evolve
 
 from tests.cluster.client.helpers import received_message
-from twinlog.cluster.admin.message_view import MessageView, view_of
-from twinlog.cluster.admin.messages import PeekedMessage
+from twinlog.cluster.admin.message_view import MessageView, PeekedMessage, view_of
 from twinlog.cluster.cli.messages import print_pretty
 from twinlog.cluster.dashboard.messages import found_messages
 

@@ -8,8 +8,7 @@ import pytest
 from attrs import evolve
 
 from tests.cluster.dashboard.helpers import END, MB, diverged, member, silent, snapshot_of, with_member
-from twinlog.cluster.admin.message_view import MessageView
-from twinlog.cluster.admin.messages import PeekedMessage
+from twinlog.cluster.admin.message_view import MessageView, PeekedMessage
 from twinlog.cluster.dashboard.messages import MessageQuery, QuestionError, found_messages, peek_form
 from twinlog.cluster.dashboard.model.events import Event
 from twinlog.cluster.dashboard.model.snapshot import GroupSnapshot, Range
