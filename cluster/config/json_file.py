@@ -16,14 +16,14 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-import structlog
 from attrs import define, field, frozen
 
 from twinlog.cluster.remoting import fastjson
 from twinlog.store.util.checked_file import decode_checked, encode_checked
+from twinlog.store.util.late_logger import LateLogger
 from twinlog.store.util.sync import save_durably, sync_directory
 
-log = structlog.get_logger(__name__)
+log = LateLogger(__name__)
 
 NAME, VERSION = "tables", 1
 

@@ -6,14 +6,14 @@ Sources: SubscriptionGroupConfig.java, SubscriptionGroupManager.java (RocketMQ 4
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
-import structlog
 from attrs import define, field, fields, frozen
 
 from twinlog.cluster.broker.tables.versioned import VersionedTable
 from twinlog.cluster.config.json_file import entries_of
 from twinlog.cluster.remoting import names
+from twinlog.store.util.late_logger import LateLogger
 
-log = structlog.get_logger(__name__)
+log = LateLogger(__name__)
 
 GROUPS_KEY = "subscriptionGroupTable"
 BUILT_IN_GROUPS = (

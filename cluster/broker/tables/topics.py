@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self
 
 import attrs
-import structlog
 from attrs import define, field, frozen
 
 from twinlog.cluster.broker.config import BrokerConfig
@@ -15,8 +14,9 @@ from twinlog.cluster.broker.tables.versioned import VersionedTable
 from twinlog.cluster.config.json_file import entries_of
 from twinlog.cluster.remoting import names
 from twinlog.cluster.remoting.route import PERM_INHERIT, PERM_READ, PERM_WRITE, UNIT, UNIT_SUBSCRIPTION
+from twinlog.store.util.late_logger import LateLogger
 
-log = structlog.get_logger(__name__)
+log = LateLogger(__name__)
 
 TOPICS_KEY = "topicConfigTable"
 SCHEDULE_QUEUES = 18  # Fixed, whatever delay levels are configured.
