@@ -5,7 +5,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("store", "ha", "cluster")
-PUBLIC = ("client", "spark")  # twinlog.client and twinlog.spark: for applications, so nothing of ours imports them.
+PUBLIC = (
+    "client",
+    "spark",
+    "testing",
+)  # twinlog.client and its like: for applications, so nothing of ours imports them.
 
 
 def module_name(file: Path) -> str:

@@ -99,6 +99,7 @@ ORDER = [
     "cluster.cli.run",
     "cluster.cli.demo",
     "cluster.cli",
+    "cluster.testing",
     "cluster.pipeline.submit",
 ]
 LAYERS = (*FOLDERS, *PUBLIC)  # Each may import itself and what stands before it.
