@@ -71,6 +71,7 @@ COMMANDS = {
     "demo": ("demo.command:demo", "Show a failover under traffic: no acknowledged message is lost."),
     "namesrv": ("run.namesrv:namesrv", "Run a name server."),
     "broker": ("run.broker:broker", "Run a broker: a master, or a slave that follows one."),
+    "standalone": ("run.standalone:standalone", "Run a name server and a broker in one process, for tests."),
     "dashboard": ("run.dashboard:dashboard", "Serve a web page that shows the cluster's status."),
     # Inspect a cluster.
     "list": ("members:list_members", "Show the status of each member."),

@@ -19,6 +19,8 @@ from scripts.benchmarks import (
     audit_ledger_table,
     audit_table,
     clients,
+    containers,
+    containers_table,
     failover,
     failover_groups,
     failover_table,
@@ -56,6 +58,7 @@ from scripts.benchmarks.store_directory import BODY_SIZE
 from scripts.benchmarks.store_restarts import BURST
 from scripts.benchmarks.store_steps import SCALES
 from scripts.benchmarks.systems import QUEUES, Candidate, candidates
+from tests.support.process_group.jars import VERSION_5
 
 KINDS = ("rocketmq", "twinlog", "answer-only")
 GIB, MIB = 1 << 30, 1 << 20
@@ -485,6 +488,19 @@ def acks(rounds: int, messages: int, warm_up: int, out: Path | None) -> None:
     """Measure how long a lone producer waits at each level of acknowledgement."""
     bench = AckBench(rounds=rounds, messages=messages, warm_up=warm_up)
     record("acks", {"rounds": rounds, "messages": messages, "warm_up": warm_up}, bench.rows(), all_of, out)
+
+
+@main.command("containers")
+@rounds_option(3, "How often each system is measured.")
+@click.option(
+    "--only", multiple=True, type=click.Choice(tuple(containers.SYSTEMS)), help="Measure these systems alone."
+)
+@out_option("containers")
+def started_for_a_test(rounds: int, only: tuple[str, ...], out: Path | None) -> None:
+    """Measure how soon a name server and a broker serve a test, and their memory: as a container, and RocketMQ 5's jars."""
+    kinds = [kind for kind in containers.SYSTEMS if kind in (only or containers.SYSTEMS)]
+    setup = {"rounds": rounds, "settle": containers.SETTLE_SECONDS, "rocketmq_5": VERSION_5}
+    record("containers", setup, containers.rows(rounds, kinds), containers_table.line, out)
 
 
 @main.command("table")

@@ -11,6 +11,7 @@ from scripts.benchmarks import (
     audit_ledger_table,
     audit_table,
     clients_table,
+    containers_table,
     failover_table,
     ha_table,
     http_table,
@@ -139,4 +140,5 @@ PAGES = {
     "http": http_table.page,
     "acks": ack_table.page,
     "spark": spark_table.page,
+    "containers": containers_table.page,
 }

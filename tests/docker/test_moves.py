@@ -193,7 +193,7 @@ async def test_prometheus_finds_all_members_where_they_are_now(compose):
 
 async def test_a_member_moves_to_another_network(compose, traffic, earlier, java, ids):
     """Where the others have an address, too; then it becomes the master there."""
-    pool = IPAMConfig(pool_configs=[IPAMPool(subnet="198.51.100.128/25")])
+    pool = IPAMConfig(pool_configs=[IPAMPool(subnet="198.51.100.192/26")])
     labels = {"com.docker.compose.project": compose.project}
     other = await in_thread(
         partial(compose.daemon.networks.create, f"{compose.project}_other", ipam=pool, labels=labels)

@@ -7,6 +7,7 @@ then defaults.
 import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import click
 
@@ -30,10 +31,15 @@ from twinlog.store.config import StoreConfig
 
 
 def load_broker(
-    config: Path | None, overrides: Sequence[str], *, namesrv: str | None, environment: Mapping[str, str] = os.environ
+    config: Path | None,
+    overrides: Sequence[str],
+    *,
+    namesrv: str | None,
+    environment: Mapping[str, str] = os.environ,
+    defaults: Mapping[str, str] = MappingProxyType({}),
 ) -> Configuration:
-    """Load the configuration. Raises CliError, exit status 2, for an invalid value."""
-    first, last = [], []
+    """Load the configuration; `defaults` are below all else. Raises CliError, exit status 2, for an invalid value."""
+    first, last = [Setting(key, value, "default here") for key, value in defaults.items()], []
     if address := environment.get("NAMESRV_ADDR"):
         first.append(Setting("namesrvAddr", address, "NAMESRV_ADDR"))
     if namesrv is not None:
