@@ -18,7 +18,8 @@ def options(directory, namesrv: int, broker: int) -> list[str]:
 def test_a_client_sends_and_receives_once_it_says_ready(tmp_path):
     """A topic of --topic has a route by then; the process ends cleanly, and its messages are there after the next start."""
     namesrv, broker = free_port(), free_broker_port()
-    command = [PROGRAM, "standalone", *options(tmp_path, namesrv, broker), "--topic", "orders", "--topic", "paid"]
+    made = ["--topic", "orders", "--topic", "paid", "--set", "autoCreateTopicEnable=false"]
+    command = [PROGRAM, "standalone", *options(tmp_path, namesrv, broker), *made]
     address = f"{HOST}:{namesrv}"
     with Process("standalone", command, log=tmp_path / "log") as process:
         process.wait_ready()
