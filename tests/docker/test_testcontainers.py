@@ -1,4 +1,4 @@
-"""One container that is a whole RocketMQ, by `docker run` and by testcontainers in Python and Java: examples of docs/testing.md."""
+"""One container that is a whole RocketMQ, by `docker run` and by testcontainers in Python and Java, as docs/testing.md has it."""
 
 import os
 import subprocess
@@ -74,7 +74,7 @@ def test_python(image, left):
 
 def test_spring(image, left, class_path):
     """A template sends, a listener receives, in a container made by the page's class."""
-    said = examples.java(class_path, "Shop").splitlines()
+    said = examples.java(class_path, "shop.Shop").splitlines()
     assert [line for line in said if line in ("SEND_OK", "order 17", "null")] == ["SEND_OK", "order 17"]
 
 
