@@ -1,8 +1,8 @@
 """How soon a whole RocketMQ serves a test, and its memory: our container, the same as a process, RocketMQ's jars.
 
-From the command that starts it, `docker run` for instance, to the first SEND_OK of a client outside. The client is ours, in a process
-that is there already and tries again every 10 ms. Memory is the proportional share (PSS) of all processes, so that a page that two
-share counts once.
+From the command that starts it, `docker run` for instance, to the first SEND_OK of a client outside. The client is ours, in a
+process that is there already and tries again every 10 ms. Memory is the proportional share (PSS) of all processes, so that a
+page that two share counts once.
 """
 
 import socket
