@@ -10,8 +10,8 @@ INTRODUCTION = """# A RocketMQ for a test: how soon it is there, and its memory
 
 A name server and one broker, from the command that starts them to the first message that a client outside sent and that was
 acknowledged. The client runs before and tries again every 10 ms. Memory is the proportional share (PSS) of all processes
-{settle:.0f} s later. The systems ran in turn, each on a fresh directory. The load below tells what else the two cores did; it makes all
-of them slower, those with more to do at their start most.
+{settle:.0f} s later. The systems ran in turn, each on a fresh directory. The load below tells what else the two cores did; it
+makes all of them slower, those with more to do at their start most.
 
 RocketMQ {rocketmq_5} ran as two processes on the machine itself, from its jars, as its image could not be had there; the broker
 was started once the name server listened. twinlog was measured with and without a container, which tells what that adds.
