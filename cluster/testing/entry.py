@@ -1,4 +1,4 @@
-"""Entry point of servers for tests: `standalone`, or a command of `twinlog`, with its arguments.
+"""Entry point of servers for tests: a command of `twinlog` that runs one, with its arguments.
 
 What it saves of a start: structlog imports rich where that is installed, to paint tracebacks, which no server for tests does; and
 while modules are imported, the collector of garbage visits all that was imported before, again and again.
@@ -16,23 +16,12 @@ def main() -> None:
     import structlog  # noqa: F401
 
     del sys.modules["rich"]
-    if sys.argv[1] == "standalone":
-        from twinlog.cluster.testing.standalone import standalone
+    from twinlog.cluster.cli.main import main as twinlog
 
-        _imported()
-        standalone(sys.argv[2:])
-    else:
-        from twinlog.cluster.cli.main import main as twinlog
-
-        import_module(f"twinlog.cluster.cli.run.{sys.argv[1]}")
-        _imported()
-        twinlog()
-
-
-def _imported() -> None:
-    """Collect garbage from now on, and none of what is there."""
+    import_module(f"twinlog.cluster.cli.run.{sys.argv[1]}")
     gc.freeze()
     gc.enable()
+    twinlog()
 
 
 if __name__ == "__main__":

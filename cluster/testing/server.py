@@ -107,7 +107,7 @@ def _prepared(directory: Path, settings: Mapping[str, str], port: int | None) ->
     reserved = tuple(reserve(offsets) for offsets in ((0,), BROKER_OFFSETS))
     namesrv_port, broker_port = port or reserved[0].number, reserved[1].number
     own = {**SETTINGS, "listenPort": str(broker_port), "storePathRootDir": str(directory / "store"), **settings}
-    command = program("standalone", "--namesrv-port", str(namesrv_port))
+    command = program("standalone", "--port", str(namesrv_port), "--until-stdin-closes")
     command += [part for key, value in own.items() for part in ("--set", f"{key}={value}")]
     return RocketMQ(
         namesrv=f"{HOST}:{namesrv_port}",

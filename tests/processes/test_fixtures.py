@@ -128,7 +128,7 @@ def test_a_port_that_is_taken_is_named_with_its_process(tmp_path):
             start_rocketmq(tmp_path / "it", port=port)
     first, _, *log = str(failure.value).splitlines()
     assert first == "rocketmq ended with exit status 1 before it was ready."
-    assert any(f"Port {port} (the name server) is in use by process {os.getpid()}" in line for line in log)
+    assert any(f"Port {port} (--port, the name server) is in use by process {os.getpid()}" in line for line in log)
     assert not (tmp_path / "it").exists()
 
 
