@@ -75,6 +75,7 @@ ORDER = [
     "cluster.broker.status",
     "cluster.broker.reconfigure",
     "cluster.admin",
+    "cluster.client.sync",
     "cluster.mqadmin",
     "cluster.broker.send",
     "cluster.http.server",

@@ -7,8 +7,9 @@
                 for message in batch:
                     print(message.body)
 
-Begin with Client. `Client.producer` makes a Producer; PushConsumer, PullConsumer, TransactionProducer and Requester take a
-Client. `open_admin` gives the operations of the command line. What fails at a broker or name server raises a RemotingError.
+Begin with Client, in scripts and threads with SyncClient. `Client.producer` makes a Producer; PushConsumer, PullConsumer,
+TransactionProducer and Requester take a Client. `open_admin` gives the operations of the command line. What fails at a broker or
+name server raises a RemotingError, what a person has to decide a UserError (administration), a wrong argument a ValueError.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -24,10 +25,22 @@ from twinlog.cluster.client.producer import Producer, SendResult, by_key
 from twinlog.cluster.client.request_reply import ReplyMessage, Requester, reply
 from twinlog.cluster.client.routes import NoRouteError
 from twinlog.cluster.client.subscription import From, FromTime, Sql
+from twinlog.cluster.client.sync.client import SyncClient, SyncProducer, SyncRequester, SyncTransactionProducer
+from twinlog.cluster.client.sync.consumers import SyncBatch, SyncPullConsumer, SyncPushConsumer
 from twinlog.cluster.client.transaction import Decision, HalfMessageError, Transaction, TransactionProducer
-from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingError, RemotingTimeoutError, RequestError
+from twinlog.cluster.remoting.errors import (
+    ClientClosedError,
+    MemberAuthError,
+    RemotingConnectError,
+    RemotingError,
+    RemotingProtocolError,
+    RemotingTimeoutError,
+    RequestError,
+    TlsFilesError,
+)
 from twinlog.cluster.remoting.route import MessageQueue
 from twinlog.cluster.remoting.signing import Credentials, make_signer
+from twinlog.cluster.user_errors import UserError
 
 if TYPE_CHECKING:
     from twinlog.cluster.admin.admin import Admin, open_admin
@@ -36,12 +49,14 @@ __all__ = [
     "Admin",
     "Batch",
     "Client",
+    "ClientClosedError",
     "Credentials",
     "Decision",
     "FlowLimits",
     "From",
     "FromTime",
     "HalfMessageError",
+    "MemberAuthError",
     "MessageQueue",
     "NoRouteError",
     "OutgoingMessage",
@@ -51,6 +66,7 @@ __all__ = [
     "ReceivedMessage",
     "RemotingConnectError",
     "RemotingError",
+    "RemotingProtocolError",
     "RemotingTimeoutError",
     "ReplyMessage",
     "RequestError",
@@ -58,8 +74,17 @@ __all__ = [
     "SendResult",
     "SendStatus",
     "Sql",
+    "SyncBatch",
+    "SyncClient",
+    "SyncProducer",
+    "SyncPullConsumer",
+    "SyncPushConsumer",
+    "SyncRequester",
+    "SyncTransactionProducer",
+    "TlsFilesError",
     "Transaction",
     "TransactionProducer",
+    "UserError",
     "by_key",
     "make_signer",
     "open_admin",

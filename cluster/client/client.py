@@ -13,14 +13,14 @@ import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from math import inf
-from typing import Any, Protocol
+from typing import Protocol
 
 import anyio
 import anyio.abc
 from attrs import define, field
 
 from twinlog.cluster.client.api import DEFAULT_TOPIC, ClientApi, name_servers
-from twinlog.cluster.client.messages import UniqueIds
+from twinlog.cluster.client.messages import COMPRESS_FROM, UniqueIds
 from twinlog.cluster.client.producer import Producer
 from twinlog.cluster.client.routes import LOOK_SECONDS, REFRESH_SECONDS, Routes
 from twinlog.cluster.client.service import Service
@@ -116,10 +116,25 @@ class Client(Service):
 
     # ---- For applications
 
-    def producer(self, group: str, **options: Any) -> Producer:
-        """Make a producer of this group; `options` are Producer's. The next heartbeat registers the group."""
+    def producer(
+        self,
+        group: str,
+        *,
+        tries_max: int = 3,
+        compress_from: int | None = COMPRESS_FROM,
+        retry_unsafe: bool = False,
+    ) -> Producer:
+        """Make a producer of this group; the options are Producer's. The next heartbeat registers the group."""
         self.join(producer=group)
-        return Producer(self.api, group, routes=self.routes, ids=self.ids, **options)
+        return Producer(
+            self.api,
+            group,
+            tries_max,
+            compress_from=compress_from,
+            retry_unsafe=retry_unsafe,
+            routes=self.routes,
+            ids=self.ids,
+        )
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Run until cancelled, then unregister at the brokers. `async with` does this."""

@@ -49,6 +49,10 @@ class Backoff:
 class NoRouteError(RemotingError):
     """No broker has the topic, can create it, or can be written now. `may_come`: it could be written, and may be again soon."""
 
+    next_step = (
+        "With `may_come` try again for as long as a failover takes; otherwise create the topic: twinlog topic create."
+    )
+
     def __init__(self, why: str, *, may_come: bool = False) -> None:
         super().__init__(why)
         self.may_come = may_come

@@ -44,6 +44,8 @@ Check = Callable[[ReceivedMessage], Decision | Awaitable[Decision]]
 class HalfMessageError(RemotingError):
     """The half message was stored, but not as safely as the broker is configured to, and was rolled back. Try again."""
 
+    next_step = "Begin the transaction again: its block was not run."
+
     def __init__(self, result: SendResult) -> None:
         super().__init__(
             f"the half message was rolled back: {result.status.name}: {result.remark or 'no reason given'}"

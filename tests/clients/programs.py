@@ -59,6 +59,21 @@ def go(*, quick: bool = False) -> Path:
     return jars.made_once(jars.cache_dir() / "go-programs" / name, build) / "scenarios"
 
 
+def go_short() -> Path:
+    """The Go example of docs/clients.md, compiled with the same client."""
+    source, module = HERE / "short" / "main.go", [HERE / "go" / name for name in ("go.mod", "go.sum")]
+
+    def build(folder: Path) -> None:
+        cache = jars.cache_dir() / "go"
+        environment = {**os.environ, "GOFLAGS": "-mod=readonly", "GOPATH": str(cache), "GOCACHE": str(cache / "build")}
+        for file in (source, *module):
+            shutil.copy(file, folder)
+        command = ["go", "build", "-modcacherw", "-o", "short", "."]
+        subprocess.check_output(command, cwd=folder, env=environment, timeout=300)
+
+    return jars.made_once(jars.cache_dir() / "go-programs" / jars.digest([source, *module]), build) / "short"
+
+
 def _with_intervals(source: str) -> str:
     for before, seconds in QUICK_SECONDS.items():
         source, found = re.subn(rf"({before})\d+", rf"\g<1>{seconds}", source)
