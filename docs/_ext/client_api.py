@@ -1,4 +1,6 @@
-"""The directive `client-api`: the public names of a package with their docstrings, so that page and code cannot differ."""
+"""Directives `client-api`: the public names of a package with their docstrings, and `client-errors`: its errors as a tree, so
+that page and code cannot differ.
+"""
 
 import inspect
 from collections.abc import Iterator
@@ -60,8 +62,41 @@ def _members(thing: type) -> Iterator[str]:
             continue
         wrapped = function is not member and not isinstance(member, property)
         awaited = "async with " if wrapped else "await " if inspect.iscoroutinefunction(function) else ""
+        awaited = getattr(member, "lead", awaited)  # Of blocking methods.
         shown = name if isinstance(member, property) else f"{name}{_call(function)}"
         yield f"`{awaited}{shown}`\n: " + _text(function).replace("\n", "\n  ")
+
+
+def errors(package: str) -> str:
+    """All errors of `package.__all__` as a table: children below their parents, indented."""
+    module = import_module(package)
+    found = [getattr(module, name) for name in module.__all__]
+    known = [each for each in found if isinstance(each, type) and issubclass(each, Exception)]
+    rows = ["| error | meaning | next |", "| --- | --- | --- |"]
+
+    def add(parent: type, depth: int) -> None:
+        for each in sorted((each for each in known if _parent(each, known) is parent), key=lambda each: each.__name__):
+            others = [base.__name__ for base in each.__bases__ if base not in (_parent(each, known), Exception, object)]
+            name = (
+                "&emsp;" * depth
+                + f"[`{each.__name__}`](#{each.__name__.lower()})"
+                + "".join(f", a `{base}`" for base in others)
+            )
+            step = each.next_step or "Do what `report().next_step` says."
+            rows.append(f"| {name} | {_cell(inspect.cleandoc(each.__doc__ or ''))} | {_cell(step)} |")
+            add(each, depth + 1)
+
+    add(Exception, 0)
+    return "\n".join(rows)
+
+
+def _parent(error: type, known: list[type]) -> type:
+    return next((base for base in error.__mro__[1:] if base in known), Exception)
+
+
+def _cell(text: str) -> str:
+    """The first sentences of a text, without attributes."""
+    return " ".join(text.split("\n\n")[0].split()).replace("|", "&#124;")
 
 
 def describe(package: str) -> str:
@@ -90,6 +125,14 @@ class ClientApiDirective(SphinxDirective):
         return self.parse_text_to_nodes(describe(self.arguments[0]), allow_section_headings=True)
 
 
+class ClientErrorsDirective(SphinxDirective):
+    required_arguments = 1  # A package with __all__.
+
+    def run(self) -> list[nodes.Node]:
+        return self.parse_text_to_nodes(errors(self.arguments[0]))
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
+    app.add_directive("client-errors", ClientErrorsDirective)
     app.add_directive("client-api", ClientApiDirective)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

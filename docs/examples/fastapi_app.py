@@ -4,7 +4,7 @@ Run it with: NAMESRV_ADDR=127.0.0.1:9876 uvicorn fastapi_app:app
 """
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import TypedDict
 
@@ -23,7 +23,7 @@ class State(TypedDict):
 
 
 @asynccontextmanager
-async def lifespan(_app: FastAPI) -> AsyncIterator[State]:
+async def lifespan(_app: FastAPI) -> AsyncGenerator[State, None]:
     """The application serves within this block; at its end offsets are committed and the group is left."""
     shipped = list[str]()
 

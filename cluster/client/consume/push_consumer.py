@@ -17,6 +17,7 @@ from typing import Any
 
 import anyio
 import anyio.abc
+import anyio.lowlevel
 from attrs import define, field, validators
 
 from twinlog.cluster.client.client import Client
@@ -188,6 +189,9 @@ class PushConsumer(Service):
 
     async def take(self) -> Batch:
         """Wait for the next batch; the caller calls its done()."""
+        await (
+            anyio.lowlevel.checkpoint_if_cancelled()
+        )  # A loop over batches that are there would not see its cancellation.
         while (batch := self._next()) is None:
             if self._arrival.is_set():
                 self._arrival = anyio.Event()

@@ -279,7 +279,7 @@ def blocking(function: Callable[Concatenate[A, P], Awaitable[T]]) -> Callable[Co
     """The method that runs an asynchronous method and waits for its end."""
 
     @wraps(function)
-    def call(self: Wrapper[A], *args: P.args, **kwargs: P.kwargs) -> T:
+    def call(self: Wrapper[A], /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self.portal.call(partial(function, self.asynchronous, *args, **kwargs))
 
     return _marked(call, "")
@@ -289,7 +289,7 @@ def plain(function: Callable[Concatenate[A, P], T]) -> Callable[Concatenate[Wrap
     """The method that calls a function that does not wait; in the loop's thread, which may change what it reads."""
 
     @wraps(function)
-    def call(self: Wrapper[A], *args: P.args, **kwargs: P.kwargs) -> T:
+    def call(self: Wrapper[A], /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self.portal.make(partial(function, self.asynchronous, *args, **kwargs))
 
     return _marked(call, "")
@@ -301,7 +301,7 @@ def block(
     """The method whose `async with` block is a `with` block."""
 
     @wraps(function)
-    def call(self: Wrapper[A], *args: P.args, **kwargs: P.kwargs) -> AbstractContextManager[T]:
+    def call(self: Wrapper[A], /, *args: P.args, **kwargs: P.kwargs) -> AbstractContextManager[T]:
         return Block(partial(function, self.asynchronous, *args, **kwargs), self.portal)
 
     return _marked(call, "with ")
@@ -331,7 +331,10 @@ class ServiceWrapper(Wrapper[S]):
         raise NotImplementedError
 
     def __enter__(self) -> Self:
-        assert self._block is None, "a service is entered once"
+        if self._block is not None:
+            raise RuntimeError(
+                f"this {type(self).__name__} was started before, and cannot be started again: make another one"
+            )
         self._block = Block(self._make, self._around())
         self._inside = self._block.__enter__()
         self._portal = self._block.portal
@@ -342,3 +345,12 @@ class ServiceWrapper(Wrapper[S]):
     ) -> None:
         assert self._block is not None
         self._block.__exit__(kind, error, trace)
+
+    def open(self) -> Self:
+        """Begin without a block, as in a notebook; close() ends it."""
+        return self.__enter__()
+
+    def close(self) -> None:
+        """End, as at the end of the block; nothing if it does not run."""
+        if self._block is not None and not self.portal.is_over:
+            self.__exit__(None, None, None)

@@ -87,7 +87,8 @@ class SyncClient(ServiceWrapper[Client]):
         return self._root
 
     def __enter__(self) -> Self:
-        assert self._loop is None, "a client is entered once"
+        if self._loop is not None:
+            raise RuntimeError("this SyncClient was started before, and cannot be started again: make another one")
         self._loop = running_loop()
         self._root = self._loop.__enter__()
         self._threads = Threads(self._root)

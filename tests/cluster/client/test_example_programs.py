@@ -95,7 +95,9 @@ def test_an_application_of_fastapi_under_uvicorn(client, namesrv):
     environment = {**os.environ, "NAMESRV_ADDR": namesrv}
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as server:
         try:
-            (url,) = next(found for line in server.stderr if (found := re.findall(r"running on (http://[\d.:]+)", line)))
+            (url,) = next(
+                found for line in server.stderr if (found := re.findall(r"running on (http://[\d.:]+)", line))
+            )
             answer = httpx.post(f"{url}/orders/17", content=b"two of them")
             assert (answer.status_code, answer.json()["status"]) == (202, "SEND_OK")
             deadline = time.monotonic() + 10

@@ -29,8 +29,8 @@ from twinlog.client import (
     SyncTransactionProducer,
     by_key,
 )
+from twinlog.cluster.client.service import Service
 from twinlog.cluster.client.sync.calls import ServiceWrapper, blocking
-from twinlog.cluster.client.tasks import Service
 from twinlog.store.util import disk_space
 
 NUMBERS = itertools.count()
@@ -220,13 +220,19 @@ def test_outside_of_its_block_a_client_says_so(namesrv, client, topic):
         SyncPullConsumer(client, "g").poll()
 
 
-def test_it_works_where_a_loop_runs(client, topic):
-    """As in a cell of Jupyter."""
+def test_it_works_where_a_loop_runs_and_without_a_block(namesrv, topic):
+    """As in cells of Jupyter."""
 
-    async def cell():
-        return client.producer("cells").send(message(topic)).status
+    async def cells():
+        client = SyncClient(namesrv).open()
+        status = client.producer("cells").send(message(topic)).status
+        client.close()
+        client.close()
+        with pytest.raises(RuntimeError, match="started before"):
+            client.open()
+        return status
 
-    assert asyncio.run(cell()) is SendStatus.SEND_OK
+    assert asyncio.run(cells()) is SendStatus.SEND_OK
 
 
 def test_what_would_wait_for_itself_says_so(client, topic):
