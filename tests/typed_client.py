@@ -1,4 +1,4 @@
-"""Use of twinlog.client as strict type checkers of applications see it: nothing is Any. scripts/check has mypy and pyright read it."""
+"""Use of twinlog.client as strict type checkers of applications see it: nothing is Any. scripts/check runs mypy and pyright on it."""
 
 from typing import assert_type
 
@@ -23,8 +23,8 @@ from twinlog.client import (
     RemotingError,
     RemotingTimeoutError,
     ReplyMessage,
-    RequestError,
     Requester,
+    RequestError,
     SendResult,
     SendStatus,
     Sql,

@@ -44,7 +44,10 @@ class SyncProducer(Wrapper[Producer]):
     send_batch = blocking(Producer.send_batch)
     send_oneway = blocking(Producer.send_oneway)
     send_all = blocking(Producer.send_all)
-    reply = blocking(reply)
+
+    def reply(self, question: ReceivedMessage, body: bytes, **fields: str) -> SendResult:
+        """Reply to a request message; `fields` are properties of your own. Raises as the function reply()."""
+        return self.portal.call(partial(reply, self.asynchronous, question, body, **fields))
 
 
 class SyncClient(ServiceWrapper[Client]):
