@@ -1,4 +1,4 @@
-"""Use of twinlog.client as strict type checkers of applications see it: nothing is Any. scripts/check runs mypy and pyright on it."""
+"""Programs of users of twinlog.client, for strict type checkers (scripts/check): nothing is Any."""
 
 from typing import assert_type
 

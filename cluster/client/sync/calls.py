@@ -73,7 +73,8 @@ class Call(Generic[T]):
     async def _run(self) -> None:
         try:
             with anyio.CancelScope() as self._scope:
-                self.results.append(await self.function())
+                if not self._is_given_up:
+                    self.results.append(await self.function())
         except Exception as error:
             self.error = error
         finally:
@@ -195,6 +196,7 @@ class Block(Generic[T]):
 
     _make: Callable[[], AbstractAsyncContextManager[T]]
     _around: Portal
+    _on_interrupt: Callable[[], None] = lambda: None  # Called in the loop before an interrupt ends the block.
     portal: Portal | None = field(default=None, init=False)  # Into the block.
     _held: Held[T] | None = field(default=None, init=False)
 
@@ -204,15 +206,25 @@ class Block(Generic[T]):
             entered: tuple[T, Portal] = await self._around.tasks.start(self._held.run, self._around)
             return entered
 
-        value, self.portal = self._around.call(enter)
+        try:
+            value, self.portal = self._around.call(enter)
+        except BaseException as error:
+            if is_interrupt(error):  # It may have begun all the same.
+                self._around.call(partial(self._end, error))
+            raise
         return value
+
+    async def _end(self, error: BaseException | None) -> None:
+        if is_interrupt(error):
+            self._on_interrupt()
+        if self._held is not None:
+            await self._held.leave(error)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._held is not None
         try:
-            self._around.call(partial(self._held.leave, error))
+            self._around.call(partial(self._end, error))
         except Exception as failure:
             # An interrupt is more important; a closed client has it as its cause.
             if not is_interrupt(error) and not isinstance(error, ClientClosedError) and failure is not error:
@@ -330,12 +342,15 @@ class ServiceWrapper(Wrapper[S]):
         """The portal of the block outside."""
         raise NotImplementedError
 
+    def _on_interrupt(self) -> None:
+        """In the loop, before an interrupt ends the service."""
+
     def __enter__(self) -> Self:
         if self._block is not None:
             raise RuntimeError(
                 f"this {type(self).__name__} was started before, and cannot be started again: make another one"
             )
-        self._block = Block(self._make, self._around())
+        self._block = Block(self._make, self._around(), self._on_interrupt)
         self._inside = self._block.__enter__()
         self._portal = self._block.portal
         return self

@@ -23,7 +23,6 @@ from twinlog.cluster.client.sync.calls import (
     Wrapper,
     block,
     blocking,
-    is_interrupt,
     running_loop,
 )
 from twinlog.cluster.client.sync.threads import Threads
@@ -89,6 +88,9 @@ class SyncClient(ServiceWrapper[Client]):
             raise ClientClosedError(NOT_ENTERED)
         return self._root
 
+    def _on_interrupt(self) -> None:
+        self.threads.abandon()
+
     def __enter__(self) -> Self:
         if self._loop is not None:
             raise RuntimeError("this SyncClient was started before, and cannot be started again: make another one")
@@ -108,8 +110,6 @@ class SyncClient(ServiceWrapper[Client]):
         assert self._root is not None
         assert self._threads is not None
         try:
-            if is_interrupt(error):
-                self._root.make(self._threads.abandon)  # Checks of transactions: the broker asks again.
             super().__exit__(kind, error, trace)
         finally:
             self._threads.close()
@@ -122,7 +122,7 @@ class SyncClient(ServiceWrapper[Client]):
 
     @property
     def threads(self) -> Threads:
-        """Internal: threads for checks of transactions."""
+        """Internal: threads for handlers and for checks of transactions."""
         assert self._threads is not None
         return self._threads
 

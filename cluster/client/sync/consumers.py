@@ -9,7 +9,6 @@ with SyncPushConsumer(client, "readers", {"Greetings": "*"}) as consumer:
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 
 from attrs import define
 
@@ -19,9 +18,8 @@ from twinlog.cluster.client.consume.pull_consumer import PullConsumer
 from twinlog.cluster.client.consume.push_consumer import PushConsumer
 from twinlog.cluster.client.messages import ReceivedMessage
 from twinlog.cluster.client.subscription import From, FromTime, Sql
-from twinlog.cluster.client.sync.calls import Portal, ServiceWrapper, Wrapper, blocking, is_interrupt, plain
+from twinlog.cluster.client.sync.calls import Portal, ServiceWrapper, Wrapper, blocking, plain
 from twinlog.cluster.client.sync.client import SyncClient
-from twinlog.cluster.client.sync.threads import Threads
 from twinlog.cluster.remoting.route import MessageQueue
 
 LIMITS = FlowLimits()
@@ -98,7 +96,6 @@ class SyncPushConsumer(ServiceWrapper[PushConsumer]):
         super().__init__()
         self._client = client
         self._handler = handler
-        self._threads = Threads(client.root)
         self._arguments = partial(
             PushConsumer,
             group=group,
@@ -121,19 +118,12 @@ class SyncPushConsumer(ServiceWrapper[PushConsumer]):
     def _around(self) -> Portal:
         return self._client.portal
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if is_interrupt(error):
-                self._client.root.make(self._threads.abandon)
-            super().__exit__(kind, error, trace)
-        finally:
-            self._threads.close()
+    def _on_interrupt(self) -> None:
+        self._client.threads.abandon()
 
     async def _handle(self, batch: Batch) -> None:
         assert self._handler is not None
-        await self._threads.run(partial(self._handler, SyncBatch.around(batch, self._client.root)))
+        await self._client.threads.run(partial(self._handler, SyncBatch.around(batch, self._client.root)))
 
     def __iter__(self) -> SyncBatches:
         return SyncBatches(Batches(self.asynchronous.take), self.portal)

@@ -13,6 +13,7 @@ import trio
 
 import twinlog.client
 import twinlog.cluster.client
+from tests.helpers import docs_extension
 from tests.support.group.loopback import open_cluster
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "client.md"
@@ -56,6 +57,18 @@ async def test_the_examples_of_the_page_run_one_after_the_other(namesrv, capsys)
 @pytest.mark.parametrize("module", MODULES)
 def test_examples_in_docstrings(module):
     assert doctest.testmod(import_module(module)).failed == 0
+
+
+def test_every_public_error_says_what_to_do_next():
+    """The reference lists them with it."""
+    names = [getattr(twinlog.client, name) for name in twinlog.client.__all__]
+    errors = {each for each in names if isinstance(each, type) and issubclass(each, Exception)} - {
+        twinlog.client.UserError
+    }
+    assert errors == {each for each in errors if vars(each).get("next_step")}
+    assert all(issubclass(each, twinlog.client.RemotingError) for each in errors)
+    table = docs_extension("client_api").errors("twinlog.client")
+    assert table.index("`RemotingError`") < table.index("&emsp;[`NoRouteError`]") < table.index("[`UserError`]")
 
 
 def test_every_public_name_has_a_docstring():

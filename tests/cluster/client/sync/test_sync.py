@@ -286,6 +286,43 @@ def test_ctrl_c_ends_it_at_once_and_leaves_the_group(client, topic, namesrv, way
         assert [each.body for each in next(iter(consumer))] == [expected]
 
 
+INTERRUPTED = """
+import os, random, signal, sys, threading, time
+from twinlog.client import OutgoingMessage, SyncClient
+
+def interrupt():
+    for _ in range(100):
+        time.sleep(random.uniform(0.0005, 0.01))
+        os.kill(os.getpid(), signal.SIGINT)
+
+with SyncClient(sys.argv[1]) as client:
+    producer, message = client.producer("g"), OutgoingMessage(topic="Interrupted", body=b"x")
+    sent = interrupts = 0
+    thread = threading.Thread(target=interrupt)
+    while interrupts < 90:
+        try:
+            if not thread.ident:
+                thread.start()
+            producer.send(message)
+            sent += 1
+        except KeyboardInterrupt:
+            interrupts += 1
+    while thread.is_alive():
+        try:
+            time.sleep(0.1)
+        except KeyboardInterrupt:
+            pass
+    print(producer.send(message).status.name)
+"""
+
+
+def test_an_interrupt_at_any_moment_is_an_interrupt_and_breaks_nothing(namesrv):
+    """No other error comes of it, nothing hangs, and the client goes on."""
+    command = [sys.executable, "-c", INTERRUPTED, namesrv]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stdout) == (0, "SEND_OK\n"), done.stderr
+
+
 def test_nothing_runs_before_the_block(namesrv):
     before = threading.active_count()
     SyncClient(namesrv)
