@@ -93,10 +93,12 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Administration is imported at its first use: most applications only send and receive."""
-    if name not in ("Admin", "open_admin"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from twinlog.cluster.admin import admin
+if not TYPE_CHECKING:  # Type checkers would take any other name for one that is there.
 
-    return getattr(admin, name)
+    def __getattr__(name: str) -> Any:
+        """Administration is imported at its first use: most applications only send and receive."""
+        if name not in ("Admin", "open_admin"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from twinlog.cluster.admin import admin
+
+        return getattr(admin, name)

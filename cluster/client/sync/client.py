@@ -11,7 +11,6 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from twinlog.cluster.admin.admin import Admin
 from twinlog.cluster.client.client import Client, instance_name
 from twinlog.cluster.client.messages import COMPRESS_FROM, OutgoingMessage, ReceivedMessage
 from twinlog.cluster.client.producer import Producer, SendResult
@@ -152,7 +151,8 @@ class SyncClient(ServiceWrapper[Client]):
     @property
     def admin(self) -> "SyncAdmin":
         """The operations of the command line, over this client's connections."""
-        from twinlog.cluster.client.sync.admin import SyncAdmin  # It imports all operations.
+        from twinlog.cluster.admin.admin import Admin  # Most applications only send and receive.
+        from twinlog.cluster.client.sync.admin import SyncAdmin
 
         return SyncAdmin.around(Admin(self.asynchronous.api), self.portal)
 
