@@ -13,6 +13,7 @@ public class Short {
         // begin
         DefaultMQProducer producer = new DefaultMQProducer("greeters");
         producer.setNamesrvAddr(namesrv);
+        producer.setSendMsgTimeout(10_000);
         producer.start();
         System.out.println(producer.send(new Message("Greetings", "hello".getBytes(StandardCharsets.UTF_8))).getSendStatus());
 
