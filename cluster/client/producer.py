@@ -31,8 +31,8 @@ from twinlog.cluster.client.messages import (
     wire_properties,
 )
 from twinlog.cluster.client.routes import NoRouteError, PublishRoute, Routes, SendUnderWay
+from twinlog.cluster.remoting.calls import Answer
 from twinlog.cluster.remoting.codes import ResponseCode
-from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingError, RemotingTimeoutError, RequestError
 from twinlog.cluster.remoting.headers.messages import SendBatchMessage, SendMessageV2
 from twinlog.cluster.remoting.route import MessageQueue
@@ -127,6 +127,14 @@ Outcome = SendResult | RemotingError
 
 
 @define(eq=False)
+class _Begun:
+    """A message of send_all that was sent, or could not be: what waits for its outcome."""
+
+    end: Callable[[], Awaitable[Outcome]]
+    under_way: SendUnderWay | None
+
+
+@define(eq=False)
 class Producer:
     """Sends messages of one producer group. Make it with `Client.producer`.
 
@@ -210,14 +218,17 @@ class Producer:
         Up to 256 are in flight. A message that fails is tried again on another broker; its last error is returned.
         """
         outcomes: list[Outcome] = []
-        under_way: deque[Callable[[], Awaitable[Outcome]]] = deque()
-        for message in messages:
-            if len(under_way) >= IN_FLIGHT_MAX:  # Wait for half of them, so that the next ones are sent together, too.
-                outcomes += [await under_way.popleft()() for _ in range(IN_FLIGHT_MAX // 2)]
-            under_way.append(await self._begin(self.prepare(message), select))
-        while under_way:
-            outcomes.append(await under_way.popleft()())
-        return outcomes
+        begun: deque[_Begun] = deque()
+        try:
+            for message in messages:
+                if len(begun) >= IN_FLIGHT_MAX:  # Wait for half of them, so that the next ones are sent together, too.
+                    outcomes += [await begun.popleft().end() for _ in range(IN_FLIGHT_MAX // 2)]
+                begun.append(await self._begin(self.prepare(message), select))
+            while begun:
+                outcomes.append(await begun.popleft().end())
+            return outcomes
+        finally:  # Cancelled: nobody waits for these.
+            self.routes.under_way.difference_update(each.under_way for each in begun)
 
     # ---- One message
 
@@ -278,15 +289,27 @@ class Producer:
 
     async def _send(self, where: PublishRoute, queue: MessageQueue, prepared: PreparedSend) -> SendResponse:
         """One try; it ends when another master of the broker becomes known."""
-        address = where.master(queue)
-        with anyio.CancelScope() as scope:
-            under_way = SendUnderWay(prepared.topic, queue.broker_name, address, anyio.current_time(), scope)
-            self.routes.under_way.add(under_way)
-            try:
-                return await self.api.send(address, self.header(prepared, queue), prepared.body)
-            finally:
-                self.routes.under_way.discard(under_way)
-        raise _replaced(address)
+        address, timeout_ms = where.master(queue), self.api.timeout_ms
+        command = self.header(prepared, queue).command(prepared.body)
+        under_way = self._under_way(prepared, queue, address)
+        answer: Answer | None = None
+        try:
+            with under_way.waiting():
+                answer = await self.api.client.begin(address, command, timeout_ms=timeout_ms)
+                return read_sent(await answer())
+        finally:
+            self.routes.under_way.discard(under_way)
+        if under_way.is_given_up:
+            raise _replaced(address)
+        if answer is None:
+            raise RemotingConnectError(address, f"not connected within {timeout_ms} ms")
+        raise RemotingTimeoutError(address, command.code, timeout_ms)
+
+    def _under_way(self, prepared: PreparedSend, queue: MessageQueue, address: str) -> SendUnderWay:
+        now = anyio.current_time()
+        made = SendUnderWay(prepared.topic, queue.broker_name, address, now, now + self.api.timeout_ms / 1000)
+        self.routes.under_way.add(made)
+        return made
 
     def header(self, prepared: PreparedSend, queue: MessageQueue) -> SendMessageV2:
         """Internal: the request's header for that queue's broker."""
@@ -318,7 +341,7 @@ class Producer:
 
     # ---- Many messages at once
 
-    async def _begin(self, prepared: PreparedSend, select: Select | None) -> Callable[[], Awaitable[Outcome]]:
+    async def _begin(self, prepared: PreparedSend, select: Select | None) -> "_Begun":
         queue: MessageQueue | None = None
         timeout_ms = self.api.timeout_ms
         try:
@@ -329,26 +352,27 @@ class Producer:
             answer = await self.api.client.begin(address, command, timeout_ms=timeout_ms)
         except RemotingError as error:
             self.routes.forget(prepared.topic)
-            return partial(self._again, prepared, queue, select, error)
-        scope = anyio.CancelScope(deadline=anyio.current_time() + timeout_ms / 1000)
-        under_way = SendUnderWay(prepared.topic, queue.broker_name, address, anyio.current_time(), scope)
-        self.routes.under_way.add(under_way)
-        return partial(self._end, prepared, queue, select, answer, where, under_way)
+            return _Begun(partial(self._again, prepared, queue, select, error), None)
+        under_way = self._under_way(prepared, queue, address)
+        return _Begun(partial(self._end, prepared, queue, select, answer, where, under_way), under_way)
 
     async def _end(
         self,
         prepared: PreparedSend,
         queue: MessageQueue,
         select: Select | None,
-        answer: Callable[[], Awaitable[RemotingCommand]],
+        answer: Answer,
         where: PublishRoute,
         under_way: SendUnderWay,
     ) -> Outcome:
         error: RemotingError = _replaced(under_way.address)
         try:
-            with under_way.scope as scope:
+            if answer.is_here:  # As nearly all are, while the oldest ones are waited for.
                 return result_of(prepared, queue, read_sent(await answer()))
-            if anyio.current_time() >= scope.deadline:
+            if not under_way.is_given_up:
+                with under_way.waiting():
+                    return result_of(prepared, queue, read_sent(await answer()))
+            if not under_way.is_given_up:
                 error = RemotingTimeoutError(queue.broker_name, prepared.kind.code, self.api.timeout_ms)
         except RemotingError as failure:
             error = failure

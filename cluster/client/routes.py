@@ -74,15 +74,28 @@ class PublishRoute:
         return broker.master
 
 
-@frozen(eq=False)
+@define(eq=False)
 class SendUnderWay:
-    """A send without an answer yet. `scope` is cancelled when its broker has another master."""
+    """A send without an answer yet. It is given up when its broker has another master."""
 
     topic: str
     broker_name: str
     address: str
     since: float
-    scope: anyio.CancelScope
+    deadline: float
+    is_given_up: bool = field(default=False, init=False)
+    _scope: anyio.CancelScope | None = field(default=None, init=False)  # Of its task, while that waits.
+
+    def waiting(self) -> anyio.CancelScope:
+        """The scope of its task's wait, which ends at the deadline, or when it is given up."""
+        self._scope = anyio.CancelScope(deadline=self.deadline)
+        return self._scope
+
+    def give_up(self) -> None:
+        """Wait no longer."""
+        self.is_given_up = True
+        if self._scope is not None:
+            self._scope.cancel()
 
 
 @define(eq=False)
@@ -131,7 +144,7 @@ class Routes:
         for each in self.under_way:
             broker = route.brokers.get(each.broker_name)
             if broker is not None and broker.master not in (None, each.address):
-                each.scope.cancel()
+                each.give_up()
 
     async def look(self) -> None:
         """Request the routes of sends that have no answer for a while, with the pauses of Backoff."""

@@ -3,7 +3,7 @@
 The header classes know code, wire names and types; client and server share them. Source: MQClientAPIImpl (RocketMQ 4.9.8).
 """
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Collection
 from typing import Any, Protocol, TypeVar
 
 from attrs import define
@@ -18,6 +18,16 @@ T = TypeVar("T")
 SUCCESS = frozenset({ResponseCode.SUCCESS})
 
 
+class Answer(Protocol):
+    """The answer to a request that was sent. Call it once, under a time limit of your own."""
+
+    @property
+    def is_here(self) -> bool:
+        """True when calling it does not wait."""
+
+    async def __call__(self) -> RemotingCommand: ...
+
+
 class Caller(Protocol):
     """The part of RemotingClient that calls need."""
 
@@ -27,9 +37,7 @@ class Caller(Protocol):
 
     async def oneway(self, address: str, command: RemotingCommand, *, timeout_ms: float = 3_000) -> None: ...
 
-    async def begin(
-        self, address: str, command: RemotingCommand, *, timeout_ms: float = 3_000
-    ) -> Callable[[], Awaitable[RemotingCommand]]: ...
+    async def begin(self, address: str, command: RemotingCommand, *, timeout_ms: float = 3_000) -> Answer: ...
 
 
 @define

@@ -1,23 +1,23 @@
 """Requests to brokers and name servers: one connection per address, many requests in flight on each.
 
 A request waits in its own task for the response with its opaque number. Each connection has a task that reads and one that
-writes: a caller only queues its frame, so its cancellation cannot cut a frame that is being sent.
+writes: a caller only queues its frame, so its cancellation cannot cut a frame that is being sent. A lone caller gives it to the
+kernel itself, without waiting, and queues what the kernel does not take.
 Source: NettyRemotingClient.java, NettyRemotingAbstract.java (RocketMQ 4.9.8).
 """
 
 import os
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from math import inf
 from secrets import token_hex
 from typing import TypeVar
 
 import anyio
 import anyio.abc
-import attrs
 from attrs import define, field
 
+from twinlog.cluster.remoting.calls import Answer
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.command import ONEWAY, FrameReader, RemotingCommand, decode, encode
 from twinlog.cluster.remoting.errors import (
@@ -38,7 +38,16 @@ from twinlog.cluster.remoting.member_auth import (
     wants_signature,
 )
 from twinlog.cluster.remoting.names import split_address
-from twinlog.cluster.remoting.streams import Stream, broken, open_tcp, open_tls
+from twinlog.cluster.remoting.streams import (
+    Event,
+    Stream,
+    broken,
+    clock_of_loop,
+    events_of_loop,
+    open_tcp,
+    open_tls,
+    writer_of,
+)
 from twinlog.store.util.late_logger import LateLogger
 
 CONNECT_TIMEOUT_MS = 3_000
@@ -116,9 +125,27 @@ def tls_connect(tls: Tls, connect: Connect = connect_tcp) -> Connect:
 class _Waiter:
     """A request in flight: its response, or the reason why there will be none."""
 
-    done: anyio.Event = field(factory=anyio.Event)
     response: RemotingCommand | None = None
     lost: str = ""
+    _done: Event | None = field(
+        default=None, init=False
+    )  # While its caller waits: most responses are there before, in send_all.
+
+    @property
+    def is_over(self) -> bool:
+        return self.response is not None or bool(self.lost)
+
+    def end(self, response: RemotingCommand | None, lost: str = "") -> None:
+        """Let its caller go on."""
+        self.response, self.lost = response, lost
+        if self._done is not None:
+            self._done.set()
+
+    async def wait(self, new_event: Callable[[], Event]) -> None:
+        """Wait for end(). A response that is there is returned even when the caller's time is up."""
+        if not self.is_over:
+            self._done = new_event()
+            await self._done.wait()
 
 
 @define(eq=False)
@@ -133,8 +160,11 @@ class _Connection:
     _waiters: dict[int, _Waiter] = field(factory=dict, init=False)
     _outbox: list[bytes] = field(factory=list, init=False)
     _outbox_size: int = field(default=0, init=False)
-    _filled: anyio.Event | None = field(default=None, init=False)  # While the write task waits.
-    _emptied: anyio.Event | None = field(default=None, init=False)  # While anybody waits for it.
+    _filled: Event | None = field(default=None, init=False)  # While the write task waits.
+    _emptied: Event | None = field(default=None, init=False)  # While anybody waits for it.
+    _new_event: Callable[[], Event] = field(factory=events_of_loop, init=False)
+    _now: Callable[[], float] = field(factory=clock_of_loop, init=False)
+    _write_now: Callable[[bytes], int] | None = field(init=False)
     opened_at: float = field(factory=anyio.current_time, init=False)
     _last_used: float = field(factory=anyio.current_time, init=False)
     _last_received: float = field(factory=anyio.current_time, init=False)
@@ -144,6 +174,9 @@ class _Connection:
     )  # Signed requests are sent in the order of their numbers.
     session: ClientSession | None = field(default=None, init=False)
     has_no_secret: bool = field(default=False, init=False)  # The member at the other end, which was asked.
+
+    def __attrs_post_init__(self) -> None:
+        self._write_now = writer_of(self.stream)
 
     async def run(self) -> None:
         """Read and write until the peer closes, breaks the protocol, or there is no traffic for IDLE_MS."""
@@ -176,8 +209,7 @@ class _Connection:
     async def response(self, waiter: _Waiter, command: RemotingCommand) -> RemotingCommand:
         """Wait for the response to a request that was begun. Raises RemotingConnectError."""
         try:
-            if not waiter.done.is_set():  # A response that is there is returned even when the caller's time is up.
-                await waiter.done.wait()
+            await waiter.wait(self._new_event)
         finally:
             self._waiters.pop(command.opaque, None)
         if waiter.response is None:
@@ -191,20 +223,41 @@ class _Connection:
         if self._last_received > sent:
             return
         self._first_late = min(self._first_late, sent)
-        if anyio.current_time() >= self._first_late + SILENCE_MS / 1000:
+        if self._now() >= self._first_late + SILENCE_MS / 1000:
             log.info("connection closed: requests time out and nothing is received", peer=self.address)
             self.scope.cancel()
 
     async def send(self, command: RemotingCommand) -> None:
         """Hand one frame to the write task; wait while too much is unsent. Raises RemotingConnectError."""
         frame = encode(command)
-        while self._outbox_size > OUTBOX_SIZE_MAX and not self.lost:
-            await self._until_emptied()
+        await self.until_room()
         if self.lost:
             raise RemotingConnectError(self.address, self.lost)
         self._put(frame)
 
+    @property
+    def is_full(self) -> bool:
+        """True while callers wait, as too much is unsent."""
+        return self._outbox_size > OUTBOX_SIZE_MAX and not self.lost
+
+    async def until_room(self) -> None:
+        """Wait while it is full."""
+        while self.is_full:
+            await self._until_emptied()
+
+    @property
+    def now(self) -> float:
+        return self._now()
+
     def _put(self, frame: bytes) -> None:
+        if self._filled is not None and self._write_now is not None and len(self._waiters) <= 1:
+            # Nothing is unsent, and no other request's frame is about to come that could go with it: the write task would only
+            # take time.
+            sent = self._write_now(frame)
+            if sent == len(frame):
+                self._last_used = self._now()
+                return
+            frame = frame[sent:]
         self._outbox.append(frame)
         self._outbox_size += len(frame)
         if self._filled is not None:
@@ -214,11 +267,11 @@ class _Connection:
     async def _write_task(self) -> None:
         while True:
             if not self._outbox:
-                self._filled = anyio.Event()
+                self._filled = self._new_event()
                 await self._filled.wait()
             data, self._outbox = b"".join(self._outbox), []
             await self.stream.send_all(data)
-            self._last_used = anyio.current_time()
+            self._last_used = self._now()
             self._outbox_size -= len(data)
             assert self._outbox_size >= 0, self._outbox_size
             self._tell_emptied()
@@ -226,26 +279,25 @@ class _Connection:
     async def _read(self) -> None:
         reader = FrameReader()
         while True:
-            with anyio.CancelScope(deadline=self._last_used + IDLE_MS / 1000) as scope:
-                data = await self.stream.receive_some(_READ_SIZE)
-                if not data:
-                    return
-                self._last_used = self._last_received = anyio.current_time()
-                self._first_late = inf
-                for frame in reader.feed(data):
-                    self._take(decode(frame))
-            if scope.cancelled_caught:
-                if self._waiters:  # Held pulls: their own time limits count.
-                    self._last_used = anyio.current_time()
-                elif anyio.current_time() >= self._last_used + IDLE_MS / 1000:  # Nothing was written meanwhile.
-                    return
+            with anyio.CancelScope(
+                deadline=self._last_used + IDLE_MS / 1000
+            ):  # One for many reads: it costs more than one.
+                while data := await self.stream.receive_some(_READ_SIZE):
+                    self._last_used = self._last_received = self._now()
+                    self._first_late = inf
+                    for frame in reader.feed(data):
+                        self._take(decode(frame))
+                return
+            if self._waiters:  # Held pulls: their own time limits count.
+                self._last_used = self._now()
+            elif self._now() >= self._last_used + IDLE_MS / 1000:  # No traffic since.
+                return
 
     def _take(self, command: RemotingCommand) -> None:
         if not command.is_response:
             self._serve(command)
         elif waiter := self._waiters.pop(command.opaque, None):
-            waiter.response = command
-            waiter.done.set()
+            waiter.end(command)
         # Else its request has timed out.
 
     def _serve(self, request: RemotingCommand) -> None:
@@ -267,7 +319,7 @@ class _Connection:
 
     async def _until_emptied(self) -> None:
         if self._emptied is None:
-            self._emptied = anyio.Event()
+            self._emptied = self._new_event()
         await self._emptied.wait()
 
     def _tell_emptied(self) -> None:
@@ -283,10 +335,35 @@ class _Connection:
     def _end(self, reason: str) -> None:
         self.lost = reason
         for waiter in self._waiters.values():
-            waiter.lost = reason
-            waiter.done.set()
+            waiter.end(None, reason)
         self._waiters.clear()
         self._tell_emptied()
+
+
+@define(eq=False)
+class _Answer:
+    """See Answer."""
+
+    connection: _Connection
+    waiter: _Waiter
+    command: RemotingCommand
+    timeout_s: float
+    sent: float
+
+    @property
+    def is_here(self) -> bool:
+        """See Answer."""
+        return self.waiter.is_over
+
+    async def __call__(self) -> RemotingCommand:
+        """Wait for it. Raises RemotingConnectError."""
+        try:
+            return await self.connection.response(self.waiter, self.command)
+        except anyio.get_cancelled_exc_class():
+            # As in RemotingClient._within: given up early, or late.
+            if self.timeout_s < SILENCE_MS / 1000 or self.connection.now >= self.sent + self.timeout_s:
+                self.connection.late(self.sent)
+            raise
 
 
 async def _ask(connection: _Connection, command: RemotingCommand) -> RemotingCommand:
@@ -430,18 +507,20 @@ class RemotingClient:
             return None
         return ClientSession(Session.of(secret, read_challenge(answer, ours)))
 
-    async def begin(
-        self, address: str, command: RemotingCommand, *, timeout_ms: float = 3_000
-    ) -> Callable[[], Awaitable[RemotingCommand]]:
+    async def begin(self, address: str, command: RemotingCommand, *, timeout_ms: float = 3_000) -> Answer:
         """Send, and return a function that waits for the response: one task can have many requests in flight.
 
         Call that function once, under a time limit of your own. Both raise RemotingConnectError.
         """
-        with anyio.move_on_after(timeout_ms / 1000):
-            connection = await self._connection(address)
-            prepared = self._prepared(command)
-            return partial(connection.response, await connection.begin(prepared), prepared)
-        raise RemotingConnectError(address, f"not sent within {timeout_ms:g} ms")
+        connection = self._connections.get(address)
+        if connection is None or connection.is_full:  # Without waiting, no scope is needed.
+            with anyio.move_on_after(timeout_ms / 1000) as scope:
+                connection = await self._connection(address)
+                await connection.until_room()
+            if connection is None or scope.cancelled_caught:
+                raise RemotingConnectError(address, f"not sent within {timeout_ms:g} ms")
+        prepared = self._prepared(command)
+        return _Answer(connection, await connection.begin(prepared), prepared, timeout_ms / 1000, connection.now)
 
     async def flush(self) -> None:
         """Wait until every queued frame is in a socket, or its connection is lost."""
@@ -463,7 +542,7 @@ class RemotingClient:
     def _prepared(self, command: RemotingCommand, flag: int = 0) -> RemotingCommand:
         """A copy with an opaque number and a signature; `command` may be in flight elsewhere, and is not changed."""
         self._opaque = (self._opaque + 1) & _OPAQUE_MASK
-        prepared = attrs.evolve(command, opaque=self._opaque, flag=command.flag | flag)
+        prepared = command.copy(self._opaque, command.flag | flag)
         if self.sign is not None:
             prepared.ext = dict(command.ext or {})
             self.sign(prepared)

@@ -3,8 +3,10 @@
 On trio they are trio's own, which anyio would only wrap. On asyncio (and uvloop) they are anyio's.
 """
 
+import os
 import ssl
 import sys
+from collections.abc import Callable
 from typing import Any, Protocol, Self
 
 import anyio
@@ -29,6 +31,16 @@ class Stream(Protocol):
         """For `async with`, which closes it."""
 
     async def __aexit__(self, *_: Any) -> None: ...
+
+
+class Event(Protocol):
+    """The part of an event that both loops' own have. anyio's wrap them, which takes microseconds of each message."""
+
+    def set(self) -> None:
+        """Wake all who wait."""
+
+    async def wait(self) -> object:
+        """Wait for it."""
 
 
 @frozen(eq=False)
@@ -75,6 +87,61 @@ def broken() -> tuple[type[Exception], ...]:
     trio: Any = sys.modules.get("trio")
     ours = anyio.BrokenResourceError, anyio.ClosedResourceError
     return ours if trio is None else (*ours, trio.BrokenResourceError, trio.ClosedResourceError)
+
+
+def events_of_loop() -> Callable[[], Event]:
+    """What makes events of the loop that runs."""
+    if on_trio():
+        import trio
+
+        return trio.Event
+    import asyncio  # Brokers, which import this, run on trio.
+
+    return asyncio.Event
+
+
+def clock_of_loop() -> Callable[[], float]:
+    """The clock of the loop that runs, which anyio.current_time asks for each time."""
+    if on_trio():
+        import trio
+
+        return trio.current_time
+    import asyncio
+
+    return asyncio.get_running_loop().time
+
+
+def writer_of(stream: Stream) -> Callable[[bytes], int] | None:
+    """A function that writes what the kernel takes at once, and returns how many bytes that were, while no send_all is under way;
+    None for a stream whose bytes have to go through its send_all.
+    """
+    fileno = _fileno_of(stream)
+    if fileno is None:
+        return None
+
+    def write(data: bytes) -> int:
+        try:
+            return os.write(fileno(), data)
+        except OSError:  # Also for a lost connection: send_all tells why.
+            return 0
+
+    return write
+
+
+def _fileno_of(stream: Stream) -> Callable[[], int] | None:
+    """What gives the file descriptor of a TCP stream, -1 after its end. uvloop keeps the number, which is another file's then."""
+    if isinstance(stream, AsyncioStream):
+        from asyncio.trsock import TransportSocket
+
+        raw: object = None
+        if isinstance(stream.stream, anyio.abc.SocketStream):  # Not TLS, which has the same attributes.
+            raw = stream.stream.extra(anyio.abc.SocketAttribute.raw_socket)
+        return raw.fileno if isinstance(raw, TransportSocket) else None
+    trio: Any = sys.modules.get("trio")
+    if trio is None or not isinstance(stream, trio.SocketStream):
+        return None
+    fileno: Callable[[], int] = stream.socket.fileno
+    return fileno
 
 
 async def open_tcp(host: str, port: int) -> Stream:

@@ -8,6 +8,7 @@ Big endian, signed; times are ms; a host is an address of 4 or 16 bytes and an i
 i32 bytes to the end of the file | i32 BLANK_MAGIC. Sources: CommitLog, MessageExtEncoder, MessageDecoder; RocketMQ 4.9.8, 5.3.3.
 """
 
+from functools import lru_cache
 from ipaddress import ip_address
 from struct import Struct
 from struct import error as StructError
@@ -35,6 +36,8 @@ END_OF_FILE_RESERVE = 8  # A record leaves room for the blank behind it.
 _TO_BORN_HOST = Struct(">iiiiiqqiq")
 _STORE_TIME = Struct(">q")
 _TO_BODY = Struct(">iqi")
+_V4_TO_BODY = Struct(">8sq8siqi")  # From the born host on, of two IPv4 hosts.
+assert _TO_BORN_HOST.size + _V4_TO_BODY.size == RECORD_V4.size
 _I16 = Struct(">h")
 _HOST_V4_SIZE, _HOST_V6_SIZE = 8, 20
 STORED_MS_END = _TO_BORN_HOST.size + _HOST_V6_SIZE + _STORE_TIME.size  # The latest end of a record's store time.
@@ -89,6 +92,7 @@ def host_bytes(address: str) -> bytes:
     return ip_address(host.strip("[]")).packed + int(port).to_bytes(4)
 
 
+@lru_cache(maxsize=256)
 def host_text(host: bytes) -> str:
     """The reverse of host_bytes."""
     address, port = ip_address(host[:-4]), int.from_bytes(host[-4:])
@@ -121,11 +125,17 @@ def _decode(data: memoryview, check_crc: bool) -> Message:
     if not RECORD_SIZE_MIN <= size <= len(data):
         raise MessageFormatError(f"size {size}, but {len(data)} bytes are there")
     at = _TO_BORN_HOST.size
-    born_host, at = _take(data, at, _HOST_V6_SIZE if sys_flag & BORN_HOST_V6 else _HOST_V4_SIZE)
-    (store_timestamp,) = _STORE_TIME.unpack_from(data, at)
-    store_host, at = _take(data, at + 8, _HOST_V6_SIZE if sys_flag & STORE_HOST_V6 else _HOST_V4_SIZE)
-    reconsume_times, prepared, body_size = _TO_BODY.unpack_from(data, at)
-    body, at = _take(data, at + _TO_BODY.size, body_size)
+    if not sys_flag & ANY_V6:
+        rest = _V4_TO_BODY.unpack_from(data, at)
+        born_host, store_timestamp, store_host, reconsume_times, prepared, body_size = rest
+        at = RECORD_V4.size
+    else:
+        born_host, at = _take(data, at, _HOST_V6_SIZE if sys_flag & BORN_HOST_V6 else _HOST_V4_SIZE)
+        (store_timestamp,) = _STORE_TIME.unpack_from(data, at)
+        store_host, at = _take(data, at + 8, _HOST_V6_SIZE if sys_flag & STORE_HOST_V6 else _HOST_V4_SIZE)
+        reconsume_times, prepared, body_size = _TO_BODY.unpack_from(data, at)
+        at += _TO_BODY.size
+    body, at = _take(data, at, body_size)
     if magic == MAGIC_V1:
         topic, at = _take(data, at + 1, data[at])
     else:

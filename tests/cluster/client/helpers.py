@@ -1,6 +1,7 @@
 """A name server and a broker in memory, and helpers for messages."""
 
 from collections import defaultdict
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import orjson
@@ -18,6 +19,17 @@ from twinlog.store.record.message import Message, body_crc, encode_message
 from twinlog.store.record.properties import format_properties, parse_properties
 
 NAMESRV, BROKER, SLAVE, NEIGHBOUR = "127.0.0.1:9876", "127.0.0.1:10911", "127.0.0.1:10921", "127.0.0.1:10931"
+
+
+@define
+class FakeAnswer:
+    """An answer that has to be waited for."""
+
+    wait: Callable[[], Awaitable[RemotingCommand]]
+    is_here: bool = False
+
+    async def __call__(self) -> RemotingCommand:
+        return await self.wait()
 
 
 def received_message(offset, *, body=b"x", queue_id=0, reconsume_times=0, properties=None) -> ReceivedMessage:

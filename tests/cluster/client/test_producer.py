@@ -1,10 +1,13 @@
 """Producer: round robin, retries at other brokers, and the fields of its requests; over a fake broker."""
 
 import re
+import time
+from functools import partial
 
 import pytest
 from attrs import define, field
 
+from tests.cluster.client.helpers import FakeAnswer
 from twinlog.cluster.client.api import ClientApi, SendStatus
 from twinlog.cluster.client.messages import OutgoingMessage, UniqueIds
 from twinlog.cluster.client.producer import Producer
@@ -38,6 +41,9 @@ class FakeServers:
     routes: dict[str, bytes]
     codes: dict[str, int | Exception] = field(factory=dict)
     sends: list[tuple[str, RemotingCommand]] = field(factory=list)
+
+    async def begin(self, address, command, *, timeout_ms=3000):
+        return FakeAnswer(partial(self.request, address, command))
 
     async def request(self, address: str, command: RemotingCommand, *, timeout_ms: float = 3000) -> RemotingCommand:
         assert command.ext is not None
@@ -172,3 +178,13 @@ def test_unique_ids_look_like_javas_and_never_repeat():
     assert len(set(made)) == 1000
     assert all(re.fullmatch("7F000001[0-9A-F]{24}", each) for each in made)
     assert not set(made) & {next(UniqueIds()) for _ in range(10)}
+
+
+def test_ids_count_from_the_begin_of_the_month(monkeypatch):
+    """As Java's do, also when the month changes meanwhile."""
+    now = [time.mktime((2026, 11, 30, 23, 59, 59, 0, 0, -1))]
+    monkeypatch.setattr("twinlog.cluster.client.messages.time.time", lambda: now[0])
+    ids = UniqueIds()
+    assert int(next(ids)[20:28], 16) == (30 * 86400 - 1) * 1000 & 0x7FFFFFFF
+    now[0] += 1.5
+    assert int(next(ids)[20:28], 16) == 500

@@ -7,6 +7,7 @@ import trio
 import trio.testing
 from attrs import define, field
 
+from tests.cluster.client.helpers import FakeAnswer
 from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.client.messages import OutgoingMessage
 from twinlog.cluster.client.producer import Producer
@@ -32,7 +33,7 @@ class FakeServers:
     hanging: set[str] = field(factory=set)
 
     async def begin(self, address, command, *, timeout_ms=3000):
-        return partial(self.request, address, command)
+        return FakeAnswer(partial(self.request, address, command))
 
     async def request(self, address: str, command: RemotingCommand, *, timeout_ms: float = 3000) -> RemotingCommand:
         await trio.lowlevel.checkpoint()
@@ -148,6 +149,19 @@ async def test_a_master_that_hangs_is_left_when_another_is_known(autojump_clock)
         assert {result.status.name for result in results + many} == {"SEND_OK"}
         assert not sender.routes.under_way
         looking.cancel_scope.cancel()
+
+
+async def test_nobody_asks_for_the_route_of_sends_that_were_given_up(autojump_clock):
+    """A caller's time limit ends its sends, also those of send_all that it did not wait for yet."""
+    servers = FakeServers({"a": "a-0:1"})
+    sender = Producer(ClientApi(servers, (NAMESRV,), timeout_ms=30_000))
+    await until_sent(sender)
+    servers.hanging = {"a-0:1"}
+    for call in (sender.send, lambda message: sender.send_all([message] * 3)):
+        with trio.move_on_after(5) as scope:
+            await call(OutgoingMessage(topic="T", body=b"x"))
+        assert scope.cancelled_caught
+        assert not sender.routes.under_way
 
 
 async def test_the_name_server_is_not_hammered_meanwhile(autojump_clock):

@@ -3,6 +3,7 @@
 import socket
 from functools import partial
 
+import anyio
 import pytest
 import trio
 import trio.testing
@@ -442,3 +443,36 @@ async def test_the_first_address_that_takes_a_connection(nursery):
         OSError, match=f"127.0.0.1:{closed_port}: Connection refused; 127.0.0.1:{open_port}: Connection refused"
     ):
         await connect_first((f"127.0.0.1:{closed_port}", f"127.0.0.1:{open_port}"))
+
+
+@pytest.mark.parametrize("backend", ["trio", "asyncio"])
+def test_a_caller_that_is_cancelled_cuts_no_frame(backend):
+    """Also where it wrote itself, and the kernel took a part: the rest follows, and then the next frame."""
+
+    async def main() -> list[tuple[int, int]]:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            client = RemotingClient()
+            address = f"127.0.0.1:{listener.getsockname()[1]}"
+            async with anyio.create_task_group() as tasks:
+                await tasks.start(client.run)
+                await client.oneway(address, RemotingCommand(0))
+                await anyio.sleep(0.1)  # The write task waits from then on.
+                with anyio.move_on_after(0.2):
+                    await client.request(address, RemotingCommand(1, body=bytes(12_000_000)), timeout_ms=10_000)
+                tasks.start_soon(partial(client.oneway, address, RemotingCommand(2, body=b"whole"), timeout_ms=10_000))
+                seen = await anyio.to_thread.run_sync(_first_frames, listener, 3)
+                tasks.cancel_scope.cancel()
+        return seen
+
+    assert anyio.run(main, backend=backend) == [(0, 0), (1, 12_000_000), (2, 5)]
+
+
+def _first_frames(listener: socket.socket, count: int) -> list[tuple[int, int]]:
+    """Code and size of the body of the first frames that somebody sends."""
+    peer, _ = listener.accept()
+    reader, seen = FrameReader(), list[tuple[int, int]]()
+    with peer:
+        peer.settimeout(10)
+        while len(seen) < count and (data := peer.recv(1 << 20)):
+            seen += [(command.code, len(command.body)) for command in map(decode, reader.feed(data))]
+    return seen

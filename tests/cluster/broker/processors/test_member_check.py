@@ -35,6 +35,30 @@ NO_MEMBER = "it has never belonged to a group with a record"
 
 
 @define(eq=False)
+class Tapped(trio.abc.Stream):
+    """A stream, and what went over it. Patched methods would not do: a connection writes to a TCP stream of trio's itself."""
+
+    stream: trio.abc.Stream
+    sent: bytearray
+    received: bytearray
+
+    async def send_all(self, data):
+        self.sent.extend(data)
+        await self.stream.send_all(data)
+
+    async def wait_send_all_might_not_block(self):
+        await self.stream.wait_send_all_might_not_block()
+
+    async def receive_some(self, max_bytes=None):
+        data = await self.stream.receive_some(max_bytes)
+        self.received.extend(data)
+        return data
+
+    async def aclose(self):
+        await self.stream.aclose()
+
+
+@define(eq=False)
 class Wire:
     """Connects, and keeps what was sent and received on each connection."""
 
@@ -42,23 +66,9 @@ class Wire:
     received: list[bytearray] = field(factory=list)
 
     async def connect(self, address):
-        stream = await connect_tcp(address)
-        sent, received = bytearray(), bytearray()
-        self.sent.append(sent)
-        self.received.append(received)
-        send_all, receive_some = stream.send_all, stream.receive_some
-
-        async def send(data):
-            sent.extend(data)
-            await send_all(data)
-
-        async def receive(size=None):
-            data = await receive_some(size)
-            received.extend(data)
-            return data
-
-        stream.send_all, stream.receive_some = send, receive
-        return stream
+        self.sent.append(bytearray())
+        self.received.append(bytearray())
+        return Tapped(await connect_tcp(address), self.sent[-1], self.received[-1])
 
 
 @define(eq=False)
