@@ -18,6 +18,7 @@ from scripts.benchmarks import audit as audits
 from scripts.benchmarks import (
     audit_ledger_table,
     audit_table,
+    client,
     clients,
     containers,
     containers_table,
@@ -38,6 +39,7 @@ from scripts.benchmarks import store as stores
 from scripts.benchmarks.ack_levels import AckBench
 from scripts.benchmarks.audit_ledger import AuditLedgerBench
 from scripts.benchmarks.audit_steps import TASKS, master
+from scripts.benchmarks.batches import BATCH
 from scripts.benchmarks.clients import ClientsBench
 from scripts.benchmarks.idle import IdleLoad
 from scripts.benchmarks.load import TOPIC, Load, measure
@@ -248,6 +250,54 @@ def consume(rounds: int, only: tuple[str, ...], mib: int, consumers: tuple[int, 
     """Measure how fast push consumers drain a topic, from memory and from the disk. Needs the super-user."""
     setup = {"rounds": rounds, "log_mib": mib, "consumers": consumers}
     record("consume", setup, _clients(rounds, only).consume(mib * MIB, consumers), all_of, out)
+
+
+@main.command("client")
+@rounds_option(3, "How often each client is measured.")
+@click.option("--client", "chosen", multiple=True, type=click.Choice(client.CLIENTS), help="Measure these alone.")
+@click.option("--part", multiple=True, type=click.Choice(tuple(client.PARTS)), help="Measure these alone.")
+@click.option(
+    "--broker",
+    multiple=True,
+    type=click.Choice(client.BROKERS),
+    default=("twinlog",),
+    show_default=True,
+    help="Who takes the messages.",
+)
+@click.option("--seconds", default=5.0, show_default=True, help="Length of one measurement.")
+@click.option("--warm-up", default=4.0, show_default=True, help="Seconds of load before it.")
+@click.option("--messages", default=400_000, show_default=True, help="Of the topic that is consumed.")
+@click.option(
+    "--quick", is_flag=True, help="A second each, in one round, to see that it works: the numbers mean little."
+)
+@out_option("client")
+def client_library(
+    rounds: int,
+    chosen: tuple[str, ...],
+    part: tuple[str, ...],
+    broker: tuple[str, ...],
+    seconds: float,
+    warm_up: float,
+    messages: int,
+    quick: bool,
+    out: Path | None,
+) -> None:
+    """Measure twinlog.client on asyncio, uvloop and trio, beside Java's client and Python clients that pip fetches."""
+    if quick:
+        rounds, seconds, warm_up, messages = 1, 1.0, 0.5, 12_800
+    bench = client.ClientBench(
+        rounds=rounds,
+        clients=chosen or client.CLIENTS,
+        parts=part or tuple(client.PARTS),
+        brokers=broker,
+        warm_up_s=warm_up,
+        seconds=seconds,
+        messages=messages // BATCH * BATCH,
+    )
+    setup: dict[str, Any] = {"rounds": rounds, "seconds": seconds, "warm_up_s": warm_up, "messages": bench.messages}
+    setup |= {"body_bytes": client.BODY_BYTES, "packages": client.PACKAGES}
+    setup |= {"loops": {name: version(name) for name in ("anyio", "trio")}}
+    record("client", setup, bench.rows(), all_of, out)
 
 
 @main.command()

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -41,12 +41,32 @@ class Load:
 @contextmanager
 def java_client(name: str, arguments: Sequence[str], home: Path, limit_s: float) -> Iterator[tuple[int, Iterator[Row]]]:
     """One of java/ in a JVM of its own, with its home in `home`: its pid, and what it prints. Raises RuntimeError if it fails."""
+    class_path = os.pathsep.join(jars.class_path(sources=SOURCES))
+    command = ["java", *jvm_options(home), "-cp", class_path, f"twinlog.bench.{name}", *arguments]
+    with client_process(name, command, limit_s) as client:
+        yield client
+
+
+def jvm_options(home: Path) -> list[str]:
+    """Options of a JVM with RocketMQ's client: its heap, and no logs."""
     logback = home / "logback.xml"
     logback.write_text(SILENT)
     options = [f"-Duser.home={home}", f"-Drocketmq.client.logRoot={home}", f"-Dlogback.configurationFile={logback}"]
-    class_path = os.pathsep.join(jars.class_path(sources=SOURCES))
-    command = ["java", *CLIENT_HEAP, *options, "-cp", class_path, f"twinlog.bench.{name}", *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as client:
+    return [*CLIENT_HEAP, *options]
+
+
+@contextmanager
+def client_process(
+    name: str,
+    command: Sequence[str],
+    limit_s: float,
+    *,
+    cwd: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[tuple[int, Iterator[Row]]]:
+    """A program that prints lines of JSON: its pid, and these. Raises RuntimeError if it fails; it is killed at the limit."""
+    own = None if environment is None else os.environ | environment
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=cwd, env=own) as client:
         assert client.stdout is not None
         limit = threading.Timer(limit_s, client.kill)
         limit.start()

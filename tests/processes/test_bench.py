@@ -13,6 +13,7 @@ import pytest
 
 from scripts.benchmarks import (
     ack_table,
+    client_table,
     failover,
     failover_client,
     failover_table,
@@ -25,6 +26,7 @@ from scripts.benchmarks import (
     table,
 )
 from scripts.benchmarks.backlog import Backlog
+from scripts.benchmarks.client import PARTS
 from scripts.benchmarks.machine import ROOT
 from scripts.benchmarks.report import new_report, record
 from scripts.benchmarks.store_table import page
@@ -127,6 +129,30 @@ def test_measures_acknowledgements(tmp_path: Path) -> None:
     assert all(0 < row["p50_ms"] <= row["p99_ms"] for row in rows)
     shown = ack_table.page(report, "raw.json")
     assert shown.count("| L3") == 2
+
+
+@pytest.mark.long
+def test_measures_clients(tmp_path: Path) -> None:
+    """`scripts/bench client` in small, without Java: each part on two loops, and a page that shows it beside what failed."""
+    arguments = ["client", "--quick", "--client", "asyncio", "--client", "trio"]
+    report, _ = measured(tmp_path, *arguments, timeout_s=100)
+    rows = report["results"]
+    assert [(row["client"], row["part"]) for row in rows] == [
+        (name, part) for name in ("asyncio", "trio") for part in PARTS
+    ]
+    assert all(row["messages"] > 0 < row["client_cpu_us"] and row["peak_anon_mib"] > 10 for row in rows)
+    assert all(
+        0 < row["p50_ms"] <= row["p99_ms"] for row in rows if row["part"].startswith("send-") and "p50_ms" in row
+    )
+    assert sum("p50_ms" in row for row in rows) == 4
+    rows += [{**row, "client": "java"} for row in rows if row["client"] == "trio"]
+    rows.append(
+        {"round": 1, "broker": "twinlog", "client": "librocketmq", "part": "batch", "failed": "it ended with 1"}
+    )
+    shown = client_table.page(report, "raw.json")
+    assert shown.count("| Java |") == len(PARTS)
+    assert shown.count("| 1.00 |") == 2 * len(PARTS)
+    assert "librocketmq failed in 1 of 1 rounds: it ended with 1." in shown
 
 
 def test_a_slave_that_checks_no_crcs_is_one() -> None:

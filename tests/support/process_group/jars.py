@@ -40,7 +40,7 @@ def jars(version: str = VERSION) -> Path:
 
     def copy(folder: Path) -> None:
         command = ["mvn", "-B", "-q", "-f", str(POM), COPY, "-DincludeScope=runtime"]
-        _run([*command, f"-Drocketmq.version={version}", f"-DoutputDirectory={folder}"], timeout_s=600)
+        run([*command, f"-Drocketmq.version={version}", f"-DoutputDirectory={folder}"], timeout_s=600)
 
     return made_once(cache_dir() / "jars" / f"{version}-{digest([POM])}", copy)
 
@@ -51,7 +51,7 @@ def classes(sources: Path = JAVA_SOURCES, version: str = VERSION) -> Path:
 
     def compile_all(folder: Path) -> None:
         command = ["javac", "-nowarn", "-encoding", "UTF-8", "-cp", f"{jars(version)}/*", "-d", str(folder)]
-        _run([*command, *map(str, files)], timeout_s=120)
+        run([*command, *map(str, files)], timeout_s=120)
 
     return made_once(cache_dir() / "classes" / f"{version}-{digest(files)}", compile_all)
 
@@ -78,7 +78,8 @@ def made_once(folder: Path, make: Callable[[Path], None]) -> Path:
     return folder
 
 
-def _run(command: list[str], *, timeout_s: float) -> None:
+def run(command: list[str], *, timeout_s: float) -> None:
+    """Run a command to its end. Raises RuntimeError with the last of what it printed."""
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout_s, check=False)
     if done.returncode != 0:
         said = done.stdout.decode(errors="replace")[-4000:]
