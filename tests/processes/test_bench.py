@@ -132,6 +132,7 @@ def test_measures_acknowledgements(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(120)
 def test_measures_clients(tmp_path: Path) -> None:
     """`scripts/bench client` in small, without Java: each part on two loops, and a page that shows it beside what failed."""
     arguments = ["client", "--quick", "--client", "asyncio", "--client", "trio"]
