@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
-from attrs import frozen
+import anyio.abc
+from attrs import define, frozen
 
 from twinlog.cluster import admin as operations
 from twinlog.cluster import observe
 from twinlog.cluster.client.api import ClientApi
+from twinlog.cluster.client.service import Service
 from twinlog.cluster.config.contexts import Context
 from twinlog.cluster.config.credentials import own_signer, read_credentials_file
 from twinlog.cluster.config.group_secret import GroupSecret, read_secrets
@@ -201,13 +203,18 @@ async def open_admin(
     """An Admin with a client of its own, for as long as the block lasts; it signs with the user's or the context's credentials,
     and role changes with a group secret.
 
-    Raises ConfigError and OSError for credentials and certificates that cannot be used.
+    Raises ConfigError and OSError for credentials and certificates that cannot be used; an error of the block as it is.
     """
-    client = client_for(context, secret_file)
-    async with anyio.create_task_group() as task_group:
-        await task_group.start(client.run)
-        yield Admin(ClientApi(client, namesrv, timeout_ms))
-        task_group.cancel_scope.cancel()
+    async with _Connections(client_for(context, secret_file)) as connections:
+        yield Admin(ClientApi(connections.client, namesrv, timeout_ms))
+
+
+@define(eq=False)
+class _Connections(Service):
+    client: RemotingClient
+
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        await self.client.run(task_status=task_status)
 
 
 def client_for(context: Context | None, secret_file: Path | None = None) -> RemotingClient:

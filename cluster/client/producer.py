@@ -31,6 +31,7 @@ from twinlog.cluster.client.messages import (
     wire_properties,
 )
 from twinlog.cluster.client.routes import NoRouteError, PublishRoute, Routes, SendUnderWay
+from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.remoting.calls import Answer
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingError, RemotingTimeoutError, RequestError
@@ -126,11 +127,20 @@ IN_FLIGHT_MAX = 256  # Messages of one call of send_all: limits the memory on bo
 Outcome = SendResult | RemotingError
 
 
+@frozen
+class _Failed:
+    """The first try of one message of send_all."""
+
+    prepared: PreparedSend
+    queue: MessageQueue | None
+    error: RemotingError
+
+
 @define(eq=False)
 class _Begun:
     """A message of send_all that was sent, or could not be: what waits for its outcome."""
 
-    end: Callable[[], Awaitable[Outcome]]
+    end: Callable[[], Awaitable[SendResult | _Failed]]
     under_way: SendUnderWay | None
 
 
@@ -219,14 +229,14 @@ class Producer:
         """
         outcomes: list[Outcome] = []
         begun: deque[_Begun] = deque()
+        in_vain: dict[str, RemotingError] = {}
         try:
             for message in messages:
                 if len(begun) >= IN_FLIGHT_MAX:  # Wait for half of them, so that the next ones are sent together, too.
-                    outcomes += [await begun.popleft().end() for _ in range(IN_FLIGHT_MAX // 2)]
-                begun.append(await self._begin(self.prepare(message), select))
-            while begun:
-                outcomes.append(await begun.popleft().end())
-            return outcomes
+                    outcomes += await self._ends(begun, IN_FLIGHT_MAX // 2, select)
+                    in_vain.clear()
+                begun.append(await self._begin(self.prepare(message), select, in_vain))
+            return outcomes + await self._ends(begun, len(begun), select)
         finally:  # Cancelled: nobody waits for these.
             self.routes.under_way.difference_update(each.under_way for each in begun)
 
@@ -341,7 +351,19 @@ class Producer:
 
     # ---- Many messages at once
 
-    async def _begin(self, prepared: PreparedSend, select: Select | None) -> "_Begun":
+    async def _ends(self, begun: deque[_Begun], count: int, select: Select | None) -> list[Outcome]:
+        """Wait for the oldest. What failed is tried again concurrently: each may take its whole time limit."""
+        ended = [await begun.popleft().end() for _ in range(count)]
+        failed = [each for each in ended if isinstance(each, _Failed)]
+        last = iter(await in_parallel(partial(self._again, each, select) for each in failed) if failed else ())
+        return [next(last) if isinstance(each, _Failed) else each for each in ended]
+
+    async def _begin(self, prepared: PreparedSend, select: Select | None, in_vain: dict[str, RemotingError]) -> _Begun:
+        """Send one message. `in_vain`: topics without a route and addresses without a connection, each of which a message has
+        waited for just now: not each message of a call does.
+        """
+        if error := in_vain.get(prepared.topic):
+            return _begun_in_vain(_Failed(prepared, None, error))
         queue: MessageQueue | None = None
         timeout_ms = self.api.timeout_ms
         try:
@@ -349,22 +371,27 @@ class Producer:
             queue = self.choose(where, select)
             command = self.header(prepared, queue).command(prepared.body)
             address = where.master(queue)
+            if error := in_vain.get(address):
+                return _begun_in_vain(_Failed(prepared, queue, error))
             answer = await self.api.client.begin(address, command, timeout_ms=timeout_ms)
-        except RemotingError as error:
+        except RemotingError as failure:
             self.routes.forget(prepared.topic)
-            return _Begun(partial(self._again, prepared, queue, select, error), None)
+            if isinstance(failure, NoRouteError):
+                in_vain[prepared.topic] = failure
+            elif isinstance(failure, RemotingConnectError):
+                in_vain[failure.address] = failure
+            return _begun_in_vain(_Failed(prepared, queue, failure))
         under_way = self._under_way(prepared, queue, address)
-        return _Begun(partial(self._end, prepared, queue, select, answer, where, under_way), under_way)
+        return _Begun(partial(self._end, prepared, queue, answer, where, under_way), under_way)
 
     async def _end(
         self,
         prepared: PreparedSend,
         queue: MessageQueue,
-        select: Select | None,
         answer: Answer,
         where: PublishRoute,
         under_way: SendUnderWay,
-    ) -> Outcome:
+    ) -> SendResult | _Failed:
         error: RemotingError = _replaced(under_way.address)
         try:
             if answer.is_here:  # As nearly all are, while the oldest ones are waited for.
@@ -379,14 +406,20 @@ class Producer:
         finally:
             self.routes.under_way.discard(under_way)
         self.routes.failed(where, queue)
-        return await self._again(prepared, queue, select, error)
+        return _Failed(prepared, queue, error)
 
-    async def _again(
-        self, prepared: PreparedSend, queue: MessageQueue | None, select: Select | None, error: RemotingError
-    ) -> Outcome:
-        if select is not None or self.tries_max < 2 or not is_retried(error):
-            return error
+    async def _again(self, failed: _Failed, select: Select | None) -> Outcome:
+        if select is not None or self.tries_max < 2 or not is_retried(failed.error):
+            return failed.error
+        tried = frozenset({failed.queue.broker_name} if failed.queue else ())
         try:
-            return await self.deliver(prepared, tried=frozenset({queue.broker_name} if queue else ()))
+            return await self.deliver(failed.prepared, tried=tried)
         except RemotingError as last:
             return last
+
+
+def _begun_in_vain(failed: _Failed) -> _Begun:
+    async def end() -> _Failed:
+        return failed
+
+    return _Begun(end, None)

@@ -72,7 +72,7 @@ class Response:
 def _parsed(parse: Callable[[Any], T], body: Any) -> T:
     try:
         return parse(body)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError) as error:
         raise RemotingProtocolError(f"a response has not the expected form: {type(error).__name__}: {error}") from error
 
 

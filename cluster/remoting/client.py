@@ -43,6 +43,7 @@ from twinlog.cluster.remoting.streams import (
     Stream,
     broken,
     clock_of_loop,
+    current_loop,
     events_of_loop,
     open_tcp,
     open_tls,
@@ -394,10 +395,12 @@ class RemotingClient:
     _connections: dict[str, _Connection] = field(factory=dict, init=False)
     _connecting: dict[str, anyio.Lock] = field(factory=dict, init=False)
     _task_group: anyio.abc.TaskGroup | None = field(default=None, init=False, repr=False)
+    _loop: object | None = field(default=None, init=False, repr=False)
     _opaque: int = field(default=0, init=False)
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Carry the connections until cancelled; then all close, and pending requests raise RemotingConnectError."""
+        self._loop = current_loop()
         try:
             async with anyio.create_task_group() as task_group:
                 self._task_group = task_group
@@ -549,6 +552,10 @@ class RemotingClient:
         return prepared
 
     async def _connection(self, address: str) -> _Connection:
+        if self._loop is not None and current_loop() is not self._loop:
+            raise RuntimeError(
+                "this client runs in another event loop, or did: the one of its `async with` block. Make a client for each loop"
+            )
         if connection := self._connections.get(address):
             return connection
         async with self._connecting.setdefault(address, anyio.Lock()):  # One task connects, the others wait for it.
@@ -556,7 +563,7 @@ class RemotingClient:
 
     async def _open(self, address: str) -> _Connection:
         if self._task_group is None:
-            raise RemotingConnectError(address, "the client is not running")
+            raise RemotingConnectError(address, "the client is not running: use it inside its `async with` block")
         try:
             with anyio.fail_after(CONNECT_TIMEOUT_MS / 1000):
                 stream = await self.connect(address)

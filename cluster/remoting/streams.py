@@ -82,6 +82,16 @@ def on_trio() -> bool:
     return trio is not None and bool(trio.lowlevel.in_trio_task())
 
 
+def current_loop() -> object | None:
+    """What runs this task: the same object for all tasks of a loop. None outside of one."""
+    if on_trio():
+        import trio
+
+        return trio.lowlevel.current_trio_token()
+    asyncio: Any = sys.modules.get("asyncio")
+    return None if asyncio is None else asyncio._get_running_loop()
+
+
 def broken() -> tuple[type[Exception], ...]:
     """Errors of a stream whose connection is lost, or that was closed."""
     trio: Any = sys.modules.get("trio")

@@ -12,6 +12,10 @@ from twinlog.cluster.remoting.route import MessageQueue
 TO_DEAD_LETTERS = -1  # As a delay level: no retry.
 
 
+class ConsumerEndedError(Exception):
+    """The block of a consumer was left while somebody waited for a batch."""
+
+
 @define(eq=False)
 class Batch:
     """Messages of one queue, oldest first. They are done after done(), or when the next batch is requested.
@@ -67,7 +71,7 @@ class Batch:
 
 @define(eq=False)
 class Batches:
-    """Iterator over batches; requesting the next one settles the one before."""
+    """Iterator over batches; requesting the next one settles the one before. It ends when the consumer does."""
 
     take: Callable[[], Awaitable[Batch]]
     _current: Batch | None = field(default=None, init=False)
@@ -79,5 +83,8 @@ class Batches:
         if self._current is not None:
             await self._current.done()
         self._current = None
-        self._current = await self.take()
+        try:
+            self._current = await self.take()
+        except ConsumerEndedError:
+            raise StopAsyncIteration from None
         return self._current

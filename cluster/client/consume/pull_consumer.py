@@ -120,7 +120,8 @@ class PullConsumer(Service):
         self._read(queue, offset)
 
     def _read(self, queue: MessageQueue, offset: int) -> None:
-        assert self._task_group is not None, "use it in an async with block"
+        if self._task_group is None:
+            raise RuntimeError("this consumer is not running: use it inside its `async with` block")
         subscription = Subscription.of(queue.topic, self.wanted, 0)
         reader = self._readers[queue] = QueueReader(self._reading, subscription, ProcessQueue(queue, offset))
         self._task_group.start_soon(reader.run)

@@ -22,7 +22,7 @@ from attrs import define, field, validators
 
 from twinlog.cluster.client.client import Client
 from twinlog.cluster.client.consume.assignment import Assignment
-from twinlog.cluster.client.consume.batch import Batch, Batches
+from twinlog.cluster.client.consume.batch import Batch, Batches, ConsumerEndedError
 from twinlog.cluster.client.consume.locks import AGAIN_SECONDS, RENEW_SECONDS, QueueLocks
 from twinlog.cluster.client.consume.offsets import BrokerOffsets, FileOffsets, Offsets, dump_offsets, load_offsets
 from twinlog.cluster.client.consume.process_queue import FlowLimits, ProcessQueue, Turns
@@ -55,7 +55,8 @@ class PushConsumer(Service):
     """Receives the messages of `topics` (topic to filter: `*`, `TagA || TagB` or Sql) as a member of a group.
 
     With a `handler`, `workers` tasks call it, and a batch is done when it returns; when it raises, the batch is retried.
-    Without one, iterate: requesting the next batch settles the one before. Several tasks may iterate concurrently.
+    Without one, iterate: requesting the next batch settles the one before. Several tasks may iterate concurrently; iteration
+    ends when the block is left.
 
     `ordered`: one batch of a queue after the other, and each queue at one member of the group only.
     `broadcasting`: every member gets all messages; its offsets are in `offset_file`, and failed messages are not retried.
@@ -84,6 +85,7 @@ class PushConsumer(Service):
     assignment: Assignment = field(init=False, repr=False)
     locks: QueueLocks | None = field(init=False, repr=False)
     started_ms: int = field(default=0, init=False)
+    _is_over: bool = field(default=False, init=False)
     _asked_for: deque[Batch] = field(factory=deque, init=False, repr=False)
     _turns: Turns = field(init=False, repr=False)
     _retries: Retries = field(init=False, repr=False)
@@ -144,7 +146,8 @@ class PushConsumer(Service):
                         self._task_group.start_soon(self._work, self.handler)
                 task_status.started()
         finally:
-            self._task_group = None
+            self._task_group, self._is_over = None, True
+            self._arrival.set()  # Whoever iterates outside of the block is told.
             with anyio.CancelScope(shield=True):
                 with anyio.move_on_after(LEAVE_SECONDS):
                     await self.assignment.drop(list(self.assignment.readers))
@@ -188,15 +191,20 @@ class PushConsumer(Service):
         return Batches(self.take)
 
     async def take(self) -> Batch:
-        """Wait for the next batch; the caller calls its done()."""
+        """Wait for the next batch; the caller calls its done(). Raises RuntimeError before the consumer's block was entered."""
         await (
             anyio.lowlevel.checkpoint_if_cancelled()
         )  # A loop over batches that are there would not see its cancellation.
-        while (batch := self._next()) is None:
+        while True:
+            if self._task_group is None:
+                if self._is_over:
+                    raise ConsumerEndedError
+                raise RuntimeError("this consumer is not running: use it inside its `async with` block")
+            if (batch := self._next()) is not None:
+                return batch
             if self._arrival.is_set():
                 self._arrival = anyio.Event()
             await self._arrival.wait()
-        return batch
 
     def _next(self) -> Batch | None:
         if self._asked_for:

@@ -1,5 +1,7 @@
 """Batches, many at once, oneway, time limits and routes; over the broker in memory."""
 
+import itertools
+
 import pytest
 import trio
 
@@ -13,7 +15,7 @@ from twinlog.client import (
 )
 from twinlog.cluster.broker.send.requests import split_batch as broker_split
 from twinlog.cluster.remoting.command import RemotingCommand
-from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingTimeoutError, RequestError
+from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingError, RemotingTimeoutError, RequestError
 from twinlog.store.record.properties import parse_properties
 
 QUEUE = MessageQueue("T", "b", 0)
@@ -125,3 +127,28 @@ async def test_a_chosen_queue_waits_for_its_master_without_a_loop(broker, client
         await client.producer("P").send(message(), queue=QUEUE)
     assert 3 <= trio.current_time() - began < 5
     assert len(broker.codes(105)) < 12
+
+
+async def test_many_messages_to_a_broker_that_is_down_fail_together(broker, client, topic, autojump_clock):
+    """One after the other they would take a time limit each: a quarter of an hour."""
+    producer = client.producer("P")
+    await producer.send(message())
+    broker.is_down = True
+    for connection in broker.connections:
+        await connection.aclose()
+    began = trio.current_time()
+    outcomes = await producer.send_all([message() for _ in range(300)])
+    assert all(isinstance(each, RemotingError) for each in outcomes)
+    assert trio.current_time() - began < 40
+
+
+async def test_of_many_only_those_for_a_broker_that_is_down_fail(broker, client, topic, neighbour, autojump_clock):
+    """Their queues are selected, so that no other broker may have them; the others are sent."""
+    neighbour.is_down = True
+    producer = client.producer("P")
+    turn = itertools.count()
+    outcomes = await producer.send_all(
+        [message() for _ in range(40)], select=lambda queues: queues[next(turn) % len(queues)]
+    )
+    assert {each.queue.broker_name for each in outcomes if isinstance(each, SendResult)} == {"b"}
+    assert 10 <= sum(isinstance(each, SendResult) for each in outcomes) < 40
