@@ -25,7 +25,16 @@ from twinlog.store.util import disk_space
 
 NEED_JAVA = {
     Path(__file__).parent / name
-    for name in ("interop", "handover", "pairs", "clients", "peer_suite", "mqadmin", "spark/test_rocketmq.py")
+    for name in (
+        "interop",
+        "handover",
+        "pairs",
+        "clients",
+        "peer_suite",
+        "mqadmin",
+        "python_client",
+        "spark/test_rocketmq.py",
+    )
 }
 NEEDS_DOCKER = Path(__file__).parent / "docker"  # And Java's client.
 NEEDS_CHROMIUM = Path(__file__).parent / "browser"  # Debian's: playwright's own would have to be downloaded.
@@ -35,6 +44,7 @@ NEEDS_LAKE = Path(__file__).parent / "lake"
 TIME_LIMITS_S = {
     Path(__file__).parent / folder: limit
     for folder, limit in {
+        "python_client": 120,  # The first test of a broker starts it: two JVMs.
         "interop": 240,  # A handful of JVMs on two cores.
         "pairs": 240,
         "handover": 180,  # The first test of a turn plays the turns before it that were not played yet.
