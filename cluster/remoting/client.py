@@ -515,6 +515,7 @@ class RemotingClient:
 
         Call that function once, under a time limit of your own. Both raise RemotingConnectError.
         """
+        self._check_loop()
         connection = self._connections.get(address)
         if connection is None or connection.is_full:  # Without waiting, no scope is needed.
             with anyio.move_on_after(timeout_ms / 1000) as scope:
@@ -552,14 +553,18 @@ class RemotingClient:
         return prepared
 
     async def _connection(self, address: str) -> _Connection:
-        if self._loop is not None and current_loop() is not self._loop:
-            raise RuntimeError(
-                "this client runs in another event loop, or did: the one of its `async with` block. Make a client for each loop"
-            )
+        self._check_loop()
         if connection := self._connections.get(address):
             return connection
         async with self._connecting.setdefault(address, anyio.Lock()):  # One task connects, the others wait for it.
             return self._connections.get(address) or await self._open(address)
+
+    def _check_loop(self) -> None:
+        """Refuse to be used in another event loop than runs the connections: their events would never come."""
+        if self._loop is not None and current_loop() is not self._loop:
+            raise RuntimeError(
+                "this client runs in another event loop, or did: the one of its `async with` block. Make a client for each loop"
+            )
 
     async def _open(self, address: str) -> _Connection:
         if self._task_group is None:

@@ -21,7 +21,8 @@ ACCOUNT = Credentials("operator", "operator-secret")
 
 
 async def create_topic(client: Client, address: str, topic: str, *, queues: int = 4) -> None:
-    await client.api.call(address, UpdateAndCreateTopic(topic, "TBW102", queues, queues, 6, "SINGLE_TAG", False))
+    header = UpdateAndCreateTopic(topic, "TBW102", queues, queues, 6, "SINGLE_TAG", False)
+    await client.api.call(address, header, timeout_ms=10_000)
 
 
 def message(topic: str, number: int, **more) -> OutgoingMessage:
