@@ -28,7 +28,7 @@ class Batch:
     settle: "Callable[[Batch], Awaitable[None]]" = field(repr=False)
     failed: bool = field(default=False, init=False)
     delay_level: int = field(default=0, init=False)
-    settled: anyio.Event = field(factory=anyio.Event, init=False, repr=False)
+    settled: anyio.Event | None = field(default=None, init=False, repr=False)  # While somebody waits for done().
     _begun: bool = field(default=False, init=False, repr=False)
 
     @property
@@ -66,7 +66,8 @@ class Batch:
         except BaseException:
             self._begun = False
             raise
-        self.settled.set()
+        if self.settled is not None:
+            self.settled.set()
 
 
 @define(eq=False)

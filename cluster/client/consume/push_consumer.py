@@ -192,9 +192,8 @@ class PushConsumer(Service):
 
     async def take(self) -> Batch:
         """Wait for the next batch; the caller calls its done(). Raises RuntimeError before the consumer's block was entered."""
-        await (
-            anyio.lowlevel.checkpoint_if_cancelled()
-        )  # A loop over batches that are there would not see its cancellation.
+        # A loop over batches that are there would not see its cancellation.
+        await anyio.lowlevel.checkpoint_if_cancelled()
         while True:
             if self._task_group is None:
                 if self._is_over:
@@ -218,9 +217,10 @@ class PushConsumer(Service):
     async def consume_directly(self, message: ReceivedMessage) -> Batch:
         """Internal: let one message be consumed that a person chose (309); returns it settled. Nothing is committed."""
         batch = Batch((message,), None, self._settle)
+        settled = batch.settled = anyio.Event()
         self._asked_for.append(batch)
         self._arrival.set()
-        await batch.settled.wait()
+        await settled.wait()
         return batch
 
     async def _settle(self, batch: Batch) -> None:
@@ -232,7 +232,9 @@ class PushConsumer(Service):
         if held.is_dropped:  # Its next reader gets the messages again.
             here = []
         again = {message.queue_offset for message in here}
-        held.remove(message for message in batch.messages if message.queue_offset not in again)
+        held.remove(
+            [message for message in batch.messages if message.queue_offset not in again] if again else batch.messages
+        )
         if here and self._task_group is not None:
             self._turns.suspended.add(held)
             self._task_group.start_soon(self._come_again, held, here)
