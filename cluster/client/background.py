@@ -98,7 +98,7 @@ class Background:
 
 @define
 class Ready:
-    """What run() calls started() of."""
+    """The task status that run() gets."""
 
     _future: asyncio.Future[None]
 

@@ -59,7 +59,7 @@ class Service:
 
 
 class Host(Protocol):
-    """What carries a service."""
+    """The carrier of a service."""
 
     async def enter(self, service: Service) -> None:
         """Start the service; returns when it is ready. Raises its error."""

@@ -22,7 +22,7 @@ class Stream(Protocol):
         """Send all of it."""
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
-        """What has come, at least a byte; nothing at the end."""
+        """Return bytes that have come, at least one; none at the end."""
 
     async def aclose(self) -> None:
         """Close it, TLS with its farewell."""
@@ -77,13 +77,13 @@ class AsyncioStream:
 
 
 def on_trio() -> bool:
-    """True if trio runs this task, or nothing does yet that can be asked."""
+    """True if trio runs this task."""
     trio: Any = sys.modules.get("trio")
     return trio is not None and bool(trio.lowlevel.in_trio_task())
 
 
 def current_loop() -> object | None:
-    """What runs this task: the same object for all tasks of a loop. None outside of one."""
+    """The loop that runs this task, as an object that all its tasks share. None outside of one."""
     if on_trio():
         import trio
 
@@ -100,7 +100,7 @@ def broken() -> tuple[type[Exception], ...]:
 
 
 def events_of_loop() -> Callable[[], Event]:
-    """What makes events of the loop that runs."""
+    """The class of the running loop's own events."""
     if on_trio():
         import trio
 
@@ -139,7 +139,10 @@ def writer_of(stream: Stream) -> Callable[[bytes], int] | None:
 
 
 def _fileno_of(stream: Stream) -> Callable[[], int] | None:
-    """What gives the file descriptor of a TCP stream, -1 after its end. uvloop keeps the number, which is another file's then."""
+    """A function that returns the file descriptor of a TCP stream, -1 after its end; None where there is none to rely on.
+
+    uvloop keeps the number after the end, which is another file's then.
+    """
     if isinstance(stream, AsyncioStream):
         from asyncio.trsock import TransportSocket
 

@@ -32,7 +32,7 @@ def fresh_name(words: str = "test") -> str:
 
 @define(eq=False, kw_only=True)
 class Servers:
-    """What a single server and a cluster have in common. All methods block, and none uses a loop of the caller's."""
+    """The calls that a single server and a cluster have in common. All methods block, and none uses a loop of the caller's."""
 
     namesrv: str
     _resources: ExitStack = field(factory=ExitStack, init=False, repr=False)

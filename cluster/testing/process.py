@@ -32,7 +32,7 @@ class StartError(Exception):
 
 
 class GoneError(Exception):
-    """What was asked for needs a member that does not run, or a master that there is not."""
+    """A call needs a member that does not run, or a master that there is not."""
 
 
 @define(eq=False)
@@ -142,7 +142,7 @@ class ServerProcess:
         self._reported = self.log.stat().st_size if self.log.exists() else 0
 
     def report(self) -> str:
-        """What it logged since begin_report(): the last lines."""
+        """The last lines that it logged since begin_report()."""
         lines = self._lines(self._reported)
         left_out = (
             [f"({len(lines) - REPORT_LINES_MAX} more lines before these)"] if len(lines) > REPORT_LINES_MAX else []

@@ -16,7 +16,7 @@ NAMESRV = os.environ.get("NAMESRV_ADDR", "127.0.0.1:9876")
 
 
 class State(TypedDict):
-    """What requests find in `request.state`."""
+    """The fields of `request.state`."""
 
     producer: Producer
     shipped: list[str]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from tests.python_client.helpers import collect, message, numbers, queues_of, until
 from tests.support.clients.java_client import JavaClient
 from tests.support.clients.java_reader import Tool
 from tests.support.clients.remoting import create_topic
@@ -16,8 +17,6 @@ from tests.support.process_group.member import TEST_SETTINGS, BrokerProcess
 from twinlog.client import (
     Client,
     From,
-    MessageQueue,
-    OutgoingMessage,
     PushConsumer,
     Requester,
     SendResult,
@@ -69,36 +68,6 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClient]:
         yield client
 
 
-def message(topic: str, number: int, **more) -> OutgoingMessage:
-    return OutgoingMessage(topic=topic, body=b"%d" % number, **more)
-
-
-async def collect(consumer: PushConsumer, count: int, *, seconds: float = 40) -> list:
-    """So many messages, each settled."""
-    found: list = []
-    with trio.fail_after(seconds):
-        async for batch in consumer:
-            found += batch
-            await batch.done()
-            if len(found) >= count:
-                return found
-    raise AssertionError("a consumer does not end by itself")
-
-
-def numbers(messages) -> list[int]:
-    return [int(each.body) for each in messages]
-
-
-def _queues(consumer: PushConsumer, topic: str) -> set[MessageQueue]:
-    return {queue for queue in consumer.assignment.readers if queue.topic == topic}
-
-
-async def until(condition, seconds: float = 40) -> None:
-    with trio.fail_after(seconds):
-        while not condition():
-            await trio.sleep(0.05)
-
-
 async def test_java_answers_and_asks(broker: BrokerProcess, client: Client, java: JavaClient, topic: str) -> None:
     options = {"group": f"{topic}-java", "namesrv": broker.namesrv, "topic": topic, "answer": "true"}
     handle = await trio.to_thread.run_sync(partial(java.new, "Questions", options))
@@ -129,7 +98,7 @@ async def test_java_and_we_share_a_group(broker: BrokerProcess, client: Client, 
 
     async with PushConsumer(client, topic, {topic: "*"}, start=From.FIRST, handler=handle) as consumer:
         theirs = await trio.to_thread.run_sync(partial(java.consumer, topic, broker.namesrv, topic))
-        await until(lambda: len(_queues(consumer, topic)) == 2)
+        await until(lambda: len(queues_of(consumer, topic)) == 2)
         producer = await trio.to_thread.run_sync(partial(java.producer, f"{topic}-java", broker.namesrv))
         sent = await trio.to_thread.run_sync(partial(producer.send, topic, 100, body_size=6000))
 
@@ -147,7 +116,7 @@ async def test_java_and_we_share_a_group(broker: BrokerProcess, client: Client, 
 
 async def _committed(consumer: PushConsumer, address: str, topic: str) -> int:
     """What the broker keeps of a group in all queues of a topic together."""
-    api, queues = consumer.client.api, _queues(consumer, topic)
+    api, queues = consumer.client.api, queues_of(consumer, topic)
     return sum([await api.committed_offset(address, queue, consumer.group) or 0 for queue in queues])
 
 

@@ -36,7 +36,7 @@ DEFAULTS = {"brokerName": "broker-a", "brokerIP1": LOOPBACK, "httpEnable": "fals
     "standalone",
     epilog=examples(
         "twinlog standalone",
-        "twinlog standalone --topic orders --set storePathRootDir=/tmp/store",
+        "twinlog standalone --topic orders --set storePathRootDir=./store",
         "docker run -p 9876:9876 -p 20911:10911 twinlog:dev standalone --address 127.0.0.1:20911",
     ),
 )
