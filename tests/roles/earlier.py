@@ -12,6 +12,8 @@ from attrs import frozen
 ROOT = Path(__file__).parents[2]
 # The last commit in which the packages were called `store`, `ha` and `cluster`.
 BEFORE_TWINLOG_WAS_ONE_PACKAGE = "763d80ba1db03e06096412363e5f41f0ec99ed9d"
+# Libraries that it imports and that are no longer installed, by what the standard library has in their place.
+NO_LONGER_INSTALLED = {"isal/isal_zlib.py": "from zlib import crc32\n"}
 ENTRY = "import sys; from cluster.cli.main import main; sys.argv[0] = 'twinlog'; main()"
 
 
@@ -41,4 +43,8 @@ def checked_out(commit: str, directory: Path) -> EarlierCode:
     directory.mkdir()
     archive = subprocess.run([*git, "archive", commit, "store", "ha", "cluster"], capture_output=True, check=True)
     subprocess.run(["tar", "-x", "-C", str(directory)], input=archive.stdout, check=True)
+    for module, code in NO_LONGER_INSTALLED.items():
+        path = directory / module
+        path.parent.mkdir()
+        path.write_text(code)
     return EarlierCode(directory)

@@ -15,7 +15,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -329,6 +329,17 @@ class Consumer:
         """Return everything received so far, once that is `count` messages or the time is over; the caller counts."""
         rows = self._client.call(self._handle, "consumed", count=str(count), timeout_ms=str(round(timeout_s * 1000)))
         return [Consumed(*row) for row in rows]
+
+    def bodies(self, awaited: Set[str], *, timeout_s: float = 30) -> set[str]:
+        """Return the SHA-1 of each body received so far, once all of `awaited` are there or the time is over.
+
+        Others may be there, too: what was stored without an answer, and what came twice.
+        """
+        got, count, deadline = set[str](), len(awaited), time.monotonic() + timeout_s
+        while not awaited <= got and time.monotonic() < deadline:
+            received = self.consumed(count, timeout_s=1)
+            got, count = {each.body_sha1 for each in received}, len(received) + 1
+        return got
 
     def shutdown(self) -> None:
         """Leave cleanly: offsets go to the broker."""

@@ -50,10 +50,7 @@ class JavaTraffic:
         """Consume the topic: each message that was acknowledged is there."""
         consumer = await in_thread(self.java.consumer, f"readers-of-{self.topic}", self.namesrv, self.topic)
         awaited = {hashlib.sha1(body(self.topic, number, SIZE)).hexdigest() for number in self.acknowledged}
-        got, deadline = set[str](), trio.current_time() + 30
-        while not awaited <= got and trio.current_time() < deadline:  # Some may come twice.
-            received = await in_thread(partial(consumer.consumed, len(got) + 1, timeout_s=1))
-            got = {each.body_sha1 for each in received}
+        got = await in_thread(consumer.bodies, awaited)
         print(f"Java, {self.topic}: acknowledged {len(awaited)}, found {len(awaited & got)}")
         assert awaited <= got
         await in_thread(consumer.shutdown)
