@@ -37,6 +37,7 @@ NEED_JAVA = {
     )
 }
 NEEDS_DOCKER = Path(__file__).parent / "docker"  # And Java's client.
+NEEDS_ETCD = Path(__file__).parent / "etcd"
 NEEDS_CHROMIUM = Path(__file__).parent / "browser"  # Debian's: playwright's own would have to be downloaded.
 NEED_JVM = {Path(__file__).parent / name for name in ("spark", "spark_cluster", "lake")}  # No compiler and no Maven.
 NEEDS_LAKE = Path(__file__).parent / "lake"
@@ -96,6 +97,13 @@ def missing_jvm() -> str:
 
 
 @cache
+def missing_etcd() -> str:
+    """The same for etcd: Debian's, and Go to build the newest."""
+    missing = [tool for tool in ("etcd", "etcdctl", "go") if shutil.which(tool) is None]
+    return f"needs {', '.join(missing)}: apt install etcd-server etcd-client golang-go" if missing else ""
+
+
+@cache
 def missing_docker() -> str:
     """The same for containers."""
     missing = [tool for tool in ("docker", "docker-compose", "go") if shutil.which(tool) is None]
@@ -136,6 +144,8 @@ def missing_for(item: pytest.Item) -> str:
         return "needs the super-user"
     if NEEDS_DOCKER in item.path.parents:
         return missing_docker()
+    if NEEDS_ETCD in item.path.parents:
+        return missing_etcd()
     if NEEDS_CHROMIUM in item.path.parents:
         return "" if Path("/usr/bin/chromium").exists() else "needs /usr/bin/chromium: apt install chromium"
     if NEEDS_LAKE in item.path.parents and find_spec("deltalake") is None:

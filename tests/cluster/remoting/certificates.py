@@ -1,7 +1,9 @@
 """Certificates for tests: an authority and the certificates that it signs."""
 
 import datetime
+import ipaddress
 import ssl
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,6 +14,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from twinlog.cluster.remoting.tls.channel import TlsChannel
 from twinlog.cluster.remoting.tls.config import TlsConfig
 from twinlog.cluster.remoting.tls.contexts import server_context
+
+_USAGES = {"server": x509.ExtendedKeyUsageOID.SERVER_AUTH, "client": x509.ExtendedKeyUsageOID.CLIENT_AUTH}
 
 
 class Authority:
@@ -24,19 +28,40 @@ class Authority:
         self.certificate = directory / f"{name}.pem"
         self.certificate.write_bytes(self._certificate(self.name, self.key.public_key(), is_authority=True))
 
-    def issue(self, name: str, *, password: str | None = None) -> tuple[Path, Path]:
-        """Certificate and key of one party."""
+    def issue(
+        self,
+        name: str,
+        *,
+        password: str | None = None,
+        subject: str | None = None,
+        addresses: Sequence[str] = (),
+        usages: Sequence[str] = (),
+    ) -> tuple[Path, Path]:
+        """Certificate and key of one party; `subject`: another CommonName, "": none; `usages`: server, client; none: any."""
         key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+        common_name = name if subject is None else subject
+        of = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, common_name)] if common_name else [])
+        extensions: list[x509.ExtensionType] = []
+        if addresses:
+            extensions.append(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(a)) for a in addresses]))
+        if usages:
+            extensions.append(x509.ExtendedKeyUsage([_USAGES[each] for each in usages]))
         certificate, private = self.directory / f"{name}.pem", self.directory / f"{name}.key"
-        certificate.write_bytes(self._certificate(subject, key.public_key()))
+        certificate.write_bytes(self._certificate(of, key.public_key(), extensions=extensions))
         lock = serialization.BestAvailableEncryption(password.encode()) if password else serialization.NoEncryption()
         private.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, lock))
         return certificate, private
 
-    def _certificate(self, subject: x509.Name, key: ec.EllipticCurvePublicKey, *, is_authority: bool = False) -> bytes:
+    def _certificate(
+        self,
+        subject: x509.Name,
+        key: ec.EllipticCurvePublicKey,
+        *,
+        is_authority: bool = False,
+        extensions: Sequence[x509.ExtensionType] = (),
+    ) -> bytes:
         now = datetime.datetime.now(datetime.UTC)
-        certificate = (
+        builder = (
             x509.CertificateBuilder()
             .subject_name(subject)
             .issuer_name(self.name)
@@ -45,8 +70,10 @@ class Authority:
             .not_valid_before(now - datetime.timedelta(hours=1))
             .not_valid_after(now + datetime.timedelta(days=1))
             .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
-            .sign(self.key, hashes.SHA256())
         )
+        for extension in extensions:
+            builder = builder.add_extension(extension, critical=False)
+        certificate = builder.sign(self.key, hashes.SHA256())
         return certificate.public_bytes(serialization.Encoding.PEM)
 
 
