@@ -43,6 +43,7 @@ ORDER = [
     "ha.slave",
     "ha",
     "cluster",
+    "cluster.etcd",
     "cluster.config.group_secret",
     "cluster.remoting.codes",
     "cluster.remoting.errors",
@@ -109,6 +110,8 @@ CODECS = (
     "ha/wire/protocol.py",
     "cluster/remoting/command.py",
     "cluster/remoting/member_auth.py",
+    "cluster/etcd/protocol.py",
+    "cluster/etcd/gateway.py",
 )
 INPUT_OUTPUT = {"trio", "socket", "asyncio", "anyio", "ssl", "selectors", "threading"}
 
