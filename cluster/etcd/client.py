@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import trio
 from attrs import define, field
@@ -22,6 +22,7 @@ from twinlog.cluster.etcd.protocol import (
     NotSwapped,
     Put,
     Status,
+    Store,
     Swapped,
 )
 from twinlog.cluster.etcd.transport import Transport, lines_of
@@ -191,3 +192,7 @@ class Etcd:
 
     def _full(self, key: str) -> str:
         return self.config.prefix + key
+
+
+if TYPE_CHECKING:
+    _is_a_store: Callable[[EtcdConfig], Store] = Etcd

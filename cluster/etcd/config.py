@@ -69,7 +69,7 @@ class EtcdConfig:
     dial_timeout_ms: int = option(
         1_000,
         key="etcdDialTimeoutMs",
-        doc="the time for a connection, with its TLS handshake",
+        doc="the time for a connection, and again for its TLS handshake",
         validator=validators.ge(1),
     )
     request_timeout_ms: int = option(

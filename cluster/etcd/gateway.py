@@ -33,8 +33,8 @@ Json = Mapping[str, Any]
 class Effect(Enum):
     """What sending a request a second time would do."""
 
-    NONE = "none"  # A read, or as harmless: it may be sent to several endpoints at a time.
-    REPEATABLE = "repeatable"  # A write that may follow itself.
+    NONE = "none"  # A read, or as harmless.
+    REPEATABLE = "repeatable"  # A write that may follow itself, or be done twice.
     ONCE = "once"  # A write that could meet its own effect.
 
 

@@ -1,7 +1,7 @@
 """Requests to etcd's endpoints over HTTP: one that works is kept, the next one is asked when it fails; sign-in; time limits.
 
 A write that was sent, and not answered, is Unknown at once: no other endpoint is asked, since a second try could meet the first
-one's effect. A read whose endpoint is slow is asked of the next one beside it, and the first answer counts.
+one's effect. What may be repeated is asked of the next endpoint beside a slow one, and the first answer counts.
 """
 
 import ssl
@@ -21,6 +21,8 @@ from twinlog.cluster.etcd.gateway import Call, Effect, Failure, Json
 from twinlog.cluster.etcd.protocol import Header
 
 _BODY_MAX = 16 << 20  # Bounds memory when something else answers there.
+# No proxy on the way may compress: what is read is the body as it came.
+_HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
 _STARTED = ".send_request_headers.started"  # httpcore's trace, as httpx documents it: from here on bytes may leave.
 # Alerts about our certificate end a handshake; with TLS 1.3 they arrive when the request has left, and is thrown away there.
 _OUR_CERTIFICATE = (
@@ -34,6 +36,9 @@ _OUR_CERTIFICATE = (
     "HANDSHAKE_FAILURE",
     "ACCESS_DENIED",
 )
+
+
+NO_CONNECTION = "no connection"
 
 
 class _Body(httpx.AsyncByteStream):
@@ -57,6 +62,11 @@ class FailedError(Exception):
     def __init__(self, failure: Failure, endpoint: str) -> None:
         super().__init__(failure.what)
         self.failure, self.endpoint = failure, endpoint
+
+    @property
+    def is_an_answer(self) -> bool:
+        """True when etcd itself answered the question; others would say the same."""
+        return self.failure.cause == gateway.LEASE
 
 
 @frozen
@@ -95,7 +105,7 @@ class Transport:
     async def ask(self, call: Call) -> Json:
         """Send a request until an endpoint answers it, within etcdRequestTimeoutMs. Raises EtcdError."""
         deadline = trio.current_time() + self.config.request_timeout_ms / 1000
-        answer = await (self._race(call, deadline) if call.effect is Effect.NONE else self._in_turn(call, deadline))
+        answer = await (self._in_turn(call, deadline) if call.effect is Effect.ONCE else self._race(call, deadline))
         self._first = self.config.endpoints.index(answer.endpoint)
         self.header = gateway.header_of(answer.reply)
         return answer.reply
@@ -110,22 +120,19 @@ class Transport:
             raise error.failure.error(call, endpoint) from error.__cause__
 
     async def _in_turn(self, call: Call, deadline: float) -> Answer:
-        """One endpoint after the other; a write that may have happened ends it, unless it may be repeated."""
+        """One endpoint after the other, as long as what was asked for has certainly not happened."""
         failed: list[FailedError] = []
-        order = self._in_order()
-        for number, endpoint in enumerate(order):
-            now = trio.current_time()
-            if failed and now >= deadline:
+        for endpoint in self._in_order():
+            if failed and trio.current_time() >= deadline:
                 break
-            share = (deadline - now) / (len(order) - number if call.effect is Effect.REPEATABLE else 1)
             try:
-                return await self._signed(endpoint, call, now + share)
+                return await self._signed(endpoint, call, deadline)
             except FailedError as error:
-                if error.failure.cause == gateway.LEASE:  # etcd's own answer, whatever became of earlier tries.
-                    raise error.failure.error(call, endpoint) from None
                 failed.append(error)
+                if error.is_an_answer:
+                    break
                 self._pass_over(endpoint)
-                if call.effect is Effect.ONCE and not error.failure.certain:
+                if not error.failure.certain:
                     break
         raise _error(call, failed)
 
@@ -140,7 +147,10 @@ class Transport:
                 nursery.cancel_scope.cancel()
             except FailedError as error:
                 failed.append(error)
-                self._pass_over(endpoint)
+                if error.is_an_answer:
+                    nursery.cancel_scope.cancel()
+                else:
+                    self._pass_over(endpoint)
             ended.set()
 
         async with trio.open_nursery() as nursery:
@@ -198,7 +208,7 @@ class Transport:
     def _password(self, endpoint: str) -> str:
         assert self.config.password_file is not None
         try:
-            return self.config.password_file.expanduser().read_text().strip()
+            return self.config.password_file.expanduser().read_text().rstrip("\r\n")
         except (OSError, UnicodeDecodeError) as error:
             failure = Failure(
                 cause="password file",
@@ -242,7 +252,7 @@ class Transport:
             "POST",
             endpoint.rstrip("/") + call.path,
             content=body,
-            headers={"Content-Type": "application/json"} | ({"Authorization": token} if token else {}),
+            headers=_HEADERS | ({"Authorization": token} if token else {}),
             timeout=timeout,
             extensions={"trace": trace},
         )
@@ -319,6 +329,7 @@ def _error(call: Call, failed: Sequence[FailedError]) -> EtcdError:
     """The error of an operation that failed at each endpoint that was asked: what may have happened weighs more than a refusal
     there, and that etcd is away more than a refusal by one of its members.
     """
+    failed = [each for each in failed if each.is_an_answer] or failed
     errors = [each.failure.error(call, each.endpoint) for each in failed]
     weights = (Unknown, Unavailable, Refused)
     first = next(error for kind in weights for error in errors if isinstance(error, kind))
@@ -335,7 +346,7 @@ def _late(was_sent: bool) -> Failure:
             cause="no answer", what="no answer in time", fix="see whether this member of etcd is stopped or slow"
         )
     return Failure(
-        cause="no connection", what="no connection in time", fix="see whether it runs and can be reached", certain=True
+        cause=NO_CONNECTION, what="no connection in time", fix="see whether it runs and can be reached", certain=True
     )
 
 
@@ -355,7 +366,7 @@ def _failure_of(error: httpx.HTTPError, *, was_sent: bool) -> Failure:
             fix="write http:// in etcdEndpoints if etcd takes no TLS; else see its log",
             certain=True,
         )
-    return Failure(cause="no connection", what=f"no connection: {text}", fix="see whether it runs", certain=True)
+    return Failure(cause=NO_CONNECTION, what=f"no connection: {text}", fix="see whether it runs", certain=True)
 
 
 def certificate_failure(error: BaseException, *, was_sent: bool) -> Failure | None:
