@@ -323,17 +323,21 @@ TLS_DEMANDED = Failure(
     certain=True,
     refused=True,
 )
+# Whole messages where they prove something: a proxy has words of its own, and some of them are like these.
 _BY_TEXT = (
     ("CommonName of client sending a request against gateway", NAMED_CERTIFICATE),
-    ("user name is empty", NOT_SIGNED_IN),
-    ("invalid auth token", BAD_TOKEN),
-    ("revision of auth store is old", BAD_TOKEN),
-    ("authentication failed, invalid user ID or password", BAD_PASSWORD),
-    ("authentication is not enabled", SIGN_IN_OFF),
-    ("permission denied", NO_PERMISSION),
-    ("requested lease not found", Failure(cause=LEASE, what="the lease has expired or was revoked", certain=True)),
+    ("etcdserver: user name is empty", NOT_SIGNED_IN),
+    ("etcdserver: invalid auth token", BAD_TOKEN),
+    ("etcdserver: revision of auth store is old", BAD_TOKEN),
+    ("etcdserver: authentication failed, invalid user ID or password", BAD_PASSWORD),
+    ("etcdserver: authentication is not enabled", SIGN_IN_OFF),
+    ("etcdserver: permission denied", NO_PERMISSION),
     (
-        "request is too large",
+        "etcdserver: requested lease not found",
+        Failure(cause=LEASE, what="the lease has expired or was revoked", certain=True),
+    ),
+    (
+        "etcdserver: request is too large",
         Failure(
             cause="request too large",
             what="the value is larger than etcd takes",
@@ -342,7 +346,10 @@ _BY_TEXT = (
             refused=True,
         ),
     ),
-    ("too many requests", Failure(cause="busy", what="etcd has too many requests to carry out", certain=True)),
+    (
+        "etcdserver: too many requests",
+        Failure(cause="busy", what="etcd has too many requests to carry out", certain=True),
+    ),
     ("database space exceeded", NO_SPACE),
     ("no leader", NO_LEADER),
     ("leader changed", NO_LEADER),

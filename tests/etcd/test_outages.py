@@ -70,6 +70,17 @@ async def test_reads_and_what_may_be_repeated_go_to_the_next_endpoint(cluster, w
                     await etcd.revoke(lease.id)
 
 
+async def test_a_silent_endpoint_costs_no_more_than_its_share(cluster, way):
+    way.late_s = 30
+    endpoints = (way.endpoint, cluster.endpoints[0])
+    async with Etcd(config_of(cluster, endpoints=endpoints, prefix="/silent/", request_timeout_ms=1200)) as etcd:
+        assert await etcd.get("a") is None  # The deadline would be over if the silent one had been waited for.
+        etcd._transport._first = 0
+        lease = await etcd.grant(30)
+        etcd._transport._first = 0
+        await etcd.revoke(lease.id)
+
+
 async def test_slow_endpoints_answer_in_time(cluster, way):
     """Two seconds each way: slower than a connection may take, and than each endpoint's share of the time."""
     way.late_s = 2

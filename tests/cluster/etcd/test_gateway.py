@@ -86,6 +86,8 @@ def test_what_has_no_header_is_no_answer(body):
         (400, b"something else", "failing", Unknown),
         (407, b"", "refused by a proxy", Refused),
         (502, b"<html>", "failing", Unknown),
+        (502, b"connect: permission denied", "failing", Unknown),
+        (502, b'{"message":"upstream: too many requests"}', "failing", Unknown),
         (302, b"", "failing", Unknown),
         (503, b'{"error":null}', "failing", Unknown),
     ],
