@@ -12,15 +12,21 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from struct import Struct
+from typing import TYPE_CHECKING, Any
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field, fields, frozen
 
 from twinlog.cluster.remoting.names import RETRY_PREFIX
 from twinlog.cluster.remoting.route import MessageQueue
 from twinlog.store.record import compression
 from twinlog.store.record.compression import COMPRESSED, ZLIB, CompressionError
-from twinlog.store.record.message import Message, decode_message, host_text
-from twinlog.store.record.properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR, format_properties
+from twinlog.store.record.message import Message, decode_message, host_text, message_id, split_plain
+from twinlog.store.record.properties import (
+    NAME_VALUE_SEPARATOR,
+    PROPERTY_SEPARATOR,
+    format_properties,
+    parse_properties,
+)
 
 BATCH_SIZE_MAX = 1024 * 1024  # Bytes of one request; brokers take 4 MiB, and a slave's transfer likes less.
 PROPERTIES_SIZE_MAX = 32_767
@@ -34,6 +40,8 @@ RESERVED_PROPERTIES = frozenset(
 _HEAD, _PROPERTIES_SIZE = Struct(">iiiii"), Struct(">h")
 assert (_HEAD.size, _PROPERTIES_SIZE.size) == (20, 2)
 _ITEM_SIZE = _HEAD.size + _PROPERTIES_SIZE.size
+_QUEUE_OFFSET, _SYS_FLAG = 5, 7  # Places in RECORD_V4.
+_new = object.__new__
 _ID_PREFIX = Struct(">4sHi")
 assert _ID_PREFIX.size == 10  # Behind it 4 and 2 bytes.
 
@@ -124,8 +132,15 @@ def split_batch(messages: Sequence[OutgoingMessage], size_max: int = BATCH_SIZE_
         yield part
 
 
+class _AsPulled:
+    """The slot of a message for the record that it came in, until somebody asks for more than its body."""
+
+    __slots__ = ("_record",)
+    _record: tuple[tuple[Any, ...], bytes]  # Fields, as RECORD_V4 names them, and properties.
+
+
 @frozen
-class ReceivedMessage:
+class ReceivedMessage(_AsPulled):
     """A message that a consumer received. Times in ms since 1970.
 
     `message_id` was set by its producer; a duplicate has the same one.
@@ -147,6 +162,15 @@ class ReceivedMessage:
     flag: int = 0
     body_problem: str | None = None  # Why `body` could not be decompressed and is as stored; None: it is as sent.
 
+    if not TYPE_CHECKING:  # Type checkers would take any name for an attribute.
+
+        def __getattr__(self, name: str) -> Any:
+            """Internal: decode the rest of a pulled message. Most handlers read the body and little else."""
+            if name in _LATER:
+                _fill(self)
+                return getattr(self, name)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     @property
     def place_in_time(self) -> tuple[int, int]:
         """The sort key of messages of several queues: the store time, within a millisecond the log's order."""
@@ -164,19 +188,58 @@ class ReceivedMessage:
         return evolve(self, reconsume_times=self.reconsume_times + 1)
 
 
+_SETTERS = {each.name: getattr(ReceivedMessage, each.name).__set__ for each in fields(ReceivedMessage)}
+_set_queue, _set_queue_offset, _set_body = (_SETTERS.pop(name) for name in ("queue", "queue_offset", "body"))
+_set_problem, _set_record = _SETTERS.pop("body_problem"), _AsPulled._record.__set__
+_LATER = frozenset(_SETTERS)
+
+
+def _fill(message: ReceivedMessage) -> None:
+    record, raw = message._record
+    _, _, _, _, flag, _, phy_offset, _, born, born_host, stored, store_host, reconsume_times, _, _ = record
+    properties, place = parse_properties(raw.decode("utf-8", "replace")), message_id(store_host, phy_offset)
+    values = {
+        "message_id": properties.get("UNIQ_KEY", place),
+        "offset_message_id": place,
+        "tags": properties.get("TAGS", ""),
+        "keys": properties.get("KEYS", ""),
+        "properties": properties,
+        "born_timestamp": born,
+        "born_host": host_text(born_host),
+        "store_timestamp": stored,
+        "reconsume_times": reconsume_times,
+        "phy_offset": phy_offset,
+        "flag": flag,
+    }
+    for name, value in values.items():
+        _SETTERS[name](message, value)
+
+
 def received(
-    records: bytes | memoryview, queue: MessageQueue, wanted: Callable[[str], bool] = lambda _tags: True
+    records: bytes | memoryview, queue: MessageQueue, wanted: Callable[[str], bool] | None = None
 ) -> list[ReceivedMessage]:
-    """Decode the records of a pull; returns the messages whose tags are wanted, oldest first.
+    """Decode the records of a pull; returns the messages whose tags are wanted (None: all), oldest first.
 
     Raises MessageFormatError for bytes that are not records.
     """
+    data, topic = bytes(records), queue.topic.encode()
     at, messages = 0, []
-    while at < len(records):
-        record = decode_message(records, at)
-        at += record.size
-        message = as_received(record, queue)
-        if wanted(message.tags):
+    while at < len(data):
+        plain = split_plain(data, at, topic)
+        if plain is None or plain[0][_SYS_FLAG] & COMPRESSED:
+            record = decode_message(data, at)
+            at += record.size
+            message = as_received(record, queue)
+        else:
+            of_record, body, raw = plain
+            at += of_record[0]
+            message = _new(ReceivedMessage)
+            _set_queue(message, queue)
+            _set_queue_offset(message, of_record[_QUEUE_OFFSET])
+            _set_body(message, body)
+            _set_problem(message, None)
+            _set_record(message, (of_record, raw))
+        if wanted is None or wanted(message.tags):
             messages.append(message)
     return messages
 

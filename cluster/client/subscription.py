@@ -3,7 +3,7 @@
 Sources: HeartbeatData, SubscriptionData, FilterAPI, PullAPIWrapper, RebalancePushImpl.computePullFromWhere (RocketMQ 4.9.8).
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Any
 
@@ -59,6 +59,11 @@ class Subscription:
     def matches(self, tags: str) -> bool:
         """True for wanted tags: the broker compares only their hashes. It has evaluated SQL92 filters itself."""
         return not self.tags or tags in self.tags
+
+    @property
+    def tag_filter(self) -> Callable[[str], bool] | None:
+        """matches(), or None when all tags are wanted."""
+        return self.matches if self.tags else None
 
     def to_json(self) -> dict[str, Any]:
         """The subscription's entry in a heartbeat."""

@@ -12,6 +12,7 @@ from functools import lru_cache
 from ipaddress import ip_address
 from struct import Struct
 from struct import error as StructError
+from typing import Any
 
 from attrs import frozen
 from zlib_ng.zlib_ng import crc32
@@ -164,6 +165,30 @@ def _decode(data: memoryview, check_crc: bool) -> Message:
         size=size,
         magic=magic,
     )
+
+
+def split_plain(data: bytes, at: int, topic: bytes) -> tuple[tuple[Any, ...], bytes, bytes] | None:
+    """Fields (as RECORD_V4 names them), body and properties of a sound record of version 1 with IPv4 hosts and that topic.
+
+    None for all others: decode_message reads them, or says what is wrong. A quarter of its time, for consumers.
+    """
+    if len(data) - at < RECORD_SIZE_MIN:
+        return None
+    fields = RECORD_V4.unpack_from(data, at)
+    end, body_at = at + fields[0], at + RECORD_V4.size
+    body_end = body_at + fields[14]
+    if fields[1] != MAGIC_V1 or fields[7] & ANY_V6 or not body_at <= body_end < end <= len(data):
+        return None
+    properties_at = body_end + 1 + len(topic) + 2
+    if data[body_end] != len(topic) or not data.startswith(topic, body_end + 1) or properties_at > end:
+        return None
+    properties = data[properties_at:end]
+    if _I16.unpack_from(data, properties_at - 2)[0] != len(properties):
+        return None
+    body = data[body_at:body_end]
+    if body and crc32(body) & 0x7FFFFFFF != fields[2]:
+        return None
+    return fields, body, properties
 
 
 def _take(data: memoryview, at: int, size: int) -> tuple[bytes, int]:

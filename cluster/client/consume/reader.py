@@ -132,7 +132,7 @@ class QueueReader:
             return
         messages = []
         if pulled.status is PullStatus.FOUND:
-            messages = received(pulled.records, held.queue, self.subscription.matches)
+            messages = received(pulled.records, held.queue, self.subscription.tag_filter)
         held.put(messages)
         held.next_offset = pulled.next_offset
         if messages:

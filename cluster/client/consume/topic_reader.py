@@ -179,7 +179,7 @@ class Consumer:
         )
         cursor.broker_id = pulled.suggested_broker_id
         if pulled.status is PullStatus.FOUND:
-            cursor.waiting.extend(received(pulled.records, cursor.queue, self._filter.matches))
+            cursor.waiting.extend(received(pulled.records, cursor.queue, self._filter.tag_filter))
         elif pulled.status is PullStatus.NO_NEW_MSG:
             cursor.end = min(cursor.end, pulled.next_offset)  # A slave, or a truncated log, has fewer messages.
         cursor.pulled_to = pulled.next_offset

@@ -1,12 +1,16 @@
 """Filters, compression, batches, retries and offsets: decisions without I/O."""
 
+import copy
+import pickle
 import zlib
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cluster.client.helpers import received_message
+from tests.store.records import messages as record_messages
 from twinlog.cluster.broker.send.requests import split_batch as broker_split
 from twinlog.cluster.client import messages
 from twinlog.cluster.client.client import own_address
@@ -19,9 +23,37 @@ from twinlog.cluster.client.subscription import From, FromTime, Sql, Subscriptio
 from twinlog.cluster.remoting.names import SQL92
 from twinlog.cluster.remoting.route import MessageQueue
 from twinlog.store.record import compression as packing
+from twinlog.store.record.message import Message, body_crc, decode_message, encode_message
 from twinlog.store.record.properties import parse_properties
 
 QUEUE, OTHER = MessageQueue("T1", "broker-a", 0), MessageQueue("T1", "broker-a", 1)
+
+
+# ---- Pulled messages
+
+
+@given(st.lists(record_messages(), max_size=4))
+def test_a_pulled_message_is_what_its_record_says(records):
+    """Whether its record is read the short way or not, and whatever of it is asked for first."""
+    records = [attrs.evolve(record, topic="T1", size=0) for record in records]
+    raw = [encode_message(attrs.evolve(each, size=len(encode_message(each)))) for each in records]
+    expected = [messages.as_received(decode_message(each), QUEUE) for each in raw]
+    names = [each.name for each in attrs.fields(messages.ReceivedMessage)]
+    for first in names:
+        found = messages.received(b"".join(raw), QUEUE)
+        assert [getattr(each, first) for each in found] == [getattr(each, first) for each in expected]
+        assert found == expected
+        assert [repr(each) for each in found] == [repr(each) for each in expected]
+
+
+def test_a_pulled_message_is_copied_and_has_no_other_attributes():
+    raw = encode_message(Message("T1", 0, b"x", b"TAGS\x01a", body_crc=body_crc(b"x")))
+    (found,) = messages.received(raw, QUEUE)
+    assert pickle.loads(pickle.dumps(found)) == copy.copy(found) == found
+    (found,) = messages.received(raw, QUEUE)
+    assert found.again() == attrs.evolve(found, reconsume_times=1)
+    with pytest.raises(AttributeError, match="no attribute 'tag'"):
+        _ = found.tag
 
 
 # ---- Filters

@@ -16,6 +16,7 @@ from twinlog.store.record.message import (
     host_bytes,
     host_text,
     message_id,
+    split_plain,
 )
 
 # Written by a 4.9.7 broker.
@@ -51,6 +52,27 @@ def test_decode_is_the_reverse_of_encode(message, before, after):
     raw = encode_message(message)
     assert decode_message(before + raw + after, len(before)) == message
     assert decode_message(memoryview(before + raw + after), len(before)) == message
+
+
+@given(messages(), st.binary(max_size=5), st.data())
+def test_the_short_way_reads_the_same_or_nothing(message, before, data):
+    """Of whole records, also of damaged ones, and of parts of them."""
+    raw = bytearray(encode_message(message))
+    for at in data.draw(st.lists(st.integers(0, len(raw) - 1), max_size=2)):
+        raw[at] ^= data.draw(st.integers(1, 255))
+    record = bytes(raw[: data.draw(st.sampled_from([len(raw), len(raw) - 1, 90, 3]))])
+    topic = data.draw(st.sampled_from([message.topic, message.topic[:-1], message.topic + "x"])).encode()
+    if (found := split_plain(before + record, len(before), topic)) is not None:
+        same = decode_message(record)
+        fields, body, properties = found
+        assert (fields[0], body, properties, topic) == (same.size, same.body, same.properties_raw, same.topic.encode())
+        head = (same.queue_offset, same.phy_offset, same.sys_flag, same.born_timestamp, same.born_host)
+        head += (same.store_timestamp, same.store_host, same.reconsume_times, same.prepared_transaction_offset)
+        assert fields[5:14] == head
+
+
+def test_the_short_way_reads_a_real_record():
+    assert split_plain(b"x" + OP_RECORD, 1, b"RMQ_SYS_TRANS_OP_HALF_TOPIC")[1:] == (b"0", b"WAIT\x01true\x02TAGS\x01d")
 
 
 @given(messages(), st.data())
