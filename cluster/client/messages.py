@@ -190,7 +190,7 @@ class ReceivedMessage(_AsPulled):
 
 _SETTERS = {each.name: getattr(ReceivedMessage, each.name).__set__ for each in fields(ReceivedMessage)}
 _set_queue, _set_queue_offset, _set_body = (_SETTERS.pop(name) for name in ("queue", "queue_offset", "body"))
-_set_problem, _set_record = _SETTERS.pop("body_problem"), _AsPulled._record.__set__
+_set_problem, _set_record = _SETTERS.pop("body_problem"), vars(_AsPulled)["_record"].__set__
 _LATER = frozenset(_SETTERS)
 
 

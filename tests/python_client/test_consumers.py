@@ -1,8 +1,10 @@
 """Consumers: shares, order, filters, retries; and that whoever is cancelled or ends loses nothing."""
 
 import itertools
+import time
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from tests.python_client.helpers import collect, message, messages, numbers, queues_of, read, until
@@ -153,6 +155,24 @@ async def test_cancelled_in_a_batch_nothing_is_lost(client, topic):
         rest = numbers(await collect(consumer, 40 - len(done)))
     assert set(first) <= set(done)
     assert sorted(done + rest) == list(range(40))
+
+
+async def test_a_handler_that_never_waits_leaves_the_loop_to_others(client, topic):
+    await client.producer(topic).send_batch([message(topic, number) for number in range(400)])
+    seen, turns = 0, [0]
+
+    async def handle(batch) -> None:
+        nonlocal seen
+        time.sleep(0.001)  # noqa: ASYNC251
+        seen += 1
+
+    async with PushConsumer(client, topic, {topic: "*"}, start=From.FIRST, handler=handle):
+        with anyio.fail_after(40):
+            while seen < 200:
+                await anyio.lowlevel.checkpoint()
+                turns.append(seen)
+    assert max(later - earlier for earlier, later in itertools.pairwise(turns)) <= 4
+    assert seen < 300, "it ends soon, though more messages are there"
 
 
 async def test_flow_limits_hold_back_what_is_read_ahead(client, topic):

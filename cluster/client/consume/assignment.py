@@ -132,6 +132,7 @@ class Assignment:
         """Stop reading queues, and commit their offsets for the next reader."""
         dropped = [reader for queue in queues if (reader := self.readers.pop(queue, None))]
         for reader in dropped:
+            self.reading.consumer.on_passed(reader.held, back=False)
             reader.stop()
         gone = [reader.held.queue for reader in dropped]
         await self.offsets.commit(gone)

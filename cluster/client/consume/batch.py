@@ -1,6 +1,7 @@
 """Batches of messages, as consumers get them and settle them."""
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
+from typing import Protocol
 
 import anyio
 from attrs import define, field
@@ -16,6 +17,19 @@ class ConsumerEndedError(Exception):
     """The block of a consumer was left while somebody waited for a batch."""
 
 
+class BatchOwner(Protocol):
+    """The consumer that batches come from."""
+
+    async def take(self) -> "Batch":
+        """Wait for the next batch. Raises ConsumerEndedError."""
+
+    async def settle(self, batch: "Batch") -> None:
+        """Let the group's offset move past the batch, and send back what failed."""
+
+    def settle_now(self, batch: "Batch") -> bool:
+        """The same for a batch of which nothing failed, which needs no waiting; False: it does. The caller takes the next one."""
+
+
 @define(eq=False)
 class Batch:
     """Messages of one queue, oldest first. They are done after done(), or when the next batch is requested.
@@ -25,7 +39,7 @@ class Batch:
 
     messages: tuple[ReceivedMessage, ...]
     held: ProcessQueue | None = field(repr=False)  # None: a message that a person chose (request 309).
-    settle: "Callable[[Batch], Awaitable[None]]" = field(repr=False)
+    owner: BatchOwner = field(repr=False)
     failed: bool = field(default=False, init=False)
     delay_level: int = field(default=0, init=False)
     settled: anyio.Event | None = field(default=None, init=False, repr=False)  # While somebody waits for done().
@@ -62,30 +76,36 @@ class Batch:
             return
         self._begun = True
         try:
-            await self.settle(self)
+            await self.owner.settle(self)
         except BaseException:
             self._begun = False
             raise
         if self.settled is not None:
             self.settled.set()
 
+    def done_now(self) -> bool:
+        """Internal: the same as done() if that waits for nothing, which is the rule; False: call done()."""
+        if not self._begun and not self.failed and self.settled is None:
+            self._begun = self.owner.settle_now(self)
+        return self._begun
+
 
 @define(eq=False)
 class Batches:
     """Iterator over batches; requesting the next one settles the one before. It ends when the consumer does."""
 
-    take: Callable[[], Awaitable[Batch]]
+    owner: BatchOwner
     _current: Batch | None = field(default=None, init=False)
 
     def __aiter__(self) -> "Batches":
         return self
 
     async def __anext__(self) -> Batch:
-        if self._current is not None:
+        if self._current is not None and not self._current.done_now():
             await self._current.done()
         self._current = None
         try:
-            self._current = await self.take()
+            self._current = await self.owner.take()
         except ConsumerEndedError:
             raise StopAsyncIteration from None
         return self._current

@@ -34,8 +34,10 @@ class ProcessQueue:
     is_dropped: bool = field(default=False, init=False)  # Not read here any more: nothing is committed.
     count: int = field(default=0, init=False)  # Messages held.
     size: int = field(default=0, init=False)  # Bytes of their bodies.
-    last_pulled: float = field(default=0.0, init=False)  # Both by the loop's clock.
-    last_taken: float = field(default=0.0, init=False)
+    last_pulled: float = field(default=0.0, init=False)  # By the loop's clock.
+    last_taken: float = field(default=0.0, init=False)  # Seconds since 1970.
+    on_room: Callable[[], None] | None = field(default=None, init=False)  # Set while its reader waits for room.
+    is_in_line: bool = field(default=False, init=False)  # See Turns.
     _waiting: deque[ReceivedMessage] = field(factory=deque, init=False)
     _running: dict[int, ReceivedMessage] = field(factory=dict, init=False)  # By offset.
 
@@ -61,8 +63,12 @@ class ProcessQueue:
 
     def take(self, count_max: int) -> list[ReceivedMessage]:
         """Hand out the next messages, oldest first; they are held until they are removed."""
-        taken = [self._waiting.popleft() for _ in range(min(count_max, len(self._waiting)))]
-        self._running.update((message.queue_offset, message) for message in taken)
+        waiting, running = self._waiting, self._running
+        taken: list[ReceivedMessage] = []
+        while waiting and len(taken) < count_max:
+            message = waiting.popleft()
+            running[message.queue_offset] = message
+            taken.append(message)
         return taken
 
     def give_back(self, messages: Sequence[ReceivedMessage]) -> None:
@@ -107,7 +113,7 @@ class Turns:
     ordered: bool
     holds: Callable[[MessageQueue], bool]
     suspended: set[ProcessQueue] = field(factory=set, init=False)  # Their failed messages wait for the next try.
-    _line: dict[ProcessQueue, None] = field(factory=dict, init=False)
+    _line: deque[ProcessQueue] = field(factory=deque, init=False)
     _taken: dict[MessageQueue, ProcessQueue] = field(factory=dict, init=False)  # Last taken from, of ordered queues.
 
     def is_running(self, queue: MessageQueue) -> bool:
@@ -127,18 +133,26 @@ class Turns:
             return True
         return self.holds(held.queue) and not self.is_running(held.queue) and held not in self.suspended
 
+    @property
+    def has_more(self) -> bool:
+        """True when a queue is in line."""
+        return bool(self._line)
+
     def add(self, held: ProcessQueue) -> bool:
         """Put a queue in line if it has messages to hand out; True if so."""
-        may = self.may_take(held)
-        if may:
-            self._line[held] = None
-        return may
+        if not self.may_take(held):
+            return False
+        if not held.is_in_line:
+            held.is_in_line = True
+            self._line.append(held)
+        return True
 
     def take(self, count_max: int) -> tuple[ProcessQueue, list[ReceivedMessage]] | None:
         """Hand out the next messages, of the queue that has waited longest; None when there are none."""
-        while self._line:
-            held = next(iter(self._line))
-            del self._line[held]
+        line = self._line
+        while line:
+            held = line.popleft()
+            held.is_in_line = False
             if self.may_take(held):
                 messages = held.take(count_max)
                 if self.ordered:

@@ -28,6 +28,7 @@ from twinlog.cluster.client.consume.offsets import BrokerOffsets, FileOffsets, O
 from twinlog.cluster.client.consume.process_queue import FlowLimits, ProcessQueue, Turns
 from twinlog.cluster.client.consume.reader import Reading
 from twinlog.cluster.client.consume.retry import LOCAL_RETRY_SECONDS, Retries
+from twinlog.cluster.client.consume.waiting import WaitingTasks
 from twinlog.cluster.client.messages import ReceivedMessage, as_received, now_ms
 from twinlog.cluster.client.service import Service
 from twinlog.cluster.client.subscription import ConsumerData, From, FromTime, Sql, Subscription, as_heartbeat
@@ -37,11 +38,15 @@ from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.cluster.remoting.command import VERSION, RemotingCommand
 from twinlog.cluster.remoting.names import TAG, as_component, retry_topic
 from twinlog.cluster.remoting.route import MessageQueue, queue_to_json
+from twinlog.cluster.remoting.streams import Event, events_of_loop
 from twinlog.store.errors import StoreError
 from twinlog.store.record.message import decode_message
 from twinlog.store.util.late_logger import LateLogger
 
 COMMIT_SECONDS = 5.0
+# Between messages a worker lets the loop's other tasks run when they could not for so long: handlers may never wait. Being
+# cancelled is noticed then, too. A turn of the loop for each message would take as long as the rest of its work.
+SLICE_SECONDS = 0.002
 LEAVE_SECONDS = 1.0  # Time limit at the end for each of: offsets, locks, the group.
 DIRECTLY_SECONDS = 30.0  # For a message that a person chose; the broker's own time limit is shorter.
 
@@ -89,7 +94,10 @@ class PushConsumer(Service):
     _asked_for: deque[Batch] = field(factory=deque, init=False, repr=False)
     _turns: Turns = field(init=False, repr=False)
     _retries: Retries = field(init=False, repr=False)
-    _arrival: anyio.Event = field(factory=anyio.Event, init=False, repr=False)
+    _waiting: WaitingTasks = field(factory=WaitingTasks, init=False, repr=False)
+    _new_event: Callable[[], Event] = field(init=False, repr=False)
+    _pausing: int = field(default=0, init=False)  # Tasks that let others run, and take the next batch themselves.
+    _pause_at: float = field(default=0.0, init=False)
     _task_group: anyio.abc.TaskGroup | None = field(default=None, init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -133,12 +141,13 @@ class PushConsumer(Service):
         Raises RemotingError when no name server responds, RequestError for a filter that the broker refuses.
         """
         self.client.join(consumer=self)
+        self._new_event = events_of_loop()
         self.started_ms = now_ms()
         try:
             await self._prepare()
             async with anyio.create_task_group() as self._task_group:
                 await self._task_group.start(self.assignment.run)
-                self._task_group.start_soon(every, COMMIT_SECONDS, self.offsets.commit)
+                self._task_group.start_soon(every, COMMIT_SECONDS, self._commit)
                 if self.locks is not None:
                     self._task_group.start_soon(self._keep_locks, self.locks)
                 if self.handler is not None:
@@ -147,7 +156,7 @@ class PushConsumer(Service):
                 task_status.started()
         finally:
             self._task_group, self._is_over = None, True
-            self._arrival.set()  # Whoever iterates outside of the block is told.
+            self._waiting.wake_all()  # Whoever iterates outside of the block is told.
             with anyio.CancelScope(shield=True):
                 with anyio.move_on_after(LEAVE_SECONDS):
                     await self.assignment.drop(list(self.assignment.readers))
@@ -175,8 +184,17 @@ class PushConsumer(Service):
             for reader in readers:  # Queues that waited for their lock can continue.
                 self.on_arrival(reader.held)
 
+    async def _commit(self) -> None:
+        self.note_done()
+        await self.offsets.commit()
+
     async def _work(self, handler: Handler) -> None:
-        async for batch in self:
+        while True:
+            if time.monotonic() >= self._pause_at or (batch := self._next()) is None:
+                try:
+                    batch = await self.take()
+                except ConsumerEndedError:
+                    return
             try:
                 await handler(batch)
             except Exception as error:
@@ -184,46 +202,84 @@ class PushConsumer(Service):
                     "handler failed; the batch is retried", group=self.group, queue=batch.queue, error=repr(error)
                 )
                 batch.later(batch.delay_level)
+            if not batch.done_now():
+                await batch.done()
 
     # ---- Batches
 
     def __aiter__(self) -> Batches:
-        return Batches(self.take)
+        return Batches(self)
 
     async def take(self) -> Batch:
         """Wait for the next batch; the caller calls its done(). Raises RuntimeError before the consumer's block was entered."""
-        # A loop over batches that are there would not see its cancellation.
-        await anyio.lowlevel.checkpoint_if_cancelled()
+        has_paused = time.monotonic() >= self._pause_at
+        try:
+            if has_paused:
+                await self._pause()
+            else:  # A loop over batches that are there would not see its cancellation.
+                await anyio.lowlevel.checkpoint_if_cancelled()
+        except BaseException:
+            self._waiting.wake_one()  # Others take what this task would have taken.
+            raise
         while True:
             if self._task_group is None:
                 if self._is_over:
                     raise ConsumerEndedError
                 raise RuntimeError("this consumer is not running: use it inside its `async with` block")
-            if (batch := self._next()) is not None:
+            # Of several tasks that pause, the last one goes on; it wakes others when there is more than it takes.
+            if not (has_paused and self._pausing) and (batch := self._next()) is not None:
                 return batch
-            if self._arrival.is_set():
-                self._arrival = anyio.Event()
-            await self._arrival.wait()
+            await self._waiting.wait(self._new_event)
+            has_paused = True
+
+    async def _pause(self) -> None:
+        """Let all other tasks run: handlers that never wait would keep the loop."""
+        self._pausing += 1
+        try:
+            await anyio.lowlevel.checkpoint()
+        finally:
+            self._pausing -= 1
+        self._pause_at = time.monotonic() + SLICE_SECONDS
 
     def _next(self) -> Batch | None:
         if self._asked_for:
-            return self._asked_for.popleft()
-        if (turn := self._turns.take(self.batch_max)) is None:
+            batch = self._asked_for.popleft()
+        elif (turn := self._turns.take(self.batch_max)) is not None:
+            held, messages = turn
+            held.last_taken = time.time()
+            batch = Batch(tuple(messages), held, self)
+        else:
             return None
-        held, messages = turn
-        held.last_taken = anyio.current_time()
-        return Batch(tuple(messages), held, self._settle)
+        self._wake_for_more()  # This task's handler may wait.
+        return batch
+
+    def _wake_for_more(self) -> None:
+        if self._turns.has_more or self._asked_for:
+            self._waiting.wake_one()
 
     async def consume_directly(self, message: ReceivedMessage) -> Batch:
         """Internal: let one message be consumed that a person chose (309); returns it settled. Nothing is committed."""
-        batch = Batch((message,), None, self._settle)
+        batch = Batch((message,), None, self)
         settled = batch.settled = anyio.Event()
         self._asked_for.append(batch)
-        self._arrival.set()
+        self._waiting.wake_one()
         await settled.wait()
         return batch
 
-    async def _settle(self, batch: Batch) -> None:
+    def settle_now(self, batch: Batch) -> bool:
+        """Internal: see BatchOwner. Offsets are computed when they are committed, not for each batch."""
+        held = batch.held
+        if batch.failed or held is None:
+            return False
+        held.remove(batch.messages)
+        if self.ordered:
+            self._go_on(held)
+        elif held.on_room is not None and not held.is_full(self.limits):
+            held.on_room()
+        return True
+
+    async def settle(self, batch: Batch) -> None:
+        """Internal: see BatchOwner."""
         held = batch.held
         if held is None:
             return
@@ -239,28 +295,33 @@ class PushConsumer(Service):
             self._turns.suspended.add(held)
             self._task_group.start_soon(self._come_again, held, here)
         self._go_on(held)
+        self._wake_for_more()
 
     async def _come_again(self, held: ProcessQueue, messages: list[ReceivedMessage]) -> None:
         await anyio.sleep(self.suspend_seconds if self.ordered else LOCAL_RETRY_SECONDS)
         self._turns.suspended.discard(held)
         held.give_back(messages)
         self._go_on(held)
+        self._wake_for_more()
 
     def _go_on(self, held: ProcessQueue) -> None:
         """Let the queue's reader continue after a batch, here or at another member."""
-        if not held.is_dropped:
-            self.offsets.table.update(held.queue, held.commit_offset)
         if reader := self.assignment.readers.get(held.queue):
             reader.wake()
-            self.on_arrival(reader.held)
+            self._turns.add(reader.held)
         elif self.locks is not None and self._task_group is not None:
             self._task_group.start_soon(self.assignment.release, held.queue)
+
+    def note_done(self) -> None:
+        """Internal: note in the table of offsets what is done."""
+        for reader in self.assignment.readers.values():
+            self.on_passed(reader.held, back=False)
 
     # ---- For its readers (ReadingConsumer)
 
     def on_arrival(self, held: ProcessQueue) -> None:
         if self._turns.add(held):
-            self._arrival.set()
+            self._waiting.wake_one()
 
     def on_passed(self, held: ProcessQueue, *, back: bool) -> None:
         self.offsets.table.update(held.queue, held.commit_offset, only_up=not back)
@@ -269,7 +330,10 @@ class PushConsumer(Service):
         return self._holds(held.queue)
 
     def offset_to_commit(self, held: ProcessQueue) -> int | None:
-        return None if self.broadcasting else self.offsets.table.offsets.get(held.queue)
+        if self.broadcasting:
+            return None
+        self.on_passed(held, back=False)
+        return self.offsets.table.offsets.get(held.queue)
 
     def on_request(self, address: str, request: RemotingCommand) -> RemotingCommand | None:
         """Internal: the response to request 40, 220, 221, 307 or 309; None: none, or it is sent later."""
@@ -284,6 +348,7 @@ class PushConsumer(Service):
 
 
 def _answer(consumer: PushConsumer, address: str, request: RemotingCommand) -> RemotingCommand | None:
+    consumer.note_done()
     match request.code:
         case RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
             consumer.assignment.soon()
@@ -348,7 +413,7 @@ def _queue_info(consumer: PushConsumer, queue: MessageQueue) -> dict[str, Any]:
         "cachedMsgSizeInMiB": held.size >> 20,
         "commitOffset": consumer.offsets.table.offsets.get(queue, -1),
         "droped": held.is_dropped,
-        "lastConsumeTimestamp": _clock_ms(held.last_taken),
+        "lastConsumeTimestamp": round(held.last_taken * 1000),
         "lastLockTimestamp": _clock_ms(locked_at or 0),
         "lastPullTimestamp": _clock_ms(held.last_pulled),
         "locked": consumer.locks is not None and consumer.locks.holds(queue),

@@ -62,7 +62,6 @@ class QueueReader:
     subscription: Subscription
     held: ProcessQueue
     scope: anyio.CancelScope = field(factory=anyio.CancelScope, init=False)
-    _room: anyio.Event = field(factory=anyio.Event, init=False)
 
     async def run(self) -> None:
         """Pull the queue's messages as long as there is room; after a failure again every second."""
@@ -82,14 +81,23 @@ class QueueReader:
         self.scope.cancel()
 
     def wake(self) -> None:
-        """Check again whether there is room."""
-        self._room.set()
+        """Go on if there is room again."""
+        if self.held.on_room is not None and not self._is_full:
+            self.held.on_room()
+
+    @property
+    def _is_full(self) -> bool:
+        return self.held.is_full(self.reading.limits, ordered=self.reading.ordered)
 
     async def _step(self) -> None:
         held, reading = self.held, self.reading
-        if held.is_full(reading.limits, ordered=reading.ordered):
-            self._room = anyio.Event()
-            await self._room.wait()
+        if self._is_full:
+            room = anyio.Event()
+            held.on_room = room.set
+            try:
+                await room.wait()
+            finally:
+                held.on_room = None
         elif not reading.consumer.may_pull(held):
             await anyio.sleep(PAUSE_SECONDS)
         else:

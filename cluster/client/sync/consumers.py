@@ -126,7 +126,7 @@ class SyncPushConsumer(ServiceWrapper[PushConsumer]):
         await self._client.threads.run(partial(self._handler, SyncBatch.around(batch, self._client.root)))
 
     def __iter__(self) -> SyncBatches:
-        return SyncBatches(Batches(self.asynchronous.take), self.portal)
+        return SyncBatches(Batches(self.asynchronous), self.portal)
 
     def take(self) -> SyncBatch:
         """Wait for the next batch; the caller calls its done()."""

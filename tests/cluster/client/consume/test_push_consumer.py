@@ -1,10 +1,14 @@
 """Push consumer on the virtual clock: its requests, their times, and its reaction to failures."""
 
+import time
+from itertools import pairwise
+
 import pytest
 import trio
 
-from tests.cluster.client.helpers import BROKER, NAMESRV, ONE, SLAVE, bodies, idle, mine, request
+from tests.cluster.client.helpers import BROKER, NAMESRV, ONE, SLAVE, bodies, idle, mine, received_message, request
 from twinlog.client import Client, FlowLimits, From, FromTime, MessageQueue, PushConsumer, Sql
+from twinlog.cluster.client.consume import push_consumer
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingConnectError, RequestError
 from twinlog.store.record.properties import parse_properties
@@ -46,6 +50,17 @@ async def test_offsets_go_to_the_broker_every_five_seconds_and_at_the_end(broker
     assert broker.offsets["G", "T", 0] == 3
 
 
+async def test_pulls_carry_the_offset(broker, client, topic, autojump_clock):
+    """As it is when they are sent, so that a crash repeats little."""
+    broker.store("T", 0, b"1", b"2")
+    async with PushConsumer(client, "G", ONE, start=From.FIRST) as consumer:
+        assert await bodies(consumer, 2) == [b"1", b"2"]
+        broker.store("T", 0, b"3")
+        await idle(0.1)
+        pull = [each for each in broker.codes(11) if (each.ext["topic"], each.ext["queueId"]) == ("T", "0")][-1]
+        assert (pull.ext["queueOffset"], pull.ext["commitOffset"], int(pull.ext["sysFlag"]) & 1) == ("3", "2", 1)
+
+
 async def test_a_batch_in_hand_is_not_committed(broker, client, topic, autojump_clock):
     """A consumer that leaves during the batch gets it again."""
     broker.store("T", 0, b"1", b"2")
@@ -81,6 +96,138 @@ async def test_a_broker_that_does_not_know_us_yet_takes_nothing_away(broker, cli
         await idle(25)
         assert client.client_id in broker.members["G"]
         assert len(mine(consumer)) == 1
+
+
+# ---- Workers
+
+
+async def test_every_worker_gets_its_share_at_once(broker, client, topic, autojump_clock):
+    broker.store("T", 0, *[b"%d" % number for number in range(25)])
+    begun = []
+
+    async def handle(batch):
+        begun.append(trio.current_time())
+        await trio.sleep(10)
+
+    async with PushConsumer(client, "G", ONE, start=From.FIRST, handler=handle, workers=20):
+        await idle(1)
+        assert len(begun) == 20
+        await idle(10)
+        assert len(begun) == 25
+
+
+async def test_a_handler_that_never_waits_lets_others_run(broker, client, topic, autojump_clock):
+    """Every few messages, and one worker does it all: the loop's other tasks run as often as with a single one."""
+    for queue in range(2):
+        broker.store("T", queue, *[b"%d" % number for number in range(60)])
+    seen, turns = 0, [0]
+
+    async def handle(batch):
+        nonlocal seen
+        time.sleep(0.001)  # noqa: ASYNC251
+        seen += 1
+
+    async with PushConsumer(client, "G", ONE, start=From.FIRST, handler=handle):
+        while seen < 120:
+            await trio.lowlevel.checkpoint()
+            turns.append(seen)
+    assert max(later - earlier for earlier, later in pairwise(turns)) <= 4
+
+
+@pytest.mark.parametrize("ends", ["block", "nursery"])
+async def test_a_handler_that_never_waits_can_end_it_all(broker, client, topic, autojump_clock, ends):
+    """Soon after that message, though more are there; what was handled is committed."""
+    broker.store("T", 0, *[b"%d" % number for number in range(30)])
+    seen = []
+    with trio.CancelScope() as scope:
+
+        async def handle(batch):
+            time.sleep(0.001)  # noqa: ASYNC251
+            seen.append(batch.messages[0].queue_offset)
+            if len(seen) == 7:
+                scope.cancel()
+
+        consumer = PushConsumer(client, "G", ONE, start=From.FIRST, handler=handle)
+        if ends == "block":
+            async with consumer:
+                await trio.sleep_forever()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(consumer.run)
+    assert 7 <= len(seen) <= 11
+    assert seen == list(range(len(seen)))
+    assert broker.offsets["G", "T", 0] == len(seen)
+
+
+@pytest.mark.parametrize("slice_seconds", [0, 3600])
+@pytest.mark.parametrize("ordered", [False, True])
+async def test_an_iterator_that_is_cancelled_leaves_the_rest_to_others(
+    broker, client, topic, autojump_clock, monkeypatch, ordered, slice_seconds
+):
+    """Also in a pause: others were woken before, and had left the rest to it."""
+    monkeypatch.setattr(push_consumer, "SLICE_SECONDS", slice_seconds)
+    found = []
+    async with (
+        PushConsumer(client, "G", ONE, start=From.FIRST, ordered=ordered) as consumer,
+        trio.open_nursery() as nursery,
+    ):
+
+        async def leave() -> None:
+            with trio.CancelScope() as scope:
+                async for batch in consumer:
+                    found.append(batch.messages[0].body)
+                    scope.cancel()
+
+        async def stay() -> None:
+            async for batch in consumer:
+                found.append(batch.messages[0].body)
+
+        for each in (leave, stay):
+            nursery.start_soon(each)
+            await idle(0.5)
+        broker.store("T", 0, *[b"%d" % number for number in range(4)])
+        await idle(1)
+        nursery.cancel_scope.cancel()
+    assert found == [b"0", b"1", b"2", b"3"]
+
+
+async def test_a_message_that_a_person_chose_keeps_no_other_waiting(broker, client, topic, autojump_clock):
+    """Both come at once, and one task is woken."""
+    found = []
+    async with PushConsumer(client, "G", ONE) as consumer, trio.open_nursery() as nursery:
+
+        async def iterate() -> None:
+            async for batch in consumer:
+                found.append(batch.messages[0].queue_offset)
+                await trio.sleep(100)
+
+        async def arrive() -> None:
+            held = consumer.assignment.readers[MessageQueue("T", "b", 0)].held
+            held.put([received_message(1)])
+            consumer.on_arrival(held)
+
+        for _ in range(2):
+            nursery.start_soon(iterate)
+        await idle(1)
+        nursery.start_soon(arrive)
+        nursery.start_soon(consumer.consume_directly, received_message(7))
+        await idle(1)
+        assert sorted(found) == [1, 7]
+        nursery.cancel_scope.cancel()
+
+
+async def test_who_iterates_elsewhere_is_told_the_end(broker, client, topic, nursery, autojump_clock):
+    ended = trio.Event()
+
+    async def iterate(consumer) -> None:
+        async for _batch in consumer:
+            pass
+        ended.set()
+
+    async with PushConsumer(client, "G", ONE) as consumer:
+        nursery.start_soon(iterate, consumer)
+        await idle(1)
+    with trio.fail_after(5):
+        await ended.wait()
 
 
 # ---- Failures
@@ -128,7 +275,7 @@ async def test_done_that_was_cancelled_goes_on_where_it_was(broker, client, topi
             await batch.done()
         assert scope.cancelled_caught
         await idle(6)
-        assert broker.offsets.get(("G", "T", 0), 0) == 0
+        assert broker.offsets["G", "T", 0] == 1, "the broker has the first one again"
         await batch.done()
         await batch.done()
         assert await bodies(consumer, 1) == [b"4"]
