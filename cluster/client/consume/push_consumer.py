@@ -62,6 +62,7 @@ class PushConsumer(Service):
     With a `handler`, `workers` tasks call it, and a batch is done when it returns; when it raises, the batch is retried.
     Without one, iterate: requesting the next batch settles the one before. Several tasks may iterate concurrently; iteration
     ends when the block is left.
+    Other tasks of the loop run between batches every 2 ms, also when a handler never waits.
 
     `ordered`: one batch of a queue after the other, and each queue at one member of the group only.
     `broadcasting`: every member gets all messages; its offsets are in `offset_file`, and failed messages are not retried.
