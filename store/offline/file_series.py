@@ -56,6 +56,10 @@ class FileReader:
         """Up to `size` bytes of a file; fewer where it ends. Raises OSError."""
         return os.pread(self.fd(path), size, position)
 
+    def read_into(self, path: Path, position: int, buffer: memoryview) -> int:
+        """The same into a buffer; returns the number of bytes. Raises OSError."""
+        return os.preadv(self.fd(path), [buffer], position)
+
     def is_clear_from(self, path: Path, position: int) -> bool:
         """True when all bytes of a file from a position on are zero; holes are not read. Raises OSError."""
         fd = self.fd(path)
@@ -108,6 +112,14 @@ class FileSeries:
             return b""
         position = offset - file.start
         return self.reader.read(file.path, position, max(0, min(size, self.file_size - position)))
+
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        """Like read(), into a buffer; returns the number of bytes. Raises OSError."""
+        file = self.file_at(offset)
+        if file is None:
+            return 0
+        room = self.file_size - offset % self.file_size
+        return self.reader.read_into(file.path, offset - file.start, buffer[:room])
 
     def is_clear_from(self, offset: int) -> bool:
         """True when all bytes from `offset` on are zero, to the end of its file. Raises OSError."""

@@ -135,7 +135,11 @@ def java_hashes(data: memoryview, ends: Ints, length: int) -> Words:
     words = word_rows(data, count, ends)
     words[:, 0] &= np.uint64((1 << 64 - 8 * (8 * count - length)) - 1)  # Zeros in front leave the hash alone.
     for bits, mask, power in _FOLDS:
-        words = (words >> bits & mask) * power + (words & mask)
+        high = words >> bits
+        high &= mask
+        high *= power
+        words &= mask
+        words += high
     whole = words[:, 0]
     for number in range(1, count):
         whole = whole * _POWER_8 + words[:, number]

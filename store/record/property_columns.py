@@ -19,10 +19,12 @@ from twinlog.store.record.properties import KEYS, TAGS, UNIQ_KEY, java_hash
 from twinlog.store.record.scan import properties_tags_code
 
 _SHAPES_MAX = 24  # Limit of shapes in one stretch.
+_LAST_SHAPES_MAX = 256  # That are kept for the next stretches.
+_ROWS_AT_ONCE = 64
 _ROWS_MIN = 24  # Fewer records are read one by one as quickly.
 _SIZE_MAX = 1024  # Bytes of properties.
 _READ = {name.encode(): name for name in (TAGS, UNIQ_KEY, KEYS)}
-_WORD, _SIGN, _LOW_32 = np.uint64(1 << 32), np.uint64(1 << 31), np.uint64((1 << 32) - 1)
+_LOW_32, _POSITIVE = np.uint64((1 << 32) - 1), np.int32((1 << 31) - 1)
 _ONES = np.uint64(0x0101010101010101)
 _THREES, _SPACES, _HIGH_BITS = _ONES * np.uint64(3), _ONES * np.uint64(0x20), _ONES * np.uint64(0x80)
 
@@ -36,35 +38,40 @@ class _Span(NamedTuple):
 
 @frozen(eq=False)
 class _Shape:
-    """The places of values in the properties of some records, as masks over words of 8 bytes; the last word ends with them.
+    """The places of values in the properties of some records, as masks over `width` words of 8 bytes, which end with them.
 
     `fixed` covers names and separators, which are those of `template`, and of values that are hashed the bit that ASCII does not
-    have; `others` has a space in the place of all that is no value. A space would separate two keys in the words `single_words`,
-    where `joined` does not have 0xff.
+    have; `others` has a space in the place of all that is no value. A space would separate two keys where `joined` does not have
+    0xff; None: there is no such place. Each mask is there for _ROWS_AT_ONCE records: numpy is slow with short rows.
     """
 
+    width: int
     template: Words
     fixed: Words
     values: Words
     others: Words
-    single_words: slice
-    joined: Words
+    joined: Words | None
     tags: _Span | None
     keys: list[_Span]  # In the order in which they are put.
     has_more_queues: bool
 
-    def misfits(self, words: Words) -> NDArray[np.bool_]:
-        """True for rows of another shape."""
+    def misfits(self, data: memoryview, ends: Ints) -> NDArray[np.bool_]:
+        """True for properties, by their ends in `data`, of another shape."""
+        whole = np.append(ends, np.repeat(ends[-1:], -len(ends) % _ROWS_AT_ONCE))
+        words = word_rows(data, self.width, whole).reshape(-1, _ROWS_AT_ONCE * self.width)
         bad = words ^ self.template
         bad &= self.fixed
-        values = words & self.values
-        values |= self.others
-        bad |= _bytes_below(values, _THREES)  # A separator in a value.
-        keys = words[:, self.single_words] ^ _SPACES
-        keys |= self.joined
-        bad[:, self.single_words] |= _bytes_below(keys, _ONES)
-        verdict: NDArray[np.bool_] = np.bitwise_or.reduce(bad, axis=1).astype(np.bool_)
-        return verdict
+        if self.joined is not None:
+            keys = words ^ _SPACES
+            keys |= self.joined
+            bad |= _bytes_below(keys, _ONES)
+        words &= self.values
+        words |= self.others
+        bad |= _bytes_below(words, _THREES)  # A separator in a value.
+        if not bad.any():
+            return np.zeros(len(ends), np.bool_)
+        verdict: NDArray[np.bool_] = np.logical_or.reduce(bad.reshape(-1, self.width), axis=1)
+        return verdict[: len(ends)]
 
 
 def _bytes_below(words: Words, limits: np.uint64) -> Words:
@@ -102,19 +109,21 @@ def _shape(properties: bytes) -> _Shape | None:
         fixed[begin:end] = bytes(byte ^ 0xFF for byte in single[begin:end])
     for span in spans.values():
         _fill(read, span, 0xFF)
-    used = np.flatnonzero(_words(single))
-    single_words = slice(int(used[0]), int(used[-1]) + 1) if len(used) else slice(0)
     return _Shape(
-        _words(properties),
-        _words(fixed) | _words(read) & _HIGH_BITS,
-        _words(values),
-        ~_words(values) & _SPACES,
-        single_words,
-        ~_words(single)[single_words],
+        len(_words(properties)),
+        _repeated(_words(properties)),
+        _repeated(_words(fixed) | _words(read) & _HIGH_BITS),
+        _repeated(_words(values)),
+        _repeated(~_words(values) & _SPACES),
+        _repeated(~_words(single)) if any(single) else None,
         spans.get(TAGS),
         keys,
         MULTI_DISPATCHED in properties,
     )
+
+
+def _repeated(words: Words) -> Words:
+    return np.tile(words, _ROWS_AT_ONCE)
 
 
 def _parts(properties: bytes, span: _Span) -> list[_Span]:
@@ -134,6 +143,9 @@ def _fill(mask: bytearray, span: _Span, value: int) -> None:
 def _words(raw: bytes | bytearray) -> Words:
     padded = bytes(raw).rjust(-(-len(raw) // 8) * 8, b"\0")
     return np.frombuffer(padded, ">u8").astype(np.uint64)
+
+
+_last_shapes: dict[int, _Shape] = {}  # By the size of the properties: the next stretch mostly has the same.
 
 
 @define(eq=False)
@@ -170,7 +182,9 @@ class PropertyReader:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         hashes, records = np.concatenate(self._hashes), np.concatenate(self._records)
         # As Java's abs does it; for the least number, which has no counterpart, RocketMQ takes 0.
-        absolute = np.where(hashes < _SIGN, hashes, (_WORD - hashes) % _SIGN).astype(np.int64)
+        absolute = (np.abs(hashes.astype(np.uint32).view(np.int32)) & _POSITIVE).astype(np.int64)
+        if len(self._hashes) > 1 and all(each is self._records[0] for each in self._records):  # All of one shape.
+            return absolute.reshape(len(self._hashes), -1).T.ravel(), np.repeat(self._records[0], len(self._hashes))
         if len(self._hashes) > 1:
             order = np.argsort(records, kind="stable")  # Keys of one record were added in their order.
             absolute, records = absolute[order], records[order]
@@ -185,18 +199,30 @@ class PropertyReader:
         if len(alike) < _ROWS_MIN:
             self._read_plain(alike)
             return _others(left, is_alike)
-        shape = _shape(bytes(self.data[begin:end])) if size <= _SIZE_MAX else None
+        shape, misfits = self._shape_of(begin, end, self.ends[alike])
         if shape is None:
             self._read_plain(left[:1])
             is_first = np.arange(len(left)) == 0
             return _others(left, is_first)
-        if size:
-            misfits = shape.misfits(word_rows(self.data, len(shape.template), self.ends[alike]))
-            if misfits.any():
-                is_alike[is_alike] = ~misfits
-                alike = alike[~misfits]
+        if misfits.any():
+            is_alike[is_alike] = ~misfits
+            alike = alike[~misfits]
         self._read_shape(shape, size, alike)
         return _others(left, is_alike)
+
+    def _shape_of(self, begin: int, end: int, ends: Ints) -> tuple[_Shape | None, NDArray[np.bool_]]:
+        """The shape of the properties from `begin` to `end`, and True for those at `ends`, the first of all, of another one."""
+        size = end - begin
+        shape = _last_shapes.get(size)
+        if shape is not None and not (misfits := shape.misfits(self.data, ends))[0]:
+            return shape, misfits
+        shape = _shape(bytes(self.data[begin:end])) if size <= _SIZE_MAX else None
+        if shape is None or not size:
+            return shape, np.zeros(len(ends), np.bool_)
+        if len(_last_shapes) >= _LAST_SHAPES_MAX:
+            _last_shapes.clear()
+        _last_shapes[size] = shape
+        return shape, shape.misfits(self.data, ends)
 
     def _read_shape(self, shape: _Shape, size: int, records: Ints) -> None:
         self.has_more_queues |= shape.has_more_queues
@@ -205,7 +231,8 @@ class PropertyReader:
             self.tags_codes[records] = hashes.astype(np.uint32).view(np.int32)
         if not shape.keys:
             return
-        records = records[self.indexed[records]]
+        indexed = self.indexed[records]
+        records = records if indexed.all() else records[indexed]
         prefixes = self.prefixes[records]
         for span in shape.keys:
             before = prefixes * np.uint64(power_of_31(span.end - span.begin))

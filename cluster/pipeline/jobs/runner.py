@@ -111,6 +111,8 @@ class TaskRunner:
 
         Tasks of one unit are never in different jobs.
         """
+        if not units:  # A job for nothing takes Spark a while, too.
+            return [], []
         try:
             return self.collect(job(self.spread([task for unit in units for task in unit]))), []
         except WorkersDiedError as error:

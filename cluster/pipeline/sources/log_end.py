@@ -50,13 +50,20 @@ class PlaceReader(FileReader):
 
     def read(self, path: Path, position: int, size: int) -> bytes:
         """Up to `size` bytes of a file; fewer where it ends. Raises UnreadableError."""
+        return self._opened(path).read(position, size) if size > 0 else b""
+
+    def read_into(self, path: Path, position: int, buffer: memoryview) -> int:
+        """The same into a buffer; returns the number of bytes. Raises UnreadableError."""
+        return self._opened(path).read_into(position, buffer)
+
+    def _opened(self, path: Path) -> Bytes:
         file = self._open.pop(path, None)
         if file is None:
             if len(self._open) >= _OPEN_FILES:
                 self._open.pop(next(iter(self._open))).close()
             file = open_file(self.places[path].uri)
         self._open[path] = file  # Moved to the end: the first one is the least recently used.
-        return file.read(position, size) if size > 0 else b""
+        return file
 
     def is_clear_from(self, path: Path, position: int) -> bool:
         """True if all bytes of a file from a position on are zero; of a remote file only the first ones are read.

@@ -20,7 +20,7 @@ from twinlog.store.record.resync import entry_at
 from twinlog.store.record.scan import DispatchEntry
 
 Numbers = NDArray[np.int32]
-_ITEMS_AT_ONCE = 1 << 20
+_ITEMS_AT_ONCE = 1 << 15
 _LISTED_MAX = 100  # Of one kind and file; more of them are counted.
 
 
@@ -55,8 +55,14 @@ def _check_file(view: IndexView, log: LogPlaces) -> Iterator[Finding]:
     before, wrong = 0, 0
     for number in range(1, view.end, _ITEMS_AT_ONCE):
         items = np.frombuffer(view.items_at(number, _ITEMS_AT_ONCE), ITEMS)
-        hashes, places, previous = (items[name].astype(np.int64) for name in ("key_hash", "phy_offset", "previous"))
-        last = _put(expected, hashes % view.layout.slots, number)
+        hashes, previous = (items[name].astype(np.int32) for name in ("key_hash", "previous"))
+        places = items["phy_offset"].astype(np.int64)
+        into = (hashes - hashes // view.layout.slots * view.layout.slots).astype(np.int64)  # Quicker than a remainder.
+        fits = _fit(expected, into, previous, number)
+        if fits and before <= places[0] and (places[:-1] <= places[1:]).all() and (hashes >= 0).all():
+            before = int(places[-1])
+            continue
+        last = previous if fits else _put(expected, into, number)
         places_before = np.append(before, places[:-1])
         bad = np.flatnonzero((previous != last) | (places < places_before) | (hashes < 0))
         for at in bad[: max(0, _LISTED_MAX - wrong)].tolist():
@@ -71,6 +77,29 @@ def _check_file(view: IndexView, log: LogPlaces) -> Iterator[Finding]:
         yield from _wrong_slots(view, slots, expected, may_grow=may_grow)
     if not may_grow:
         yield from _wrong_header(view, int(np.count_nonzero(expected)), log)
+
+
+def _fit(newest: Numbers, slots: Ints, previous: Numbers, first: int) -> bool:
+    """Put items from number `first` on into their slots, if `previous` of each is the newest of its slot before.
+
+    False, and nothing is put, if one is not. Nothing is sorted: an item names the newest of its slot from before these, or one of
+    these in its slot that lies before it and that no other one names. So the items of a slot form chains, of which each has one
+    item that names none of these; it is one chain where there are no more of such items than slots.
+    """
+    numbers = np.arange(first, first + len(slots), dtype=np.int32)
+    before = newest[slots]
+    inner = np.flatnonzero(previous != before)
+    named = previous[inner] - np.int32(first)
+    if (named < 0).any() or (named >= inner).any() or (slots[named] != slots[inner]).any():
+        return False
+    are_named = np.zeros(len(slots), np.bool_)
+    are_named[named] = True
+    newest[slots] = numbers  # Of several for a slot the last one stays.
+    chains, used = len(slots) - len(inner), np.count_nonzero(newest[slots] == numbers)
+    if np.count_nonzero(are_named) == len(inner) and chains == used:
+        return True
+    newest[slots] = before
+    return False
 
 
 def _put(newest: Numbers, slots: Ints, first: int) -> Numbers:

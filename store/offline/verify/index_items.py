@@ -78,13 +78,17 @@ class IndexCursor:
         view = self.views[self._file]
         items = np.frombuffer(view.items_at(self._number, count + 1), ITEMS)
         begin = view.header.begin_timestamp
-        if len(items) < count or self._number == 1 or begin <= 0:
+        if len(items) < count or begin <= 0:
             return False
         behind, items = items[count:], items[:count]
+        wrong_times = items["seconds"] != (keys.timestamps - begin) // 1000
+        if self._number == 1:
+            expected = view.seconds(1, int(keys.timestamps[0]))
+            wrong_times[0] = bool(expected) and items["seconds"][0] not in expected
         if (
             (items["phy_offset"] != keys.phy_offsets).any()
             or (items["key_hash"] != keys.hashes).any()
-            or (items["seconds"] != (keys.timestamps - begin) // 1000).any()
+            or wrong_times.any()
             or (behind["phy_offset"] < end).any()
         ):
             return False

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from attrs import evolve
+from attrs import define, evolve, field
 
 from twinlog.store.offline.file_series import FileSeries
 from twinlog.store.record.column_scan import ColumnScan, scan_columns
 from twinlog.store.record.columns import Columns, KeyColumns
 from twinlog.store.record.resync import Head, is_torn
 from twinlog.store.record.scan import DispatchEntry, scan_records
-from twinlog.store.record.walk import Bytes, Gap, walk
+from twinlog.store.record.walk import WINDOW, Bytes, Gap, walk
 
 _LOOK_AGAIN_SECONDS = 0.05
 _NO = np.zeros(0, np.int64)
@@ -20,7 +20,7 @@ _NO_RECORDS = Columns([], _NO, _NO, _NO, _NO, _NO, _NO, _NO, _NO, KeyColumns(_NO
 
 
 class ColumnWindow(NamedTuple):
-    """As twinlog.store.offline.walk.Window, with columns.
+    """As twinlog.store.offline.walk.Window, with columns. `data` is good until the next window is asked for.
 
     `has_more_queues`: one of the messages may lie in further queues; then entries() is needed.
     """
@@ -54,9 +54,9 @@ def walk_columns(
 
     def has_changed(offset: int, data: Bytes) -> bool:
         time.sleep(_LOOK_AGAIN_SECONDS)
-        return log.read(offset, len(data)) != data
+        return log.read(offset, len(data)) != bytes(data)
 
-    for piece in walk(log, start, end, scan, has_changed=has_changed if may_grow else None):
+    for piece in walk(_OneBuffer(log), start, end, scan, has_changed=has_changed if may_grow else None):
         if isinstance(piece, Gap):
             yield piece
         elif piece.scan is None:
@@ -64,6 +64,26 @@ def walk_columns(
         else:
             found = piece.scan
             yield ColumnWindow(piece.start, piece.end, found.entries, memoryview(piece.data), found.has_more_queues)
+
+
+@define(eq=False)
+class _OneBuffer:
+    """A log whose bytes are good until more of them are read: memory that is new for each window costs as much as the read."""
+
+    log: FileSeries
+    _buffer: memoryview = field(factory=lambda: memoryview(bytearray(WINDOW)), init=False)
+
+    @property
+    def file_size(self) -> int:
+        return self.log.file_size
+
+    def read(self, offset: int, size: int) -> Bytes:
+        if size > len(self._buffer):  # For a large record.
+            return self.log.read(offset, size)
+        return self._buffer[: self.log.read_into(offset, self._buffer[:size])]
+
+    def next_record(self, start: int, end: int, heads_end: int) -> int | None:
+        return self.log.next_record(start, end, heads_end)
 
 
 def _without_torn(log: FileSeries, found: ColumnScan, data: Bytes, at: int) -> ColumnScan:

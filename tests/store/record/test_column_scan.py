@@ -191,6 +191,39 @@ def test_a_bad_crc_counts_only_where_it_is_checked():
     assert same(raw, check_crc=False).error is None
 
 
+@pytest.mark.parametrize("bad", [None, 0, 1, 63, 64, 127, 128, 149])
+@pytest.mark.parametrize("size", [1, 500, 2048, 2049])
+def test_bodies_of_one_size_at_one_distance(size, bad):
+    """Their CRCs are of bodies that are cut out many at a time, and the rest one by one."""
+    log = log_of([usual(number, bytes([number]) * size) for number in range(150)], file_size=1 << 20)
+    if bad is not None:
+        record = len(log) // 150
+        log[bad * record + 88 + size // 2] ^= 1
+    assert len(same(log, file_size=1 << 20).entries) == (150 if bad is None else bad)
+
+
+@pytest.mark.parametrize("odd", [1, 70, 140, 149])
+def test_bodies_of_one_size_at_other_distances(odd):
+    """One record has longer properties, or another body."""
+    for other in ({"more": b"\x02TAGS\x01TagAB"}, {"body": b"y" * 31}):
+        log = log_of([usual(number, **other if number == odd else {}) for number in range(150)], file_size=1 << 20)
+        assert len(same(log, file_size=1 << 20).entries) == 150
+
+
+def test_shapes_of_one_size_after_each_other():
+    """What the last stretch had is tried first."""
+    mores = [
+        b"\x02KEYS\x01abcdef",
+        b"\x02KEYS\x01ab def",
+        b"\x02TAGS\x01abcdef",
+        b"\x02KEYT\x01abcdef",
+        b"\x02KEYS\x01ab\x02b\x01c",
+    ]
+    assert len({len(more) for more in mores}) == 1
+    for more in [*mores, *reversed(mores)]:
+        assert len(same(log_of([usual(number, more=more) for number in range(70)])).entries) == 70
+
+
 def test_version_2_and_ipv6_among_others():
     raw = log_of(
         [

@@ -413,10 +413,10 @@ def test_a_file_that_the_disk_does_not_give(master):
     """The others are checked all the same."""
 
     class BadDisk(FileReader):
-        def read(self, path: Path, position: int, size: int) -> bytes:
+        def fd(self, path: Path) -> int:
             if path.name == f"{golden.FILE_SIZE:020d}":
                 raise OSError(errno.EIO, "Input/output error")
-            return super().read(path, position, size)
+            return super().fd(path)
 
     with StoreDirectory.open(master) as directory:
         directory.log.reader = BadDisk()
