@@ -20,10 +20,11 @@ _POSITIVE = validators.ge(1)
 
 
 class AutoFailoverMode(Enum):
-    """Beginner of a failover: a person, or the members by themselves."""
+    """Beginner of a failover: a person, or the members by themselves; with etcd, which keeps the group's record, or without."""
 
     off = "off"
     members = "members"
+    etcd = "etcd"
 
 
 class AckMode(Enum):
@@ -207,8 +208,9 @@ class HAConfig:
     auto_failover: AutoFailoverMode = option(
         AutoFailoverMode.off,
         key="autoFailover",
-        doc="off, or members: the members of a group that begins elect another master by themselves when theirs is gone. Once "
-        "there is a group, twinlog auto-failover changes it for all",
+        doc="off, members or etcd: the members of a group that begins elect another master by themselves when theirs is gone. "
+        "With etcd, which etcdEndpoints names, the group also goes on with fewer members, down to one. Once there is a group, "
+        "twinlog auto-failover changes it for all",
     )
     auto_failover_after_ms: int = option(
         5_000,

@@ -23,7 +23,8 @@ from twinlog.store.util.sync import save_durably
 
 NAME, VERSION, VERSION_OF_ADDRESSES = "role", 2, 1
 
-AutoFailover = Literal["off", "members"]  # Who begins a failover: a person, or the members by themselves.
+# Who begins a failover: a person, or the members by themselves; etcd: these, and etcd keeps the group's record.
+AutoFailover = Literal["off", "members", "etcd"]
 
 
 @frozen(kw_only=True)
@@ -75,6 +76,8 @@ class GroupRecord:
     # Acknowledgements of others than these members are all below this byte. None: others count, or did.
     loss_free_from: int | None = None
     auto_failover: AutoFailover | None = None  # None: no master has set it yet.
+    candidate: str = ""  # Id of who has begun `epoch` in etcd; "": its master wrote this.
+    in_sync: tuple[str, ...] = ()  # Ids of those that hold all that is acknowledged. Only where etcd keeps the record.
 
     def member(self, id: str) -> GroupMember | None:
         """The member with this id."""
@@ -100,6 +103,22 @@ class GroupRecord:
     def voters(self) -> frozenset[str]:
         """Ids of the members that vote."""
         return frozenset(member.id for member in self.members if member.votes)
+
+    @property
+    def is_in_etcd(self) -> bool:
+        """True if etcd keeps the record: a version is in force once it is there."""
+        return self.auto_failover == "etcd"
+
+    @property
+    def electors(self) -> frozenset[str]:
+        """Ids of the members whose acknowledgements and promises count: those in sync where etcd keeps the record, else all."""
+        return frozenset(self.in_sync) if self.is_in_etcd else frozenset(member.id for member in self.members)
+
+    @property
+    def acks_in_force(self) -> int:
+        """Number of these, the master included, that must hold a message: no more than are in sync where etcd knows who is."""
+        needed = max(self.acks_needed, 1)
+        return min(needed, len(self.in_sync)) if self.is_in_etcd else needed
 
     @property
     def names_addresses(self) -> bool:

@@ -31,6 +31,7 @@ from twinlog.store.role_file import AutoFailover, GroupRecord
 
 DecisionKind = Literal["stay", "wait", "ask", "run"]
 
+AUTOMATIC: tuple[AutoFailover, ...] = ("members", "etcd")
 ANSWERS_FRESH_SECONDS = 1.0  # Older ones are asked for again.
 ASK_AGAIN_SECONDS = 1.0
 ASK_SOON_SECONDS = 0.2  # After a process that is gone: others are about to notice. Before the next one's turn.
@@ -59,6 +60,9 @@ class Asked:
     at: float
     answers: Mapping[str, VoteReply]  # By member id.
     witnesses: Sequence[WitnessReply] = ()
+    group: GroupRecord | None = None  # The newest record of all answers; etcd's, where that keeps it.
+    why_no_record: str = ""  # Why etcd's record is not known, where it is needed.
+    announced: str = ""  # Id of the member that told etcd lately that it serves.
 
 
 @frozen(kw_only=True)
@@ -128,7 +132,7 @@ def decide(facts: Facts) -> Decision:
     asked = facts.asked
     if asked is None or asked.at < max(facts.suspected_at, facts.tried_at) or now >= asked.at + ANSWERS_FRESH_SECONDS:
         return Decision(kind="ask", why=f"{facts.heard}: asks the others")
-    group = group_of(group, asked.answers) or group
+    group = group_of(asked.group or group, asked.answers) or group
     if why := objection(facts, group, asked):
         again_at = asked.at + (ASK_SOON_SECONDS if facts.is_gone else ASK_AGAIN_SECONDS)
         return Decision(kind="wait", why=why, at=again_at) if now < again_at else Decision(kind="ask", why=why)
@@ -162,7 +166,7 @@ def _why_never(facts: Facts) -> str:
     group = facts.group
     if group is None:
         return "it belongs to no group with a record"
-    if (mode := mode_of(group)) != "members":
+    if (mode := mode_of(group)) not in AUTOMATIC:
         return f"autoFailover={mode}: a person decides"
     member = group.member(facts.own)
     if member is None or not member.votes:
@@ -175,6 +179,11 @@ def _why_never(facts: Facts) -> str:
 def objection(facts: Facts, group: GroupRecord, asked: Asked) -> str:
     """The objection to this member in the answers; "" for nothing."""
     answers = asked.answers
+    if asked.why_no_record:
+        return f"etcd keeps the group's record, and cannot be relied on: {asked.why_no_record}"
+    if facts.own not in group.electors:
+        names = ", ".join(map(group.label, sorted(group.electors)))
+        return f"it is not in the in-sync set of version {group.version}, and may lack what was acknowledged: {names}"
     for id, answer in sorted(answers.items()):
         label = group.label(id)
         if id != facts.own and not facts.is_serving and answer.hears is None:
@@ -183,14 +192,14 @@ def objection(facts: Facts, group: GroupRecord, asked: Asked) -> str:
         is_older = facts.is_serving and answer.promised.epoch <= answers[facts.own].promised.epoch
         if id != facts.own and answer.hears and not is_older:
             return f"{label} hears a master" if not answer.is_master else f"{label} is master"
-        if answer.group is not None and mode_of(answer.group) != "members":
+        if answer.group is not None and mode_of(answer.group) not in AUTOMATIC:
             return f"the members disagree: {label} has autoFailover={mode_of(answer.group)}"
         if answer.holds_off_ms > 0:
             return f"there were many automatic elections: {label} holds off for {answer.holds_off_ms / 1000:.0f} s more"
     judged = judge_failover(group, facts.own, answers, accepted_loss(group, facts.loss_max))
     if not judged.may:
         return f"{judged.rule}: needed {judged.needed}, actual {judged.actual}"
-    return _alone(facts, group, asked) if not facts.is_serving else _not_outpromised(facts, answers)
+    return _alone(facts, group, asked) if not facts.is_serving else _not_outpromised(facts, group, answers)
 
 
 def accepted_loss(group: GroupRecord, loss_max: int) -> int | None:
@@ -198,9 +207,11 @@ def accepted_loss(group: GroupRecord, loss_max: int) -> int | None:
     return loss_max if loss_max > 0 and group.acks_needed <= 1 else None
 
 
-def _not_outpromised(facts: Facts, answers: Mapping[str, VoteReply]) -> str:
-    """Why a master need not begin anew; "" where a voter answers that can follow it no more."""
+def _not_outpromised(facts: Facts, group: GroupRecord, answers: Mapping[str, VoteReply]) -> str:
+    """Why a master need not begin anew; "" where a voter answers that can follow it no more, or etcd has a newer epoch."""
     own = answers[facts.own].promised
+    if group.is_in_etcd and group.epoch > own.epoch:
+        return ""
     is_lost = any(each.promised != own and each.promised.epoch >= own.epoch for each in answers.values())
     return "" if is_lost else "nobody answers who has promised a newer epoch"
 
@@ -209,6 +220,11 @@ def _alone(facts: Facts, group: GroupRecord, asked: Asked) -> str:
     """Why a member whose own vote is enough must not take being alone for the master's death."""
     if needed(group) > 1:
         return ""
+    if (
+        group.is_in_etcd
+    ):  # It was asked just now: who is cut off itself gets no answer. The master's own sign is there, or not.
+        lives = asked.announced not in ("", facts.own) and not facts.is_gone
+        return f"{group.label(asked.announced)} told etcd a moment ago that it serves" if lives else ""
     if asked.answers.keys() - {facts.own} and not any(witness.hears for witness in asked.witnesses):
         return ""
     why = witness.objection(asked.witnesses)
@@ -249,6 +265,8 @@ def _against(group: GroupRecord, id: str, answer: VoteReply | LeaseReply | None)
     member = group.member(id)
     if member is None or not member.votes:
         return "it cannot vote: a RocketMQ slave"
+    if id not in group.electors:
+        return "it is not in the in-sync set, and may lack what was acknowledged"
     if answer is None:
         return "it does not answer"
     if not (answer.granted if isinstance(answer, VoteReply) else answer.accepted):

@@ -21,7 +21,7 @@ from twinlog.store.role_file import AutoFailover, GroupMember, GroupRecord, Paus
 
 def needed(group: GroupRecord) -> int:
     """Number of votes that elect a master: so many intersect every set of members that can acknowledge a message."""
-    return max(len(group.members) - max(group.acks_needed, 1) + 1, 1)
+    return max(len(group.electors) - group.acks_in_force + 1, 1)
 
 
 def newest(*records: GroupRecord | None) -> GroupRecord | None:
@@ -51,7 +51,7 @@ def with_member(record: GroupRecord, member: GroupMember) -> GroupRecord:
     if record.member(member.id) == member:
         return record
     others = tuple(other for other in record.members if other.id != member.id)
-    return _next(record, members=(*others, member))
+    return next_version(record, members=(*others, member))
 
 
 def without(record: GroupRecord, id: str) -> GroupRecord:
@@ -59,22 +59,26 @@ def without(record: GroupRecord, id: str) -> GroupRecord:
     once this version is in force.
     """
     members = tuple(member for member in record.members if member.id != id)
-    return _next(record, members=members, loss_free_from=None)
+    in_sync = tuple(each for each in record.in_sync if each != id)
+    base = (
+        record.loss_free_from if record.is_in_etcd else None
+    )  # There only who is in sync acknowledges, before and after.
+    return next_version(record, members=members, in_sync=in_sync, loss_free_from=base)
 
 
 def with_need(record: GroupRecord, acks_needed: int) -> GroupRecord:
     """With another number of members that must hold a message before SEND_OK."""
-    return record if record.acks_needed == acks_needed else _next(record, acks_needed=acks_needed)
+    return record if record.acks_needed == acks_needed else next_version(record, acks_needed=acks_needed)
 
 
 def with_pause(record: GroupRecord, paused: Pause | None) -> GroupRecord:
     """With role changes forbidden, or allowed again."""
-    return record if record.paused == paused else _next(record, paused=paused)
+    return record if record.paused == paused else next_version(record, paused=paused)
 
 
 def with_auto_failover(record: GroupRecord, mode: AutoFailover) -> GroupRecord:
-    """With another answer to who begins a failover."""
-    return record if record.auto_failover == mode else _next(record, auto_failover=mode)
+    """With another answer to who begins a failover. See in_sync_set.founded() for etcd."""
+    return record if record.auto_failover == mode else next_version(record, auto_failover=mode, in_sync=())
 
 
 def with_ids_swapped(record: GroupRecord, winner: str, epoch: int) -> GroupRecord:
@@ -82,7 +86,7 @@ def with_ids_swapped(record: GroupRecord, winner: str, epoch: int) -> GroupRecor
     free = id_as_slave(record, winner)
     broker_ids = {member.id: free for member in record.members if member.broker_id == 0} | {winner: 0}
     members = tuple(evolve(member, broker_id=broker_ids.get(member.id, member.broker_id)) for member in record.members)
-    return _next(record, members=members, epoch=epoch)
+    return next_version(record, members=members, epoch=epoch, candidate="")
 
 
 def is_first(record: GroupRecord) -> bool:
@@ -205,13 +209,15 @@ def remaining_pause(record: GroupRecord | None, now_ms: int) -> Pause | None:
     return paused if paused is not None and (paused.until_ms is None or paused.until_ms > now_ms) else None
 
 
-def _next(record: GroupRecord, **changes: object) -> GroupRecord:
+def next_version(record: GroupRecord, **changes: object) -> GroupRecord:
+    """The version after this one, with these fields changed. It remembers those that may be in force still."""
     old = record.before
-    known = old is not None and (old.voters, _ids(old), old.acks_needed) == (
-        record.voters,
-        _ids(record),
-        record.acks_needed,
-    )
+    known = old is not None and _electorate(old) == _electorate(record)
     before = old if known else record  # A version that elects the same members need not be remembered.
     changed: GroupRecord = evolve(record, version=record.version + 1, before=before, **changes)  # type: ignore[arg-type]
     return changed
+
+
+def _electorate(record: GroupRecord) -> tuple[object, ...]:
+    """All that says who elects, and how many are needed."""
+    return record.voters, _ids(record), record.electors, record.acks_needed, record.is_in_etcd

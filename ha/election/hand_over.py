@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from attrs import define, field, frozen
 
+from twinlog.ha.election.election import AUTOMATIC
 from twinlog.ha.election.hearing import look_seconds
 from twinlog.store.role_file import AutoFailover
 
@@ -88,7 +89,7 @@ def why_stays(facts: HandOverFacts) -> str:
     """Why a master that cannot store goes on as it is; "": it hands over."""
     if not facts.unable:
         return "it can store"
-    if facts.mode != "members":
+    if facts.mode not in AUTOMATIC:
         return f"autoFailover={facts.mode}: a person decides"
     if facts.paused:
         return facts.paused

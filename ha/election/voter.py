@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from attrs import Factory, define, evolve, field, frozen
 
+from twinlog.ha.election.commit import KeeperView
 from twinlog.ha.election.epochs import key_of, last_of
 from twinlog.ha.election.group_record import id_as_slave, is_newer
 from twinlog.ha.election.queue_locks import LockTable
@@ -113,6 +114,7 @@ class LeaseReply:
     locks_version: int | None = None  # Of this master's locks, as known now; None: an earlier version of twinlog.
     locks: LockTable | None = None  # If they are wanted.
     can_store: bool = True  # It could take messages, as a master.
+    keeper: KeeperView | None = None  # None: it knows no etcd, or is of a version that does not.
 
 
 def is_master(state: RoleState, entries: Sequence[EpochEntry]) -> bool:

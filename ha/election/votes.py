@@ -60,6 +60,11 @@ def group_of(group: GroupRecord | None, answers: Mapping[str, VoteReply]) -> Gro
     return newest(group, *(answer.group for answer in answers.values()))
 
 
+def without_records(answers: Mapping[str, VoteReply]) -> dict[str, VoteReply]:
+    """The answers where etcd's record counts: a member's own copy may be older, or not in force."""
+    return {id: evolve(answer, group=None) for id, answer in answers.items()}
+
+
 def judge_failover(
     group: GroupRecord | None, candidate: str, answers: Mapping[str, VoteReply], accept: Accepted
 ) -> Judgement:
@@ -73,7 +78,10 @@ def judge_failover(
     assert group is not None
     own, votes = answers[candidate], _counting_votes(group, answers)
     better = [answer for answer in votes if answer.key > own.key]
-    refusal = _too_few(group, candidate, answers, votes) or _outdone(candidate, own, better)
+    if is_alone(group, candidate):
+        refusal = _last_copy(group, own, answers)
+    else:
+        refusal = _too_few(group, candidate, answers, votes) or _outdone(candidate, own, better)
     lost = _lost(group, own, answers, enough=len(votes) >= needed(group))
     if (unsure := _unsure(group, own, votes)) is not None:
         refusal, lost = refusal or unsure, _lost_besides(group, own, lost)
@@ -97,6 +105,7 @@ def judge_switchover(
     better = [answer for answer in votes if answer.member != facts.master and answer.key > own.key]
     refusal = (
         _switchover_rules(candidate, own, facts)
+        or _outside_set(group, candidate)
         or _unheard_of(group, candidate)
         or enough
         or _outdone(candidate, own, [answer for answer in better if answer.last.id != own.last.id])
@@ -127,7 +136,8 @@ def may_take(
 
 def _counting_votes(group: GroupRecord, answers: Mapping[str, VoteReply]) -> list[VoteReply]:
     """Votes of members that have all that they ever acknowledged, and of no copy of them."""
-    votes = (answer for id, answer in answers.items() if id in group.voters and answer.granted and answer.whole)
+    electors = group.voters & group.electors
+    votes = (answer for id, answer in answers.items() if id in electors and answer.granted and answer.whole)
     return [answer for answer in votes if not why_older(group, answer.member, answer.codes)]
 
 
@@ -167,17 +177,44 @@ def _too_few(
 ) -> Judgement | None:
     if len(votes) >= needed(group):
         return None
-    silent = sorted(map(group.address_of, group.voters - set(answers)))
-    refused = sorted(a.address for a in answers.values() if a.member in group.voters and a not in votes)
+    electors = group.voters & group.electors
+    silent = sorted(map(group.address_of, electors - set(answers)))
+    refused = sorted(a.address for a in answers.values() if a.member in electors and a not in votes)
     parts = [f"{', '.join(silent)} silent"] * bool(silent) + [f"{', '.join(refused)} cannot"] * bool(refused)
     return Judgement(
         candidate,
         False,
         "enough votes",
-        f"{needed(group)} of {len(group.members)} members",
+        f"{needed(group)} of {len(group.electors)} members" + (" in the in-sync set" if group.is_in_etcd else ""),
         f"{len(votes)}" + (f" ({', '.join(parts)})" if parts else ""),
         f"start {silent[0]}, or accept the loss" if silent else "accept the loss",
     )
+
+
+def is_alone(group: GroupRecord, candidate: str) -> bool:
+    """True if this member alone acknowledges, by the record in etcd: nobody else need have what it lacks."""
+    return group.is_in_etcd and group.electors == {candidate}
+
+
+def _last_copy(group: GroupRecord, own: VoteReply, answers: Mapping[str, VoteReply]) -> Judgement | None:
+    """Refusal of the only member of the in-sync set, where others show, or could show, that it lost bytes.
+
+    Only it was to write in its epoch: a longer log of it, even outside of the set, is what it lost.
+    """
+    longer = [answer for answer in answers.values() if answer.key > own.key]
+    silent = sorted(map(group.address_of, group.voters - answers.keys()))
+    if longer or (silent and not own.whole):
+        best = max(longer, key=lambda answer: answer.key, default=None)
+        found = f"{best.address} has epoch {best.last.epoch} up to {best.max_offset}" if best is not None else ""
+        return Judgement(
+            own.member,
+            False,
+            "has all that it alone acknowledged",
+            "a log that lost nothing, or that none of the others exceeds",
+            found or f"it may have lost some, and {', '.join(silent)} does not answer",
+            f"start {silent[0]}, or accept the loss" if silent else "accept the loss, here or at the other",
+        )
+    return None
 
 
 def _outdone(candidate: str, own: VoteReply, better: list[VoteReply]) -> Judgement | None:
@@ -199,6 +236,8 @@ def _unsure(group: GroupRecord, own: VoteReply, votes: list[VoteReply]) -> Judge
     base, its_master = group.loss_free_from, _master_of(group)
     master = group.address_of(its_master)
     if (refusal := _unheard_of(group, own.member)) is not None:
+        return refusal
+    if (refusal := _outside_set(group, own.member)) is not None:
         return refusal
     if not own.whole and own.member != its_master:  # It may be no prefix of what the master wrote.
         why = (
@@ -224,6 +263,20 @@ def _unsure(group: GroupRecord, own: VoteReply, votes: list[VoteReply]) -> Judge
     else:
         return None
     return Judgement(own.member, False, *why)
+
+
+def _outside_set(group: GroupRecord, candidate: str) -> Judgement | None:
+    """Refusal of a member that nobody waited for when messages were acknowledged."""
+    if candidate in group.electors:
+        return None
+    return Judgement(
+        candidate,
+        False,
+        "is in the in-sync set",
+        ", ".join(map(group.label, sorted(group.electors))),
+        "it is not, and may lack what was acknowledged",
+        "choose one of the set, start one, or accept the loss",
+    )
 
 
 def _unheard_of(group: GroupRecord, candidate: str) -> Judgement | None:

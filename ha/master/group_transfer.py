@@ -14,7 +14,7 @@ from typing import Literal, Protocol
 
 import structlog
 import trio
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from twinlog.ha.config import HAConfig
 from twinlog.ha.policy.ack_policy import AckDecision, AckRule, AckVerdict, Standing, decide, describe, describe_missing
@@ -210,6 +210,17 @@ class GroupTransferService:
         """Forget a connection. Its acks count no more, but nobody is refused before its time: a slave may come back."""
         self._in_sync.leave(connection)
         self._changed()
+
+    def require(self, acks: int | None) -> None:
+        """Take the number of members, the master included, that must hold a message; None: inSyncReplicas says so."""
+        wanted = self.config.in_sync_replicas if acks is None else acks
+        if wanted != self._rule.in_sync_replicas:
+            self._rule = evolve(self._rule, in_sync_replicas=wanted)
+            self._changed()
+
+    def caught_up_at(self) -> dict[str, float]:
+        """When each connected member, by its id, held the whole log last, in trio's time."""
+        return self._in_sync.caught_up_at(self._end, trio.current_time())
 
     def members_changed(self, names: Collection[str]) -> None:
         """Take the IPs of the registered slaves, one for each slave, or its id for a member that says who it is."""

@@ -216,6 +216,14 @@ class InSync:
         """Number of slaves that are in sync."""
         return sum(self._is_in_sync(seat, end, now) for seat in self._seats.values())
 
+    def caught_up_at(self, end: int, now: float) -> dict[str, float]:
+        """When each member that is connected, and said who it is, held the whole log last; -inf: it has not yet."""
+        return {
+            seat.member: now if seat.ack_offset >= end else seat.caught_up_at
+            for seat in self._seats.values()
+            if seat.member
+        }
+
     def slaves(self, end: int = 0, now: float = 0.0) -> dict[Hashable, Slave]:
         """All connections that joined, oldest first."""
         return {key: self._describe(seat, end, now) for key, seat in self._seats.items()}

@@ -88,6 +88,7 @@ class _RoleView(Protocol):
     def joining(self) -> _JoinRequests: ...
     def known_addresses(self) -> Iterable[tuple[str, str]]: ...
     def counted_members(self) -> frozenset[str] | None: ...
+    def acks_required(self) -> int | None: ...
 
 
 @define(eq=False, repr=False)
@@ -167,6 +168,10 @@ class GroupView:
             return self.registration.members
         others = counted - {self.roles.member.own}
         return sorted(counted_as(each, self.settings.hosts.ip_of) for each in group.members if each.id in others)
+
+    def acks_required(self) -> int | None:
+        """Return the number of members that must hold a message, by the in-sync set in etcd; None: inSyncReplicas says so."""
+        return self.roles.acks_required()
 
     def admitted_slaves(self) -> list[str]:
         """Return the IPs of the slaves that may follow, and so join: registered, and in haMembers if that is set. And the ids of

@@ -16,15 +16,25 @@ import trio
 from attrs import define, evolve, field
 
 from twinlog.cluster.broker.peers.role_messages import ChangeRequest, PausedMaster, RoleRefusedError, WritePauseRequest
+from twinlog.cluster.broker.roles.kept_record import EtcdRecord
 from twinlog.cluster.broker.roles.member import Member
 from twinlog.cluster.broker.roles.voter import Voter
 from twinlog.cluster.broker.roles.write_pause import digest_of
-from twinlog.ha.election.commit import RecordCommit
+from twinlog.ha.election.commit import KeeperError, KeeperRefusedError, KeptRecord, why_refused
 from twinlog.ha.election.epochs import with_entry
-from twinlog.ha.election.group_record import needed, with_ids_swapped, won_at
+from twinlog.ha.election.group_record import needed, with_auto_failover, with_ids_swapped, won_at
+from twinlog.ha.election.in_sync_set import begun
 from twinlog.ha.election.role_change import next_epoch
 from twinlog.ha.election.voter import VoteReply, VoteRequest, why_older
-from twinlog.ha.election.votes import Judgement, SwitchoverFacts, group_of, judge_failover, judge_switchover
+from twinlog.ha.election.votes import (
+    Judgement,
+    LostRange,
+    SwitchoverFacts,
+    group_of,
+    judge_failover,
+    judge_switchover,
+    without_records,
+)
 from twinlog.ha.errors import HAPeerError
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import EpochEntry
@@ -45,7 +55,10 @@ class CandidateSurvey:
 
     member: Member
     voter: Voter
+    outside: EtcdRecord
     group: GroupRecord | None = field(default=None, init=False)
+    kept: KeptRecord | None = field(default=None, init=False)  # Where etcd keeps the record.
+    why_not_kept: str = field(default="", init=False)  # Why it is not known there.
     answers: dict[str, VoteReply] = field(factory=dict, init=False)
     heard: set[str] = field(factory=set, init=False)  # Voters that answered at least once.
     silent: frozenset[str] = field(default=frozenset(), init=False)  # Voters that were asked and never answered.
@@ -55,12 +68,53 @@ class CandidateSurvey:
         """Ask all voters; nothing changes. Returns the epoch number to ask votes for. Silent voters are waited for unless what is
         heard `suffices`.
         """
-        self.group = self.member.group
+        self.group, self.kept, self.why_not_kept = self.member.group, None, ""
         epoch = await self._ask_twice(self.member.promised().epoch + 1, patient=False)
+        await self._read_kept()
         if self.silent and not suffices():
             self.silent = frozenset()
             epoch = await self._ask_twice(epoch, patient=True)
-        return epoch
+        return self._above_kept(epoch)
+
+    def _above_kept(self, epoch: int) -> int:
+        """The number, or one that nobody else has begun in etcd."""
+        kept = self.kept.record if self.kept is not None else None
+        if kept is None or kept.epoch < epoch:
+            return epoch
+        return kept.epoch if kept.candidate == self.member.own else kept.epoch + 1
+
+    async def _read_kept(self) -> None:
+        """Where the members' records say that etcd keeps it: read it there. What members have may be older, or not in force."""
+        if self.group is None or not self.group.is_in_etcd:
+            return
+        try:
+            kept = await self.outside.read()
+            answered = (why_refused(kept, answer.group) for answer in self.answers.values())
+            if why := next(filter(None, answered), ""):
+                raise KeeperRefusedError(why)
+        except KeeperError as error:
+            self.why_not_kept = str(error)
+            return
+        assert kept.record is not None
+        self.group = kept.record
+        if kept.record.is_in_etcd:
+            self.kept = kept
+            self.answers = without_records(self.answers)
+        else:  # The group went back to its members; they may have gone on since.
+            self.group = group_of(kept.record, self.answers)
+
+    async def begin(self, epoch: int, *, alone: bool) -> None:
+        """Begin the epoch in etcd: from here on the old master changes no in-sync set. Raises RoleStepError, KeeperError."""
+        if self.kept is None or self.kept.record is None:
+            return
+        before = self.kept.record
+        if (before.epoch, before.candidate) == (epoch, self.member.own):
+            return  # An earlier attempt.
+        record = begun(before, epoch, self.member.own, alone=alone)
+        after = await self.outside.swap(self.kept, record)
+        if after.record != record:
+            raise RoleStepError("the group's record in etcd was changed meanwhile, by the master or another candidate")
+        self.kept, self.group = after, record
 
     async def _ask_twice(self, epoch: int, *, patient: bool) -> int:
         """Again with a number above all promised ones, and all members that the first answers named."""
@@ -120,6 +174,8 @@ class CandidateSurvey:
         for id in asked - answers.keys():
             unanswered.missed(id, trio.current_time())
         self.silent = (self.silent | asked) - self.heard
+        if self.kept is not None:
+            return without_records(answers)
         self.group = group_of(self.group, answers)
         return answers
 
@@ -167,6 +223,21 @@ class CandidateSurvey:
     async def judge(self, asked: ChangeRequest) -> Judgement:
         """Judge whether this member may become master, before votes are given."""
         member = self.member
+        if self.why_not_kept:
+            refusal = Judgement(
+                member.own,
+                False,
+                "knows the in-sync set",
+                "etcd's record",
+                self.why_not_kept,
+                "bring etcd back, or accept the loss",
+            )
+            if asked.verb != "failover" or asked.accept_data_loss != "unknown" or self.group is None:
+                return refusal
+            # A person decides without it, and the group goes on without it: etcd's record is older from now on.
+            self.group = evolve(with_auto_failover(self.group, "off"), before=None)
+            self.answers = without_records(self.answers)
+            return evolve(refusal, may=True, forced=True, lost=LostRange(member.store.max_offset, None, ()))
         if asked.verb == "switchover":
             return judge_switchover(self.group, member.own, self.answers, self._facts())
         if not member.is_serving and self.old_master != member.own and await self._is_serving(self.old_master):
@@ -320,7 +391,7 @@ class SwitchoverPause:
         return ha.group_transfer.gate(trio.current_time()) is None and (confirmed > start or confirmed >= end)
 
 
-async def become_master(member: Member, survey: CandidateSurvey, entry: EpochEntry, commit: RecordCommit) -> None:
+async def become_master(member: Member, survey: CandidateSurvey, entry: EpochEntry) -> None:
     """Save the epoch's entry, then the role. Holding `lock`, and with this member's vote for the epoch. May be repeated after
     a crash in between. Raises RoleFileError.
     """
@@ -329,11 +400,10 @@ async def become_master(member: Member, survey: CandidateSurvey, entry: EpochEnt
     if member.durable.last.id != entry.id:
         await member.durable.save_entries(with_entry(member.durable.entries, entry))
     assert member.durable.last.start_offset <= member.store.max_offset, "an epoch begins behind the log's end"
-    group = group_of(state.group, survey.answers)
+    group = survey.group or state.group
     assert group is not None
     member.durable.lacks_tail = False  # From now on it writes in an epoch of its own.
     record = won_at(with_ids_swapped(group, member.own, entry.epoch), member.durable.last.start_offset)
-    await commit.propose(group, record)
     await member.durable.save(
         evolve(state, role=group.master_role, broker_id=0, group=record, before=group, whole=True)
     )

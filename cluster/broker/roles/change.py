@@ -30,6 +30,7 @@ from twinlog.cluster.broker.roles.lease import LeaseRounds
 from twinlog.cluster.broker.roles.locks import hand_on
 from twinlog.cluster.broker.roles.member import Member, pause_text
 from twinlog.cluster.broker.roles.voter import Voter
+from twinlog.ha.election.commit import KeeperError
 from twinlog.ha.election.role_change import ChangeSnapshot, Step, StepName, check_invariants, next_step, plan
 from twinlog.ha.election.voter import VoteReply, VoteRequest
 from twinlog.ha.election.votes import Judgement, LostRange, may_take
@@ -43,7 +44,7 @@ NUMBERS_MAX = 5  # Attempts with higher epoch numbers, while others promise mean
 # Epoch numbers that a forced change leaves free, for an unreachable master that acknowledges alone: one for each of its restarts.
 NUMBERS_FREE = 10
 FOLLOW_SECONDS = 3.0
-EXPECTED = RoleStepError, HAPeerError, OSError  # Their messages say enough; a traceback would not help.
+EXPECTED = RoleStepError, HAPeerError, KeeperError, OSError  # Their messages say enough; a traceback would not help.
 
 
 @define(eq=False)
@@ -68,7 +69,7 @@ class RoleChange:
     _done: set[int] = field(factory=set, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.survey = CandidateSurvey(self.member, self.voter)
+        self.survey = CandidateSurvey(self.member, self.voter, self.leases.outside)
         self.pause = SwitchoverPause(self.member, self.survey)
 
     async def run(self) -> None:
@@ -196,6 +197,7 @@ class RoleChange:
         """Collect so many votes that nothing can be acknowledged in an older epoch any more."""
         self._require_may_change()
         for _ in range(NUMBERS_MAX):
+            await self.survey.begin(self.epoch, alone=self._is_forced)
             highest = await self._collect()
             if highest < self.epoch:
                 break
@@ -260,7 +262,7 @@ class RoleChange:
         """Begin the epoch, and become its master: each durable before the next."""
         async with self.member.lock:
             self._require_promise()
-            await become_master(self.member, self.survey, self._entry(), self.leases.commit)
+            await become_master(self.member, self.survey, self._entry())
 
     def _require_promise(self) -> None:
         promised = self.member.promised()

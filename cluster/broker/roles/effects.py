@@ -242,6 +242,7 @@ class BrokerRoleEffects:
             self._watch_topics(wanted=False)
         self.phase, self.group.role_master = "master", None
         await self.tasks.begin("master")
+        self.ha.group_transfer.require(self.group.acks_required())
         self.ha.members_changed(self.group.counted_slaves())
         self.ha.unfence(synchronous=role is BrokerRole.SYNC_MASTER)
         self.gate.open()

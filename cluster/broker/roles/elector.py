@@ -218,7 +218,7 @@ class Elector:
 
     async def _ask(self) -> None:
         """Ask the other voters, and witnesses, without any effect."""
-        at, survey = trio.current_time(), CandidateSurvey(self.member, self.voter)
+        at, survey = trio.current_time(), CandidateSurvey(self.member, self.voter, self.leases.outside)
         replies: tuple[WitnessReply, ...] = ()
 
         async def ask_witnesses() -> None:
@@ -226,12 +226,22 @@ class Elector:
             replies = await self.witnesses.ask()
 
         async with trio.open_nursery() as nursery:
-            if self.member.group is not None and needed(self.member.group) <= 1:
+            group = self.member.group
+            if group is not None and needed(group) <= 1 and not group.is_in_etcd:
                 nursery.start_soon(ask_witnesses)
             await survey.run()
         now = trio.current_time()
         is_old = now > at + ASK_SECONDS_MAX  # This process stood still meanwhile: the master may be heard again.
-        self.asked = None if is_old else Asked(at=now, answers=dict(survey.answers), witnesses=replies)
+        self.asked = None
+        if not is_old:
+            self.asked = Asked(
+                at=now,
+                answers=dict(survey.answers),
+                witnesses=replies,
+                group=survey.group,
+                why_no_record=survey.why_not_kept,
+                announced=survey.kept.master if survey.kept is not None else "",
+            )
 
     async def _elect(self, why: str) -> None:
         """Run the failover that a person would begin; a master begins a new epoch of its own."""

@@ -18,15 +18,16 @@ from attrs import define, evolve, field
 from twinlog.cluster.broker.group.group_view import counted_as
 from twinlog.cluster.broker.roles.durable_state import RoleFileError
 from twinlog.cluster.broker.roles.joining import JoinRequests
+from twinlog.cluster.broker.roles.kept_record import EtcdRecord
 from twinlog.cluster.broker.roles.member import Member
 from twinlog.ha.config import AutoFailoverMode, HAConfig
-from twinlog.ha.election.commit import RecordCommit, VotersCommit
 from twinlog.ha.election.epochs import confirmed_in
 from twinlog.ha.election.group_record import (
     counted,
     first_record,
     id_as_slave,
     in_force,
+    is_committed,
     is_first,
     loss_free_below,
     needed,
@@ -36,15 +37,17 @@ from twinlog.ha.election.group_record import (
     with_need,
     without,
 )
+from twinlog.ha.election.in_sync_set import Quorum, in_force_or_stricter, quorum_of, with_in_sync
 from twinlog.ha.election.queue_locks import LockTable, confirmed_version, last_table
 from twinlog.ha.election.voter import ALWAYS, LeaseReply, LeaseRequest, is_master
 from twinlog.ha.errors import HAError
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import EpochId
-from twinlog.store.role_file import AutoFailover, GroupMember, GroupRecord
+from twinlog.store.role_file import GroupMember, GroupRecord
 from twinlog.store.util.wakeup import Wakeup
 
 LOCKS_RECOVER_SECONDS_MAX = 1.0
+PREPARE_SECONDS_MAX = 5.0  # For slaves to acknowledge what a new in-sync set has to hold. Then others may try.
 log = structlog.get_logger(__name__)
 
 
@@ -112,11 +115,15 @@ class LeaseRounds:
 
     member: Member
     joining: JoinRequests
-    commit: RecordCommit = field(factory=VotersCommit)
+    outside: EtcdRecord
     answers: dict[str, tuple[float, LeaseReply]] = field(factory=dict, init=False)
     silence: SilentVoters = field(init=False)
     # A higher number of acknowledgements applies once this byte is confirmed.
     raise_at: int | None = field(default=None, init=False)
+    # Where etcd keeps the record: the version that is written next. All that is acknowledged satisfies it by now, too.
+    proposal: GroupRecord | None = field(default=None, init=False)
+    _proposed_at: float = field(default=-math.inf, init=False)
+    _not_before: float = field(default=-math.inf, init=False)  # After a proposal that was given up.
     _epoch: EpochId | None = field(default=None, init=False)
     _asking: set[str] = field(factory=set, init=False)
     _mistaken: set[tuple[str, str]] = field(factory=set, init=False)  # Addresses that another member has, logged once.
@@ -132,6 +139,7 @@ class LeaseRounds:
         self._kept = trio.Event()
         self._kept.set()
         self.joining.recount = self._recount
+        self.outside.on_change = self.ask_soon
 
     async def run(self) -> None:
         """Ask until cancelled; no voter is asked while this member is not the master of its epoch."""
@@ -195,6 +203,15 @@ class LeaseRounds:
         return max([self.need, *(record.acks_needed for record in known if record is not None)]) <= 1
 
     @property
+    def quorum(self) -> Quorum | None:
+        """Who has to hold a message where etcd keeps the record, by all versions that may be in force; None: elsewhere."""
+        state = self.member.durable.state
+        known = (state.before, state.group) if state is not None else ()
+        if not any(record.is_in_etcd for record in known if record is not None):
+            return None
+        return in_force_or_stricter(*known, self.proposal)
+
+    @property
     def followers(self) -> frozenset[str]:
         """Ids of the voters that follow this epoch."""
         return frozenset(id for id, (_, answer) in self.answers.items() if answer.accepted)
@@ -213,7 +230,11 @@ class LeaseRounds:
         epoch = self.member.id.epoch
         lost = (each for each in sorted(self.answers.items()) if not each[1][1].accepted)
         lost = (each for each in lost if each[1][1].promised != self.member.id and each[1][1].promised.epoch >= epoch)
-        return next((self._promise_text(id, answer) for id, (_, answer) in lost), "")
+        return next((self._promise_text(id, answer) for id, (_, answer) in lost), "") or self._overtaken()
+
+    def _overtaken(self) -> str:
+        group = self.member.group
+        return self.outside.overtaken() if group is not None and group.is_in_etcd else ""
 
     @property
     def _newer(self) -> dict[str, LeaseReply]:
@@ -228,11 +249,16 @@ class LeaseRounds:
 
     def quorum_at(self) -> float:
         """The time at which enough members that said yes were asked, so that the lease counts from it; -inf: too few."""
-        if self.need <= 1 or not self.others:
+        quorum = self.quorum
+        need = self.need if quorum is None else quorum.acks
+        if need <= 1 or not self.others:
             return ALWAYS
-        yes = [asked_at for asked_at, answer in self.answers.values() if answer.accepted]
-        yes = sorted([*yes, *[trio.current_time()] * self._non_voters()], reverse=True)
-        return yes[self.need - 2] if len(yes) >= self.need - 1 else -math.inf
+        counted = self.answers.keys() if quorum is None else quorum.ids
+        yes = [asked_at for id, (asked_at, answer) in self.answers.items() if answer.accepted and id in counted]
+        if quorum is None:
+            yes += [trio.current_time()] * self._non_voters()
+        yes.sort(reverse=True)
+        return yes[need - 2] if len(yes) >= need - 1 else -math.inf
 
     def _non_voters(self) -> int:
         """RocketMQ slaves of the group whose acknowledgements count now."""
@@ -272,15 +298,17 @@ class LeaseRounds:
         """The version of the locks that as many members know as have to hold a message."""
         if not self.leads:
             return math.inf
-        state = self.member.state_or_first()
+        state, quorum = self.member.state_or_first(), self.quorum
         need = max([self.need, *(record.acks_needed for record in (state.group, state.before) if record is not None)])
         others = self.others
+        if quorum is not None:
+            need, others = quorum.acks, quorum.ids - {self.member.own}
         held = [
             self._locks_at.get(id, 0)
             for id, (_, answer) in self.answers.items()
             if id in others and answer.accepted and answer.locks_version is not None
         ]
-        return confirmed_version(held, need if others else 1, others=self._non_voters())
+        return confirmed_version(held, need if others else 1, others=self._non_voters() if quorum is None else 0)
 
     async def wait_for_answers(self, heard: Collection[str], seconds: float) -> None:
         """Wait until each of these voters answered in this epoch, at most `seconds`; `heard`: those that answered before."""
@@ -297,6 +325,8 @@ class LeaseRounds:
             self.answers.clear()
             self._locks_at.clear()
             self._locks_of.clear()
+            self._propose(None)
+            self.outside.to_write.set()
             if self.member.locks.is_known:
                 self.member.locks.epoch = self.member.id
 
@@ -360,7 +390,7 @@ class LeaseRounds:
         known = (state.before or group) if state is not None else group
         is_new = self._first_is_new  # Nobody else can be elected, unless somebody accepts a loss.
         at = ALWAYS if is_new else self.quorum_at()
-        suffices = is_new or known.acks_needed <= self.need
+        suffices = is_new or self.quorum is not None or known.acks_needed <= self.need
         if not (suffices and at == ALWAYS) and lease.remaining(trio.current_time()) == math.inf:
             lease.give_up("the group has new voters, which were not asked yet")
         if suffices and at > -math.inf:
@@ -394,6 +424,8 @@ class LeaseRounds:
         state = self.member.durable.state
         if state is None or state.group is None or self._first_is_new:
             return None
+        if (quorum := self.quorum) is not None:
+            return quorum.ids - self.joining.unproven
         return counted(state.before, state.group, committed=state.before is None) - self.joining.unproven
 
     @property
@@ -412,9 +444,11 @@ class LeaseRounds:
         state = self.member.durable.state
         if state is None or state.group is None or not (self._first_is_new or state.before):
             return False
+        if state.before is not None and state.before.is_in_etcd:
+            return self.outside.is_kept(state.group)
         versions = {id: answer.group_version for id, (_, answer) in self.answers.items() if answer.accepted}
         versions[self.member.own] = state.group.version
-        return self.commit.is_in_force(state.before, state.group, versions)
+        return is_committed(state.before, versions, state.group)
 
     async def _keep_record(self) -> None:
         """Advance the record by one step: a version comes into force, or the next one is written."""
@@ -425,25 +459,64 @@ class LeaseRounds:
             state = member.state_or_first()
             holds, group = self._is_in_force_now(), state.group
             if group is not None and (holds or self.is_settled):
-                if holds or group.loss_free_from is None:
+                if (holds or group.loss_free_from is None) and not group.is_in_etcd:
                     self._count(group, {each.id for each in group.members} - self.joining.unproven)
-                held = loss_free_below(in_force(group), member.store.max_offset)  # From here on only members count.
-                if held != group:
+                held = in_force(group)
+                if not group.is_in_etcd:
+                    held = loss_free_below(held, member.store.max_offset)  # From here on only members count.
+                if held != group or state.before is not None:
                     await member.durable.save(evolve(state, before=None, group=held))
+                    self._recount()
                     self.ask_soon()
                 if holds:
-                    log.info("group record in force", version=held.version)
+                    in_sync = [held.label(id) for id in held.in_sync] or None
+                    log.info("group record in force", version=held.version, in_sync=in_sync)
             record = self._smaller_record() or (self._next_record() if self.is_settled else None)
+            if member.group is not None and member.group.is_in_etcd:
+                record = self._prepared(member.group, record)
             if record is not None:
                 await self.write_record(record)
+
+    def _prepared(self, group: GroupRecord, record: GroupRecord | None) -> GroupRecord | None:
+        """A version for etcd, once all that was acknowledged satisfies it; until then acknowledgements have to satisfy both."""
+        now, transfer = trio.current_time(), self.member.ha.group_transfer
+        if record is None or not self.is_settled:
+            self._propose(None)
+            return None
+        if in_force_or_stricter(group, record) == quorum_of(group):
+            self._propose(None)
+            return record
+        if self.proposal is None or quorum_of(self.proposal) != quorum_of(record):
+            if now < self._not_before:
+                return None
+            self._propose(record)
+            self.raise_at, self._proposed_at = self.member.store.max_offset, now
+        if self.raise_at is not None and transfer.confirmed_offset >= self.raise_at:
+            return record
+        if now >= self._proposed_at + PREPARE_SECONDS_MAX:
+            log.warning(
+                "the in-sync set does not change: what is stored was not acknowledged by it in time",
+                version=record.version,
+            )
+            self._not_before = now + PREPARE_SECONDS_MAX
+            self._propose(None)
+        return None
+
+    def _propose(self, record: GroupRecord | None) -> None:
+        """Let acknowledgements satisfy this version, too; None: no more."""
+        if record != self.proposal:
+            self.proposal = record
+            self._recount()
 
     def _smaller_record(self) -> GroupRecord | None:
         """The record without a member that haMembers does not name, even while another version waits, maybe for that member."""
         group = self.member.group
         if group is None or self._first_is_new or not self._listed:
             return None
+        if group.is_in_etcd and not self.is_settled:
+            return None
         for member in group.members:
-            if not self._is_listed(member):
+            if not self._is_listed(member) and not (group.is_in_etcd and member.id in group.in_sync):
                 log.warning("member removed from the group: haMembers does not name it", peer=member.address)
                 return without(group, member.id)
         return None
@@ -465,7 +538,8 @@ class LeaseRounds:
 
     def _recount(self) -> None:
         """Count nobody any more whose acknowledgements must not."""
-        ids, group = self.counted_members(), self.member.group
+        ids, group, quorum = self.counted_members(), self.member.group, self.quorum
+        self.member.ha.group_transfer.require(None if quorum is None else quorum.acks)
         if ids is None or group is None:
             self.member.ha.connection_admission.recount()
         else:
@@ -487,14 +561,29 @@ class LeaseRounds:
             return None
         me = member.me()
         own = joined(group, me, me, self.need, group.master_role)
-        if own is group and group.auto_failover is None and self._mode != "off":
-            return with_auto_failover(group, self._mode)
+        if (
+            own is group
+            and group.auto_failover is None
+            and self.member.config.auto_failover is AutoFailoverMode.members
+        ):
+            return with_auto_failover(group, "members")
+        if group.is_in_etcd:
+            return self._in_etcd(group) or (own if own is not group else None)
         return self._with_other_need(group) or (own if own is not group else None)
 
-    @property
-    def _mode(self) -> AutoFailover:
-        """The mode of broker.conf, for a record that has none."""
-        return "members" if self.member.config.auto_failover is AutoFailoverMode.members else "off"
+    def _in_etcd(self, group: GroupRecord) -> GroupRecord | None:
+        """The next version of a record that etcd keeps: another in-sync set, or another number of acknowledgements."""
+        if self.need != group.acks_needed:
+            return with_need(group, self.need)
+        if self._overtaken():
+            return None
+        unlisted = frozenset(each.id for each in group.members if self._listed and not self._is_listed(each))
+        change = self.outside.next_set(group, unlisted)
+        if change.kind == "stay":
+            return None
+        if self.proposal is None and not self.outside.why:
+            log.info(f"the in-sync set is to {change.kind}", why=change.why, version=group.version + 1)
+        return with_in_sync(group, change.in_sync)
 
     def _log_joined(self, group: GroupRecord | None, slave: GroupMember) -> None:
         known = group.member(slave.id) if group is not None else None
@@ -517,8 +606,9 @@ class LeaseRounds:
         """Save a new version, and send it to the voters. Holding `lock`. Raises RoleFileError."""
         state = self.member.state_or_first()
         assert state.group is None or record.version > state.group.version, "a version of the record falls"
-        await self.commit.propose(state.group, record)
         await self.member.take_place(record)
         await self.member.durable.save(evolve(state, group=record, before=state.group))
+        self.proposal = None
         self._recount()  # With a record only its members count.
+        self.outside.to_write.set()
         self.ask_soon()

@@ -6,6 +6,7 @@
     a change that was asked  change.py
     at start, by itself      startup.py
     failover, by itself      elector.py; hand_over.py (a master that cannot store)
+    the record in etcd       kept_record.py; hand_to_etcd.py (a running group begins with it)
     new members              joining.py
     locks of queues          locks.py
 
@@ -36,18 +37,22 @@ from twinlog.cluster.broker.roles import repair as role_repair
 from twinlog.cluster.broker.roles.change import RoleChange
 from twinlog.cluster.broker.roles.elector import Elector
 from twinlog.cluster.broker.roles.hand_over import HandOver
+from twinlog.cluster.broker.roles.hand_to_etcd import HandToEtcd, why_no_place
 from twinlog.cluster.broker.roles.joining import JoinRequests
+from twinlog.cluster.broker.roles.kept_record import EtcdRecord
 from twinlog.cluster.broker.roles.lease import LeaseRounds
 from twinlog.cluster.broker.roles.locks import QueueLocks
 from twinlog.cluster.broker.roles.member import Member
 from twinlog.cluster.broker.roles.startup import StartRules
 from twinlog.cluster.broker.roles.voter import Voter
 from twinlog.cluster.broker.roles.write_pause import WritePause
+from twinlog.ha.election.commit import RecordKeeper
 from twinlog.ha.election.group_record import with_auto_failover, with_pause
+from twinlog.ha.election.in_sync_set import why_not_by_members
 from twinlog.ha.election.voter import LeaseReply
 from twinlog.ha.errors import HAError
 from twinlog.ha.peer import PeerHistory
-from twinlog.store.role_file import GroupMember, GroupRecord, Pause, Scheduled
+from twinlog.store.role_file import AutoFailover, GroupMember, GroupRecord, Pause, Scheduled
 from twinlog.store.util.plain import from_plain, to_plain
 from twinlog.store.util.wakeup import Wakeup
 
@@ -122,6 +127,8 @@ class RoleService:
 
     member: Member
     has_name_servers: bool = field(default=False, kw_only=True)
+    keeper: RecordKeeper | None = field(default=None, kw_only=True)
+    outside: EtcdRecord = field(init=False)
     write_pause: WritePause = field(init=False)
     voter: Voter = field(init=False)
     joining: JoinRequests = field(init=False)
@@ -131,6 +138,7 @@ class RoleService:
     scheduled: ScheduledSwitchover = field(init=False)
     elector: Elector = field(init=False)
     hand_over: HandOver = field(init=False)
+    hand_to_etcd: HandToEtcd = field(init=False)
     _change: RoleChange | None = field(default=None, init=False)
     _nursery: trio.Nursery | None = field(default=None, init=False)
 
@@ -139,11 +147,14 @@ class RoleService:
         self.voter = Voter(self.member, self.write_pause)
         self.voter.is_changing = lambda: self.rules.is_changing
         self.joining = JoinRequests(self.member, Wakeup())
-        self.leases = LeaseRounds(self.member, self.joining)
+        self.outside = EtcdRecord(self.member, self.keeper, why_no_place(self.member.config))
+        self.voter.keeper_view = self.outside.view
+        self.leases = LeaseRounds(self.member, self.joining, self.outside)
         self.locks = QueueLocks(self.member, self.leases)
         self.rules = StartRules(self.member, self.voter, self.leases, self.joining, self.has_name_servers)
         self.scheduled = ScheduledSwitchover(self.member, self.leases)
         self.hand_over = HandOver(self.member, self.voter, self.leases)
+        self.hand_to_etcd = HandToEtcd(self.member, self.leases, self.outside)
         self.rules.hands_over = lambda: self.hand_over.why != ""
         self.elector = Elector(self.member, self.voter, self.leases, self._elect, why_not=self._why_no_election)
 
@@ -152,6 +163,8 @@ class RoleService:
         self.rules.elect_again = self._elect_again
         async with trio.open_nursery() as self._nursery:
             self._nursery.start_soon(self.leases.run)
+            self._nursery.start_soon(self.outside.run)
+            self._nursery.start_soon(self.hand_to_etcd.run)
             self._nursery.start_soon(self.locks.run)
             self._nursery.start_soon(self.rules.run)
             self._nursery.start_soon(self.scheduled.run)
@@ -199,6 +212,11 @@ class RoleService:
     def counted_members(self) -> frozenset[str] | None:
         """Ids of those whose acknowledgements count; None: all that are registered."""
         return self.leases.counted_members()
+
+    def acks_required(self) -> int | None:
+        """Number of members that must hold a message, by the in-sync set in etcd; None: inSyncReplicas says so."""
+        quorum = self.leases.quorum
+        return quorum.acks if quorum is not None else None
 
     # Role changes
 
@@ -260,7 +278,20 @@ class RoleService:
 
     async def set_auto_failover(self, ask: AutoFailoverRequest) -> None:
         """Change who begins a failover in this group. Raises RoleRefusedError, RoleFileError."""
-        await self._change_record(lambda group: with_auto_failover(group, ask.mode))
+        group = self.member.group
+        if ask.mode == "etcd" and group is not None and self.member.is_serving:
+            await self.hand_to_etcd.begin()
+        else:
+            await self._change_record(lambda group: self._by_members(group, ask.mode))
+
+    def _by_members(self, group: GroupRecord, mode: AutoFailover) -> GroupRecord:
+        """The record in another mode than etcd. Raises RoleRefusedError."""
+        if group.is_in_etcd:
+            if why := why_not_by_members(group):
+                raise RoleRefusedError(why)
+            if why := self.outside.why:
+                raise RoleRefusedError(f"etcd keeps the group's record, and cannot be told: {why}")
+        return with_auto_failover(group, mode)
 
     async def _set_pause(self, pause: Pause | None) -> None:
         await self._change_record(lambda group: with_pause(group, pause))

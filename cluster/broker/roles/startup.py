@@ -224,7 +224,9 @@ class StartRules:
         if member.durable.lacks_tail and (not leases.acknowledges_alone or (member.store.lost_bytes and leases.others)):
             await self._want_election(waited)
             return
-        asked = leases.need > 1 and leases.quorum_at() > float("-inf") and leases.others
+        quorum = leases.quorum
+        need = leases.need if quorum is None else quorum.acks
+        asked = need > 1 and leases.quorum_at() > float("-inf") and leases.others
         if not asked and not (leases.others <= leases.followers or waited):
             member.become("starting", "asks the others whether another master was elected")
             return

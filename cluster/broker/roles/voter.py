@@ -11,6 +11,7 @@ from attrs import define, evolve, field
 
 from twinlog.cluster.broker.roles.member import Member
 from twinlog.cluster.broker.roles.write_pause import WritePause
+from twinlog.ha.election.commit import KeeperView
 from twinlog.ha.election.election import Elections
 from twinlog.ha.election.epochs import common_end
 from twinlog.ha.election.hearing import Hearing, Patience
@@ -91,6 +92,7 @@ class Voter:
     hearing: Hearing = field(init=False)
     elections: Elections = field(factory=Elections, init=False)
     is_changing: Callable[[], bool] = field(default=lambda: False, init=False)  # A role change runs here.
+    keeper_view: Callable[[], KeeperView | None] = field(default=lambda: None, init=False)
     unanswered: SilentMembers = field(factory=SilentMembers, init=False)
     confirmed_offset: int = field(default=0, init=False)  # Of the master that is followed, as last reported.
     _resigned: tuple[EpochId, int] | None = field(default=None, init=False)  # For this epoch, at this end of the log.
@@ -230,8 +232,14 @@ class Voter:
             assert durable.promised == ask.id, "a lease of another epoch than the promised one"
             version = member.locks.take(ask.locks) if ask.locks is not None else 0
             wanted = member.locks.table() if ask.wants_locks else None
-            can_store = not member.why_unable
-            return evolve(answer, whole=now.whole, locks_version=version, locks=wanted, can_store=can_store)
+            return evolve(
+                answer,
+                whole=now.whole,
+                locks_version=version,
+                locks=wanted,
+                can_store=not member.why_unable,
+                keeper=self.keeper_view(),
+            )
 
     def _follows(self, ask: LeaseRequest) -> bool:
         client = self.member.ha.client

@@ -15,6 +15,7 @@ import trio
 from attrs import define, field
 
 from tests.helpers import log_bytes, put
+from tests.support.group.kept import EtcdModel, ModelKeeper
 from tests.support.group.line import Line
 from tests.support.stream_transport import StreamTransport
 from twinlog.cluster.broker.peers.role_messages import ChangeRequest, ChangeState
@@ -310,6 +311,8 @@ class Group:
     deaf: set[Member] = field(factory=set)
     registered_master: str | None = None  # What a name server says when it is asked first.
     names: tuple[str, str] = ("broker-a", "DefaultCluster")  # brokerName and cluster, read at each start.
+    etcd: EtcdModel | None = None  # None: no member knows one.
+    keepers: dict[int, ModelKeeper] = field(factory=dict)  # By the member's number.
 
     def __attrs_post_init__(self) -> None:
         for number in range(self.size):
@@ -319,6 +322,12 @@ class Group:
         """Make a member that is not running yet."""
         self.members.append(Member(self, len(self.members), role, options))
         return self.members[-1]
+
+    def keeper_of(self, member: Member) -> ModelKeeper | None:
+        """The member's way to etcd, which stays from start to start."""
+        if self.etcd is None:
+            return None
+        return self.keepers.setdefault(member.number, ModelKeeper(self.etcd))
 
     async def start(self) -> None:
         """Start all, until all follow and the record names them."""

@@ -105,7 +105,8 @@ class Roles(Stores):
                 boot_ms=member.starts,
                 group_name=member.group.names[0],
                 cluster=member.group.names[1],
-            )
+            ),
+            keeper=member.group.keeper_of(member),
         )
 
     async def start(self, nursery: trio.Nursery) -> None:
@@ -256,6 +257,7 @@ class Effects:
         ha = self.member.ha
         await ha.leave_master()
         await self.member.store.become_master(state.group.master_role)
+        ha.group_transfer.require(self.member.roles.acks_required())
         ha.unfence(synchronous=state.group.master_role is SYNC)
         self.held_until = None
         self.done.append("master")
