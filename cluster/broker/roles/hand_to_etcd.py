@@ -93,11 +93,13 @@ class HandToEtcd:
             await self.leases.write_record(record)
 
     def _why_not(self, group: GroupRecord) -> str:
-        if why := why_not_in_etcd(group) or self.outside.why_not or self.outside.why:
+        if why := why_not_in_etcd(group) or self.outside.why_not:
             return why
         if group.is_in_etcd:
             held = self.member.ha.lease.held(trio.current_time())
             return "" if held else "this master does not hold its lease, and another one may have been elected"
+        if self.outside.why:
+            return self.outside.why
         assert self.outside.keeper is not None
         cluster = self.outside.keeper.cluster
         for id in sorted(self.leases.others):

@@ -37,19 +37,22 @@ log = structlog.get_logger(__name__)
 LEVEL_SECONDS = 3.0  # Under load a slave is known to have caught up once a second; see ha/policy/in_sync.py.
 READ_SECONDS = 2.0
 RETRY_SECONDS = 0.5
+LOOK_SECONDS = 0.25
 SIGN_SECONDS = 5.0  # So long the master's sign in etcd lives.
 
 
 @define(eq=False)
 class LevelClock:
-    """Seconds since each voter held the whole log last, in time in which this member ran: see hearing.py."""
+    """Seconds since each voter held the whole log last, in time in which this member ran: see hearing.py. `look` is called a few
+    times a second while it serves.
+    """
 
     away: dict[str, float] = field(factory=dict, init=False)  # By id.
     _epoch: EpochId | None = field(default=None, init=False)
     _looked_at: float | None = field(default=None, init=False)
 
     def look(self, epoch: EpochId, voters: frozenset[str], caught_up_at: dict[str, float], now: float) -> None:
-        """Called a few times a second, while this member serves in this epoch."""
+        """Count the time since the last look, in this epoch."""
         step = look_seconds(now, self._looked_at) if epoch == self._epoch else 0.0
         before = self.away if epoch == self._epoch else {}
         self.away = {
@@ -74,6 +77,7 @@ class EtcdRecord:
     why: str = field(
         default="it was not asked yet", init=False
     )  # Why `kept` is not to be relied on; "" after an answer.
+    heard_at: Callable[[str], float] = field(default=lambda _id: -math.inf, init=False)  # When a voter answered last.
     on_change: Callable[[], None] = field(default=lambda: None, init=False)  # Another version is there.
     to_write: Wakeup = field(factory=Wakeup, init=False)  # A version waits.
     levels: LevelClock = field(factory=LevelClock, init=False)
@@ -85,6 +89,7 @@ class EtcdRecord:
             await trio.sleep_forever()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._announce_task, self.keeper)
+            nursery.start_soon(self._look_task)
             while True:
                 waits = self._waiting()
                 try:
@@ -107,6 +112,18 @@ class EtcdRecord:
                 except KeeperError as error:
                     log.debug("telling etcd that this master serves failed", why=str(error))
             await trio.sleep(SIGN_SECONDS / 4)
+
+    async def _look_task(self) -> None:
+        while True:
+            member, group = self.member, self.member.group
+            if member.is_serving and group is not None and group.is_in_etcd:
+                self.levels.look(member.id, group.voters - {member.own}, self._level_at(), trio.current_time())
+            await trio.sleep(LOOK_SECONDS)
+
+    def _level_at(self) -> dict[str, float]:
+        """When each voter held the whole log last, as far as it also answered its master since."""
+        caught_up_at = self.member.ha.group_transfer.caught_up_at()
+        return {id: min(at, self.heard_at(id)) for id, at in caught_up_at.items()}
 
     def view(self) -> KeeperView | None:
         """What this member tells its master of etcd; None: it knows none."""
@@ -195,13 +212,11 @@ class EtcdRecord:
     # The in-sync set
 
     def next_set(self, group: GroupRecord, unlisted: frozenset[str]) -> SetChange:
-        """The next change of the set; called a few times a second while this member serves. `unlisted`: who is to leave."""
-        member, now = self.member, trio.current_time()
-        caught_up_at = {id: at for id, at in member.ha.group_transfer.caught_up_at().items() if id not in unlisted}
-        self.levels.look(member.id, group.voters - {member.own}, caught_up_at, now)
+        """The next change of the set, while this member serves. `unlisted`: who is to leave."""
+        member = self.member
         others = tuple(
             Seen(id=each.id, is_level=False, away_seconds=math.inf) if each.id in unlisted else each
-            for each in self.levels.seen(caught_up_at, now)
+            for each in self.levels.seen(self._level_at(), trio.current_time())
         )
         change = next_set(
             SetFacts(

@@ -140,6 +140,7 @@ class LeaseRounds:
         self._kept.set()
         self.joining.recount = self._recount
         self.outside.on_change = self.ask_soon
+        self.outside.heard_at = self._accepted_at
 
     async def run(self) -> None:
         """Ask until cancelled; no voter is asked while this member is not the master of its epoch."""
@@ -231,6 +232,11 @@ class LeaseRounds:
         lost = (each for each in sorted(self.answers.items()) if not each[1][1].accepted)
         lost = (each for each in lost if each[1][1].promised != self.member.id and each[1][1].promised.epoch >= epoch)
         return next((self._promise_text(id, answer) for id, (_, answer) in lost), "") or self._overtaken()
+
+    def _accepted_at(self, id: str) -> float:
+        """When a voter was asked that accepted this master last."""
+        answer = self.answers.get(id)
+        return answer[0] if answer is not None and answer[1].accepted else -math.inf
 
     def _overtaken(self) -> str:
         group = self.member.group

@@ -26,7 +26,7 @@ from twinlog.ha.errors import HAConnectionLostError
 from twinlog.ha.service import HAService
 from twinlog.ha.statistics import HAClientStatistics
 from twinlog.ha.wire.transport import Transport
-from twinlog.store.config import BrokerRole
+from twinlog.store.config import BrokerRole, FlushDiskType
 from twinlog.store.epoch_file import load_epochs
 from twinlog.store.log.commit_log import PutMessage
 from twinlog.store.log.offset_waiters import PutStatus
@@ -311,6 +311,7 @@ class Group:
     deaf: set[Member] = field(factory=set)
     registered_master: str | None = None  # What a name server says when it is asked first.
     names: tuple[str, str] = ("broker-a", "DefaultCluster")  # brokerName and cluster, read at each start.
+    flush: FlushDiskType = FlushDiskType.ASYNC_FLUSH
     etcd: EtcdModel | None = None  # None: no member knows one.
     keepers: dict[int, ModelKeeper] = field(factory=dict)  # By the member's number.
 

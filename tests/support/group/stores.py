@@ -47,6 +47,7 @@ class Stores:
         config = StoreConfig(
             root=self.member.root,
             broker_role=role,
+            flush_disk_type=self.member.group.flush,
             mapped_file_size_commit_log=FILE_SIZE,
             mapped_file_size_consume_queue=50 * 20,
             max_hash_slot_num=100,

@@ -1,0 +1,299 @@
+"""Groups whose record a model of etcd keeps, in virtual time."""
+
+import pytest
+import trio
+
+from tests.support.group.group import Group, Member, until
+from tests.support.group.kept import EtcdModel
+from tests.support.group.stores import role_group
+from twinlog.cluster.broker.peers.role_messages import AutoFailoverRequest, RoleRefusedError
+from twinlog.store.config import FlushDiskType
+
+
+async def made(nursery, tmp_path, *, size: int = 2, sync_flush: bool = True, **config) -> Group:
+    """A group that has handed its record to etcd while it runs."""
+    flush = FlushDiskType.SYNC_FLUSH if sync_flush else FlushDiskType.ASYNC_FLUSH
+    config = {"max_time_slave_not_catchup_ms": 10_000, **config}
+    group = role_group(nursery, tmp_path, size=size, config=config, etcd=EtcdModel(), flush=flush)
+    await group.start()
+    group.first.produce(b"before")
+    await into_etcd(group, group.first)
+    return group
+
+
+async def into_etcd(group: Group, master: Member) -> None:
+    await until(lambda: master.roles.hand_to_etcd._why_not(master.roles.member.group) == "", "all see etcd")
+    await master.roles.set_auto_failover(AutoFailoverRequest(mode="etcd"))
+    await group.settled()
+    assert names(group) == {each.name for each in group.members}
+
+
+def names(group: Group) -> set[str]:
+    """Of those in sync, as etcd has it."""
+    assert group.etcd is not None
+    ids = {each.identity: each.name for each in group.members}
+    return {ids[id] for id in group.etcd.record.in_sync}
+
+
+def is_growing(master: Member) -> bool:
+    """Whether the version that it has, and has not seen in etcd yet, has both members."""
+    state = master.state
+    return state is not None and state.before is not None and len(state.group.in_sync) == 2
+
+
+async def test_the_slave_of_a_pair_leaves_the_set_and_comes_back(nursery, tmp_path, autojump_clock):
+    group = await made(nursery, tmp_path)
+    master, slave = group.members
+    await slave.kill()
+    master.produce(b"nobody else has it yet")
+    assert not await master.is_acknowledged()
+    seconds = await until(lambda: names(group) == {master.name}, "the set shrinks")
+    assert 3 < seconds < 12
+    assert await master.is_acknowledged()
+    master.produce(b"alone")
+    assert await master.is_acknowledged()
+    await slave.start()
+    await until(lambda: names(group) == {master.name, slave.name}, "the set grows")
+    await group.settled()
+    await slave.kill()
+    master.produce(b"has to wait again")
+    assert not await master.is_acknowledged()
+
+
+async def test_the_slave_of_a_pair_is_elected_and_goes_on_alone(nursery, tmp_path, autojump_clock):
+    group = await made(nursery, tmp_path)
+    master, slave = group.members
+    master.produce(b"both have it")
+    assert await master.is_acknowledged()
+    await master.kill()
+    await until(lambda: slave.is_serving, "the slave serves")
+    slave.produce(b"after")
+    await until(lambda: names(group) == {slave.name}, "the set shrinks")
+    assert await slave.is_acknowledged()
+    await master.start()
+    await group.settled()
+    assert names(group) == {master.name, slave.name}
+    assert group.are_equal()
+
+
+async def test_a_slave_outside_of_the_set_is_not_elected(nursery, tmp_path, autojump_clock):
+    group = await made(nursery, tmp_path)
+    master, slave = group.members
+    await slave.kill()
+    await until(lambda: names(group) == {master.name}, "the set shrinks")
+    master.produce(b"only the master has it")
+    assert await master.is_acknowledged()
+    await master.kill()
+    await slave.start()
+    await trio.sleep(60)
+    assert not slave.is_serving
+    assert "not in the in-sync set" in slave.roles.elector.decision.why
+    await master.start()
+    assert await group.settled() is master
+    assert group.are_equal()
+
+
+async def test_an_outage_of_etcd_stops_nobody(nursery, tmp_path, autojump_clock):
+    group = await made(nursery, tmp_path)
+    master, slave = group.members
+    away = {"is": True}
+    for keeper in group.keepers.values():
+        keeper.fate = lambda: "away" if away["is"] else "answered"
+    for _ in range(12):
+        master.produce(b"while etcd is away")
+        assert await master.is_acknowledged()
+        await trio.sleep(10)
+    await slave.kill()
+    await trio.sleep(30)
+    master.produce(b"nobody may leave the set now")
+    assert not await master.is_acknowledged()
+    assert names(group) == {master.name, slave.name}
+    away["is"] = False
+    await until(lambda: names(group) == {master.name}, "the set shrinks")
+    assert await master.is_acknowledged()
+
+
+async def test_a_master_of_a_pair_that_is_cut_off_goes_on_alone_while_it_says_so(nursery, tmp_path, autojump_clock):
+    """Both see etcd: the sign of the master there keeps the slave from an election."""
+    group = await made(nursery, tmp_path)
+    master, slave = group.members
+    group.isolate(slave)
+    await until(lambda: names(group) == {master.name}, "the set shrinks")
+    await trio.sleep(30)
+    assert not slave.is_serving
+    master.produce(b"alone")
+    assert await master.is_acknowledged()
+    group.isolate()
+    assert await group.settled() is master
+    await until(lambda: names(group) == {master.name, slave.name}, "the set grows")
+
+
+async def test_of_three_the_side_with_two_goes_on(nursery, tmp_path, autojump_clock):
+    group = await made(nursery, tmp_path, size=3)
+    old = group.first
+    group.isolate(old)
+    await until(lambda: any(each.is_serving for each in group.members[1:]), "another master", seconds=10)
+    master = next(each for each in group.members[1:] if each.is_serving)
+    assert await master.is_acknowledged()
+    old.produce(b"nobody is promised this")
+    assert not await old.is_acknowledged()
+    await until(lambda: names(group) == {each.name for each in group.members[1:]}, "the set shrinks")
+    group.isolate()
+    assert await group.settled() is master
+    assert group.are_equal()
+
+
+async def test_a_swap_without_an_answer_is_asked_for_until_it_is_known(nursery, tmp_path, autojump_clock):
+    group = await made(nursery, tmp_path)
+    master, slave = group.members
+    fates = ["lost answer", "away", "away"]
+    keeper = group.keepers[0]
+    await slave.kill()
+    await trio.sleep(8)
+    keeper.fate = lambda: fates.pop(0) if fates else "answered"
+    await until(lambda: names(group) == {master.name}, "the set shrinks")
+    assert await master.is_acknowledged()
+    versions = [each.version for each in group.etcd.versions]
+    assert versions == sorted(set(versions)), "one version was written twice"
+
+
+async def test_a_late_swap_grants_nothing(nursery, tmp_path, autojump_clock):
+    """A member is to come back, the answer is lost, the member dies: nobody relies on that it is not in the set."""
+    group = await made(nursery, tmp_path)
+    master, slave = group.members
+    await slave.kill()
+    await until(lambda: names(group) == {master.name}, "the set shrinks")
+    keeper, answers = group.keepers[0], trio.Event()
+    keeper.fate = lambda: "late" if is_growing(master) and not answers.is_set() else "answered"
+    await slave.start()
+    await until(lambda: keeper.late, "a swap is under way")
+    await slave.kill()
+    await trio.sleep(5)
+    master.produce(b"not before it is known who has to have it")
+    assert not await master.is_acknowledged()
+    keeper.late[0]()
+    assert names(group) == {master.name, slave.name}
+    answers.set()
+    await until(lambda: names(group) == {master.name}, "the set shrinks again")
+    assert await master.is_acknowledged()
+
+
+async def test_a_master_that_was_restarted_pursues_what_it_had_begun(nursery, tmp_path, autojump_clock):
+    group = await made(nursery, tmp_path)
+    master, slave = group.members
+    await slave.kill()
+    await until(lambda: names(group) == {master.name}, "the set shrinks")
+    keeper, answers = group.keepers[0], trio.Event()
+    keeper.fate = lambda: "late" if is_growing(master) and not answers.is_set() else "answered"
+    await slave.start()
+    await until(lambda: keeper.late, "a swap is under way")
+    await slave.kill()
+    await master.kill()
+    await master.start()
+    master.produce(b"not before it is known who has to have it")
+    assert not await master.is_acknowledged()
+    answers.set()
+    await until(lambda: names(group) == {master.name, slave.name}, "its version is written")
+    keeper.late[0]()
+    await until(lambda: names(group) == {master.name}, "the set shrinks again")
+    assert await master.is_acknowledged()
+
+
+async def test_too_few_copies_are_refused_without_sync_flush(nursery, tmp_path, autojump_clock):
+    group = await made(nursery, tmp_path, sync_flush=False)
+    master, slave = group.members
+    await slave.kill()
+    await trio.sleep(60)
+    assert names(group) == {master.name, slave.name}
+    assert "SYNC_FLUSH" in master.roles.outside.set_change.why
+    master.produce(b"nobody else has it")
+    assert not await master.is_acknowledged()
+
+
+async def test_min_in_sync_replicas_refuses(nursery, tmp_path, autojump_clock):
+    group = await made(nursery, tmp_path, min_in_sync_replicas=2)
+    master, slave = group.members
+    await slave.kill()
+    await trio.sleep(60)
+    assert names(group) == {master.name, slave.name}
+    assert "minInSyncReplicas=2" in master.roles.outside.set_change.why
+
+
+async def test_back_to_the_members_and_into_etcd_again(nursery, tmp_path, autojump_clock):
+    group = await made(nursery, tmp_path, size=3)
+    master = group.first
+    await master.roles.set_auto_failover(AutoFailoverRequest(mode="members"))
+    await group.settled()
+    assert {each.roles.member.group.auto_failover for each in group.members} == {"members"}
+    master.produce(b"by the members")
+    assert await master.is_acknowledged()
+    await into_etcd(group, master)
+    await master.kill()
+    await until(lambda: any(each.is_serving for each in group.members[1:]), "another master", seconds=10)
+    await master.start()
+    await group.settled()
+    await until(lambda: len(names(group)) == 3, "all are in sync")
+
+
+async def test_a_group_with_one_copy_does_not_leave_etcd(nursery, tmp_path, autojump_clock):
+    group = await made(nursery, tmp_path)
+    master, slave = group.members
+    await slave.kill()
+    await until(lambda: names(group) == {master.name}, "the set shrinks")
+    with pytest.raises(RoleRefusedError, match="bring another member back"):
+        await master.roles.set_auto_failover(AutoFailoverRequest(mode="members"))
+
+
+async def test_a_record_that_etcd_lost_is_refused_and_put_there_anew(nursery, tmp_path, autojump_clock):
+    group = await made(nursery, tmp_path)
+    master, slave = group.members
+    group.etcd.record, group.etcd.revision = None, 0
+    await until(lambda: "its data was lost" in master.roles.outside.why, "it is noticed")
+    master.produce(b"as before")
+    assert await master.is_acknowledged()
+    await master.roles.set_auto_failover(AutoFailoverRequest(mode="etcd"))
+    assert names(group) == {master.name, slave.name}
+    await slave.kill()
+    await until(lambda: names(group) == {master.name}, "the set shrinks")
+    assert await master.is_acknowledged()
+
+
+async def test_etcd_from_a_backup_elects_nobody(nursery, tmp_path, autojump_clock):
+    group = await made(nursery, tmp_path)
+    master, slave = group.members
+    backup = group.etcd.record
+    await slave.kill()
+    await until(lambda: names(group) == {master.name}, "the set shrinks")
+    await slave.start()
+    await group.settled()
+    group.etcd.record = backup
+    await master.kill()
+    await trio.sleep(60)
+    assert not slave.is_serving
+    assert "restored from a backup" in slave.roles.elector.decision.why
+
+
+async def test_a_switchover_goes_by_etcd(nursery, tmp_path, autojump_clock):
+    group = await made(nursery, tmp_path)
+    master, slave = group.members
+    state = await group.change("switchover", slave)
+    assert state.error == ""
+    assert await group.settled() is slave
+    assert group.etcd.record.epoch == 1
+    await master.kill()
+    await until(lambda: names(group) == {slave.name}, "the set shrinks")
+
+
+async def test_a_person_decides_where_etcd_and_the_master_are_gone(nursery, tmp_path, autojump_clock):
+    group = await made(nursery, tmp_path)
+    master, slave = group.members
+    for keeper in group.keepers.values():
+        keeper.fate = lambda: "away"
+    await master.kill()
+    await trio.sleep(60)
+    assert not slave.is_serving
+    state = await group.change("failover", slave)
+    assert "knows the in-sync set" in state.error
+    state = await group.change("failover", slave, accept_data_loss="unknown")
+    assert state.error == ""
+    assert slave.roles.member.group.auto_failover == "off"
