@@ -23,6 +23,7 @@ from twinlog.cluster.config import rocketmq_keys
 from twinlog.cluster.config.config_file import allowed_text, format_value, options_of
 from twinlog.cluster.config.environment import variable_of
 from twinlog.cluster.config.redaction import shown
+from twinlog.cluster.etcd.config import EtcdConfig
 from twinlog.cluster.http.config import HttpConfig
 from twinlog.cluster.namesrv.config import NamesrvConfig
 from twinlog.cluster.remoting.config import ServerConfig
@@ -59,7 +60,7 @@ class NoOptionError(Exception):
 
 _SHARED = (ServerConfig, TlsConfig, HttpConfig)
 _CLASSES: dict[str, tuple[type, ...]] = {
-    "broker": (BrokerConfig, StoreConfig, HAConfig, AclConfig, *_SHARED),
+    "broker": (BrokerConfig, StoreConfig, HAConfig, EtcdConfig, AclConfig, *_SHARED),
     "name server": (NamesrvConfig, *_SHARED),
 }
 

@@ -16,6 +16,7 @@ from attrs import define, field
 
 from twinlog.cluster.broker.config import BrokerConfig
 from twinlog.cluster.broker.security.config import AclConfig
+from twinlog.cluster.etcd.config import EtcdConfig
 from twinlog.cluster.remoting.config import ServerConfig
 from twinlog.cluster.remoting.host_names import HostNames
 from twinlog.cluster.remoting.names import DataVersion, is_ip
@@ -52,6 +53,7 @@ class Settings:
     server_config: ServerConfig = field(factory=ServerConfig)
     acl_config: AclConfig = field(factory=AclConfig)
     tls_config: TlsConfig = field(factory=TlsConfig)
+    etcd_config: EtcdConfig = field(factory=EtcdConfig)
     config_file: Path | None = None  # Changes by request are written to it.
     address: str = field(init=False)  # For clients. Final once the ports are bound.
     ha_address: str = field(init=False)  # For slaves. Likewise.

@@ -31,6 +31,7 @@ from twinlog.cluster.remoting.member_status import (
     AutoFailoverStatus,
     DivergentStatus,
     EpochStatus,
+    EtcdStatus,
     FindingStatus,
     KnownSlaveStatus,
     LeaseStatus,
@@ -283,9 +284,11 @@ class BrokerStatus:
             for slave in ha.connections
             if slave.counted
         ]
-        return effective_policy(
-            master, self.settings.ha_config.ack_rule, ha.decision, slaves, registered=len(ha.registered)
-        )
+        group = self.roles.member.group
+        in_sync_set = [group.label(id) for id in group.in_sync] if group is not None and group.is_in_etcd else []
+        rule = self.settings.ha_config.ack_rule
+        registered = len(ha.registered)
+        return effective_policy(master, rule, ha.decision, slaves, registered=registered, in_sync_set=in_sync_set)
 
     def _policy(self, policy: AckPolicy) -> PolicyStatus:
         return PolicyStatus(
@@ -323,12 +326,32 @@ class BrokerStatus:
             lease=self._lease() if roles.member.is_serving else None,
             silent={address: round(seconds, 1) for address, seconds in silent.items()},
             group_record=state.group if state is not None else None,
+            etcd=self.etcd(),
             auto_failover=self.auto_failover(),
             whole=state is None or state.whole,
             role_change=to_plain(change) if change.steps or change.error else None,
             last_pause_ms=roles.last_pause_ms,
             scheduled=state.scheduled if state is not None else None,
             paused=roles.member.paused() or None,
+        )
+
+    def etcd(self) -> EtcdStatus | None:
+        """State of the record in etcd, as this member sees it; None: it has no etcdEndpoints."""
+        outside = self.roles.outside
+        view, kept = outside.view(), outside.kept
+        if view is None:
+            return None
+        record = kept.record if kept is not None else None
+        return EtcdStatus(
+            cluster=view.cluster or None,
+            why=view.why or None,
+            version=record.version if record is not None else None,
+            epoch=record.epoch if record is not None else None,
+            in_sync=record.in_sync if record is not None else (),
+            master=kept.master or None if kept is not None else None,
+            changed_ms=outside.changed_ms or None,
+            change_why=outside.change_why or None,
+            why_not_changed=outside.set_change.why or None if outside.set_change.kind == "stay" else None,
         )
 
     def auto_failover(self) -> AutoFailoverStatus | None:

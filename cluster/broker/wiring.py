@@ -44,6 +44,7 @@ from twinlog.cluster.broker.processors.transactions import TransactionProcessor
 from twinlog.cluster.broker.reconfigure import Reconfiguration
 from twinlog.cluster.broker.roles.effects import BrokerRoleEffects
 from twinlog.cluster.broker.roles.gate import Gate
+from twinlog.cluster.broker.roles.hand_to_etcd import why_no_place
 from twinlog.cluster.broker.roles.member import Member
 from twinlog.cluster.broker.roles.service import RoleService
 from twinlog.cluster.broker.roles.witnesses import Witnesses, answer_witnesses, witnesses_of
@@ -60,6 +61,7 @@ from twinlog.cluster.broker.transactions.records import CheckRules
 from twinlog.cluster.broker.transactions.service import TransactionCheckService
 from twinlog.cluster.broker.watchdog import Watchdog
 from twinlog.cluster.config.group_secret import GroupSecrets
+from twinlog.cluster.etcd.config import EtcdConfig
 from twinlog.cluster.remoting.client import RemotingClient, connect_first, tls_connect
 from twinlog.cluster.remoting.config import ServerConfig
 from twinlog.cluster.remoting.errors import TlsFilesError
@@ -70,7 +72,8 @@ from twinlog.cluster.remoting.signing import make_signer
 from twinlog.cluster.remoting.streams import Stream
 from twinlog.cluster.remoting.tls.config import TlsConfig, TlsMode
 from twinlog.cluster.remoting.tls.renewed import RenewedContext, ServerTls, client_tls
-from twinlog.ha.config import HAConfig
+from twinlog.ha.config import AutoFailoverMode, HAConfig
+from twinlog.ha.election.commit import RecordKeeper
 from twinlog.ha.errors import HATlsError
 from twinlog.ha.policy.admission import Proofs
 from twinlog.ha.service import HAService
@@ -89,6 +92,7 @@ def make_broker(
     *,
     acl_config: AclConfig | None = None,
     tls_config: TlsConfig | None = None,
+    etcd_config: EtcdConfig | None = None,
     config_file: Path | None = None,
 ) -> Broker:
     """Make a broker, with the role saved in its store. `config_file` is changed by request 25.
@@ -99,6 +103,8 @@ def make_broker(
     config = attrs.evolve(config, broker_ip1=ip, broker_ip2=config.broker_ip2 or ip)
     role = saved_role(store_config)
     config, store_config, ha_config = under_role(role, config, store_config, ha_config or HAConfig())
+    etcd_config = etcd_config or EtcdConfig()
+    _check_mode(ha_config, etcd_config)
     if not ha_config.listen_port and config.listen_port:
         ha_config = attrs.evolve(ha_config, listen_port=config.listen_port + HA_PORT_DISTANCE)
     settings = Settings(
@@ -107,9 +113,20 @@ def make_broker(
         server_config=server_config or ServerConfig(),
         acl_config=acl_config or AclConfig(),
         tls_config=tls_config or TlsConfig(),
+        etcd_config=etcd_config,
         config_file=config_file,
     )
     return _make(settings, store_config, role)
+
+
+def _check_mode(ha_config: HAConfig, etcd_config: EtcdConfig) -> None:
+    """Raises ValueError."""
+    if ha_config.auto_failover is not AutoFailoverMode.etcd:
+        return
+    if not etcd_config.endpoints:
+        raise ValueError("autoFailover=etcd needs etcdEndpoints: the URLs of etcd's members, http://HOST:PORT")
+    if why := why_no_place(ha_config):
+        raise ValueError(f"autoFailover=etcd: {why}")
 
 
 @frozen
@@ -418,7 +435,7 @@ def _services(base: _Base, data: _Data, members: _Members) -> _Services:
         locks=tables.locks,
     )
     settings.hosts.on_change.append(group.hosts_changed)
-    roles = RoleService(member, has_name_servers=bool(config.name_servers))
+    roles = RoleService(member, has_name_servers=bool(config.name_servers), keeper=_keeper_of(settings))
     base.gate.role_state, base.gate.ips_of = member.role_state, settings.hosts.ips_of
     base.client.on_request = answer_witnesses(settings, member)
     roles.elector.witnesses = Witnesses(settings, base.client)
@@ -431,6 +448,15 @@ def _services(base: _Base, data: _Data, members: _Members) -> _Services:
     base.client.connect, tls = connect, base.client.tls
     base.gate.forwarder.connect = connect if tls is None else tls_connect(tls, connect)
     return _Services(schedule, transactions, slave_sync, lost_tables, role_services, roles)
+
+
+def _keeper_of(settings: Settings) -> RecordKeeper | None:
+    """What keeps the group's record outside of it; None: etcdEndpoints is empty."""
+    if not settings.etcd_config.endpoints:
+        return None
+    from twinlog.cluster.broker.group.etcd_keeper import EtcdKeeper  # With httpx, which most brokers do not need.
+
+    return EtcdKeeper(settings.etcd_config, settings.config.broker_cluster_name, settings.config.broker_name)
 
 
 def _processors(

@@ -155,6 +155,21 @@ class StandingStatus:
 
 
 @frozen(kw_only=True)
+class EtcdStatus:
+    """etcd as a member sees it, and the group's record there. `why`: why it cannot be relied on now; null: it can."""
+
+    cluster: str | None = None  # Id of etcd's cluster, hexadecimal.
+    why: str | None = None
+    version: int | None = None  # Of the record that was read, or written, last.
+    epoch: int | None = None
+    in_sync: tuple[str, ...] = ()  # Member ids.
+    master: str | None = None  # Id of the member that told etcd lately that it serves.
+    changed_ms: int | None = None  # When this member, as the master, changed the in-sync set last, and why.
+    change_why: str | None = None
+    why_not_changed: str | None = None  # Why the set stays, although a member lacks behind.
+
+
+@frozen(kw_only=True)
 class AutoFailoverStatus:
     """Failover without a person, as one member sees it. Counts are since its start."""
 
@@ -249,6 +264,7 @@ class MemberStatus:
     lease: LeaseStatus | None = None
     silent: Mapping[str, float] = {}  # Members of the group by address, with the seconds since they were last heard.
     group_record: GroupRecord | None = None
+    etcd: EtcdStatus | None = None  # None: it knows none, or is of a version that does not.
     auto_failover: AutoFailoverStatus | None = None  # None: without a record, or of a version that does not elect.
     whole: bool | None = None
     role_change: Mapping[str, Any] | None = None  # ChangeState of cluster/broker/peers/role_messages.py, as JSON.
@@ -284,6 +300,7 @@ ROLE_KEYS = frozenset(
         "silent",
         "groupRecord",
         "autoFailover",
+        "etcd",
         "whole",
         "roleChange",
         "lastPauseMs",

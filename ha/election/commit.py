@@ -70,6 +70,9 @@ class RecordKeeper(Protocol):
     async def announce(self, master: str, seconds: float) -> None:
         """Tell for so many seconds that this member serves as the master. Nothing safe depends on it."""
 
+    async def aclose(self) -> None:
+        """Close its connections; raises nothing."""
+
 
 def why_refused(kept: KeptRecord, own: GroupRecord | None) -> str:
     """Why a member must not use what the keeper holds, by what the member has durably; "" when it may."""
@@ -87,6 +90,6 @@ def why_refused(kept: KeptRecord, own: GroupRecord | None) -> str:
     if is_newer(floor, kept.record) and (floor.epoch, floor.version) != (kept.record.epoch, kept.record.version):
         return (
             f"etcd holds version {kept.record.version} of epoch {kept.record.epoch}, and this member has version {floor.version} "
-            f"of epoch {floor.epoch}: etcd's data was restored from a backup. Next, to begin anew there: twinlog auto-failover etcd"
+            f"of epoch {floor.epoch}: its data was restored from a backup. Next, to begin anew there: twinlog auto-failover etcd"
         )
     return ""

@@ -64,6 +64,7 @@ def decide(rule: AckRule, *, eligible: int, in_sync: int) -> AckDecision:
     return AckDecision(need, alive, verdict)
 
 
+ONE_COPY = "one copy"  # Part of the level: the loss of one disk loses what is acknowledged now.
 NUMBERS = ("no", "one", "two", "three", "four", "five")
 
 
@@ -98,29 +99,39 @@ class AckPolicy:
 
 
 def effective_policy(
-    master: MasterSide, rule: AckRule, decision: AckDecision, slaves: Sequence[SlaveSide], *, registered: int
+    master: MasterSide,
+    rule: AckRule,
+    decision: AckDecision,
+    slaves: Sequence[SlaveSide],
+    *,
+    registered: int,
+    in_sync_set: Sequence[str] = (),
 ) -> AckPolicy:
-    """The policy in force. `slaves`: those that count; `registered`: the number that the name server knows."""
+    """The policy in force. `slaves`: those that count; `registered`: the number that the name server knows. `in_sync_set`: names
+    of those who have to hold a message where etcd keeps them; (): elsewhere.
+    """
     members = 1 + max(registered, len(slaves))
     if not master.synchronous:
         decision = AckDecision(1, 1, AckVerdict.ANSWER)
     in_sync = [slave for slave in slaves if slave.in_sync]
     alive = 1 + len(in_sync)
+    words = _words(master, decision, in_sync, f"({alive} of {members} in sync)", rule)
+    level = _level(master, rule, decision, in_sync)
+    if len(in_sync_set) == 1 and master.synchronous and decision.need == 1:
+        words = f"{_place(master)} alone, as nobody else is in the in-sync set"
+        level = f"{level}, {ONE_COPY}"
     return AckPolicy(
-        words=_words(master, decision, in_sync, f"({alive} of {members} in sync)", rule),
-        level=_level(master, rule, decision, in_sync),
+        words=words,
+        level=level,
         need=decision.need,
         in_sync=alive,
         members=members,
-        warnings=tuple(_warnings(master, rule, decision, alive)),
+        warnings=tuple(_warnings(master, rule, decision, alive, in_sync_set)),
     )
 
 
 def _words(master: MasterSide, decision: AckDecision, in_sync: Sequence[SlaveSide], ratio: str, rule: AckRule) -> str:
-    if master.sync_flush:
-        place = "on the master's disk"
-    else:
-        place = "in the master's write buffers" if master.write_buffers else "in the master's memory"
+    place = _place(master)
     if not master.synchronous:
         return place
     if decision.verdict is AckVerdict.REFUSE:
@@ -136,6 +147,12 @@ def _words(master: MasterSide, decision: AckDecision, in_sync: Sequence[SlaveSid
         slaves = f"{'verified' if verified else 'held'} by {slaves}"
     lacking = ", who cannot be had now" if decision.verdict is AckVerdict.NOT_AVAILABLE else ""
     return f"{place} and {slaves}{lacking} {ratio}"
+
+
+def _place(master: MasterSide) -> str:
+    if master.sync_flush:
+        return "on the master's disk"
+    return "in the master's write buffers" if master.write_buffers else "in the master's memory"
 
 
 def _number(count: int) -> str:
@@ -164,7 +181,9 @@ def configured_warnings(rule: AckRule, *, synchronous: bool) -> list[str]:
     return []
 
 
-def _warnings(master: MasterSide, rule: AckRule, decision: AckDecision, alive: int) -> list[str]:
+def _warnings(
+    master: MasterSide, rule: AckRule, decision: AckDecision, alive: int, in_sync_set: Sequence[str]
+) -> list[str]:
     warnings = configured_warnings(rule, synchronous=master.synchronous)
     if not master.synchronous:
         return warnings
@@ -172,6 +191,15 @@ def _warnings(master: MasterSide, rule: AckRule, decision: AckDecision, alive: i
         warnings.append(
             f"messages are refused: {alive} in sync, the master included, and "
             f"minInSyncReplicas={rule.min_in_sync_replicas}. Bring a slave back"
+        )
+    elif decision.need < rule.in_sync_replicas and in_sync_set:
+        copies = "one copy" if decision.need == 1 else f"{decision.need} copies"
+        lost = (
+            "the loss of its disk loses what it acknowledges alone" if decision.need == 1 else "so many hold a message"
+        )
+        warnings.append(
+            f"{copies} instead of inSyncReplicas={rule.in_sync_replicas}: the in-sync set is {', '.join(in_sync_set)}, and "
+            f"{lost}. Bring another member back"
         )
     elif decision.need < rule.in_sync_replicas:
         asked = "no slave is asked" if decision.need == 1 else f"{_number(decision.need - 1)} must hold a message"

@@ -80,7 +80,7 @@ class HandToEtcd:
             if kept.record is not None and kept.record.epoch > max(group.epoch, self.member.id.epoch):
                 raise RoleRefusedError(
                     f"etcd has epoch {kept.record.epoch} of this group, and this member is of epoch {self.member.id.epoch}: the "
-                    "prefix is used by another group of this name, or is left from one. Set another etcdPrefix, or delete those keys"
+                    "prefix is used by another group of this name, or left from one. Set another etcdPrefix, or delete the keys"
                 )
             above = kept.record.version if kept.record is not None else 0
             record = founded(group, above)

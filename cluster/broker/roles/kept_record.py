@@ -81,27 +81,35 @@ class EtcdRecord:
     on_change: Callable[[], None] = field(default=lambda: None, init=False)  # Another version is there.
     to_write: Wakeup = field(factory=Wakeup, init=False)  # A version waits.
     levels: LevelClock = field(factory=LevelClock, init=False)
+    changed_ms: int = field(default=0, init=False)  # Wall clock: when this member changed the set last, and why.
+    change_why: str = field(default="", init=False)
+    _decided: str = field(default="", init=False)
     set_change: SetChange = field(default=SetChange(kind="stay"), init=False)
 
     async def run(self) -> None:
         """Until cancelled."""
         if self.keeper is None:
-            await trio.sleep_forever()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._announce_task, self.keeper)
-            nursery.start_soon(self._look_task)
-            while True:
-                waits = self._waiting()
-                try:
-                    if waits is not None:
-                        await self._write(waits)
-                    else:
-                        await self.read()
-                except KeeperError as error:
-                    log.debug("etcd gives no answer", why=str(error))
-                seconds = RETRY_SECONDS if self._waiting() is not None else READ_SECONDS
-                with trio.move_on_after(seconds):
-                    await self.to_write.wait()
+            return
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._announce_task, self.keeper)
+                nursery.start_soon(self._look_task)
+                nursery.start_soon(self._write_task)
+        finally:
+            await self.keeper.aclose()
+
+    async def _write_task(self) -> None:
+        while True:
+            waits = self._waiting()
+            try:
+                if waits is not None:
+                    await self._write(waits)
+                else:
+                    await self.read()
+            except KeeperError as error:
+                log.debug("etcd gives no answer", why=str(error))
+            with trio.move_on_after(RETRY_SECONDS if self._waiting() is not None else READ_SECONDS):
+                await self.to_write.wait()
 
     async def _announce_task(self, keeper: RecordKeeper) -> None:
         while True:
@@ -211,6 +219,11 @@ class EtcdRecord:
 
     # The in-sync set
 
+    def note_change(self) -> None:
+        """The change of the set that was decided last is in force."""
+        self.changed_ms, self.change_why = self.member.now_ms(), self._decided
+        self._decided = ""
+
     def next_set(self, group: GroupRecord, unlisted: frozenset[str]) -> SetChange:
         """The next change of the set, while this member serves. `unlisted`: who is to leave."""
         member = self.member
@@ -230,5 +243,7 @@ class EtcdRecord:
         )
         if change.why and change.kind == "stay" and change.why != self.set_change.why:
             log.warning("the in-sync set stays as it is", why=change.why)
+        if change.kind != "stay":
+            self._decided = change.why
         self.set_change = change
         return change

@@ -474,6 +474,8 @@ class LeaseRounds:
                     await member.durable.save(evolve(state, before=None, group=held))
                     self._recount()
                     self.ask_soon()
+                if holds and state.before is not None and state.before.in_sync != held.in_sync:
+                    self.outside.note_change()
                 if holds:
                     in_sync = [held.label(id) for id in held.in_sync] or None
                     log.info("group record in force", version=held.version, in_sync=in_sync)

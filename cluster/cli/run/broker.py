@@ -14,6 +14,7 @@ from twinlog.cluster.cli.run.service import SayReady, run_service
 from twinlog.cluster.cli.run.settings import load_broker, member_options, print_configuration
 from twinlog.cluster.cli.run.up_plan import Port
 from twinlog.cluster.config.config_file import Configuration
+from twinlog.cluster.etcd.config import EtcdConfig
 from twinlog.cluster.http.config import HttpConfig
 from twinlog.cluster.http.sidecar import http_sidecar
 from twinlog.cluster.http.source import source_of_broker
@@ -71,6 +72,7 @@ def run_broker(
             server_config,
             acl_config=configuration.of(AclConfig),
             tls_config=configuration.of(TlsConfig),
+            etcd_config=configuration.of(EtcdConfig),
             config_file=config_file,
         )
         speak_for(broker.status.log_fields)

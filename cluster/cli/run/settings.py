@@ -22,6 +22,7 @@ from twinlog.cluster.config.config_file import Configuration, Setting, configure
 from twinlog.cluster.config.environment import PREFIX, FromEnvironment, read_environment
 from twinlog.cluster.config.redaction import is_secret, shown
 from twinlog.cluster.config.tls_file import file_settings
+from twinlog.cluster.etcd.config import EtcdConfig
 from twinlog.cluster.http.config import HttpConfig
 from twinlog.cluster.namesrv.config import NamesrvConfig
 from twinlog.cluster.remoting.config import ServerConfig
@@ -44,7 +45,7 @@ def load_broker(
         first.append(Setting("namesrvAddr", address, "NAMESRV_ADDR"))
     if namesrv is not None:
         last.append(Setting("namesrvAddr", namesrv, "--namesrv"))
-    classes = (BrokerConfig, StoreConfig, HAConfig, ServerConfig, AclConfig, TlsConfig, HttpConfig)
+    classes = (BrokerConfig, StoreConfig, HAConfig, EtcdConfig, ServerConfig, AclConfig, TlsConfig, HttpConfig)
     return _load(classes, config, first, last, overrides, rocketmq_keys.BROKER_FILE, environment)
 
 

@@ -86,6 +86,30 @@ BEHIND = SlaveSide(in_sync=False, verified=True)
 FLUSHED = SlaveSide(in_sync=True, verified=True, flushed=True)
 
 
+def in_etcd(master: MasterSide, *slaves: SlaveSide, names: tuple[str, ...], replicas: int = 2) -> AckPolicy:
+    """Of a set that etcd keeps: no more have to hold a message than are in it."""
+    decision = decide(AckRule(in_sync_replicas=min(replicas, len(names))), eligible=len(slaves), in_sync=len(slaves))
+    rule = AckRule(in_sync_replicas=replicas)
+    return effective_policy(master, rule, decision, slaves, registered=len(names) - 1, in_sync_set=names)
+
+
+def test_the_last_copy_is_a_level_of_its_own():
+    found = in_etcd(MasterSide(synchronous=True, sync_flush=True), names=("m1",))
+    assert found.level == "L1 sync flush, one copy"
+    assert found.words == "on the master's disk alone, as nobody else is in the in-sync set"
+    assert found.warnings == (
+        "one copy instead of inSyncReplicas=2: the in-sync set is m1, and the loss of its disk loses what it acknowledges alone. "
+        "Bring another member back",
+    )
+
+
+def test_fewer_copies_than_promised_are_told():
+    found = in_etcd(SYNC, GOOD, names=("m1", "m2"), replicas=3)
+    assert found.level == "L2 replicas, written"
+    assert found.warnings[0].startswith("2 copies instead of inSyncReplicas=3: the in-sync set is m1, m2")
+    assert in_etcd(SYNC, GOOD, names=("m1", "m2")).warnings == ()
+
+
 def policy(master: MasterSide, *slaves: SlaveSide, registered: int = 1, **rule: int | bool) -> AckPolicy:
     ack_rule = AckRule(**rule)
     decision = decide(ack_rule, eligible=len(slaves), in_sync=sum(slave.in_sync for slave in slaves))

@@ -78,5 +78,8 @@ class ModelKeeper:
             raise KeeperSilentError("etcd does not answer")
         self.model.master, self.model.master_until = master, trio.current_time() + seconds
 
+    async def aclose(self) -> None:
+        await trio.lowlevel.checkpoint()
+
     async def _go(self) -> None:
         await trio.sleep(self.seconds)
