@@ -233,9 +233,9 @@ def resume(namesrv: str, group: str | None) -> None:
 
 @click.command(
     "auto-failover",
-    epilog=examples("twinlog auto-failover", "twinlog auto-failover members", "twinlog auto-failover off"),
+    epilog=examples("twinlog auto-failover", "twinlog auto-failover members", "twinlog auto-failover etcd"),
 )
-@click.argument("mode", metavar="[off|members]", type=click.Choice(["off", "members"]), required=False)
+@click.argument("mode", metavar="[off|members|etcd]", type=click.Choice(["off", "members", "etcd"]), required=False)
 @namesrv_option
 @secret_file_option
 @group_option
@@ -244,7 +244,9 @@ def auto_failover(mode: AutoFailover | None, namesrv: str, group: str | None, fm
     """Show or change who begins a failover when a group's master is gone.
 
     off: a person, with `twinlog failover`. members: the group elects another master by itself, never at the price of an
-    acknowledged message. It holds for all members of the group, and while it runs.
+    acknowledged message. etcd: likewise, and etcd keeps the set of members that are in sync, so that the group goes on with
+    fewer of them, down to one; every member needs etcdEndpoints. It holds for all members of the group, and while it runs.
+    Given again in a group with etcd, it puts the record there anew after etcd lost it.
     """
     if mode is None:
         found = run_admin(namesrv, lambda admin: admin.roles.auto_failover(group))
@@ -257,7 +259,11 @@ def _show_auto_failover(found: AutoFailoverState, fmt: str) -> None:
     if fmt == "tsv":
         print_tsv(("group", "mode"), [found])
         return
-    who = {"off": "a person begins a failover", "members": "its members elect another master by themselves"}
+    who = {
+        "off": "a person begins a failover",
+        "members": "its members elect another master by themselves",
+        "etcd": "its members elect another master by themselves, of those that etcd knows to be in sync",
+    }
     click.echo(f"{found.group}: autoFailover={found.mode}, {who[found.mode]}")
     for name, mode in sorted(found.members.items()):
         if mode != found.mode:
