@@ -81,7 +81,8 @@ def judge_failover(
     if is_alone(group, candidate):
         refusal = _last_copy(group, own, answers)
     else:
-        refusal = _too_few(group, candidate, answers, votes) or _outdone(candidate, own, better)
+        refusal = _outside_set(group, candidate) or _too_few(group, candidate, answers, votes)
+        refusal = refusal or _outdone(candidate, own, better)
     lost = _lost(group, own, answers, enough=len(votes) >= needed(group))
     if (unsure := _unsure(group, own, votes)) is not None:
         refusal, lost = refusal or unsure, _lost_besides(group, own, lost)
@@ -236,8 +237,6 @@ def _unsure(group: GroupRecord, own: VoteReply, votes: list[VoteReply]) -> Judge
     base, its_master = group.loss_free_from, _master_of(group)
     master = group.address_of(its_master)
     if (refusal := _unheard_of(group, own.member)) is not None:
-        return refusal
-    if (refusal := _outside_set(group, own.member)) is not None:
         return refusal
     if not own.whole and own.member != its_master:  # It may be no prefix of what the master wrote.
         why = (

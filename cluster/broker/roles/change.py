@@ -208,9 +208,12 @@ class RoleChange:
         else:
             raise RoleStepError(f"others promise higher numbers meanwhile, {highest} now: run the command again")
         resigned = self.survey.old_master if self.pause.resigned else None
+        accepted = self.judgement
         self.judgement = may_take(
             self.survey.group, self.member.own, self.survey.answers, resigned, self.ask.accept_data_loss
         )
+        if accepted is not None and accepted.forced and self.judgement.may:  # In etcd the set is this member by now.
+            self.judgement = accepted
         if not self.judgement.may:
             raise RoleRefusedError(
                 refusal_line(self._shown(self.judgement)),

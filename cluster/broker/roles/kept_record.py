@@ -217,6 +217,13 @@ class EtcdRecord:
         winner = record.candidate or next((each.id for each in record.members if each.broker_id == 0), "")
         return f"{self.member.address_of(winner)} has begun epoch {record.epoch} in etcd"
 
+    def expelled(self) -> str:
+        """Why this member is no master any more, whatever it holds: a newer epoch goes on without it. "" where none does."""
+        record = self.kept.record if self.kept is not None else None
+        if not self.overtaken() or record is None or self.member.own in record.electors:
+            return ""
+        return f"{self.overtaken()}, and this member is not in its in-sync set"
+
     # The in-sync set
 
     def note_change(self) -> None:

@@ -158,6 +158,8 @@ class LeaseRounds:
                 with trio.move_on_after(self.member.config.lease_ms / 3000):  # The disk may hang; the rounds go on.
                     await self._kept.wait()
                 self._renew()
+                if self.leads and self.member.is_serving and (why := self.outside.expelled()):
+                    await self.member.fence_older(why)
                 self._recover_locks()
                 with trio.move_on_after(self.member.config.lease_ms / 3000):
                     await self.joining.added.wait()

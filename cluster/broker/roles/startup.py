@@ -217,7 +217,7 @@ class StartRules:
         member, leases, now = self.member, self.leases, trio.current_time()
         self._starting_since = now if self._starting_since is None else self._starting_since
         waited = now >= self._starting_since + member.config.lease_ms / 1000
-        if newer := leases.newer_promise():
+        if newer := leases.newer_promise() or leases.outside.expelled():
             member.become("fenced", newer)
             await self._seek()
             return
@@ -272,7 +272,8 @@ class StartRules:
         known = (each.address for each in (group.members if group is not None else ()))
         await member.effects.pull_offsets(tuple(self._and_registered(known)))
         async with member.lock:
-            if not self.leases.leads or self.leases.newer_promise() or member.phase in ("serving", "holding"):
+            newer = self.leases.newer_promise() or self.leases.outside.expelled()
+            if not self.leases.leads or newer or member.phase in ("serving", "holding"):
                 return
             state = member.state_or_first()
             alone = self.leases.acknowledges_alone  # No other member had to hold what it lost: its log is the group's.

@@ -297,3 +297,27 @@ async def test_a_person_decides_where_etcd_and_the_master_are_gone(nursery, tmp_
     state = await group.change("failover", slave, accept_data_loss="unknown")
     assert state.error == ""
     assert slave.roles.member.group.auto_failover == "off"
+
+
+async def test_who_was_passed_over_by_force_stops_as_soon_as_etcd_says_so(nursery, tmp_path, autojump_clock):
+    """The only member of the set needs nobody's acknowledgement, so that no promise of others would stop it."""
+    group = await made(nursery, tmp_path)
+    master, slave = group.members
+    group.isolate(slave)
+    await until(lambda: names(group) == {master.name}, "the set shrinks")
+    state = await group.change("failover", slave)
+    assert "is in the in-sync set" in state.error
+    state = await group.change("failover", slave, accept_data_loss="unknown")
+    assert state.error == ""
+    assert names(group) == {slave.name}
+    last = slave.roles.member.durable.last
+    assert (last.kind, last.lost_bytes) == ("forced", None)
+    await until(lambda: not master.is_serving, "the old master stops", seconds=5)
+    assert "not in its in-sync set" in master.roles.member.why
+    await master.kill()
+    await master.start()
+    await trio.sleep(10)
+    assert not master.is_serving
+    group.isolate()
+    assert await group.settled() is slave
+    await until(lambda: names(group) == {master.name, slave.name}, "the set grows")
