@@ -13,6 +13,8 @@ from twinlog.store.role_file import GroupRecord
 NOW = 1000.0
 THREE = evolve(group(3, 2), auto_failover="members")
 PAIR = evolve(group(2, 2), auto_failover="members")
+ETCD = evolve(PAIR, auto_failover="etcd", in_sync=("a", "b"))
+ETCD_THREE = evolve(THREE, auto_failover="etcd", in_sync=("a", "b", "c"))
 NOT_HEARD = WitnessReply(address="n:9876", hears=False, why="has no master registered")
 UNKNOWN = WitnessReply(address="n:9876", hears=None, why="gives no answer")
 B, C = answer("b", 150, hears=False), answer("c", 150, hears=False)
@@ -37,6 +39,40 @@ def facts(*answers: VoteReply, record: GroupRecord = THREE, witness: WitnessRepl
         "jitter": 0.5,
     }
     return Facts(**(known | more))
+
+
+def by_etcd(*answers: VoteReply, kept: GroupRecord = ETCD, announced: str = "", away: str = "", **more) -> Facts:
+    """The same in a group whose record etcd keeps. `announced`: who told etcd lately that it serves; `away`: why it is silent."""
+    asked = Asked(
+        at=NOW - 0.1,
+        answers={each.address: each for each in answers},
+        group=kept,
+        announced=announced,
+        why_no_record=away,
+    )
+    return facts(record=kept, **({"asked": asked} | more))
+
+
+# Of the second table, in which two members are a pair unless the line says otherwise.
+FAILURES_WITH_ETCD = {
+    "the master of a pair dies": by_etcd(B, announced="a", is_gone=True),
+    "the master of a pair hangs, or its machine is gone": by_etcd(B),
+    "the slave of a pair dies, and the master stays": by_etcd(B, suspected_at=None, seconds_left=4.9),
+    "the slave of a pair dies, later the master": by_etcd(B, kept=evolve(ETCD, in_sync=("a",))),
+    "master and slave of a pair are cut off from each other": by_etcd(B, announced="a"),
+    "the slave of a pair is cut off from all": by_etcd(B, away="no connection"),
+    "etcd is away, and nothing else": by_etcd(B, away="no connection", suspected_at=None, seconds_left=4.9),
+    "etcd is away, and the master dies": by_etcd(B, away="no connection"),
+    "etcd lost its data, and the master dies": by_etcd(B, away="etcd holds no record of this group"),
+    "of three the master is cut off from both slaves, and all see etcd": by_etcd(B, C, kept=ETCD_THREE, announced="a"),
+    "of three a slave dies, then the master": by_etcd(B, kept=evolve(ETCD_THREE, in_sync=("a", "b"))),
+    "of three the set has lost one slave, which is the one that is left": by_etcd(
+        B, kept=evolve(ETCD_THREE, in_sync=("a", "c"))
+    ),
+    "the only member of the set is back, and another one's log is longer": by_etcd(
+        B, answer("a", 160, hears=False), kept=evolve(ETCD, in_sync=("b",))
+    ),
+}
 
 
 FAILURES = {

@@ -321,3 +321,56 @@ async def test_who_was_passed_over_by_force_stops_as_soon_as_etcd_says_so(nurser
     group.isolate()
     assert await group.settled() is slave
     await until(lambda: names(group) == {master.name, slave.name}, "the set grows")
+
+
+async def test_of_three_members_the_last_one_goes_on(nursery, tmp_path, autojump_clock):
+    group = await made(nursery, tmp_path, size=3)
+    first, second, third = group.members
+    await third.kill()
+    await until(lambda: names(group) == {first.name, second.name}, "the set shrinks")
+    first.produce(b"two have it")
+    assert await first.is_acknowledged()
+    await first.kill()
+    await until(lambda: second.is_serving, "the last one serves")
+    await until(lambda: names(group) == {second.name}, "the set shrinks again")
+    second.produce(b"alone")
+    assert await second.is_acknowledged()
+
+
+async def test_of_three_members_the_one_that_left_does_not_go_on(nursery, tmp_path, autojump_clock):
+    group = await made(nursery, tmp_path, size=3)
+    first, second, third = group.members
+    await third.kill()
+    await until(lambda: names(group) == {first.name, second.name}, "the set shrinks")
+    first.produce(b"two have it")
+    assert await first.is_acknowledged()
+    await first.kill()
+    await second.kill()
+    await third.start()
+    await trio.sleep(60)
+    assert not third.is_serving
+    await second.start()
+    assert await group.settled() is second
+    assert group.are_equal()
+
+
+async def test_the_last_one_does_not_go_on_with_a_shorter_log(nursery, tmp_path, autojump_clock):
+    """Its disk lost what was on it. The other member, outside of the set, has a part of that: only a person may give it up."""
+    group = await made(nursery, tmp_path)
+    master, slave = group.members
+    for number in range(40):
+        master.produce(b"%d" % number * 20)
+    await group.settled()
+    await slave.kill()
+    await until(lambda: names(group) == {master.name}, "the set shrinks")
+    await master.kill()
+    lose_tail(master)
+    await slave.start()
+    await master.start()
+    await trio.sleep(60)
+    assert not master.is_serving
+    assert not slave.is_serving
+    assert "has all that it alone acknowledged" in master.roles.member.why
+    state = await group.change("failover", slave, accept_data_loss="unknown")
+    assert state.error == ""
+    assert await group.settled() is slave
