@@ -23,7 +23,9 @@ def test_each_failure_is_in_its_table_and_has_its_facts():
 
 
 @pytest.mark.parametrize(
-    ("found", "outcome"), [(each[1], line[1]) for each, line in zip(FACTS, LINES, strict=False)], ids=[each[0] for each in FACTS]
+    ("found", "outcome"),
+    [(each[1], line[1]) for each, line in zip(FACTS, LINES, strict=False)],
+    ids=[each[0] for each in FACTS],
 )
 def test_a_line_is_what_the_decision_says(found, outcome):
     assert outcome in ("elects", "stays")
