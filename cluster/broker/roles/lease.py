@@ -592,7 +592,7 @@ class LeaseRounds:
         if change.kind == "stay":
             return None
         if self.proposal is None and not self.outside.why:
-            log.info(f"the in-sync set is to {change.kind}", why=change.why, version=group.version + 1)
+            log.info("the in-sync set is to change", how=change.kind, why=change.why, version=group.version + 1)
         return with_in_sync(group, change.in_sync)
 
     def _log_joined(self, group: GroupRecord | None, slave: GroupMember) -> None:
