@@ -2,7 +2,7 @@
 
 S are the ids in `GroupRecord.in_sync`. A message is acknowledged once n of S hold it, with n = min(inSyncReplicas, size of S),
 and size of S - n + 1 promises of S elect a master. A version of the record is in force once it is in etcd. While it may be there,
-and is not known to be, acknowledgements have to satisfy it and the version before: one of the two is always the stricter one.
+and is not known to be, acknowledgements have to satisfy it and the version before: one of the two is the stricter one, mostly.
 
     shrink   the new version is written first; only then nobody waits for who has left
     grow     a member that holds the whole log is waited for first; only then the new version is written
@@ -33,16 +33,17 @@ def quorum_of(record: GroupRecord) -> Quorum:
 
 
 def implies(one: Quorum, other: Quorum) -> bool:
-    """True if whatever satisfies the one satisfies the other, too."""
-    return one.acks - len(one.ids - other.ids) >= other.acks
+    """True if whatever satisfies the one satisfies the other, too. The master is of both, and always holds the message."""
+    return 1 + max(one.acks - 1 - len(one.ids - other.ids), 0) >= other.acks
 
 
 def stricter(one: Quorum, other: Quorum) -> Quorum:
-    """The one that implies the other. Of two versions of a record that change one thing, one always does."""
+    """The one that implies the other. Where neither does, as several members left at once: all members of both."""
     if implies(one, other):
         return one
-    assert implies(other, one), "two versions of the record of which none is stricter"
-    return other
+    if implies(other, one):
+        return other
+    return Quorum(ids=one.ids | other.ids, acks=len(one.ids | other.ids))
 
 
 def in_force_or_stricter(*records: GroupRecord | None) -> Quorum | None:
@@ -93,6 +94,7 @@ class Seen:
     id: str
     is_level: bool
     away_seconds: float  # Since it held the whole log last; math.inf: not since this master serves.
+    is_passed: bool = False  # It was the master before this one, whose failover passed it.
 
 
 @frozen(kw_only=True)
@@ -109,36 +111,31 @@ class SetFacts:
 
 @frozen(kw_only=True)
 class SetChange:
-    """A change of one member, or why the set stays although a member lacks behind. `why` is for people."""
+    """A change, or why the set stays although a member lacks behind. `why` is for people."""
 
     kind: Literal["grow", "shrink", "stay"]
     why: str = ""
     in_sync: tuple[str, ...] = ()
-    member: str = ""
 
 
 def next_set(facts: SetFacts) -> SetChange:
-    """The next change: who is away too long leaves first, then who is level comes back; one at a time."""
+    """The next change: all who are away too long leave at once, then who is level comes back, one at a time."""
     group, why = facts.group, ""
     by_id = {each.id: each for each in facts.others}
-    inside = [by_id[id] for id in group.in_sync if id in by_id]
-    for each in sorted(inside, key=lambda each: -each.away_seconds):
-        if each.away_seconds < facts.leave_seconds:
-            break
-        label = group.label(each.id)
-        rest = tuple(id for id in group.in_sync if id != each.id)
-        if why := why_not_without(facts, len(rest)):
-            why = (
-                f"{label} has not held the whole log for {facts.leave_seconds:g} s, and stays in the in-sync set: {why}"
-            )
-            break
-        told = f"{label} has not held the whole log for {facts.leave_seconds:g} s"
-        return SetChange(kind="shrink", why=told, in_sync=rest, member=each.id)
+    away = [id for id in group.in_sync if id in by_id and by_id[id].away_seconds >= facts.leave_seconds]
+    if away:
+        rest = tuple(id for id in group.in_sync if id not in away)
+        told = f"{', '.join(map(group.label, away))} did not hold the whole log for {facts.leave_seconds:g} s"
+        if any(by_id[id].is_passed for id in away):
+            told = f"{', '.join(map(group.label, away))} was the master, and was passed"
+        if not (why := why_not_without(facts, len(rest))):
+            return SetChange(kind="shrink", why=told, in_sync=rest)
+        why = f"{told}, and stays in the in-sync set: {why}"
     for member in group.members:
         seen = by_id.get(member.id)
         if member.votes and member.id not in group.in_sync and seen is not None and seen.is_level:
             told = f"{member.label} holds the whole log again"
-            return SetChange(kind="grow", why=told, in_sync=(*group.in_sync, member.id), member=member.id)
+            return SetChange(kind="grow", why=told, in_sync=(*group.in_sync, member.id))
     return SetChange(kind="stay", why=why)
 
 

@@ -28,7 +28,7 @@ from twinlog.ha.election.group_record import in_force
 from twinlog.ha.election.hearing import look_seconds
 from twinlog.ha.election.in_sync_set import Seen, SetChange, SetFacts, next_set
 from twinlog.store.config import FlushDiskType
-from twinlog.store.epoch_file import EpochId
+from twinlog.store.epoch_file import EpochEntry, EpochId
 from twinlog.store.role_file import GroupRecord
 from twinlog.store.util.wakeup import Wakeup
 
@@ -48,13 +48,19 @@ class LevelClock:
     """
 
     away: dict[str, float] = field(factory=dict, init=False)  # By id.
+    passed: str = field(
+        default="", init=False
+    )  # The master before this one, if a failover passed it: it is not waited for.
     _epoch: EpochId | None = field(default=None, init=False)
     _looked_at: float | None = field(default=None, init=False)
 
-    def look(self, epoch: EpochId, voters: frozenset[str], caught_up_at: dict[str, float], now: float) -> None:
+    def look(self, last: EpochEntry, voters: frozenset[str], caught_up_at: dict[str, float], now: float) -> None:
         """Count the time since the last look, in this epoch."""
-        step = look_seconds(now, self._looked_at) if epoch == self._epoch else 0.0
-        before = self.away if epoch == self._epoch else {}
+        epoch, is_new = last.id, last.id != self._epoch
+        step = 0.0 if is_new else look_seconds(now, self._looked_at)
+        if is_new:
+            self.passed = last.old if last.kind in ("failover", "forced") and last.old != last.winner else ""
+        before = {self.passed: math.inf} if is_new else self.away
         self.away = {
             id: min(before.get(id, 0.0) + step, max(now - caught_up_at.get(id, -math.inf), 0.0)) for id in voters
         }
@@ -63,7 +69,10 @@ class LevelClock:
     def seen(self, caught_up_at: dict[str, float], now: float) -> tuple[Seen, ...]:
         """The voters as next_set() takes them."""
         level = {id for id, at in caught_up_at.items() if now - at <= LEVEL_SECONDS}
-        return tuple(Seen(id=id, is_level=id in level, away_seconds=away) for id, away in sorted(self.away.items()))
+        return tuple(
+            Seen(id=id, is_level=id in level, away_seconds=away, is_passed=id == self.passed and away == math.inf)
+            for id, away in sorted(self.away.items())
+        )
 
 
 @define(eq=False)
@@ -125,7 +134,9 @@ class EtcdRecord:
         while True:
             member, group = self.member, self.member.group
             if member.is_serving and group is not None and group.is_in_etcd:
-                self.levels.look(member.id, group.voters - {member.own}, self._level_at(), trio.current_time())
+                self.levels.look(
+                    member.durable.last, group.voters - {member.own}, self._level_at(), trio.current_time()
+                )
             await trio.sleep(LOOK_SECONDS)
 
     def _level_at(self) -> dict[str, float]:

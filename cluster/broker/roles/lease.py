@@ -489,7 +489,7 @@ class LeaseRounds:
 
     def _prepared(self, group: GroupRecord, record: GroupRecord | None) -> GroupRecord | None:
         """A version for etcd, once all that was acknowledged satisfies it; until then acknowledgements have to satisfy both."""
-        now, transfer = trio.current_time(), self.member.ha.group_transfer
+        now = trio.current_time()
         if record is None or not self.is_settled:
             self._propose(None)
             return None
@@ -501,7 +501,7 @@ class LeaseRounds:
                 return None
             self._propose(record)
             self.raise_at, self._proposed_at = self.member.store.max_offset, now
-        if self.raise_at is not None and transfer.confirmed_offset >= self.raise_at:
+        if self.raise_at is not None and self._is_held(record, self.raise_at):
             return record
         if now >= self._proposed_at + PREPARE_SECONDS_MAX:
             log.warning(
@@ -511,6 +511,15 @@ class LeaseRounds:
             self._not_before = now + PREPARE_SECONDS_MAX
             self._propose(None)
         return None
+
+    def _is_held(self, record: GroupRecord, end: int) -> bool:
+        """True if all that was acknowledged, below `end`, satisfies a version that was proposed: as any message does now, or as all
+        of its members have it.
+        """
+        held = {each.member: each.ack_offset for each in self.member.ha.statistics().connections if each.member}
+        others = record.electors - {self.member.own}
+        by_all = all(held.get(id, 0) >= end for id in others)
+        return by_all or self.member.ha.group_transfer.confirmed_offset >= end
 
     def _propose(self, record: GroupRecord | None) -> None:
         """Let acknowledgements satisfy this version, too; None: no more."""

@@ -19,7 +19,6 @@ from twinlog.ha.election.in_sync_set import (
     in_force_or_stricter,
     is_last_copy,
     next_set,
-    stricter,
     why_not_by_members,
     why_not_in_etcd,
     with_in_sync,
@@ -57,11 +56,11 @@ def groups_of(ids: frozenset[str], count: int) -> Iterator[frozenset[str]]:
 
 
 def changes(before: GroupRecord) -> Iterator[GroupRecord]:
-    """All that a master may do to a record in one version."""
-    master, inside = IDS[0], before.in_sync
-    for id in before.voters - {master}:
-        rest = tuple(each for each in inside if each != id)
-        yield with_in_sync(before, rest if id in inside else (*inside, id))
+    """All that a master may do to a record in one version, and more: any set with itself."""
+    master, others = IDS[0], sorted(before.voters - {IDS[0]})
+    for count in range(len(others) + 1):
+        for ids in combinations(others, count):
+            yield with_in_sync(before, (master, *ids))
     for need in range(2, len(before.members) + 1):
         yield with_need(before, need)
 
@@ -76,7 +75,8 @@ def test_what_is_acknowledged_between_two_versions_is_elected_by_both(size):
                 for after in changes(before):
                     both = in_force_or_stricter(before, after)
                     assert both is not None
-                    for held in groups_of(both.ids, both.acks):
+                    others = both.ids - {IDS[0]}
+                    for held in (slaves | {IDS[0]} for slaves in groups_of(others, both.acks - 1)):
                         for version in (before, after):
                             for votes in groups_of(version.electors, needed(version)):
                                 assert held & votes, (before.in_sync, after.in_sync, version.version, held, votes)
@@ -92,9 +92,15 @@ def test_the_rule_of_one_version_alone_would_not_be_enough():
     assert in_force_or_stricter(before, after) == Quorum(ids=frozenset(("m1", "m2")), acks=2)
 
 
-def test_versions_without_a_stricter_one_are_a_fault():
-    with pytest.raises(AssertionError, match="none is stricter"):
-        stricter(Quorum(ids=frozenset(("m1", "m2")), acks=2), Quorum(ids=frozenset(("m1", "m3")), acks=2))
+def test_two_that_leave_at_once_may_need_all_of_both_versions():
+    """Of four with three acknowledgements two are gone: until etcd is known to have that, nothing is acknowledged."""
+    before, after = record(4, 3), record(4, 3, ("m1", "m2"))
+    assert in_force_or_stricter(before, after) == Quorum(ids=frozenset(IDS), acks=4)
+
+
+def test_the_master_alone_holds_whatever_was_acknowledged():
+    before = record(3, 2)
+    assert in_force_or_stricter(before, with_in_sync(before, ("m1",))) == Quorum(ids=frozenset(IDS[:3]), acks=2)
 
 
 def test_the_number_of_acknowledgements_falls_with_the_set_only():
@@ -122,10 +128,21 @@ def level(id: str) -> Seen:
     return Seen(id=id, is_level=True, away_seconds=0.0)
 
 
-def test_who_is_away_longest_leaves_first():
+def test_all_who_are_away_leave_at_once():
     change = next_set(facts(record(3), away("m2", 10.0), away("m3", math.inf)))
-    assert (change.kind, change.member, change.in_sync) == ("shrink", "m3", ("m1", "m2"))
+    assert (change.kind, change.in_sync) == ("shrink", ("m1",))
+    assert "m2" in change.why
+    assert "m3" in change.why
+    change = next_set(facts(record(3), away("m2", 9.9), away("m3", 10.0)))
+    assert (change.kind, change.in_sync) == ("shrink", ("m1", "m2"))
     assert next_set(facts(record(3), away("m2", 9.9), level("m3"))).kind == "stay"
+
+
+def test_a_master_that_was_passed_is_not_waited_for():
+    passed = Seen(id="m2", is_level=False, away_seconds=math.inf, is_passed=True)
+    change = next_set(facts(record(2), passed))
+    assert (change.kind, change.in_sync) == ("shrink", ("m1",))
+    assert change.why.endswith("was the master, and was passed")
 
 
 def test_who_is_level_comes_back():

@@ -15,7 +15,15 @@ async def made(nursery, tmp_path, *, size: int = 2, sync_flush: bool = True, **c
     """A group that has handed its record to etcd while it runs."""
     flush = FlushDiskType.SYNC_FLUSH if sync_flush else FlushDiskType.ASYNC_FLUSH
     config = {"max_time_slave_not_catchup_ms": 10_000, **config}
-    group = role_group(nursery, tmp_path, size=size, config=config, etcd=EtcdModel(), flush=flush)
+    group = role_group(
+        nursery,
+        tmp_path,
+        size=size,
+        need=config.pop("in_sync_replicas", 2),
+        config=config,
+        etcd=EtcdModel(),
+        flush=flush,
+    )
     await group.start()
     group.first.produce(b"before")
     await into_etcd(group, group.first)
@@ -67,9 +75,10 @@ async def test_the_slave_of_a_pair_is_elected_and_goes_on_alone(nursery, tmp_pat
     master.produce(b"both have it")
     assert await master.is_acknowledged()
     await master.kill()
-    await until(lambda: slave.is_serving, "the slave serves")
+    seconds = await until(lambda: slave.is_serving, "the slave serves")
     slave.produce(b"after")
-    await until(lambda: names(group) == {slave.name}, "the set shrinks")
+    seconds += await until(lambda: names(group) == {slave.name}, "the set shrinks")
+    assert seconds < 4, "the time in which a slave may be away is not for a master that was passed"
     assert await slave.is_acknowledged()
     await master.start()
     await group.settled()
@@ -376,3 +385,33 @@ async def test_the_last_one_does_not_go_on_with_a_shorter_log(nursery, tmp_path,
     state = await group.change("failover", slave, accept_data_loss="unknown")
     assert state.error == ""
     assert await group.settled() is slave
+
+
+async def test_both_slaves_of_three_that_die_at_once(nursery, tmp_path, autojump_clock):
+    group = await made(nursery, tmp_path, size=3)
+    first, second, third = group.members
+    first.produce(b"two have it")
+    assert await first.is_acknowledged()
+    await second.kill()
+    await third.kill()
+    await until(lambda: names(group) == {first.name}, "the set shrinks", seconds=15)
+    assert await first.is_acknowledged()
+    await second.start()
+    await third.start()
+    assert await group.settled() is first
+    await until(lambda: len(names(group)) == 3, "the set grows")
+
+
+async def test_a_site_with_two_of_four_is_lost(nursery, tmp_path, autojump_clock):
+    """Three have to hold a message: two of them are left, and go on."""
+    group = await made(nursery, tmp_path, size=4, in_sync_replicas=3)
+    first, second, third, fourth = group.members
+    first.produce(b"three have it")
+    assert await first.is_acknowledged()
+    await third.kill()
+    await fourth.kill()
+    await until(lambda: names(group) == {first.name, second.name}, "the set shrinks", seconds=15)
+    assert await first.is_acknowledged()
+    await first.kill()
+    await until(lambda: second.is_serving, "the last one serves", seconds=5)
+    await until(lambda: names(group) == {second.name}, "the set shrinks again", seconds=3)
