@@ -104,6 +104,7 @@ def test_an_outage_of_etcd_demotes_nobody(tmp_path):
         wait_for(lambda: names(group, cluster) == {first.label}, "the set shrinks")
 
 
+@pytest.mark.long
 def test_a_hung_master_of_a_pair_is_replaced(tmp_path):
     with kept(tmp_path) as (group, cluster):
         first, second = group.members

@@ -513,8 +513,8 @@ class LeaseRounds:
         return None
 
     def _is_held(self, record: GroupRecord, end: int) -> bool:
-        """True if all that was acknowledged, below `end`, satisfies a proposed version: as messages do now, or as all of its members
-        have it.
+        """True if all that was acknowledged, below `end`, satisfies a proposed version: as messages do now, or as all members
+        of it have it.
         """
         held = {each.member: each.ack_offset for each in self.member.ha.statistics().connections if each.member}
         others = record.electors - {self.member.own}
