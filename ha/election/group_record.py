@@ -161,6 +161,13 @@ def _has_moved(known: GroupMember, now: GroupMember) -> bool:
     return known.address != now.address and known.code != now.code
 
 
+def moved(before: GroupRecord | None, record: GroupRecord) -> frozenset[str]:
+    """Members that go on at another address, by another start, than in a version that may be in force."""
+    older = _older(before, record)
+    known = ((old.member(each.id), each) for old in older for each in record.members)
+    return frozenset(each.id for was, each in known if was is not None and _has_moved(was, each))
+
+
 def unproven(before: GroupRecord | None, record: GroupRecord) -> frozenset[str]:
     """Members that moved by a version that is not in force: nobody else is known to have heard of it."""
     return frozenset[str]().union(*(_unproven(old, record) for old in _older(before, record)))
@@ -171,6 +178,8 @@ def unproven_asker(record: GroupRecord, asker: GroupMember) -> bool:
     known = record.member(asker.id)
     if known is None:
         return False
+    if record.is_in_etcd:  # There it is heard of by etcd, whatever the others say.
+        return _has_moved(known, asker)
     return asker.id in _unproven(record, with_member(record, evolve(asker, broker_id=known.broker_id)))
 
 

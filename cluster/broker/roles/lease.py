@@ -30,6 +30,7 @@ from twinlog.ha.election.group_record import (
     is_committed,
     is_first,
     loss_free_below,
+    moved,
     needed,
     remaining_pause,
     with_auto_failover,
@@ -433,7 +434,8 @@ class LeaseRounds:
         if state is None or state.group is None or self._first_is_new:
             return None
         if (quorum := self.quorum) is not None:
-            return quorum.ids - self.joining.unproven
+            # Who moved may be a copy, until etcd has its new address: then the member itself votes no more.
+            return quorum.ids - self.joining.unproven - (moved(state.before, state.group) - {self.member.own})
         return counted(state.before, state.group, committed=state.before is None) - self.joining.unproven
 
     @property
