@@ -208,9 +208,11 @@ class LeaseRounds:
 
     @property
     def quorum(self) -> Quorum | None:
-        """Who has to hold a message where etcd keeps the record, by all versions that may be in force; None: elsewhere."""
+        """Who has to hold a message where etcd keeps the record, by all versions that may be in force; None: elsewhere, and on
+        a slave, which may have versions of its own time as a master beside those of its master.
+        """
         state = self.member.durable.state
-        known = (state.before, state.group) if state is not None else ()
+        known = (state.before, state.group) if state is not None and self.leads else ()
         if not any(record.is_in_etcd for record in known if record is not None):
             return None
         return in_force_or_stricter(*known, self.proposal)
