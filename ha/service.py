@@ -73,6 +73,7 @@ class HAService:
     disconnected_slaves: DisconnectedSlaves = field(init=False)
     fenced: str | None = field(default=None, init=False)  # Why no slave is served; None: slaves are.
     _connections: dict[HAConnection, trio.CancelScope] = field(factory=dict, init=False)  # Oldest first.
+    _ends: int = field(default=0, init=False)  # How often all were ended.
     _nursery: trio.Nursery | None = field(default=None, init=False)
     _port: int = field(default=0, init=False)
     _stamps: AppendStamps = field(factory=AppendStamps, init=False)
@@ -126,6 +127,7 @@ class HAService:
         self._sent_offset_max = min(self._sent_offset_max, offset)
 
     def _end_connections(self) -> None:
+        self._ends += 1
         self.connection_admission.pending.reject_all()
         for connection, scope in self._connections.items():
             self._note_sent(connection)
@@ -228,12 +230,14 @@ class HAService:
 
     async def serve(self, transport: Transport, address: str, ip: str) -> None:
         """Serve one connection until it ends; it is refused at once unless it is admitted, by its IP or a ticket."""
-        admission, first = self.connection_admission, b""
+        admission, first, ends = self.connection_admission, b"", self._ends
         if not admission.rules.admits(ip) and self.role.group is not None:
             with trio.move_on_after(self.config.admission_timeout_ms / 1000), suppress(HAConnectionLostError):
                 first = await transport.receive()
         holder = admission.tickets.holder_of(*ACK.unpack_from(first)) if len(first) >= ACK.size else NOBODY
-        if admission.rules.admits(ip, holder.member, holder.proof):
+        if ends != self._ends:  # What its slave was told of this log's history is old.
+            await transport.aclose()
+        elif admission.rules.admits(ip, holder.member, holder.proof):
             await self._serve(self._connection(transport, address, ip, first))
         else:
             admission.refused(address, ip, "stranger", admission.rules.why_not(ip))
