@@ -23,6 +23,8 @@ from scripts.benchmarks import (
     containers,
     containers_table,
     failover,
+    failover_etcd,
+    failover_etcd_table,
     failover_groups,
     failover_table,
     ha,
@@ -229,6 +231,36 @@ def masters_lost(
     plan = failover.planned(only or failover_groups.KINDS, faults, runs, their_runs, patient=default_client)
     rows = failover.FailoverBench(plan=plan, done=report["results"]).rows()
     record("failover", setup, rows, failover_table.line, resume or out, report)
+
+
+@main.command("failover-etcd")
+@rounds_option(3, "Of each fault and system, and outages of etcd.")
+@click.option("--only", multiple=True, type=click.Choice(tuple(failover_etcd.KINDS)), help="Measure these alone.")
+@click.option("--part", multiple=True, type=click.Choice(failover_etcd.PARTS), help="Measure these alone.")
+@click.option("--fault", multiple=True, type=click.Choice(failover_etcd.FAULTS), help="Measure these alone.")
+@click.option("--outage-seconds", default=60.0, show_default=True, help="How long etcd is away.")
+@click.option("--notes", default="", help="What the page is to say below its tables.")
+@out_option("failover-etcd")
+def masters_lost_on_etcd(
+    rounds: int,
+    only: tuple[str, ...],
+    part: tuple[str, ...],
+    fault: tuple[str, ...],
+    outage_seconds: float,
+    notes: str,
+    out: Path | None,
+) -> None:
+    """Measure failovers of groups on etcd, beside RocketMQ 5 and Patroni with PostgreSQL 15, and outages of etcd. As root."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # Namespaces are removed, whoever ends it.
+    bench = failover_etcd.FailoverEtcdBench(
+        kinds=[kind for name, kind in failover_etcd.KINDS.items() if name in (only or failover_etcd.KINDS)],
+        parts=part or failover_etcd.PARTS,
+        faults=[each for each in failover_etcd.FAULTS if each in (fault or failover_etcd.FAULTS)],
+        rounds=rounds,
+        outage_seconds=outage_seconds,
+    )
+    setup = failover_etcd.setup(rounds, bench.kinds, outage_seconds, notes)
+    record("failover-etcd", setup, bench.rows(), failover_etcd_table.line, out)
 
 
 only_option = click.option(

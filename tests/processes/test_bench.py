@@ -16,6 +16,9 @@ from scripts.benchmarks import (
     client_table,
     failover,
     failover_client,
+    failover_etcd,
+    failover_etcd_client,
+    failover_etcd_table,
     failover_table,
     ha_table,
     http_table,
@@ -263,6 +266,62 @@ def test_page_of_failovers() -> None:
     assert "| RocketMQ | kill | 2 | 5.00 | 31.00 | 31.00 |" in shown
     assert "| RocketMQ | 2,000 | 2 |" in shown
     assert all(failover_table.line(row) for row in rows)
+
+
+def test_a_gap_without_acknowledgements_reaches_over_the_ends_of_an_outage() -> None:
+    """A number that was given up is no acknowledgement; without a later one nobody knows how long the gap is."""
+    second = 10**9
+    told = [(1, 0, "SEND_OK"), (2, 9, "SEND_OK"), (3, 12, "no answer"), (4, 13, "SEND_OK"), (5, 25, "SEND_OK")]
+    answers = [
+        failover_etcd_client.Answer(number, (at - 1) * second, at * second, status) for number, at, status in told
+    ]
+    writer = failover_etcd_client.Writer(answers)
+    assert writer.longest_gap(10 * second, 20 * second) == 12
+    assert writer.within(10 * second, 20 * second) == 1
+    assert writer.longest_gap(10 * second, 30 * second) == float("inf")
+    assert writer.first(11 * second) == answers[3]
+    assert writer.numbers() == {1, 2, 4, 5}
+
+
+def test_what_was_acknowledged_is_lost_once() -> None:
+    """A number that is missing counts when it is missed first, and one that was read back does not count again."""
+    ok = [failover_etcd_client.Answer(number, number, number, "SEND_OK") for number in range(1, 5)]
+    writer = failover_etcd_client.Writer(ok[:3])
+    system = Mock()
+    system.numbers.return_value = {1, 3}
+    session = failover_etcd.Session(system, Mock(), writer)
+    assert session.read_back() == {"acked": 3, "lost": 1}
+    writer.answers.append(ok[3])
+    assert session.read_back() == {"acked": 1, "lost": 1}
+    assert session.read_back() == {"acked": 0, "lost": 0}
+
+
+def test_page_of_failovers_on_etcd() -> None:
+    """Medians with their spread; a run that did not end, and a column that is not of this system."""
+    of_a_pair = [(1, 0.5), (2, 0.7), (3, None)]
+    rows = [
+        {"system": "twinlog-pair", "fault": "kill", "round": number, "seconds": seconds, "acked": 1000, "lost": 0}
+        for number, seconds in of_a_pair
+    ]
+    rows.append({"system": "patroni-pair", "fault": "server", "round": 1, "seconds": 9.0, "acked": 10, "lost": 2})
+    outage = {"fault": "outage", "round": 1, "after_seconds": 0.1, "acked": 5, "lost": 0}
+    rows.append({**outage, "system": "twinlog-pair", "acked_meanwhile": 1200, "gap_seconds": 0.2, "same_master": True})
+    rows.append({**outage, "system": "patroni-pair", "acked_meanwhile": 300, "gap_seconds": None})
+    setup = {
+        "rounds": 3,
+        "outage_seconds": 60.0,
+        "etcd": "etcd 3.4",
+        "lanes": 2,
+        "notes": "Loud.",
+        **failover_etcd.SETUP,
+    }
+    shown = failover_etcd_table.page({**new_report("failover-etcd", setup), "results": rows}, "raw.json")
+    assert "| twinlog, a pair | 0.7 (0.5 to over 60) |  |  |  | 3 |" in shown
+    assert "| Patroni, a pair |  | 9.0 (9.0 to 9.0) |  |  | 1 |" in shown
+    assert "| twinlog, a pair | 1,200 (1,200 to 1,200) | 0.2 (0.2 to 0.2) | 1 of 1 | 1 |" in shown
+    assert "| Patroni, a pair | 15 | 2 |" in shown
+    assert shown.endswith("\nLoud.\n")
+    assert all(failover_etcd_table.line(row) for row in rows)
 
 
 def verified(root: Path) -> int:
