@@ -36,7 +36,7 @@ from tests.support.process_group.process import ProcessFailedError
 from tests.support.waiting import wait_for
 
 FAULTS = ("kill", "server", "stop", "cut")
-PARTS = ("faults", "outage")
+PARTS = ("outage", "faults")
 GIVE_UP_SECONDS = 60.0  # Of one run, which counts as longer than that.
 SETTLE_SECONDS = 1.0
 STARTS_MAX = 3  # Groups that begin at the same time.
@@ -64,8 +64,8 @@ KINDS: Mapping[str, Kind] = {
         Kind("twinlog-pair", "twinlog", 2, lane="twinlog"),
         Kind("twinlog-tuned", "twinlog", 2, settings=TUNED, lane="twinlog"),
         Kind("twinlog-three", "twinlog", 3, lane="twinlog"),
-        Kind("rocketmq-pair", "rocketmq", 2, lane="rocketmq"),
-        Kind("rocketmq-three", "rocketmq", 3, lane="rocketmq"),
+        Kind("rocketmq-pair", "rocketmq", 2),
+        Kind("rocketmq-three", "rocketmq", 3),
         Kind("patroni-pair", "patroni", 2),
         Kind("patroni-tuned", "patroni", 2, patroni.TUNED),
         Kind("patroni-three", "patroni", 3),
@@ -155,10 +155,11 @@ class FailoverEtcdBench:
             net = stack.enter_context(namespaces(1 + sum(kind.members for kind in self.kinds)))
             systems = self._installed(root, net, stack)
             stack.callback(self._end)
-            if "faults" in self.parts:
-                yield from self._beside_each_other(self._lanes(systems))
             if "outage" in self.parts:
                 yield from self._beside_each_other([partial(self._outages, systems)])
+                self._end()
+            if "faults" in self.parts:
+                yield from self._beside_each_other(self._lanes(systems))
 
     def _installed(self, root: Path, net: Namespaces, stack: ExitStack) -> list[System]:
         own, *places = net.places

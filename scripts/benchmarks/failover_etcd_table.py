@@ -31,8 +31,8 @@ of three members ({etcd}), which all groups share, are in another one, that noth
 
 A pair of twinlog or Patroni goes on with one member after the failover, and both know then that there is one copy. Faults come at
 a random time of the period in which a system looks at things. Median of {rounds} rounds, with the lowest and highest; a run ends
-after {give_up:.0f} s. Groups of twinlog took turns, and those of RocketMQ; since most of the time is waiting, {lanes} groups at a
-time were measured side by side on this machine.
+after {give_up:.0f} s. Groups of twinlog took turns; since most of the time is waiting, {lanes} groups at a time were
+measured side by side on this machine.
 
 {cpu_model}, {cpu_count} cores for all of it, {memory:.0f} GiB, Linux {kernel}, Python {python}, {java}.
 Date {date}, commit `{commit}`{changed}; load of the machine when it began: {load_average_1m}.
