@@ -80,8 +80,14 @@ class Admin:
         facts = await observe.gather.ask_members(self.api, groups)
         members = tuple(each.member for each in facts)
         failovers = observe.failover.failovers_of(facts)
-        notes = (*observe.role_views.notes_of(facts), *observe.failover.notes(failovers))
-        return observe.members.MemberList(members, tuple(observe.members.issues_of(groups, members)), notes, failovers)
+        sets = observe.in_sync.in_sync_sets(facts)
+        notes = (
+            *observe.role_views.notes_of(facts),
+            *observe.failover.notes(failovers),
+            *observe.in_sync.remarks(sets),
+        )
+        issues = tuple(observe.members.issues_of(groups, members))
+        return observe.members.MemberList(members, issues, notes, failovers, sets)
 
     async def watch_members(self, seconds: float, show: "Callable[[observe.members.MemberList], None]") -> None:
         """Show the members now and every `seconds`, without end. Raises RemotingError when the first request fails."""

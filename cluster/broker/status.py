@@ -306,7 +306,7 @@ class BrokerStatus:
         """Add the recorded role, if there is one."""
         roles, state = self.roles, self.roles.member.role_state()
         if state is None and roles.member.wiped_record is None:
-            return status
+            return evolve(status, etcd=self.etcd())
         phase, why = roles.member.status()
         last, change = roles.member.epochs()[-1], roles.state()
         silent = roles.leases.silence.silent(trio.current_time())
@@ -344,7 +344,11 @@ class BrokerStatus:
         record = kept.record if kept is not None else None
         return EtcdStatus(
             cluster=view.cluster or None,
+            prefix=self.settings.etcd_config.prefix,
             why=view.why or None,
+            since_ms=outside.why_since_ms or None,
+            refused=outside.is_refused,
+            no_place=outside.why_not or None,
             version=record.version if record is not None else None,
             epoch=record.epoch if record is not None else None,
             in_sync=record.in_sync if record is not None else (),

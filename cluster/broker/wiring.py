@@ -23,6 +23,7 @@ from twinlog.cluster.broker.group.lost_tables import LostTables
 from twinlog.cluster.broker.group.registration import RegistrationService
 from twinlog.cluster.broker.group.slave_sync import SlaveSynchronize
 from twinlog.cluster.broker.peers.client_calls import ClientCalls
+from twinlog.cluster.broker.peers.etcd_check import EtcdCheck
 from twinlog.cluster.broker.peers.ha_peer import Peers, RemotingCalls, RemotingPeer
 from twinlog.cluster.broker.peers.reach import Reach
 from twinlog.cluster.broker.peers.slave_peers import SlaveKinds, SlavePeers
@@ -480,6 +481,7 @@ def _processors(
         settings, store, tables, services.schedule, services.transactions, data.held_pulls
     )
     reach = Reach(data.group.other_members, RemotingCalls(base.client).who_is_at)
+    etcd = EtcdCheck(settings.etcd_config)
     pull = PullProcessor(
         settings=settings,
         store=store,
@@ -505,7 +507,7 @@ def _processors(
         SendBackProcessor(settings, store, topics, groups, stats, gate),
         TransactionProcessor(settings, store, members.ha.group_transfer, gate),
         # For administrators
-        BrokerAdminProcessor(settings, store, topics, stats, members.ha, status, reconfiguration, reach),
+        BrokerAdminProcessor(settings, store, topics, stats, members.ha, status, reconfiguration, reach, etcd),
         GroupAdminProcessor(settings, store, tables, stats, queues, services.schedule, lost_tables, gate),
         TopicAdminProcessor(settings, store, tables, stats, queues, members.registration, lost_tables, gate),
         AclProcessor(settings, base.acl),

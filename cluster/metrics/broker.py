@@ -25,6 +25,7 @@ from twinlog.cluster.observe.members import NO_MASTERS, state_text
 from twinlog.cluster.remoting import names
 from twinlog.cluster.remoting.names import member_name
 from twinlog.cluster.remoting.route import MASTER_ID
+from twinlog.ha.election.in_sync_set import floor_of
 from twinlog.ha.master.group_transfer import OUTCOMES
 from twinlog.ha.statistics import HAStatistics
 from twinlog.store.config import CONSUME_QUEUE_UNIT, BrokerRole
@@ -33,6 +34,7 @@ from twinlog.store.message_store import MessageStore
 from twinlog.store.queue.consume_queue import ConsumeQueue
 from twinlog.store.queue.layout import UNIT
 from twinlog.store.record.message import STORED_MS_END, record_stored_ms
+from twinlog.store.role_file import GroupRecord
 from twinlog.store.util.histogram import HistogramCounts
 
 
@@ -97,7 +99,7 @@ def _ha(broker: Broker, ha: HAStatistics) -> HANumbers:
     client, state = broker.ha.client, _state(broker)
     synchronous = broker.store.config.broker_role is BrokerRole.SYNC_MASTER
     finding, elector = client.finding, broker.roles.elector
-    auto = broker.status.auto_failover()
+    auto, kept, outside = broker.status.auto_failover(), _kept_in_etcd(broker), broker.roles.outside
     return HANumbers(
         member_id=broker.roles.member.own,
         secret_ids=broker.secrets.ids,
@@ -127,7 +129,20 @@ def _ha(broker: Broker, ha: HAStatistics) -> HANumbers:
         heard_seconds=auto.heard_ms / 1000 if auto is not None and auto.heard_ms is not None else None,
         elections=(("tried", elector.tried), ("won", elector.won), ("given_up", elector.given_up)),
         held_off_seconds=auto.held_off_ms / 1000 if auto is not None else 0.0,
+        in_sync_set=len(kept.in_sync) if kept is not None else None,
+        in_sync_version=kept.version if kept is not None else None,
+        in_sync_changed_seconds=max(broker.store.now_ms() - outside.changed_ms, 0) / 1000
+        if kept is not None and outside.changed_ms
+        else None,
+        etcd_usable=view.why == "" if (view := outside.view()) is not None else None,
     )
+
+
+def _kept_in_etcd(broker: Broker) -> GroupRecord | None:
+    """The record in force by which this member acknowledges; None: it is no master, or etcd does not keep the record."""
+    group = broker.roles.member.group
+    record = floor_of(group) if group is not None and broker.roles.member.is_serving else None
+    return record if record is not None and record.is_in_etcd else None
 
 
 def _ack_waits(broker: Broker, need: int) -> tuple[tuple[int, str, HistogramCounts], ...]:

@@ -71,6 +71,10 @@ def _if_master(value: Callable[[BrokerSnapshot], float]) -> Callable[[BrokerSnap
     return lambda snapshot: value(snapshot) if snapshot.ha.role == "master" else None
 
 
+def _one_copy(snapshot: BrokerSnapshot) -> float | None:
+    return snapshot.ha.in_sync_set == 1 if snapshot.ha.in_sync_set is not None else None
+
+
 _group_gauge = partial(gauge, scope=GROUP)
 _replica_gauge = partial(_group_gauge, labels=("replica",))
 HA = (
@@ -104,7 +108,7 @@ HA = (
     ),
     gauge(
         name="rocketmq_ha_auto_failover",
-        help="1 while this member's record of its group says autoFailover=members, 0 for off; all members should agree",
+        help="1 while this member's record of its group says autoFailover=members or etcd, 0 for off; all should agree",
         read=lambda snapshot: snapshot.ha.auto_failover,
     ),
     _group_gauge(
@@ -193,6 +197,32 @@ HA = (
         name="rocketmq_ha_in_sync_members",
         help="Told by the master: members that are in sync, itself included",
         read=_if_master(lambda snapshot: snapshot.ha.in_sync),
+    ),
+    _group_gauge(
+        name="rocketmq_ha_in_sync_set_members",
+        help="Told by the master where etcd keeps the group's record: members in the in-sync set, itself included",
+        read=lambda snapshot: snapshot.ha.in_sync_set,
+    ),
+    _group_gauge(
+        name="rocketmq_ha_in_sync_set_version",
+        help="Told by the master, likewise: version of the record in force, which grows with each change of it",
+        read=lambda snapshot: snapshot.ha.in_sync_version,
+    ),
+    _group_gauge(
+        name="rocketmq_ha_in_sync_set_changed_seconds",
+        help="Told by the master, likewise: seconds since it saw the set change last; absent before the first change",
+        read=lambda snapshot: snapshot.ha.in_sync_changed_seconds,
+    ),
+    _group_gauge(
+        name="rocketmq_ha_one_copy",
+        help="Told by the master, likewise: 1 while it alone is in the set, so that the loss of its disk loses messages",
+        read=_one_copy,
+    ),
+    gauge(
+        name="rocketmq_ha_etcd_usable",
+        help="1 while a member with etcdEndpoints can rely on etcd; 0: elections and changes of the set wait",
+        scope=OWN,
+        read=lambda snapshot: snapshot.ha.etcd_usable,
     ),
     histogram(
         name="rocketmq_ha_ack_wait_seconds",

@@ -81,6 +81,10 @@ class HANumbers:
     heard_seconds: float | None  # Since it heard its master last; None: it serves itself, or has no record.
     elections: tuple[tuple[str, int], ...]  # Automatic ones that it began, by outcome.
     held_off_seconds: float
+    in_sync_set: int | None  # Size, by a serving master's record in force; None: etcd does not keep it, or a slave.
+    in_sync_version: int | None  # Version of the record, likewise.
+    in_sync_changed_seconds: float | None  # Since the set was seen to change last; None also: not since the start.
+    etcd_usable: bool | None  # As this member sees it; None: it has no etcdEndpoints.
 
 
 @frozen(kw_only=True)

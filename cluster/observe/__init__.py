@@ -14,6 +14,7 @@ __all__ = [
     "failover",
     "findings",
     "gather",
+    "in_sync",
     "live_diff",
     "members",
     "requests",
@@ -22,6 +23,18 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from . import cross_check, explain, failover, findings, gather, live_diff, members, requests, role_views, rules
+    from . import (
+        cross_check,
+        explain,
+        failover,
+        findings,
+        gather,
+        in_sync,
+        live_diff,
+        members,
+        requests,
+        role_views,
+        rules,
+    )
 else:
     __getattr__ = late_modules(__name__)

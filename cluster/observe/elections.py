@@ -13,7 +13,7 @@ class MemberElections:
     """One member's part. Counts are since its start."""
 
     member: str
-    mode: str = field(metadata={"doc": "off or members, as this member's record says"})
+    mode: str = field(metadata={"doc": "off, members or etcd, as this member's record says"})
     suspects: bool = field(metadata={"doc": "it takes its master for dead"})
     why: str | None = field(metadata={"doc": "what it waits for, while it suspects its master"})
     tried: int = field(metadata={"doc": "elections that it began"})
@@ -36,7 +36,7 @@ class GroupFailover:
     """A group with a record: who begins a failover there, and whether one could succeed."""
 
     group: str
-    mode: str = field(metadata={"doc": "off: a person begins a failover; members: they elect by themselves"})
+    mode: str = field(metadata={"doc": "off: a person begins a failover; members, etcd: they elect by themselves"})
     successors: tuple[Successor, ...] = field(metadata={"doc": "the next master first; empty: nobody can tell"})
     nobody: str | None = field(
         metadata={"doc": "why nobody could be elected now; null: somebody could, or it is not known"}

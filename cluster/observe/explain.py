@@ -6,6 +6,8 @@ from attrs import frozen
 
 from twinlog.cluster.observe.failover import failover_of
 from twinlog.cluster.observe.findings import Finding
+from twinlog.cluster.observe.in_sync import change_text, in_sync_set, since
+from twinlog.cluster.observe.in_sync_status import InSyncSet
 from twinlog.cluster.observe.members import ClusterFacts, Member, MemberFacts
 from twinlog.cluster.observe.role_views import name_of
 from twinlog.cluster.observe.rules import examine
@@ -105,8 +107,38 @@ def _epoch(facts: ClusterFacts, each: MemberFacts) -> Iterator[tuple[str, str]]:
         held = "it may acknowledge: enough members follow it, or were asked a moment ago"
         yield "lease", held if lease.held else f"it may acknowledge nothing: {lease.why}"
     names = ", ".join(name_of(kept.id, members) for kept in record.members)
-    yield "group", f"{names}; {record.acks_needed} must hold a message, {needed(record)} must promise for a failover"
+    found = in_sync_set(each.member.group, members)
+    if found is None:
+        yield (
+            "group",
+            f"{names}; {record.acks_needed} must hold a message, {needed(record)} must promise for a failover",
+        )
+    else:
+        yield from _in_sync(found, names)
+    yield from _etcd(each)
     yield from _failover(facts, each)
+
+
+def _in_sync(found: InSyncSet, names: str) -> Iterator[tuple[str, str]]:
+    of = "the one in sync" if found.is_one_copy else f"the {len(found.in_sync)} in sync"
+    yield (
+        "group",
+        f"{names}; {found.acks_needed} of {of} must hold a message, {found.promises_needed} must promise for a failover",
+    )
+    yield "in sync", found.text
+    yield "record", f"etcd keeps it: {change_text(found)}"
+
+
+def _etcd(each: MemberFacts) -> Iterator[tuple[str, str]]:
+    """Line on etcd as this member sees it; none where it knows no etcd."""
+    told = each.status.etcd
+    if told is None:
+        return
+    where = f"cluster {told.cluster}, {told.prefix}" if told.cluster else "not reached yet"
+    if told.why:
+        yield "etcd", f"{where}: it cannot rely on it{since(told.since_ms)}: {told.why}"
+    else:
+        yield "etcd", f"{where}: it answers"
 
 
 def _failover(facts: ClusterFacts, each: MemberFacts) -> Iterator[tuple[str, str]]:
@@ -115,12 +147,16 @@ def _failover(facts: ClusterFacts, each: MemberFacts) -> Iterator[tuple[str, str
     if group is None or own is None:
         return
     if own.mode == "off":
-        yield "failover", "a person begins it: twinlog failover; with twinlog auto-failover members the group does"
+        yield (
+            "failover",
+            "a person begins it: twinlog failover; with twinlog auto-failover members, or etcd, the group does",
+        )
     else:
+        members = "members of the in-sync set" if own.mode == "etcd" else "members"
         after = f" for {own.after_ms / 1000:g} s" if own.after_ms is not None else ""
         yield (
             "failover",
-            f"the members elect another master by themselves once theirs is not heard{after}, or its process is gone",
+            f"the {members} elect another master by themselves once theirs is not heard{after}, or its process is gone",
         )
     if own.heard_ms is not None:
         suspects = next((found.why for found in group.members if found.member == each.member.name and found.why), None)

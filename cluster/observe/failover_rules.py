@@ -9,6 +9,7 @@ from twinlog.cluster.observe.members import ClusterFacts, MemberFacts
 from twinlog.cluster.observe.role_views import id_of, newest_record
 from twinlog.cluster.remoting.member_status import AutoFailoverStatus
 from twinlog.ha.election.group_record import needed
+from twinlog.ha.election.in_sync_set import floor_of, is_last_copy
 from twinlog.store.role_file import GroupRecord
 
 THIS_MACHINE = "127.0.0.1"
@@ -25,7 +26,7 @@ def automatic_failover(facts: ClusterFacts) -> Iterator[Finding]:
         yield from _otherwise_configured(group, members)
         if group.mode == "off":
             continue
-        yield from _nobody(group)
+        yield from _nobody(group, record)
         yield from _suspected(group)
         yield from _holds_off(group, members)
         yield from _elected_alone(group, members, record)
@@ -44,7 +45,8 @@ def _disagree(group: GroupFailover) -> Iterator[Finding]:
             cause="members disagree on autoFailover",
             subject=group.group,
             what=f"the members of {group.group} disagree who begins a failover, so nobody elects by itself: {says}",
-            fix="see that all of them reach their master; or say it again: twinlog auto-failover members",
+            fix="see that all of them reach their master; or say it again: twinlog auto-failover "
+            f"{group.mode if group.mode != 'off' else 'members'}",
         )
 
 
@@ -62,8 +64,8 @@ def _otherwise_configured(group: GroupFailover, members: Sequence[MemberFacts]) 
             )
 
 
-def _nobody(group: GroupFailover) -> Iterator[Finding]:
-    if group.nobody is not None:
+def _nobody(group: GroupFailover, record: GroupRecord) -> Iterator[Finding]:
+    if group.nobody is not None and not is_last_copy(floor_of(record)):  # That is said by in_sync_rules.py.
         against = (f"{each.member}: {each.against}" for each in group.successors if each.rank is None)
         yield Finding(
             level=Level.WARNING,
@@ -105,7 +107,13 @@ def _holds_off(group: GroupFailover, members: Sequence[MemberFacts]) -> Iterator
 def _elected_alone(group: GroupFailover, members: Sequence[MemberFacts], record: GroupRecord) -> Iterator[Finding]:
     for each in members:
         policy, epoch = each.status.policy, each.status.epoch
-        if policy is None or epoch is None or epoch.decided_by != "group" or len(record.voters) != 2:
+        if (
+            policy is None
+            or epoch is None
+            or epoch.decided_by != "group"
+            or len(record.voters) != 2
+            or record.is_in_etcd
+        ):
             continue
         if each.status.role_state == "serving" and (policy.in_sync or 0) < record.acks_needed:
             yield Finding(
@@ -160,8 +168,8 @@ def _times(group: GroupFailover, members: Sequence[MemberFacts]) -> Iterator[Fin
 
 
 def _witnesses(group: GroupFailover, members: Sequence[MemberFacts], record: GroupRecord) -> Iterator[Finding]:
-    """Pairs: a member's own vote alone elects, and there is no other voter to ask."""
-    if needed(record) > 1 or len(record.voters) != 2:
+    """Pairs: a member's own vote alone elects, and there is no other voter to ask. With etcd, that is the witness."""
+    if needed(record) > 1 or len(record.voters) != 2 or record.is_in_etcd:
         return
     for each in members:
         own, others = each.status.auto_failover, [other for other in members if other is not each]

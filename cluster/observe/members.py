@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from attrs import evolve, field, frozen
 
 from twinlog.cluster.observe.elections import GroupFailover
+from twinlog.cluster.observe.in_sync_status import InSyncSet
 from twinlog.cluster.remoting.member_status import NO_STATUS, MasterLinkStatus, MemberStatus, SlaveStatus
 from twinlog.cluster.remoting.route import BrokerAddresses
 from twinlog.cluster.user_errors import NOT_FOUND, USAGE, UserError
@@ -57,6 +58,7 @@ class MemberList:
     issues: tuple[str, ...]
     notes: tuple[str, ...] = ()  # What is under way, planned or paused; and who elects by itself.
     failovers: tuple[GroupFailover, ...] = ()  # Of groups with a record.
+    in_sync_sets: tuple[InSyncSet, ...] = ()  # Of groups whose record etcd keeps.
 
 
 class NoMemberError(UserError):

@@ -192,9 +192,9 @@ def _too_few_votes(name: str, members: tuple[MemberFacts, ...], record: GroupRec
     """A group in which no failover without loss could be proven if the master died now."""
     masters = [id_of(each) for each in members if each.member.role == "master"]
     present = {id_of(each) for each in members if each.is_twinlog}
-    voters = record.voters & present
+    voters = record.electors & record.voters & present
     left, wanted = len(voters - set(masters)), needed(record)
-    if masters and left < wanted and record.auto_failover != "members":  # See failover_rules.py.
+    if masters and left < wanted and record.auto_failover in (None, "off"):  # See failover_rules.py.
         yield Finding(
             level=Level.NOTE,
             cause="too few for a failover",

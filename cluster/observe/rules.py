@@ -2,7 +2,7 @@
 
 The tables at the end list every rule, by what it reads: RULES read one snapshot (`twinlog check`, `explain`, `doctor`, the
 dashboard), CONTRADICTIONS read two (`twinlog crosscheck`). Rules for security are in security_rules.py, rules for roles in
-role_views.py and failover_rules.py, rules for what members report about each other in cross_rules.py.
+role_views.py, failover_rules.py and in_sync_rules.py, rules for what members report about each other in cross_rules.py.
 """
 
 from collections.abc import Iterator
@@ -24,9 +24,11 @@ from twinlog.cluster.observe.cross_rules import (
 )
 from twinlog.cluster.observe.failover_rules import automatic_failover
 from twinlog.cluster.observe.findings import Finding, Level, Rule, apply
+from twinlog.cluster.observe.in_sync_rules import etcd, in_sync_sets
 from twinlog.cluster.observe.members import ClusterFacts, MemberFacts, issue_of, successor_hint
 from twinlog.cluster.observe.role_views import roles
 from twinlog.cluster.observe.security_rules import access, encryption, group_secrets, replication_port, secret_files
+from twinlog.ha.policy.ack_policy import OF_THE_SET
 
 
 def name_servers(facts: ClusterFacts) -> Iterator[Finding]:
@@ -246,7 +248,8 @@ def acknowledgements(facts: ClusterFacts) -> Iterator[Finding]:
     for each in facts.members:
         name = each.member.name
         for warning in each.status.policy.warnings if each.status.policy is not None else ():
-            yield Finding(level=Level.WARNING, cause="acknowledgements", subject=name, what=f"{name}: {warning}")
+            if OF_THE_SET not in warning:  # See in_sync_rules.py.
+                yield Finding(level=Level.WARNING, cause="acknowledgements", subject=name, what=f"{name}: {warning}")
         timeout_ms = each.number("slaveTimeout")
         if is_sync(each) and timeout_ms is not None and timeout_ms > PRODUCER_TIMEOUT_MS:
             yield Finding(
@@ -427,6 +430,8 @@ RULES: tuple[Rule[ClusterFacts], ...] = (
     Rule("members answer, take messages and follow", states),
     Rule("roles are settled, and could be changed", roles),
     Rule("groups that elect by themselves could do so", automatic_failover),
+    Rule("in-sync sets are large enough", in_sync_sets),
+    Rule("members that keep their record in etcd can rely on it", etcd),
     Rule("HA ports take connections", ha_ports),
     Rule("members find each other at what they tell members", addresses),
     Rule("clients find members at what they are told", for_clients),

@@ -155,25 +155,41 @@ class StandingStatus:
 
 
 @frozen(kw_only=True)
+class EtcdFindingStatus:
+    """A problem on a member's way to etcd. `level`: critical, warning or note; `subject`: an endpoint, or several."""
+
+    level: str
+    cause: str
+    subject: str
+    what: str
+    fix: str = ""
+
+
+@frozen(kw_only=True)
 class EtcdStatus:
     """etcd as a member sees it, and the group's record there. `why`: why it cannot be relied on now; null: it can."""
 
     cluster: str | None = None  # Id of etcd's cluster, hexadecimal.
+    prefix: str | None = None  # etcdPrefix.
     why: str | None = None
+    since_ms: int | None = None  # Since when it says so.
+    refused: bool = False  # etcd answers, and what it holds must not be used: `why` says why.
+    no_place: str | None = None  # What in the member's configuration contradicts the in-sync set in etcd.
     version: int | None = None  # Of the record that was read, or written, last.
     epoch: int | None = None
     in_sync: tuple[str, ...] = ()  # Member ids.
     master: str | None = None  # Id of the member that told etcd lately that it serves.
-    changed_ms: int | None = None  # When this member, as the master, changed the in-sync set last, and why.
-    change_why: str | None = None
+    changed_ms: int | None = None  # When this member saw the in-sync set change last; null: not since its start.
+    change_why: str | None = None  # Why, if this member changed it.
     why_not_changed: str | None = None  # Why the set stays, although a member lacks behind.
+    findings: tuple[EtcdFindingStatus, ...] | None = None  # Of the way to each endpoint; only where it was asked for.
 
 
 @frozen(kw_only=True)
 class AutoFailoverStatus:
     """Failover without a person, as one member sees it. Counts are since its start."""
 
-    mode: str = "off"  # off, members: as its record says.
+    mode: str = "off"  # off, members, etcd: as its record says.
     configured: str = "off"  # As its broker.conf says what a group begins with.
     after_ms: int | None = None
     lease_ms: int | None = None
@@ -277,7 +293,8 @@ class MemberStatus:
         body: dict[str, Any] = to_plain(self)
         if body["security"] is not None:
             body["security"] = {key: value for key, value in body["security"].items() if value is not None}
-        return body if self.role_state is not None else {key: body[key] for key in body if key not in ROLE_KEYS}
+        left_out = ROLE_KEYS if self.role_state is None else frozenset[str]()
+        return {key: body[key] for key in body if key not in left_out or (key == "etcd" and self.etcd is not None)}
 
     @classmethod
     def from_json(cls, body: object) -> "MemberStatus":

@@ -23,6 +23,7 @@ from attrs import define, field, frozen
 from twinlog.ha.election import witness
 from twinlog.ha.election.epochs import key_of
 from twinlog.ha.election.group_record import needed
+from twinlog.ha.election.in_sync_set import is_last_copy
 from twinlog.ha.election.voter import LeaseReply, VoteReply, why_older
 from twinlog.ha.election.votes import group_of, judge_failover
 from twinlog.ha.election.witness import WitnessReply
@@ -280,8 +281,11 @@ def why_nobody(group: GroupRecord, found: Sequence[Standing]) -> str:
     """Why these standings elect nobody if the master dies now; "" when they elect somebody."""
     votes, wanted = sum(each.votes for each in found), needed(group)
     if votes < wanted:
+        if is_last_copy(group):
+            return "only the master is in the in-sync set, and others may lack what it acknowledges alone"
         alone = "only the master has to hold a message, so that nobody else knows what would be lost: "
-        counts = f"{wanted} of {len(group.members)} members would have to promise their votes, {votes} could"
+        who = "members in the in-sync set" if group.is_in_etcd else "members"
+        counts = f"{wanted} of {len(group.electors)} {who} would have to promise their votes, {votes} could"
         return f"{alone if group.acks_needed <= 1 else ''}{counts}"
     return "" if any(each.rank is not None for each in found) else "nobody could store messages"
 

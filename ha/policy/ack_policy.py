@@ -65,6 +65,7 @@ def decide(rule: AckRule, *, eligible: int, in_sync: int) -> AckDecision:
 
 
 ONE_COPY = "one copy"  # Part of the level: the loss of one disk loses what is acknowledged now.
+OF_THE_SET = "the in-sync set is "  # In each warning about it.
 NUMBERS = ("no", "one", "two", "three", "four", "five")
 
 
@@ -198,7 +199,7 @@ def _warnings(
             "the loss of its disk loses what it acknowledges alone" if decision.need == 1 else "so many hold a message"
         )
         warnings.append(
-            f"{copies} instead of inSyncReplicas={rule.in_sync_replicas}: the in-sync set is {', '.join(in_sync_set)}, and "
+            f"{copies} instead of inSyncReplicas={rule.in_sync_replicas}: {OF_THE_SET}{', '.join(in_sync_set)}, and "
             f"{lost}. Bring another member back"
         )
     elif decision.need < rule.in_sync_replicas:

@@ -6,9 +6,11 @@ Sources: AdminBrokerProcessor.java, Configuration.java, StoreStatsService.java (
 from collections.abc import Coroutine
 from typing import Any
 
+import trio
 from attrs import define, evolve
 
 from twinlog.cluster.broker.config_changes import read_changes
+from twinlog.cluster.broker.peers.etcd_check import EtcdCheck
 from twinlog.cluster.broker.peers.reach import Reach
 from twinlog.cluster.broker.processors import shared
 from twinlog.cluster.broker.reconfigure import Reconfiguration, save_changes
@@ -43,6 +45,7 @@ class BrokerAdminProcessor:
     status: BrokerStatus
     reconfiguration: Reconfiguration
     reach: Reach
+    etcd: EtcdCheck
 
     async def update_broker_config(self, header: h.UpdateBrokerConfig, request: Request) -> Reply:
         """Apply `key=value` lines and write them to the configuration file: all of them, or none."""
@@ -133,8 +136,13 @@ class BrokerAdminProcessor:
         return self._with_reach() if header.reach else shared.json_reply(self.status.member().to_json())
 
     async def _with_reach(self) -> Reply:
-        reach = await self.reach.look()
-        return shared.json_reply(evolve(self.status.member(), reach=reach).to_json())
+        async with trio.open_nursery() as nursery:  # Both take up to three seconds.
+            nursery.start_soon(self.etcd.look)
+            reach = await self.reach.look()
+        status = evolve(self.status.member(), reach=reach)
+        if status.etcd is not None:
+            status = evolve(status, etcd=evolve(status.etcd, findings=self.etcd.found))
+        return shared.json_reply(status.to_json())
 
 
 def _link(client: HAClientStatistics | None) -> dict[str, Any]:

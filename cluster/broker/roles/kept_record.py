@@ -86,12 +86,16 @@ class EtcdRecord:
     why: str = field(
         default="it was not asked yet", init=False
     )  # Why `kept` is not to be relied on; "" after an answer.
+    why_since_ms: int = field(default=0, init=False)  # Wall clock: since when there is a `why`; 0: it answered last.
+    is_refused: bool = field(default=False, init=False)  # It answers, and what it holds must not be used.
     heard_at: Callable[[str], float] = field(default=lambda _id: -math.inf, init=False)  # When a voter answered last.
     on_change: Callable[[], None] = field(default=lambda: None, init=False)  # Another version is there.
     to_write: Wakeup = field(factory=Wakeup, init=False)  # A version waits.
     levels: LevelClock = field(factory=LevelClock, init=False)
-    changed_ms: int = field(default=0, init=False)  # Wall clock: when this member changed the set last, and why.
-    change_why: str = field(default="", init=False)
+    changed_ms: int = field(
+        default=0, init=False
+    )  # Wall clock: when the set was seen to change last; 0: not since the start.
+    change_why: str = field(default="", init=False)  # Why, if this member changed it.
     _decided: str = field(default="", init=False)
     set_change: SetChange = field(default=SetChange(kind="stay"), init=False)
 
@@ -160,7 +164,7 @@ class EtcdRecord:
             kept = await self.keeper.read()
             self._require_usable(kept)
         except KeeperError as error:
-            self._note_why(str(error))
+            self._note_why(error)
             raise
         self._note(kept)
         return kept
@@ -173,7 +177,7 @@ class EtcdRecord:
             kept = await self.keeper.swap(before, in_force(record))
             self._require_usable(kept)
         except KeeperError as error:
-            self._note_why(str(error))
+            self._note_why(error)
             raise
         self._note(kept)
         return kept
@@ -185,16 +189,19 @@ class EtcdRecord:
     def _note(self, kept: KeptRecord) -> None:
         if self.why and self.kept is not None:
             log.info("etcd answers again")
-        self.why = ""
+        self.why, self.why_since_ms, self.is_refused = "", 0, False
         if kept != self.kept:
+            if _in_sync(self.kept) not in ((), _in_sync(kept)):
+                self.changed_ms, self.change_why = self.member.now_ms(), ""
             self.kept = kept
             self.on_change()
 
-    def _note_why(self, why: str) -> None:
-        group = self.member.group
+    def _note_why(self, error: KeeperError) -> None:
+        group, why = self.member.group, str(error)
         if why != self.why and group is not None and group.is_in_etcd:
             log.warning("etcd is not to be relied on now: changes of the in-sync set and elections wait", why=why)
-        self.why = why
+        self.why, self.is_refused = why, isinstance(error, KeeperRefusedError)
+        self.why_since_ms = self.why_since_ms or self.member.now_ms()
 
     # The version that waits
 
@@ -265,3 +272,7 @@ class EtcdRecord:
             self._decided = change.why
         self.set_change = change
         return change
+
+
+def _in_sync(kept: KeptRecord | None) -> tuple[str, ...]:
+    return kept.record.in_sync if kept is not None and kept.record is not None else ()

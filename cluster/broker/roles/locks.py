@@ -21,7 +21,7 @@ from twinlog.cluster.broker.tables.queue_locks import ANSWER_SECONDS_MAX, BELIEF
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.route import MessageQueue
-from twinlog.ha.election.election import mode_of
+from twinlog.ha.election.election import AUTOMATIC, mode_of
 from twinlog.ha.election.group_record import needed
 from twinlog.ha.election.queue_locks import last_table
 from twinlog.ha.election.voter import VoteReply
@@ -98,7 +98,7 @@ class QueueLocks:
     @property
     def is_strict(self) -> bool:
         """True in a group that elects by itself: only what other members know is told."""
-        return mode_of(self.member.group) == "members" and self.leases.need > 1
+        return mode_of(self.member.group) in AUTOMATIC and self.leases.need > 1
 
     @property
     def _has_lease(self) -> bool:

@@ -21,9 +21,12 @@ from twinlog.cluster.dashboard.model.snapshot import (
 )
 from twinlog.cluster.observe.failover import failover_of
 from twinlog.cluster.observe.findings import Finding
+from twinlog.cluster.observe.in_sync import in_sync_set
+from twinlog.cluster.observe.in_sync_status import InSyncSet
 from twinlog.cluster.observe.members import ClusterFacts, Member, MemberFacts
 from twinlog.cluster.observe.role_views import change_of, newest_record, notes_of
 from twinlog.cluster.remoting.member_status import MemberStatus
+from twinlog.store.role_file import GroupRecord
 
 
 @frozen
@@ -81,7 +84,7 @@ class Memory:
 
     def _group(self, facts: ClusterFacts, name: str, at: float) -> GroupSnapshot:
         found = facts.group(name)
-        record = newest_record(found)
+        record, in_sync = newest_record(found), in_sync_set(name, found)
         masters = [each.member for each in facts.masters(name) if each.member.written_offset is not None]
         if masters:
             self._remember_end(name, at, masters[0].written_offset or 0)
@@ -89,9 +92,10 @@ class Memory:
         return GroupSnapshot(
             name=name,
             members=tuple(self._member(each, name, masters[0] if masters else None, at) for each in found),
-            acks_needed=record.acks_needed if record is not None else _acks_needed(found),
+            acks_needed=_acks_needed(found, record, in_sync),
             changing=f"{changing} becomes the master of {name}" if changing else None,
             failover=failover_of(name, found),
+            in_sync=in_sync,
         )
 
     def _remember_end(self, group: str, at: float, offset: int) -> None:
@@ -149,8 +153,10 @@ def _is_changing(each: MemberFacts) -> bool:
     return change is not None and change.running
 
 
-def _acks_needed(found: tuple[MemberFacts, ...]) -> int | None:
-    """The number of acknowledgements by a master's policy, for groups without a record."""
+def _acks_needed(found: tuple[MemberFacts, ...], record: GroupRecord | None, in_sync: InSyncSet | None) -> int | None:
+    """The number of acknowledgements by the record, of the in-sync set where there is one, or else by a master's policy."""
+    if record is not None:
+        return record.acks_needed if in_sync is None else in_sync.acks_needed
     return next((each.status.policy.needed for each in found if each.status.policy is not None), None)
 
 

@@ -9,6 +9,7 @@ from attrs import field, frozen
 
 from twinlog.cluster.observe.elections import GroupFailover
 from twinlog.cluster.observe.findings import Finding
+from twinlog.cluster.observe.in_sync_status import InSyncSet
 from twinlog.cluster.observe.members import Member, is_master
 
 DIVERGED = ("diverged", "ahead", "below min")  # Its log does not fit its master's.
@@ -69,6 +70,7 @@ class GroupSnapshot:
     acks_needed: int | None = None
     changing: str | None = None  # The role change that runs, in a sentence.
     failover: GroupFailover | None = None  # None: without a record.
+    in_sync: InSyncSet | None = None  # None: etcd does not keep the record.
 
     @property
     def masters(self) -> tuple[MemberSnapshot, ...]:

@@ -14,6 +14,8 @@ from twinlog.cluster.dashboard.model.snapshot import (
     MemberSnapshot,
 )
 from twinlog.cluster.observe.findings import Level
+from twinlog.cluster.observe.in_sync import etcd_text
+from twinlog.cluster.observe.in_sync_rules import ONE_COPY
 from twinlog.cluster.text import about, count, seconds, size
 from twinlog.store.util.text import counted
 
@@ -66,16 +68,21 @@ def _no_master(group: GroupSnapshot, _look: ClusterSnapshot) -> PageVerdict | No
         return None
     gone = next((each for each in group.members if each.member.role == "master"), None)
     why = f": {gone.member.name} {_state(gone)}" if gone else ""
-    kept = [each for each in group.slaves if each.member.state not in (*SILENT, *DIVERGED, "failed")]
+    slaves = group.slaves
+    if group.in_sync is not None:  # Others may lack what was acknowledged.
+        slaves = tuple(each for each in slaves if each.member.name in group.in_sync.in_sync)
+    kept = [each for each in slaves if each.member.state not in (*SILENT, *DIVERGED, "failed")]
     if (group.acks_needed or 1) >= 2 and kept:
         headline = f"NO MASTER: {group.name} takes no messages{why}"
-        on = "" if len(group.slaves) < (group.acks_needed or 1) else "at least one of "
+        on = "" if len(slaves) < (group.acks_needed or 1) else "at least one of "
         held = f"Every acknowledged message is on {on}{_names(kept)}: nothing is lost so far."
-        if len(kept) < len(group.slaves):
+        if len(kept) < len(slaves):
             held = "Every acknowledged message was on two members or more; not all of them answer now."
     else:
         headline = f"NOT SAFE: {group.name} has no master{why}"
         held = "Its newest messages may be on no other member."
+        if group.in_sync is not None and group.in_sync.is_one_copy:
+            held = f"Its newest messages are on {group.in_sync.in_sync[0]} only: bring that member back."
     return PageVerdict(
         mark="bad",
         headline=headline,
@@ -106,6 +113,35 @@ def _diverged(group: GroupSnapshot, snapshot: ClusterSnapshot) -> PageVerdict | 
     )
 
 
+def _one_copy(group: GroupSnapshot, _look: ClusterSnapshot) -> PageVerdict | None:
+    """The in-sync set in etcd has shrunk to the master: acknowledged messages are on one disk."""
+    found = group.in_sync
+    if found is None or not found.is_one_copy or not found.outside:
+        return None
+    return PageVerdict(
+        mark="bad",
+        headline=f"NOT SAFE: one copy only: what {group.name} acknowledges is on {found.in_sync[0]} alone",
+        since=found.changed_ms / 1000 if found.changed_ms else None,
+        details=(
+            f"The loss of that disk loses it. Do: bring {' or '.join(found.outside)} back.",
+            *((f"{found.change_why}.",) if found.change_why else ()),
+        ),
+    )
+
+
+def _without_etcd(group: GroupSnapshot, _look: ClusterSnapshot) -> PageVerdict | None:
+    found = group.in_sync
+    if found is None or not found.without_etcd:
+        return None
+    first = found.without_etcd[0]
+    return PageVerdict(
+        mark="warn",
+        headline=f"{group.name} goes on, and {etcd_text(found)}",
+        since=first.since_ms / 1000 if first.since_ms else None,
+        details=("Elections and changes of the in-sync set wait. See: twinlog doctor",),
+    )
+
+
 def _critical(group: GroupSnapshot, snapshot: ClusterSnapshot) -> PageVerdict | None:
     """Other critical findings of `twinlog check`: no lease, a full disk, damage."""
     names = {group.name, *(each.member.name for each in group.members)}
@@ -113,7 +149,7 @@ def _critical(group: GroupSnapshot, snapshot: ClusterSnapshot) -> PageVerdict | 
     found = [
         each
         for each in snapshot.findings
-        if each.level is Level.CRITICAL and each.subject in names - silent and each.cause not in OF_SLAVES_GONE
+        if each.level is Level.CRITICAL and each.subject in names - silent and each.cause not in SAID_OTHERWISE
     ]
     if not found:
         return None
@@ -130,7 +166,7 @@ def _master_not_serving(group: GroupSnapshot, _look: ClusterSnapshot) -> PageVer
     return _about(master, "warn", headline, master.member.reason)
 
 
-OF_SLAVES_GONE = ("lag", "no slave registered")  # Covered by rules below, with their numbers.
+SAID_OTHERWISE = ("lag", "no slave registered", ONE_COPY)  # Covered by other rules, with their numbers.
 
 
 def _too_few_copies(group: GroupSnapshot, snapshot: ClusterSnapshot) -> PageVerdict | None:
@@ -182,11 +218,13 @@ RULES = (
     _changing,
     _no_master,
     _diverged,
+    _one_copy,
     _critical,
     _master_not_serving,
     _too_few_copies,
     _someone_away,
     _behind,
+    _without_etcd,
 )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from attrs import field, frozen
 
 from twinlog.cluster.dashboard.model.events import Event
-from twinlog.cluster.dashboard.model.snapshot import ClusterSnapshot, GroupSnapshot
+from twinlog.cluster.dashboard.model.snapshot import ClusterSnapshot, GroupSnapshot, Mark
 from twinlog.cluster.dashboard.model.verdict import PageVerdict, verdict_of
 from twinlog.cluster.dashboard.view.drawings import legend, offset_bars, picture
 from twinlog.cluster.dashboard.view.html import Markup, definitions, facts, join, mark, tag
@@ -14,6 +14,8 @@ from twinlog.cluster.dashboard.view.roles import role_dialog
 from twinlog.cluster.dashboard.view.tables import events_list, groups_table, issues_list, members_table
 from twinlog.cluster.observe.consumption import LagReport
 from twinlog.cluster.observe.elections import GroupFailover
+from twinlog.cluster.observe.in_sync import change_text, etcd_text
+from twinlog.cluster.observe.in_sync_status import InSyncSet
 from twinlog.cluster.text import clock, day_and_clock, seconds
 from twinlog.store.util.text import counted
 
@@ -61,13 +63,28 @@ def policy_lines(group: GroupSnapshot) -> Markup:
     """The group's acknowledgement policy, in a few lines."""
     total = len(group.members)
     policy = next((each.member.ack_policy for each in group.masters if each.member.ack_policy), None)
-    rows = [("Group", group.name), ("SEND_OK says", policy)]
-    if group.acks_needed is not None:
+    rows: list[tuple[str, object]] = [("Group", group.name), ("SEND_OK says", policy)]
+    if group.in_sync is not None:
+        rows += _in_sync(group.in_sync)
+    elif group.acks_needed is not None:
         rows.append(("A message needs", f"{group.acks_needed} of {counted(total, 'member', 'members')}"))
         rows.append(("A failover needs", counted(max(1, total - group.acks_needed + 1), "promise", "promises")))
     if group.failover is not None:
         rows.append(("It is begun", _begun_by(group.failover)))
     return facts(rows)
+
+
+def _in_sync(found: InSyncSet) -> list[tuple[str, object]]:
+    """Lines on the in-sync set and etcd: a word and a mark, never colour alone."""
+    size, is_small = len(found.in_sync), len(found.in_sync) < found.acks_configured
+    of_set: Mark = "bad" if found.is_one_copy and found.outside else "warn" if is_small or found.outside else "ok"
+    return [
+        ("A message needs", f"{found.acks_needed} of the {size} in sync"),
+        ("A failover needs", counted(found.promises_needed, "promise", "promises") + " of these"),
+        ("In sync", join(mark(of_set), found.text)),
+        ("Its record", change_text(found)),
+        ("etcd", join(mark("warn" if found.without_etcd else "ok"), etcd_text(found))),
+    ]
 
 
 def _begun_by(failover: GroupFailover) -> str:

@@ -8,7 +8,7 @@ from twinlog.cluster.remoting.header_fields import I32, I64, RequestHeader, requ
 
 @request_header(RequestCode.TWINLOG_MEMBER_STATUS)
 class GetMemberStatus(RequestHeader):
-    """20001: role, offsets and slaves of a broker. `reach`: with what it finds at the addresses of its group's other members."""
+    """20001: role, offsets and slaves of a broker. `reach`: with what it finds at addresses of its group and etcd."""
 
     reach: bool | None = field(default=None, metadata=wire("twinlogReach"))
 

@@ -3,6 +3,7 @@
 from attrs import evolve
 
 from twinlog.cluster.dashboard.model.snapshot import ClusterSnapshot, GroupSnapshot, MemberSnapshot, Range
+from twinlog.cluster.observe.in_sync_status import EtcdView, InSyncSet
 from twinlog.cluster.observe.members import ClusterFacts, Member, MemberFacts
 from twinlog.cluster.observe.rules import examine
 from twinlog.cluster.remoting.member_status import MemberStatus
@@ -93,3 +94,25 @@ def with_member(snapshot: ClusterSnapshot, name: str, **changes) -> ClusterSnaps
 def diverged(number: int, start: int) -> tuple[Member, tuple[Range, ...]]:
     """A slave whose bytes are not its master's from `start` on."""
     return member(number, state="diverged", lag_bytes=None, lag_seconds=None), (Range(start, END, is_cut=False),)
+
+
+def with_set(snapshot: ClusterSnapshot, *numbers: int, of: int = 3, etcd_why: str | None = None) -> ClusterSnapshot:
+    """The look, of a group whose record etcd keeps, with these members in sync."""
+    names = [f"broker-a-{number}" for number in range(of)]
+    found = InSyncSet(
+        group="broker-a",
+        in_sync=tuple(names[number] for number in numbers),
+        outside=tuple(name for number, name in enumerate(names) if number not in numbers),
+        acks_needed=min(2, len(numbers)),
+        acks_configured=2,
+        promises_needed=max(len(numbers) - 1, 1),
+        version=7,
+        epoch=3,
+        level=None,
+        changed_ms=900_000,
+        change_why="broker-a-1 has not held the whole log for 10 s",
+        why_not_changed=None,
+        etcd=(EtcdView(member="broker-a-0", why=etcd_why, since_ms=950_000, is_refused=False),),
+    )
+    groups = tuple(evolve(group, in_sync=found, acks_needed=found.acks_needed) for group in snapshot.groups)
+    return evolve(snapshot, groups=groups)

@@ -5,12 +5,16 @@ import os
 
 import pytest
 import trio
+from attrs import evolve
 
 from tests.cluster.broker.helpers import make_broker, opened, put
+from tests.support.group.kept import EtcdModel, ModelKeeper
 from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig
 from twinlog.cluster.config.group_secret import new_secret
 from twinlog.cluster.metrics import broker_snapshot, expose
+from twinlog.ha.election.group_record import in_force, next_version
 from twinlog.store.config import BrokerRole
+from twinlog.store.role_file import GroupMember, GroupRecord
 
 TEXT = "text/plain"
 
@@ -72,6 +76,41 @@ async def test_a_member_says_which_secrets_it_has(tmp_path):
         assert of(client.broker, "rocketmq_ha_secret_info", secret_id=accepted.id, use="accepts") == [1]
         status = client.broker.status.member()
         assert (status.secret_ids, status.secret_required) == ((signs.id, accepted.id), True)
+
+
+async def test_a_group_whose_record_etcd_keeps(tmp_path):
+    async with opened(make_broker(tmp_path)) as client:
+        broker = client.broker
+        names = [f"rocketmq_ha_{name}" for name in ("in_sync_set_members", "in_sync_set_version", "one_copy")]
+        changed = "rocketmq_ha_in_sync_set_changed_seconds"
+        assert [samples(broker, name) for name in (*names, changed, "rocketmq_ha_etcd_usable")] == [{}] * 5
+        broker._load_role()
+        member, outside = broker.roles.member, broker.roles.outside
+        others = [GroupMember(address=f"10.0.0.{n}:10911", ha_address="", broker_id=n, name=f"b-{n}") for n in (1, 2)]
+        everybody = tuple(each.id for each in (member.me(), *others))
+        record = GroupRecord(
+            version=7,
+            members=(member.me(), *others),
+            acks_needed=2,
+            master_role=BrokerRole.SYNC_MASTER,
+            auto_failover="etcd",
+            in_sync=everybody,
+        )
+        outside.keeper = ModelKeeper(EtcdModel(record=record, revision=1))
+        await member.durable.save(evolve(member.state_or_first(), group=record))
+        assert of(broker, "rocketmq_ha_etcd_usable", replica="broker-a-0") == [0], "it was not asked yet"
+        await outside.read()
+        assert of(broker, "rocketmq_ha_etcd_usable") == [1]
+        assert [of(broker, name) for name in names] == [[3], [7], [0]]
+        assert samples(broker, changed) == {}, "no change was seen"
+        alone = next_version(record, in_sync=(member.own,))
+        await member.durable.save(evolve(member.state_or_first(), group=alone, before=record))
+        assert [of(broker, name) for name in names] == [[3], [7], [0]], "not in force yet"
+        outside.keeper.model.record = in_force(alone)
+        await outside.read()
+        await member.durable.save(evolve(member.state_or_first(), group=in_force(alone), before=None))
+        assert [of(broker, name) for name in names] == [[1], [8], [1]]
+        assert 0 <= of(broker, changed)[0] < 30
 
 
 async def test_lag_of_a_group_is_what_it_did_not_consume(tmp_path):

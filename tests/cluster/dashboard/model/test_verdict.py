@@ -3,7 +3,7 @@
 import pytest
 from attrs import evolve
 
-from tests.cluster.dashboard.helpers import END, MB, diverged, facts, member, silent, snapshot_of, with_member
+from tests.cluster.dashboard.helpers import END, MB, diverged, facts, member, silent, snapshot_of, with_member, with_set
 from twinlog.cluster.dashboard.model.snapshot import DIVERGED, SILENT, ClusterSnapshot
 from twinlog.cluster.dashboard.model.verdict import verdict_of
 from twinlog.cluster.observe.members import STATE_ISSUES
@@ -186,3 +186,31 @@ def test_damage_is_not_safe():
     found = examine(facts(member(), member(1), member(2), status={"broker-a-0": {"damagedBytes": 17}}))
     verdict = verdict_of(evolve(snapshot, findings=found))
     assert (verdict.mark, "17 damaged bytes" in verdict.headline) == ("bad", True)
+
+
+def test_one_copy_is_not_safe_whatever_the_slaves_states_look_like():
+    """A slave that streams and is not in the set yet may lack what was acknowledged."""
+    for slave in (silent(1), member(1), member(1, state="catching up", lag_bytes=34 * MB, lag_seconds=12.0)):
+        verdict = verdict_of(with_set(snapshot_of(member(), slave), 0, of=2))
+        assert verdict.mark == "bad"
+        assert verdict.headline == "NOT SAFE: one copy only: what broker-a acknowledges is on broker-a-0 alone"
+        assert verdict.since == 900.0
+        assert "The loss of that disk loses it. Do: bring broker-a-1 back." in verdict.details
+
+
+def test_a_dead_master_that_was_the_last_copy():
+    verdict = verdict_of(with_set(snapshot_of(silent(0), member(1)), 0, of=2))
+    assert verdict.headline.startswith("NOT SAFE: broker-a has no master")
+    assert verdict.details[0] == "Its newest messages are on broker-a-0 only: bring that member back."
+
+
+def test_a_dead_master_whose_messages_are_on_the_members_in_sync():
+    verdict = verdict_of(with_set(snapshot_of(silent(0), member(1), member(2)), 0, 2))
+    assert "is on broker-a-2: nothing is lost" in verdict.details[0], "broker-a-1 may lack some"
+
+
+def test_etcd_away_is_a_warning_and_nothing_worse():
+    verdict = verdict_of(with_set(snapshot_of(member(), member(1), member(2)), 0, 1, 2, etcd_why="no connection"))
+    assert verdict.mark == "warn"
+    assert verdict.headline.startswith("broker-a goes on, and no member can rely on etcd since")
+    assert verdict_of(with_set(snapshot_of(member(), member(1), member(2)), 0, 1, 2)).mark == "ok"

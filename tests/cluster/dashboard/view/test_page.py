@@ -7,7 +7,7 @@ import orjson
 import pytest
 from attrs import evolve
 
-from tests.cluster.dashboard.helpers import END, MB, diverged, member, silent, snapshot_of, with_member
+from tests.cluster.dashboard.helpers import END, MB, diverged, member, silent, snapshot_of, with_member, with_set
 from twinlog.cluster.admin.message_view import MessageView, PeekedMessage
 from twinlog.cluster.dashboard.messages import MessageQuery, QuestionError, found_messages, peek_form
 from twinlog.cluster.dashboard.model.events import Event
@@ -218,3 +218,14 @@ def test_the_last_audit(tmp_path):
     assert "equal up to offset 1\u202f234" in audit_section(read_report(tmp_path), tmp_path, snapshot)
     (tmp_path / "report.json").write_text("{")
     assert "cannot be read" in audit_section(read_report(tmp_path), tmp_path, snapshot)
+
+
+def test_the_in_sync_set_and_etcd_have_words_beside_their_marks():
+    card = sections(PageState(snapshot=with_set(snapshot_of(member(), silent(1)), 0, of=2, etcd_why="no connection")))
+    text = card["picture"]
+    assert "1 of the 1 in sync" in text
+    assert re.search(r'class="mark bad".*?one copy: broker-a-0 alone is in sync, of 2 members', text)
+    assert re.search(r'class="mark warn".*?no member can rely on etcd since [^<]*: no connection', text)
+    fine = sections(PageState(snapshot=with_set(snapshot_of(member(), member(1)), 0, 1, of=2)))["picture"]
+    assert "2 of 2 in sync: broker-a-0, broker-a-1" in fine
+    assert "etcd answers" in fine
