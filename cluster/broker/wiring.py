@@ -30,6 +30,7 @@ from twinlog.cluster.broker.peers.slave_peers import SlaveKinds, SlavePeers
 from twinlog.cluster.broker.processors.acl import AclProcessor
 from twinlog.cluster.broker.processors.broker_admin import BrokerAdminProcessor
 from twinlog.cluster.broker.processors.clients import ClientProcessor
+from twinlog.cluster.broker.processors.controller import ControllerProcessor
 from twinlog.cluster.broker.processors.digests import DigestProcessor
 from twinlog.cluster.broker.processors.group_admin import GroupAdminProcessor
 from twinlog.cluster.broker.processors.member_check import MemberCheck
@@ -514,4 +515,5 @@ def _processors(
         # For other members
         DigestProcessor(store),
         RoleProcessor(settings, store, services.roles, members.ha, data.group, members.slave_peers),
+        ControllerProcessor(settings, services.roles),
     ], pull

@@ -81,6 +81,8 @@ class RequestCode(IntEnum):
     GET_TOPIC_CONFIG = 351  # 5.x
     GET_SUBSCRIPTIONGROUP_CONFIG = 352  # 5.x
     GET_BROKER_HA_STATUS = 907  # 5.x
+    CONTROLLER_GET_METADATA_INFO = 1005  # 5.x
+    CONTROLLER_GET_SYNC_STATE_DATA = 1006  # 5.x
     GET_BROKER_EPOCH = 1007  # 5.x
 
     # Name server

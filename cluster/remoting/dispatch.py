@@ -13,7 +13,7 @@ import structlog
 import trio
 from attrs import define, field
 
-from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand, decode
 from twinlog.cluster.remoting.config import ServerConfig
 from twinlog.cluster.remoting.connection import Connection
@@ -152,8 +152,9 @@ class Dispatcher:
             assert self.under_way >= 0 <= self._under_way_bytes, (self.under_way, self._under_way_bytes)
 
 
+NO_CONTROLLER = "there is no controller; roles change with twinlog switchover"
 _REASONS: Mapping[str, Iterable[int]] = {
-    "there is no controller; roles change with twinlog switchover": (*range(1001, 1007), *range(1008, 1019)),
+    NO_CONTROLLER: (*range(1001, 1005), *range(1008, 1019)),
     "there is no pop consumption; consume by push or pull": (*range(200050, 200057), 200151),
     "clients assign queues to themselves": (400, 401, 402),
     "there are no timer messages; there are delay levels": (60, 61, 370),
@@ -173,8 +174,13 @@ _REASONS: Mapping[str, Iterable[int]] = {
 # Request codes of RocketMQ that twinlog does not serve, with the end of the remark of the response.
 NOT_SERVED: Mapping[int, str] = {code: reason for reason, codes in _REASONS.items() for code in codes}
 
+# Codes that brokers serve in groups whose record etcd keeps, and else nobody.
+_ONLY_WITH_ETCD: Mapping[int, str] = dict.fromkeys(
+    (RequestCode.CONTROLLER_GET_METADATA_INFO, RequestCode.CONTROLLER_GET_SYNC_STATE_DATA), NO_CONTROLLER
+)
+
 
 def refusal(code: int) -> str:
     """The remark of code 3: RocketMQ's text, and the reason where one is known."""
-    reason = NOT_SERVED.get(code)
+    reason = NOT_SERVED.get(code) or _ONLY_WITH_ETCD.get(code)
     return f" request type {code} not supported{f': {reason}' if reason else ''}"

@@ -1,7 +1,7 @@
 """One member of `twinlog up` as a child process. Only processes started here are signalled.
 
 A child stops at the end of its stdin: when the supervisor ends, for whatever reason, the pipe closes. (PR_SET_PDEATHSIG watches
-the thread that started the child, not the process.)
+the thread that started the child, not the process: it is for programs of others, which do not read their stdin.)
 """
 
 import os
@@ -101,3 +101,9 @@ def exit_text(status: int) -> str:
 def program(*arguments: str) -> list[str]:
     """Return the command line of a `twinlog` child. -P: nothing is imported from the working directory."""
     return [sys.executable, "-P", "-m", "twinlog.cluster.cli.main", *arguments, "--until-stdin-closes"]
+
+
+def tied(*command: str) -> list[str]:
+    """Return the command line of a program of others, which ends with this process: see tied.py."""
+    script = Path(__file__).with_name("tied.py")
+    return [sys.executable, "-I", "-S", str(script), str(os.getpid()), *command]

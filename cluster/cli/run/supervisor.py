@@ -10,6 +10,7 @@ port is reported at once, an early browser waits instead of being refused, and a
 import fcntl
 import os
 import secrets
+import shutil
 import signal
 import socket
 import sys
@@ -26,12 +27,13 @@ from attrs import frozen
 from twinlog.cluster.cli.common.errors import USAGE, CliError, innermost
 from twinlog.cluster.cli.common.group import examples
 from twinlog.cluster.cli.common.logging_setup import WARNING, set_up_log
-from twinlog.cluster.cli.run.member_process import MemberProcess, exit_text, program
+from twinlog.cluster.cli.run.member_process import MemberProcess, exit_text, program, tied
 from twinlog.cluster.cli.run.ports import busy_ports, in_use
 from twinlog.cluster.cli.run.up_plan import (
     LOOPBACK,
     SECRET_KEY,
     BrokerPlan,
+    EtcdPlan,
     NamesrvPlan,
     Port,
     UpPlan,
@@ -53,6 +55,7 @@ RESTART_SECONDS, RESTART_SECONDS_MAX = 0.5, 30.0
 STEADY_SECONDS = 60.0  # After a child ran this long, its earlier deaths do not delay its restart.
 SLOW_STOP_SECONDS = 5.0
 DASHBOARD = "dashboard"
+ETCD = "etcd"  # The program; Debian: etcd-server.
 
 
 @click.command(
@@ -61,6 +64,7 @@ DASHBOARD = "dashboard"
         "twinlog up",
         "twinlog up --masters 2 --slaves 2 --port-base 20000 --dir ./data",
         "twinlog up --set flushDiskType=SYNC_FLUSH",
+        "twinlog up --etcd    a pair that stays available with one member",
     ),
 )
 @click.option(
@@ -93,6 +97,12 @@ DASHBOARD = "dashboard"
     metavar="KEY=VALUE",
     help="Set a configuration key of every broker; repeatable.",
 )
+@click.option(
+    "--etcd",
+    "with_etcd",
+    is_flag=True,
+    help="Also start etcd, which has to be installed, and let it keep the groups' records (autoFailover=etcd).",
+)
 @click.option("--no-dashboard", is_flag=True, help="Do not start the web page.")
 def up(
     directory: Path | None,
@@ -101,13 +111,15 @@ def up(
     is_async: bool,
     port_base: int | None,
     overrides: tuple[str, ...],
+    with_etcd: bool,
     no_dashboard: bool,
 ) -> None:
     """Run a name server, masters, slaves and a dashboard on this machine, each as a process of its own.
 
     Prints one line `ready namesrv=HOST:PORT dashboard=http://HOST:PORT` when all are registered and the slaves follow. Ctrl-C
     stops them cleanly, a second one at once; the data is kept. A member that dies is restarted. With two or more slaves a group
-    elects another master by itself when its own stays away (autoFailover=members).
+    elects another master by itself when its own stays away (autoFailover=members). With --etcd, and at each later start in that
+    directory, so does one with a single slave, and goes on with the member that is left.
     """
     if overrides:
         from twinlog.cluster.cli.run.settings import load_broker
@@ -115,16 +127,42 @@ def up(
         load_broker(None, overrides, namesrv=None, environment={})  # Report an error once, before anything runs.
     _note_variables()
     directory = (directory or default_directory()).absolute()
-    plan = plan_up(directory, masters=masters, slaves=slaves, is_async=is_async, port_base=port_base)
+    plan = plan_up(
+        directory,
+        masters=masters,
+        slaves=slaves,
+        is_async=is_async,
+        port_base=port_base,
+        with_etcd=with_etcd or _has_etcd(directory),
+    )
+    require_etcd(plan)
     settings = {each.key: each.value for each in map(setting_of, overrides)}
     with _lock(plan):
         check_ports(plan)
-        supervisor = Supervisor(plan, settings, with_dashboard=not no_dashboard)
+        supervisor = Supervisor(plan, settings, with_dashboard=not no_dashboard, hands_to_etcd=with_etcd)
         try:
             supervisor.start()
             supervisor.run()
         finally:
             supervisor.kill()  # Nothing is left running, whatever ended this.
+
+
+def _has_etcd(directory: Path) -> bool:
+    """True if a start before had --etcd: members may depend on what is there."""
+    return EtcdPlan(port=0, directory=directory).data.exists()
+
+
+def require_etcd(plan: UpPlan) -> None:
+    """Raise CliError where the plan has an etcd, and this machine has none."""
+    if plan.etcd is None or shutil.which(ETCD) is not None:
+        return
+    raise CliError(
+        "etcd is not installed, or not in $PATH.",
+        f"--etcd starts the program `{ETCD}` with its data in {plan.etcd.data}, which an earlier start may have left.",
+        "On Debian: apt install etcd-server. Or name an etcd that runs elsewhere: --set autoFailover=etcd "
+        "--set etcdEndpoints=http://HOST:PORT",
+        exit_code=USAGE,
+    )
 
 
 def _note_variables() -> None:
@@ -234,7 +272,7 @@ def members_elsewhere(plan: UpPlan) -> list[str]:
 
 def check_ports(plan: UpPlan) -> None:
     """Raise CliError, with the process that has it, for a port in use."""
-    busy = busy_ports(port for member in plan.members for port in member.listens)
+    busy = busy_ports(plan.listens)
     if busy:
         raise CliError(*in_use(busy), "Stop it, or move all ports with --port-base N.")
 
@@ -242,11 +280,23 @@ def check_ports(plan: UpPlan) -> None:
 class Supervisor:
     """The members as processes. `start`, then `run`."""
 
-    def __init__(self, plan: UpPlan, overrides: Mapping[str, str], *, with_dashboard: bool = True) -> None:
+    def __init__(
+        self,
+        plan: UpPlan,
+        overrides: Mapping[str, str],
+        *,
+        with_dashboard: bool = True,
+        hands_to_etcd: bool = False,
+    ) -> None:
         self.plan = plan
+        self._hands_to_etcd = hands_to_etcd
         self._overrides = overrides
         self._write_files(overrides)
         self.processes = {member.name: self._process(member) for member in plan.members}
+        if plan.etcd is not None:
+            command = tied(ETCD, *plan.etcd.arguments())
+            self.processes[plan.etcd.name] = MemberProcess(plan.etcd.name, command, plan.log_path(plan.etcd))
+        self.members = tuple(self.processes.values())
         self.dashboard = prepare_dashboard(plan) if with_dashboard else None
         if self.dashboard is not None:
             self.processes[self.dashboard.process.name] = self.dashboard.process
@@ -277,8 +327,8 @@ class Supervisor:
         """Start all members at once; from here on signals stop them. The dashboard starts when they are ready."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._on_signal)
-        for member in self.plan.members:
-            self.processes[member.name].start()
+        for process in self.members:
+            process.start()
 
     def run(self) -> None:
         """Watch the members until a signal arrives and all have stopped."""
@@ -290,8 +340,8 @@ class Supervisor:
                 self._stop.set()
             try:
                 async with trio.open_nursery() as nursery:
-                    for member in self.plan.members:
-                        nursery.start_soon(self._keep, self.processes[member.name])
+                    for process in self.members:
+                        nursery.start_soon(self._keep, process)
                     nursery.start_soon(self._watch, nursery)
                     await self._stop.wait()
                     nursery.cancel_scope.cancel()
@@ -358,13 +408,22 @@ class Supervisor:
         url, token_file = (self.dashboard.url, self.dashboard.token_file) if self.dashboard is not None else ("", "")
         elections = elections_of(self.plan, self._overrides)
         await watch(
-            self.plan, say, dashboard_url=url, token_file=token_file, elections=elections, on_ready=start_dashboard
+            self.plan,
+            say,
+            dashboard_url=url,
+            token_file=token_file,
+            elections=elections,
+            on_ready=start_dashboard,
+            hands_to_etcd=self._hands_to_etcd,
         )
 
     async def _stop_all(self) -> None:
         say("stopping; Ctrl-C again ends at once")
-        await self.stop_some([each for each in self.processes.values() if each.name != self.plan.namesrv.name])
-        await self.stop_some([self.processes[self.plan.namesrv.name]])
+        last = [
+            each for each in self.members if each.name in (self.plan.namesrv.name, ETCD)
+        ]  # Brokers say good-bye there.
+        await self.stop_some([each for each in self.processes.values() if each not in last])
+        await self.stop_some(last)
         say("stopped")
 
     async def stop_some(self, processes: Sequence[MemberProcess]) -> None:

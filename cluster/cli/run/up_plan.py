@@ -3,9 +3,9 @@
 Broker k counts group by group: broker-a-0 is the first master, broker-a-1 its first slave, then broker-b-0, ...
 A member keeps its name whatever its brokerId becomes; its store root is the directory of that name.
 
-             name server   its HTTP   dashboard   broker k: remoting   fast   HA   HTTP
-  default    9876          9878       9877        10911+10k            -2     +1   +3
-  base N     N             N+2        N+1         N+11+10k             -2     +1   +3
+             name server   its HTTP   dashboard   etcd          broker k: remoting   fast   HA   HTTP
+  default    9876          9878       9877        9879, 9880    10911+10k            -2     +1   +3
+  base N     N             N+2        N+1         N+3, N+4      N+11+10k             -2     +1   +3
 Each member opens its HTTP port by itself; if that is busy, it serves without HTTP and logs a warning.
 """
 
@@ -24,6 +24,8 @@ PORT_MAX = 65535
 SECRET_KEY = "haSecretFile"
 # A member that is killed is started again, and serves within two seconds unless the machine is busy: then it stays master.
 ELECTING = {"autoFailover": "members", "autoFailoverRestartMs": "3000"}
+# A set of one may have only what is on its disk: with ASYNC_FLUSH it would not shrink that far.
+WITH_ETCD = {"autoFailover": "etcd", "autoFailoverRestartMs": "3000", "flushDiskType": "SYNC_FLUSH"}
 
 
 class PlanError(UserError):
@@ -68,6 +70,43 @@ class NamesrvPlan:
 
 
 @frozen(kw_only=True)
+class EtcdPlan:
+    """One member of etcd, which keeps the groups' records. Its data is in the directory, as theirs is."""
+
+    name: str = "etcd"
+    port: int
+    directory: Path
+
+    @property
+    def data(self) -> Path:
+        return self.directory / self.name
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://{LOOPBACK}:{self.port}"
+
+    @property
+    def listens(self) -> tuple[Port, ...]:
+        return (Port(self.port, self.name), Port(self.port + 1, "etcd's port for its members"))
+
+    def arguments(self) -> list[str]:
+        """Return its command line, without the program."""
+        own = f"http://{LOOPBACK}:{self.port + 1}"
+        return [
+            f"--name={self.name}",
+            f"--data-dir={self.data}",
+            f"--listen-client-urls={self.endpoint}",
+            f"--advertise-client-urls={self.endpoint}",
+            f"--listen-peer-urls={own}",
+            f"--initial-advertise-peer-urls={own}",
+            f"--initial-cluster={self.name}={own}",
+            "--auto-compaction-retention=1h",
+            "--logger=zap",
+            "--log-level=warn",
+        ]
+
+
+@frozen(kw_only=True)
 class BrokerPlan:
     """One broker of the plan."""
 
@@ -78,6 +117,7 @@ class BrokerPlan:
     directory: Path
     namesrv: str
     elects: bool = False  # Its group may elect another master by itself.
+    etcd: str = ""  # etcdEndpoints.
 
     @property
     def name(self) -> str:
@@ -118,7 +158,7 @@ class BrokerPlan:
             "haListenHost": LOOPBACK,
             "haListenPort": str(self.port + 1),
             "storePathRootDir": str(self.store_root),
-            **(ELECTING if self.elects else {}),
+            **({**WITH_ETCD, "etcdEndpoints": self.etcd} if self.etcd else ELECTING if self.elects else {}),
         }
 
 
@@ -129,6 +169,7 @@ class UpPlan:
     directory: Path
     namesrv: NamesrvPlan
     brokers: tuple[BrokerPlan, ...]
+    etcd: EtcdPlan | None = None
 
     @property
     def secret_path(self) -> Path:
@@ -139,24 +180,46 @@ class UpPlan:
     def members(self) -> tuple[NamesrvPlan | BrokerPlan, ...]:
         return (self.namesrv, *self.brokers)
 
+    @property
+    def listens(self) -> tuple[Port, ...]:
+        """The ports of all processes but the dashboard."""
+        found = tuple(port for member in self.members for port in member.listens)
+        return found + (self.etcd.listens if self.etcd is not None else ())
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(broker.group for broker in self.brokers))
+
     def conf_path(self, member: NamesrvPlan | BrokerPlan) -> Path:
         return self.directory / "conf" / f"{member.name}.conf"
 
-    def log_path(self, member: NamesrvPlan | BrokerPlan) -> Path:
+    def log_path(self, member: NamesrvPlan | BrokerPlan | EtcdPlan) -> Path:
         return self.directory / "logs" / f"{member.name}.log"
 
 
 def plan_up(
-    directory: Path, *, masters: int = 1, slaves: int = 1, is_async: bool = False, port_base: int | None = None
+    directory: Path,
+    *,
+    masters: int = 1,
+    slaves: int = 1,
+    is_async: bool = False,
+    port_base: int | None = None,
+    with_etcd: bool = False,
 ) -> UpPlan:
     """Plan a name server and `masters` groups of one master and `slaves` slaves each.
 
     Masters are SYNC_MASTER; with `is_async`, or when there is no slave that could acknowledge, ASYNC_MASTER. Groups of three and
-    more of a SYNC_MASTER elect another master by themselves; in smaller ones a person decides.
-    Raises PlanError when the ports do not fit.
+    more of a SYNC_MASTER elect another master by themselves; in smaller ones a person decides, but for `with_etcd`.
+    Raises PlanError when the ports do not fit, or etcd would have nothing to keep.
     """
+    if with_etcd and (is_async or not slaves):
+        raise PlanError(
+            f"--etcd needs a slave that acknowledges: --slaves 1 or more, and no --async. {directory} may have etcd's data of an "
+            "earlier start with --etcd, which has the same effect"
+        )
     first, step = (10911, 9876) if port_base is None else (port_base + 11, port_base)
     namesrv = NamesrvPlan(port=step, dashboard_port=step + 1, http_port=step + 2, directory=directory)
+    etcd = EtcdPlan(port=step + 3, directory=directory) if with_etcd else None
     master_role = "ASYNC_MASTER" if is_async or not slaves else "SYNC_MASTER"
     brokers = tuple(
         BrokerPlan(
@@ -166,7 +229,8 @@ def plan_up(
             port=first + 10 * (group * (slaves + 1) + broker_id),
             directory=directory,
             namesrv=namesrv.address,
-            elects=slaves >= 2 and not is_async,
+            elects=etcd is not None or (slaves >= 2 and not is_async),
+            etcd=etcd.endpoint if etcd is not None else "",
         )
         for group in range(masters)
         for broker_id in range(slaves + 1)
@@ -177,7 +241,7 @@ def plan_up(
             if namesrv.port >= 1
             else f"--port-base {port_base}: expected 1 and above"
         )
-    return UpPlan(directory=directory, namesrv=namesrv, brokers=brokers)
+    return UpPlan(directory=directory, namesrv=namesrv, brokers=brokers, etcd=etcd)
 
 
 def group_name(number: int) -> str:

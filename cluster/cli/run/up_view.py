@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import trio
+from attrs import evolve
 
 from twinlog.cluster.admin.admin import Admin, open_admin
 from twinlog.cluster.cli import common
@@ -17,15 +18,24 @@ from twinlog.cluster.cli.run.up_plan import BrokerPlan, UpPlan
 from twinlog.cluster.observe.members import Member, MemberList
 from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.cluster.text import rate, seconds, size
+from twinlog.cluster.user_errors import UserError
 
 STARTING_POLL_SECONDS, POLL_SECONDS = 0.05, 1.0
 SLOW_START_SECONDS = 10.0
+HAND_OVER_SECONDS = 1.0
 
 Say = Callable[[str], None]
 
 
 async def watch(
-    plan: UpPlan, say: Say, *, dashboard_url: str, token_file: str, elections: str, on_ready: Callable[[], None]
+    plan: UpPlan,
+    say: Say,
+    *,
+    dashboard_url: str,
+    token_file: str,
+    elections: str,
+    on_ready: Callable[[], None],
+    hands_to_etcd: bool = False,
 ) -> None:
     """Print the ready line when all are ready, then their status; until cancelled. Empty texts: there is none."""
     async with open_admin((plan.namesrv.address,), timeout_ms=1000) as admin:
@@ -37,10 +47,29 @@ async def watch(
             say(f"role changes from {dashboard_url} need the token in {token_file}")
         if elections:
             say(elections)
-        if sys.stderr.isatty():
-            await _live(plan, admin, members)
-        else:
-            await _lines(plan, admin, members, say)
+        async with trio.open_nursery() as nursery:
+            if hands_to_etcd:
+                for group in plan.groups:
+                    nursery.start_soon(_hand_to_etcd, group, admin, say)
+            await (_live(plan, admin, members) if sys.stderr.isatty() else _lines(plan, admin, members, say))
+
+
+async def _hand_to_etcd(group: str, admin: Admin, say: Say) -> None:
+    """Until etcd keeps a group's record: also that of a group that began without."""
+    told, slow_at = "", trio.current_time() + SLOW_START_SECONDS
+    while True:
+        try:
+            listed = await admin.list_members()
+            if any(each.group == group for each in listed.in_sync_sets):
+                say(f"{group}: etcd keeps its record")
+                return
+            if any(each.group == group and each.mode != "etcd" for each in listed.failovers):
+                await admin.roles.set_auto_failover(group, "etcd")
+        except (RemotingError, UserError) as error:
+            if trio.current_time() > slow_at and str(error) != told:
+                told = str(error)
+                say(f"{group}: its record is not in etcd yet: {told}")
+        await trio.sleep(HAND_OVER_SECONDS)
 
 
 async def until_ready(plan: UpPlan, admin: Admin, say: Say) -> MemberList:
@@ -63,7 +92,7 @@ async def ask(plan: UpPlan, admin: Admin) -> MemberList:
         found = await admin.list_members()
     except RemotingError as error:
         found = MemberList((), (f"the name server at {plan.namesrv.address} does not answer: {error}",))
-    return MemberList(planned(plan, found.members), found.issues, found.notes)
+    return evolve(found, members=planned(plan, found.members))
 
 
 async def _lines(plan: UpPlan, admin: Admin, before: MemberList, say: Say) -> None:
@@ -96,11 +125,12 @@ def _renderable(plan: UpPlan, members: MemberList, width: int) -> Any:
 
 def elections_of(plan: UpPlan, overrides: Mapping[str, str]) -> str:
     """Say that groups begin with electing another master by themselves; "" where a person does."""
-    planned = any(broker.elects for broker in plan.brokers)
-    if overrides.get("autoFailover", "members" if planned else "off") != "members":
+    begun = "etcd" if plan.etcd is not None else "members" if any(broker.elects for broker in plan.brokers) else "off"
+    if (mode := overrides.get("autoFailover", begun)) == "off":
         return ""
+    alone = ", and goes on with the members that are left" if mode == "etcd" else ""
     return (
-        "groups begin with autoFailover=members: one whose master stays away elects another one by itself."
+        f"groups begin with autoFailover={mode}: one whose master stays away elects another one by itself{alone}."
         " To see or change that: twinlog auto-failover"
     )
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from twinlog.store.util.late_modules import late_modules
 
-__all__ = ["broker_admin", "clients", "members", "messages", "namesrv", "offsets", "responses"]
+__all__ = ["broker_admin", "clients", "controller", "members", "messages", "namesrv", "offsets", "responses"]
 
 if TYPE_CHECKING:
-    from . import broker_admin, clients, members, messages, namesrv, offsets, responses
+    from . import broker_admin, clients, controller, members, messages, namesrv, offsets, responses
 else:
     __getattr__ = late_modules(__name__)

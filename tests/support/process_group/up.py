@@ -29,7 +29,7 @@ READY_S = 90.0  # Of a start beside other work; several minutes of a test would 
 
 def free_port_base(brokers: int = 2) -> int:
     """A base with all ports of a cluster free. Below the range that the kernel gives to outgoing connections."""
-    return free_port((0, 1, 2, *(11 + 10 * k + d for k in range(brokers) for d in BROKER_OFFSETS)))
+    return free_port((0, 1, 2, 3, 4, *(11 + 10 * k + d for k in range(brokers) for d in BROKER_OFFSETS)))
 
 
 def modules_of_an_application(directory: Path, text: str) -> Path:

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from twinlog.cluster.cli.run.ports import busy_ports, holder, in_use
-from twinlog.cluster.cli.run.up_plan import ELECTING, PlanError, Port, conf_text, group_name, plan_up
+from twinlog.cluster.cli.run.up_plan import ELECTING, WITH_ETCD, PlanError, Port, conf_text, group_name, plan_up
 from twinlog.cluster.config.properties_file import parse_properties
+from twinlog.cluster.etcd.config import EtcdConfig
 from twinlog.ha.config import AutoFailoverMode, HAConfig
 
 DIR = Path("/data")
@@ -117,3 +118,24 @@ def test_a_busy_port_is_found_and_its_holder_named():
         assert in_use([Port(port, "x")]) == (f"Port {port} (x) is in use by {holder(port)}.", "")
         assert in_use([Port(port, "x"), *more])[1].startswith("12 more are in use: 1000, 1001, ")
     assert busy_ports([Port(port, "x")]) == []
+
+
+def test_with_etcd_a_pair_elects_and_goes_on_alone():
+    plan = plan_up(DIR, slaves=1, port_base=30000, with_etcd=True)
+    for broker in plan.brokers:
+        settings = broker.settings()
+        assert (settings["autoFailover"], settings["flushDiskType"]) == ("etcd", "SYNC_FLUSH")
+        assert settings["etcdEndpoints"] == "http://127.0.0.1:30003"
+    HAConfig(auto_failover=AutoFailoverMode.etcd, auto_failover_restart_ms=int(WITH_ETCD["autoFailoverRestartMs"]))
+    EtcdConfig(endpoints=(plan.etcd.endpoint,))
+    numbers = [port.number for port in plan.listens]
+    others = [plan.namesrv.http_port, plan.namesrv.dashboard_port, *(broker.http_port for broker in plan.brokers)]
+    assert len({*numbers, *others}) == len(numbers) + len(others)
+    assert "--data-dir=/data/etcd" in plan.etcd.arguments()
+    assert plan_up(DIR).etcd is None
+
+
+@pytest.mark.parametrize("options", [{"slaves": 0}, {"is_async": True}])
+def test_etcd_has_nothing_to_keep_where_nobody_is_waited_for(options):
+    with pytest.raises(PlanError, match="--etcd needs a slave"):
+        plan_up(DIR, with_etcd=True, **options)

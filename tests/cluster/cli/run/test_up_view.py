@@ -65,6 +65,12 @@ def test_it_says_who_elects(slaves, overrides, is_said):
     assert ("elects another one by itself" in elections_of(plan_up(Path("/data"), slaves=slaves), overrides)) is is_said
 
 
+def test_it_says_that_a_pair_with_etcd_goes_on_alone():
+    text = elections_of(plan_up(Path("/data"), with_etcd=True), {})
+    assert text.startswith("groups begin with autoFailover=etcd")
+    assert "goes on with the members that are left" in text
+
+
 def test_an_asynchronous_master_need_not_count_anybody():
     plan = plan_up(Path("/data"), is_async=True)
     assert not_ready(plan, planned(plan, [evolve(MASTER, slaves_counted=0), SLAVE])) == []
