@@ -10,6 +10,8 @@ import pytest
 
 from tests.docker.compose import IMAGE, ROOT, Compose, client
 
+PROFILES = ("--profile", "monitoring", "--profile", "spark", "--profile", "etcd")
+
 
 @pytest.fixture(scope="session")
 def built() -> str:
@@ -60,5 +62,5 @@ def project(**options: Any) -> Iterator[Compose]:
     try:
         yield found
     finally:
-        found("--profile", "monitoring", "--profile", "spark", "down", "--volumes", "--timeout", "5", check=False)
+        found(*PROFILES, "down", "--volumes", "--timeout", "5", check=False)
         found.daemon.close()

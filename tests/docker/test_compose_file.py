@@ -10,6 +10,8 @@ import yaml
 
 from tests.docker import compose_schema
 from tests.docker.compose import BROKERS, ROOT, SERVICES, SPARK
+from twinlog.cluster.cli.run.settings import load_broker
+from twinlog.cluster.config.properties_file import parse_properties
 
 TEXT = (ROOT / "docker-compose.yml").read_text()
 
@@ -19,6 +21,7 @@ def interpolated(text: str) -> str:
     return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text)
 
 
+DOCKER = ROOT / "deploy/docker"
 FILE = yaml.safe_load(interpolated(TEXT))
 OUTSIDE = "127.0.0.1:9876:9875"  # Of the name server: the port on which it tells addresses outside.
 OURS = {name: FILE["services"][name] for name in SERVICES}
@@ -108,3 +111,33 @@ def test_what_it_mounts_is_there():
     files = [mount.split(":")[0] for mount in mounts if mount.startswith("./")]
     assert len(files) >= 6
     assert [file for file in files if not (ROOT / file).exists()] == []
+
+
+def test_etcd_is_there_for_who_asks_for_it():
+    """The file of variables asks for the profile and for the brokers' configuration, which names its members."""
+    profile = [name for name, service in FILE["services"].items() if service.get("profiles") == ["etcd"]]
+    variables = dict(line.split("=") for line in (DOCKER / "etcd.env").read_text().splitlines() if line[0] != "#")
+    assert variables["COMPOSE_PROFILES"] == "etcd"
+    text = (DOCKER / variables["TWINLOG_BROKER_CONF"]).read_text()
+    found = {entry.key: entry.value for entry in parse_properties(text)}
+    assert found["etcdEndpoints"].split(";") == [f"http://{name}:2379" for name in profile]
+    assert len(profile) == 3
+    for name in profile:
+        service = FILE["services"][name]
+        assert service["cap_drop"] == ["ALL"]
+        assert "ports" not in service
+        (initial,) = [each for each in service["command"] if each.startswith("--initial-cluster=")]
+        assert f"{name}={service['environment']['ETCD_INITIAL_ADVERTISE_PEER_URLS']}" in initial
+    load_broker(DOCKER / variables["TWINLOG_BROKER_CONF"], (), namesrv=None, environment={})
+
+
+def test_the_brokers_configurations_differ_in_etcd_only():
+    plain, with_etcd = (
+        {entry.key: entry.value for entry in parse_properties((DOCKER / name).read_text())}
+        for name in ("broker.conf", "broker-etcd.conf")
+    )
+    assert {key for key in plain | with_etcd if plain.get(key) != with_etcd.get(key)} == {
+        "autoFailover",
+        "etcdEndpoints",
+        "flushDiskType",
+    }
