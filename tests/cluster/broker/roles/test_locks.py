@@ -3,9 +3,13 @@
 import trio
 
 from tests.support.group.group import until
+from tests.support.group.kept import EtcdModel
+from tests.support.group.stores import role_group
+from twinlog.cluster.broker.peers.role_messages import AutoFailoverRequest
 from twinlog.cluster.broker.tables.queue_locks import LOCK_SECONDS_MAX
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.route import MessageQueue
+from twinlog.store.config import FlushDiskType
 
 QUEUES = tuple(MessageQueue("T", "broker-a", number) for number in range(3))
 
@@ -69,6 +73,30 @@ async def test_in_a_group_that_elects_by_itself_only_what_others_know_is_told(au
     await until(lambda: master.roles.member.ha.lease.held(trio.current_time()), "its lease")
     assert await lock(master, "other", 0) == []
     assert await lock(master, "other", 1, 2) == [2], "it was locked, and its client was not told"
+
+
+async def test_with_etcd_too_a_master_that_is_cut_off_gives_no_locks_and_the_last_copy_does(
+    autojump_clock, tmp_path, nursery
+):
+    """Cut off from everybody: the others elect, and ask nobody whom it gave a queue to."""
+    config = {"max_time_slave_not_catchup_ms": 5_000}
+    group = role_group(nursery, tmp_path, size=3, config=config, etcd=EtcdModel(), flush=FlushDiskType.SYNC_FLUSH)
+    await group.start()
+    a, b, c = group.members
+    await until(lambda: a.roles.hand_to_etcd._why_not(a.roles.member.group) == "", "all see etcd")
+    await a.roles.set_auto_failover(AutoFailoverRequest(mode="etcd"))
+    await group.settled()
+    assert await lock(a, "one", 0) == [0]
+    group.isolate(a)
+    await trio.sleep(4)
+    assert await lock(a, "one", 0) is None
+    group.isolate()
+    master = await group.settled()
+    for other in {a, b, c} - {master}:
+        await other.kill()
+    await until(lambda: len(group.etcd.record.in_sync) == 1, "the set shrinks", seconds=60)
+    await until(lambda: master.roles.member.ha.lease.held(trio.current_time()), "its lease")
+    assert await lock(master, "one", 0, 1) == [0, 1]
 
 
 async def test_elsewhere_a_master_alone_gives_locks_as_rocketmq_does(autojump_clock, pair):
