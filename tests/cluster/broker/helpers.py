@@ -15,6 +15,7 @@ from twinlog.cluster.broker.config import BrokerConfig
 from twinlog.cluster.broker.filter.tags import SubscriptionData
 from twinlog.cluster.broker.security.config import AclConfig
 from twinlog.cluster.config.json_file import JsonFile
+from twinlog.cluster.etcd.config import EtcdConfig
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.command import RemotingCommand, decode
 from twinlog.cluster.remoting.config import ServerConfig
@@ -133,6 +134,7 @@ def make_broker(
     server: ServerConfig | None = None,
     file_size: int = 1 << 20,
     acl: AclConfig | None = None,
+    etcd: EtcdConfig | None = None,
     **options: object,
 ) -> Broker:
     """A broker with small files; `options` are BrokerConfig's."""
@@ -147,7 +149,7 @@ def make_broker(
         max_hash_slot_num=100,
         max_index_num=400,
     )
-    return wiring.make_broker(BrokerConfig(**settings), store, ha_config, server, acl_config=acl)
+    return wiring.make_broker(BrokerConfig(**settings), store, ha_config, server, acl_config=acl, etcd_config=etcd)
 
 
 @contextlib.asynccontextmanager

@@ -15,6 +15,7 @@ from twinlog.cluster.broker.group.group_view import GroupView
 from twinlog.cluster.broker.group.lost_tables import LostTables
 from twinlog.cluster.broker.group.registration import RegistrationService
 from twinlog.cluster.broker.peers.client_calls import ClientCalls
+from twinlog.cluster.broker.peers.etcd_check import EtcdCheck
 from twinlog.cluster.broker.peers.ha_peer import RemotingCalls
 from twinlog.cluster.broker.peers.reach import Reach
 from twinlog.cluster.broker.peers.slave_peers import SlaveKinds
@@ -182,7 +183,15 @@ class Parts:
         )
         changes = Reconfiguration(settings, store, tables, self.schedule, transactions, self.held_pulls)
         return BrokerAdminProcessor(
-            settings, store, tables.topics, self.stats, self.ha, self.status, changes, Reach(tuple, None)
+            settings,
+            store,
+            tables.topics,
+            self.stats,
+            self.ha,
+            self.status,
+            changes,
+            Reach(tuple, None),
+            EtcdCheck(settings.etcd_config),
         )
 
     def clients(self) -> ClientProcessor:
