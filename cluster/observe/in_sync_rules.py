@@ -37,14 +37,15 @@ def etcd(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def _one_copy(found: InSyncSet) -> Iterator[Finding]:
-    if found.is_one_copy and found.outside:
+    if found.is_one_copy:
+        back = f"bring {' or '.join(found.outside)} back: once it holds the whole log, it is in the set again"
         yield Finding(
             level=Level.CRITICAL,
             cause=ONE_COPY,
             subject=found.group,
             what=f"one copy: {found.in_sync[0]} alone holds what {found.group} acknowledges now. The loss of its disk loses it, "
             f"and nobody else may be elected ({change_text(found)})",
-            fix=f"bring {' or '.join(found.outside)} back: once it holds the whole log, it is in the set again",
+            fix=back if found.outside else "start another member",
         )
 
 

@@ -116,14 +116,15 @@ def _diverged(group: GroupSnapshot, snapshot: ClusterSnapshot) -> PageVerdict | 
 def _one_copy(group: GroupSnapshot, _look: ClusterSnapshot) -> PageVerdict | None:
     """The in-sync set in etcd has shrunk to the master: acknowledged messages are on one disk."""
     found = group.in_sync
-    if found is None or not found.is_one_copy or not found.outside:
+    if found is None or not found.is_one_copy:
         return None
+    do = f"bring {' or '.join(found.outside)} back" if found.outside else "start another member"
     return PageVerdict(
         mark="bad",
         headline=f"NOT SAFE: one copy only: what {group.name} acknowledges is on {found.in_sync[0]} alone",
         since=found.changed_ms / 1000 if found.changed_ms else None,
         details=(
-            f"The loss of that disk loses it. Do: bring {' or '.join(found.outside)} back.",
+            f"The loss of that disk loses it. Do: {do}.",
             *((f"{found.change_why}.",) if found.change_why else ()),
         ),
     )

@@ -77,7 +77,7 @@ def policy_lines(group: GroupSnapshot) -> Markup:
 def _in_sync(found: InSyncSet) -> list[tuple[str, object]]:
     """Lines on the in-sync set and etcd: a word and a mark, never colour alone."""
     size, is_small = len(found.in_sync), len(found.in_sync) < found.acks_configured
-    of_set: Mark = "bad" if found.is_one_copy and found.outside else "warn" if is_small or found.outside else "ok"
+    of_set: Mark = "bad" if found.is_one_copy else "warn" if is_small or found.outside else "ok"
     return [
         ("A message needs", f"{found.acks_needed} of the {size} in sync"),
         ("A failover needs", counted(found.promises_needed, "promise", "promises") + " of these"),

@@ -83,6 +83,12 @@ def test_one_copy():
     assert told["record"].startswith("etcd keeps it: version 7 of epoch 3, changed on")
 
 
+def test_a_group_whose_other_members_were_taken_away_has_one_copy_too():
+    alone = evolve(PAIR, members=RECORD.members[:1], in_sync=(A,))
+    (finding,) = set_rule(cluster(member(0, alone, {})))
+    assert (finding.cause, finding.fix) == ("one copy", "start another member")
+
+
 def test_nobody_could_be_elected_is_no_second_finding_of_one_copy():
     found = {**FAILOVER, "whyNobody": "only the master is in the in-sync set", "standings": [{"memberId": B}]}
     alone, both = evolve(PAIR, in_sync=(A,)), PAIR
