@@ -323,7 +323,7 @@ class Reign:
 
 @frozen(kw_only=True)
 class AutoFailoverState:
-    """Beginner of failovers in a group: `off`, a person; `members`, the members by themselves."""
+    """Beginner of failovers in a group: a person (`off`), or the members by themselves, with their record in etcd or not."""
 
     group: str
     mode: AutoFailover = field(metadata={"doc": "of the newest record"})

@@ -129,7 +129,7 @@ def _why_not(key: str, known: Collection[str]) -> str:
     if key == "enableCalcFilterBitMap":
         return f"{key} is always false: {NO_BIT_MAPS}"
     if key == "autoFailover":
-        return f"{key} is of the group, not of one broker: twinlog auto-failover off, or twinlog auto-failover members"
+        return f"{key} is of the group, not of one broker: twinlog auto-failover off, members or etcd"
     if key in known:
         return f"{key} cannot be changed while the broker runs: change its configuration file, then restart it"
     if key in rocketmq_keys.BROKER_FILE:

@@ -70,7 +70,7 @@ FIELDS: dict[str, tuple[Field, ...]] = {
     "auto-failover": (
         Field(
             name="mode",
-            doc="off: a person begins a failover; members: they elect by themselves",
+            doc="off: a person begins a failover; members: they elect by themselves; etcd: likewise, and etcd keeps their record",
             kind=str,
             needed=True,
             choices=get_args(AutoFailover),
@@ -184,7 +184,7 @@ class _Changes:
         return _accepted(self.operations.finished("resume", group.name, "", key))
 
     async def auto_failover(self, body: Body, key: Key) -> Response:
-        """Change who begins a failover in a group. As `twinlog auto-failover off` or `members`."""
+        """Change who begins a failover in a group. As `twinlog auto-failover off`, `members` or `etcd`."""
         async with asking(self.open_admin) as admin:
             changed = await admin.roles.set_auto_failover(body.get("group") or None, body["mode"])
         return _accepted(self.operations.finished("auto-failover", changed.group, f"autoFailover={changed.mode}", key))

@@ -87,7 +87,7 @@ def test_the_black_list_of_rocketmq(key):
         ("brokerRole", "cannot be changed while the broker runs"),
         (
             "autoFailover",
-            "is of the group, not of one broker: twinlog auto-failover off, or twinlog auto-failover members",
+            "is of the group, not of one broker: twinlog auto-failover off, members or etcd",
         ),
         ("sendMessageThreadPoolNums", "has no effect here"),
         ("enableCalcFilterBitMap", "is always false: twinlog has no bit maps"),
