@@ -114,12 +114,13 @@ def _epoch(facts: ClusterFacts, each: MemberFacts) -> Iterator[tuple[str, str]]:
             f"{names}; {record.acks_needed} must hold a message, {needed(record)} must promise for a failover",
         )
     else:
-        yield from _in_sync(found, names)
+        yield from _in_sync(found)
     yield from _etcd(each)
     yield from _failover(facts, each)
 
 
-def _in_sync(found: InSyncSet, names: str) -> Iterator[tuple[str, str]]:
+def _in_sync(found: InSyncSet) -> Iterator[tuple[str, str]]:
+    names = ", ".join((*found.in_sync, *found.outside))
     of = "the one in sync" if found.is_one_copy else f"the {len(found.in_sync)} in sync"
     yield (
         "group",

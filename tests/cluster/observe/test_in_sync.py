@@ -12,6 +12,7 @@ from twinlog.cluster.observe.in_sync_rules import in_sync_sets as set_rule
 from twinlog.cluster.observe.members import MemberFacts
 from twinlog.cluster.observe.role_views import roles
 from twinlog.cluster.observe.rules import acknowledgements, examine
+from twinlog.cluster.remoting.member_status import NO_STATUS
 from twinlog.cluster.text import day_and_clock
 from twinlog.ha.election.group_record import next_version
 from twinlog.store.util.plain import to_plain
@@ -112,6 +113,16 @@ def test_a_set_below_in_sync_replicas_and_a_member_outside():
     ]
     told = sentences(group(small)[0], *group(small))
     assert "2 of the 2 in sync must hold a message, 1 must promise" in told["group"]
+
+
+def test_who_does_not_answer_has_its_name_all_the_same():
+    """Nobody tells its id then, but the record knows its name."""
+    third = evolve(THREE.members[2], id="m2fad869e9843")
+    record = evolve(THREE, members=(*THREE.members[:2], third), in_sync=(A, third.id))
+    silent = evolve(member(2, record), status=NO_STATUS)
+    members = member(0, record, {}), member(1, record, {}), silent
+    assert in_sync_set("broker-a", members).in_sync == ("broker-a-0", "broker-a-2")
+    assert sentences(members[0], *members)["group"].startswith("broker-a-0, broker-a-2, broker-a-1; 2 of the 2")
 
 
 def test_a_set_that_may_not_shrink():
