@@ -64,6 +64,7 @@ def test_one_copy_and_an_outage_of_etcd_are_told_by_every_command(pair):
     cluster.kill()
     wait_for(lambda: "no member can rely on etcd since" in listed(group), "etcd is seen to be away")
     assert findings(group, "check")["etcd cannot be relied on"]["level"] == "warning"
+    wait_for(lambda: "etcd: no connection" in findings(group, "doctor"), "what was found 5 s ago is asked again")
     assert findings(group, "doctor")["etcd: no connection"]["level"] == "critical"
     assert "no connection" in explained(group, "broker-a-0")["etcd"]
 
