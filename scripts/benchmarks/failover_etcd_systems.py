@@ -43,6 +43,7 @@ from twinlog.client import RemotingError, open_admin
 
 BROKER_PORT = 10_911
 READ_SECONDS_MAX = 30.0
+LOOK_SECONDS = 0.5
 # Two copies, on the disks of both, and the set in etcd: nothing else is set.
 OURS = {"inSyncReplicas": "2", "flushDiskType": "SYNC_FLUSH", "autoFailover": "etcd"}
 # All that are in sync hold what is acknowledged; the controllers elect one of them.
@@ -142,11 +143,11 @@ class System:
         """Seconds until then. Raises TimeoutError."""
 
         def look() -> bool:
-            try:
-                return self.is_whole()
-            except (OSError, LookupError, ValueError):
-                time.sleep(0.2)
-                return False
+            with suppress(OSError, LookupError, ValueError):
+                if self.is_whole():
+                    return True
+            time.sleep(LOOK_SECONDS)  # Each look is work for all members.
+            return False
 
         return wait_for(look, f"{self.kind} is whole", timeout_s=seconds)
 
