@@ -17,6 +17,7 @@ from attrs import define, field, frozen
 
 from tests.simulation.ledger import Violation
 from tests.simulation.name_server import IP
+from twinlog.ha.election.election import AUTOMATIC
 from twinlog.ha.election.group_record import needed
 from twinlog.store.epoch_file import EpochEntry
 
@@ -93,7 +94,7 @@ class ElectionBook:
         now = trio.current_time()
         for member in self.world.role_members:
             group = _group(member)
-            if group is None or group.auto_failover == "members":
+            if group is None or group.auto_failover in AUTOMATIC:
                 self._no_members_since.pop(member.name, None)
             else:
                 self._no_members_since.setdefault(member.name, now)
@@ -109,7 +110,7 @@ class ElectionBook:
         before = [run for run in self.runs.get(member.name, []) if run.starts == member.starts]
         self.runs.setdefault(member.name, []).append(Run(now, member.starts, serving))
         self.world.trace(f"{member.name} begins by itself: {ask.verb}")
-        if group is None or group.auto_failover != "members":
+        if group is None or group.auto_failover not in AUTOMATIC:
             raise Violation(f"E5: {member.name} elects, and its record says {group and group.auto_failover}")
         if paused := member.service.member.paused():
             raise Violation(f"E5: {member.name} elects, and {paused}")
@@ -120,7 +121,9 @@ class ElectionBook:
         if last is not None:
             self._not_heard(member, last, serving)
             self._not_before_a_better_one(member, group, last, before)
-        if needed(group) <= 1:
+        if self.world.in_etcd.record is not None:
+            self.world.in_etcd.begins(member, serving)
+        elif needed(group) <= 1 and not group.is_in_etcd:
             self._not_alone(member, serving, now)
 
     def _not_heard(self, member: "RoleMember", last: Contact, serving: dict[str, float]) -> None:
@@ -174,13 +177,15 @@ class ElectionBook:
             return
         ids = {each.id: -each.broker_id for each in group.members}
         old = {entry.old for at, entry in self.won if now < at + WINDOW}
+        in_etcd = self.world.in_etcd.record
+        electors = in_etcd.electors if in_etcd is not None else group.voters
         for other in self.world.role_members:
             state = other.durable_role()
             is_able = (
                 other is not member and other.name != last.of and other.up and other.held is None
                 and other.changed_at < now - CLEAR and self.world.network.clear_since(member.ip, other.ip) < now - CLEAR
                 and state is not None and state.whole and state.group is not None
-                and {other.identity, member.identity} <= group.voters and other.identity not in old
+                and {other.identity, member.identity} <= group.voters & electors and other.identity not in old
                 and other.stands_since < now - 2 * CLEAR
             )  # fmt: skip
             if is_able and (other.key[1:], ids[other.identity]) > (member.key[1:], ids[member.identity]):

@@ -151,7 +151,7 @@ async def _copy_cut_off(world: "RoleWorld", member: "RoleMember", values: dict[s
     (other,) = [each for each in world.role_members if each not in (member, master)]
     async with trio.open_nursery() as nursery:
         nursery.start_soon(
-            _cut_until, world, _links_of(world, master, "both"), lambda: other.writable or member.writable
+            _cut_until, world, links_of(world, master, "both"), lambda: other.writable or member.writable
         )
         world.trace(f"a copy of {member.name} is started, which is cut off")
         nursery.start_soon(lambda: world.run_copy(member, image, elsewhere=True, seconds=values["lasts"], follows=True))
@@ -303,14 +303,14 @@ async def _cut_command(world: "RoleWorld", member: Any, values: dict[str, Any]) 
 
 async def _isolate(world: "RoleWorld", values: dict[str, Any]) -> None:
     """The master of the moment reaches no other member, or is reached by none."""
-    await _cut(_links_of(world, world.master, values["way"]), values["lasts"])
+    await _cut(links_of(world, world.master, values["way"]), values["lasts"])
 
 
 async def _overthrow(world: "RoleWorld", candidate: Any, values: dict[str, Any]) -> None:
     """The master is out of reach, another one is chosen, and then it comes back."""
     old = world.master
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_cut, _links_of(world, old, "both"), values["after"] + values["lasts"])
+        nursery.start_soon(_cut, links_of(world, old, "both"), values["after"] + values["lasts"])
         await trio.sleep(values["after"])
         await start(world, candidate, "failover")
     if values["calls"]:
@@ -321,12 +321,12 @@ async def _choose_alone(world: "RoleWorld", candidate: Any, values: dict[str, An
     """Somebody who reaches nobody is to be master, with what he has."""
     async with trio.open_nursery() as nursery:
         seconds = values["after"] + PATIENCE + values["lasts"]
-        nursery.start_soon(_cut, _links_of(world, candidate, "both"), seconds)
+        nursery.start_soon(_cut, links_of(world, candidate, "both"), seconds)
         await trio.sleep(values["after"])
         await start(world, candidate, values["verb"])
 
 
-def _links_of(world: "RoleWorld", master: Any, way: str) -> list[Any]:
+def links_of(world: "RoleWorld", master: Any, way: str) -> list[Any]:
     links = []
     for other in world.members.values():
         if other is not master:

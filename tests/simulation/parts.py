@@ -51,7 +51,8 @@ def make_ha(member: "Member", store: MessageStore) -> HAService:
         ack_mode=AckMode.flushed if member.config.ack_flushed else AckMode.written,
         auto_resync=member.config.auto_resync,
         verify_trail_max=member.config.trail_max,
-        auto_failover=AutoFailoverMode.members if member.config.auto == "members" else AutoFailoverMode.off,
+        auto_failover=AutoFailoverMode(member.config.auto),
+        max_time_slave_not_catchup_ms=round(member.config.leave_seconds * 1000),
         auto_failover_max_loss_bytes=member.config.max_loss,
     )
     ha = HAService(

@@ -31,6 +31,8 @@ class Config:
     auto: str = "off"  # autoFailover.
     max_loss: int = 0  # autoFailoverMaxLossBytes.
     pair: bool = False  # Two members.
+    etcd: bool = False  # They know an etcd, which keeps the group's record from the beginning, or from some time on,
+    leave_seconds: float = 15.0  # and a slave that lacks bytes for so long leaves the in-sync set.
 
     @property
     def level(self) -> str:

@@ -206,11 +206,13 @@ def acknowledged(member: "RoleMember", message: RoleMessage) -> None:
             raise Violation(
                 f"message {message.number} is acknowledged as flushed, but is not on the disk of {member.name}"
             )
-    need = needed_acks(member)
+    need, in_etcd = needed_acks(member), member.group.in_etcd
     if need < 2:
         return
     holders = holding(member, message.line, message.end)
-    if 1 + len(holders) < need:
+    if in_etcd.governs(member):
+        in_etcd.acknowledged(member, message)
+    elif 1 + len(holders) < need:
         raise Violation(
             f"message {message.number} up to {message.end} is acknowledged for {need} members, held by "
             f"{member.name} and {holders}"
@@ -277,6 +279,8 @@ def _look_at_confirmed(world: "RoleWorld", member: "RoleMember") -> None:
     if line is None or need < 2 or member.ha is None:
         return
     confirmed = member.ha.group_transfer.confirmed_offset
-    if 1 + len(holding(member, line, confirmed)) < need:
+    if world.in_etcd.governs(member):
+        world.in_etcd.confirmed(member, line, confirmed)
+    elif 1 + len(holding(member, line, confirmed)) < need:
         held = {each.name: each.log.held.get(line, 0) for each in world.role_members}
         raise Violation(f"{member.name} calls {confirmed} of {line} confirmed, but held is {held}")

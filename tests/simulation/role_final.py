@@ -7,8 +7,9 @@ import trio
 from tests.simulation import operators
 from tests.simulation.final_checks import check_place, check_queues
 from tests.simulation.ledger import Violation
+from twinlog.ha.election.election import AUTOMATIC
 from twinlog.ha.election.voter import VoteRequest
-from twinlog.ha.election.votes import judge_failover
+from twinlog.ha.election.votes import judge_failover, without_records
 
 if TYPE_CHECKING:
     from tests.simulation.role_world import RoleWorld
@@ -26,7 +27,7 @@ async def settle(world: "RoleWorld") -> None:
     began, helped, since = trio.current_time(), trio.current_time() + ALONE_SECONDS - HELP_SECONDS, 0.0
     while trio.current_time() < began + HEAL_SECONDS:
         await trio.sleep(1)
-        if unequal(world):
+        if unequal(world) or world.in_etcd.missing():
             since = trio.current_time()
         elif trio.current_time() > since + 3:
             return
@@ -56,7 +57,7 @@ async def _check_elects(world: "RoleWorld") -> None:
     may = (
         _is_decided(world) or len(groups) < len(world.role_members) or world.lost_before_record or _is_displaced(world)
     )
-    if may or any(group is None or group.auto_failover != "members" or group.acks_needed <= 1 for group in groups):
+    if may or any(group is None or group.auto_failover not in AUTOMATIC or group.acks_needed <= 1 for group in groups):
         return
     services = [member.roles for member in world.role_members if member.roles is not None and member.up]
     if any(service.member.paused() or service.rules.is_refused for service in services):
@@ -64,8 +65,12 @@ async def _check_elects(world: "RoleWorld") -> None:
     for service in services:
         own, epoch = service.member, max(each.member.promised().epoch for each in services) + 1
         ask = VoteRequest(epoch=epoch, candidate=own.own, dry_run=True, codes=own.me().codes)
-        answers = {each.member.own: await each.voter.vote(ask) for each in services}
-        if judge_failover(own.group, own.own, answers, None).may:
+        found = [each for each in services if own.address_of(each.member.own) == each.member.address]
+        answers = {each.member.own: await each.voter.vote(ask) for each in found}  # Who moved unheard of is not asked.
+        group, in_force = own.group, world.in_etcd.record
+        if in_force is not None:
+            group, answers = in_force, without_records(answers)
+        if judge_failover(group, own.own, answers, None).may:
             says = "; ".join(f"{member.name} {member.says()}, {_decided(member)}" for member in world.role_members)
             world.violated(f"E2: {own.address} could be elected, and nobody is: {says}")
             return
@@ -160,12 +165,19 @@ def final(world: "RoleWorld") -> None:
         words = "; ".join(f"{member.name} {member.says()}" for member in world.role_members)
         masters = [member.name for member in serving(world)]
         raise Violation(f"{found} are not the same after everything healed, master is {masters}: {words}")
+    if missing := world.in_etcd.missing():
+        raise Violation(f"S7: {missing} are not in the in-sync set after everything healed: {_why_missing(world)}")
     for member in world.role_members:
         check_queues(member)
         _check_readable(world, member)
     for message in world.book.messages:
         if len(message.answers) > 1:
             raise Violation(f"message {message.number} was answered {message.answers}")
+
+
+def _why_missing(world: "RoleWorld") -> str:
+    outside = [master.service.outside for master in serving(world)]
+    return "; ".join(f"{each.set_change.why} {each.why}" for each in outside)
 
 
 def _check_readable(world: "RoleWorld", member: "RoleMember") -> None:

@@ -4,6 +4,7 @@ import random
 
 from attrs import evolve
 
+from tests.simulation.etcd_plan import of_pair, with_etcd
 from tests.simulation.plan import MEMBERS, Config, Event, Plan, draw_trouble
 
 BEGIN_SHARE = 0.2  # Of these, how many have others than members that acknowledge at first.
@@ -47,7 +48,7 @@ _TROUBLE = {
 
 def draw(seed: int) -> Plan:
     """The plan of a seed."""
-    return with_roles(draw_trouble(seed))
+    return with_etcd(with_roles(draw_trouble(seed)))
 
 
 def with_roles(plan: Plan) -> Plan:
@@ -96,7 +97,7 @@ def _unattended(plan: Plan) -> Plan:
     new = [_trouble(rng, round(at, 3), rng.choices(kinds, [_TROUBLE[kind] for kind in kinds])[0]) for at in times]
     events = sorted([*old[: rng.randint(0, 8)], *new], key=lambda event: event.at)
     if config.synchronous and rng.random() < PAIR_SHARE:
-        config, events = evolve(config, need=2, need_min=1, pair=True), list(map(_of_pair, events))
+        config, events = evolve(config, need=2, need_min=1, pair=True), list(map(of_pair, events))
     return evolve(plan, config=config, events=tuple(events))
 
 
@@ -131,16 +132,6 @@ def _trouble(rng: random.Random, at: float, kind: str) -> Event:
             return Event(at, kind, "", values)
         case _:
             return Event(at, kind, "", {"lasts": lasts})
-
-
-def _of_pair(event: Event) -> Event:
-    """What would happen to a third member happens to the second one."""
-    values, target = dict(event.values), {"s2": "s1", "slave 2": "slave 1"}.get(event.target, event.target)
-    if values.get("to") == "s2":
-        values["to"] = "s1"
-    if "downs" in values:
-        values["downs"] = values["downs"][:2]
-    return evolve(event, target=target, values=values)
 
 
 def _beginning(seed: int, config: Config) -> list[Event]:

@@ -226,6 +226,7 @@ class SimEffects:
         await store.become_master(role)
         member.group.took_over(member)
         self._holds_until, member.is_fenced = None, False
+        ha.group_transfer.require(member.service.acks_required())
         ha.unfence(synchronous=role is BrokerRole.SYNC_MASTER)
         member.is_master = member.writable = True
         member.serves_since = trio.current_time()
@@ -253,6 +254,7 @@ class SimEffects:
         self._holds_until = None
         if member.writable:
             member.group.trace(f"{member.name} is fenced")
+            member.world.guard(lambda: member.group.in_etcd.fenced(member, why))
         member.writable, member.is_fenced = False, True
         member.ha.fence(why)
         await trio.lowlevel.checkpoint()
@@ -268,6 +270,7 @@ class SimEffects:
         assert member.ha is not None
         assert member.store is not None
         member.group.trace(f"{member.name} serves again")
+        member.ha.group_transfer.require(member.service.acks_required())
         member.ha.unfence(synchronous=member.store.config.broker_role is BrokerRole.SYNC_MASTER)
         member.writable = True
 

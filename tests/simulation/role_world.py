@@ -6,9 +6,11 @@ from typing import Any, cast
 import trio
 from attrs import define, field
 
-from tests.simulation import operators, role_checks, role_events, role_final
+from tests.simulation import etcd, operators, role_checks, role_events, role_final
 from tests.simulation.disk import Disk, Image
 from tests.simulation.election_checks import ElectionBook
+from tests.simulation.etcd import SimEtcd
+from tests.simulation.etcd_checks import InEtcd
 from tests.simulation.ledger import Message
 from tests.simulation.member import HA_PORT, Member
 from tests.simulation.name_server import NameServer
@@ -39,12 +41,16 @@ class RoleWorld(World):
     displacing: set[str] = field(factory=set)  # The same of copies for which a master may have taken them.
     copying: bool = False  # Whoever copies disks, or swaps addresses, does nothing else meanwhile.
     elections: ElectionBook = field(init=False)
+    etcd: SimEtcd | None = None
+    in_etcd: InEtcd = field(init=False)
     quiet_until: float = 0.0  # Nobody sends before.
     lost_before_record: bool = False  # Slaves may hold what their master lost, and no history tells them apart.
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        self.elections = ElectionBook(self)
+        self.elections, self.in_etcd = ElectionBook(self), InEtcd(self)
+        if self.plan.config.etcd:
+            self.etcd = SimEtcd(self, random.Random(f"etcd's ways {self.plan.seed}"))
         self.consumer_rng = random.Random(f"consumers {self.plan.seed}")
 
     @property
@@ -145,6 +151,7 @@ class RoleWorld(World):
             self.begin_line(last.id, base, last.start_offset, may_lose=role_checks.may_lose(member, last.kind))
             lost = [each for each in waiting if each.given_up]
             self.guard(lambda: self.elections.began(member, last, lost))
+            self.guard(lambda: self.in_etcd.won(member, last))
             self.trace(f"{member.name} has won epoch {last.epoch} ({last.kind}) at {last.start_offset}")
 
     def begin_line(self, epoch_id: EpochId, base: Line, start: int, *, may_lose: str) -> Line:
@@ -222,10 +229,14 @@ class RoleWorld(World):
             await trio.sleep(0.2)  # Before its member comes back to the same address.
         for each in self.processes:
             each.go_on()
+        if self.etcd is not None:
+            self.etcd.heal()
         await super()._heal()
 
     def _happen(self, event: Event, nursery: trio.Nursery) -> None:
-        if event.kind in role_events.KINDS:
+        if event.kind in etcd.KINDS:
+            nursery.start_soon(etcd.act, self, event)
+        elif event.kind in role_events.KINDS:
             nursery.start_soon(role_events.act, self, event)
         elif event.kind in operators.KINDS:
             nursery.start_soon(operators.act, self, event)
@@ -238,6 +249,8 @@ class RoleWorld(World):
     def _look(self) -> None:
         role_checks.look(self)
         self.elections.look()
+        if self.etcd is not None:
+            self.in_etcd.look()
 
     async def _settle(self) -> None:
         await role_final.settle(self)

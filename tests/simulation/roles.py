@@ -9,6 +9,7 @@ from attrs import define, field
 
 from tests.simulation import role_checks, role_offsets
 from tests.simulation.determinism import wall
+from tests.simulation.etcd import SimKeeper
 from tests.simulation.member import Member
 from tests.simulation.network import SimStream
 from tests.simulation.parts import make_ha, make_store
@@ -192,7 +193,8 @@ class RoleMember(Member):
                 boot_ms=self.starts,
                 group_name="broker-a",
                 cluster="DefaultCluster",
-            )
+            ),
+            keeper=SimKeeper(self.group.etcd, self) if self.group.etcd is not None else None,
         )
         ha.use_role(CheckedRole(roles, self))
         elector, book = roles.elector, self.group.elections

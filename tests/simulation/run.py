@@ -18,13 +18,14 @@ import attrs
 import click
 from attrs import define, field
 
-from tests.simulation import election_holes, role_holes
+from tests.simulation import election_holes, etcd_holes, role_holes
 from tests.simulation.holes import HOLES
 from tests.simulation.role_plan import draw
 from tests.simulation.simulate import run_seed
 
 assert role_holes  # Its faults are in HOLES, too, and so are
-assert election_holes  # these.
+assert election_holes  # these, and
+assert etcd_holes  # these.
 ROOT = Path(__file__).resolve().parents[2]
 LINES_SHOWN = 70
 SILENCE_SECONDS_MAX = 150.0  # A seed gives up before.

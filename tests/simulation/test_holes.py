@@ -29,12 +29,14 @@ class Catch:
     flips: bool = False  # A bit that flipped may be what is noticed first.
     roles: bool = False  # Of a change of roles.
     alone: bool = False  # Of groups that nobody helps.
+    etcd: bool = False  # Of groups whose record etcd keeps, whoever helps them.
     first: int = 0  # The search begins there, where a seed is known; a few faults show in one of hundreds.
 
     def fits(self, plan: Plan) -> bool:
         kinds = {event.kind for event in plan.events}
+        is_of_kind = (plan.config.operators, plan.config.roles) == (self.roles, self.roles or self.alone)
         return (
-            (plan.config.operators, plan.config.roles) == (self.roles, self.roles or self.alone)
+            (plan.config.etcd if self.etcd else is_of_kind and not plan.config.etcd)
             and (not self.kinds or bool(kinds & set(self.kinds)))
             and (self.flips or "flip" not in kinds)
             and self.config(plan)
@@ -116,6 +118,26 @@ def always_elects(plan: Plan) -> bool:
     return plan.config.synchronous and plan.config.auto == "members" and not switched
 
 
+def loses_answers(plan: Plan) -> bool:
+    """Answers of etcd are lost, or its questions are."""
+    return any(event.kind in ("etcd loses", "etcd cut", "etcd slow") for event in plan.events)
+
+
+def unheard(plan: Plan) -> bool:
+    """A slave comes back into the in-sync set, and its master does not hear that, and the slave dies."""
+    return any(event.kind == "comes back" and event.values["unheard"] for event in plan.events)
+
+
+def heard(plan: Plan) -> bool:
+    """A slave comes back over a slow link."""
+    return not unheard(plan)
+
+
+def two_of_three(plan: Plan) -> bool:
+    """A member of the in-sync set may lack what two others hold, and is asked to be master."""
+    return plan.config.operators and plan.config.need == 2
+
+
 CATCHES = {
     "highest ack of all times": Catch(ACKED, POWER, master_loses_acks),
     "anybody's ack counts": Catch(ACKED, ("stranger",), synchronous),
@@ -187,6 +209,18 @@ CATCHES = {
     "the record's mode is ignored": Catch("^E5", config=lambda plan: plan.config.auto == "off", roles=True, first=25),
     "an election is forced": Catch("^E6|began without", alone=True),
     "a master that does not serve is waited for": Catch("^E2", config=loses_tail, alone=True, first=440),
+    "a member of the set that lacks bytes is elected": Catch(
+        "began without", config=two_of_three, etcd=True, first=188
+    ),
+    "a shrink is released before it is written": Catch("^S1", config=loses_answers, etcd=True, first=80),
+    "a member is in the set before it is waited for": Catch("^S2", ("comes back",), heard, etcd=True, first=140),
+    "a member outside of the set is elected": Catch("^S4|began without", ("the last dies",), etcd=True, first=499),
+    "a stale set is read": Catch("^S[234]|began without", ("the last dies",), etcd=True, first=364),
+    "the set is taken from a slave's own copy": Catch("^S[24]|began without", ("the last dies",), etcd=True, first=499),
+    "the last copy goes on without its tail": Catch("began without", ("alone by force",), etcd=True, first=830),
+    "an error of etcd is taken for loss": Catch("^S5", config=loses_answers, etcd=True, first=259),
+    "an unknown swap is taken for done": Catch("^S[14]", ("leaves",), etcd=True, first=471),
+    "an unknown swap is taken for failed": Catch("^S[123]", ("comes back",), unheard, etcd=True, first=16),
     "a lost voter is left alone": Catch("^E2", ("chosen alone",), always_elects, roles=True, first=805),
 }
 
