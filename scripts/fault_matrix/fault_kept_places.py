@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from scripts.fault_matrix.disks import mount, unmount
-from scripts.fault_matrix.fault_kept import LEAVES_S, OUTAGE_S, SHRINKS, SHRINKS_S, TAKES_OVER_S, Kept
+from scripts.fault_matrix.fault_kept import LEAVES_S, OUTAGE_S, SHRINKS, SHRINKS_S, SIGN_S, Kept
 from scripts.fault_matrix.fault_net import Cuts, both_ways
 from scripts.fault_matrix.fault_unattended import SILENCE_S, SILENT_S
 from scripts.fault_matrix.group import Member
@@ -86,7 +86,7 @@ class SlaveFromAll(Shrinks):
 
 
 class MasterFromAll(CutOff):
-    another_s = TAKES_OVER_S
+    another_s = SIGN_S
     elections = 1
     what = "the master is cut off from everybody, etcd with them"
 
@@ -97,7 +97,7 @@ class MasterFromAll(CutOff):
 class MasterFromSlaveAndEtcd(CutOff):
     """Clients reach both: the old master has no lease."""
 
-    another_s = TAKES_OVER_S
+    another_s = SIGN_S
     elections = 1
     what = "the master is cut off from the slave and from etcd, and not from clients"
 
@@ -234,7 +234,7 @@ class NoPower(Kept):
 
 
 class MasterWithoutPower(NoPower):
-    another_s = TAKES_OVER_S
+    another_s = SIGN_S
     elections = 1
     what = "the master's machine has no power"
 
