@@ -19,10 +19,8 @@ from scripts.fault_matrix.group import Member
 
 LEAVES_S = 6.0
 SETTINGS = {"autoFailover": "etcd", "haMaxTimeSlaveNotCatchup": f"{LEAVES_S * 1000:.0f}"}
-# Of three, the side with two has to be quicker than a master that is cut off from it.
-SETTINGS_OF_THREE = {**SETTINGS, "haMaxTimeSlaveNotCatchup": "10000"}
-# The slave of a pair leaves the set, and a client finds out by time-outs of 4 s. A master that was passed leaves it at once.
-SHRINKS_S = LEAVES_S + 9.0
+# An election has to be quicker than a master that is cut off, as with the defaults: only then rules decide, and not the time.
+SETTINGS_OF_CUTS = {**SETTINGS, "haMaxTimeSlaveNotCatchup": "10000"}
 SIGN_S = SILENT_S + 5.0  # The sign of a silent one lives for 5 s in etcd.
 PAUSE_S_MAX = 3.0  # A lease. Whoever is demoted needs longer than that.
 OUTAGE_S = 8.0  # Longer than the master's sign in etcd lives, and than a master may be silent.
@@ -52,6 +50,11 @@ class Kept(Deaths):
     def slave(self) -> Member:
         return self.slaves[0]
 
+    @property
+    def leaves_s(self) -> float:
+        """After so long a slave leaves the set. A master that was passed leaves it at once."""
+        return float(self.master.settings["haMaxTimeSlaveNotCatchup"]) / 1000
+
     def heal(self) -> None:
         self.cluster.start()
         Deaths.heal(self)
@@ -63,8 +66,13 @@ class Kept(Deaths):
         except TimeoutError as error:
             self.group.complain("K", f"{error}; there are {', '.join(sorted(self.cluster.in_sync()))}")
 
-    def somebody_acknowledges(self, seconds: float = SHRINKS_S) -> None:
+    def somebody_acknowledges(self, seconds: float) -> None:
         self.another_acknowledges(ANYBODY, seconds)
+
+    def goes_on_alone(self, more_s: float = 0.0) -> None:
+        """A client finds out by time-outs of 4 s."""
+        self.somebody_acknowledges(self.leaves_s + 9.0 + more_s)
+        self.wait_in_sync(self.master)
 
     @contextmanager
     def never_paused(self) -> Iterator[None]:
@@ -92,8 +100,7 @@ class SlaveThenMaster(Kept):
 
     def breaks(self) -> None:
         self.kill(self.slave)
-        self.somebody_acknowledges()
-        self.wait_in_sync(self.master)
+        self.goes_on_alone()
         time.sleep(self.rng.uniform(0.5, 1.5))
         self.kill(self.master)
         self.start(self.slave)
@@ -109,7 +116,7 @@ class EachInTurn(Kept):
 
     def breaks(self) -> None:
         self.kill(self.slave)
-        self.somebody_acknowledges()
+        self.goes_on_alone()
         self.start(self.slave)
         self.wait_in_sync(*self.group.members)
         self.kill(self.master)
@@ -142,7 +149,7 @@ class EtcdThenSlaveThenMaster(Kept):
         self.cluster.kill()
         self.outage()
         self.kill(self.slave)
-        time.sleep(LEAVES_S + self.rng.uniform(2.0, 4.0))
+        time.sleep(self.leaves_s + self.rng.uniform(2.0, 4.0))
         self.kill(self.master)
         self.start(self.slave)
         time.sleep(SILENCE_S + 1.0)
@@ -211,8 +218,7 @@ class SlaveHangs(Hangs):
 
     def breaks(self) -> None:
         self.stop(self.slave)
-        self.somebody_acknowledges()
-        self.wait_in_sync(self.master)
+        self.goes_on_alone()
 
 
 class BothAway(Hangs):
@@ -286,7 +292,7 @@ class EtcdSlow(Kept):
         self._thread.start()
         self.outage()
         self.kill(self.slave)
-        self.somebody_acknowledges(SHRINKS_S + 5 * (self.still_s + self.runs_s))
+        self.goes_on_alone(5 * (self.still_s + self.runs_s))
 
     def _stand_still(self) -> None:
         while not self._healed.wait(self.runs_s):
@@ -314,7 +320,7 @@ class EtcdFull(Kept):
             self.cluster.fill()
         self.outage()
         self.kill(self.slave)
-        time.sleep(LEAVES_S + 2.0)
+        time.sleep(self.leaves_s + 2.0)
 
     def heal(self) -> None:
         self.cluster.make_room()
@@ -368,8 +374,7 @@ class SlavesInTurn(Kept):
         self.kill(self.slave)
         self.wait_in_sync(*(each for each in self.group.members if each is not self.slave))
         self.kill(self.slaves[1])
-        self.somebody_acknowledges(SHRINKS_S + 4.0)
-        self.wait_in_sync(self.master)
+        self.goes_on_alone()
 
 
 class SlavesAtOnce(Kept):
@@ -380,5 +385,4 @@ class SlavesAtOnce(Kept):
 
     def breaks(self) -> None:
         self.kill(*self.slaves)
-        self.somebody_acknowledges(SHRINKS_S + 4.0)
-        self.wait_in_sync(self.master)
+        self.goes_on_alone()

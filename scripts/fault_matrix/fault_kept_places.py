@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from scripts.fault_matrix.disks import mount, unmount
-from scripts.fault_matrix.fault_kept import LEAVES_S, OUTAGE_S, SHRINKS, SHRINKS_S, SIGN_S, Kept
+from scripts.fault_matrix.fault_kept import OUTAGE_S, SHRINKS, SIGN_S, Kept
 from scripts.fault_matrix.fault_net import Cuts, both_ways
 from scripts.fault_matrix.fault_unattended import SILENCE_S, SILENT_S
 from scripts.fault_matrix.group import Member
@@ -52,8 +52,7 @@ class Shrinks(CutOff):
 
     def breaks(self) -> None:
         CutOff.breaks(self)
-        self.somebody_acknowledges()
-        self.wait_in_sync(self.master)
+        self.goes_on_alone()
         time.sleep(SILENCE_S)
 
 
@@ -144,7 +143,7 @@ class MasterFromEtcdAndSlaveKilled(CutOff):
         CutOff.breaks(self)
         self.outage()
         self.kill(self.slave)
-        time.sleep(SHRINKS_S - SILENCE_S)
+        time.sleep(self.leaves_s + 4.0)
 
 
 class SwapUnanswered(CutOff):
@@ -159,7 +158,7 @@ class SwapUnanswered(CutOff):
 
     def breaks(self) -> None:
         self.kill(self.slave)
-        time.sleep(self.rng.uniform(LEAVES_S - 0.5, LEAVES_S + 0.7))
+        time.sleep(self.rng.uniform(self.leaves_s - 0.5, self.leaves_s + 0.7))
         CutOff.breaks(self)
         time.sleep(SILENCE_S + 1.0)
         self.kill(self.master)
@@ -248,8 +247,7 @@ class SlaveWithoutPower(NoPower):
 
     def breaks(self) -> None:
         self.cut_power(self.slave)
-        self.somebody_acknowledges()
-        self.wait_in_sync(self.master)
+        self.goes_on_alone()
 
 
 class LastOneWithoutPower(NoPower):
@@ -261,8 +259,7 @@ class LastOneWithoutPower(NoPower):
 
     def breaks(self) -> None:
         self.kill(self.slave)
-        self.somebody_acknowledges()
-        self.wait_in_sync(self.master)
+        self.goes_on_alone()
         time.sleep(self.rng.uniform(0.5, 1.5))
         self.cut_power(self.master)
         time.sleep(self.rng.uniform(0.5, 1.5))

@@ -500,7 +500,7 @@ ROWS: tuple[Row, ...] = (
         net="namespaces",
         members=2,
         etcds=(1, 3),
-        settings=kept.SETTINGS,
+        settings=kept.SETTINGS_OF_CUTS,
         planted="what the master tells etcd is not looked at",
     ),
     Row(
@@ -536,7 +536,7 @@ ROWS: tuple[Row, ...] = (
         oracles=KEPT,
         net="namespaces",
         etcds=(1, 3),
-        settings=kept.SETTINGS_OF_THREE,
+        settings=kept.SETTINGS_OF_CUTS,
         planted="nobody begins an election",
     ),
 )
