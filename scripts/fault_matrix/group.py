@@ -18,6 +18,7 @@ from scripts.fault_matrix import history as histories
 from scripts.fault_matrix.checkers.masters import Epoch
 from scripts.fault_matrix.checkers.unattended import elected
 from scripts.fault_matrix.disks import mounted_all
+from scripts.fault_matrix.etcd import PlacedCluster, version_of
 from scripts.fault_matrix.failpoints import FAIL_POINTS, POINTS_FILE
 from scripts.fault_matrix.history import Event, encode
 from scripts.fault_matrix.places import Net, Place
@@ -169,14 +170,16 @@ class Member(Process):
 
 @define
 class Group:
-    """What runs, where, and what was written down of it. The client's place is the last one of the net, before it the name
-    servers'."""
+    """What runs, where, and what was written down of it. Places of the net are the members', the name servers', etcd's, and last
+    the client's.
+    """
 
     root: Path
     net: Net
     namesrvs: tuple[NameServer, ...]
     members: tuple[Member, ...]
     client: Place
+    etcd: PlacedCluster | None = None  # Where the group's record is kept.
     disks: dict[str, Path] = field(factory=dict)  # Images, by a member's label.
     proxies: dict[str, Proxy] = field(factory=dict)  # Between a member, by its label, and its master.
     seen: set[int] = field(factory=set)  # Faults that left a trace.
@@ -318,6 +321,12 @@ class Group:
         wait_for(known, "the members' record")
         self.wait_healthy()
 
+    def wait_in_sync(self, *members: Member, seconds: float = SECONDS_MAX) -> None:
+        """These, and nobody else, are in the set that etcd keeps."""
+        assert self.etcd is not None
+        cluster, wanted = self.etcd, {each.label for each in members}
+        wait_for(lambda: cluster.in_sync() == wanted, f"an in-sync set of {', '.join(wanted)}", timeout_s=seconds)
+
     @property
     def names(self) -> dict[str, str]:
         """Whose each address is, or was."""
@@ -368,7 +377,7 @@ def running(
     """A group that follows its master. Ends all that it started, and unmounts what it mounted."""
     with ExitStack() as stack:
         places = net.places
-        of_namesrvs = places[row.members : row.members + row.namesrvs]
+        of_namesrvs, of_etcd = places[row.members :][: row.namesrvs], places[row.members + row.namesrvs : -1]
         servers = tuple(
             NameServer(root / f"n{at}", place, row.namesrv_settings) for at, place in enumerate(of_namesrvs)
         )
@@ -377,17 +386,23 @@ def running(
             server.start()
         namesrv = ";".join(each.address for each in servers)
         proxies = proxies_of(places[: row.members], seed, stack) if row.proxied else {}
+        etcd = PlacedCluster(root / "etcd", version=version_of(seed), places=of_etcd) if of_etcd else None
+        if etcd is not None:
+            stack.enter_context(etcd)
         found: list[Member] = []
         for number in range(row.members):
             role = {"brokerRole": "SLAVE" if number else master_role(row.level)}
-            settings = {**role, **LEVELS[row.level], **row.settings}
+            outside = {"etcdEndpoints": ";".join(etcd.endpoints)} if etcd is not None else {}
+            settings = {**role, **LEVELS[row.level], **outside, **row.settings}
             own = root / f"m{number}", places[number], namesrv, number
             found.append(Member(*own, settings, hole, environment, row.disks, row.points))
-        group = Group(root, net, servers, tuple(found), places[-1], proxies=proxies, seed=seed)
+        group = Group(root, net, servers, tuple(found), places[-1], etcd, proxies=proxies, seed=seed)
         if row.disks:
             stack.enter_context(mounted_all(group, row.image_mb))
         for member in found:
             stack.push(member)
             member.start()
         group.wait_record() if row.members > 1 else group.wait_healthy()
+        if etcd is not None:
+            group.wait_in_sync(*group.members)
         yield group

@@ -14,7 +14,13 @@ from scripts.fault_matrix.checkers.porcupine import an_order_explains
 from scripts.fault_matrix.checkers.record import each_named_once
 from scripts.fault_matrix.checkers.recovery import nothing_silent, recovered_in_time, recoveries
 from scripts.fault_matrix.checkers.sets import compare_sets, nothing_invented, nothing_lost, only_a_tail_lost
-from scripts.fault_matrix.checkers.unattended import goes_on_in_time, no_needless_election, nobody_typed, takeovers
+from scripts.fault_matrix.checkers.unattended import (
+    goes_on_in_time,
+    never_paused,
+    no_needless_election,
+    nobody_typed,
+    takeovers,
+)
 from scripts.fault_matrix.checkers.verdict import Verdict
 from scripts.fault_matrix.group import Group
 from scripts.fault_matrix.history import History
@@ -49,6 +55,7 @@ def _of_history(row: Row, told: History) -> dict[str, Callable[[], Verdict]]:
         "F": lambda: recovered_in_time(told, SECONDS_TO_RECOVER),
         "G": lambda: nothing_silent(told),
         "K": lambda: goes_on_in_time(told),
+        "L": lambda: never_paused(told),
         "P": lambda: an_order_explains(told),
     }
 

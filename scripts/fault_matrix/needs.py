@@ -7,6 +7,7 @@ from scripts.fault_matrix.checkers import porcupine
 from scripts.fault_matrix.fault_clock import library
 from scripts.fault_matrix.fault_load import can_cap
 from scripts.fault_matrix.rows import Row
+from tests.support.process_group.etcd import DEBIAN
 
 
 def missing(row: Row) -> str:
@@ -25,6 +26,8 @@ def missing(row: Row) -> str:
         return "needs cc: apt install gcc libc6-dev"
     if "go" in row.needs and not porcupine.is_there():
         return "needs go, for porcupine: apt install golang-go"
+    if "etcd" in row.needs and DEBIAN.missing:
+        return DEBIAN.missing
     if "java" in row.needs and (lacking := [each for each in ("java", "mvn") if shutil.which(each) is None]):
         return f"needs {', '.join(lacking)}: apt install default-jre-headless maven"
     return ""

@@ -7,6 +7,8 @@ from attrs import field, frozen
 from scripts.fault_matrix import fault
 from scripts.fault_matrix import fault_clock as clock
 from scripts.fault_matrix import fault_disk as disk
+from scripts.fault_matrix import fault_kept as kept
+from scripts.fault_matrix import fault_kept_places as kept_places
 from scripts.fault_matrix import fault_link as link
 from scripts.fault_matrix import fault_load as load
 from scripts.fault_matrix import fault_mixed as mixed
@@ -27,6 +29,7 @@ SECONDS_TO_RECOVER = 10.0
 WITHOUT_F = "ABCDEGP"
 WITH_H = "ABCDEFGHP"
 UNATTENDED = "ABCDEFGIJKP"
+KEPT = "ABCDEFGIJKLP"
 
 
 @frozen(kw_only=True)
@@ -44,6 +47,7 @@ class Row:
     net: str = "loopback"
     members: int = 3
     namesrvs: int = 1
+    etcds: Sequence[int] = ()  # How many members of etcd there are, by the seed; none: no etcd.
     rounds: int = 3
     calm_s: float = 0.0  # Of traffic before each fault.
     disks: bool = False
@@ -76,6 +80,7 @@ class Row:
         found = {need for each in self.faults for need in each.needs}
         found |= {"cc"} if self.shim else set()
         found |= {"go"} if "P" in self.oracles else set()
+        found |= {"etcd"} if self.etcds else set()
         return tuple(sorted(found | ({"root"} if self.net == "namespaces" or self.disks else set())))
 
 
@@ -436,6 +441,103 @@ ROWS: tuple[Row, ...] = (
         is_long=True,
         settings=unattended.SETTINGS,
         planted="nobody holds off",
+    ),
+    Row(
+        number=32,
+        name="autoFailover=etcd, a pair: kill -9 of one after the other, of etcd before or after them, of both",
+        faults=(
+            kept.EachInTurn,
+            kept.MasterThenEtcd,
+            kept.EtcdThenSlaveThenMaster,
+            kept.MasterAndEtcd,
+            kept.SlaveThenMaster,
+            kept.BothKilled,
+        ),
+        level="L3",
+        oracles=KEPT,
+        members=2,
+        etcds=(1, 3),
+        settings=kept.SETTINGS,
+        planted="the in-sync set shrinks without etcd",
+    ),
+    Row(
+        number=33,
+        name="autoFailover=etcd, a pair: either one hangs, both have no CPU; either one has no power, also the last one",
+        faults=(
+            kept.MasterHangs,
+            kept.SlaveHangs,
+            kept.BothAway,
+            kept_places.MasterWithoutPower,
+            kept_places.SlaveWithoutPower,
+            kept_places.LastOneWithoutPower,
+        ),
+        level="L3",
+        oracles=KEPT,
+        net="namespaces",
+        members=2,
+        etcds=(1, 3),
+        disks=True,
+        settings=kept.SETTINGS,
+        planted="only a process that is gone is suspected",
+    ),
+    Row(
+        number=34,
+        name="autoFailover=etcd, a pair: cut off from each other, one way, from etcd only, from all",
+        faults=(
+            kept_places.FromEachOther,
+            kept_places.DataLost,
+            kept_places.MasterFromEtcd,
+            kept_places.SlaveFromEtcd,
+            kept_places.MasterFromAll,
+            kept_places.SlaveFromAll,
+            kept_places.MasterFromSlaveAndEtcd,
+            kept_places.AcksLost,
+            kept_places.MasterFromEtcdAndSlaveKilled,
+            kept_places.SwapUnanswered,
+        ),
+        level="L3",
+        oracles=KEPT,
+        net="namespaces",
+        members=2,
+        etcds=(1, 3),
+        settings=kept.SETTINGS_OF_CUTS,
+        planted="what the master tells etcd is not looked at",
+    ),
+    Row(
+        number=35,
+        name="autoFailover=etcd, a pair: etcd's leader is killed, all of etcd is killed, hangs, is slow, is full, loses its data",
+        faults=(
+            kept.LeaderKilled,
+            kept.EtcdKilled,
+            kept.EtcdHangs,
+            kept.EtcdSlow,
+            kept.EtcdLosesData,
+            kept.EtcdFull,
+        ),
+        level="L3",
+        oracles=KEPT,
+        members=2,
+        etcds=(1, 3),
+        settings=kept.SETTINGS,
+        planted="a master needs etcd, too",
+    ),
+    Row(
+        number=36,
+        name="autoFailover=etcd, three members: the master or a slave is cut off, one is killed after the other",
+        faults=(
+            kept_places.OfThreeFromSlaves,
+            kept_places.OfThreeFromSlavesAndEtcd,
+            kept_places.OfThreeOneSlave,
+            kept.OneAfterTheOther,
+            kept.SlavesInTurn,
+            kept.SlavesAtOnce,
+        ),
+        level="L3",
+        oracles=KEPT,
+        net="namespaces",
+        etcds=(1, 3),
+        settings=kept.SETTINGS_OF_CUTS,
+        planted="nobody begins an election",
     ),
 )
 SHORT = tuple(row for row in ROWS if not row.is_long)

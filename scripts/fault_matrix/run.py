@@ -14,6 +14,7 @@ from attrs import frozen
 
 from scripts.fault_matrix import history as histories
 from scripts.fault_matrix.checkers.verdict import Verdict, verdict
+from scripts.fault_matrix.etcd import size_of
 from scripts.fault_matrix.fault_clock import environment as clocks
 from scripts.fault_matrix.group import Group, running
 from scripts.fault_matrix.history import History
@@ -62,7 +63,8 @@ def _run(row: Row, seed: int, root: Path, hole: str, schedule: Schedule) -> tupl
     rng = random.Random(f"{row.key} {seed}")
     stuck = ""
     with ExitStack() as stack:
-        net = stack.enter_context((namespaces if row.net == "namespaces" else loopback)(row.members + row.namesrvs + 1))
+        places = row.members + row.namesrvs + size_of(row.etcds, seed) + 1
+        net = stack.enter_context((namespaces if row.net == "namespaces" else loopback)(places))
         environment = Shim.build(root).env if row.shim else clocks() if "faketime" in row.needs else None
         group = stack.enter_context(
             running_mixed(root, net, row, seed, hole=hole)

@@ -9,7 +9,10 @@ from scripts.fault_matrix.checkers.unattended import (
     ELECTIONS,
     ELECTIONS_BEFORE,
     GOES_ON,
+    NEVER_PAUSED,
+    NEVER_PAUSED_ENDS,
     goes_on_in_time,
+    never_paused,
     no_needless_election,
     nobody_typed,
     too_soon,
@@ -106,3 +109,25 @@ def test_another_one_acknowledges_late_or_only_the_old_one_or_what_was_sent_befo
 def test_where_nothing_is_promised_nothing_is_wrong():
     """A fault that leaves the master where it is: oracle J speaks of it."""
     assert goes_on_in_time(history(fault(0, 1, 2))).holds
+
+
+def going_on(*ends_s):
+    """No pause of more than 3 s from 1 s to 10 s; acknowledgements at these times."""
+    known = {"kind": "note", "id": 0}
+    notes = [Event(ns=NS, text=f"{NEVER_PAUSED} 3", **known), Event(ns=10 * NS, text=f"{NEVER_PAUSED_ENDS} 3", **known)]
+    sent = [send(f"p-{at}", 0, round(at * NS), at) for at in ends_s]
+    return history(fault(0, NS // 2), notes, *sent)
+
+
+def test_acknowledgements_never_pause():
+    told = never_paused(going_on(2, 5, 7.9))
+    assert told.holds, told.wrong
+    assert told.facts == "1 spans, longest pause 3.00 s"
+    assert never_paused(history(fault(0, 1, 2))).holds, "where nothing is promised, nothing is wrong"
+
+
+@pytest.mark.parametrize("ends_s", [(2, 5.1, 8), (4.1, 7, 9), (2, 4, 6.9), (0.5,), ()])
+def test_acknowledgements_pause_in_the_middle_at_the_begin_at_the_end_or_altogether(ends_s):
+    told = never_paused(going_on(*ends_s))
+    assert not told.holds
+    assert "3 s at most are promised" in told.wrong[0]

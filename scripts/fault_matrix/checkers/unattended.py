@@ -1,5 +1,6 @@
 """A group that elects by itself: who decided, whether anybody had to, and how long it took."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
@@ -14,6 +15,8 @@ from twinlog.store.epoch_file import EpochEntry
 ELECTIONS_BEFORE = "elections before it:"
 ELECTIONS = "elections that there may be:"
 GOES_ON = "acknowledged again, without the node, within seconds:"
+NEVER_PAUSED = "from here on no acknowledgement later than after seconds:"
+NEVER_PAUSED_ENDS = "until here:"
 ANYBODY = ""  # In the place of a node.
 FREE, HOLD_OFF_S, HOLD_OFF_S_MAX, SLACK_S = 3, 5.0, 120.0, 0.5  # As docs/operating/automatic-failover.md has it.
 
@@ -102,6 +105,41 @@ def goes_on_in_time(history: History) -> Verdict:
             wrong.append(f"{each.fault.text} (fault {each.fault.id}): {took}, {each.seconds_max:g} s are promised")
     slowest = max((each.seconds or 0 for each in found), default=0.0)
     return verdict("K", wrong, f"{len(found)} times, slowest {slowest:.2f} s")
+
+
+@frozen
+class Pause:
+    """The longest time without an acknowledgement between two moments, in seconds."""
+
+    fault: Event
+    seconds: float
+    seconds_max: float
+
+
+def pauses(history: History) -> list[Pause]:
+    """One for each span in which none is promised."""
+    faults = {event.id: event for event in history.of_kind("fault")}
+    ends = sorted(append.end_ns for append in history.acknowledged if append.end_ns is not None)
+    spans = zip(_notes(history, NEVER_PAUSED), _notes(history, NEVER_PAUSED_ENDS), strict=True)
+    found = []
+    for (begin, seconds_max), (end, _) in spans:
+        inside = ends[bisect_left(ends, begin.ns) : bisect_right(ends, end.ns)]
+        longest = max(later - earlier for earlier, later in pairwise((begin.ns, *inside, end.ns)))
+        found.append(Pause(faults[begin.id], longest / NS, seconds_max))
+    return found
+
+
+def never_paused(history: History) -> Verdict:
+    """Oracle L."""
+    found = pauses(history)
+    wrong = [
+        f"{each.fault.text} (fault {each.fault.id}): {each.seconds:.1f} s without an acknowledgement, "
+        f"{each.seconds_max:g} s at most are promised"
+        for each in found
+        if each.seconds > each.seconds_max
+    ]
+    longest = max((each.seconds for each in found), default=0.0)
+    return verdict("L", wrong, f"{len(found)} spans, longest pause {longest:.2f} s")
 
 
 def _notes(history: History, kind: str) -> Iterator[tuple[Event, float]]:

@@ -16,6 +16,7 @@ ORACLES = {
     "I": "nobody typed anything: the group decided on every master, and none was forced",
     "J": "nobody was elected where the master was healthy and heard, or more often than there was reason to",
     "K": "another member acknowledges in time, though nothing was put right",
+    "L": "no acknowledgement waits for etcd",
     "M": "memory stays what it is",
     "P": "some order of all operations explains them by one log a queue: porcupine's judgement",
 }
