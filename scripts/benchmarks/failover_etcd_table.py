@@ -1,12 +1,13 @@
 """The tables of docs/benchmarks/failover-etcd.md, generated from raw results so that no number is typed by hand."""
 
+import json
 from collections.abc import Sequence
 from math import inf
 from statistics import median
 from typing import Any
 
 from scripts.benchmarks.failover_etcd import FAULTS, KINDS
-from scripts.benchmarks.report import Row, all_of, head, table_line
+from scripts.benchmarks.report import DIRECTORY, Row, all_of, head, table_line
 
 INTRODUCTION = """# Failover with etcd: from a fault to the next acknowledged write
 
@@ -29,10 +30,10 @@ of three members ({etcd}), which all groups share, are in another one, that noth
   `loop_wait` {tuned[loop_wait]}, `retry_timeout` {tuned[retry]}. The writer uses libpq, and finds the primary by `GET /primary`
   of the members.
 
-A pair of twinlog or Patroni goes on with one member after the failover, and both know then that there is one copy. Faults come at
-a random time of the period in which a system looks at things. Median of {rounds} rounds, with the lowest and highest; a run ends
-after {give_up:.0f} s. Groups of twinlog took turns; since most of the time is waiting, {lanes} groups at a time were
-measured side by side on this machine.
+After the failover a pair of twinlog or Patroni goes on with one member, and knows that there is one copy. Faults come at a
+random time of the period in which a system looks at things. A run ends after {give_up:.0f} s. Groups of twinlog took turns;
+since most of the time is waiting, {lanes} groups at a time were measured side by side. [More runs](failover.md) of RocketMQ's
+with three members.
 
 {cpu_model}, {cpu_count} cores for all of it, {memory:.0f} GiB, Linux {kernel}, Python {python}, {java}.
 Date {date}, commit `{commit}`{changed}; load of the machine when it began: {load_average_1m}.
@@ -43,8 +44,8 @@ FAULTS_HEAD = """
 ## From a fault to the next acknowledged write
 
 All processes of the master's machine end (kill -9), hang (SIGSTOP), or its network takes no packet any more, in neither
-direction (cut). For Patroni that is PostgreSQL and Patroni together; in the column *server* PostgreSQL alone is killed, and its
-Patroni is there to see that. Seconds:
+direction (cut). For Patroni that is PostgreSQL and Patroni together; a PostgreSQL that is killed alone is started again by its
+Patroni. Seconds: the median, in parentheses the lowest and the highest, and the number of runs.
 
 """
 OUTAGE_HEAD = """
@@ -55,6 +56,15 @@ acknowledgements that came meanwhile, of about {possible:,.0f} that a writer can
 after the outage), and whether the master is the same afterwards.
 
 """
+APART = {  # Parts that may lie in a report of their own, failover-etcd-PART-DATE.json.
+    "patroni": """Patroni was measured apart, {lanes} groups side by side, at commit `{commit}`; load when it began: {load};
+[{raw}]({raw}). {notes}
+
+""",
+    "outage": """Measured apart, at commit `{commit}`; load when it began: {load}; [{raw}]({raw}). {notes}
+
+""",
+}
 LOST_HEAD = "\n## Acknowledged writes lost\n\n"
 SYSTEMS = {
     "twinlog-pair": "twinlog, a pair",
@@ -67,56 +77,76 @@ SYSTEMS = {
     "patroni-three": "Patroni, three",
     "patroni-failsafe": "Patroni with `failsafe_mode`, a pair",
 }
-COLUMNS = {"kill": "kill -9", "server": "server", "stop": "SIGSTOP", "cut": "cut"}
+COLUMNS = {"kill": "kill -9", "server": "its server alone", "stop": "SIGSTOP", "cut": "cut"}
 line = all_of
 
 
 def page(report: dict[str, Any], raw: str) -> str:
     """Return the whole page as Markdown."""
-    setup, rows = report["setup"], report["results"]
+    setup, rows = report["setup"], list(report["results"])
+    apart = {part: found for part in APART if (found := _apart(raw, part))}
+    for part, (_, found) in apart.items():
+        rows += [row for row in found["results"] if part == row["fault"] or row["system"].startswith(f"{part}-")]
     memory = report["machine"]["memory_bytes"] / 2**30
     our_tuned = ", ".join(f"`{key}={value}`" for key, value in setup["our_tuned"].items())
-    more = {"memory": memory, "our_tuned": our_tuned}
-    parts = [head(INTRODUCTION, report, raw, **more)]
+    parts = [head(INTRODUCTION, report, raw, memory=memory, our_tuned=our_tuned)]
     if found := [row for row in rows if row["fault"] != "outage"]:
-        parts += [FAULTS_HEAD, _faults(found, setup["give_up"])]
+        parts += [FAULTS_HEAD, *_told(apart, "patroni"), _faults(found, setup["give_up"])]
     if found := [row for row in rows if row["fault"] == "outage"]:
         seconds = setup["outage_seconds"]
-        parts += [OUTAGE_HEAD.format(seconds=seconds, possible=seconds * 1000 / setup["every_ms"]), _outages(found)]
+        parts.append(OUTAGE_HEAD.format(seconds=seconds, possible=seconds * 1000 / setup["every_ms"]))
+        parts += _told(apart, "outage")
+        parts.append(_outages(found))
     parts += [LOST_HEAD, _lost(rows)]
     if notes := setup.get("notes"):
         parts.append(f"\n{notes}\n")
     return "".join(parts)
 
 
+def _apart(raw: str, part: str) -> tuple[str, dict[str, Any]] | None:
+    path = DIRECTORY / raw.replace("failover-etcd-", f"failover-etcd-{part}-", 1)
+    return (path.name, json.loads(path.read_text())) if path.name != raw and path.exists() else None
+
+
+def _told(apart: dict[str, tuple[str, dict[str, Any]]], part: str) -> list[str]:
+    """What the page says of a part that was measured apart."""
+    if part not in apart:
+        return []
+    raw, report = apart[part]
+    machine = report["machine"]
+    told = {"raw": raw, "commit": machine["commit"][:12], "load": machine["load_average_1m"]}
+    return [APART[part].format(**told, **report["setup"])]
+
+
 def _faults(rows: Sequence[Row], limit: float) -> str:
-    lines = [table_line(["", *COLUMNS.values(), "rounds"]), "|---|--:|--:|--:|--:|--:|"]
+    faults = [fault for fault in FAULTS if any(row["fault"] == fault for row in rows)]
+    lines = [table_line(["", *(COLUMNS[fault] for fault in faults)]), "|---" + "|--:" * len(faults) + "|"]
     for kind in _present(rows):
         own = [row for row in rows if row["system"] == kind]
-        cells = [_middle([row["seconds"] for row in own if row["fault"] == fault], limit) for fault in FAULTS]
-        lines.append(table_line([SYSTEMS[kind], *cells, str(max(row["round"] for row in own))]))
+        cells = [_middle([row["seconds"] for row in own if row["fault"] == fault], limit) for fault in faults]
+        lines.append(table_line([SYSTEMS[kind], *cells]))
     return "\n".join(lines) + "\n"
 
 
 def _middle(values: Sequence[float | None], limit: float) -> str:
-    """The median, with the lowest and highest; None did not end."""
+    """The median, with the lowest and highest, and of how many runs; None did not end."""
     if not values:
         return ""
     known = [inf if value is None else value for value in values]
     middle, low, high = (
         f"over {limit:.0f}" if value == inf else f"{value:.1f}" for value in (median(known), min(known), max(known))
     )
-    return f"{middle} ({low} to {high})"
+    return f"{middle} ({low} to {high}; {len(values)})"
 
 
 def _outages(rows: Sequence[Row]) -> str:
-    lines = ["| | acknowledged | longest gap s | same master | rounds |", "|---|--:|--:|--:|--:|"]
+    lines = ["| | acknowledged | longest gap s | same master |", "|---|--:|--:|--:|"]
     for kind in _present(rows):
         own = [row for row in rows if row["system"] == kind]
         acked = sorted(row["acked_meanwhile"] for row in own)
         same = sum(row.get("same_master", False) for row in own)
         gaps = _middle([row["gap_seconds"] for row in own], 60)
-        cells = [f"{median(acked):,.0f} ({acked[0]:,} to {acked[-1]:,})", gaps, f"{same} of {len(own)}", str(len(own))]
+        cells = [f"{median(acked):,.0f} ({acked[0]:,} to {acked[-1]:,})", gaps, f"{same} of {len(own)}"]
         lines.append(table_line([SYSTEMS[kind], *cells]))
     return "\n".join(lines) + "\n"
 
