@@ -209,30 +209,39 @@ CATCHES = {
     "the record's mode is ignored": Catch("^E5", config=lambda plan: plan.config.auto == "off", roles=True, first=25),
     "an election is forced": Catch("^E6|began without", alone=True),
     "a master that does not serve is waited for": Catch("^E2", config=loses_tail, alone=True, first=440),
+    "a lost voter is left alone": Catch("^E2", ("chosen alone",), always_elects, roles=True, first=805),
+}
+
+# Of groups whose record etcd keeps: one of hundreds of seeds shows them, so that they are looked for in the long form.
+CATCHES_WITH_ETCD = {
     "a member of the set that lacks bytes is elected": Catch(
         "began without", config=two_of_three, etcd=True, first=188
     ),
-    "a shrink is released before it is written": Catch("^S1", config=loses_answers, etcd=True, first=80),
     "a member is in the set before it is waited for": Catch("^S2", ("comes back",), heard, etcd=True, first=140),
     "a member outside of the set is elected": Catch("^S4|began without", ("the last dies",), etcd=True, first=499),
     "a stale set is read": Catch("^S[234]|began without", ("the last dies",), etcd=True, first=364),
     "the set is taken from a slave's own copy": Catch("^S[24]|began without", ("the last dies",), etcd=True, first=499),
     "the last copy goes on without its tail": Catch("began without", ("alone by force",), etcd=True, first=830),
     "an error of etcd is taken for loss": Catch("^S5", config=loses_answers, etcd=True, first=259),
+}
+# No seed is known for these since the plans changed last; tests/cluster/broker/roles/test_in_etcd.py notices each of them.
+SOUGHT = {
+    "a shrink is released before it is written": Catch("^S1", config=loses_answers, etcd=True, first=80),
     "an unknown swap is taken for done": Catch("^S[14]", ("leaves",), etcd=True, first=471),
     "an unknown swap is taken for failed": Catch("^S[123]", ("comes back",), unheard, etcd=True, first=16),
-    "a lost voter is left alone": Catch("^E2", ("chosen alone",), always_elects, roles=True, first=805),
 }
 
 
 def test_each_fault_has_its_catch():
-    assert set(CATCHES) == set(HOLES)
+    assert {*CATCHES, *CATCHES_WITH_ETCD, *SOUGHT} == set(HOLES)
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("hole", CATCHES)
+@pytest.mark.parametrize(
+    "hole", [*CATCHES, *(pytest.param(each, marks=pytest.mark.long) for each in CATCHES_WITH_ETCD)]
+)
 def test_a_fault_is_caught_and_its_seed_passes_without(pool, hole):
-    catch, caught, others = CATCHES[hole], None, []
+    catch, caught, others = {**CATCHES, **CATCHES_WITH_ETCD}[hole], None, []
     seeds = itertools.islice((seed for seed in itertools.count(catch.first) if catch.fits(draw(seed))), TRIES)
     with closing(pool.run(Job(seed, hole) for seed in seeds)) as outcomes:
         for outcome in outcomes:

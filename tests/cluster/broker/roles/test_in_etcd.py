@@ -415,3 +415,18 @@ async def test_a_site_with_two_of_four_is_lost(nursery, tmp_path, autojump_clock
     await first.kill()
     await until(lambda: second.is_serving, "the last one serves", seconds=5)
     await until(lambda: names(group) == {second.name}, "the set shrinks again", seconds=3)
+
+
+async def test_a_swap_that_never_arrived_is_not_taken_for_done(nursery, tmp_path, autojump_clock):
+    group = await made(nursery, tmp_path)
+    master, slave = group.members
+    keeper, answers = group.keepers[0], trio.Event()
+    keeper.fate = lambda: "answered" if answers.is_set() or master.state.before is None else "lost"
+    await slave.kill()
+    await trio.sleep(20)
+    assert master.state.before is not None, "it has proposed to go on alone"
+    master.produce(b"etcd does not have that yet")
+    assert not await master.is_acknowledged()
+    answers.set()
+    await until(lambda: names(group) == {master.name}, "the set shrinks")
+    assert await master.is_acknowledged()
