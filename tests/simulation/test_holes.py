@@ -210,10 +210,6 @@ CATCHES = {
     "an election is forced": Catch("^E6|began without", alone=True),
     "a master that does not serve is waited for": Catch("^E2", config=loses_tail, alone=True, first=440),
     "a lost voter is left alone": Catch("^E2", ("chosen alone",), always_elects, roles=True, first=805),
-}
-
-# Of groups whose record etcd keeps: one of hundreds of seeds shows them, so that they are looked for in the long form.
-CATCHES_WITH_ETCD = {
     "a member of the set that lacks bytes is elected": Catch(
         "began without", config=two_of_three, etcd=True, first=188
     ),
@@ -233,15 +229,13 @@ SOUGHT = {
 
 
 def test_each_fault_has_its_catch():
-    assert {*CATCHES, *CATCHES_WITH_ETCD, *SOUGHT} == set(HOLES)
+    assert {*CATCHES, *SOUGHT} == set(HOLES)
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize(
-    "hole", [*CATCHES, *(pytest.param(each, marks=pytest.mark.long) for each in CATCHES_WITH_ETCD)]
-)
+@pytest.mark.parametrize("hole", CATCHES)
 def test_a_fault_is_caught_and_its_seed_passes_without(pool, hole):
-    catch, caught, others = {**CATCHES, **CATCHES_WITH_ETCD}[hole], None, []
+    catch, caught, others = CATCHES[hole], None, []
     seeds = itertools.islice((seed for seed in itertools.count(catch.first) if catch.fits(draw(seed))), TRIES)
     with closing(pool.run(Job(seed, hole) for seed in seeds)) as outcomes:
         for outcome in outcomes:
