@@ -153,6 +153,7 @@ LEFT_OUT: dict[int, str] = {
     25: "as row 23",
     26: "its classic groups elect nobody; with its controller it is in scripts/bench failover",
     **dict.fromkeys(range(27, 32), "as row 26"),
+    **dict.fromkeys(range(32, 37), "it keeps no record in etcd; its controller is in scripts/bench failover-etcd"),
 }
 
 

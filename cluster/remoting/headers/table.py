@@ -4,9 +4,18 @@ from types import ModuleType
 
 from twinlog.cluster.remoting.codes import RequestCode
 from twinlog.cluster.remoting.header_fields import RequestHeader, ResponseHeader
-from twinlog.cluster.remoting.headers import broker_admin, clients, members, messages, namesrv, offsets, responses
+from twinlog.cluster.remoting.headers import (
+    broker_admin,
+    clients,
+    controller,
+    members,
+    messages,
+    namesrv,
+    offsets,
+    responses,
+)
 
-_MODULES: tuple[ModuleType, ...] = (messages, offsets, clients, broker_admin, members, namesrv)
+_MODULES: tuple[ModuleType, ...] = (messages, offsets, clients, broker_admin, members, controller, namesrv)
 
 
 def _own(module: ModuleType, parent: type) -> list[type]:

@@ -9,6 +9,7 @@ from twinlog.cluster.broker.security.permission import ADMIN_CODES, NEEDS
 OPEN = {14, 21, 26, 28, 29, 30, 31, 32, 33, 37, 41, 42, 43, 45, 46, 52}
 OPEN |= {201, 202, 203, 204, 208, 222, 223, 300, 303, 305}
 OPEN |= {306, 307, 308, 309, 314, 315, 316, 317, 320, 321, 323, 324, 325, 328, 329, 351, 352, 907, 1007}
+OPEN |= {1005, 1006}  # Who is in sync: less than 20_001 tells.
 OPEN |= {20_001}  # Ours: how a member is. It has no secret.
 OF_NAME_SERVERS = {20_008}  # No broker serves it at its ports.
 
