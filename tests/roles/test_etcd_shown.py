@@ -56,7 +56,7 @@ def test_one_copy_and_an_outage_of_etcd_are_told_by_every_command(pair):
     assert "SEND_OK is L1 sync flush, one copy" in listed(group)
     found = findings(group, "check")["one copy"]
     assert found["level"] == "critical"
-    assert "broker-a-1 has not held the whole log for 3 s" in found["what"]
+    assert "broker-a-1 did not hold the whole log for 3 s" in found["what"]
     told = explained(group, "broker-a-0")
     assert "1 of the one in sync must hold a message, 1 must promise" in told["group"]
     assert told["etcd"].endswith("/twinlog/: it answers")

@@ -110,7 +110,7 @@ def with_set(snapshot: ClusterSnapshot, *numbers: int, of: int = 3, etcd_why: st
         epoch=3,
         level=None,
         changed_ms=900_000,
-        change_why="broker-a-1 has not held the whole log for 10 s",
+        change_why="broker-a-1 did not hold the whole log for 10 s",
         why_not_changed=None,
         etcd=(EtcdView(member="broker-a-0", why=etcd_why, since_ms=950_000, is_refused=False),),
     )
