@@ -10,7 +10,6 @@ from tests.monitoring.prometheus import DEPLOY
 from tests.support.waiting import wait_for
 from twinlog.cluster.metrics.exposition import METRICS
 
-
 # This cluster has no etcd: tests/cluster/metrics/test_broker_snapshot.py has them.
 WITH_ETCD = {
     "rocketmq_ha_in_sync_set_members",
