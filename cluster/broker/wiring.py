@@ -453,7 +453,7 @@ def _services(base: _Base, data: _Data, members: _Members) -> _Services:
 
 
 def _keeper_of(settings: Settings) -> RecordKeeper | None:
-    """What keeps the group's record outside of it; None: etcdEndpoints is empty."""
+    """The keeper of the group's record outside of it; None: etcdEndpoints is empty."""
     if not settings.etcd_config.endpoints:
         return None
     from twinlog.cluster.broker.group.etcd_keeper import EtcdKeeper  # With httpx, which most brokers do not need.

@@ -41,7 +41,7 @@ class EtcdFinding:
 
 @frozen
 class Asked:
-    """What one endpoint told: a status, the time of a linearizable read, and the first error."""
+    """The answers of one endpoint: a status, the time of a linearizable read, and the first error."""
 
     endpoint: str
     status: Status | None
@@ -105,7 +105,7 @@ async def _closer_look(config: EtcdConfig, endpoint: str, error: EtcdError) -> E
 
 
 async def _shaken(config: EtcdConfig, endpoint: str) -> Failure | None:
-    """What a handshake tells; None: nothing wrong with it."""
+    """The finding of a handshake; None: nothing wrong with it."""
     url = urlsplit(endpoint)
     assert url.hostname is not None
     assert url.port is not None

@@ -1,4 +1,4 @@
-"""What can go wrong with etcd. None of it says anything about who holds a key: an error is an outage, never a loss.
+"""Errors of etcd. None of them says anything about who holds a key: an error is an outage, never a loss.
 
 EtcdError
   Unavailable      the operation has certainly not happened, or was a read

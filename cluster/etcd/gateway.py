@@ -31,7 +31,7 @@ Json = Mapping[str, Any]
 
 
 class Effect(Enum):
-    """What sending a request a second time would do."""
+    """The effect of sending a request a second time."""
 
     NONE = "none"  # A read, or as harmless.
     REPEATABLE = "repeatable"  # A write that may follow itself, or be done twice.
@@ -229,7 +229,7 @@ def _changed(event: Json, prefix: str) -> Changed:
 
 @frozen(kw_only=True)
 class Failure:
-    """What is known of a request that failed. `certain`: it was not carried out, and will not be."""
+    """All that is known of a request that failed. `certain`: it was not carried out, and will not be."""
 
     cause: str
     what: str
@@ -375,7 +375,7 @@ _NEVER_CARRIED_OUT = (401, 403, 405, 407)  # A proxy's words, where they are not
 
 
 def failure_of(status: int, body: bytes) -> Failure:
-    """What a reply with another status than 200 proves."""
+    """The failure that a reply with another status than 200 proves."""
     text = _message(body)
     for part, failure in _BY_TEXT:
         if part in text:

@@ -1,4 +1,4 @@
-"""What a group uses of etcd: the operations and their results. No input or output; `Etcd` in client.py is the real one.
+"""The part of etcd that a group uses: the operations and their results. No input or output; `Etcd` in client.py is the real one.
 
 Keys are relative to `etcdPrefix`, in both directions. Source: api/etcdserverpb/rpc.proto and api/mvccpb/kv.proto, etcd API v3.
 """
@@ -14,8 +14,8 @@ ABSENT = 0  # The mod_revision that a swap expects of a key that is not there.
 
 @frozen
 class Header:
-    """Who answered. The cluster's id is made of its members' addresses and its token: data lost or restored with the same ones
-    leaves it as it was, and is seen by a `revision` below one that was seen before.
+    """The member that answered. The cluster's id is made of its members' addresses and its token: data lost or restored with
+    the same ones leaves it as it was, and is seen by a `revision` below one that was seen before.
     """
 
     cluster_id: int

@@ -351,7 +351,7 @@ def _late(was_sent: bool) -> Failure:
 
 
 def _failure_of(error: httpx.HTTPError, *, was_sent: bool) -> Failure:
-    """What an exception of httpx proves."""
+    """The failure that an exception of httpx proves."""
     if (about := certificate_failure(error, was_sent=was_sent)) is not None:
         return about
     if isinstance(error, httpx.TimeoutException):
@@ -370,7 +370,7 @@ def _failure_of(error: httpx.HTTPError, *, was_sent: bool) -> Failure:
 
 
 def certificate_failure(error: BaseException, *, was_sent: bool) -> Failure | None:
-    """What is wrong with etcd's certificate or ours, where the error is about one of them."""
+    """The fault of etcd's certificate or ours, where the error is about one of them."""
     tls = _tls_error(error)
     if isinstance(tls, ssl.SSLCertVerificationError):
         return Failure(

@@ -57,7 +57,7 @@ def _serving(members: Iterable[MemberFacts]) -> Iterator[MemberFacts]:
 
 
 def _last_change(members: Sequence[MemberFacts], record: GroupRecord) -> tuple[int | None, str | None]:
-    """When the set changed last, and why: whoever changed it knows both, others saw it a moment later."""
+    """Time and reason of the last change of the set: whoever changed it knows both, others saw it a moment later."""
     told = [(each, each.status.etcd) for each in members]
     known = [
         (each.status.role_state == "serving", etcd.changed_ms, etcd.change_why)
@@ -116,7 +116,7 @@ def since(ms: int | None) -> str:
 
 
 def change_text(found: InSyncSet) -> str:
-    """When and why the set changed last, and why it stays now."""
+    """Time and reason of the last change of the set, and why it stays now."""
     text = f"version {found.version} of epoch {found.epoch}"
     if found.changed_ms:
         text += f", changed on {day_and_clock(found.changed_ms / 1000)}"

@@ -46,8 +46,8 @@ class KeptRecord:
 
 @frozen(kw_only=True)
 class KeeperView:
-    """What a member says of its keeper. `cluster`: its id, by which members see that they ask the same; `why`: why it cannot be
-    relied on, "" where it can.
+    """The word of a member about its keeper. `cluster`: its id, by which members see that they ask the same; `why`: the reason
+    why it cannot be relied on, "" where it can.
     """
 
     cluster: str

@@ -60,9 +60,8 @@ def without(record: GroupRecord, id: str) -> GroupRecord:
     """
     members = tuple(member for member in record.members if member.id != id)
     in_sync = tuple(each for each in record.in_sync if each != id)
-    base = (
-        record.loss_free_from if record.is_in_etcd else None
-    )  # There only who is in sync acknowledges, before and after.
+    # In etcd only who is in sync acknowledges, before and after.
+    base = record.loss_free_from if record.is_in_etcd else None
     return next_version(record, members=members, in_sync=in_sync, loss_free_from=base)
 
 

@@ -12,6 +12,7 @@ from attrs import evolve, frozen
 
 from twinlog.ha.election.epochs import common_end
 from twinlog.ha.election.group_record import members_of_all, needed, newest, unproven
+from twinlog.ha.election.in_sync_set import is_last_copy
 from twinlog.ha.election.voter import VoteReply, why_older
 from twinlog.store.role_file import GroupRecord
 
@@ -194,7 +195,7 @@ def _too_few(
 
 def is_alone(group: GroupRecord, candidate: str) -> bool:
     """True if this member alone acknowledges, by the record in etcd: nobody else need have what it lacks."""
-    return group.is_in_etcd and group.electors == {candidate}
+    return is_last_copy(group) and candidate in group.electors
 
 
 def _last_copy(group: GroupRecord, own: VoteReply, answers: Mapping[str, VoteReply]) -> Judgement | None:

@@ -219,7 +219,7 @@ class GroupTransferService:
             self._changed()
 
     def caught_up_at(self) -> dict[str, float]:
-        """When each connected member, by its id, held the whole log last, in trio's time."""
+        """Time at which each connected member, by its id, held the whole log last, by trio's clock."""
         return self._in_sync.caught_up_at(self._end, trio.current_time())
 
     def members_changed(self, names: Collection[str]) -> None:

@@ -217,7 +217,7 @@ class InSync:
         return sum(self._is_in_sync(seat, end, now) for seat in self._seats.values())
 
     def caught_up_at(self, end: int, now: float) -> dict[str, float]:
-        """When each member that is connected, and said who it is, held the whole log last; -inf: it has not yet."""
+        """Time at which each connected member that said who it is held the whole log last; -inf: it has not yet."""
         return {
             seat.member: now if seat.ack_offset >= end else seat.caught_up_at
             for seat in self._seats.values()

@@ -175,7 +175,7 @@ class FailoverEtcdBench:
         return made
 
     def _lanes(self, systems: Sequence[System]) -> list[Callable[[], None]]:
-        """What is done at the same time."""
+        """The work that is done at the same time."""
         lanes: dict[str, list[System]] = {}
         for system in systems:
             kind = KINDS[system.kind]
@@ -318,7 +318,7 @@ class FailoverEtcdBench:
 
 
 def setup(rounds: int, kinds: Sequence[Kind], outage_seconds: float, notes: str) -> Row:
-    """What raw results say of how they were measured."""
+    """The words of raw results on how they were measured."""
     said = subprocess.run(["etcd", "--version"], capture_output=True, text=True, check=True, timeout=10).stdout
     lanes = {kind.lane or kind.name for kind in kinds if not kind.outage_only}
     told = {"etcd": said.splitlines()[0].replace(" Version:", ""), "lanes": len(lanes), "notes": notes}

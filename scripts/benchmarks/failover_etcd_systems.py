@@ -52,7 +52,7 @@ THEIRS = {"enableControllerMode": "true", "allAckInSyncStateSet": "true"}
 
 @frozen
 class Machine:
-    """Where nothing happens: its place, and the etcd that runs there."""
+    """The place where nothing happens: its address, and the etcd that runs there."""
 
     place: Place
     etcd: EtcdCluster
@@ -99,14 +99,14 @@ class System:
     _numbers: "count[int]" = field(factory=lambda: count(1), init=False)
 
     def install(self, stack: ExitStack) -> None:
-        """What all groups have in common."""
+        """The common part of all groups."""
 
     def begin(self, stack: ExitStack) -> None:
         """A new group. The stack ends it."""
         raise NotImplementedError
 
     def is_whole(self) -> bool:
-        """Whether all members follow one master, and are in sync as far as they are to be."""
+        """True if all members follow one master, and are in sync as far as they are to be."""
         raise NotImplementedError
 
     def master(self) -> int:
@@ -199,7 +199,7 @@ def _give_topic(store: Path, topic: str) -> None:
 
 @define(eq=False, kw_only=True)
 class Brokers(System):
-    """What groups of brokers have in common, ours and RocketMQ's."""
+    """The common part of groups of brokers, ours and RocketMQ's."""
 
     settings: Mapping[str, str] = field(factory=dict)
     namesrv: str = field(init=False)

@@ -109,7 +109,7 @@ def _apart(raw: str, part: str) -> tuple[str, dict[str, Any]] | None:
 
 
 def _told(apart: dict[str, tuple[str, dict[str, Any]]], part: str) -> list[str]:
-    """What the page says of a part that was measured apart."""
+    """The words of the page on a part that was measured apart."""
     if part not in apart:
         return []
     raw, report = apart[part]

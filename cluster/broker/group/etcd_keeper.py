@@ -87,11 +87,6 @@ class EtcdKeeper:
         known = self.store.cluster_id if self.store is not None else 0
         return f"{known:x}" if known else ""
 
-    @property
-    def etcd(self) -> Etcd | None:
-        """The client, for its members' health; None before the first call."""
-        return self._own
-
     async def read(self) -> KeptRecord:
         """Read both keys, at one revision. Raises KeeperError."""
         try:

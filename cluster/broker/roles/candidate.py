@@ -84,7 +84,7 @@ class CandidateSurvey:
         return kept.epoch if kept.candidate == self.member.own else kept.epoch + 1
 
     async def _read_kept(self) -> None:
-        """Where the members' records say that etcd keeps it: read it there. What members have may be older, or not in force."""
+        """Read the record in etcd, if the members' say that etcd keeps it: theirs may be older, or not in force."""
         if self.group is None or not self.group.is_in_etcd:
             return
         try:

@@ -29,7 +29,7 @@ ATTEMPTS = 3  # Of a swap whose result is not known.
 
 
 def why_no_place(config: HAConfig) -> str:
-    """What in a member's configuration contradicts an in-sync set that etcd keeps; "" for nothing."""
+    """The part of a member's configuration that contradicts an in-sync set that etcd keeps; "" for nothing."""
     if config.auto_in_sync_replicas:
         return "enableAutoInSyncReplicas=true lowers inSyncReplicas by itself, as the in-sync set in etcd does: leave it out"
     if config.all_ack_in_sync_state_set:

@@ -9,7 +9,7 @@ An outage of etcd changes nothing here: what is in force stays so, acknowledgeme
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import structlog
 import trio
@@ -48,9 +48,8 @@ class LevelClock:
     """
 
     away: dict[str, float] = field(factory=dict, init=False)  # By id.
-    passed: str = field(
-        default="", init=False
-    )  # The master before this one, if a failover passed it: it is not waited for.
+    # The master before this one, if a failover passed it: it is not waited for.
+    passed: str = field(default="", init=False)
     _epoch: EpochId | None = field(default=None, init=False)
     _looked_at: float | None = field(default=None, init=False)
 
@@ -83,18 +82,16 @@ class EtcdRecord:
     keeper: RecordKeeper | None = None
     why_not: str = ""
     kept: KeptRecord | None = field(default=None, init=False)  # As it was read, or written, last.
-    why: str = field(
-        default="it was not asked yet", init=False
-    )  # Why `kept` is not to be relied on; "" after an answer.
+    # The reason why `kept` is not to be relied on; "" after an answer.
+    why: str = field(default="it was not asked yet", init=False)
     why_since_ms: int = field(default=0, init=False)  # Wall clock: since when there is a `why`; 0: it answered last.
     is_refused: bool = field(default=False, init=False)  # It answers, and what it holds must not be used.
     heard_at: Callable[[str], float] = field(default=lambda _id: -math.inf, init=False)  # When a voter answered last.
     on_change: Callable[[], None] = field(default=lambda: None, init=False)  # Another version is there.
     to_write: Wakeup = field(factory=Wakeup, init=False)  # A version waits.
     levels: LevelClock = field(factory=LevelClock, init=False)
-    changed_ms: int = field(
-        default=0, init=False
-    )  # Wall clock: when the set was seen to change last; 0: not since the start.
+    # Wall clock: when the set was seen to change last; 0: not since the start.
+    changed_ms: int = field(default=0, init=False)
     change_why: str = field(default="", init=False)  # Why, if this member changed it.
     _decided: str = field(default="", init=False)
     set_change: SetChange = field(default=SetChange(kind="stay"), init=False)
@@ -144,12 +141,12 @@ class EtcdRecord:
             await trio.sleep(LOOK_SECONDS)
 
     def _level_at(self) -> dict[str, float]:
-        """When each voter held the whole log last, as far as it also answered its master since."""
+        """Time at which each voter held the whole log last, as far as it also answered its master since."""
         caught_up_at = self.member.ha.group_transfer.caught_up_at()
         return {id: min(at, self.heard_at(id)) for id, at in caught_up_at.items()}
 
     def view(self) -> KeeperView | None:
-        """What this member tells its master of etcd; None: it knows none."""
+        """The word of this member to its master about etcd; None: it knows none."""
         if self.keeper is None:
             return None
         return KeeperView(cluster=self.keeper.cluster, why=self.why_not or self.why)
@@ -157,34 +154,26 @@ class EtcdRecord:
     # Reads and swaps
 
     async def read(self) -> KeptRecord:
-        """What etcd holds now. Raises KeeperError: none there, or nothing that this member may use."""
-        if self.keeper is None:
-            raise KeeperRefusedError("no etcdEndpoints are set on this member: set them, as on the others")
-        try:
-            kept = await self.keeper.read()
-            self._require_usable(kept)
-        except KeeperError as error:
-            self._note_why(error)
-            raise
-        self._note(kept)
-        return kept
+        """Read what etcd holds now. Raises KeeperError: none there, or nothing that this member may use."""
+        return await self._asked(lambda keeper: keeper.read())
 
     async def swap(self, before: KeptRecord, record: GroupRecord) -> KeptRecord:
         """Put a version there; the answer is what is there then. Raises KeeperError."""
+        return await self._asked(lambda keeper: keeper.swap(before, in_force(record)))
+
+    async def _asked(self, question: Callable[[RecordKeeper], Awaitable[KeptRecord]]) -> KeptRecord:
+        """Note the answer, or the reason why there is none that this member may use. Raises KeeperError."""
         if self.keeper is None:
             raise KeeperRefusedError("no etcdEndpoints are set on this member: set them, as on the others")
         try:
-            kept = await self.keeper.swap(before, in_force(record))
-            self._require_usable(kept)
+            kept = await question(self.keeper)
+            if why := why_refused(kept, self.member.group):
+                raise KeeperRefusedError(why)
         except KeeperError as error:
             self._note_why(error)
             raise
         self._note(kept)
         return kept
-
-    def _require_usable(self, kept: KeptRecord) -> None:
-        if why := why_refused(kept, self.member.group):
-            raise KeeperRefusedError(why)
 
     def _note(self, kept: KeptRecord) -> None:
         if self.why and self.kept is not None:

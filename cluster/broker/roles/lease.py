@@ -208,8 +208,9 @@ class LeaseRounds:
 
     @property
     def quorum(self) -> Quorum | None:
-        """Who has to hold a message where etcd keeps the record, by all versions that may be in force; None: elsewhere, and on
-        a slave, which may have versions of its own time as a master beside those of its master.
+        """The members that have to hold a message where etcd keeps the record, by all versions that may be in force.
+
+        None: elsewhere, and on a slave, which may have versions of its own time as a master beside those of its master.
         """
         state = self.member.durable.state
         known = (state.before, state.group) if state is not None and self.leads else ()
@@ -239,7 +240,7 @@ class LeaseRounds:
         return next((self._promise_text(id, answer) for id, (_, answer) in lost), "") or self._overtaken()
 
     def _accepted_at(self, id: str) -> float:
-        """When a voter was asked that accepted this master last."""
+        """Time at which a voter was asked that accepted this master last."""
         answer = self.answers.get(id)
         return answer[0] if answer is not None and answer[1].accepted else -math.inf
 

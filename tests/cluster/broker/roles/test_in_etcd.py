@@ -50,6 +50,20 @@ def is_growing(master: Member) -> bool:
     return state is not None and state.before is not None and len(state.group.in_sync) == 2
 
 
+async def with_a_late_swap(group: Group) -> trio.Event:
+    """The slave has left the set, is to come back, and is dead again; the swap for that has no answer, and has not arrived.
+    Swaps are answered from the event on.
+    """
+    (master, slave), keeper, answers = group.members, group.keepers[0], trio.Event()
+    await slave.kill()
+    await until(lambda: names(group) == {master.name}, "the set shrinks")
+    keeper.fate = lambda: "late" if is_growing(master) and not answers.is_set() else "answered"
+    await slave.start()
+    await until(lambda: keeper.late, "a swap is under way")
+    await slave.kill()
+    return answers
+
+
 async def test_the_slave_of_a_pair_leaves_the_set_and_comes_back(nursery, tmp_path, autojump_clock):
     group = await made(nursery, tmp_path)
     master, slave = group.members
@@ -170,14 +184,8 @@ async def test_a_swap_without_an_answer_is_asked_for_until_it_is_known(nursery, 
 async def test_a_late_swap_grants_nothing(nursery, tmp_path, autojump_clock):
     """A member is to come back, the answer is lost, the member dies: nobody relies on that it is not in the set."""
     group = await made(nursery, tmp_path)
-    master, slave = group.members
-    await slave.kill()
-    await until(lambda: names(group) == {master.name}, "the set shrinks")
-    keeper, answers = group.keepers[0], trio.Event()
-    keeper.fate = lambda: "late" if is_growing(master) and not answers.is_set() else "answered"
-    await slave.start()
-    await until(lambda: keeper.late, "a swap is under way")
-    await slave.kill()
+    (master, slave), keeper = group.members, group.keepers[0]
+    answers = await with_a_late_swap(group)
     await trio.sleep(5)
     master.produce(b"not before it is known who has to have it")
     assert not await master.is_acknowledged()
@@ -190,14 +198,8 @@ async def test_a_late_swap_grants_nothing(nursery, tmp_path, autojump_clock):
 
 async def test_a_master_that_was_restarted_pursues_what_it_had_begun(nursery, tmp_path, autojump_clock):
     group = await made(nursery, tmp_path)
-    master, slave = group.members
-    await slave.kill()
-    await until(lambda: names(group) == {master.name}, "the set shrinks")
-    keeper, answers = group.keepers[0], trio.Event()
-    keeper.fate = lambda: "late" if is_growing(master) and not answers.is_set() else "answered"
-    await slave.start()
-    await until(lambda: keeper.late, "a swap is under way")
-    await slave.kill()
+    (master, slave), keeper = group.members, group.keepers[0]
+    answers = await with_a_late_swap(group)
     await master.kill()
     await master.start()
     master.produce(b"not before it is known who has to have it")
