@@ -183,6 +183,22 @@ def find_in(group: RoleGroup, member: str) -> MemberFacts:
     return found
 
 
+def unsettled(members: Sequence[MemberFacts]) -> list[str]:
+    """Reasons why a failover of the group might be refused yet, whoever is chosen: each member's record has to name all of them,
+    to be in force, and to say from where on only members' acknowledgements count. A member that does not answer is one, too.
+    """
+    reasons = []
+    for each in members:
+        record = each.status.group_record
+        if record is None:
+            reasons.append(f"{each.member.name} has no record of its group")
+        elif absent := [other.member.name for other in members if record.member(id_of(other)) is None]:
+            reasons.append(f"{each.member.name} does not count {', '.join(absent)} as a member")
+        elif record.before is not None or record.loss_free_from is None:
+            reasons.append(f"{each.member.name} has a record of its group that is not in force")
+    return reasons
+
+
 def refusal_lines(group: RoleGroup, member: Member, state: ChangeState) -> list[str]:
     """Reasons why the member may not be chosen, and the cost; empty when it may."""
     lines, rest = [], state.error if state.refused else ""
@@ -440,6 +456,10 @@ class RoleAdmin:
         found = await choose_group(self.api, group)
         await call(self.api, found, _master_of(found), "resume")
         return found
+
+    async def unsettled(self, group: str | None) -> list[str]:
+        """Reasons why a failover of a group might be refused yet: see unsettled(). Raises RoleError."""
+        return unsettled((await choose_group(self.api, group)).members)
 
     async def auto_failover(self, group: str | None) -> AutoFailoverState:
         """Report who begins a failover in a group, as its members' records say. Raises RoleError."""

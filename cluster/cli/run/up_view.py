@@ -73,17 +73,29 @@ async def _hand_to_etcd(group: str, admin: Admin, say: Say) -> None:
 
 
 async def until_ready(plan: UpPlan, admin: Admin, say: Say) -> MemberList:
-    """Wait until all serve or follow; name the others every 10 s."""
+    """Wait until all serve or follow, and any slave could take over; name the others every 10 s."""
     slow_at = trio.current_time() + SLOW_START_SECONDS
     while True:
         members = await ask(plan, admin)
-        missing = not_ready(plan, members.members)
+        missing = not_ready(plan, members.members) or await _unsettled(plan, admin)
         if not missing:
             return members
         if trio.current_time() > slow_at:
             slow_at = trio.current_time() + SLOW_START_SECONDS
             say(f"still waiting: {'; '.join(missing)}. Logs are in {plan.directory / 'logs'}")
         await trio.sleep(STARTING_POLL_SECONDS)
+
+
+async def _unsettled(plan: UpPlan, admin: Admin) -> list[str]:
+    """Reasons why a slave might be refused as the next master."""
+    reasons = []
+    for group in plan.groups:
+        if sum(broker.group == group for broker in plan.brokers) > 1:
+            try:
+                reasons += await admin.roles.unsettled(group)
+            except (RemotingError, UserError) as error:
+                reasons.append(f"{group}: {error}")
+    return reasons
 
 
 async def ask(plan: UpPlan, admin: Admin) -> MemberList:

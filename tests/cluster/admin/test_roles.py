@@ -498,3 +498,31 @@ async def test_members_that_nobody_registered_are_asked_by_the_groups_record(mem
         ("broker-a-0", A, "unreachable", False),
         ("broker-a-3", X, "fenced", False),
     ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reasons"),
+    [
+        ({}, []),
+        ({"loss_free_from": None}, ["broker-a-1 has a record of its group that is not in force"]),
+        (
+            {"before": GroupRecord(version=0, members=(), acks_needed=2, master_role=BrokerRole.SYNC_MASTER)},
+            ["broker-a-1 has a record of its group that is not in force"],
+        ),
+        ({"members": ()}, ["broker-a-1 does not count broker-a-0, broker-a-1, broker-a-2 as a member"]),
+        (None, ["broker-a-1 has no record of its group"]),
+    ],
+)
+async def test_a_group_is_settled_once_each_record_names_all_and_is_in_force(members, changes, reasons):
+    record = GroupRecord(
+        version=1,
+        members=tuple(GroupMember(address=at, ha_address="", broker_id=i, name="") for i, at in enumerate((A, B, C))),
+        acks_needed=2,
+        master_role=BrokerRole.SYNC_MASTER,
+        loss_free_from=0,
+    )
+    for number, address in enumerate((A, B, C)):
+        members.statuses[address] = status_of(number, groupRecord=to_plain(record))
+    other = evolve(record, **changes) if changes is not None else None
+    members.statuses[B] = status_of(1, groupRecord=to_plain(other) if other is not None else None)
+    assert await roles(members).unsettled("broker-a") == reasons
