@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from itertools import count
@@ -86,7 +87,7 @@ def three_etcds(root: Path, place: Place) -> EtcdCluster:
 
 
 @define(eq=False, kw_only=True)
-class System:
+class System(ABC):
     """Members that elect a master. A group of them comes and goes; what outlives it is installed once."""
 
     runs_of_group: ClassVar[int] = 1  # Faults that a group takes; healed between them.
@@ -101,37 +102,37 @@ class System:
     def install(self, stack: ExitStack) -> None:
         """The common part of all groups."""
 
+    @abstractmethod
     def begin(self, stack: ExitStack) -> None:
         """A new group. The stack ends it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def is_whole(self) -> bool:
         """True if all members follow one master, and are in sync as far as they are to be."""
-        raise NotImplementedError
 
+    @abstractmethod
     def master(self) -> int:
         """The number of the member. Raises LookupError or OSError."""
-        raise NotImplementedError
 
+    @abstractmethod
     def pids(self, number: int) -> list[int]:
         """All processes of a member."""
-        raise NotImplementedError
 
     def server_pid(self, number: int) -> int:
         """The one that stores."""
         return self.pids(number)[0]
 
+    @abstractmethod
     def start_again(self, number: int) -> None:
         """One whose processes are gone."""
-        raise NotImplementedError
 
+    @abstractmethod
     def writer(self) -> list[str]:
         """The command of a client."""
-        raise NotImplementedError
 
+    @abstractmethod
     def numbers(self) -> set[int]:
         """All that is there. Raises OSError when it cannot be read now."""
-        raise NotImplementedError
 
     def pause_electors(self) -> None:
         """Controllers of its own; etcd is paused for all."""
@@ -213,8 +214,9 @@ class Brokers(System):
         ]
         start_all(stack, self.members)
 
+    @abstractmethod
     def _member(self, root: Path, number: int, place: Place) -> Broker:
-        raise NotImplementedError
+        """One that is not started."""
 
     def pids(self, number: int) -> list[int]:
         return [self.members[number].pid] if self.members[number].running else []

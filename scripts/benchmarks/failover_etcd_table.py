@@ -61,6 +61,9 @@ APART = {  # Parts that may lie in a report of their own, failover-etcd-PART-DAT
 [{raw}]({raw}). {notes}
 
 """,
+    "rocketmq": """RocketMQ was measured apart, at commit `{commit}`; load when it began: {load}; [{raw}]({raw}). {notes}
+
+""",
     "outage": """Measured apart, at commit `{commit}`; load when it began: {load}; [{raw}]({raw}). {notes}
 
 """,
@@ -91,7 +94,7 @@ def page(report: dict[str, Any], raw: str) -> str:
     our_tuned = ", ".join(f"`{key}={value}`" for key, value in setup["our_tuned"].items())
     parts = [head(INTRODUCTION, report, raw, memory=memory, our_tuned=our_tuned)]
     if found := [row for row in rows if row["fault"] != "outage"]:
-        parts += [FAULTS_HEAD, *_told(apart, "patroni"), _faults(found, setup["give_up"])]
+        parts += [FAULTS_HEAD, *_told(apart, "patroni"), *_told(apart, "rocketmq"), _faults(found, setup["give_up"])]
     if found := [row for row in rows if row["fault"] == "outage"]:
         seconds = setup["outage_seconds"]
         parts.append(OUTAGE_HEAD.format(seconds=seconds, possible=seconds * 1000 / setup["every_ms"]))
