@@ -133,12 +133,14 @@ class EtcdRecord:
 
     async def _look_task(self) -> None:
         while True:
-            member, group = self.member, self.member.group
-            if member.is_serving and group is not None and group.is_in_etcd:
-                self.levels.look(
-                    member.durable.last, group.voters - {member.own}, self._level_at(), trio.current_time()
-                )
+            group = self.member.group
+            if self.member.is_serving and group is not None and group.is_in_etcd:
+                self._look(group)
             await trio.sleep(LOOK_SECONDS)
+
+    def _look(self, group: GroupRecord) -> None:
+        member = self.member
+        self.levels.look(member.durable.last, group.voters - {member.own}, self._level_at(), trio.current_time())
 
     def _level_at(self) -> dict[str, float]:
         """Time at which each voter held the whole log last, as far as it also answered its master since."""
@@ -241,6 +243,7 @@ class EtcdRecord:
     def next_set(self, group: GroupRecord, unlisted: frozenset[str]) -> SetChange:
         """The next change of the set, while this member serves. `unlisted`: who is to leave."""
         member = self.member
+        self._look(group)  # A new master has not looked yet.
         others = tuple(
             Seen(id=each.id, is_level=False, away_seconds=math.inf) if each.id in unlisted else each
             for each in self.levels.seen(self._level_at(), trio.current_time())
