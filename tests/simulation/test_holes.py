@@ -227,7 +227,7 @@ LONG = {  # Two of groups with etcd are enough for each change.
     "the last copy goes on without its tail",
     "an error of etcd is taken for loss",
 }
-# No seed is known for these since the plans changed last; tests/cluster/broker/roles/test_in_etcd.py notices each of them.
+# No seed is known for these since the plans changed last: tests/cluster/broker/roles/test_etcd_faults.py tells the story of each.
 SOUGHT = {
     "a shrink is released before it is written": Catch("^S1", config=loses_answers, etcd=True, first=80),
     "an unknown swap is taken for done": Catch("^S[14]", ("leaves",), etcd=True, first=471),
