@@ -99,7 +99,7 @@ class System(ABC):
     places: Sequence[Place]
     _numbers: "count[int]" = field(factory=lambda: count(1), init=False)
 
-    def install(self, stack: ExitStack) -> None:
+    def install(self, stack: ExitStack) -> None:  # noqa: B027  # Most have none.
         """The common part of all groups."""
 
     @abstractmethod
@@ -134,10 +134,10 @@ class System(ABC):
     def numbers(self) -> set[int]:
         """All that is there. Raises OSError when it cannot be read now."""
 
-    def pause_electors(self) -> None:
+    def pause_electors(self) -> None:  # noqa: B027
         """Controllers of its own; etcd is paused for all."""
 
-    def resume_electors(self) -> None:
+    def resume_electors(self) -> None:  # noqa: B027
         """The reverse."""
 
     def wait_whole(self, seconds: float = 90.0) -> float:
