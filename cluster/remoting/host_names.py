@@ -105,7 +105,7 @@ class HostNames(trio.abc.HostnameResolver):
         return next(iter(self.ips(host)), host)
 
     def error_of(self, address: str) -> str:
-        """Why the name in HOST:PORT was not found when it was looked up last; "" when it was."""
+        """Reason why the name in HOST:PORT was not found when it was looked up last; "" when it was."""
         name = self._name(ip_of(address))
         return "" if name is None else name.error
 

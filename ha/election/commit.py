@@ -75,7 +75,7 @@ class RecordKeeper(Protocol):
 
 
 def why_refused(kept: KeptRecord, own: GroupRecord | None) -> str:
-    """Why a member must not use what the keeper holds, by what the member has durably; "" when it may."""
+    """Reason why a member must not use what the keeper holds, by what the member has durably; "" when it may."""
     if own is None or not own.is_in_etcd:
         return ""
     floor = floor_of(own)

@@ -209,7 +209,7 @@ def accepted_loss(group: GroupRecord, loss_max: int) -> int | None:
 
 
 def _not_outpromised(facts: Facts, group: GroupRecord, answers: Mapping[str, VoteReply]) -> str:
-    """Why a master need not begin anew; "" where a voter answers that can follow it no more, or etcd has a newer epoch."""
+    """Reason why a master need not begin anew; "" where a voter answers that can follow it no more, or etcd has a newer epoch."""
     own = answers[facts.own].promised
     if group.is_in_etcd and group.epoch > own.epoch:
         return ""
@@ -218,7 +218,7 @@ def _not_outpromised(facts: Facts, group: GroupRecord, answers: Mapping[str, Vot
 
 
 def _alone(facts: Facts, group: GroupRecord, asked: Asked) -> str:
-    """Why a member whose own vote is enough must not take being alone for the master's death."""
+    """Reason why a member whose own vote is enough must not take being alone for the master's death."""
     if needed(group) > 1:
         return ""
     if (
@@ -262,7 +262,7 @@ def standings(
 
 
 def _against(group: GroupRecord, id: str, answer: VoteReply | LeaseReply | None) -> str:
-    """Why its vote does not count; "" when it does."""
+    """Reason why its vote does not count; "" when it does."""
     member = group.member(id)
     if member is None or not member.votes:
         return "it cannot vote: a RocketMQ slave"
@@ -278,7 +278,7 @@ def _against(group: GroupRecord, id: str, answer: VoteReply | LeaseReply | None)
 
 
 def why_nobody(group: GroupRecord, found: Sequence[Standing]) -> str:
-    """Why these standings elect nobody if the master dies now; "" when they elect somebody."""
+    """Reason why these standings elect nobody if the master dies now; "" when they elect somebody."""
     votes, wanted = sum(each.votes for each in found), needed(group)
     if votes < wanted:
         if is_last_copy(group):

@@ -49,7 +49,7 @@ class StoreHealth:
         self.why_refused = refused
 
     def why_unable(self, seconds: float) -> str:
-        """Why it has stored nothing for so long; "" where it has."""
+        """Reason why it has stored nothing for so long; "" where it has."""
         if self.why_refused and self.refused_seconds >= seconds:
             return self.why_refused
         return self.why_hanging(seconds)
@@ -86,7 +86,7 @@ class HandOverFacts:
 
 
 def why_stays(facts: HandOverFacts) -> str:
-    """Why a master that cannot store goes on as it is; "": it hands over."""
+    """Reason why a master that cannot store goes on as it is; "": it hands over."""
     if not facts.unable:
         return "it can store"
     if facts.mode not in AUTOMATIC:

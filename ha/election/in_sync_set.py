@@ -62,7 +62,7 @@ def with_in_sync(record: GroupRecord, ids: Sequence[str]) -> GroupRecord:
 
 
 def why_not_in_etcd(record: GroupRecord) -> str:
-    """Why a group's record cannot be handed to etcd now; "" when it can."""
+    """Reason why a group's record cannot be handed to etcd now; "" when it can."""
     if record.acks_needed <= 1:
         return (
             "its producers wait for no slave, so that no other member is known to have all messages: set "
@@ -77,7 +77,7 @@ def why_not_in_etcd(record: GroupRecord) -> str:
 
 
 def why_not_by_members(record: GroupRecord) -> str:
-    """Why a group whose record is in etcd cannot elect by its members alone now; "" when it can."""
+    """Reason why a group whose record is in etcd cannot elect by its members alone now; "" when it can."""
     if record.acks_in_force < record.acks_needed:
         names = ", ".join(map(record.label, record.in_sync))
         return (
@@ -140,7 +140,7 @@ def next_set(facts: SetFacts) -> SetChange:
 
 
 def why_not_without(facts: SetFacts, left: int) -> str:
-    """Why the set may not shrink to so many members; "" when it may."""
+    """Reason why the set may not shrink to so many members; "" when it may."""
     if left < max(facts.min_members, 1):
         return f"minInSyncReplicas={facts.min_members} demands as many"
     if left < facts.group.acks_needed and not facts.is_sync_flush:

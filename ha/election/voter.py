@@ -153,7 +153,7 @@ def decide_vote(
 
 
 def why_older(group: GroupRecord | None, id: str, codes: tuple[str, ...]) -> str:
-    """Why a directory with these register codes does not go on as a member: a later start of it was seen. "" where it does."""
+    """Reason why a directory with these register codes is not the member: a later start of it was seen. "" where it is."""
     known = group.member(id) if group is not None else None
     if known is not None and not is_successor(codes, known.code):
         return f"another directory goes on as member {named(group, id)}: this one is a copy of it, or older"
@@ -167,7 +167,7 @@ def named(group: GroupRecord | None, id: str) -> str:
 
 
 def _objection(state: RoleState, max_offset: int, paused_end: int | None, ask: VoteRequest) -> str:
-    """Why the vote is refused; "" when it can be, or was, given."""
+    """Reason why the vote is refused; "" when it can be, or was, given."""
     if ask.id == state.promised:
         # Asked again. A master that resigned for it is not paused any more, and writes no more.
         if ask.expects_end not in (None, max_offset):

@@ -289,7 +289,7 @@ class ConnectionAdmission:
         return bool(there - {each.member for each in self.connections})
 
     def why_not(self, connection: HAConnection) -> str:
-        """Why a connection is not served; "" when it is."""
+        """Reason why a connection is not served; "" when it is."""
         is_admitted = self.rules.admits(connection.ip, connection.member, connection.proof)
         return "" if is_admitted else self.rules.why_not(connection.ip)
 

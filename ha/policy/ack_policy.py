@@ -253,7 +253,7 @@ def describe(standing: Standing) -> str:
 
 
 def describe_missing(standing: Standing) -> str:
-    """Why no slave is waited for, and the same as describe()."""
+    """Reason why no slave is waited for, and the same as describe()."""
     if standing.eligible >= standing.needed:
         why = f"all slaves are {standing.gap_max} bytes or more behind"
     elif standing.counted >= standing.needed:

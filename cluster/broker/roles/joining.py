@@ -79,7 +79,7 @@ class JoinRequests:
         return asker.address if asker is not None else self.member.address_of(id)
 
     async def why_not(self, asker: GroupMember) -> str:
-        """Why a directory may not take part under its id: another one does. "" when it may."""
+        """Reason why a directory may not take part under its id: another one does. "" when it may."""
         group, own = self.member.group, self.member.me()
         if asker.id == own.id:
             return _is_a_copy(asker, own)

@@ -227,7 +227,7 @@ class EtcdRecord:
         return f"{self.member.address_of(winner)} has begun epoch {record.epoch} in etcd"
 
     def expelled(self) -> str:
-        """Why this member is no master any more, whatever it holds: a newer epoch goes on without it. "" where none does."""
+        """Reason why this member is no master any more, whatever it holds: a newer epoch is without it. "" where none is."""
         record = self.kept.record if self.kept is not None else None
         if not self.overtaken() or record is None or self.member.own in record.electors:
             return ""

@@ -224,7 +224,7 @@ class LeaseRounds:
         return frozenset(id for id, (_, answer) in self.answers.items() if answer.accepted)
 
     def why_copy(self) -> str:
-        """Why this directory may not serve: a voter knows another process as this member. "" while none says so."""
+        """Reason why this directory may not serve: a voter knows another process as this member. "" while none says so."""
         refused = ((id, answer.why) for id, (_, answer) in sorted(self.answers.items()) if answer.is_copy)
         return next((f"{self.member.address_of(id)} refuses it: {why}" for id, why in refused), "")
 
@@ -255,7 +255,7 @@ class LeaseRounds:
         return {id: each for id, (_, each) in self.answers.items() if each.promised.epoch > epoch}
 
     def _promise_text(self, id: str, answer: LeaseReply) -> str:
-        """Whom a voter has promised its vote, as text."""
+        """The promise of a voter, as text."""
         address_of, promised = self.member.address_of, answer.promised
         return f"{address_of(id)} has promised epoch {promised.epoch} to {address_of(promised.winner)}"
 

@@ -55,7 +55,7 @@ TRANSITIONS: Mapping[Phase, frozenset[Phase]] = {
 
 
 def pause_text(group: GroupRecord | None, now_ms: int) -> str:
-    """Why nothing may change in this group now; "" when it may."""
+    """Reason why nothing may change in this group now; "" when it may."""
     pause = remaining_pause(group, now_ms)
     if pause is None:
         return ""
@@ -217,7 +217,7 @@ class Member:
         return self.now_ms() - (0 if self.is_serving else self.clock_ahead_ms)
 
     def paused(self) -> str:
-        """Why nothing may change; "" when it may."""
+        """Reason why nothing may change; "" when it may."""
         return pause_text(self.group, self.group_ms())
 
     def own_history(self) -> PeerHistory:
@@ -242,7 +242,7 @@ class Member:
 
     @property
     def why_unable(self) -> str:
-        """Why it could take no messages, as a master; "" when it could."""
+        """Reason why it could take no messages, as a master; "" when it could."""
         return self.store.why_not_writable or self._why_hanging
 
     @property
@@ -341,7 +341,7 @@ class Member:
             await self.durable.take_place(named)
 
     def must_hear_others(self, group: GroupRecord | None) -> str:
-        """Why a wiped member may not follow yet: only the others may know what it promised. "" when it may."""
+        """Reason why a wiped member may not follow yet: only the others may know what it promised. "" when it may."""
         if self.durable.state is not None or self.joins or group is None or self.named_in(group) is None:
             return ""
         why = "it is in the group's record, and its own files do not know: every other voter has to be heard first"

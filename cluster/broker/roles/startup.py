@@ -251,7 +251,7 @@ class StartRules:
         return True
 
     async def _why_not_alone(self) -> str:
-        """Why a master without a lease does not serve yet; "" when no other member can be master."""
+        """Reason why a master without a lease does not serve yet; "" when no other member can be master."""
         if self.joining.addresses is None:
             return "no name server has said yet who is id 0" if self.has_name_servers else ""
         address = self.joining.addresses.get(MASTER_ID)

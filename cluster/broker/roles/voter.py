@@ -246,7 +246,7 @@ class Voter:
         return client.state == "streaming" and client.master_address == ask.ha_address
 
     def _why_other_process(self, ask: LeaseRequest) -> str:
-        """Why this is not the process that is followed, although it has its id: that one still sends. "" where it is."""
+        """Reason why this is not the process that is followed, although it has its id: that one still sends. "" where it is."""
         known = self.member.master
         if known is None or known.member != ask.member or not ask.codes or not known.codes:
             return ""

@@ -50,7 +50,7 @@ class RebalanceLockManager:
 
     @property
     def why_closed(self) -> str:
-        """Why nothing is given now; "" while it is. Who has a lock from before may believe in it."""
+        """Reason why nothing is given now; "" while it is. Who has a lock from before may believe in it."""
         if not self.is_known:
             return "this member was restarted, and asks others which it has given"
         left = self._closed_until - self.now()
