@@ -31,9 +31,8 @@ of three members ({etcd}), which all groups share, are in another one, that noth
   of the members.
 
 After the failover a pair of twinlog or Patroni goes on with one member, and knows that there is one copy. Faults come at a
-random time of the period in which a system looks at things. A run ends after {give_up:.0f} s. Groups of twinlog took turns;
-since most of the time is waiting, {lanes} groups at a time were measured side by side. [More runs](failover.md) of RocketMQ's
-with three members.
+random time of the period in which a system looks at things. A run ends after {give_up:.0f} s. Groups of twinlog took turns{beside}.
+[More runs](failover.md) of RocketMQ's with three members.
 
 {cpu_model}, {cpu_count} cores for all of it, {memory:.0f} GiB, Linux {kernel}, Python {python}, {java}.
 Date {date}, commit `{commit}`{changed}; load of the machine when it began: {load_average_1m}.
@@ -92,7 +91,10 @@ def page(report: dict[str, Any], raw: str) -> str:
         rows += [row for row in found["results"] if part == row["fault"] or row["system"].startswith(f"{part}-")]
     memory = report["machine"]["memory_bytes"] / 2**30
     our_tuned = ", ".join(f"`{key}={value}`" for key, value in setup["our_tuned"].items())
-    parts = [head(INTRODUCTION, report, raw, memory=memory, our_tuned=our_tuned)]
+    beside = ""
+    if (lanes := setup["lanes"]) > 1:
+        beside = f"; since most of the time is waiting, {lanes} groups at a time were measured side by side"
+    parts = [head(INTRODUCTION, report, raw, memory=memory, our_tuned=our_tuned, beside=beside)]
     if found := [row for row in rows if row["fault"] != "outage"]:
         parts += [FAULTS_HEAD, *_told(apart, "patroni"), *_told(apart, "rocketmq"), _faults(found, setup["give_up"])]
     if found := [row for row in rows if row["fault"] == "outage"]:
@@ -118,7 +120,7 @@ def _told(apart: dict[str, tuple[str, dict[str, Any]]], part: str) -> list[str]:
     raw, report = apart[part]
     machine = report["machine"]
     told = {"raw": raw, "commit": machine["commit"][:12], "load": machine["load_average_1m"]}
-    return [APART[part].format(**told, **report["setup"])]
+    return [APART[part].format(**told, **report["setup"]).replace(" \n", "\n")]  # Without notes.
 
 
 def _faults(rows: Sequence[Row], limit: float) -> str:
