@@ -31,8 +31,8 @@ of three members ({etcd}), which all groups share, are in another one, that noth
   of the members.
 
 After the failover a pair of twinlog or Patroni goes on with one member, and knows that there is one copy. Faults come at a
-random time of the period in which a system looks at things. A run ends after {give_up:.0f} s. Groups of twinlog took turns{beside}.
-[More runs](failover.md) of RocketMQ's with three members.
+random time of the period in which a system looks at things. A run ends after {give_up:.0f} s.
+Groups of twinlog took turns{beside}. [More runs](failover.md) of RocketMQ's with three members.
 
 {cpu_model}, {cpu_count} cores for all of it, {memory:.0f} GiB, Linux {kernel}, Python {python}, {java}.
 Date {date}, commit `{commit}`{changed}; load of the machine when it began: {load_average_1m}.
