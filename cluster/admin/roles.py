@@ -183,11 +183,11 @@ def find_in(group: RoleGroup, member: str) -> MemberFacts:
     return found
 
 
-def unsettled(members: Sequence[MemberFacts]) -> list[str]:
+async def unsettled(api: ClientApi, group: str) -> list[str]:
     """Reasons why a failover of the group might be refused yet, whoever is chosen: each member's record has to name all of them,
-    to be in force, and to say from where on only members' acknowledgements count. A member that does not answer is one, too.
+    to be in force, and to say from where on only members' acknowledgements count. Raises RoleChoiceError, RemotingError.
     """
-    reasons = []
+    reasons, members = [], (await choose_group(api, group)).members
     for each in members:
         record = each.status.group_record
         if record is None:
@@ -456,10 +456,6 @@ class RoleAdmin:
         found = await choose_group(self.api, group)
         await call(self.api, found, _master_of(found), "resume")
         return found
-
-    async def unsettled(self, group: str | None) -> list[str]:
-        """Reasons why a failover of a group might be refused yet: see unsettled(). Raises RoleError."""
-        return unsettled((await choose_group(self.api, group)).members)
 
     async def auto_failover(self, group: str | None) -> AutoFailoverState:
         """Report who begins a failover in a group, as its members' records say. Raises RoleError."""

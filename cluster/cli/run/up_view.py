@@ -11,6 +11,7 @@ import trio
 from attrs import evolve
 
 from twinlog.cluster.admin.admin import Admin, open_admin
+from twinlog.cluster.admin.roles import unsettled
 from twinlog.cluster.cli import common
 from twinlog.cluster.cli.common.pages import drawn
 from twinlog.cluster.cli.members import page_of
@@ -92,7 +93,7 @@ async def _unsettled(plan: UpPlan, admin: Admin) -> list[str]:
     for group in plan.groups:
         if sum(broker.group == group for broker in plan.brokers) > 1:
             try:
-                reasons += await admin.roles.unsettled(group)
+                reasons += await unsettled(admin.api, group)
             except (RemotingError, UserError) as error:
                 reasons.append(f"{group}: {error}")
     return reasons

@@ -18,6 +18,7 @@ from twinlog.cluster.admin.roles import (
     RoleOrder,
     RoleRefusedError,
     RoleTimeoutError,
+    unsettled,
 )
 from twinlog.cluster.broker.peers.role_messages import NOT_ALLOWED, ChangeResult, ChangeState, StepState, history_body
 from twinlog.cluster.client.api import ClientApi
@@ -525,4 +526,4 @@ async def test_a_group_is_settled_once_each_record_names_all_and_is_in_force(mem
         members.statuses[address] = status_of(number, groupRecord=to_plain(record))
     other = evolve(record, **changes) if changes is not None else None
     members.statuses[B] = status_of(1, groupRecord=to_plain(other) if other is not None else None)
-    assert await roles(members).unsettled("broker-a") == reasons
+    assert await unsettled(api(members), "broker-a") == reasons
