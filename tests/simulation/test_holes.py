@@ -220,7 +220,10 @@ CATCHES = {
     "the last copy goes on without its tail": Catch("began without", ("alone by force",), etcd=True, first=830),
     "an error of etcd is taken for loss": Catch("^S5", config=loses_answers, etcd=True, first=259),
 }
-LONG = {  # Two of groups with etcd are enough for each change.
+LONG = {  # For each change two of groups with etcd are enough, and those of the others that are found soon.
+    "an epoch's number is used again",
+    "a promise is given before the stream ends",
+    "who lost bytes is counted whole",
     "a member of the set that lacks bytes is elected",
     "a member is in the set before it is waited for",
     "the set is taken from a slave's own copy",

@@ -14,15 +14,21 @@ OPTIONS = DirectoryOptions(
 )
 
 
+STORES = [  # For each change a master's store of one version, and a slave's of the other.
+    pytest.param(number, id="-".join(each), marks=[pytest.mark.long] * (number in (1, 2)))
+    for number, each in enumerate(golden.STOPPED)
+]
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize(("version", "name"), golden.STOPPED)
-def test_damage_that_anything_vouches_for_is_reported(version, name, tmp_path):
+@pytest.mark.parametrize("number", STORES)
+def test_damage_that_anything_vouches_for_is_reported(number, tmp_path):
     """250 of them to each captured store."""
-    root = golden.unpack(version, name, tmp_path)
+    root = golden.unpack(*golden.STOPPED[number], tmp_path)
     covered = covered_files(root)
     missed, demanded = [], 0
-    for mutation in mutations(root, seed=golden.STOPPED.index((version, name)), count=250):
+    for mutation in mutations(root, seed=number, count=250):
         mutation.apply()
         with StoreDirectory.open(root, OPTIONS) as directory:
             verdict = verify(directory).verdict
@@ -35,10 +41,10 @@ def test_damage_that_anything_vouches_for_is_reported(version, name, tmp_path):
     assert demanded > 150
 
 
-@pytest.fixture(params=golden.STOPPED, ids="-".join)
+@pytest.fixture(params=STORES)
 def digested(request, tmp_path):
     """A captured store with its digest, and which one it is."""
-    return golden.unpack_digested(*request.param, tmp_path), golden.STOPPED.index(request.param)
+    return golden.unpack_digested(*golden.STOPPED[request.param], tmp_path), request.param
 
 
 @pytest.mark.slow

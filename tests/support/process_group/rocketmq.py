@@ -105,6 +105,16 @@ class Broker(BrokerProcess):
     def environment(self) -> Mapping[str, str]:
         return {"ROCKETMQ_HOME": str(self.root)}
 
+    def kill(self) -> None:
+        """A process that dies between making a file and giving it its length leaves an empty one, with which RocketMQ starts no
+        more ("length not matched message store config value, please check it manually"): a person would remove it.
+        """
+        super().kill()
+        for folder in ("commitlog", "consumequeue"):
+            for file in (self.commit_log.parent / folder).rglob("*"):
+                if file.is_file() and file.stat().st_size == 0:
+                    file.unlink()
+
     def tail(self, lines: int = 40) -> str:
         log = self.root / "server.log"
         text = log.read_text(errors="replace") if log.exists() else ""
