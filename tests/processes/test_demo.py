@@ -9,6 +9,7 @@ from tests.support.process_group.up import POISON, modules_of_an_application, ru
 from tests.support.waiting import SECONDS_MAX
 
 
+@pytest.mark.timeout(150)  # It takes 30 s where nothing else runs.
 def test_nothing_is_missing_after_three_failovers(tmp_path: Path):
     """All three members die once, the master twice, and one freezes that nobody attends to: the account is good, its words and
     the exit status say so.
@@ -18,7 +19,7 @@ def test_nothing_is_missing_after_three_failovers(tmp_path: Path):
     kept = tmp_path / "kept"
     application = modules_of_an_application(tmp_path / "application", POISON)
     (application / "json.py").write_text(POISON)
-    done = run("demo", "--seconds", "8", "--keep", str(kept), cwd=application)
+    done = run("demo", "--seconds", "8", "--keep", str(kept), cwd=application, seconds=140)
     assert done.returncode == 0, done.stdout + done.stderr
     lines = {" ".join(line.split()[3:5]) for line in done.stdout.splitlines() if " s ✓ " in line}
     acknowledged, found = (next(each for each in lines if each.startswith(word)) for word in ("acknowledged", "found"))

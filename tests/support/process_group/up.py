@@ -100,12 +100,16 @@ def twinlog(*arguments: str, namesrv: str) -> str:
 
 
 def run(
-    *arguments: str, namesrv: str = "", env: Mapping[str, str] | None = None, **options: Any
+    *arguments: str,
+    namesrv: str = "",
+    env: Mapping[str, str] | None = None,
+    seconds: float = SECONDS_MAX,
+    **options: Any,
 ) -> subprocess.CompletedProcess[str]:
     """A command that ends by itself."""
     merged = {**os.environ, **({"NAMESRV_ADDR": namesrv} if namesrv else {}), **(env or {})}
     command = [PROGRAM, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX, env=merged, **options)
+    return subprocess.run(command, capture_output=True, text=True, timeout=seconds, env=merged, **options)
 
 
 def gone(processes: Sequence[psutil.Process]) -> bool:
