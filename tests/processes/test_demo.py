@@ -4,6 +4,8 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.support.process_group.process import PROGRAM
 from tests.support.process_group.up import POISON, modules_of_an_application, run
 from tests.support.waiting import SECONDS_MAX
