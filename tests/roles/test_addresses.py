@@ -35,6 +35,7 @@ def named(directory, count: int = 3):
         yield group
 
 
+@pytest.mark.long  # Containers have names, too: tests/docker.
 async def test_roles_change_in_a_group_of_host_names(tmp_path):
     """Switchover, failover, return, in traffic: nothing that was acknowledged is lost."""
     with named(tmp_path) as group:
@@ -109,6 +110,7 @@ def translated(directory, count: int = 3):
         yield group
 
 
+@pytest.mark.long  # tests/roles/test_translation.py has networks in which it is needed.
 async def test_roles_change_across_an_address_translation(tmp_path):
     """Clients and members know different addresses and published ports; connections come from the translation's own."""
     with translated(tmp_path) as group:
@@ -142,6 +144,7 @@ async def test_roles_change_across_an_address_translation(tmp_path):
             await in_thread(group.twinlog, command)
 
 
+@pytest.mark.long
 def test_doctor_names_the_address_that_does_not_fit(tmp_path):
     """Each member is asked what it finds at the others' addresses: a closed port, and a name that nobody knows."""
     with ExitStack() as stack:

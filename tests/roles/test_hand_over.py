@@ -60,7 +60,7 @@ async def elected(group: Group, *, but: RoleBroker) -> RoleBroker:
 @pytest.mark.parametrize(
     ("calls", "number", "part"),
     [
-        ("pwrite", errno.ENOSPC, "commitlog"),
+        pytest.param("pwrite", errno.ENOSPC, "commitlog", marks=pytest.mark.long),
         ("fsync fdatasync", HANG, ""),  # The saving of its role hangs, too.
     ],
     ids=["full", "hanging"],

@@ -206,6 +206,7 @@ def test_who_has_another_secret_is_refused_and_what_was_recorded_is_worthless(tm
             assert not stranger.recv(1), "a registered slave's IP alone is sent no log"
 
 
+@pytest.mark.long
 async def test_a_secret_is_introduced_member_by_member(tmp_path):
     """By haSecret=optional; then it is required, while the members run."""
     with group_of(tmp_path, 3) as group:

@@ -75,6 +75,7 @@ async def test_a_group_over_tls_catches_up_and_changes_its_master(tmp_path):
         assert listed[second.label]["ha_tls"] is True
 
 
+@pytest.mark.long
 async def test_it_is_introduced_member_by_member(tmp_path):
     """In any order, in traffic, with a switchover in the middle: a slave without haTls uses TLS where its master asks for it."""
     with running(tmp_path, 3) as group:
