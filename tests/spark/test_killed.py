@@ -58,6 +58,7 @@ def test_a_worker_that_dies_of_a_file_each_time_names_it(spark, members):
     assert {each.member for each in found} == {third}
 
 
+@pytest.mark.long  # tests/spark_cluster kills executors of a stream.
 @pytest.mark.timeout(180)
 def test_an_executor_that_is_killed_is_replaced(members, tmp_path: Path):
     """On a cluster of processes the next executor repeats its tasks. Equal members give exit status 0."""

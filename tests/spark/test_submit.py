@@ -56,6 +56,7 @@ def submit(wheel: Path, *jobs: list[str]) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.long  # tests/spark_cluster has executors without this checkout, too.
 def test_jobs_of_the_wheel(wheel: Path, tmp_path: Path):
     """Driver and executors run the wheel's code: an audit, an export, and a report on it."""
     members = [golden.unpack("4.9.7", name, tmp_path) for name in golden.CLEAN]
