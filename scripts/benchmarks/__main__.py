@@ -36,6 +36,8 @@ from scripts.benchmarks import (
     spark,
     spark_table,
     table,
+    where,
+    where_table,
 )
 from scripts.benchmarks import store as stores
 from scripts.benchmarks.ack_levels import AckBench
@@ -583,6 +585,45 @@ def started_for_a_test(rounds: int, only: tuple[str, ...], out: Path | None) -> 
     kinds = [kind for kind in containers.SYSTEMS if kind in (only or containers.SYSTEMS)]
     setup = {"rounds": rounds, "settle": containers.SETTLE_SECONDS, "rocketmq_5": VERSION_5}
     record("containers", setup, containers.rows(rounds, kinds), containers_table.line, out)
+
+
+@main.command("where")
+@rounds_option(3, "How often each system is measured.")
+@click.option("--seconds", default=10, show_default=True, help="Length of one measurement.")
+@click.option("--first-warm-up", default=20, show_default=True, help="Seconds of load on a system just started.")
+@click.option("--warm-up", default=3, show_default=True, help="Seconds of load before each measurement.")
+@click.option("--threads", multiple=True, type=int, default=(1, 64), show_default=True, help="Client threads.")
+@click.option("--only", multiple=True, type=click.Choice(where.KINDS), help="Measure these systems alone.")
+@click.option("--meter", "meters", multiple=True, type=click.Choice(where.METERS), help="Use these meters alone.")
+@click.option("--notes", default="", help="A sentence for the page.")
+@out_option("where")
+def where_time_goes(
+    rounds: int,
+    seconds: int,
+    first_warm_up: int,
+    warm_up: int,
+    threads: tuple[int, ...],
+    only: tuple[str, ...],
+    meters: tuple[str, ...],
+    notes: str,
+    out: Path | None,
+) -> None:
+    """Measure the way of one message through master and slave: CPU time by step, wake-ups, system calls. As root."""
+    kinds, meters = only or where.KINDS, meters or where.METERS
+    where.check_tools(meters, kinds)
+    load = Load(threads=threads, first_warm_up_s=first_warm_up, warm_up_s=warm_up, seconds=seconds)
+    bench = where.WhereBench(subjects=where.subjects(kinds), meters=meters, rounds=rounds, load=load)
+    setup = {
+        "body_bytes": load.body_size,
+        "frame_bytes": where.FRAME_BYTES,
+        "queues": QUEUES,
+        "rounds": rounds,
+        "seconds": seconds,
+        "first_warm_up_s": first_warm_up,
+        "warm_up_s": warm_up,
+        "notes": notes,
+    }
+    record("where", setup, bench.rows(), where_table.line, out)
 
 
 @main.command("table")

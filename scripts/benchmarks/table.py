@@ -21,6 +21,7 @@ from scripts.benchmarks import (
     roles_table,
     spark_table,
     store_table,
+    where_table,
 )
 from scripts.benchmarks.report import DIRECTORY, Row, head, table_line
 
@@ -145,4 +146,5 @@ PAGES = {
     "acks": ack_table.page,
     "spark": spark_table.page,
     "containers": containers_table.page,
+    "where": where_table.page,
 }

@@ -19,9 +19,9 @@ import click
 from attrs import define, field, frozen
 
 from scripts.benchmarks.load import MACHINE, TOPIC, Load, busy_seconds, client_process, java_client
-from scripts.benchmarks.report import Row, in_turn, scratch
+from scripts.benchmarks.report import Row, in_turn, say, scratch
 from scripts.benchmarks.systems import Candidate, candidates
-from scripts.benchmarks.where_steps import shares
+from scripts.benchmarks.where_steps import samples
 from tests.support.process_group import jars
 from tests.support.process_group.ports import free_port
 from tests.support.process_group.process import Process
@@ -64,6 +64,7 @@ CALLS = (
 PYTHON_KINDS = ("twinlog", "answer-only")
 C_KINDS = ("c-answer", "c-pass-on")
 KINDS = ("twinlog", "rocketmq", "answer-only", *C_KINDS)
+LATE_MAX = 0.02  # Of the time. A meter that began late, on a busy machine, has not seen all messages.
 METERS = ("cpu", "calls", "steps")
 Events = tuple[int, Iterator[Row]]  # The client's pid, and the lines that it prints.
 Numbers = dict[str, float]
@@ -211,21 +212,27 @@ def measured(running: Running, meters: Sequence[str], load: Load, home: Path) ->
     with running.client(repeated, home) as (client, events):
         name, meter = next(plan)
         meter.prepare()
-        watched, before = {**running.pids, "client": client}, {}
+        watched, before, began = {**running.pids, "client": client}, {}, 0.0
         for event in events:
             if event.pop("event") == "start":
-                before = _cpu(watched)
+                before, began = _cpu(watched), time.monotonic()
                 meter.begin()
                 continue
-            members, after = meter.end(), _cpu(watched)
-            yield row(name, event, members, {who: after[who] - before[who] for who in after})
+            elapsed, after = time.monotonic() - began, _cpu(watched)
+            members = meter.end()
+            if abs(elapsed - event["elapsed_s"]) > LATE_MAX * event["elapsed_s"]:
+                say(
+                    f"left out: {name}, {event['threads']} threads: watched for {elapsed:.2f} of {event['elapsed_s']:.2f} s"
+                )
+            else:
+                yield row(name, event, members, {who: after[who] - before[who] for who in after})
             if following := next(plan, None):
                 name, meter = following
                 meter.prepare()
 
 
 def row(meter: str, event: Row, members: Mapping[str, Numbers], cpu_s: Mapping[str, float]) -> Row:
-    """One row. Counts become counts for each message; shares stay what they are."""
+    """One row. Counts become counts for each message; samples stay what they are."""
     messages = sum(event["outcomes"].values())
     if meter != "steps":
         members = {name: each_message(numbers, messages) for name, numbers in members.items()}
@@ -379,8 +386,8 @@ class StepMeter:
         self._from = {name: self._stacks(name).stat().st_size for name in self.pids}
 
     def end(self) -> dict[str, Numbers]:
-        """The shares of what was written since."""
-        return {name: shares(self._read(name)) for name in self.pids}
+        """The samples of each step in what was written since."""
+        return {name: samples(self._read(name)) for name in self.pids}
 
     def _stacks(self, name: str) -> Path:
         return self.home / STACKS / str(self.pids[name])

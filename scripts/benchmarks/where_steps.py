@@ -11,7 +11,8 @@ from attrs import frozen
 
 STEPS = {  # In the order of a message's way, with what they are on the page.
     "wait": "epoll_wait: to sleep, and to be woken",
-    "loop": "trio: switch tasks, timers, arm a socket again",
+    "arm": "trio: arm a socket again, epoll_ctl",
+    "loop": "trio: find what is due, switch tasks",
     "receive": "read the socket, cut frames",
     "decode": "decode requests, find the handler",
     "processor": "check, make the message and its answer",
@@ -20,9 +21,9 @@ STEPS = {  # In the order of a message's way, with what they are on the page.
     "dispatch": "consume queues, index, held pulls",
     "hand": "send to the slave",
     "report": "acknowledge to the master (slave)",
-    "acks": "read the slave's acknowledgement",
+    "acks": "wait for the slave's acknowledgement, and take it",
     "answer": "send answers",
-    "background": "threads: flush, checkpoints, digests",
+    "background": "threads: flush, checkpoints, digests, watchdog",
     "other": "other",
 }
 HEAD = "Stack (most recent call first):"
@@ -47,6 +48,7 @@ class Rule:
 
 OWN = (
     Rule("wait", "trio/_core/_io_epoll.py", ["get_events"]),
+    Rule("arm", "trio/_core/_io_epoll.py", ["wait_readable", "_epoll_wait", "_update_registrations"]),
     Rule("background", "trio/_core/_thread_cache.py"),
     Rule("background", "trio/_threads.py"),
     Rule("loop", "/trio/", without=[*NO_WAIT, "run", "unrolled_run"]),
@@ -59,25 +61,30 @@ OWN = (
     Rule("verify", "ha/slave/replica.py", ["_scan"]),
     Rule("report", "ha/slave/replica.py", ["_report", "_acknowledge", "_held"]),
     Rule("dispatch", "store/services/dispatch.py"),
-    Rule("background", "store/services/flush.py", without=["wait"]),
+    Rule("background", "store/services/flush.py", without=["wait", "is_synchronous"]),
     Rule("background", "store/util/sync.py"),
     Rule("background", "store/integrity/"),
-    Rule("background", "store/recovery/"),
-    Rule("background", "store/log/preallocate.py"),
+    Rule("background", "store/recovery/", without=["note"]),
+    Rule("background", "store/log/preallocate.py", without=["appended", "_wants_spare"]),
+    Rule("background", "cluster/broker/watchdog.py"),
 )
 FILES = (
     Rule("loop", "store/util/wakeup.py"),
     Rule("dispatch", "store/queue/"),
     Rule("dispatch", "store/index/"),
     Rule("dispatch", "cluster/broker/consume/"),
+    Rule("acks", "store/log/offset_waiters.py"),
     Rule("append", "/store/"),
     Rule("receive", "cluster/remoting/server.py"),
     Rule("receive", "cluster/remoting/command.py", ["feed"]),
+    Rule("processor", "cluster/remoting/response_template.py"),
+    Rule("other", "cluster/remoting/member_"),
     Rule("decode", "cluster/remoting/"),
     Rule("processor", "cluster/broker/processors/"),
     Rule("processor", "cluster/broker/send/"),
     Rule("processor", "cluster/broker/stats/"),
     Rule("acks", "ha/master/group_transfer.py"),
+    Rule("receive", "ha/policy/deferred_plan.py"),
     Rule("acks", "ha/policy/"),
     Rule("receive", "ha/slave/replica.py"),
     Rule("receive", "ha/wire/"),
@@ -111,11 +118,10 @@ def frame_of(line: str) -> Frame:
     return file, rest.rpartition(" in ")[2]
 
 
-def shares(text: str) -> dict[str, float]:
-    """The share of each step in the samples, in the order of STEPS; and their number, as `samples`."""
+def samples(text: str) -> dict[str, float]:
+    """How many samples fell into each step, in the order of STEPS."""
     found = Counter(step_of(frames) for frames in stacks_of(text) if frames)
-    every = found.total()
-    return {"samples": float(every), **{step: round(found[step] / every, 4) for step in STEPS if found[step]}}
+    return {step: float(found[step]) for step in STEPS if found[step]}
 
 
 def unknown(text: str, count: int) -> list[tuple[str, int]]:
