@@ -45,6 +45,7 @@ from scripts.benchmarks.audit_ledger import AuditLedgerBench
 from scripts.benchmarks.audit_steps import TASKS, master
 from scripts.benchmarks.batches import BATCH
 from scripts.benchmarks.clients import ClientsBench
+from scripts.benchmarks.example import measure_example
 from scripts.benchmarks.idle import IdleLoad
 from scripts.benchmarks.load import TOPIC, Load, measure
 from scripts.benchmarks.observe import ObserveBench
@@ -67,6 +68,7 @@ from scripts.benchmarks.systems import QUEUES, Candidate, candidates
 from tests.support.process_group.jars import VERSION_5
 
 KINDS = ("rocketmq", "twinlog", "answer-only")
+PROGRAMS = {"ours": (), "ours-binary": ("-Drocketmq.serialize.type=ROCKETMQ",), "rocketmq": ()}  # Options of the JVM.
 GIB, MIB = 1 << 30, 1 << 20
 
 
@@ -83,6 +85,20 @@ def main() -> None:
 @click.option("--threads", multiple=True, type=int, default=(64, 1), show_default=True, help="Client threads.")
 @click.option("--slaves", default=1, show_default=True, help="Slaves of every master, RocketMQ's and ours.")
 @click.option("--only", multiple=True, type=click.Choice(KINDS), help="Measure these systems alone.")
+@click.option(
+    "--program",
+    "programs",
+    multiple=True,
+    type=click.Choice(tuple(PROGRAMS)),
+    default=("ours",),
+    show_default=True,
+    help="Clients: ours, with headers in JSON; the same with RocketMQ's binary headers; RocketMQ's own program.",
+)
+@click.option(
+    "--example",
+    type=click.Path(exists=True, path_type=Path),
+    help="rocketmq-example-4.9.7.jar, of RocketMQ's release, for its own program.",
+)
 @out_option("produce")
 def produce(
     rounds: int,
@@ -92,6 +108,8 @@ def produce(
     threads: tuple[int, ...],
     slaves: int,
     only: tuple[str, ...],
+    programs: tuple[str, ...],
+    example: Path | None,
     out: Path | None,
 ) -> None:
     """Measure sync sends of 1 KiB messages: rate, latency and CPU time, at several numbers of client threads."""
@@ -105,22 +123,41 @@ def produce(
         "first_warm_up_s": first_warm_up,
         "warm_up_s": warm_up,
     }
-    record("produce", setup, _produced(rounds, chosen, load), _produced_line, out)
+    if "rocketmq" in programs and example is None:
+        raise click.UsageError(
+            "RocketMQ's own program is in no jar of Maven's: name rocketmq-example-4.9.7.jar by --example"
+        )
+    if programs != ("ours",):
+        setup["programs"] = programs
+    record("produce", setup, _produced(rounds, chosen, load, programs, example), _produced_line, out)
 
 
-def _produced(rounds: int, chosen: list[Candidate], load: Load) -> Iterator[Row]:
-    for number, candidate in in_turn(rounds, chosen):
+def _produced(
+    rounds: int, chosen: list[Candidate], load: Load, programs: tuple[str, ...], example: Path | None
+) -> Iterator[Row]:
+    turns = [(candidate, program) for candidate in chosen for program in programs]
+    # What only answers does so to headers in JSON.
+    turns = [(candidate, program) for candidate, program in turns if candidate.role or program == "ours"]
+    for number, (candidate, program) in in_turn(rounds, turns):
         with candidate.running(TOPIC) as system, scratch() as client:
-            for row in measure(system, load, client):
-                yield {"round": number, "system": candidate.kind, "role": candidate.role, **row}
+            told = {"round": number, "system": candidate.kind, "role": candidate.role, "program": program}
+            if program == "rocketmq":
+                assert example is not None
+                rows = measure_example(system, load, client, example)
+            else:
+                rows = measure(system, load, client, options=PROGRAMS[program])
+            yield from (told | row for row in rows)
 
 
 def _produced_line(row: Row) -> str:
     name = f"{row['system']} {row['role'] or ''}"
+    latency = " ".join(
+        f"{key.removesuffix('_ms')} {row[key]:.3f}" for key in ("mean_ms", "p50_ms", "p99_ms", "max_ms") if key in row
+    )
     cpu = " ".join(f"{who} {us:.1f}" for who, us in row["cpu_us_per_message"].items())
     return (
         f"round {row['round']}  {name:23} {row['threads']:3} threads {row['messages_per_s']:9.0f}/s"
-        f"  p50 {row['p50_ms']:.3f} p99 {row['p99_ms']:.3f} max {row['max_ms']:.1f} ms"
+        f"  {latency} ms  {row['program']}"
         f"  CPU us: {cpu}, others {row['other_cpu_percent']:.0f} %  {row['outcomes']}"
     )
 

@@ -39,10 +39,12 @@ class Load:
 
 
 @contextmanager
-def java_client(name: str, arguments: Sequence[str], home: Path, limit_s: float) -> Iterator[tuple[int, Iterator[Row]]]:
+def java_client(
+    name: str, arguments: Sequence[str], home: Path, limit_s: float, options: Sequence[str] = ()
+) -> Iterator[tuple[int, Iterator[Row]]]:
     """One of java/ in a JVM of its own, with its home in `home`: its pid, and what it prints. Raises RuntimeError if it fails."""
     class_path = os.pathsep.join(jars.class_path(sources=SOURCES))
-    command = ["java", *jvm_options(home), "-cp", class_path, f"twinlog.bench.{name}", *arguments]
+    command = ["java", *jvm_options(home), *options, "-cp", class_path, f"twinlog.bench.{name}", *arguments]
     with client_process(name, command, limit_s) as client:
         yield client
 
@@ -80,15 +82,21 @@ def client_process(
 
 
 def measure(
-    system: System, load: Load, root: Path, *, topic: str = TOPIC, started: Callable[[], None] = lambda: None
+    system: System,
+    load: Load,
+    root: Path,
+    *,
+    topic: str = TOPIC,
+    started: Callable[[], None] = lambda: None,
+    options: Sequence[str] = (),
 ) -> Iterator[Row]:
     """Run the client against a system; yield one row of results for each number of threads. `started`: called when the
-    measurement of one begins, behind its warm-up.
+    measurement of one begins, behind its warm-up. `options`: of the JVM.
     """
     numbers = (load.body_size, load.first_warm_up_s, load.warm_up_s, load.seconds, *load.threads)
     arguments = [system.namesrv, topic, *map(str, numbers)]
     before: dict[str, float] = {}
-    with java_client("ProduceLoad", arguments, root, load.time_limit_s) as (client, events):
+    with java_client("ProduceLoad", arguments, root, load.time_limit_s, options) as (client, events):
         for event in events:
             used = {name: cpu_seconds(pid) for name, pid in {**system.pids, "client": client}.items()}
             now = used | {MACHINE: busy_seconds()}
