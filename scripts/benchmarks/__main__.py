@@ -115,7 +115,7 @@ def produce(
     """Measure sync sends of 1 KiB messages: rate, latency and CPU time, at several numbers of client threads."""
     load = Load(threads=threads, first_warm_up_s=first_warm_up, warm_up_s=warm_up, seconds=seconds)
     chosen = [candidate for candidate in candidates(slaves) if candidate.kind in (only or KINDS)]
-    setup = {
+    setup: dict[str, Any] = {
         "body_bytes": load.body_size,
         "queues": QUEUES,
         "slaves": slaves,

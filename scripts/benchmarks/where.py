@@ -11,12 +11,12 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
 import click
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from scripts.benchmarks.load import MACHINE, TOPIC, Load, busy_seconds, client_process, java_client
 from scripts.benchmarks.report import Row, in_turn, say, scratch
@@ -194,41 +194,41 @@ class Meter(Protocol):
     def begin(self) -> None:
         """Count from here."""
 
-    def end(self) -> dict[str, Numbers]:
-        """Detach; what was counted of each process."""
+    def end(self) -> None:
+        """Count no more."""
+
+    def found(self) -> dict[str, Numbers]:
+        """What was counted of each process; may have to wait for a tool to end."""
 
 
 def measured(running: Running, meters: Sequence[str], load: Load, home: Path) -> Iterator[Row]:
-    """One row for each number of threads and each meter, from one run of the client."""
-    threads = [number for number in load.threads for _ in meters]
-    plan = iter([(name, METERS_OF[name](dict(running.pids), home)) for _ in load.threads for name in meters])
-    repeated = Load(
-        threads=threads,
-        first_warm_up_s=load.first_warm_up_s,
-        warm_up_s=load.warm_up_s,
-        seconds=load.seconds,
-        body_size=load.body_size,
-    )
-    with running.client(repeated, home) as (client, events):
-        name, meter = next(plan)
+    """One row for each meter and each number of threads, from one run of the client. They come when it has ended: to detach
+    perf takes seconds, in which the next measurement may begin.
+    """
+    plan = [(name, threads) for name in meters for threads in load.threads]
+    waiting = [(name, METERS_OF[name](dict(running.pids), home / f"{name}-{threads}")) for name, threads in plan]
+    ended: list[tuple[str, Meter, Row, Numbers]] = []
+    with running.client(evolve(load, threads=[threads for _, threads in plan]), home) as (client, events):
+        watched, before, began = {**running.pids, "client": client}, Numbers(), 0.0
+        name, meter = waiting.pop(0)
         meter.prepare()
-        watched, before, began = {**running.pids, "client": client}, {}, 0.0
         for event in events:
             if event.pop("event") == "start":
-                before, began = _cpu(watched), time.monotonic()
                 meter.begin()
+                before, began = _cpu(watched), time.monotonic()
                 continue
             elapsed, after = time.monotonic() - began, _cpu(watched)
-            members = meter.end()
-            if abs(elapsed - event["elapsed_s"]) > LATE_MAX * event["elapsed_s"]:
-                say(
-                    f"left out: {name}, {event['threads']} threads: watched for {elapsed:.2f} of {event['elapsed_s']:.2f} s"
-                )
+            meter.end()
+            if abs(elapsed - event["elapsed_s"]) <= LATE_MAX * event["elapsed_s"]:
+                ended.append((name, meter, event, {who: after[who] - before[who] for who in after}))
             else:
-                yield row(name, event, members, {who: after[who] - before[who] for who in after})
-            if following := next(plan, None):
-                name, meter = following
+                took = f"watched for {elapsed:.2f} of {event['elapsed_s']:.2f} s"
+                say(f"left out: {name}, {event['threads']} threads: {took}; a longer --warm-up may help")
+            if waiting:
+                name, meter = waiting.pop(0)
                 meter.prepare()
+        for name, meter, event, cpu_s in ended:
+            yield row(name, event, meter.found(), cpu_s)
 
 
 def row(meter: str, event: Row, members: Mapping[str, Numbers], cpu_s: Mapping[str, float]) -> Row:
@@ -287,6 +287,7 @@ class CpuMeter:
     pids: Mapping[str, int]
     home: Path
     _before: dict[str, Numbers] = field(factory=dict, init=False)
+    _after: dict[str, Numbers] = field(factory=dict, init=False)
 
     def prepare(self) -> None:
         """Nothing is attached."""
@@ -295,11 +296,15 @@ class CpuMeter:
         """Read the counters."""
         self._before = self._now()
 
-    def end(self) -> dict[str, Numbers]:
+    def end(self) -> None:
         """Read them again."""
+        self._after = self._now()
+
+    def found(self) -> dict[str, Numbers]:
+        """The differences."""
         return {
             name: {key: number - self._before[name][key] for key, number in numbers.items()}
-            for name, numbers in self._now().items()
+            for name, numbers in self._after.items()
         }
 
     def _now(self) -> dict[str, Numbers]:
@@ -308,45 +313,64 @@ class CpuMeter:
 
 @define(eq=False)
 class CallMeter:
-    """Perf, which counts system calls in the kernel. It attaches early, and counts when it is told to by a pipe."""
+    """Perf, which counts system calls in the kernel. It attaches early, and counts when it is told to."""
 
     pids: Mapping[str, int]
     home: Path
-    _running: "dict[str, tuple[subprocess.Popen[bytes], int]]" = field(factory=dict, init=False)
+    _perfs: "dict[str, Perf]" = field(factory=dict, init=False)
 
     def prepare(self) -> None:
         """Start perf on each process, not counting yet."""
-        events = ",".join([ALL_CALLS, *(f"syscalls:sys_enter_{name}" for name in tracepoints())])
-        for name, pid in self.pids.items():
-            reading, writing = os.pipe()
-            command = ["perf", "stat", "-x", ",", "-o", str(self._out(name)), "-e", events, "-p", str(pid)]
-            command += ["-D", "-1", "--control", f"fd:{reading}"]
-            perf = subprocess.Popen(command, pass_fds=[reading], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-            os.close(reading)
-            self._running[name] = perf, writing
+        self.home.mkdir()
+        self._perfs = {name: Perf(pid, self.home / f"{name}.csv") for name, pid in self.pids.items()}
 
     def begin(self) -> None:
         """Count."""
-        for _, pipe in self._running.values():
-            os.write(pipe, b"enable\n")
+        for perf in self._perfs.values():
+            perf.tell("enable")
 
-    def end(self) -> dict[str, Numbers]:
-        """Stop counting. Raises RuntimeError with what perf says when it cannot count."""
-        for _, pipe in self._running.values():
-            os.write(pipe, b"disable\n")
-        time.sleep(0.1)  # Perf reads the pipe, and would do so after the signal no more.
-        found = {}
-        for name, (perf, pipe) in self._running.items():
-            perf.send_signal(signal.SIGINT)
-            _, said = perf.communicate(timeout=30)
-            os.close(pipe)
-            if not self._out(name).exists():
-                raise RuntimeError(f"perf counted nothing: {said.decode(errors='replace')}")
-            found[name] = calls(self._out(name).read_text())
-        return found
+    def end(self) -> None:
+        """Stop counting."""
+        for perf in self._perfs.values():
+            perf.tell("disable")
+        for perf in self._perfs.values():
+            perf.process.send_signal(signal.SIGINT)
 
-    def _out(self, name: str) -> Path:
-        return self.home / f"perf-{name}.csv"
+    def found(self) -> dict[str, Numbers]:
+        """System calls by name. Raises RuntimeError with what perf says when it cannot count."""
+        return {name: calls(perf.written()) for name, perf in self._perfs.items()}
+
+
+class Perf:
+    """`perf stat` on a process: it does what a pipe tells it to, and answers on another one."""
+
+    def __init__(self, pid: int, out: Path) -> None:
+        self.out = out
+        events = ",".join([ALL_CALLS, *(f"syscalls:sys_enter_{name}" for name in tracepoints())])
+        reading, self._telling = os.pipe()
+        self._answers, answering = os.pipe()
+        command = ["perf", "stat", "-x", ",", "-o", str(out), "-e", events, "-p", str(pid)]
+        command += ["-D", "-1", "--control", f"fd:{reading},{answering}"]
+        self.process = subprocess.Popen(
+            command, pass_fds=[reading, answering], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+        os.close(reading)
+        os.close(answering)
+
+    def tell(self, what: str) -> None:
+        """Tell it, and wait until it has done that, or has ended."""
+        with suppress(BrokenPipeError):
+            os.write(self._telling, f"{what}\n".encode())
+        os.read(self._answers, 64)
+
+    def written(self) -> str:
+        """What it counted, once it has ended. Raises RuntimeError."""
+        _, said = self.process.communicate(timeout=60)
+        os.close(self._telling)
+        os.close(self._answers)
+        if not self.out.exists():
+            raise RuntimeError(f"perf counted nothing: {said.decode(errors='replace')}")
+        return self.out.read_text()
 
 
 def tracepoints() -> list[str]:
@@ -377,25 +401,33 @@ class StepMeter:
     pids: Mapping[str, int]
     home: Path
     _from: dict[str, int] = field(factory=dict, init=False)
+    _to: dict[str, int] = field(factory=dict, init=False)
 
     def prepare(self) -> None:
         """The sampler has been there since the start."""
 
     def begin(self) -> None:
         """Note how much is written."""
-        self._from = {name: self._stacks(name).stat().st_size for name in self.pids}
+        self._from = self._sizes()
 
-    def end(self) -> dict[str, Numbers]:
-        """The samples of each step in what was written since."""
+    def end(self) -> None:
+        """Note it again."""
+        self._to = self._sizes()
+
+    def found(self) -> dict[str, Numbers]:
+        """The samples of each step in what was written between."""
         return {name: samples(self._read(name)) for name in self.pids}
 
+    def _sizes(self) -> dict[str, int]:
+        return {name: self._stacks(name).stat().st_size for name in self.pids}
+
     def _stacks(self, name: str) -> Path:
-        return self.home / STACKS / str(self.pids[name])
+        return self.home.parent / STACKS / str(self.pids[name])
 
     def _read(self, name: str) -> str:
         with self._stacks(name).open("rb") as file:
             file.seek(self._from[name])
-            return file.read().decode(errors="replace")
+            return file.read(self._to[name] - self._from[name]).decode(errors="replace")
 
 
 @contextmanager

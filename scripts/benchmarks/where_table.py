@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 from statistics import median
 from typing import Any
 
@@ -158,8 +159,8 @@ def _cpu_table(rows: Sequence[Row]) -> str:
         "|---|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for column in columns(rows, "cpu"):
-        parts = [column.median("cpu", lambda numbers, key=key: numbers[key]) for key in ("user_us", "system_us")]
-        counts = [column.median("cpu", lambda numbers, key=key: numbers[key]) for key in ("slept", "preempted")]
+        parts = [column.median("cpu", itemgetter(key)) for key in ("user_us", "system_us")]
+        counts = [column.median("cpu", itemgetter(key)) for key in ("slept", "preempted")]
         cells = [column.title, _number(column.rate(), ",.0f"), f"{column.cpu_us():.1f}"]
         cells += [_number(part, ".1f") for part in parts]
         cells += [_number(count, ".2f") for count in counts]

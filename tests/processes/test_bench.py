@@ -14,6 +14,7 @@ import pytest
 from scripts.benchmarks import (
     ack_table,
     client_table,
+    example,
     failover,
     failover_client,
     failover_etcd,
@@ -27,6 +28,9 @@ from scripts.benchmarks import (
     spark_steps,
     spark_table,
     table,
+    where,
+    where_steps,
+    where_table,
 )
 from scripts.benchmarks.backlog import Backlog
 from scripts.benchmarks.client import PARTS
@@ -404,3 +408,126 @@ def test_page_of_spark() -> None:
     assert "| 5.0 | 3.0 | 1.0 |" in shown
     assert "| source | 0.50 | 2.00 |" in shown
     assert all(spark_table.line(row) for row in rows)
+
+
+# ---- Where the time goes
+
+
+def stack(*frames: str) -> str:
+    """A stack as faulthandler writes it, its innermost frame first: "store/log/x.py:append"."""
+    lines = [
+        f'  File "/twinlog/{file}", line 7 in {function}\n' for file, _, function in (f.partition(":") for f in frames)
+    ]
+    return f"{where_steps.HEAD}\n{''.join(lines)}"
+
+
+def test_stacks_belong_to_steps() -> None:
+    """A frame that claims what it calls comes before the files of others; a stack that is cut off in the middle counts."""
+    run = "trio/_core/_run.py:unrolled_run"
+    write = ("cluster/remoting/connection.py:_send_now", "cluster/remoting/connection.py:write")
+    text = "e 9 in the_end_of_another_stack\n" + "".join(
+        [
+            stack(*write, "ha/master/group_transfer.py:acknowledge", "ha/master/connection.py:_read_task", run),
+            stack(
+                "store/log/commit_log.py:read", "ha/master/connection.py:_push", "store/log/commit_log.py:append", run
+            ),
+            stack("trio/_core/_run.py:current_time", "ha/master/connection.py:_read_task", run),
+            stack("trio/_core/_io_epoll.py:wait_readable", "ha/master/connection.py:_read_task", run),
+            stack("attrs.py:__init__", "store/log/commit_log.py:append", "cluster/remoting/server.py:_take", run),
+            stack("outcome.py:send", run),
+            stack("json/decoder.py:decode"),
+        ]
+    )
+    found = where_steps.samples(text)
+    assert found == {"arm": 1, "loop": 1, "append": 1, "hand": 1, "acks": 1, "answer": 1, "other": 1}
+    assert list(found) == [step for step in where_steps.STEPS if step in found]
+    assert where_steps.unknown(text, 5) == [("decoder.py:decode", 1)]
+
+
+def test_a_sampler_within_a_process_sees_what_uses_cpu_time(tmp_path: Path) -> None:
+    """Not what sleeps; and the process ends as it would without it."""
+    code = """
+import threading, time
+def sleeps(): time.sleep(0.5)
+def works():
+    while time.process_time() < 0.4: pass
+threading.Thread(target=sleeps).start()
+works()
+"""
+    with where.sampled(tmp_path):
+        subprocess.run([sys.executable, "-P", "-c", code], check=True, timeout=50)
+    (written,) = (tmp_path / where.STACKS).iterdir()
+    innermost = Counter(frames[0][1] for frames in where_steps.stacks_of(written.read_text()) if frames)
+    assert innermost["works"] > 10
+    assert innermost["sleeps"] <= 1
+
+
+def test_system_calls_are_counted_whole() -> None:
+    """Those that have no name are the others; what perf could not count is nothing."""
+    text = """# started on Friday
+
+100,,raw_syscalls:sys_enter,1,100.00,,
+60,,syscalls:sys_enter_epoll_wait,1,100.00,,
+30,,syscalls:sys_enter_sendto,1,100.00,,
+0,,syscalls:sys_enter_fsync,1,100.00,,
+<not counted>,,syscalls:sys_enter_mmap,0,0.00,,
+"""
+    assert where.calls(text) == {"all": 100, "epoll_wait": 60, "sendto": 30, "other": 10}
+    assert where.each_message({"user_s": 0.5, "slept": 20.0}, 10_000) == {"user_us": 50.0, "slept": 0.002}
+
+
+def test_page_of_where_the_time_goes() -> None:
+    """Steps add up to the CPU time that was measured without the sampler; a limit in C has no steps."""
+    told = {"round": 1, "threads": 1, "messages": 10, "other_cpu_percent": 3.0, "outcomes": {"SEND_OK": 10}}
+    ours = {**told, "system": "twinlog", "role": "SYNC_MASTER", "messages_per_s": 2000.0}
+    cpu = {"user_us": 150.0, "system_us": 50.0, "slept": 1.6, "preempted": 0.1}
+    calls = {"all": 9.0, "epoll_wait": 2.0, "openat": 0.001, "other": 6.999}
+    rows: list[dict[str, Any]] = [
+        {**ours, "meter": "cpu", "members": {"master": cpu, "slave-1": {**cpu, "user_us": 50.0}}},
+        {**ours, "meter": "calls", "members": {"master": calls, "slave-1": calls}},
+        {**ours, "meter": "steps", "members": {"master": {"wait": 30.0, "append": 10.0}, "slave-1": {"loop": 5.0}}},
+        {**told, "system": "c-answer", "role": None, "messages_per_s": 1.0, "meter": "cpu", "members": {"master": cpu}},
+    ]
+    setup = {"body_bytes": 1024, "frame_bytes": 1280, "queues": 8, "rounds": 1, "seconds": 5, "notes": "Loud."}
+    setup |= {"first_warm_up_s": 6, "warm_up_s": 2}
+    shown = where_table.page({**new_report("where", setup), "results": rows}, "raw.json")
+    assert "| twinlog SYNC_MASTER, master | 2,000 | 200.0 | 150.0 | 50.0 | 1.60 | 0.10 | 9.00 |" in shown
+    assert "| *C, answers* | 1 | 200.0 |" in shown
+    assert f"| {where_steps.STEPS['wait']} | 150.0 |  |" in shown
+    assert f"| {where_steps.STEPS['append']} | 50.0 |  |" in shown
+    assert "| all | 200.0 | 100.0 |" in shown
+    assert "| `epoll_wait` | 2.00 | 2.00 |\n| others | 7.00 | 7.00 |\n| all | 9.00 | 9.00 |" in shown
+    assert set(where_table.COULD_GIVE_UP) == set(where_steps.STEPS)
+    assert shown.endswith("\nLoud.\n")
+    assert all(where_table.line(row) for row in rows)
+
+
+def test_measures_the_limits_in_c(tmp_path: Path) -> None:
+    """`scripts/bench where` in small, without Java and perf: what the kernel alone takes for a message with a slave."""
+    arguments = ["where", "--rounds", "1", "--seconds", "1", "--first-warm-up", "0", "--warm-up", "0"]
+    arguments += ["--only", "c-answer", "--only", "c-pass-on", "--meter", "cpu", "--threads", "2"]
+    report, _ = measured(tmp_path, *arguments, timeout_s=50)
+    members = {row["system"]: set(row["members"]) for row in report["results"]}
+    assert members == {"c-answer": {"master"}, "c-pass-on": {"master", "slave-1"}}
+    assert all(row["messages"] == row["outcomes"]["answered"] > 100 for row in report["results"])
+
+
+def test_lines_of_the_program_of_rocketmq() -> None:
+    """Its rates are of 9 s each; failures are counted since it began."""
+    text = "Current Time: 2026-11-27 02:50:00,000 Send TPS: {} Max RT(ms): 30 Average RT(ms):   3.250 Send Failed: {}"
+    text += " Response Failed: 1"
+    assert example.parse("topic: bench threadCount: 64 messageSize: 1024") is None
+    lines = [example.parse(text.format(rate, failed)) for rate, failed in ((1000, 2), (20000, 2), (22000, 5))]
+    used = {"master": 10.0, "client": 5.0, "machine": 20.0}
+    row = example.result(64, [line for line in lines if line is not None], used)
+    assert row["outcomes"] == {"SEND_OK": 420_000, "failed": 3}
+    assert row["messages_per_s"] == 21_000
+    assert row["mean_ms"] == 3.25
+    row |= {"round": 1, "system": "twinlog", "role": "SYNC_MASTER"}
+    ours = {**row, "program": "ours", "p50_ms": 1.0, "p99_ms": 2.0}
+    setup = {"body_bytes": 1024, "queues": 8, "slaves": 1, "first_warm_up_s": 1, "warm_up_s": 1, "seconds": 10}
+    report = {**new_report("produce", setup), "results": [ours, {**row, "program": "rocketmq"}]}
+    shown = table.page(report, "raw.json")
+    assert "## SYNC_MASTER, 64 client threads\n" in shown
+    assert "## SYNC_MASTER, 64 client threads, RocketMQ's program\n" in shown
+    assert "| mean 3.25 |  | 30.00 |" in shown
