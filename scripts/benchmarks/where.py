@@ -21,7 +21,7 @@ from attrs import define, evolve, field, frozen
 from scripts.benchmarks.load import MACHINE, TOPIC, Load, busy_seconds, client_process, java_client
 from scripts.benchmarks.report import Row, in_turn, say, scratch
 from scripts.benchmarks.systems import Candidate, candidates
-from scripts.benchmarks.where_steps import samples
+from scripts.benchmarks.where_steps import seconds
 from tests.support.process_group import jars
 from tests.support.process_group.ports import free_port
 from tests.support.process_group.process import Process
@@ -232,7 +232,7 @@ def measured(running: Running, meters: Sequence[str], load: Load, home: Path) ->
 
 
 def row(meter: str, event: Row, members: Mapping[str, Numbers], cpu_s: Mapping[str, float]) -> Row:
-    """One row. Counts become counts for each message; samples stay what they are."""
+    """One row. Counts become counts for each message; seconds of steps stay what they are."""
     messages = sum(event["outcomes"].values())
     if meter != "steps":
         members = {name: each_message(numbers, messages) for name, numbers in members.items()}
@@ -415,8 +415,8 @@ class StepMeter:
         self._to = self._sizes()
 
     def found(self) -> dict[str, Numbers]:
-        """The samples of each step in what was written between."""
-        return {name: samples(self._read(name)) for name in self.pids}
+        """The CPU seconds of each step in what was written between."""
+        return {name: seconds(self._read(name)) for name in self.pids}
 
     def _sizes(self) -> dict[str, int]:
         return {name: self._stacks(name).stat().st_size for name in self.pids}

@@ -4,7 +4,7 @@ A stack is looked at from its innermost frame outwards, at first for a frame of 
 of FILES. What neither has is "other".
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
 from attrs import frozen
@@ -26,7 +26,6 @@ STEPS = {  # In the order of a message's way, with what they are on the page.
     "background": "threads: flush, checkpoints, digests, watchdog",
     "other": "other",
 }
-HEAD = "Stack (most recent call first):"
 NO_WAIT = ("current_time", "current_task", "current_effective_deadline")  # They are part of whoever calls them.
 Frame = tuple[str, str]  # The file, and the function.
 
@@ -49,6 +48,7 @@ class Rule:
 OWN = (
     Rule("wait", "trio/_core/_io_epoll.py", ["get_events"]),
     Rule("arm", "trio/_core/_io_epoll.py", ["wait_readable", "_epoll_wait", "_update_registrations"]),
+    Rule("background", "(another thread)"),
     Rule("background", "trio/_core/_thread_cache.py"),
     Rule("background", "trio/_threads.py"),
     Rule("loop", "/trio/", without=[*NO_WAIT, "run", "unrolled_run"]),
@@ -105,30 +105,27 @@ def step_of(frames: Sequence[Frame]) -> str:
     return "other"
 
 
-def stacks_of(text: str) -> Iterable[list[Frame]]:
-    """The stacks that faulthandler wrote. The first and the last may be parts, when the text is cut anywhere."""
-    _, *written = text.split(HEAD + "\n")
-    for stack in written:
-        yield [frame_of(line) for line in stack.splitlines() if line.startswith("  File ")]
+def stacks_of(text: str) -> Iterable[tuple[float, list[Frame]]]:
+    """The stacks that sampled/sitecustomize.py wrote, one on a line, each with the seconds of CPU time that it stands for."""
+    for line in text.splitlines():
+        microseconds, _, stack = line.partition(" ")
+        frames = (each.rpartition(":") for each in stack.split(";"))
+        yield int(microseconds) / 1e6, [(file, function) for file, _, function in frames]
 
 
-def frame_of(line: str) -> Frame:
-    """A line such as: File "/twinlog/store/log/commit_log.py", line 4 in append."""
-    _, file, rest = line.split('"', 2)
-    return file, rest.rpartition(" in ")[2]
-
-
-def samples(text: str) -> dict[str, float]:
-    """How many samples fell into each step, in the order of STEPS."""
-    found = Counter(step_of(frames) for frames in stacks_of(text) if frames)
-    return {step: float(found[step]) for step in STEPS if found[step]}
+def seconds(text: str) -> dict[str, float]:
+    """The CPU seconds of each step, in the order of STEPS."""
+    found: defaultdict[str, float] = defaultdict(float)
+    for used, frames in stacks_of(text):
+        found[step_of(frames)] += used
+    return {step: round(found[step], 6) for step in STEPS if found[step]}
 
 
 def unknown(text: str, count: int) -> list[tuple[str, int]]:
     """What is "other" most often, for those who keep the rules."""
     found = Counter(
         " < ".join(f"{file.rpartition('/')[2]}:{function}" for file, function in frames[:4])
-        for frames in stacks_of(text)
-        if frames and step_of(frames) == "other"
+        for _, frames in stacks_of(text)
+        if step_of(frames) == "other"
     )
     return found.most_common(count)

@@ -1,7 +1,6 @@
 """The page docs/benchmarks/where.md, generated from raw results so that no number is typed by hand."""
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from operator import itemgetter
 from statistics import median
 from typing import Any
@@ -21,8 +20,8 @@ rounds. Everything is for one message.
 - *CPU*: user and system time of the process, from `/proc/PID/stat`. *Slept*: how often a thread of it gave up the processor to
   wait, and had to be woken; *preempted*: how often it lost the processor to others. Nothing else watched meanwhile.
 - *System calls* are counted in the kernel by perf, in a measurement of their own.
-- *Steps*: stacks, one for each few milliseconds of CPU time, written from within the process (`SIGPROF` and faulthandler), in a
-  system started for that. A step has its share of the samples, times the CPU time that was measured without sampler: the steps
+- *Steps*: stacks, one for each few milliseconds of CPU time, written from within the process (`SIGPROF`), in a system started
+  for that. A step has its share of that, times the CPU time that was measured without sampler: the steps
   add up to all of it. System calls count for the step that makes them, so *send to the slave* has in it what the kernel does
   to deliver the bytes, up to waking the slave.
 - *Answer only* is a server in Python that stores nothing ([produce](produce.md)). *C, answers* does the same with raw sockets;
@@ -121,13 +120,17 @@ class Column:
         return self.median("cpu", lambda numbers: numbers["user_us"] + numbers["system_us"]) or 0.0
 
     def step_us(self, step: str) -> float | None:
-        """CPU time of a step: its share of the samples of all rounds, so that steps add up."""
-        found = self.samples()
-        return found.get(step, 0.0) / sum(found.values()) * self.cpu_us() if found else None
+        """CPU time of a step: its share of what was sampled in all rounds, so that steps add up."""
+        every = self.sampled()
+        return self._sampled([step]) / every * self.cpu_us() if every else None
 
-    def samples(self) -> Counter[str]:
-        """Samples of each step, of all rounds."""
-        return sum((Counter(row["members"][self.member]) for row in self._rows if row["meter"] == "steps"), Counter())
+    def sampled(self) -> float:
+        """CPU seconds that were sampled, of all rounds."""
+        return self._sampled(STEPS)
+
+    def _sampled(self, steps: Collection[str]) -> float:
+        found = (row["members"][self.member] for row in self._rows if row["meter"] == "steps")
+        return sum(numbers.get(step, 0.0) for numbers in found for step in steps)
 
     def has(self, meter: str) -> bool:
         """True when a meter measured it."""
@@ -176,7 +179,7 @@ def _steps_table(rows: Sequence[Row]) -> str:
         if any(cells):
             lines.append(table_line([what, *cells]))
     lines.append(table_line(["all", *(f"{column.cpu_us():.1f}" for column in found)]))
-    lines.append(table_line(["*samples*", *(f"{column.samples().total():,.0f}" for column in found)]))
+    lines.append(table_line(["*CPU seconds sampled*", *(f"{column.sampled():.1f}" for column in found)]))
     return "\n".join(lines) + "\n"
 
 
