@@ -130,7 +130,7 @@ class Column:
 
     def _sampled(self, steps: Collection[str]) -> float:
         found = (row["members"][self.member] for row in self._rows if row["meter"] == "steps")
-        return sum(numbers.get(step, 0.0) for numbers in found for step in steps)
+        return float(sum(numbers.get(step, 0.0) for numbers in found for step in steps))
 
     def has(self, meter: str) -> bool:
         """True when a meter measured it."""
