@@ -52,7 +52,7 @@ TIME_LIMITS_S = {
         "docker": 180,
         "spark": 120,  # The first test also waits for the JVM.
         "spark_cluster": 300,  # Six JVMs on two cores.
-        "lake": 120,
+        "lake": 240,  # A test that is ended within py4j takes all others with it.
     }.items()
 }
 
