@@ -150,6 +150,7 @@ async def test_clients_on_bad_ways_lose_no_promise(compose, traffic, java, ways)
         await through_bad_ways(ways["broker-a-0"], java.more, messages=2)
 
 
+@pytest.mark.long
 async def test_a_slave_that_is_cut_off_costs_nothing(compose, traffic, ids):
     """The other one acknowledges meanwhile. It comes back with another IP."""
     async with traffic.flowing():

@@ -75,6 +75,7 @@ def send(cluster: Compose, topic: str) -> None:
     cluster.twinlog("broker-a-0", "send", topic, "hello", "--count", str(MESSAGES), "--batch", "20")
 
 
+@pytest.mark.long  # tests/spark_cluster has workers that are processes.
 async def test_two_workers_audit_running_brokers(cluster: Compose):
     send(cluster, "Audited")
     done = cluster.twinlog("spark-master", "audit", *STORES, "--spark-master", MASTER_URL, "-o", "json")
