@@ -95,7 +95,8 @@ def _used(system: System, client: int) -> dict[str, float]:
 def _running(system: System, load: Load, home: Path, jar: Path, threads: int) -> Iterator[tuple[int, Iterator[Line]]]:
     """The program, and its lines as they come. Raises RuntimeError with what it printed when it ends by itself."""
     class_path = os.pathsep.join([str(jar), *jars.class_path()])
-    command = ["java", *jvm_options(home), *HEAP, "-cp", class_path, PROGRAM]
+    # It would run for ever, when nobody is left to end it.
+    command = ["setpriv", "--pdeathsig", "KILL", "java", *jvm_options(home), *HEAP, "-cp", class_path, PROGRAM]
     command += ["-n", system.namesrv, "-t", TOPIC, "-w", str(threads), "-s", str(load.body_size)]
     limit_s = 60 + load.first_warm_up_s + 2 * LINE_SECONDS + load.seconds
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as program:
