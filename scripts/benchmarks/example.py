@@ -33,7 +33,7 @@ _LINE = re.compile(
 
 @frozen
 class Line:
-    """What it prints: messages a second, and since it began the largest latency, and failures."""
+    """A line that it prints: messages a second, and since it began the largest latency, and failures."""
 
     rate: int
     max_ms: int

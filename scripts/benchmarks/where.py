@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
+from unittest.mock import patch
 
 import click
 from attrs import define, evolve, field, frozen
@@ -33,33 +34,37 @@ TRACING = (Path("/sys/kernel/tracing"), Path("/sys/kernel/debug/tracing"))
 ALL_CALLS = "raw_syscalls:sys_enter"
 # System calls that are shown by name, as the kernel names them. The others are counted, too, as "other".
 CALLS = (
-    *(
-        "epoll_wait",
-        "epoll_pwait",
-        "epoll_ctl",
-        "recvfrom",
-        "recvmsg",
-        "sendto",
-        "sendmsg",
-        "sendfile64",
-        "read",
-        "write",
-    ),
-    *(
-        "readv",
-        "writev",
-        "pwrite64",
-        "pread64",
-        "futex",
-        "ioctl",
-        "poll",
-        "fdatasync",
-        "fsync",
-        "msync",
-        "mmap",
-        "munmap",
-    ),
-    *("madvise", "fadvise64", "mincore", "fcntl", "openat", "close", "newfstat", "sched_yield", "sched_getaffinity"),
+    "epoll_wait",
+    "epoll_pwait",
+    "epoll_ctl",
+    "recvfrom",
+    "recvmsg",
+    "sendto",
+    "sendmsg",
+    "sendfile64",
+    "read",
+    "write",
+    "readv",
+    "writev",
+    "pwrite64",
+    "pread64",
+    "futex",
+    "ioctl",
+    "poll",
+    "fdatasync",
+    "fsync",
+    "msync",
+    "mmap",
+    "munmap",
+    "madvise",
+    "fadvise64",
+    "mincore",
+    "fcntl",
+    "openat",
+    "close",
+    "newfstat",
+    "sched_yield",
+    "sched_getaffinity",
 )
 PYTHON_KINDS = ("twinlog", "answer-only")
 C_KINDS = ("c-answer", "c-pass-on")
@@ -72,7 +77,7 @@ Numbers = dict[str, float]
 
 @frozen(kw_only=True)
 class Subject:
-    """What is measured: a system, or one of the limits below it. `running`: its processes, and how its client is started."""
+    """A system that is measured, or one of the limits below it. `running`: its processes, and how its client is started."""
 
     kind: str
     role: str | None
@@ -198,7 +203,7 @@ class Meter(Protocol):
         """Count no more."""
 
     def found(self) -> dict[str, Numbers]:
-        """What was counted of each process; may have to wait for a tool to end."""
+        """The counts of each process; may have to wait for a tool to end."""
 
 
 def measured(running: Running, meters: Sequence[str], load: Load, home: Path) -> Iterator[Row]:
@@ -364,7 +369,7 @@ class Perf:
         os.read(self._answers, 64)
 
     def written(self) -> str:
-        """What it counted, once it has ended. Raises RuntimeError."""
+        """Its counts, once it has ended. Raises RuntimeError."""
         _, said = self.process.communicate(timeout=60)
         os.close(self._telling)
         os.close(self._answers)
@@ -435,17 +440,8 @@ def sampled(home: Path) -> Iterator[None]:
     """Python processes that are started within write their stacks into `home`."""
     folder = home / STACKS
     folder.mkdir()
-    own = {"PYTHONPATH": str(SAMPLER), "BENCH_STACKS": str(folder)}
-    before = {name: os.environ.get(name) for name in own}
-    os.environ |= own
-    try:
+    with patch.dict(os.environ, {"PYTHONPATH": str(SAMPLER), "BENCH_STACKS": str(folder)}):
         yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 METERS_OF: dict[str, Callable[[Mapping[str, int], Path], Meter]] = {

@@ -122,7 +122,7 @@ def seconds(text: str) -> dict[str, float]:
 
 
 def unknown(text: str, count: int) -> list[tuple[str, int]]:
-    """What is "other" most often, for those who keep the rules."""
+    """The most frequent stacks of "other", for those who keep the rules."""
     found = Counter(
         " < ".join(f"{file.rpartition('/')[2]}:{function}" for file, function in frames[:4])
         for _, frames in stacks_of(text)

@@ -142,7 +142,7 @@ class Column:
         return sorted(name for name in found - {"all", "other"} if (self.call(name) or 0) >= SHOWN_CALLS_MIN)
 
     def call(self, name: str) -> float | None:
-        """How often it made this system call."""
+        """The number of its system calls of this name."""
         return self.median("calls", lambda numbers: numbers.get(name, 0.0))
 
 
@@ -199,7 +199,7 @@ def _most(found: Sequence[Column], name: str) -> float:
 
 
 def _could_table(rows: Sequence[Row], threads: Sequence[int]) -> str:
-    """What the steps of a SYNC_MASTER and its slave take, and could do without."""
+    """The steps of a SYNC_MASTER and its slave: CPU time, and the part that could go."""
     system = ("twinlog", "SYNC_MASTER")
     parts = [
         (f"{MEMBERS[member]}, {number}", Column(system, member, [row for row in rows if row["threads"] == number]))

@@ -48,7 +48,7 @@ def names(group: Group) -> set[str]:
 
 
 def is_growing(master: Member) -> bool:
-    """Whether the version that it has, and has not seen in etcd yet, has both members."""
+    """True if the version that it has, and has not seen in etcd yet, has both members."""
     state = master.state
     return state is not None and state.before is not None and len(state.group.in_sync) == 2
 
