@@ -21,6 +21,7 @@ from twinlog.cluster.testing.calls import Servers
 from twinlog.cluster.testing.ports import BROKER_OFFSETS, HOST, Reservation, reserve
 from twinlog.cluster.testing.process import GoneError, ServerProcess, StartError, forget, program
 from twinlog.cluster.testing.server import GROUP, IN_USE, SETTINGS, TRIES, own_directory
+from twinlog.cluster.user_errors import UserError
 
 if TYPE_CHECKING:
     from twinlog.cluster.admin.admin import Admin
@@ -180,8 +181,10 @@ class RocketMQCluster(Servers):
         return found[0]
 
     def wait_healthy(self, *, timeout: float = WAIT_SECONDS) -> None:
-        """Wait until all members run, one serves as master and all others have what it has. Raises TimeoutError."""
-        self._wait(lambda: not _missing(self._look(), len(self.members)), "a healthy cluster", timeout)
+        """Wait until all members run, one serves as master, all others have what it has, and any could take over. Raises
+        TimeoutError.
+        """
+        self._wait(lambda: self._replicates() and self._is_settled(), "a healthy cluster", timeout)
 
     # ---- Start and end
 
@@ -256,6 +259,29 @@ class RocketMQCluster(Servers):
             return any(group.addresses.get(MASTER_ID) == self.address(member) for group in groups)
         return False
 
+    def _replicates(self) -> bool:
+        """True if one member serves, and all others follow it, have a record of its epochs and all its bytes."""
+        members = self._look()
+        masters = [each for each in members if (each.role, each.state) == ("master", "serving")]
+        slaves = [each for each in members if (each.role, each.state) == ("slave", "streaming")]
+        if len(masters) != 1 or len(slaves) != len(self.members) - 1:
+            return False
+        return all(each.epoch is not None for each in members) and all(each.lag_bytes == 0 for each in slaves)
+
+    def _is_settled(self) -> bool:
+        """True if every member's record of the group names all of them and is in force; a member alone needs none."""
+        if len(self.members) == 1:
+            return True
+
+        async def reasons(admin: "Admin") -> list[str]:
+            from twinlog.cluster.admin.roles import unsettled
+
+            return await unsettled(admin.api, GROUP)
+
+        with suppress(RemotingError, UserError):
+            return not self.call(reasons)
+        return False
+
     def _states(self) -> str:
         members = self._look()
         return "Members: " + (
@@ -268,17 +294,6 @@ class RocketMQCluster(Servers):
             if time.monotonic() > deadline:
                 raise TimeoutError(f"there was not {what} within {timeout:g} s. {self._states()}")
             time.sleep(POLL_SECONDS)
-
-
-def _missing(members: "list[Member]", count: int) -> bool:
-    """True unless so many members are one group: a master that serves and counts its slaves, which follow and have a record."""
-    masters = [each for each in members if (each.role, each.state) == ("master", "serving")]
-    slaves = [each for each in members if (each.role, each.state) == ("slave", "streaming")]
-    if len(masters) != 1 or len(slaves) != count - 1:
-        return True
-    if any(each.epoch is None for each in members):
-        return True
-    return any(each.lag_bytes != 0 for each in slaves)
 
 
 def start_cluster(
