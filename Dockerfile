@@ -23,7 +23,8 @@ RUN set -eu; \
         $pip uninstall --yes setuptools; \
     fi; \
     find "$venv" -depth -type d \( -path '*/numpy/*/tests' -o -path '*/psutil/tests' \) -exec rm -rf {} +; \
-    "$venv/bin/twinlog" --version
+    "$venv/bin/twinlog" --version; \
+    for each in broker namesrv up; do env -u PYTHONDONTWRITEBYTECODE "$venv/bin/twinlog" "$each" --help >/dev/null; done  # Compiles what attrs writes, once.
 
 FROM ${BASE}
 LABEL org.opencontainers.image.title="twinlog" \

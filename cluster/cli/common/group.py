@@ -10,6 +10,8 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from twinlog.cluster.cli.common.kept_classes import kept_classes
+
 # Name of a command -> "module:attribute" or the command, and its line in the group's help.
 LateTable = Mapping[str, tuple[str | click.Command, str]]
 
@@ -73,7 +75,8 @@ def _load(place: str) -> click.Command:
         sys.modules["rich"] = None  # type: ignore[assignment]  # Makes `import rich` an ImportError.
     gc.disable()  # Imports leave no garbage: looking for it takes 4 % of a command's start.
     try:
-        command: click.Command = getattr(import_module(f"twinlog.cluster.cli.{path}"), attribute)
+        with kept_classes():
+            command: click.Command = getattr(import_module(f"twinlog.cluster.cli.{path}"), attribute)
     finally:
         gc.enable()
         if hides_rich:
