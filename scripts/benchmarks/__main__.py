@@ -27,6 +27,7 @@ from scripts.benchmarks import (
     failover_etcd_table,
     failover_groups,
     failover_table,
+    growth,
     ha,
     ha_table,
     http_cost,
@@ -661,6 +662,44 @@ def where_time_goes(
         "notes": notes,
     }
     record("where", setup, bench.rows(), where_table.line, out)
+
+
+@main.command("growth")
+@rounds_option(3, "How often each point is measured.")
+@click.option(
+    "--part", multiple=True, type=click.Choice(tuple(growth.PARTS)), help="What grows. Default: each in turn."
+)
+@click.option("--up-to", type=int, help="No points above this number.")
+@click.option("--only", multiple=True, type=click.Choice(growth.KINDS), help="Measure these systems alone.")
+@click.option("--seconds", default=8, show_default=True, help="Length of one measurement.")
+@click.option("--first-warm-up", default=10, show_default=True, help="Seconds of load on a system just started.")
+@click.option("--warm-up", default=2, show_default=True, help="Seconds of load before the measurement.")
+@out_option("growth")
+def what_growth_costs(
+    rounds: int,
+    part: tuple[str, ...],
+    up_to: int | None,
+    only: tuple[str, ...],
+    seconds: int,
+    first_warm_up: int,
+    warm_up: int,
+    out: Path | None,
+) -> None:
+    """Measure what a message costs with more queues, connections, log, slaves and bytes, beside RocketMQ. 25 minutes a round."""
+    load = Load(threads=(), first_warm_up_s=first_warm_up, warm_up_s=warm_up, seconds=seconds)
+    points = growth.points(part or tuple(growth.PARTS), up_to)
+    bench = growth.GrowthBench(rounds=rounds, kinds=only or growth.KINDS, points=points, load=load)
+    setup = {
+        "body_bytes": load.body_size,
+        "queues": QUEUES,
+        "threads": growth.THREADS,
+        "threads_of_size": growth.THREADS_OF_SIZE,
+        "rounds": rounds,
+        "seconds": seconds,
+        "first_warm_up_s": first_warm_up,
+        "warm_up_s": warm_up,
+    }
+    record("growth", setup, bench.rows(), growth.line, out)
 
 
 @main.command("table")

@@ -89,7 +89,7 @@ class Backlog:
                 say(f"{last:,} of {self.messages:,} messages written")
         for queue in range(QUEUES):
             self._make_queue(root / "consumequeue" / self.topic / str(queue), queue)
-        self._digest(root)
+        digest(self.config(root))
         note.write_text(json.dumps({**asdict(self), "is_whole": True}))
 
     def _check(self, root: Path, known: dict[str, Any]) -> None:
@@ -159,22 +159,6 @@ class Backlog:
                 units["size"] = self.record_bytes
                 _write(path, self.queue_file_bytes, [units.tobytes()])
 
-    def _digest(self, root: Path) -> None:
-        """Let our store open it, digest all of its log, and close it: the marks of a clean stop."""
-
-        async def digest() -> None:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(store.digest.run)
-                while store.max_offset - store.digest.digests.end >= BLOCK_SIZE:
-                    await trio.sleep(0.05)
-                nursery.cancel_scope.cancel()
-            await store.close()
-
-        say("digests ...")
-        store = MessageStore(self.config(root))
-        store.load()
-        trio.run(digest)
-
     def config(self, root: Path) -> StoreConfig:
         """Of our store without a broker."""
         return StoreConfig(
@@ -184,6 +168,23 @@ class Backlog:
             message_index_enable=False,
             scrub_bytes_per_second=1 << 30,  # Nobody else reads the disk meanwhile.
         )
+
+
+def digest(config: StoreConfig) -> None:
+    """Let our store open the directory, digest all of its log, and close it: the marks of a clean stop."""
+
+    async def run() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(store.digest.run)
+            while store.max_offset - store.digest.digests.end >= BLOCK_SIZE:
+                await trio.sleep(0.05)
+            nursery.cancel_scope.cancel()
+        await store.close()
+
+    say("digests ...")
+    store = MessageStore(config)
+    store.load()
+    trio.run(run)
 
 
 def forget(root: Path) -> None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import trio
 from attrs import evolve, frozen
@@ -40,13 +41,15 @@ class UnverifiedBroker(twinlog.Broker):
         return {"PYTHONPATH": str(ROOT)}
 
 
-def make_broker(kind: str, root: Path, namesrv: str, role: str, settings: Mapping[str, str]) -> BrokerProcess:
-    """A broker that is not started yet."""
+def make_broker(
+    kind: str, root: Path, namesrv: str, role: str, settings: Mapping[str, str], **options: Any
+) -> BrokerProcess:
+    """A broker that is not started yet; `options` as of a BrokerProcess."""
     if kind == "rocketmq":
-        return rocketmq.Broker(root, namesrv, role=role, settings=settings, heap=BROKER_HEAP)
+        return rocketmq.Broker(root, namesrv, role=role, settings=settings, heap=BROKER_HEAP, **options)
     settings = {**settings, "haTls": "true"} if kind == "twinlog-tls" else settings
     made = UnverifiedBroker if kind == "unverified" else twinlog.Broker
-    return made(root, namesrv, role=role, settings=settings)
+    return made(root, namesrv, role=role, settings=settings, **options)
 
 
 @frozen

@@ -1,8 +1,13 @@
 """A thousand consumers that wait: what they cost a broker, and how quickly it wakes them.
 
 Consumers are plain connections with heartbeats and held pulls, so that one process can be a thousand of them.
+
+    python -m scripts.benchmarks.idle HOST:PORT CONSUMERS PRODUCERS    connections beside another benchmark, until it is ended
+
+Topic bench-0 has to be there, with 8 queues.
 """
 
+import sys
 import time
 from statistics import median
 
@@ -16,7 +21,6 @@ from scripts.benchmarks.store_directory import TOPIC
 from scripts.benchmarks.store_restarts import frame, send_frame, serve
 from tests.support.clients.remoting import request
 from tests.support.process_group.member import BrokerProcess
-from tests.support.process_group.ports import HOST
 
 PULL_MESSAGE, GET_MAX_OFFSET, HEART_BEAT = 11, 30, 34
 FOUND, NOT_FOUND = 0, 19
@@ -42,28 +46,26 @@ class IdleLoad:
         return {
             "start_seconds": started["seconds"],
             "anon_mib_alone": alone["anon_mib"],
-            **trio.run(_Crowd(self, broker).run),
+            **trio.run(_Crowd(self, broker.address).run, broker.pid),
         }
 
 
 @define(eq=False)
 class _Crowd:
     load: IdleLoad
-    broker: BrokerProcess
+    address: str
     _found: int = field(default=0, init=False)
     _all_found: trio.Event = field(factory=trio.Event, init=False)
 
-    async def run(self) -> Row:
-        offsets = [self._max_offset(queue) for queue in range(QUEUES)]
+    async def run(self, pid: int) -> Row:
+        """Measure the broker that has this process."""
         async with trio.open_nursery() as nursery:
-            for number in range(self.load.consumers):
-                stream = await trio.open_tcp_stream(HOST, self.broker.port)
-                nursery.start_soon(self._consume, stream, number, offsets)
+            await self._connect(nursery)
             await trio.sleep(SETTLE_SECONDS)
-            before, begin = cpu_seconds(self.broker.pid), trio.current_time()
+            before, begin = cpu_seconds(pid), trio.current_time()
             await trio.sleep(self.load.seconds)
-            used = (cpu_seconds(self.broker.pid) - before) / (trio.current_time() - begin)
-            anon_mib = memory(self.broker.pid)["anon_mib"]
+            used = (cpu_seconds(pid) - before) / (trio.current_time() - begin)
+            anon_mib = memory(pid)["anon_mib"]
             wake_ms = [await self._wake() for _ in range(WAKE_UPS)]
             nursery.cancel_scope.cancel()
         return {
@@ -73,16 +75,32 @@ class _Crowd:
             "wake_max_ms": max(wake_ms),
         }
 
+    async def stay(self, producers: int) -> None:
+        """Wait on all connections, with so many idle producers besides; say when they are there."""
+        async with trio.open_nursery() as nursery:
+            await self._connect(nursery)
+            for number in range(producers):
+                nursery.start_soon(self._idle_producer, await self._open(), number)
+            print(f"ready consumers={self.load.consumers} producers={producers}", flush=True)
+
+    async def _open(self) -> trio.SocketStream:
+        host, _, port = self.address.rpartition(":")
+        return await trio.open_tcp_stream(host, int(port))
+
+    async def _connect(self, nursery: trio.Nursery) -> None:
+        offsets = [self._max_offset(queue) for queue in range(QUEUES)]
+        for number in range(self.load.consumers):
+            nursery.start_soon(self._consume, await self._open(), number, offsets)
+
     def _max_offset(self, queue: int) -> int:
-        header, _ = request(self.broker.address, GET_MAX_OFFSET, {"topic": TOPIC, "queueId": str(queue)})
+        header, _ = request(self.address, GET_MAX_OFFSET, {"topic": TOPIC, "queueId": str(queue)})
         return int(header["extFields"]["offset"])
 
     async def _wake(self) -> float:
         """Send one message to each queue; ms until every held pull was answered with it."""
         await trio.sleep(1)
         self._found, self._all_found = 0, trio.Event()
-        stream = await trio.open_tcp_stream(HOST, self.broker.port)
-        async with stream:
+        async with await self._open() as stream:
             begin = trio.current_time()
             await stream.send_all(b"".join(send_frame(number) for number in range(QUEUES)))
             with trio.fail_after(WAKE_SECONDS_MAX):
@@ -118,6 +136,17 @@ class _Crowd:
         if self._found >= self.load.pulls:
             self._all_found.set()
 
+    async def _idle_producer(self, stream: trio.SocketStream, number: int) -> None:
+        beat = {
+            "clientID": f"idle-producer@{number}",
+            "consumerDataSet": [],
+            "producerDataSet": [{"groupName": "idle"}],
+        }
+        async with stream, trio.open_nursery() as nursery:
+            nursery.start_soon(_beats, stream, trio.Lock(), beat)
+            async for _ in stream:
+                pass
+
     async def _beat(self, stream: trio.SocketStream, sending: trio.Lock, number: int, group: str) -> None:
         subscription = {"topic": TOPIC, "subString": "*", "subVersion": 1, "expressionType": "TAG"}
         consumer = {
@@ -128,11 +157,16 @@ class _Crowd:
             "subscriptionDataSet": [{**subscription, "classFilterMode": False, "tagsSet": [], "codeSet": []}],
             "unitMode": False,
         }
-        beat = {"clientID": f"idle@{number}", "consumerDataSet": [consumer], "producerDataSet": []}
-        while True:
-            async with sending:
-                await stream.send_all(frame(HEART_BEAT, QUEUES, {}, orjson.dumps(beat)))
-            await trio.sleep(HEARTBEAT_SECONDS)
+        await _beats(
+            stream, sending, {"clientID": f"idle@{number}", "consumerDataSet": [consumer], "producerDataSet": []}
+        )
+
+
+async def _beats(stream: trio.SocketStream, sending: trio.Lock, beat: Row) -> None:
+    while True:
+        async with sending:
+            await stream.send_all(frame(HEART_BEAT, QUEUES, {}, orjson.dumps(beat)))
+        await trio.sleep(HEARTBEAT_SECONDS)
 
 
 def _pull(group: str, queue: int, offset: int) -> bytes:
@@ -150,3 +184,9 @@ def _pull(group: str, queue: int, offset: int) -> bytes:
         "expressionType": "TAG",
     }
     return frame(PULL_MESSAGE, queue, fields, b"")
+
+
+if __name__ == "__main__":
+    _address, _consumers, _producers = sys.argv[1:]
+    _load = IdleLoad(consumers=int(_consumers), pulls=int(_consumers))
+    trio.run(_Crowd(_load, _address).stay, int(_producers))

@@ -15,6 +15,7 @@ from scripts.benchmarks import (
     containers_table,
     failover_etcd_table,
     failover_table,
+    growth_table,
     ha_table,
     http_table,
     observe_table,
@@ -170,4 +171,5 @@ PAGES = {
     "spark": spark_table.page,
     "containers": containers_table.page,
     "where": where_table.page,
+    "growth": growth_table.page,
 }

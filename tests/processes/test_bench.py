@@ -22,6 +22,8 @@ from scripts.benchmarks import (
     failover_etcd_client,
     failover_etcd_table,
     failover_table,
+    growth,
+    growth_table,
     ha_table,
     http_table,
     observe_table,
@@ -537,3 +539,54 @@ def test_lines_of_the_program_of_rocketmq() -> None:
     assert "## SYNC_MASTER, 64 client threads\n" in shown
     assert "## SYNC_MASTER, 64 client threads, RocketMQ's program\n" in shown
     assert "| mean 3.25 |  | 30.00 |" in shown
+
+
+def test_the_line_of_growth_is_the_one_that_the_costs_lie_on() -> None:
+    first, each = growth_table.line_of([0, 1, 2, 8], [20, 23, 26, 44])
+    assert (round(first, 6), round(each, 6)) == (20, 3)
+
+
+def test_the_page_of_growth_shows_each_part() -> None:
+    def row(part: str, value: int, system: str, us: float) -> dict[str, Any]:
+        return {
+            "round": 1,
+            "part": part,
+            "value": value,
+            "system": system,
+            "messages_per_s": 1e6 / us,
+            "p99_ms": 5.0,
+            "cpu_us_per_message": {"master": us, "client": 9.0}
+            | {f"slave-{n}": 11.0 for n in range(part == "slaves" and value)},
+            "anon_mib": {"master": 70.0},
+            "outcomes": {"SEND_OK": 10, "FLUSH_DISK_TIMEOUT": 1},
+            "other_cpu_percent": 1.0,
+        }
+
+    points = [(part, value) for part in growth.PARTS for value in growth.PARTS[part][:2]]
+    rows = [row(*point, kind, 20.0 + place) for point in points for place, kind in enumerate(growth.KINDS)]
+    rows += [row("slaves", 8, "twinlog", 44.0)]
+    report = new_report("growth", dict.fromkeys(("body_bytes", "queues", "threads", "threads_of_size", "rounds"), 1))
+    report["setup"] |= {"first_warm_up_s": 10, "warm_up_s": 2, "seconds": 8}
+    shown = growth_table.page(report | {"results": rows}, "raw.json")
+    assert "| 8 | twinlog | 22,727 | 5.0 | 44.0 | 2.20 | 88.0 | 70 | 1 |" in shown
+    assert shown.count("| RocketMQ |") == len(points)
+    assert "RocketMQ: 21.0 us, and 0.0 us for each slave (the furthest point is 0 % from that line)" in shown
+
+
+def test_a_log_of_blanks_is_a_log(tmp_path: Path) -> None:
+    """A log without a message, whose end is that of its last file."""
+    growth.make_log(tmp_path, 1)
+    with StoreDirectory.open(tmp_path, DirectoryOptions()) as directory:
+        report = verify(directory)
+    assert (report.errors, report.log_start, report.log_end) == (0, 0, growth.GIB)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", ["queues", "connections", "slaves"])
+def test_measures_growth(tmp_path: Path, part: str) -> None:
+    seconds = ("--rounds", "1", "--seconds", "2", "--first-warm-up", "2", "--warm-up", "1")
+    report, _ = measured(
+        tmp_path, "growth", "--part", part, "--up-to", "100", "--only", "twinlog", *seconds, timeout_s=300
+    )
+    assert {row["part"] for row in report["results"]} == {part}
+    assert all(row["outcomes"].get("SEND_OK", 0) > 100 for row in report["results"])
