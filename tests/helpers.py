@@ -26,8 +26,8 @@ from twinlog.store.role_file import GroupMember
 
 
 def open_store(root: Path, *, file_size: int = 16_384, role: BrokerRole = BrokerRole.SYNC_MASTER) -> MessageStore:
-    """A store with small files, loaded but not run: it appends and reads, and does nothing by itself. It also takes messages when a
-    write took a second, as on a machine that stood still.
+    """A store with small files, loaded but not run: it appends and reads, and does nothing by itself. It also takes messages when
+    a write took a second, as on a machine that stood still.
     """
     sizes = {"mapped_file_size_commit_log": file_size, "max_hash_slot_num": 100, "max_index_num": 400}
     store = MessageStore(StoreConfig(root=root, broker_role=role, os_page_cache_busy_timeout_ms=0, **sizes))
