@@ -86,7 +86,7 @@ class Master(Process):
         try:
             with urllib.request.urlopen(f"http://{HOST}:{self.web_port}/json/", timeout=20) as answer:
                 found: int = json.load(answer)["aliveworkers"]
-        except OSError:  # The port is open before the page is there: 404.
+        except (OSError, json.JSONDecodeError):  # The port is open before the page is there: 404, or another page.
             return None
         return found
 
