@@ -62,6 +62,7 @@ def measured(tmp_path: Path, *arguments: str, timeout_s: float) -> tuple[dict[st
     return json.loads(out.read_text()), ran.stdout
 
 
+@pytest.mark.long
 def test_measures_the_store(tmp_path: Path) -> None:
     report, stdout = measured(tmp_path, "store", "--quick", "--repeats", "1", "--only", "twinlog", timeout_s=50)
     assert all(row["measure"] in stdout for row in report["results"])
@@ -81,6 +82,7 @@ def test_pages_show_the_newest_raw_results() -> None:
         assert kept == table.PAGES[report["benchmark"]](report, raw.name)
 
 
+@pytest.mark.long
 def test_measures_replication(tmp_path: Path) -> None:
     """`scripts/bench ha` in small, without Java: a slave catches up, lags a little, and a page shows it."""
     arguments = ["ha", "--mib", "64", "--body", "1024", "--pair", "twinlog/twinlog"]
