@@ -18,7 +18,7 @@ from twinlog.store.log.checkpoint import Checkpoint
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.log.mapped_file import MappedFile
 from twinlog.store.log.offset_waiters import AckSink, OffsetWaiters, PutStatus, by_sink
-from twinlog.store.queue.consume_queue_table import ConsumeQueueTable
+from twinlog.store.queue.consume_queue_table import LATE_SLICE, ConsumeQueueTable
 from twinlog.store.recovery.points import RecoveryPoints
 from twinlog.store.util.histogram import Histogram
 from twinlog.store.util.sync import is_passing, sync_data, sync_directory
@@ -209,15 +209,21 @@ class FlushConsumeQueueService:
         if self._failed:
             return False
         try:
-            self.queues.write_late()
+            if thorough:
+                for _ in range(0, self.queues.late_count, LATE_SLICE):
+                    self.queues.write_late(LATE_SLICE)
+                    await trio.lowlevel.checkpoint()
+                self.queues.write_late()  # What has come meanwhile.
+            # Taken before the dirty files are listed: everything in the point is on the disk once these are synced.
+            point = self.points.take(self.log.dispatched_offset) if thorough else None
+            timestamp = self.last_dispatched_timestamp
+            least = 1 if thorough else _CONSUME_QUEUE_LEAST_PAGES * _PAGE
+            files = (file for queue in self.queues for file in queue.files.files)
+            dirty = [(file, file.wrote) for file in files if file.wrote - file.flushed >= least]
+            for file, _ in dirty:
+                file.write_late()
         except OSError:  # ReputMessageService reports it, and tries again.
             return False
-        # Taken before the dirty files are listed: everything in the point is on the disk once these are synced.
-        point = self.points.take(self.log.dispatched_offset) if thorough else None
-        timestamp = self.last_dispatched_timestamp
-        least = 1 if thorough else _CONSUME_QUEUE_LEAST_PAGES * _PAGE
-        files = (file for queue in self.queues for file in queue.files.files)
-        dirty = [(file, file.wrote) for file in files if file.wrote - file.flushed >= least]
         try:
             if dirty:
                 await _sync(dirty, _new_directories(dirty))

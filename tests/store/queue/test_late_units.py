@@ -137,6 +137,39 @@ async def test_a_flush_has_them_all(store, autojump_clock):
     assert store._parts.points.offset == store.max_offset
 
 
+async def test_a_flush_of_full_pages_leaves_what_is_less(store, autojump_clock, monkeypatch):
+    """Each second, so it writes to no queue that has only a few new units; what it syncs was written."""
+    queues, late = put(store, 9), []
+
+    async def sync(*_):
+        late.append(late_sizes(queues))
+
+    monkeypatch.setattr("twinlog.store.services.flush._sync", sync)
+    assert await store._parts.queue_flusher.flush(thorough=False)
+    assert late_sizes(queues) == [60, 60, 60]
+    store.put([put_message(queue_id=0) for _ in range(450)])  # Two pages and some.
+    store.dispatch_pending()
+    store.put([put_message(queue_id=0)])
+    store.dispatch_pending()
+    assert late_sizes(queues) == [20, 60, 60]
+    assert await store._parts.queue_flusher.flush(thorough=False)
+    assert late == [[0, 60, 60]]
+    file = queues[0].files.files[0]
+    assert file.flushed == file.wrote == 454 * 20
+
+
+async def test_units_of_very_many_queues_wait_for_each_other(store, autojump_clock):
+    """From the second round on: the first one tells how many there are."""
+    many = 4_000
+    for waited in (0.02, 0.4):
+        store.put([put_message(queue_id=number) for number in range(many)])
+        store.dispatch_pending()
+        began = trio.current_time()
+        while store._queues.late_count:
+            await trio.sleep(0.005)
+        assert trio.current_time() - began == pytest.approx(waited, abs=0.015)
+
+
 async def test_a_crash_takes_none(store, autojump_clock):
     """Units that were reported are there again, in the same places."""
     queues = put(store, 9)
