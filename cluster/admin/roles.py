@@ -185,9 +185,13 @@ def find_in(group: RoleGroup, member: str) -> MemberFacts:
 
 async def unsettled(api: ClientApi, group: str) -> list[str]:
     """Reasons why a failover of the group might be refused yet, whoever is chosen: each member's record has to name all of them,
-    to be in force, and to say from where on only members' acknowledgements count. Raises RoleChoiceError, RemotingError.
+    to be in force, and to say from where on only members' acknowledgements count. None for a member alone. Raises
+    RoleChoiceError, RemotingError.
     """
-    reasons, members = [], (await choose_group(api, group)).members
+    reasons: list[str] = []
+    members = (await choose_group(api, group)).members
+    if len(members) == 1:
+        return reasons
     for each in members:
         record = each.status.group_record
         if record is None:

@@ -270,8 +270,6 @@ class RocketMQCluster(Servers):
 
     def _is_settled(self) -> bool:
         """True if every member's record of the group names all of them and is in force; a member alone needs none."""
-        if len(self.members) == 1:
-            return True
 
         async def reasons(admin: "Admin") -> list[str]:
             from twinlog.cluster.admin.roles import unsettled

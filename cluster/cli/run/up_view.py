@@ -91,11 +91,10 @@ async def _unsettled(plan: UpPlan, admin: Admin) -> list[str]:
     """Reasons why a slave might be refused as the next master."""
     reasons = []
     for group in plan.groups:
-        if sum(broker.group == group for broker in plan.brokers) > 1:
-            try:
-                reasons += await unsettled(admin.api, group)
-            except (RemotingError, UserError) as error:
-                reasons.append(f"{group}: {error}")
+        try:
+            reasons += await unsettled(admin.api, group)
+        except (RemotingError, UserError) as error:
+            reasons.append(f"{group}: {error}")
     return reasons
 
 

@@ -527,3 +527,9 @@ async def test_a_group_is_settled_once_each_record_names_all_and_is_in_force(mem
     other = evolve(record, **changes) if changes is not None else None
     members.statuses[B] = status_of(1, groupRecord=to_plain(other) if other is not None else None)
     assert await unsettled(api(members), "broker-a") == reasons
+
+
+async def test_a_member_alone_is_settled():
+    """Nobody could take over from it, so it needs no record."""
+    alone = FakeMembers({A: status_of(0, groupRecord=None)}, groups={A: "broker-a"})
+    assert await unsettled(api(alone), "broker-a") == []
