@@ -22,7 +22,6 @@ from twinlog.store.record.scan import DispatchEntry, EntryColumns, may_be_topic
 
 log = structlog.get_logger()
 
-LATE_SLICE = 256  # Queues whose late units are written in one turn of the loop.
 _LIGHT_MAX = 20_000  # RocketMQ's maxLmqConsumeQueueNum. One message can name thousands of queues.
 
 

@@ -17,11 +17,11 @@ from attrs import define, field
 from twinlog.store.index.service import IndexService
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.queue.consume_queue import ConsumeQueue
-from twinlog.store.queue.consume_queue_table import LATE_SLICE, ConsumeQueueTable
+from twinlog.store.queue.consume_queue_table import ConsumeQueueTable
 from twinlog.store.record.multi_dispatch import MoreQueues, is_light, with_more_queues
 from twinlog.store.record.scan import DispatchEntry, Entries, EntryColumns
 from twinlog.store.recovery.points import RecoveryPoints
-from twinlog.store.services.flush import FlushConsumeQueueService
+from twinlog.store.services.flush import FlushConsumeQueueService, write_late
 from twinlog.store.util.wakeup import Wakeup
 
 _BATCH = 4096
@@ -118,11 +118,8 @@ class ReputMessageService:
         while True:
             await self._grown.wait()
             await trio.sleep(seconds)
-            count = self.queues.late_count
-            seconds = min(max(_LATE_SECONDS, count * _LATE_SECONDS_OF_QUEUE), _LATE_SECONDS_MAX)
+            seconds = min(max(_LATE_SECONDS, self.queues.late_count * _LATE_SECONDS_OF_QUEUE), _LATE_SECONDS_MAX)
             try:
-                for _ in range(0, count, LATE_SLICE):
-                    self.queues.write_late(LATE_SLICE)
-                    await trio.lowlevel.checkpoint()
+                await write_late(self.queues)
             except OSError as error:
                 self.refused("writing a consume queue", error)

@@ -18,7 +18,7 @@ from twinlog.store.log.checkpoint import Checkpoint
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.log.mapped_file import MappedFile
 from twinlog.store.log.offset_waiters import AckSink, OffsetWaiters, PutStatus, by_sink
-from twinlog.store.queue.consume_queue_table import LATE_SLICE, ConsumeQueueTable
+from twinlog.store.queue.consume_queue_table import ConsumeQueueTable
 from twinlog.store.recovery.points import RecoveryPoints
 from twinlog.store.util.histogram import Histogram
 from twinlog.store.util.sync import is_passing, sync_data, sync_directory
@@ -28,6 +28,7 @@ log = structlog.get_logger()
 
 _PAGE = 4096
 _CONSUME_QUEUE_LEAST_PAGES = 2
+_LATE_SLICE = 256  # Queues that late units are written to in one turn of the loop.
 
 
 @define(eq=False)
@@ -210,9 +211,7 @@ class FlushConsumeQueueService:
             return False
         try:
             if thorough:
-                for _ in range(0, self.queues.late_count, LATE_SLICE):
-                    self.queues.write_late(LATE_SLICE)
-                    await trio.lowlevel.checkpoint()
+                await write_late(self.queues)
                 self.queues.write_late()  # What has come meanwhile.
             # Taken before the dirty files are listed: everything in the point is on the disk once these are synced.
             point = self.points.take(self.log.dispatched_offset) if thorough else None
@@ -247,6 +246,13 @@ class FlushConsumeQueueService:
                 self.fail(f"flushing the consume queues failed: {error}")
             return False
         return True
+
+
+async def write_late(queues: ConsumeQueueTable) -> None:
+    """Write the late units that there are now, and let the loop go on between many queues. Raises OSError."""
+    for _ in range(0, queues.late_count, _LATE_SLICE):
+        queues.write_late(_LATE_SLICE)
+        await trio.lowlevel.checkpoint()
 
 
 def _new_directories(dirty: list[tuple[MappedFile, int]]) -> set[Path]:
