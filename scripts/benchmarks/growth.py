@@ -1,4 +1,4 @@
-"""What a message costs brokers as everything grows: queues, connections, the log, slaves, masters, the message itself.
+"""Cost of a message as everything grows: queues, connections, the log, slaves, masters, the message itself.
 
 Each point is a cluster of its own, started fresh: a name server of ours, a master and its slaves. One client sends, as in
 `produce`. One thing grows at a time; the others are the least: 8 queues, one connection, an empty log, no slave, 1 KiB.

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from scripts.benchmarks.growth import PARTS
-from scripts.benchmarks.report import Row, head, spread, table_line
+from scripts.benchmarks.report import Row, head, others_of, spread, table_line
 
 FLAT_MAX = 1.3
 INTRODUCTION = """# Growth: what a message costs as everything grows
@@ -55,9 +54,7 @@ NAMES = {"twinlog": "twinlog", "rocketmq": "RocketMQ"}
 def page(report: dict[str, Any], raw: str) -> str:
     """Return the whole page as Markdown."""
     rows: list[Row] = report["results"]
-    percents = [max(0.0, row["other_cpu_percent"]) for row in rows]
-    others = f"{median(percents):.0f} % (at most {max(percents):.0f} %)"
-    parts = [head(INTRODUCTION, report, raw, flat_max=FLAT_MAX, others=others)]
+    parts = [head(INTRODUCTION, report, raw, flat_max=FLAT_MAX, others=others_of(rows))]
     for part, (title, what) in WHAT.items():
         if own := [row for row in rows if row["part"] == part]:
             parts += [f"\n## {title}\n\n{what.format(**report['setup'])}\n\n{_table(own)}", *_slopes(part, own)]
@@ -130,6 +127,3 @@ def _memory(row: Row) -> float:
 
 def _of_slaves(row: Row) -> float:
     return sum(us for who, us in row["cpu_us_per_message"].items() if who.startswith("slave"))
-
-
-assert set(WHAT) == set(PARTS)

@@ -114,6 +114,12 @@ def head(introduction: str, report: dict[str, Any], raw: str, **more: Any) -> st
     return introduction.format(**{**known, **more})
 
 
+def others_of(rows: Iterable[Row]) -> str:
+    """How far the machine was ours alone while these rows were measured."""
+    percents = [max(0.0, row["other_cpu_percent"]) for row in rows] or [0.0]  # The kernel counts its ticks there.
+    return f"{median(percents):.0f} % (at most {max(percents):.0f} %)"
+
+
 def spread(values: Iterable[float], form: str) -> str:
     """The median, with the lowest and highest where they read differently."""
     values = list(values)

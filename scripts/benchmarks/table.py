@@ -24,7 +24,7 @@ from scripts.benchmarks import (
     store_table,
     where_table,
 )
-from scripts.benchmarks.report import DIRECTORY, Row, head, table_line
+from scripts.benchmarks.report import DIRECTORY, Row, head, others_of, table_line
 
 INTRODUCTION = """# Produce: messages per second, latency, CPU
 
@@ -73,7 +73,7 @@ def page(report: dict[str, Any], raw: str) -> str:
         report,
         raw,
         slaves=_slaves(report["setup"]["slaves"]),
-        others=_others(results),
+        others=others_of(results),
         rounds=max(row["round"] for row in results),
     )
     programs = [name for name in PROGRAMS if any(_program(row) == name for row in results)]
@@ -139,12 +139,6 @@ def _cpu(rows: Sequence[Row], who: str) -> str:
 
 def _failures(row: Row) -> int:
     return sum(count for outcome, count in row["outcomes"].items() if outcome != "SEND_OK")
-
-
-def _others(rows: Sequence[Row]) -> str:
-    """Say how far the machine was ours alone."""
-    percents = [max(0.0, row["other_cpu_percent"]) for row in rows]  # The kernel counts its ticks there.
-    return f"{median(percents):.0f} % (at most {max(percents):.0f} %)"
 
 
 def _slaves(count: int) -> str:

@@ -5,7 +5,7 @@ from operator import itemgetter
 from statistics import median
 from typing import Any
 
-from scripts.benchmarks.report import Row, head, table_line
+from scripts.benchmarks.report import Row, head, others_of, table_line
 from scripts.benchmarks.where_steps import STEPS
 
 INTRODUCTION = """# Where the time goes: one message through master and slave
@@ -82,8 +82,7 @@ def page(report: dict[str, Any], raw: str) -> str:
     """Return the whole page as Markdown."""
     rows: list[Row] = report["results"]
     threads = sorted({row["threads"] for row in rows})
-    percents = [max(0.0, row["other_cpu_percent"]) for row in rows if row["meter"] == "cpu"] or [0.0]
-    others = f"{median(percents):.0f} % (at most {max(percents):.0f} %)"
+    others = others_of(row for row in rows if row["meter"] == "cpu")
     parts = [head(INTRODUCTION, report, raw, others=others, most=threads[-1])]
     for number in threads:
         own = [row for row in rows if row["threads"] == number]

@@ -19,7 +19,7 @@ from typing import Any
 import attr._make
 from attrs import define, field
 
-KEPT_MAX = 4000  # Twice what all commands have: others are of sources that have changed since.
+KEPT_MAX = 4000  # Of the file; `broker`, `namesrv` and `list` have 865. More are of sources that have changed since.
 _SUM_BYTES, _SUM_OF_NOTHING = 4, 1  # Not 0, which a file of zeros would have.
 # The number that sets a class's hash apart, another one in each process: any is right.
 _OWN_NUMBER = re.compile(r"^ +-?\d+,$", re.MULTILINE)
@@ -43,7 +43,7 @@ def kept_classes(path: Path | None = None) -> Iterator[None]:
         yield
     finally:
         attr._make._compile_and_eval = before
-        if kept.is_new and not sys.dont_write_bytecode:
+        if kept.used.keys() - kept.of_file.keys() and not sys.dont_write_bytecode:
             with suppress(OSError):
                 _write(path, kept.used if len(kept.of_file) > KEPT_MAX else kept.of_file | kept.used)
 
@@ -54,7 +54,6 @@ class _Kept:
 
     of_file: dict[bytes, bytes]
     used: dict[bytes, bytes] = field(factory=dict)
-    is_new: bool = False
 
     def evaluate(self, script: str, globs: dict[str, Any] | None, locs: Any = None, filename: str = "") -> None:
         """Do what attrs' function of this place does: carry the text out."""
@@ -62,7 +61,6 @@ class _Kept:
         kept = self.of_file.get(key)
         code: CodeType
         if kept is None:
-            self.is_new = True
             code = compile(script, filename, "exec")
             kept = marshal.dumps(code)
         else:
@@ -72,7 +70,7 @@ class _Kept:
 
 
 def _read(path: Path) -> dict[bytes, bytes]:
-    """What the file keeps; nothing where there is none, or a damaged one."""
+    """Compiled methods of the file, by their keys; none where it is damaged or not there."""
     try:
         data = path.read_bytes()
     except OSError:
