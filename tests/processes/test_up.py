@@ -13,6 +13,7 @@ import pytest
 from tests.support.process_group.process import PROGRAM
 from tests.support.process_group.up import SMALL, free_port_base, gone, run, running
 from tests.support.waiting import SECONDS_MAX, wait_for
+from twinlog.cluster.cli.run.pinning import own_cores
 
 pytestmark = pytest.mark.timeout(180)
 MEMBERS = ["broker-a-0", "broker-a-1"]
@@ -162,6 +163,28 @@ def test_masters_slaves_async_and_set(tmp_path):
     assert [m["address"] for m in members] == [f"127.0.0.1:{base + 11 + 10 * k}" for k in range(6)]
     assert {m["cluster"] for m in members} == {"Test"}
     assert {m["state"] for m in members} == {"serving", "streaming"}
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+def test_pin_binds_each_broker_with_its_threads_to_a_core_also_after_a_restart(tmp_path):
+    own = os.sched_getaffinity(0)
+    first, second, *_ = own_cores()
+    with running(tmp_path / "data", "--pin") as up:
+        up.wait_ready()
+        wait_for(lambda: f"broker-a-1  slave  streaming  core {second}" in up.stderr, "the slave's line")
+        assert f"broker-a-0  master  serving  core {first}" in up.stderr
+        assert cores_of(up.member("broker-a-0")) == {first}
+        assert cores_of(up.member("broker-a-1")) == {second}
+        assert cores_of(up.member("namesrv")) == own
+        up.member("broker-a-1").kill()
+        wait_for(lambda: "broker-a-1 was restarted" in up.stderr, "the new start")
+        assert cores_of(up.member("broker-a-1")) == {second}
+        assert os.sched_getaffinity(up.process.pid) == own
+
+
+def cores_of(process: psutil.Process) -> set[int]:
+    """Of all its threads."""
+    return set().union(*(os.sched_getaffinity(thread.id) for thread in process.threads()))
 
 
 def test_a_group_of_three_elects_by_itself_but_a_master_that_is_back_in_time_stays_master(tmp_path):

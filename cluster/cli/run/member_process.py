@@ -14,6 +14,7 @@ from pathlib import Path
 
 from attrs import define, field
 
+from twinlog.cluster.cli.run.pinning import bound
 from twinlog.cluster.config.environment import without_options
 
 LAST_LINES = 8
@@ -28,12 +29,13 @@ class MemberProcess:
     command: Sequence[str]
     log: Path
     pass_fds: tuple[int, ...] = ()
+    core: int | None = None  # It runs on this one only.
     popen: subprocess.Popen[bytes] = field(init=False)
     _log_start: int = field(default=0, init=False)
 
     def start(self) -> None:
         """Start it in a process group of its own: Ctrl-C reaches only the supervisor, which stops the members in order."""
-        with self.log.open("ab") as log:
+        with self.log.open("ab") as log, bound(self.core):
             self._log_start = log.tell()
             self.popen = subprocess.Popen(
                 self.command,

@@ -28,6 +28,7 @@ from twinlog.cluster.cli.common.errors import USAGE, CliError, innermost
 from twinlog.cluster.cli.common.group import examples
 from twinlog.cluster.cli.common.logging_setup import WARNING, set_up_log
 from twinlog.cluster.cli.run.member_process import MemberProcess, exit_text, program, tied
+from twinlog.cluster.cli.run.pinning import own_cores, pinned
 from twinlog.cluster.cli.run.ports import busy_ports, in_use
 from twinlog.cluster.cli.run.up_plan import (
     LOOPBACK,
@@ -65,6 +66,7 @@ ETCD = "etcd"  # The program; Debian: etcd-server.
         "twinlog up --masters 2 --slaves 2 --port-base 20000 --dir ./data",
         "twinlog up --set flushDiskType=SYNC_FLUSH",
         "twinlog up --etcd    a pair that stays available with one member",
+        "twinlog up --masters 4 --pin    four masters on a core each",
     ),
 )
 @click.option(
@@ -103,6 +105,12 @@ ETCD = "etcd"  # The program; Debian: etcd-server.
     is_flag=True,
     help="Also start etcd, which has to be installed, and let it keep the groups' records (autoFailover=etcd).",
 )
+@click.option(
+    "--pin",
+    "pin",
+    is_flag=True,
+    help="Bind each broker to one core: masters to one each as far as there are some, then slaves to the next ones in turn.",
+)
 @click.option("--no-dashboard", is_flag=True, help="Do not start the web page.")
 def up(
     directory: Path | None,
@@ -112,6 +120,7 @@ def up(
     port_base: int | None,
     overrides: tuple[str, ...],
     with_etcd: bool,
+    pin: bool,
     no_dashboard: bool,
 ) -> None:
     """Run a name server, masters, slaves and a dashboard on this machine, each as a process of its own.
@@ -136,6 +145,8 @@ def up(
         with_etcd=with_etcd or _has_etcd(directory),
     )
     require_etcd(plan)
+    if pin:
+        plan = _pinned(plan)
     settings = {each.key: each.value for each in map(setting_of, overrides)}
     with _lock(plan):
         check_ports(plan)
@@ -163,6 +174,12 @@ def require_etcd(plan: UpPlan) -> None:
         "--set etcdEndpoints=http://HOST:PORT",
         exit_code=USAGE,
     )
+
+
+def _pinned(plan: UpPlan) -> UpPlan:
+    if len(cores := own_cores()) < 2:
+        click.echo("note: --pin does nothing here: there is one core", err=True)
+    return pinned(plan, cores)
 
 
 def _note_variables() -> None:
@@ -319,7 +336,8 @@ class Supervisor:
     def _process(self, member: NamesrvPlan | BrokerPlan) -> MemberProcess:
         kind = "broker" if isinstance(member, BrokerPlan) else "namesrv"
         command = program(kind, "-c", str(self.plan.conf_path(member)))
-        return MemberProcess(member.name, command, self.plan.log_path(member))
+        core = member.core if isinstance(member, BrokerPlan) else None
+        return MemberProcess(member.name, command, self.plan.log_path(member), core=core)
 
     # ---- Called by the command
 

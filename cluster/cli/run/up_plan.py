@@ -118,6 +118,7 @@ class BrokerPlan:
     namesrv: str
     elects: bool = False  # Its group may elect another master by itself.
     etcd: str = ""  # etcdEndpoints.
+    core: int | None = None  # What --pin binds it to: pinning.py.
 
     @property
     def name(self) -> str:

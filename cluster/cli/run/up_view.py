@@ -13,7 +13,8 @@ from attrs import evolve
 from twinlog.cluster.admin.admin import Admin, open_admin
 from twinlog.cluster.admin.roles import unsettled
 from twinlog.cluster.cli import common
-from twinlog.cluster.cli.common.pages import drawn
+from twinlog.cluster.cli.common.pages import Page, drawn
+from twinlog.cluster.cli.common.render import Column
 from twinlog.cluster.cli.members import page_of
 from twinlog.cluster.cli.run.up_plan import BrokerPlan, UpPlan
 from twinlog.cluster.observe.members import Member, MemberList
@@ -24,6 +25,7 @@ from twinlog.cluster.user_errors import UserError
 STARTING_POLL_SECONDS, POLL_SECONDS = 0.05, 1.0
 SLOW_START_SECONDS = 10.0
 HAND_OVER_SECONDS = 1.0
+NO_CORES: Mapping[str, int] = {}
 
 Say = Callable[[str], None]
 
@@ -108,12 +110,13 @@ async def ask(plan: UpPlan, admin: Admin) -> MemberList:
 
 
 async def _lines(plan: UpPlan, admin: Admin, before: MemberList, say: Say) -> None:
+    cores = cores_of(plan)
     for member in before.members:
-        say(line_of(member))
+        say(line_of(member, cores))
     while True:
         await trio.sleep(POLL_SECONDS)
         now = await ask(plan, admin)
-        for line in changes(before.members, now.members):
+        for line in changes(before.members, now.members, cores):
             say(line)
         before = now
 
@@ -129,7 +132,8 @@ async def _live(plan: UpPlan, admin: Admin, members: MemberList) -> None:
 
 def _renderable(plan: UpPlan, members: MemberList, width: int) -> Any:
     where = f"name server {plan.namesrv.address}  data {plan.directory}  Ctrl-C stops"
-    return common.drawing.Group(*drawn(page_of(members), "pretty", width), common.drawing.Text(where, style="dim"))
+    page = page_with_cores(page_of(members), cores_of(plan))
+    return common.drawing.Group(*drawn(page, "pretty", width), common.drawing.Text(where, style="dim"))
 
 
 # ---- Pure parts
@@ -188,15 +192,33 @@ def not_ready(plan: UpPlan, members: Sequence[Member]) -> list[str]:
 FOLLOWING_OR_SERVING = ("serving", "streaming", "catching up")
 
 
-def changes(before: Sequence[Member], now: Sequence[Member]) -> list[str]:
+def cores_of(plan: UpPlan) -> dict[str, int]:
+    """Return the cores of members that --pin binds, by address."""
+    return {broker.address: broker.core for broker in plan.brokers if broker.core is not None}
+
+
+def page_with_cores(page: Page, cores: Mapping[str, int]) -> Page:
+    """Return the page of members with a column CORE at its end; as it is without cores."""
+    if not cores:
+        return page
+    (table,) = page.blocks
+    column = Column("CORE", lambda member: cores.get(member.address), right=True)
+    return evolve(page, blocks=(evolve(table, columns=(*table.columns, column)),))
+
+
+def changes(before: Sequence[Member], now: Sequence[Member], cores: Mapping[str, int] = NO_CORES) -> list[str]:
     """Return one line for each member whose role or state has changed."""
     old = {member.address: (member.name, member.role, member.state) for member in before}
-    return [line_of(member) for member in now if old.get(member.address) != (member.name, member.role, member.state)]
+    return [
+        line_of(member, cores) for member in now if old.get(member.address) != (member.name, member.role, member.state)
+    ]
 
 
-def line_of(member: Member) -> str:
+def line_of(member: Member, cores: Mapping[str, int] = NO_CORES) -> str:
     """Format a member in one line, without unknown values."""
     parts = [member.name, member.role, member.state]
+    if member.address in cores:
+        parts.append(f"core {cores[member.address]}")
     if member.written_offset is not None:
         parts.append(f"offset {member.written_offset}")
     if member.lag_bytes is not None:

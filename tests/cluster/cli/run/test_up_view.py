@@ -5,9 +5,19 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
+from twinlog.cluster.cli.members import page_of
+from twinlog.cluster.cli.run.pinning import pinned
 from twinlog.cluster.cli.run.up_plan import plan_up
-from twinlog.cluster.cli.run.up_view import changes, elections_of, line_of, not_ready, planned
-from twinlog.cluster.observe.members import Member
+from twinlog.cluster.cli.run.up_view import (
+    changes,
+    cores_of,
+    elections_of,
+    line_of,
+    not_ready,
+    page_with_cores,
+    planned,
+)
+from twinlog.cluster.observe.members import Member, MemberList
 
 PLAN = plan_up(Path("/data"))
 MASTER = Member(
@@ -85,3 +95,17 @@ def test_only_what_changed_is_told():
 def test_a_line_has_what_is_known():
     member = evolve(SLAVE, written_offset=900, lag_bytes=1200, lag_seconds=0.25, rate_bytes_per_second=2_500_000)
     assert line_of(member) == "broker-a-1  slave  streaming  offset 900  lag 1.2 kB (0.2 s)  rate 2.5 MB/s"
+
+
+def test_lines_and_table_have_the_core_of_who_is_bound_to_one():
+    cores = cores_of(pinned(PLAN, [4, 6]))
+    stranger = evolve(MASTER, name="broker-x-0", address="10.0.0.1:10911")
+    assert line_of(SLAVE, cores) == "broker-a-1  slave  streaming  core 6"
+    assert changes([], [MASTER, stranger], cores) == [
+        "broker-a-0  master  serving  core 4",
+        "broker-x-0  master  serving",
+    ]
+    page = page_of(MemberList((MASTER, SLAVE, stranger), ()))
+    (table,) = page_with_cores(page, cores).blocks
+    assert (table.columns[-1].title, [table.columns[-1].read(row) for row in table.rows]) == ("CORE", [4, 6, None])
+    assert page_with_cores(page, cores_of(PLAN)) is page
