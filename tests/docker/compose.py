@@ -19,6 +19,7 @@ IMAGE = "twinlog:dev"
 NAMESRV = "127.0.0.1:9876"  # Outside.
 NAMESRV_INSIDE = "namesrv:9876"
 BROKERS = ("broker-a-0", "broker-a-1", "broker-a-2")
+BROKERS_B = ("broker-b-0", "broker-b-1", "broker-b-2")  # Of the profile two-groups.
 SERVICES = (*BROKERS, "namesrv", "dashboard")
 SPARK = ("spark-master", "spark-worker-0", "spark-worker-1")
 COMPOSE_1 = "docker-compose"  # Debian's.

@@ -10,7 +10,7 @@ import pytest
 
 from tests.docker.compose import IMAGE, ROOT, Compose, client
 
-PROFILES = ("--profile", "monitoring", "--profile", "spark", "--profile", "etcd")
+PROFILES = ("--profile", "monitoring", "--profile", "spark", "--profile", "etcd", "--profile", "two-groups")
 
 
 @pytest.fixture(scope="session")

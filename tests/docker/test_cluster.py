@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import trio
 
-from tests.docker.compose import BROKERS, NAMESRV, NAMESRV_INSIDE, SERVICES, Compose, until, until_healthy
+from tests.docker.compose import BROKERS, BROKERS_B, NAMESRV, NAMESRV_INSIDE, SERVICES, Compose, until, until_healthy
 from tests.docker.java_inside import java_inside
 from tests.support.clients.java_client import JavaClient, Sent, body
 from tests.support.process_group.up import twinlog
@@ -287,6 +287,22 @@ async def test_a_stop_is_clean_and_quick_and_the_data_stays(compose):
     assert again.count("hello") == 20
 
 
+async def test_a_second_group_takes_messages_beside_the_first(compose):
+    """The profile two-groups, while the others run. A topic that is created now has queues on both masters."""
+    began = trio.current_time()
+    await in_thread(partial(compose, "--profile", "two-groups", "up", "-d"))
+    await until_healthy(compose, *BROKERS_B)
+    found = await in_thread(members, compose, "broker-a-0")
+    masters = [each for each in found.values() if each["role"] == "master"]
+    assert sorted(each["group"] for each in masters) == ["broker-a", "broker-b"]
+    await in_thread(partial(twinlog, "topic", "create", "Both", "--queues", "2", namesrv=NAMESRV))
+    sent = await in_thread(partial(twinlog, "send", "Both", "hello", "--count", "20", namesrv=NAMESRV))
+    assert sent.count("SEND_OK") == 20
+    assert {"broker-a", "broker-b"} <= {*sent.split()}
+    assert (await in_thread(partial(twinlog, "consume", "Both", namesrv=NAMESRV))).count("hello") == 20
+    print(f"a second group in {trio.current_time() - began:.1f} s")
+
+
 async def test_down_leaves_nothing(compose):
-    await in_thread(partial(compose, "down", "--volumes"))
+    await in_thread(partial(compose, "--profile", "two-groups", "down", "--volumes"))
     assert compose.what_is_left() == {"containers": [], "networks": [], "volumes": []}

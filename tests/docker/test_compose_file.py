@@ -3,14 +3,17 @@
 import json
 import re
 import subprocess
+from pathlib import Path
 
 import jsonschema
 import pytest
 import yaml
 
 from tests.docker import compose_schema
-from tests.docker.compose import BROKERS, ROOT, SERVICES, SPARK
+from tests.docker.compose import BROKERS, BROKERS_B, ROOT, SERVICES, SPARK
+from twinlog.cluster.broker.config import BrokerConfig
 from twinlog.cluster.cli.run.settings import load_broker
+from twinlog.cluster.cli.run.up_plan import plan_up
 from twinlog.cluster.config.properties_file import parse_properties
 
 TEXT = (ROOT / "docker-compose.yml").read_text()
@@ -24,7 +27,7 @@ def interpolated(text: str) -> str:
 DOCKER = ROOT / "deploy/docker"
 FILE = yaml.safe_load(interpolated(TEXT))
 OUTSIDE = "127.0.0.1:9876:9875"  # Of the name server: the port on which it tells addresses outside.
-OURS = {name: FILE["services"][name] for name in SERVICES}
+OURS = {name: FILE["services"][name] for name in (*SERVICES, *BROKERS_B)}
 
 
 @pytest.mark.parametrize("schema", [compose_schema.fetched, lambda: compose_schema.OF_DEBIAN], ids=["v2", "1.29"])
@@ -50,9 +53,10 @@ def test_ports_are_published_on_loopback_only():
     assert len(ports) >= 8
     assert all(re.fullmatch(r"127\.0\.0\.1:(\d+):\1", port) for port in ports if port != OUTSIDE)
     assert OUTSIDE in ports
+    assert len({port.split(":")[1] for port in ports}) == len(ports)
 
 
-@pytest.mark.parametrize("name", [*SERVICES, *SPARK, "secret"])
+@pytest.mark.parametrize("name", [*OURS, *SPARK, "secret"])
 def test_every_service_has_no_rights(name):
     service = FILE["services"][name]
     assert service["read_only"] is True
@@ -62,7 +66,7 @@ def test_every_service_has_no_rights(name):
     assert "privileged" not in service
 
 
-@pytest.mark.parametrize("name", [*BROKERS, *SPARK, "namesrv", "dashboard"])
+@pytest.mark.parametrize("name", [*OURS, *SPARK])
 def test_every_member_has_a_check_and_time_to_stop(name):
     assert FILE["services"][name]["healthcheck"]["test"][:2] == ["CMD", "twinlog-probe"]
     assert FILE["services"][name]["stop_grace_period"] in ("10s", "30s")
@@ -70,7 +74,7 @@ def test_every_member_has_a_check_and_time_to_stop(name):
 
 def test_no_broker_waits_for_another_one():
     """After a failover, and a start of all, the first master would wait for ever for one that has not been started."""
-    assert all({*OURS[name]["depends_on"]} == {"namesrv", "secret"} for name in BROKERS)
+    assert all({*OURS[name]["depends_on"]} == {"namesrv", "secret"} for name in (*BROKERS, *BROKERS_B))
 
 
 def test_spark_is_there_for_who_asks_for_it():
@@ -90,7 +94,7 @@ def test_only_who_needs_the_group_secret_can_read_it_and_nobody_write_it():
     }
     expected = ["secret:/run/twinlog:ro"]
     assert {name: found for name, found in mounts.items() if found} == {
-        **dict.fromkeys((*BROKERS, "dashboard"), expected),
+        **dict.fromkeys((*BROKERS, *BROKERS_B, "dashboard"), expected),
         "secret": ["secret:/var/lib/twinlog"],
     }
 
@@ -101,9 +105,31 @@ def test_brokers_differ_only_in_who_they_are():
         for number in (port, port - 2, port + 3):
             text = text.replace(str(number), "PORT")
         role = OURS[name]["environment"]["TWINLOG_BROKER_ROLE"]
-        return text.replace(name, "NAME").replace(f'"{role}"', "ROLE").replace(f'ID": "{name[-1]}"', 'ID": ""')
+        return text.replace(name, "NAME").replace(f'"{role}"', '"ROLE"').replace(f'ID": "{name[-1]}"', 'ID": ""')
 
-    assert len({rest(name, 10911 + 10 * number) for number, name in enumerate(BROKERS)}) == 1
+    texts = [rest(name, 10911 + 10 * number) for number, name in enumerate((*BROKERS, *BROKERS_B))]
+    assert [len({*texts[:3]}), len({*texts[3:]})] == [1, 1]
+    of_the_second = json.loads(texts[3])
+    assert of_the_second.pop("profiles") == ["two-groups"]
+    assert of_the_second["environment"].pop("TWINLOG_BROKER_NAME") == "broker-b"
+    assert of_the_second == json.loads(texts[0])
+
+
+def test_a_second_group_is_there_for_who_asks_for_it():
+    """With names and ports as those of `twinlog up --masters 2 --slaves 2`."""
+    found = [name for name, service in FILE["services"].items() if "two-groups" in service.get("profiles", ())]
+    assert found == [*BROKERS_B]
+    planned = {each.name: each.port for each in plan_up(Path("data"), masters=2, slaves=2).brokers}
+    assert planned == {name: int(OURS[name]["environment"]["TWINLOG_LISTEN_PORT"]) for name in (*BROKERS, *BROKERS_B)}
+
+
+@pytest.mark.parametrize("name", [*BROKERS, *BROKERS_B])
+@pytest.mark.parametrize("file", ["broker.conf", "broker-etcd.conf"])
+def test_each_broker_is_who_its_service_says(name, file):
+    """As it reads the shared file and its own variables."""
+    environment = {key: value for key, value in OURS[name]["environment"].items() if "FILE" not in key}
+    config = load_broker(DOCKER / file, (), namesrv=None, environment=environment).of(BrokerConfig)
+    assert f"{config.broker_name}-{config.broker_id}" == name
 
 
 def test_what_it_mounts_is_there():

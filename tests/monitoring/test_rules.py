@@ -32,6 +32,18 @@ def test_the_ports_are_those_that_up_and_compose_take(name):
     assert ports == {"broker": [each.http_port for each in plan.brokers], "namesrv": [plan.namesrv.http_port]}
 
 
+def test_brokers_of_the_second_group_are_found_by_their_names():
+    """They run only with a profile of Compose: as fixed targets they would be down without it. Labels are as those of the others."""
+    _, second = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())["scrape_configs"]
+    found = {name: each["port"] for each in second["dns_sd_configs"] for name in each["names"]}
+    plan = plan_up(Path("data"), masters=2, slaves=2)
+    assert found == {each.name: each.http_port for each in plan.brokers if each.group == "broker-b"}
+    job, service, instance = second["relabel_configs"]
+    assert job == {"target_label": "job", "replacement": "twinlog"}
+    assert service == {"target_label": "service", "replacement": "broker"}
+    assert re.sub(instance["regex"], r"\1:\2", "broker-b-0;172.18.0.9:10944") == "broker-b-0:10944"
+
+
 def test_promtool_tests_the_rules():
     assert "SUCCESS" in promtool("test", "rules", DEPLOY / "rules_test.yml")
 
