@@ -33,7 +33,7 @@ def test_the_ports_are_those_that_up_and_compose_take(name):
 
 
 def test_brokers_of_the_second_group_are_found_by_their_names():
-    """They run only with a profile of Compose: as fixed targets they would be down without it. Labels are as those of the others."""
+    """As fixed targets they would be down without the profile of Compose. Their labels are as those of the others."""
     _, second = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())["scrape_configs"]
     found = {name: each["port"] for each in second["dns_sd_configs"] for name in each["names"]}
     plan = plan_up(Path("data"), masters=2, slaves=2)

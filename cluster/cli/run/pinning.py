@@ -1,7 +1,7 @@
 """Which broker of `twinlog up` runs on which core. A core is one by the kernel's count: a hardware thread.
 
-A broker is one event loop, so that a core is as much as one uses, but for short work of its threads. Bound to a core, brokers do
-not move onto each other's. The name server, etcd and the dashboard are bound to none.
+A broker is one event loop, which uses one core at most, and threads with little to do. Bound to a core each, brokers do not move
+onto each other's. The name server, etcd and the dashboard are bound to none.
 """
 
 import os
