@@ -1,6 +1,7 @@
 """The files of the product, and what they import."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -48,6 +49,7 @@ def imports(source: str, module: str, *, is_package: bool = False, at_run_time: 
     return found
 
 
-def imports_of(module: str, *, at_run_time: bool = False) -> set[str]:
+@cache
+def imports_of(module: str, *, at_run_time: bool = False) -> frozenset[str]:
     file = FILES[module]
-    return imports(file.read_text(), module, is_package=file.name == "__init__.py", at_run_time=at_run_time)
+    return frozenset(imports(file.read_text(), module, is_package=file.name == "__init__.py", at_run_time=at_run_time))

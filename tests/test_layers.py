@@ -3,6 +3,7 @@
 import ast
 import re
 from collections import Counter
+from collections.abc import Set
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -122,7 +123,7 @@ def layer_of(module: str) -> str:
     return rest.partition(".")[0] if first == "twinlog" else ""
 
 
-def upward(module: str, imported: set[str]) -> set[str]:
+def upward(module: str, imported: Set[str]) -> set[str]:
     """Pick the imports that leave the module's layer towards a higher one."""
     above = LAYERS[LAYERS.index(layer_of(module)) + 1 :]
     return {name for name in imported if layer_of(name) in above}
