@@ -72,9 +72,8 @@ class Pool:
                 if not ready:
                     raise RuntimeError(f"no worker has said anything for {SILENCE_SECONDS_MAX:.0f} s")
                 for key, _ in ready:
-                    outcome = _take(key.data, busy)
-                    _give(key.data, left, busy)
-                    yield outcome
+                    yield _take(key.data, busy)
+                    _give(key.data, left, busy)  # Now: who has seen enough is not kept waiting for one more.
         except GeneratorExit:  # What is under way would be taken for an answer to the next job.
             for key in list(busy.get_map().values()):
                 _take(key.data, busy)
