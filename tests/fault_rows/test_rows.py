@@ -18,7 +18,7 @@ SEED = int(os.environ.get("FAULTS_SEED", "20"))
 # The others are the same at a lower level, or what the simulation, tests/faults, tests/roles, tests/docker, tests/pairs and
 # tests/interop do in other ways: they are for `scripts/test long`.
 EACH_TIME = {"1-L2", "3-L3", "4-L3", "5-L2", "13-L3", "14-L2", "16-L2", "18-L2", "19-L2", "20-L1", "23-L2"} | {
-    *("29-L3", "32-L3", "34-L3", "35-L3")
+    *("29-L3", "34-L3", "35-L3")
 }
 LIMIT_S = 120  # A row takes 10 to 40 s; a busy machine may wait for each of several things.
 

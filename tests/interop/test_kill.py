@@ -62,6 +62,7 @@ def test_slave_dies(cluster: Cluster) -> None:
     cluster.producer.send_until_ok(TOPIC)
 
 
+@pytest.mark.long  # tests/pairs kills our master in the traffic of a Java producer, too.
 def test_master_dies(cluster: Cluster) -> None:
     """After its restart every acknowledged message is there, and the slave still has the same log."""
     job = cluster.producer.start_sending(TOPIC, 1_000_000, threads=16)

@@ -536,7 +536,13 @@ def knock(address, count, *, reset):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("reset", [False, True], ids=["goodbye", "reset"])
+@pytest.mark.parametrize(
+    "reset",
+    [
+        pytest.param(False, id="goodbye", marks=pytest.mark.long),  # tests/processes has as many at each port.
+        pytest.param(True, id="reset"),
+    ],
+)
 async def test_ten_thousand_connects_leave_nothing_behind(reset):
     async with serving() as here:
         with capture_logs() as logs:
