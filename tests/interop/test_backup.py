@@ -10,8 +10,9 @@ from tests.support.clients.java_reader import Reader
 from tests.support.clients.remoting import create_topic
 from tests.support.disk.compare import wait_for_same_commitlog
 from tests.support.process_group import jars
-from tests.support.process_group.member import TEST_SETTINGS
+from tests.support.process_group.member import QUICK_SLAVE, TEST_SETTINGS
 from tests.support.process_group.rocketmq import Broker, NameServer
+from tests.support.waiting import at_once
 from twinlog.store.offline.copy.backup import back_up
 from twinlog.store.offline.copy.restore import restore
 from twinlog.store.offline.directory import StoreDirectory
@@ -24,7 +25,7 @@ TOPIC, QUEUES = "kept", 4
 def test_a_real_master_at_work_is_backed_up(real_namesrv: NameServer, root: Path, version: str) -> None:
     """A slave follows from where the backup ends; a master alone serves whatever was acknowledged before it."""
     namesrv = real_namesrv.address
-    settings = TEST_SETTINGS | ({"timerWheelEnable": "false"} if version == jars.VERSION_5 else {})
+    settings = TEST_SETTINGS | QUICK_SLAVE | ({"timerWheelEnable": "false"} if version == jars.VERSION_5 else {})
     broker = partial(Broker, namesrv=namesrv, version=version, settings=settings)
     with JavaClient(root / "client") as client:
         with broker(root / "master") as master:
@@ -44,9 +45,8 @@ def test_a_real_master_at_work_is_backed_up(real_namesrv: NameServer, root: Path
             with broker(root / "slave", role="SLAVE") as slave:
                 start, _ = wait_for_same_commitlog(master.commit_log, slave.commit_log)
                 assert start == 0
-                slave.stop()
+                at_once((slave.stop, master.stop))
             assert len(report.sent) == 1200
-            master.stop()
         restored = restore(root / "backup", root / "alone" / "store")
         assert restored.rebuilt.queue_messages is not None
         with broker(root / "alone") as alone:

@@ -13,7 +13,7 @@ from tests.support.clients.java_client import JavaClient
 from tests.support.clients.java_reader import Tool
 from tests.support.clients.remoting import create_topic
 from tests.support.process_group import rocketmq, twinlog
-from tests.support.process_group.member import TEST_SETTINGS, BrokerProcess
+from tests.support.process_group.member import QUICK_SLAVE, TEST_SETTINGS, BrokerProcess
 from twinlog.client import (
     Client,
     From,
@@ -161,7 +161,7 @@ async def test_a_dead_masters_messages_come_from_its_slave(kind, root: Path) -> 
     with (
         kind.NameServer(root / "namesrv") as namesrv,
         kind.Broker(root / "master", namesrv.address, role="ASYNC_MASTER", settings=SETTINGS) as master,
-        kind.Broker(root / "slave", namesrv.address, role="SLAVE", settings=SETTINGS) as slave,
+        kind.Broker(root / "slave", namesrv.address, role="SLAVE", settings=SETTINGS | QUICK_SLAVE) as slave,
     ):
         create_topic(master.address, "T")
         async with Client(namesrv.address) as client:

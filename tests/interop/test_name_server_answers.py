@@ -2,14 +2,16 @@
 
 import json
 import struct
-import subprocess
 import zlib
 from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
 
 import trio
 
-from tests.support.process_group import jars, rocketmq
+from tests.support.clients.java_client import JavaClient
+from tests.support.clients.java_reader import Tool
+from tests.support.process_group import rocketmq
 from twinlog.cluster.namesrv.config import NamesrvConfig
 from twinlog.cluster.namesrv.service import NameServer
 from twinlog.cluster.remoting import fastjson
@@ -134,18 +136,19 @@ async def test_a_real_broker_registers_in_the_compressed_form(root, nursery):
 async def test_mqadmin_finds_its_way(root, nursery):
     ours, address, broker = await serve_broker(root, nursery, "false")
 
-    def mqadmin(*arguments: str) -> str:
-        main = "org.apache.rocketmq.tools.command.MQAdminStartup"
-        command = ["java", f"-Drocketmq.home.dir={broker.root}", f"-Duser.home={broker.root}", "-Xshare:auto"]
-        command += [*jars.OPEN_MODULES, "-cp", f"{jars.jars()}/*", main, *arguments, "-n", address]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-        return done.stdout + done.stderr
+    stack = ExitStack()
 
-    async def run(*arguments: str) -> str:
-        return await trio.to_thread.run_sync(mqadmin, *arguments)
+    def start() -> Tool:
+        stack.enter_context(broker)
+        client = JavaClient(root / "client", jvm_options=[f"-Drocketmq.home.dir={broker.root}"])
+        return Tool(stack.enter_context(client), address)
 
-    await trio.to_thread.run_sync(broker.start)
-    try:
+    with stack:
+        tool = await trio.to_thread.run_sync(start)
+
+        async def run(*arguments: str) -> str:
+            return "".join(await trio.to_thread.run_sync(tool.both, *arguments, "-n", address))
+
         assert broker.address in await run("clusterList")
         assert "success" in await run("updateTopic", "-b", broker.address, "-t", "Fresh", "-r", "3", "-w", "3")
         assert '"readQueueNums":3' in await run("topicRoute", "-t", "Fresh")
@@ -155,5 +158,3 @@ async def test_mqadmin_finds_its_way(root, nursery):
         assert ours.routes.queues["Fresh"]["broker-a"].perm == 4
         assert "success" in await run("deleteTopic", "-c", "DefaultCluster", "-t", "Fresh")
         assert "Fresh" not in ours.routes.queues
-    finally:
-        await trio.to_thread.run_sync(broker.stop)

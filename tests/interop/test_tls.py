@@ -12,6 +12,7 @@ from tests.support.clients.java_client import JavaClient
 from tests.support.clients.remoting import TLS_ONLY
 from tests.support.disk.compare import wait_for_same_commitlog
 from tests.support.process_group import jars, rocketmq, twinlog
+from tests.support.process_group.member import QUICK_SLAVE
 from tests.support.process_group.ports import HOST
 from tests.support.process_group.status import send, status
 from tests.support.process_group.up import run
@@ -70,8 +71,8 @@ def test_a_real_slave_is_refused_by_a_master_that_takes_tls_only_and_served_by_o
     """RocketMQ has no TLS on the HA stream: the master says so, and what to set."""
     with twinlog.NameServer(root / "namesrv") as namesrv:
         master = twinlog.Broker(root / "master", namesrv.address, role="ASYNC_MASTER", settings={"haTls": "true"})
-        address = {"haMasterAddress": f"{HOST}:{master.ha_port}"}
-        with master, rocketmq.Broker(root / "slave", namesrv.address, role="SLAVE", settings=address) as slave:
+        settings = {"haMasterAddress": f"{HOST}:{master.ha_port}"} | QUICK_SLAVE
+        with master, rocketmq.Broker(root / "slave", namesrv.address, role="SLAVE", settings=settings) as slave:
             assert set(send(master.port, "plain", 20, size=1000)) == {0}
             says = '"cause": "tls"'
             master.wait_until(lambda: says in master.log.read_text(), "the refusal")

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from attrs import define, field
 
-from tests.support.clients.java_client import JavaClient
+from tests.support.clients.java_client import Consumer, JavaClient
 from tests.support.clients.java_reader import Tool
 from tests.support.clients.remoting import create_topic
 from tests.support.process_group import rocketmq, twinlog
 from tests.support.process_group.member import TEST_SETTINGS, BrokerProcess
-from tests.support.waiting import wait_for
+from tests.support.waiting import at_once, wait_for
 
 MESSAGES = 5
 RULES = """globalWhiteRemoteAddresses:
@@ -76,13 +76,18 @@ def both_clusters(root: Path, client: JavaClient) -> Iterator[tuple[Cluster, Clu
                 kind.Broker(root / name / role, namesrv, role=role, settings=with_rules(root / name / role))  # type: ignore[attr-defined]
                 for role in ("ASYNC_MASTER", "SLAVE")
             )
-            members.append((namesrv, stack.enter_context(master), stack.enter_context(slave)))
+            members.append((namesrv, master, slave))
+            for member in (master, slave):
+                stack.callback(member.__exit__, None, None, None)
+        at_once(master.start for _, master, _ in members)
+        at_once(slave.start for _, _, slave in members)
         clusters = [
             Cluster(root / name, *each, Tool(client, each[0]))
             for name, each in zip(("real", "ours"), members, strict=True)
         ]
-        for number, cluster in enumerate(clusters):
-            fill(cluster, client, number)
+        consumers = [fill(cluster, client) for cluster in clusters]
+        for cluster, consumer in zip(clusters, consumers, strict=True):  # Each commits its offsets every 5 s.
+            wait_consumed(cluster, consumer)
         yield clusters[0], clusters[1]
 
 
@@ -93,8 +98,8 @@ def with_rules(home: Path) -> dict[str, str]:
     return TEST_SETTINGS | {"aclEnable": "true", "rocketmqHome": str(home)}
 
 
-def fill(cluster: Cluster, client: JavaClient, number: int) -> None:
-    """Topics, messages, and a producer and a consumer that stay."""
+def fill(cluster: Cluster, client: JavaClient) -> Consumer:
+    """Topics, messages, and a producer and a consumer that stay. Returns the consumer."""
     cluster.out.mkdir(parents=True)
     create_topic(cluster.master.address, "Orders", queues=2)
     create_topic(cluster.master.address, "Single", queues=1)
@@ -105,7 +110,11 @@ def fill(cluster: Cluster, client: JavaClient, number: int) -> None:
     sent = producer.send("Single", MESSAGES, keys="order-{i}", tags=["TagA", "TagB"], body_size=16)
     assert all(each.ok for each in sent), sent
     cluster.offset_id, cluster.unique_id = sent[0].offset_msg_id or "", sent[0].msg_id
-    consumer = client.consumer("CG", cluster.namesrv, "Single")
+    return client.consumer("CG", cluster.namesrv, "Single")
+
+
+def wait_consumed(cluster: Cluster, consumer: Consumer) -> None:
+    """Until all messages are, and the broker knows."""
     assert len(consumer.consumed(MESSAGES)) == MESSAGES
     wait_for(lambda: "Diff Total: 0" in cluster.mqadmin("consumerProgress", "-g CG")[0], "what was read is committed")
     connections, _ = cluster.mqadmin("consumerConnection", "-g CG")

@@ -14,6 +14,7 @@ from tests.support.process_group.status import status
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.skipif(bool(DEBIAN.missing), reason=DEBIAN.missing)
+SETTINGS = {"flushDiskType": "SYNC_FLUSH", "haMaxTimeSlaveNotCatchup": "3000"}
 
 
 def replicas(out: str, kind: str) -> list[str]:
@@ -25,7 +26,7 @@ def test_get_sync_state_set_answers_from_the_record(tmp_path: Path) -> None:
     """Any member may be named as the controller: a slave says who leads."""
     with (
         EtcdCluster(tmp_path / "etcd") as cluster,
-        running(tmp_path, flushDiskType="SYNC_FLUSH", etcdEndpoints=cluster.endpoints[0]) as group,
+        running(tmp_path, **SETTINGS, etcdEndpoints=cluster.endpoints[0]) as group,
         JavaClient(tmp_path / "client-5", version=jars.VERSION_5) as client,
     ):
         master, slave = group.members

@@ -1,7 +1,6 @@
 """One master and its slaves, real or ours, in the traffic of a real Java producer, whoever of them is restarted."""
 
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from pathlib import Path
 
 from attrs import define, field
@@ -18,14 +17,6 @@ FILE_SIZE = 1 << 20  # As TEST_SETTINGS has it.
 BODY_SIZE = 1500
 ENDLESS = 1_000_000  # Messages; a job is stopped long before.
 LEVEL_S = 40  # How long a real slave may take to be level again: 10 s to connect and to report, then the copying.
-
-
-def at_once(actions: Iterable[Callable[[], object]]) -> None:
-    """Do things that mostly wait side by side; raises what the first of them raised."""
-    actions = list(actions)
-    with ThreadPoolExecutor(len(actions)) as pool:
-        for future in [pool.submit(action) for action in actions]:
-            future.result()
 
 
 def max_offset(broker: BrokerProcess) -> int:

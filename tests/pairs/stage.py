@@ -10,7 +10,7 @@ from typing import Self
 
 from attrs import define, field
 
-from tests.pairs.group import FILE_SIZE, LEVEL_S, at_once, max_offset
+from tests.pairs.group import FILE_SIZE, LEVEL_S, max_offset
 from tests.pairs.proxy import CuttingProxy
 from tests.support.clients.remoting import create_topic, is_registered
 from tests.support.disk.compare import end_offset, start_offset
@@ -18,7 +18,7 @@ from tests.support.process_group import rocketmq, twinlog
 from tests.support.process_group.member import TEST_SETTINGS, BrokerProcess
 from tests.support.process_group.ports import free_broker_port
 from tests.support.process_group.status import commit_offset, committed_offset, send, status
-from tests.support.waiting import wait_for
+from tests.support.waiting import at_once, wait_for
 
 TOPIC, READERS = "parted", "readers"
 SETTINGS = {

@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.pairs.group import FILE_SIZE, LEVEL_S, Group, at_once, max_offset
+from tests.pairs.group import FILE_SIZE, LEVEL_S, Group, max_offset
 from tests.support.clients.java_client import JavaClient
 from tests.support.clients.java_reader import Tool
 from tests.support.disk.compare import start_offset
 from tests.support.process_group import jars, rocketmq, twinlog
-from tests.support.process_group.member import BrokerProcess
-from tests.support.waiting import wait_for
+from tests.support.process_group.member import QUICK_SLAVE, TEST_SETTINGS, BrokerProcess
+from tests.support.waiting import at_once, wait_for
 
 HISTORY_FILES = 3
+SLAVE_SETTINGS = TEST_SETTINGS | QUICK_SLAVE
 
 # What mqadmin haStatus of 5.3.3 prints, of a real broker as of ours.
 MASTER_LINES = {"#MasterAddr", "#MasterCommitLogMaxOffset", "#SlaveNum", "#InSyncSlaveNum"}
@@ -79,7 +80,12 @@ def play(groups: Sequence[Group], client: JavaClient) -> None:
 def check_fresh_real_slave(stack: ExitStack, master: rocketmq.Broker, client: JavaClient) -> None:
     """What RocketMQ says of a fresh slave of its own, which lacks all files but the last one: nothing is missing."""
     slave = rocketmq.Broker(
-        master.root.with_name("fresh"), master.namesrv, role="SLAVE", broker_id=2, broker_name="broker-5"
+        master.root.with_name("fresh"),
+        master.namesrv,
+        role="SLAVE",
+        broker_id=2,
+        broker_name="broker-5",
+        settings=SLAVE_SETTINGS,
     )
     stack.enter_context(slave)
     wait_for(lambda: max_offset(slave) == max_offset(master), "the fresh slave is level", timeout_s=LEVEL_S)
@@ -100,7 +106,14 @@ class TestOurMaster:
             namesrv = stack.enter_context(twinlog.NameServer(root / "namesrv")).address
             master = stack.enter_context(twinlog.Broker(root / "master", namesrv, role="SYNC_MASTER"))
             slaves = [
-                rocketmq.Broker(root / f"slave-{version}", namesrv, role="SLAVE", broker_id=number, version=version)
+                rocketmq.Broker(
+                    root / f"slave-{version}",
+                    namesrv,
+                    role="SLAVE",
+                    broker_id=number,
+                    version=version,
+                    settings=SLAVE_SETTINGS,
+                )
                 for number, version in enumerate((jars.VERSION, jars.VERSION_5), 1)
             ]
             for slave in slaves:

@@ -6,8 +6,7 @@ Both are in one cluster, so most topics lie on both. Most tests read and write a
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from tests.support.clients.java_reader import TransactionProducer
 from tests.support.clients.remoting import create_topic, request, runtime_info
 from tests.support.process_group import jars, rocketmq
 from tests.support.process_group.member import TEST_SETTINGS
-from tests.support.waiting import wait_for
+from tests.support.waiting import at_once, wait_for
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
 
 pytestmark = pytest.mark.timeout(240)  # A handful of JVMs on two cores.
@@ -95,15 +94,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         guarded = broker("guarded", "guarded", role="SYNC_MASTER", settings={**SETTINGS, "aclEnable": "true"})
         java = JavaClient(root / "java", version=jars.VERSION_5, poll_ms=1000)
         stack.callback(java.close)
-        _at_once([four.start, five.start, slave.start, guarded.start, java.__enter__])
+        at_once([four.start, five.start, slave.start, guarded.start, java.__enter__])
         yield Cluster(namesrv, four, slave, five, guarded, java, authority.certificate)
     shutil.rmtree(root, ignore_errors=True)
-
-
-def _at_once(actions: Sequence[Callable[[], object]]) -> None:
-    with ThreadPoolExecutor(len(actions)) as pool:
-        for future in [pool.submit(action) for action in actions]:
-            future.result()
 
 
 def check(rows: Sequence[Row], sent: Sequence[Sent], *, size: int = 100) -> None:

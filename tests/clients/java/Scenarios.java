@@ -5,6 +5,9 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
@@ -26,6 +29,9 @@ import org.apache.rocketmq.remoting.protocol.heartbeat.MessageModel;
 public class Scenarios {
     private static final int WAIT_SECONDS = 40;
     private final String namesrv;
+    // Each takes the client of 5.x 3 s. Meanwhile the next scenario begins.
+    private final ExecutorService beside = Executors.newCachedThreadPool();
+    private final List<Future<?>> shutdowns = new ArrayList<>();
 
     private Scenarios(String namesrv) {
         this.namesrv = namesrv;
@@ -38,6 +44,9 @@ public class Scenarios {
         all.broadcast();
         all.delay();
         all.transaction();
+        for (Future<?> each : all.shutdowns) {
+            each.get(WAIT_SECONDS, TimeUnit.SECONDS);
+        }
         System.out.println("end");
         System.exit(0);
     }
@@ -80,7 +89,7 @@ public class Scenarios {
         say("sent", producer.send(new Message("clients-plain", "large", bytes(large))).getSendStatus(), "large");
         everything.report("all", 252);
         tagged.report("tagged", 150);
-        producer.shutdown();
+        shutdowns.add(beside.submit(producer::shutdown));
     }
 
     private void order() throws Exception {
@@ -91,7 +100,7 @@ public class Scenarios {
             producer.send(message, (queues, sent, shard) -> queues.get((Integer) shard % queues.size()), i % 4);
         }
         ordered.report("ordered", 100);
-        producer.shutdown();
+        shutdowns.add(beside.submit(producer::shutdown));
     }
 
     private void broadcast() throws Exception {
@@ -104,7 +113,7 @@ public class Scenarios {
         }
         one.report("broadcast-one", 20);
         other.report("broadcast-other", 20);
-        producer.shutdown();
+        shutdowns.add(beside.submit(producer::shutdown));
     }
 
     private void delay() throws Exception {
@@ -116,7 +125,7 @@ public class Scenarios {
         producer.send(message);
         delayed.report("delayed", 1);
         say("delay-ms", System.currentTimeMillis() - begin);
-        producer.shutdown();
+        shutdowns.add(beside.submit(producer::shutdown));
     }
 
     private void transaction() throws Exception {
@@ -149,7 +158,7 @@ public class Scenarios {
         }
         committed.report("committed", 8);
         say("checked", String.join(" ", checks.keySet()));
-        producer.shutdown();
+        shutdowns.add(beside.submit(producer::shutdown));
     }
 
     private DefaultMQProducer producer(String group) throws Exception {
@@ -217,7 +226,7 @@ public class Scenarios {
             }
             TimeUnit.SECONDS.sleep(QUIET_SECONDS);
             say(name, bodies.toArray());
-            consumer.shutdown();
+            shutdowns.add(beside.submit(consumer::shutdown));
         }
     }
 }
