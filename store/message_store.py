@@ -388,6 +388,14 @@ class MessageStore:
         """All bytes below are on disk."""
         return self.flusher.flushed_offset
 
+    def defer_dispatch(self) -> None:
+        """Let what is appended from now on wait for dispatch_deferred(), which must follow before anything waits."""
+        self._reput.defer()
+
+    def dispatch_deferred(self) -> None:
+        """Bring what was deferred into the queues, now or in the next turn of the event loop."""
+        self._reput.dispatch_deferred()
+
     def dispatch_pending(self) -> None:
         """Bring the queues up to the end of the log, and call the listeners."""
         self._reput.dispatch()

@@ -310,7 +310,14 @@ class Broker:
         budget = Budget(self.settings.server_config.bytes_max)
         for table, listener in ((self.main_port, main), (self.fast_port, fast)):
             dispatcher = Dispatcher(
-                table, self.settings.server_config, self.send.process, SEND_CODES, self._check, self._check_codes
+                table,
+                self.settings.server_config,
+                batch=self.send.process,
+                batch_codes=SEND_CODES,
+                before_batch=self.store.defer_dispatch,
+                after_batch=self.store.dispatch_deferred,
+                check=self._check,
+                check_codes=self._check_codes,
             )
             server = RemotingServer(dispatcher, self.settings.server_config, self.tls, budget)
             self.servers.append(server)

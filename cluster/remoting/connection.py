@@ -20,6 +20,7 @@ from twinlog.cluster.remoting.command import RemotingCommand, encode
 from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingProtocolError, RemotingTimeoutError
 from twinlog.cluster.remoting.limits import Budget
 from twinlog.cluster.remoting.tls.channel import TlsChannel
+from twinlog.ha.wire.read_loop import notify_closing
 from twinlog.store.record.message import host_bytes
 
 log = structlog.get_logger()
@@ -258,7 +259,7 @@ class Connection:
         self.unsent_bytes = 0
         self._budget.forget(self)
         self._caught_up.set()
-        trio.lowlevel.notify_closing(self._socket)
+        notify_closing(self._socket)
         self._socket.close()
         for call in self._calls.values():
             call.done.set()

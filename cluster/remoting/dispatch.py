@@ -5,7 +5,7 @@ thread pool is full; here that is the answer when too many asynchronous handlers
 """
 
 import inspect
-from collections.abc import Collection, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from time import monotonic
 from typing import Any
 
@@ -30,7 +30,8 @@ SLICE_SECONDS = 0.01  # Then other tasks run: an event loop that is blocked for 
 class Dispatcher:
     """Hands the requests of one port to their handlers. `run` carries the handlers that are asynchronous.
 
-    batch: takes all requests of one read whose code is in `batch_codes`, as one call.
+    batch: takes all requests of one read whose code is in `batch_codes`, as one call, between before_batch() and after_batch(),
+    which is called once answers have been sent.
     check: called before any request is carried out, or those of `check_codes`. What it returns is the answer; None lets the
     request through. It may raise RequestError. The command's body is good until it returns, so it must not keep it.
     """
@@ -39,6 +40,8 @@ class Dispatcher:
     config: ServerConfig = field(factory=ServerConfig)
     batch: BatchHandler | None = None
     batch_codes: Collection[int] = ()
+    before_batch: Callable[[], None] = lambda: None
+    after_batch: Callable[[], None] = lambda: None
     check: Check | None = None
     check_codes: Collection[int] | None = None  # None: all.
     under_way: int = field(default=0, init=False)  # Requests whose asynchronous handlers have not returned.
@@ -87,9 +90,12 @@ class Dispatcher:
         finally:
             try:
                 if batch:
+                    self.before_batch()
                     self._run_batch(connection, batch)
             finally:
                 connection.uncork()
+                if batch:
+                    self.after_batch()
         return []
 
     def _stopped(self, check: Check | None, request: Request) -> bool:

@@ -27,6 +27,7 @@ from twinlog.cluster.remoting.tls.channel import FIRST_BYTE, HANDSHAKE_READ_SIZE
 from twinlog.cluster.remoting.tls.config import TlsMode
 from twinlog.cluster.remoting.tls.renewed import ServerTls
 from twinlog.ha.master.accept import OUT_OF_RESOURCES
+from twinlog.ha.wire.read_loop import read_each
 
 log = structlog.get_logger()
 
@@ -234,21 +235,29 @@ class RemotingServer:
     # ---- Bytes
 
     async def _read(self, connection: Connection, peer: socket.socket, reader: FrameReader) -> None:
-        """One read per wake-up, so that no connection keeps the others waiting."""
-        received = self._received
-        while not connection.closed:
-            await trio.lowlevel.wait_readable(peer)
+        """One read each time, so that no connection keeps the others waiting."""
+        received, rest, has_ended = self._received, list[bytes](), False
+
+        def take() -> bool:
+            """Carry out what arrived; False at the end of the connection, and when something has to wait."""
+            nonlocal rest, has_ended
             try:
                 size = peer.recv_into(received)
             except BlockingIOError:
-                continue
+                return True
             if size == 0:
-                return
+                has_ended = True
+                return False
             connection.last_active = connection.last_received = trio.current_time()
-            if rest := self._take(connection, reader, received[:size]):
-                await self._work_off_rest(connection, rest)
-            elif connection.is_behind:
-                await connection.caught_up()
+            rest = self._take(connection, reader, received[:size])
+            return not (rest or connection.is_behind)
+
+        while not (has_ended or connection.closed):
+            try:
+                await read_each(peer, take)
+            finally:  # A request that was read may have stopped the reading.
+                left, rest = rest, []
+                await self._work_off_rest(connection, left)
 
     async def _read_tls(self, connection: Connection, peer: socket.socket, reader: FrameReader, tls: ServerTls) -> None:
         channel = connection.secure = TlsChannel(await tls.context())

@@ -21,7 +21,7 @@ from twinlog.ha.policy.in_sync import Slave
 from twinlog.ha.policy.pushing import FlowControl, push_start
 from twinlog.ha.statistics import ConnectionState, HAConnectionStatistics
 from twinlog.ha.wire.protocol import BATCH_HEADER, NO_REQUEST_YET, ReportReader
-from twinlog.ha.wire.transport import Transport, open_peer_nursery
+from twinlog.ha.wire.transport import RECEIVE_SIZE, Transport, open_peer_nursery
 from twinlog.store.config import BrokerRole
 from twinlog.store.log.commit_log import FileChunk
 from twinlog.store.message_store import MessageStore
@@ -250,11 +250,16 @@ class HAConnection:
         self.on_request(self)
 
     async def _read_task(self) -> None:
-        while data := await self.transport.receive():
-            reports = self._reports.feed(data)
+        received = memoryview(bytearray(RECEIVE_SIZE))
+
+        def take(size: int) -> bool:
+            reports = self._reports.feed(bytes(received[:size]))
             if reports:  # Parts of a report are no sign of life.
                 self._last_read = trio.current_time()
                 self._acknowledge(reports)
+            return size > 0
+
+        await self.transport.receive_each(lambda: received, take)
 
     def _acknowledge(self, reports: list[int]) -> None:
         """Take the reports of one read; unless all of them are valid, none counts."""

@@ -55,6 +55,7 @@ class Replica:
     _needed: int = field(default=0, init=False)  # Bytes of the record that has begun, once known.
     _requested: bool = field(default=False, init=False)
     _onset: Onset = field(factory=Onset, init=False)
+    _is_far: bool = field(default=False, init=False)  # Verification is to be deferred, see _is_far_behind().
     _reporting: bool = field(default=False, init=False)
     _report_due: bool = field(default=False, init=False)
 
@@ -101,19 +102,47 @@ class Replica:
 
     async def _receive_task(self) -> None:
         while True:
-            before, was_comparing, at_once = self.received_bytes, self.is_comparing, 0
-            try:
-                await self._receive()
-                await self._gather()
-                at_once = self._reader.staged_size
-            except (HAProtocolError, HAConnectionLostError):
-                self._append()  # What came in order before is good.
-                raise
-            self._append()
-            if self.received_bytes > before or was_comparing:
-                await self._acknowledge()
-            if self._is_far_behind(at_once):
+            await self.transport.receive_each(self._reader.free_space, self._take)
+            if self._reader.staged_size >= BULK_SIZE:
+                await self._take_bulk()
+            elif not self._is_far:
+                await self._report()
+            if self._is_far:
                 await self._defer_verification()
+
+    def _take(self, size: int) -> bool:
+        """Append and acknowledge what arrived, at once; False when that may have to wait: see _receive_task()."""
+        before, was_comparing = self.received_bytes, self.is_comparing
+        try:
+            self._received(size)
+        except (HAProtocolError, HAConnectionLostError):
+            self._append()  # What came in order before is good.
+            raise
+        if self._reader.staged_size >= BULK_SIZE:
+            return False
+        at_once = self._reader.staged_size
+        self.store.defer_dispatch()
+        try:
+            self._append()
+            is_reported = self._acknowledge_now() if self.received_bytes > before or was_comparing else True
+        finally:
+            self.store.dispatch_deferred()
+        self._is_far = self._is_far_behind(at_once)
+        return is_reported and not self._is_far
+
+    async def _take_bulk(self) -> None:
+        """The same for much that arrived together."""
+        before, was_comparing = self.received_bytes, self.is_comparing
+        try:
+            await self._gather()
+        except (HAProtocolError, HAConnectionLostError):
+            self._append()
+            raise
+        at_once = self._reader.staged_size
+        self._append()
+        if self.received_bytes > before or was_comparing:
+            await self._acknowledge()
+        self._is_far = self._is_far_behind(at_once)
 
     def _is_far_behind(self, at_once: int) -> bool:
         # Behind a record of this connection: an empty log has no file yet.
@@ -147,8 +176,11 @@ class Replica:
         self.last_read = trio.current_time()
 
     async def _receive(self) -> None:
-        """Take what arrived. Raises HAProtocolError, HAConnectionLostError; what came in order before is staged then."""
-        size = await self.transport.receive_into(self._reader.free_space())
+        """Take what arrives next. Raises HAProtocolError, HAConnectionLostError; what came in order before is staged then."""
+        self._received(await self.transport.receive_into(self._reader.free_space()))
+
+    def _received(self, size: int) -> None:
+        """Take what arrived, in the reader's free space. Raises as _receive() does."""
         if size == 0:
             raise HAConnectionLostError("the master closed the connection")
         self.last_read = trio.current_time()
@@ -156,8 +188,7 @@ class Replica:
 
     async def _gather(self) -> None:
         """Wait for more while much arrives: each stretch to verify has a fixed cost."""
-        if self._reader.staged_size >= BULK_SIZE:
-            await load_columns()
+        await load_columns()
         if self._is_gathering:
             with trio.move_on_after(GATHER_SECONDS_MAX):
                 while self._is_gathering:
@@ -171,10 +202,19 @@ class Replica:
 
     async def _acknowledge(self) -> None:
         """Report the end of the log, once it is flushed where haAckMode asks for that."""
+        if not self._acknowledge_now():
+            await self._report()
+
+    def _acknowledge_now(self) -> bool:
+        """The same without waiting; False when the socket did not take the report: _report() is due."""
         if self._acks_flushed and self.store.flusher.flushed_offset < self.store.max_offset:
             self.store.flusher.request()
-        else:
-            await self._report()
+            return True
+        if self._reporting:  # The call that waits repeats it.
+            self._report_due = True
+            return True
+        self.reported_at = trio.current_time()
+        return self.transport.send_now(ACK.pack(self._held))
 
     def _append(self) -> None:
         """Verify what is staged, and append what of it is sound. Raises HABadRecordError, HALogError, HADivergedError."""
@@ -246,6 +286,7 @@ class Replica:
         while self._report_due:
             self._report_due = False
             self.reported_at = trio.current_time()
+            await self.transport.flush()
             await self.transport.send(ACK.pack(self._held))
         self._reporting = False
 

@@ -135,13 +135,9 @@ class TlsTransport:
     def send_batch_now(self, header: bytes, body: memoryview) -> bool:
         """See Transport. What is encrypted has to be sent: flush() sends what the socket did not take."""
         assert not self._rest, "a frame is begun behind a half one"
-        self._rest = self._encrypt(memoryview(b"".join((header, body))))
+        is_sent = self.send_now(b"".join((header, body)))
         self.sent_offset += len(body)
-        try:
-            self._rest = self._rest[self.lower.sock.send(self._rest) :]
-        except OSError:  # Full, or broken: that is for those to say who may wait.
-            return False
-        return not self._rest
+        return is_sent
 
     async def flush(self) -> None:
         """See Transport."""
@@ -156,6 +152,17 @@ class TlsTransport:
     async def send(self, data: bytes) -> None:
         """See Transport."""
         await self.lower.send(self._encrypt(memoryview(data)))
+
+    def send_now(self, data: bytes) -> bool:
+        """See Transport. What is encrypted has to be sent: flush() sends what the socket did not take."""
+        if self._rest:
+            return False
+        self._rest = self._encrypt(memoryview(data))
+        try:
+            self._rest = self._rest[self.lower.sock.send(self._rest) :]
+        except OSError:  # Full, or broken: that is for those to say who may wait.
+            return False
+        return not self._rest
 
     def _encrypt(self, data: memoryview) -> bytes:
         """Records of TLS with these bytes, after those of TLS itself."""
@@ -186,6 +193,11 @@ class TlsTransport:
                 continue
             except (OSError, trio.ClosedResourceError) as error:
                 raise HAConnectionLostError(f"receiving failed: {error}") from error
+
+    async def receive_each(self, buffer: Callable[[], memoryview], take: Callable[[int], bool]) -> None:
+        """See Transport."""
+        while take(await self.receive_into(buffer())):
+            pass
 
     async def receive_bulk(self, buffer: memoryview, take: Callable[[memoryview], None], step: Receive) -> Stream:
         """See Transport."""

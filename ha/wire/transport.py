@@ -21,6 +21,7 @@ from attrs import define, field
 
 from twinlog.ha.errors import HAConnectionLostError, HAError, HALogError
 from twinlog.ha.policy.deferred_plan import Receive, Stream
+from twinlog.ha.wire.read_loop import notify_closing, read_each
 from twinlog.store.log.commit_log import CommitLog, FileChunk
 
 RECEIVE_SIZE = 4096  # Bytes; reports are 8 each.
@@ -54,11 +55,20 @@ class Transport(Protocol):
     async def send(self, data: bytes) -> None:
         """Send a report."""
 
+    def send_now(self, data: bytes) -> bool:
+        """Send a report without waiting; False when it is not sent, or not whole: then flush() is due, and another report."""
+
     async def receive(self) -> bytes:
         """Return what has arrived, b"" when the peer has closed."""
 
     async def receive_into(self, buffer: memoryview) -> int:
         """The same into a buffer; returns how many bytes, 0 when the peer has closed."""
+
+    async def receive_each(self, buffer: Callable[[], memoryview], take: Callable[[int], bool]) -> None:
+        """Put what arrives into `buffer()` and call `take` with its size, 0 when the peer has closed, until that is False.
+
+        What `take` raises is raised here. It must not wait, and returns False for size 0.
+        """
 
     async def receive_bulk(self, buffer: memoryview, take: Callable[[memoryview], None], step: Receive) -> Stream:
         """Give `take` what arrives, in pieces that lie in `buffer`, until the step ends; it may be called in a thread."""
@@ -153,6 +163,17 @@ class SocketTransport:
                     return
                 data = data[sent:]
 
+    def send_now(self, data: bytes) -> bool:
+        """See Transport."""
+        if self._rest:
+            return False
+        try:
+            sent = self.sock.send(data)
+        except OSError:  # Full, or broken: that is for those to say who may wait.
+            return False
+        self._rest = data[sent:]
+        return not self._rest
+
     async def _wait_writable(self) -> None:
         try:
             await trio.lowlevel.wait_writable(self.sock)
@@ -181,6 +202,24 @@ class SocketTransport:
             except (OSError, trio.ClosedResourceError) as error:
                 raise HAConnectionLostError(f"receiving failed: {error}") from error
 
+    async def receive_each(self, buffer: Callable[[], memoryview], take: Callable[[int], bool]) -> None:
+        """See Transport."""
+        sock = self.sock
+
+        def step() -> bool:
+            try:
+                size = sock.recv_into(buffer())
+            except BlockingIOError:
+                return True
+            except OSError as error:
+                raise HAConnectionLostError(f"receiving failed: {error}") from error
+            return take(size)
+
+        try:
+            await read_each(sock, step)
+        except trio.ClosedResourceError as error:
+            raise HAConnectionLostError(f"receiving failed: {error}") from error
+
     async def receive_bulk(self, buffer: memoryview, take: Callable[[memoryview], None], step: Receive) -> Stream:
         """See Transport. It is not cancelled: a step is short."""
         return await trio.to_thread.run_sync(receive_bulk, self.sock, buffer, take, step)
@@ -188,7 +227,7 @@ class SocketTransport:
     async def aclose(self) -> None:
         """See Transport."""
         if self.sock.fileno() >= 0:
-            trio.lowlevel.notify_closing(self.sock)
+            notify_closing(self.sock)
             self.sock.close()
         await trio.lowlevel.cancel_shielded_checkpoint()
 

@@ -12,7 +12,7 @@ from attrs import frozen
 STEPS = {  # In the order of a message's way, with what they are on the page.
     "wait": "epoll_wait: to sleep, and to be woken",
     "arm": "trio: arm a socket again, epoll_ctl",
-    "loop": "trio: find what is due, switch tasks",
+    "loop": "trio: find what is due, switch tasks; the read loop, with its own epoll_wait",
     "receive": "read the socket, cut frames",
     "decode": "decode requests, find the handler",
     "processor": "check, make the message and its answer",
@@ -55,11 +55,11 @@ OWN = (
     Rule("answer", "cluster/remoting/connection.py", ["write", "_write", "_send_now", "uncork"]),
     Rule("hand", "ha/master/connection.py", ["_push", "_write_task", "_room", "_may_send"]),
     Rule("hand", "ha/wire/transport.py", ["send_batch", "send_batch_now", "_sendfile"]),
-    Rule("acks", "ha/master/", ["_read_task", "_acknowledge", "acknowledge", "check_reports"]),
+    Rule("acks", "ha/master/", ["_read_task", "take", "_acknowledge", "acknowledge", "check_reports"]),
     Rule("verify", "store/record/scan.py"),
     Rule("verify", "store/record/column_scan.py"),
     Rule("verify", "ha/slave/replica.py", ["_scan"]),
-    Rule("report", "ha/slave/replica.py", ["_report", "_acknowledge", "_held"]),
+    Rule("report", "ha/slave/replica.py", ["_report", "_acknowledge", "_acknowledge_now", "_held"]),
     Rule("dispatch", "store/services/dispatch.py"),
     Rule("background", "store/services/flush.py", without=["wait", "is_synchronous"]),
     Rule("background", "store/util/sync.py"),
@@ -70,6 +70,7 @@ OWN = (
 )
 FILES = (
     Rule("loop", "store/util/wakeup.py"),
+    Rule("loop", "ha/wire/read_loop.py"),
     Rule("dispatch", "store/queue/"),
     Rule("dispatch", "store/index/"),
     Rule("dispatch", "cluster/broker/consume/"),

@@ -29,6 +29,9 @@ _BATCH = 4096
 # takes 5 us a queue, does not exceed a twentieth of the time, and queues that grow slowly get several units at once.
 _LATE_SECONDS, _LATE_SECONDS_MAX, _LATE_SECONDS_OF_QUEUE = 0.02, 1.0, 0.0001
 
+# Of the calls of dispatch_deferred(), one of so many leaves it to the task, which sees how many come in a turn of the event loop.
+_LEFT_TO_TASK = 64
+
 ArrivalListener = Callable[[str, int, int, list[int]], None]
 
 
@@ -48,6 +51,11 @@ class ReputMessageService:
     pending: "list[DispatchEntry | EntryColumns | MoreQueues]" = field(factory=list, init=False)
     _wakeup: Wakeup = field(factory=Wakeup, init=False)
     _grown: Wakeup = field(factory=Wakeup, init=False)
+    _is_deferred: bool = field(default=False, init=False)
+    _calls: int = field(default=0, init=False)  # Of dispatch_deferred().
+    _left: int = field(default=0, init=False)  # Calls that left it to the task, in this turn.
+    _gathers: bool = field(default=False, init=False)  # Several come in a turn: the task does them together.
+    _failure: Exception | None = field(default=None, init=False)
 
     def add(self, entries: "Entries | MoreQueues") -> None:
         """Take the entries of records that are in the log now, in its order."""
@@ -55,7 +63,31 @@ class ReputMessageService:
             self.pending += entries
         elif len(entries):
             self.pending.append(entries)
-        self._wakeup.set()
+        if not self._is_deferred:
+            self._wakeup.set()
+
+    def defer(self) -> None:
+        """Leave what is added from now on to dispatch_deferred()."""
+        self._is_deferred = True
+
+    def dispatch_deferred(self) -> None:
+        """Dispatch what was added, at once: a switch of tasks takes longer. Where much is added in a turn of the event loop, by
+        several connections, the task does it together.
+        """
+        self._is_deferred = False
+        if not self.pending:
+            return
+        self._calls += 1
+        if self._gathers or self._calls % _LEFT_TO_TASK == 0:
+            self._left += 1
+            if self._left == 1:  # Each call while the task is on its way would wake it once more.
+                self._wakeup.set()
+            return
+        try:
+            self._dispatch_and_tell()
+        except Exception as error:  # Not for the caller: run() raises it.
+            self._failure = error
+            self._wakeup.set()
 
     def dispatch(self) -> None:
         """Bring the queues up to the end of the log and call the listeners."""
@@ -107,11 +139,18 @@ class ReputMessageService:
                 nursery.start_soon(self._write_late)
                 while True:
                     await self._wakeup.wait()
-                    self.dispatch()
-                    for listener in self.on_dispatched:
-                        listener()
+                    if self._failure is not None:
+                        raise self._failure
+                    if self._left:
+                        self._gathers, self._left = self._left > 1, 0
+                    self._dispatch_and_tell()
         finally:
             self.queues.writes_late = False
+
+    def _dispatch_and_tell(self) -> None:
+        self.dispatch()
+        for listener in self.on_dispatched:
+            listener()
 
     async def _write_late(self) -> None:
         seconds = _LATE_SECONDS

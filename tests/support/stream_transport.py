@@ -52,6 +52,10 @@ class StreamTransport:
             raise HAConnectionLostError(f"sending failed: {error}") from error
         self._unsent_bytes = 0
 
+    def send_now(self, data: bytes) -> bool:
+        """See Transport. Streams cannot."""
+        return False
+
     async def receive(self) -> bytes:
         """See Transport."""
         return await self._receive(RECEIVE_SIZE)
@@ -61,6 +65,11 @@ class StreamTransport:
         data = await self._receive(len(buffer))
         buffer[: len(data)] = data
         return len(data)
+
+    async def receive_each(self, buffer: Callable[[], memoryview], take: Callable[[int], bool]) -> None:
+        """See Transport."""
+        while take(await self.receive_into(buffer())):
+            pass
 
     async def receive_bulk(self, buffer: memoryview, take: Callable[[memoryview], None], step: Receive) -> Stream:
         """See Transport."""
