@@ -44,20 +44,20 @@ NAMES = {
 MEMBERS = {"master": "master", "slave-1": "slave"}
 SHOWN_CALLS_MIN = 0.005  # A message. What is rarer is in "others".
 COULD_GIVE_UP = {
-    "wait": "A wake-up less: whatever one turn of the loop does for two events, or a poll that finds the next bytes there. "
-    "The kernel's part stays as long as the process sleeps at all: the same as of *C, answers*.",
-    "arm": "All of it, where a socket stays armed: a reader of ready sockets of our own, instead of a wait for each event.",
-    "loop": "All that is not the call of the task: plain functions that are called for a ready socket, so that no task is "
-    "switched; timers that do not wake the loop while it is busy.",
+    "wait": "A poll that spins finds the next bytes without sleeping, where there are cores for that. Else the kernel's part "
+    "stays: the same as of *C, answers*.",
+    "arm": "Sockets of members and clients stay armed in the read loop; what is left is its own epoll, once for a turn of trio.",
+    "loop": "The read loop calls plain functions, without a switch of tasks; what is left is going back to trio when nothing came "
+    "for a millisecond, or much came. Timers that do not wake the loop while it is busy.",
     "receive": "Little beside the system call itself, which *C, answers* has, too.",
-    "decode": "What fastjson's text needs; much less with RocketMQ's binary headers. Compiled, the rest of Python in it.",
-    "processor": "Compiled, the greater part; for many messages of one topic, what does not differ between them.",
-    "verify": "The CRC stays. Compiled, the loop round it.",
-    "append": "The system call stays; compiled, the encoding of the record goes.",
+    "decode": "What fastjson's text needs; much less with RocketMQ's binary headers.",
+    "processor": "For many messages of one topic, what does not differ between them. Compiled as it is (Cython), nothing.",
+    "verify": "The CRC stays; the loop round it takes many records in columns when much arrives.",
+    "append": "The system call stays; the encoding of the record, as far as records of one batch are alike.",
     "dispatch": "Work that nobody waits for: in larger batches when the loop would else sleep.",
     "hand": "The system call stays, and delivers the bytes and wakes the slave. Reading the record back from the log does not "
     "have to be: it is at hand when it was just encoded.",
-    "report": "The system call stays; the switch of tasks round it does not have to be.",
+    "report": "The system call stays.",
     "acks": "The master's second wake-up for a message: with many at once it is shared by many.",
     "answer": "The system call stays, one for each connection and turn; it delivers the bytes, and wakes the client.",
     "background": "Nothing that a message waits for; threads that fight for the GIL cost the loop more than what is shown here.",
