@@ -15,7 +15,8 @@ INTRODUCTION = """# Where the time goes: one message through master and slave
 One client sends messages of {body_bytes} bytes to {queues} queues, one at a time and {most} at once (client threads, over one
 connection). Each system ran alone, started fresh, in turn with the others (rounds: {rounds}): {first_warm_up_s} s of load to warm
 it up, and for each number of threads and each meter {warm_up_s} s more and {seconds} s measured. Shown is the median of the
-rounds. Everything is for one message.
+rounds. Everything is for one message. RocketMQ's JVM has not compiled all by then: behind a load of many threads a message that
+comes alone takes less of its CPU time, see [produce](produce.md), which begins with them.
 
 - *CPU*: user and system time of the process, from `/proc/PID/stat`. *Slept*: how often a thread of it gave up the processor to
   wait, and had to be woken; *preempted*: how often it lost the processor to others. Nothing else watched meanwhile.
@@ -47,8 +48,8 @@ COULD_GIVE_UP = {
     "wait": "A poll that spins finds the next bytes without sleeping, where there are cores for that. Else the kernel's part "
     "stays: the same as of *C, answers*.",
     "arm": "Sockets of members and clients stay armed in the read loop; what is left is its own epoll, once for a turn of trio.",
-    "loop": "The read loop calls plain functions, without a switch of tasks; what is left is going back to trio when nothing came "
-    "for a millisecond, or much came. Timers that do not wake the loop while it is busy.",
+    "loop": "The read loop calls plain functions, without a switch of tasks; what is left is going back to trio when nothing "
+    "came for a millisecond, or much came. Timers that do not wake the loop while it is busy.",
     "receive": "Little beside the system call itself, which *C, answers* has, too.",
     "decode": "What fastjson's text needs; much less with RocketMQ's binary headers.",
     "processor": "For many messages of one topic, what does not differ between them. Compiled as it is (Cython), nothing.",
@@ -184,7 +185,7 @@ def _steps_table(rows: Sequence[Row]) -> str:
 
 def _calls_table(rows: Sequence[Row]) -> str:
     found = columns(rows, "calls")
-    names = sorted({name for column in found for name in column.calls()}, key=lambda name: -_most(found, name))
+    names = sorted({name for column in found for name in column.calls()}, key=lambda name: (-_most(found, name), name))
     lines = [table_line(["", *(column.title for column in found)]), "|---" + "|--:" * len(found) + "|"]
     lines += [table_line([f"`{name}`", *(_number(column.call(name), ".2f") for column in found)]) for name in names]
     rest = [max((column.call("all") or 0) - sum(column.call(name) or 0 for name in names), 0.0) for column in found]
