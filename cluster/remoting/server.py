@@ -257,7 +257,10 @@ class RemotingServer:
                 await read_each(peer, take)
             finally:  # A request that was read may have stopped the reading.
                 left, rest = rest, []
-                await self._work_off_rest(connection, left)
+                if left:
+                    await self._work_off_rest(connection, left)
+            if connection.is_behind:
+                await connection.caught_up()
 
     async def _read_tls(self, connection: Connection, peer: socket.socket, reader: FrameReader, tls: ServerTls) -> None:
         channel = connection.secure = TlsChannel(await tls.context())

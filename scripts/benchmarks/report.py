@@ -115,7 +115,7 @@ def head(introduction: str, report: dict[str, Any], raw: str, **more: Any) -> st
 
 
 def others_of(rows: Iterable[Row]) -> str:
-    """How far the machine was ours alone while these rows were measured."""
+    """The share of CPU time that other work took while these rows were measured: the median, and the most."""
     percents = [max(0.0, row["other_cpu_percent"]) for row in rows] or [0.0]  # The kernel counts its ticks there.
     return f"{median(percents):.0f} % (at most {max(percents):.0f} %)"
 

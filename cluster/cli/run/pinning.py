@@ -1,4 +1,4 @@
-"""Which broker of `twinlog up` runs on which core. A core is one by the kernel's count: a hardware thread.
+"""Cores of `twinlog up --pin`: one for each broker. A core is one by the kernel's count: a hardware thread.
 
 A broker is one event loop, which uses one core at most, and threads with little to do. Bound to a core each, brokers do not move
 onto each other's. The name server, etcd and the dashboard are bound to none.

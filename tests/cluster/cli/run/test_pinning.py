@@ -1,4 +1,4 @@
-"""Which broker `twinlog up --pin` binds to which core, and how."""
+"""Cores of `twinlog up --pin`: the plan, and how a process is bound."""
 
 import os
 import subprocess
@@ -42,9 +42,8 @@ def test_any_plan_keeps_masters_apart_and_slaves_off_their_masters_core(masters,
     assert len(set(of_masters.values())) == min(masters, count)
     assert all(broker.core != of_masters[broker.group] for broker in brokers if broker.broker_id)
     loads = [sum(broker.core == core for broker in brokers) for core in range(count)]
-    assert (
-        masters == 1 or max(loads) - min(loads) <= 2
-    )  # One alone has its core to itself, however many slaves there are.
+    # One master alone has its core to itself, however many slaves there are.
+    assert masters == 1 or max(loads) - min(loads) <= 2
 
 
 @pytest.mark.parametrize("count", [0, 1])
