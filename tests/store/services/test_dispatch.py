@@ -4,7 +4,9 @@ import pytest
 import trio
 import trio.testing
 
-from tests.helpers import open_store, put
+from tests.helpers import log_bytes, open_store, put, replicate
+from twinlog.store.config import BrokerRole
+from twinlog.store.record.scan import scan_records
 from twinlog.store.services import dispatch
 
 
@@ -62,6 +64,26 @@ async def test_many_in_one_turn_are_gathered(store, monkeypatch):
         at_once += len(told)
         await trio.testing.wait_all_tasks_blocked()
     assert at_once >= 4
+
+
+def test_a_blank_at_the_end_of_a_file_is_dispatched_as_well(tmp_path):
+    """A slave may get it by itself: there is nothing to put into the queues, but dispatch must not seem to hang there."""
+    size = 4096
+    master = open_store(tmp_path / "master", file_size=size)
+    while put(master, b"x" * 500) < size:
+        pass
+    data = log_bytes(master)
+    blank = max(end for end in record_ends(data, size) if end < size)
+    slave = open_store(tmp_path / "slave", file_size=size, role=BrokerRole.SLAVE)
+    replicate(slave, data[:blank])
+    slave.defer_dispatch()
+    slave.append_replicated(memoryview(data)[blank:size], [])
+    slave.dispatch_deferred()
+    assert slave.dispatched_offset == slave.max_offset == size
+
+
+def record_ends(data: bytes, file_size: int) -> list[int]:
+    return [entry.phy_offset + entry.size for entry in scan_records(data, 0, file_size, check_crc=True).entries]
 
 
 async def test_a_listener_that_fails_ends_the_store_and_not_who_appended(tmp_path):
