@@ -218,6 +218,15 @@ class GroupTransferService:
             self._rule = evolve(self._rule, in_sync_replicas=wanted)
             self._changed()
 
+    def require_no_fewer(self, acks: int | None) -> None:
+        """The same, unless that is fewer than now: before other slaves count. require() follows once they do.
+
+        So nobody is answered whose message has the new number of acknowledgements, but of slaves that no longer count.
+        """
+        wanted = self.config.in_sync_replicas if acks is None else acks
+        if wanted > self._rule.in_sync_replicas:
+            self.require(wanted)
+
     def caught_up_at(self) -> dict[str, float]:
         """Time at which each connected member, by its id, held the whole log last, by trio's clock."""
         return self._in_sync.caught_up_at(self._end, trio.current_time())

@@ -21,6 +21,7 @@ from tests.support.clients.java_client import JavaClient, Sent, body
 from tests.support.process_group.up import twinlog
 
 TOPIC, SEED = "Orders", "docker"
+COUNT_MAX = 3000  # Messages of a producer that is stopped before: a minute of them.
 SECRET = "/var/lib/twinlog/group-secret"  # In the service `secret`.
 ADDRESSES = {name: f"{name}:{10911 + 10 * number}" for number, name in enumerate(BROKERS)}
 in_thread = trio.to_thread.run_sync
@@ -206,18 +207,25 @@ async def test_a_paused_master_is_replaced_by_itself(compose):
 
 async def test_a_killed_master_costs_nothing_that_was_acknowledged(compose, java, producer, ledger):
     """Its slaves are killed before, so that it holds messages that no producer was promised; alone they elect one of them."""
-    job = producer.start_sending(TOPIC, 1000, first=ledger.next, seed=SEED, pause_ms=20)
+    job = producer.start_sending(TOPIC, COUNT_MAX, first=ledger.next, seed=SEED, pause_ms=20)
     await in_thread(partial(job.wait_answered, 50))
-    slaves = ("broker-a-0", "broker-a-2")
-    for slave in slaves:
-        await in_thread(compose.container(slave).kill)
-    before = await in_thread(written, compose, "broker-a-1")
-    await until(lambda: written(compose, "broker-a-1") > before, "bytes that only the master has")
+    slaves, ends = ("broker-a-0", "broker-a-2"), list[int]()
+    async with trio.open_nursery() as nursery:
+        for slave in slaves:
+            nursery.start_soon(in_thread, compose.container(slave).kill)
+
+    def has_grown() -> bool:
+        """Between two looks that were answered."""
+        if end := readiness(compose, "broker-a-1").get("written_offset", 0):
+            ends.append(end)
+        return bool(ends) and ends[-1] > ends[0]
+
+    await until(has_grown, "bytes that only the master has")
     await in_thread(compose.container("broker-a-1").kill)
     for slave in slaves:
         await in_thread(compose.container(slave).start)
     ledger.note((await in_thread(partial(job.finish, stop=True))).sent)
-    ledger.next += 1000
+    ledger.next += COUNT_MAX
     await until(lambda: serving(compose, slaves), "an election")
     await until_healthy(compose, *slaves)
     # One that has just started: Java's client looks for a new master every 30 s only.
@@ -236,12 +244,6 @@ def readiness(compose: Compose, name: str) -> dict[str, Any]:
     except ValueError:
         return {}
     return found
-
-
-def written(compose: Compose, name: str) -> int:
-    """The log's end."""
-    end: int = readiness(compose, name)["written_offset"]
-    return end
 
 
 async def test_the_old_master_comes_back_without_what_nobody_was_promised(compose):

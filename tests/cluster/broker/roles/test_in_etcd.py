@@ -5,8 +5,9 @@ import trio
 
 from tests.cluster.broker.cuts import cut_log
 from tests.cluster.broker.roles.in_etcd import into_etcd, made, names, with_a_late_swap
-from tests.support.group.group import until
+from tests.support.group.group import level, until
 from twinlog.cluster.broker.peers.role_messages import AutoFailoverRequest, RoleRefusedError
+from twinlog.ha.election.in_sync_set import with_in_sync
 
 
 async def test_the_slave_of_a_pair_leaves_the_set_and_comes_back(nursery, tmp_path, autojump_clock):
@@ -292,6 +293,29 @@ async def test_of_three_members_the_last_one_goes_on(nursery, tmp_path, autojump
     await until(lambda: names(group) == {second.name}, "the set shrinks again")
     second.produce(b"alone")
     assert await second.is_acknowledged()
+
+
+async def test_a_version_that_is_given_up_acknowledges_nothing_by_its_members(nursery, tmp_path, autojump_clock):
+    """A third member was to come back into the set, and holds a message that the second one of the set has not: with the version
+    the number of acknowledgements falls again, and before that the third one counts no more.
+    """
+    group = await made(nursery, tmp_path, size=3, in_sync_replicas=3)
+    first, second, third = group.members
+    await third.kill()
+    await until(lambda: names(group) == {first.name, second.name}, "the set shrinks")
+    for keeper in group.keepers.values():
+        keeper.fate = lambda: "away"
+    await third.start()
+    await level(first, third)
+    group.isolate(second)
+    first.produce(b"first and third have it")
+    await level(first, third)
+    lease = first.roles.leases
+    lease._propose(with_in_sync(first.state.group, [each.identity for each in group.members]))
+    assert first.ha.group_transfer.decision.need == 3
+    lease._propose(None)
+    assert first.ha.group_transfer.decision.need == 2
+    assert first.acknowledged == [b"before"]
 
 
 async def test_of_three_members_the_one_that_left_does_not_go_on(nursery, tmp_path, autojump_clock):
