@@ -75,7 +75,9 @@ class ReputMessageService:
         several connections, the task does it together.
         """
         self._is_deferred = False
-        if not self.pending and self.log.dispatched_offset >= self.log.max_offset:  # A blank at a file's end has no entries.
+        if (
+            not self.pending and self.log.dispatched_offset >= self.log.max_offset
+        ):  # A blank at a file's end has no entries.
             return
         self._calls += 1
         if self._gathers or self._calls % _LEFT_TO_TASK == 0:
