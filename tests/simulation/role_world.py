@@ -92,10 +92,11 @@ class RoleWorld(World):
     def came_back(self, member: Member, start: int, data: bytes) -> None:
         assert isinstance(member, RoleMember)
         assert member.store is not None
+        damaged = list(member.store.damaged)
         if isinstance(member, Copy):
             (self.displacing if member.follows else self.copy_codes).add(member.service.member.me().code)
+            self.guard(lambda: member.log.came_back(start, data, damaged))
             return
-        damaged = list(member.store.damaged)
         role_checks.finish_line(member, start, data)
         self.lost_before_record |= role_checks.lost_before_record(member, start + len(data))
         self.guard(lambda: member.log.came_back(start, data, damaged))
@@ -108,6 +109,7 @@ class RoleWorld(World):
         if isinstance(member, Copy):
             if not member.follows:
                 self.violated(f"I8: {member.name}, a copy of {member.of.name}, takes bytes at {offset}")
+            self.guard(lambda: member.log.appended(offset, data))
             return
         is_slave = member.store.config.broker_role is BrokerRole.SLAVE
         if not is_slave:
@@ -120,9 +122,8 @@ class RoleWorld(World):
         assert isinstance(member, RoleMember)
         store = member.store
         assert store is not None
-        if isinstance(member, Copy):
-            return
-        self.guard(lambda: role_checks.cut(member, offset))
+        if not isinstance(member, Copy):
+            self.guard(lambda: role_checks.cut(member, offset))
         start = store.min_offset
         data = member.read_log(store, start, offset) if offset > start else b""
         self.guard(lambda: member.log.came_back(start, data, list(store.damaged)))
