@@ -235,7 +235,9 @@ def holding(master: "RoleMember", line: Line, end: int) -> list[str]:
 def _taken_for_members(master: "RoleMember") -> list["RoleMember"]:
     """Copies of disks that a master's record names in place of the member, since others have heard of them, too."""
     state = master.durable_role()
-    named = {each.ha_address for each in state.group.members} if state is not None and state.group is not None else set()
+    named = (
+        {each.ha_address for each in state.group.members} if state is not None and state.group is not None else set()
+    )
     return [copy for copy in master.group.copies if copy.follows and copy.address in named]
 
 
