@@ -158,7 +158,7 @@ class RoleWorld(World):
     def begin_line(self, epoch_id: EpochId, base: Line, start: int, *, may_lose: str) -> Line:
         """Raises Violation when it is without what it must have."""
         line = self.book.lines.begin(epoch_id, base, start)
-        for member in self.role_members:
+        for member in self.processes:
             member.log.line_began(line, base)
         self.guard(lambda: self._began(line, may_lose))
         return line

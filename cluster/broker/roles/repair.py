@@ -111,9 +111,10 @@ async def _master_of(member: Member, what: str) -> PeerHistory:
         raise RoleRefusedError(
             f"only a slave that knows its master can {what}: {member.address} is {word} {why}".rstrip()
         )
-    found = await member.calls.history(member.master.address)
-    if found is None or found.id != member.master.id:
-        raise HAPeerError(f"{member.master.address} is not the master of epoch {member.master.id.epoch} any more")
+    master = member.master
+    found = await member.calls.history(master.address)
+    if found is None or found.id != master.id:
+        raise HAPeerError(f"{master.address} is not the master of epoch {master.id.epoch} any more")
     return found
 
 
