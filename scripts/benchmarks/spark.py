@@ -145,7 +145,8 @@ class SparkBench:
 
     def _read(self, name: Row, broker: BrokerProcess, spark: "Spark | None", messages: int) -> Row:
         if spark is not None and name["kind"] == "spark":
-            return spark.ask("read", options=_options(broker, TOPIC))
+            read = spark.ask("read", options=_options(broker, TOPIC))
+            return {**read, "bytes": read["messages"] * name["body"]}
         if name["kind"] == "python":
             options = {"name_server": broker.namesrv, "topic": TOPIC, "messages": messages}
             return _loop("read", {**options, "limit_s": STEP_SECONDS_MAX})

@@ -55,10 +55,11 @@ themselves, slave and Spark the other; they share one disk. Messages to Spark: i
 
 """
 AGAIN = """
-## Source again, bodies of 16 KiB: before and after two changes
+## Source again, bodies of 16 KiB
 
 The same measurement on another machine of the same size, slower for Java's client, too: {cpu_model}, Linux {kernel}, Python
-{python}. One run behind the other, at {commits}. Command: `{command}`.
+{python}. Each column is a run, at {commits}. Command of the last one: `{command}`.
+Until the last column Spark also added up the lengths of bodies, as in the table above, for which it copies each body once more.
 
 """
 START_UP = "\n## Start-up\n\nSeconds to a session, for a first topic of 20,000 messages, and for the same again.\n\n"
