@@ -145,6 +145,20 @@ def test_refusals(producer, fields, code, remark):
     assert len(producer.stored()) == 2
 
 
+@pytest.mark.parametrize("text", ["1024", "09999", "٣", "x", "-1", "1" * 10])
+def test_queues_far_behind_go_the_quick_way_too(tmp_path, text):
+    producer = Producer(make_parts(tmp_path, now_ms=lambda: NOW_MS))
+    producer.send(producer.command())
+    topics = producer.processor.requests.topics
+    topics.table["T1"] = attrs.evolve(topics.table["T1"], write_queues=10_000, read_queues=10_000)
+    command, requests = producer.command(e=text), producer.processor.requests
+    quick = requests.read_plain(producer.wire, command)
+    assert (quick is not None) == (text in ("1024", "09999"))
+    if quick is not None:
+        assert quick == requests.read(producer.wire, command)
+        assert quick.queue_id == int(text)
+
+
 def test_transactions_can_be_refused(tmp_path):
     producer = Producer(make_parts(tmp_path, broker={"reject_transaction_message": True, "broker_ip1": "10.0.0.1"}))
     refused, good = producer.send(producer.command(properties="TRAN_MSG\x01True", f=4), producer.command())
