@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import psutil
 from attrs import evolve, frozen
 
 from scripts.benchmarks.backlog import digest
@@ -39,6 +40,7 @@ PARTS: dict[str, tuple[int, ...]] = {
     "size": (10, 100, 1_000, 10_000, 100_000, 1 << 20),  # Bytes of a body.
 }
 THREADS, THREADS_OF_SIZE = 64, 8  # 64 bodies of 1 MiB at once are more than the client's heap likes.
+IDLE_PERCENT, IDLE_SECONDS_MAX = 5, 300  # Of a core.
 SETTINGS = {"diskMaxUsedSpaceRatio": "95"}
 
 
@@ -102,6 +104,8 @@ def running(kind: str, point: Point) -> Iterator[System]:
         for each in masters.values():
             stack.enter_context(each)
             create_topic(each.address, TOPIC, queues=point.of("queues", QUEUES))
+        if point.part == "log":
+            _wait_until_idle(master.pid)
         pids = {name: each.pid for name, each in masters.items()}
         if point.part == "masters":
             _pin(pids.values())
@@ -113,6 +117,16 @@ def running(kind: str, point: Point) -> Iterator[System]:
         if (connections := point.of("connections", 1)) > 1:
             _idle_beside(master, connections - 1, root, stack)
         yield System(name=kind, namesrv=namesrv, master=master.address, pids=pids)
+
+
+def _wait_until_idle(pid: int) -> None:
+    """Until it is done with what the start left to it: the index looks through a log that it does not know."""
+    process = psutil.Process(pid)
+    process.cpu_percent()
+    for _ in range(IDLE_SECONDS_MAX // 2):
+        if process.cpu_percent(2) < IDLE_PERCENT:
+            return
+    raise RuntimeError(f"process {pid} is busy for {IDLE_SECONDS_MAX} s, and nobody asks it anything")
 
 
 def _pin(pids: Iterable[int]) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from scripts.benchmarks.report import Row, head, others_of, spread, table_line
+from twinlog.store.util.text import counted
 
 FLAT_MAX = 1.3
 INTRODUCTION = """# Growth: what a message costs as everything grows
@@ -49,6 +50,30 @@ WHAT = {
     "size": ("Size of the body, bytes", "{threads_of_size} threads. Bodies are random, and sent as they are."),
 }
 NAMES = {"twinlog": "twinlog", "rocketmq": "RocketMQ"}
+CORE = """
+## What a core gives
+
+Calculated from the tables above: what a master's process does on one core that it has for itself, with the {threads} threads of
+this load, {threads_of_size} where the size grows. Memory: what more of a thing take, divided by their number.
+
+<!-- What a core gives: begins -->
+
+{table}
+<!-- What a core gives: ends -->
+
+## Several cores, calculated
+
+What masters of twinlog take in, one on each core, with as much CPU time for a message as each of {masters} masters took above, an
+ASYNC_MASTER, and clients and slaves on other machines. *In* and *to slaves* are the network's part, with 200 bytes beside each
+body, one slave for each master. Not measured: the machine of this page has {cpu_count} cores.
+
+<!-- Several cores: begins -->
+
+{plan}
+<!-- Several cores: ends -->
+"""
+PLANNED_CORES = (2, 4, 8, 16, 64)
+AROUND_BODY = 200  # Bytes: header of the request, or record in the log.
 
 
 def page(report: dict[str, Any], raw: str) -> str:
@@ -58,7 +83,63 @@ def page(report: dict[str, Any], raw: str) -> str:
     for part, (title, what) in WHAT.items():
         if own := [row for row in rows if row["part"] == part]:
             parts += [f"\n## {title}\n\n{what.format(**report['setup'])}\n\n{_table(own)}", *_slopes(part, own)]
+    if all(_points(rows, part, "twinlog") for part in ("queues", "connections", "slaves", "masters", "size")):
+        masters = _points(rows, "masters", "twinlog")
+        told = report["setup"] | report["machine"] | {"masters": min(2, max(masters))}
+        parts.append(
+            CORE.format(
+                table=_core_table(rows, report["setup"]["body_bytes"]),
+                plan=_plan(rows, report["setup"]["body_bytes"]),
+                **told,
+            )
+        )
     return "".join(parts)
+
+
+def _points(rows: Sequence[Row], part: str, system: str) -> dict[int, tuple[float, float]]:
+    """By length of what grows: the masters' CPU time of a message in us, and their memory in MiB."""
+    own = [row for row in rows if (row["part"], row["system"]) == (part, system)]
+    return {
+        value: (
+            median(_cpu(row) for row in own if row["value"] == value),
+            median(_memory(row) for row in own if row["value"] == value),
+        )
+        for value in sorted({row["value"] for row in own})
+    }
+
+
+def _core_table(rows: Sequence[Row], body: int) -> str:
+    names = [system for system in NAMES if _points(rows, "size", system)]
+    lines = ["| | " + " | ".join(NAMES[each] for each in names) + " |", "| --- |" + " --: |" * len(names)]
+    for part in ("size", "slaves"):
+        points = [_points(rows, part, each) for each in names]
+        for value in points[0]:
+            size = value if part == "size" else body
+            beside = "" if part == "size" else f", {counted(value, 'slave')}"
+            costs = [each[value][0] if value in each else None for each in points]
+            cells = ["" if us is None else f"{1e6 / us:,.0f}/s, {size / us:,.1f} MB/s" for us in costs]
+            lines.append(table_line([f"bodies of {counted(size, 'byte')}{beside}", *cells]))
+    for part, what in (("queues", "queue"), ("connections", "idle connection")):
+        cells = [_each_takes(_points(rows, part, each)) for each in names]
+        lines.append(table_line([f"memory of a {what}", *(f"{kib:,.1f} KiB" for kib in cells)]))
+    return "\n".join(lines) + "\n"
+
+
+def _each_takes(points: dict[int, tuple[float, float]]) -> float:
+    """KiB of memory that one more of a thing takes."""
+    least, most = min(points), max(points)
+    return 1024 * (points[most][1] - points[least][1]) / max(most - least, 1)
+
+
+def _plan(rows: Sequence[Row], body: int) -> str:
+    masters = _points(rows, "masters", "twinlog")
+    us = masters[min(2, max(masters))][0]
+    lines = ["| cores | masters | messages/s | in, Gbit/s | to slaves, Gbit/s |", "| --: | --: | --: | --: | --: |"]
+    for cores in PLANNED_CORES:
+        rate = cores * 1e6 / us
+        gbit = f"{rate * (body + AROUND_BODY) * 8 / 1e9:.1f}"
+        lines.append(table_line([str(cores), str(cores), f"{rate:,.0f}", gbit, gbit]))
+    return "\n".join(lines) + "\n"
 
 
 def _table(rows: Sequence[Row]) -> str:
