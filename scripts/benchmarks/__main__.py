@@ -84,6 +84,8 @@ def main() -> None:
 @click.option("--first-warm-up", default=30, show_default=True, help="Seconds of load on a system just started.")
 @click.option("--warm-up", default=5, show_default=True, help="Seconds of load before each measurement.")
 @click.option("--threads", multiple=True, type=int, default=(64, 1), show_default=True, help="Client threads.")
+@click.option("--body", default=1024, show_default=True, help="Bytes of a message.")
+@click.option("--batch", default=1, show_default=True, help="Messages of one send; several are measured as `batches`.")
 @click.option("--slaves", default=1, show_default=True, help="Slaves of every master, RocketMQ's and ours.")
 @click.option("--only", multiple=True, type=click.Choice(KINDS), help="Measure these systems alone.")
 @click.option(
@@ -107,15 +109,21 @@ def produce(
     first_warm_up: int,
     warm_up: int,
     threads: tuple[int, ...],
+    body: int,
+    batch: int,
     slaves: int,
     only: tuple[str, ...],
     programs: tuple[str, ...],
     example: Path | None,
     out: Path | None,
 ) -> None:
-    """Measure sync sends of 1 KiB messages: rate, latency and CPU time, at several numbers of client threads."""
-    load = Load(threads=threads, first_warm_up_s=first_warm_up, warm_up_s=warm_up, seconds=seconds)
+    """Measure sync sends: rate, latency and CPU time, at several numbers of client threads."""
+    load = Load(
+        threads=threads, first_warm_up_s=first_warm_up, warm_up_s=warm_up, seconds=seconds, body_size=body, batch=batch
+    )
     chosen = [candidate for candidate in candidates(slaves) if candidate.kind in (only or KINDS)]
+    if batch > 1:  # Who only answers knows no batches.
+        chosen = [candidate for candidate in chosen if candidate.role]
     setup: dict[str, Any] = {
         "body_bytes": load.body_size,
         "queues": QUEUES,
@@ -124,13 +132,20 @@ def produce(
         "first_warm_up_s": first_warm_up,
         "warm_up_s": warm_up,
     }
+    if batch > 1 and "rocketmq" in programs:
+        raise click.UsageError(
+            "RocketMQ's own program sends one message at a time: leave out --batch, or --program rocketmq"
+        )
     if "rocketmq" in programs and example is None:
         raise click.UsageError(
             "RocketMQ's own program is in no jar of Maven's: name rocketmq-example-4.9.7.jar by --example"
         )
     if programs != ("ours",):
         setup["programs"] = programs
-    record("produce", setup, _produced(rounds, chosen, load, programs, example), _produced_line, out)
+    name = "produce"
+    if batch > 1:
+        name, setup["batch"] = "batches", batch
+    record(name, setup, _produced(rounds, chosen, load, programs, example), _produced_line, out)
 
 
 def _produced(

@@ -32,6 +32,12 @@ class Load:
     warm_up_s: int
     seconds: int
     body_size: int = 1024
+    batch: int = 1  # Messages of one send.
+
+    def arguments(self, namesrv: str, topic: str) -> list[str]:
+        """Those of java/ProduceLoad.java."""
+        numbers = (self.body_size, self.batch, self.first_warm_up_s, self.warm_up_s, self.seconds, *self.threads)
+        return [namesrv, topic, *map(str, numbers)]
 
     @property
     def time_limit_s(self) -> float:
@@ -93,8 +99,7 @@ def measure(
     """Run the client against a system; yield one row of results for each number of threads. `started`: called when the
     measurement of one begins, behind its warm-up. `options`: of the JVM.
     """
-    numbers = (load.body_size, load.first_warm_up_s, load.warm_up_s, load.seconds, *load.threads)
-    arguments = [system.namesrv, topic, *map(str, numbers)]
+    arguments = load.arguments(system.namesrv, topic)
     before: dict[str, float] = {}
     with java_client("ProduceLoad", arguments, root, load.time_limit_s, options) as (client, events):
         for event in events:

@@ -141,9 +141,7 @@ def _system(candidate: Candidate) -> Subject:
         with candidate.running(TOPIC) as system:
 
             def client(load: Load, home: Path) -> AbstractContextManager[Events]:
-                numbers = (load.body_size, load.first_warm_up_s, load.warm_up_s, load.seconds, *load.threads)
-                arguments = [system.namesrv, TOPIC, *map(str, numbers)]
-                return java_client("ProduceLoad", arguments, home, load.time_limit_s)
+                return java_client("ProduceLoad", load.arguments(system.namesrv, TOPIC), home, load.time_limit_s)
 
             yield Running(pids=system.pids, client=client)
 

@@ -12,8 +12,8 @@ import org.apache.rocketmq.common.message.Message;
 /**
  * Sends messages as fast as answers come: N threads over one DefaultMQProducer, each with one sync send under way.
  *
- * Arguments: namesrv topic bodySize firstWarmUpSeconds warmUpSeconds seconds threads... One line of JSON for the start and the end of each
- * measurement: {"event":"start",..} and {"event":"end",..}, so that the caller can read the broker's CPU time between.
+ * Arguments: namesrv topic bodySize batch firstWarmUpSeconds warmUpSeconds seconds threads...; a send is of so many messages together.
+ * One line of JSON for the start and the end of each measurement: {"event":"start",..} and {"event":"end",..}, so that the caller can read the broker's CPU time between.
  */
 public final class ProduceLoad {
     private ProduceLoad() {
@@ -31,24 +31,25 @@ public final class ProduceLoad {
         if (!producer.send(warmUp, 10_000).getSendStatus().name().equals("SEND_OK")) {
             Thread.sleep(3_000); // The slave connects a little later than the broker serves.
         }
-        run(producer, args[1], body, Integer.parseInt(args[6]), Integer.parseInt(args[3]));
-        for (int i = 6; i < args.length; i++) {
+        int batch = Integer.parseInt(args[3]);
+        run(producer, args[1], body, batch, Integer.parseInt(args[7]), Integer.parseInt(args[4]));
+        for (int i = 7; i < args.length; i++) {
             int threads = Integer.parseInt(args[i]);
-            run(producer, args[1], body, threads, Integer.parseInt(args[4]));
+            run(producer, args[1], body, batch, threads, Integer.parseInt(args[5]));
             System.out.println("{\"event\":\"start\",\"threads\":" + threads + "}");
-            String result = run(producer, args[1], body, threads, Integer.parseInt(args[5]));
+            String result = run(producer, args[1], body, batch, threads, Integer.parseInt(args[6]));
             System.out.println("{\"event\":\"end\",\"threads\":" + threads + "," + result + "}");
         }
         System.exit(0);
     }
 
-    private static String run(DefaultMQProducer producer, String topic, byte[] body, int threads, int seconds)
+    private static String run(DefaultMQProducer producer, String topic, byte[] body, int batch, int threads, int seconds)
         throws Exception {
         long begin = System.nanoTime();
         long end = begin + seconds * 1_000_000_000L;
         List<Loader> loaders = new ArrayList<>();
         for (int i = 0; i < threads; i++) {
-            loaders.add(new Loader(producer, topic, body, end));
+            loaders.add(new Loader(producer, topic, body, batch, end));
         }
         loaders.forEach(Thread::start);
         Latencies latencies = new Latencies();
@@ -62,7 +63,7 @@ public final class ProduceLoad {
         StringBuilder counts = new StringBuilder();
         outcomes.forEach((outcome, count) ->
             counts.append(counts.length() == 0 ? "" : ",").append('"').append(outcome).append("\":").append(count));
-        return String.format("\"elapsed_s\":%.3f,%s,\"outcomes\":{%s}", elapsed, latencies.json(), counts);
+        return String.format("\"elapsed_s\":%.3f,%s,\"outcomes\":{%s}", elapsed, latencies.json(batch), counts);
     }
 
     /** One client thread. */
@@ -70,14 +71,16 @@ public final class ProduceLoad {
         private final DefaultMQProducer producer;
         private final String topic;
         private final byte[] body;
+        private final int batch;
         private final long endNanos;
         private final Latencies latencies = new Latencies();
         private final Map<String, Long> outcomes = new TreeMap<>();
 
-        Loader(DefaultMQProducer producer, String topic, byte[] body, long endNanos) {
+        Loader(DefaultMQProducer producer, String topic, byte[] body, int batch, long endNanos) {
             this.producer = producer;
             this.topic = topic;
             this.body = body;
+            this.batch = batch;
             this.endNanos = endNanos;
         }
 
@@ -86,14 +89,22 @@ public final class ProduceLoad {
             for (long begin = System.nanoTime(); begin < endNanos; begin = System.nanoTime()) {
                 String outcome;
                 try {
-                    SendResult result = producer.send(new Message(topic, body));
+                    SendResult result = batch == 1 ? producer.send(new Message(topic, body)) : producer.send(together());
                     outcome = result.getSendStatus().name();
                     latencies.note((System.nanoTime() - begin) / 1000);
                 } catch (Exception e) {
                     outcome = e.getClass().getSimpleName();
                 }
-                outcomes.merge(outcome, 1L, Long::sum);
+                outcomes.merge(outcome, (long) batch, Long::sum);
             }
+        }
+
+        private List<Message> together() {
+            List<Message> messages = new ArrayList<>(batch);
+            for (int i = 0; i < batch; i++) {
+                messages.add(new Message(topic, body));
+            }
+            return messages;
         }
     }
 
@@ -118,9 +129,9 @@ public final class ProduceLoad {
             maxMicros = Math.max(maxMicros, other.maxMicros);
         }
 
-        String json() {
+        String json(int batch) {
             return String.format("\"answered\":%d,\"p50_ms\":%.3f,\"p99_ms\":%.3f,\"p999_ms\":%.3f,\"max_ms\":%.3f",
-                total, percentile(0.5) / 1e3, percentile(0.99) / 1e3, percentile(0.999) / 1e3, maxMicros / 1e3);
+                total * batch, percentile(0.5) / 1e3, percentile(0.99) / 1e3, percentile(0.999) / 1e3, maxMicros / 1e3);
         }
 
         private long percentile(double share) {
