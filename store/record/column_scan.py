@@ -187,9 +187,11 @@ class _Stretch:
         data, done = self.data, 0
         found: list[int] = []
         if (struct := _one_layout(begins, ends, is_plain)) is not None:
-            done = len(begins) // _BODIES_AT_ONCE * _BODIES_AT_ONCE
             begin = int(begins[0])
-            laid_out = data[begin : begin + done // _BODIES_AT_ONCE * struct.size]
+            # What lies between the last body and the next one may end with the data.
+            groups = min(len(begins) // _BODIES_AT_ONCE, (len(data) - begin) // struct.size)
+            done = groups * _BODIES_AT_ONCE
+            laid_out = data[begin : begin + groups * struct.size]
             found += map(crc32, chain.from_iterable(struct.iter_unpack(laid_out)))
         rest = is_plain[done:]
         pairs = zip(np.where(rest, begins[done:], 0).tolist(), np.where(rest, ends[done:], 0).tolist(), strict=True)

@@ -210,6 +210,15 @@ def test_bodies_of_one_size_at_other_distances(odd):
         assert len(same(log, file_size=1 << 20).entries) == 150
 
 
+@pytest.mark.parametrize("count", [64, 65, 127, 128, 129, 192])
+@pytest.mark.parametrize("behind", [b"", b"x", b"x" * 200])
+def test_bodies_of_one_size_up_to_the_end_of_the_data(count, behind):
+    """As batches of one producer: the data ends with the last record."""
+    data = log_of([usual(number) for number in range(count)], file_size=1 << 20) + behind
+    found = same(data, file_size=1 << 20)
+    assert len(found.entries) == count
+
+
 def test_shapes_of_one_size_after_each_other():
     """What the last stretch had is tried first."""
     mores = [
