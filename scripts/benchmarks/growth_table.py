@@ -54,7 +54,8 @@ CORE = """
 ## What a core gives
 
 Calculated from the tables above: what a master's process does on one core that it has for itself, with the {threads} threads of
-this load, {threads_of_size} where the size grows. Memory: what more of a thing take, divided by their number.
+this load, {threads_of_size} where the size grows. Memory of a queue or connection: what the most of them take, divided by their
+number; RocketMQ has it within its heap.
 
 <!-- What a core gives: begins -->
 
@@ -115,13 +116,14 @@ def _core_table(rows: Sequence[Row], body: int) -> str:
         points = [_points(rows, part, each) for each in names]
         for value in points[0]:
             size = value if part == "size" else body
-            beside = "" if part == "size" else f", {counted(value, 'slave')}"
+            beside = "" if part == "size" else f", {counted(value, 'slave') if value else 'no slave'}"
             costs = [each[value][0] if value in each else None for each in points]
             cells = ["" if us is None else f"{1e6 / us:,.0f}/s, {size / us:,.1f} MB/s" for us in costs]
-            lines.append(table_line([f"bodies of {counted(size, 'byte')}{beside}", *cells]))
-    for part, what in (("queues", "queue"), ("connections", "idle connection")):
-        cells = [_each_takes(_points(rows, part, each)) for each in names]
-        lines.append(table_line([f"memory of a {what}", *(f"{kib:,.1f} KiB" for kib in cells)]))
+            lines.append(table_line([f"bodies of {size:,} bytes{beside}", *cells]))
+    for part, what in (("queues", "a queue"), ("connections", "an idle connection")):
+        kib = _each_takes(_points(rows, part, "twinlog"))
+        cells = [f"{kib:,.1f} KiB" if each == "twinlog" else "" for each in names]
+        lines.append(table_line([f"memory of {what}", *cells]))
     return "\n".join(lines) + "\n"
 
 

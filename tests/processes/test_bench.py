@@ -573,7 +573,7 @@ def test_the_page_of_growth_shows_each_part() -> None:
     assert "| 8 | twinlog | 22,727 | 5.0 | 44.0 | 2.20 | 88.0 | 70 | 1 |" in shown
     assert shown.count("| RocketMQ |") == len(points) + 1
     assert "| bodies of 100 bytes | 50,000/s, 5.0 MB/s | 47,619/s, 4.8 MB/s |" in shown
-    assert "| bodies of 1 byte, 8 slaves | 22,727/s, 0.0 MB/s |  |" in shown
+    assert "| bodies of 1 bytes, 8 slaves | 22,727/s, 0.0 MB/s |  |" in shown
     assert "| 8 | 8 | 400,000 | 0.6 | 0.6 |" in shown
     assert "RocketMQ: 21.0 us, and 0.0 us for each slave (the furthest point is 0 % from that line)" in shown
 
