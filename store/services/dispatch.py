@@ -75,9 +75,8 @@ class ReputMessageService:
         several connections, the task does it together.
         """
         self._is_deferred = False
-        if (
-            not self.pending and self.log.dispatched_offset >= self.log.max_offset
-        ):  # A blank at a file's end has no entries.
+        # A blank at a file's end has no entries, and has to be passed all the same.
+        if not self.pending and self.log.dispatched_offset >= self.log.max_offset:
             return
         self._calls += 1
         if self._gathers or self._calls % _LEFT_TO_TASK == 0:
