@@ -9,7 +9,8 @@ GroupTransferService (5.3.3).
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Literal, Protocol
 
 import structlog
@@ -119,6 +120,7 @@ class GroupTransferService:
     _reach: int = field(default=0, init=False)  # What ends at or beyond this need not wait: too few are near enough.
     _timeout: float = field(init=False)  # Seconds.
     _expects_until: float = field(default=-math.inf, init=False)
+    _is_changing: bool = field(default=False, init=False)  # See together().
     _suspended: frozenset[str] = field(factory=frozenset, init=False)  # Addresses, as it was logged.
 
     def __attrs_post_init__(self) -> None:
@@ -218,14 +220,18 @@ class GroupTransferService:
             self._rule = evolve(self._rule, in_sync_replicas=wanted)
             self._changed()
 
-    def require_no_fewer(self, acks: int | None) -> None:
-        """The same, unless that is fewer than now: before other slaves count. require() follows once they do.
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Let what changes within the block take effect at its end: who counts, and the number of acknowledgements.
 
-        So nobody is answered whose message has the new number of acknowledgements, but of slaves that no longer count.
+        In between, nobody is answered for a message that has the new number of them, but of slaves that no longer count.
         """
-        wanted = self.config.in_sync_replicas if acks is None else acks
-        if wanted > self._rule.in_sync_replicas:
-            self.require(wanted)
+        self._is_changing = True
+        try:
+            yield
+        finally:
+            self._is_changing = False
+            self._changed()
 
     def caught_up_at(self) -> dict[str, float]:
         """Time at which each connected member, by its id, held the whole log last, by trio's clock."""
@@ -291,6 +297,8 @@ class GroupTransferService:
         return self._end_offset if self.log_end is None else self.log_end()
 
     def _changed(self) -> None:
+        if self._is_changing:
+            return
         self._reason = None
         if not self._in_sync.counted and self._alone_since == 0:
             self._alone_since = time.time()

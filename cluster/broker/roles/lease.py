@@ -563,13 +563,13 @@ class LeaseRounds:
     def _recount(self) -> None:
         """Count nobody any more whose acknowledgements must not."""
         ids, group, quorum = self.counted_members(), self.member.group, self.quorum
-        acks, transfer = None if quorum is None else quorum.acks, self.member.ha.group_transfer
-        transfer.require_no_fewer(acks)
-        if ids is None or group is None:
-            self.member.ha.connection_admission.recount()
-        else:
-            self._count(group, ids)
-        transfer.require(acks)
+        transfer = self.member.ha.group_transfer
+        with transfer.together():
+            transfer.require(None if quorum is None else quorum.acks)
+            if ids is None or group is None:
+                self.member.ha.connection_admission.recount()
+            else:
+                self._count(group, ids)
 
     def _next_record(self) -> GroupRecord | None:
         member, group = self.member, self.member.group
