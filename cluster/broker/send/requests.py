@@ -59,7 +59,6 @@ HEADERS: dict[int, type[SendMessage]] = {
 }
 MULTI_TAG = 2  # sys_flag bit.
 _SEND_V2 = int(RequestCode.SEND_MESSAGE_V2)
-_QUEUE_IDS = {str(number): number for number in range(1024)}  # Most; others are parsed.
 _QUEUE_ID_DIGITS_MAX = 9
 _SYS_FLAGS = {str(number): number for number in range(1 << 11)}
 _BORN_DIGITS_MAX = 18  # An i64 may have more digits; a time in ms does not.
@@ -72,11 +71,16 @@ def retries_max(group: SubscriptionGroupConfig, asked: int | None, version: int)
     return asked if asked is not None and version >= _RETRY_MAX_SINCE_VERSION else group.retry_times_max
 
 
-def _parse_queue_id(text: str) -> int:
-    """Raises KeyError for what is no plain number."""
-    if text.isdecimal() and text.isascii() and len(text) <= _QUEUE_ID_DIGITS_MAX:
-        return int(text)
-    raise KeyError(text)
+class _QueueIds(dict[str, int]):
+    """Queue ids by their text: the most usual ones, others are parsed. KeyError for what is no plain number."""
+
+    def __missing__(self, text: str) -> int:
+        if text.isdecimal() and text.isascii() and len(text) <= _QUEUE_ID_DIGITS_MAX:
+            return int(text)
+        raise KeyError(text)
+
+
+_QUEUE_IDS = _QueueIds((str(number), number) for number in range(1024))
 
 
 class Send(NamedTuple):
@@ -119,9 +123,7 @@ class SendRequests:
             return None
         try:
             topic = self.topics.table[ext["b"]]
-            name, queue_id = topic.name, _QUEUE_IDS.get(ext["e"], -1)
-            if queue_id < 0:
-                queue_id = _parse_queue_id(ext["e"])
+            name, queue_id = topic.name, _QUEUE_IDS[ext["e"]]
             stored = self._properties.rewrite(ext["i"])
             born, sys_flag, flag, reconsume_times = ext["g"], ext["f"], ext["h"], ext.get("j", "0")
         except KeyError:
