@@ -224,21 +224,18 @@ def acknowledged(member: "RoleMember", message: RoleMessage) -> None:
 
 def holding(master: "RoleMember", line: Line, end: int) -> list[str]:
     """Who else held a line up to an offset, once."""
-    found = []
-    for member in (*master.group.role_members, *_taken_for_members(master)):
-        table = member.log.durable if member.config.ack_flushed else member.log.held
-        if member is not master and table.get(line, 0) >= end:
+    state, found = master.durable_role(), []
+    copies = master.group.taken_for(state.group if state is not None else None)
+    for member in master.group.role_members:
+        either = (member, copies.get(member.name))
+        if member is not master and any(each is not None and _holds(each, line, end) for each in either):
             found.append(member.name)
     return found
 
 
-def _taken_for_members(master: "RoleMember") -> list["RoleMember"]:
-    """Copies of disks that a master's record names in place of the member, since others have heard of them, too."""
-    state = master.durable_role()
-    named = (
-        {each.ha_address for each in state.group.members} if state is not None and state.group is not None else set()
-    )
-    return [copy for copy in master.group.copies if copy.follows and copy.address in named]
+def _holds(member: "RoleMember", line: Line, end: int) -> bool:
+    table = member.log.durable if member.config.ack_flushed else member.log.held
+    return table.get(line, 0) >= end
 
 
 # At each cut

@@ -54,9 +54,7 @@ def _is_decided(world: "RoleWorld") -> bool:
 async def _check_elects(world: "RoleWorld") -> None:
     """E2: in a group that elects by itself no person is needed where anybody could be elected, or the master be it anew."""
     groups = [state.group for member in world.role_members if (state := member.durable_role()) is not None]
-    may = (
-        _is_decided(world) or len(groups) < len(world.role_members) or world.lost_before_record or _is_displaced(world)
-    )
+    may = _is_decided(world) or len(groups) < len(world.role_members) or world.lost_before_record or _displaced(world)
     if may or any(group is None or group.auto_failover not in AUTOMATIC or group.acks_needed <= 1 for group in groups):
         return
     services = [member.roles for member in world.role_members if member.roles is not None and member.up]
@@ -118,15 +116,14 @@ def _check_help(world: "RoleWorld", member: "RoleMember") -> None:
     """Histories prove what is given up: no slave needs a person to follow."""
     is_damaged = any(each.store is not None and list(each.store.damaged) for each in world.role_members)
     is_deleted = "were deleted there" in member.says()  # Retention made room before it came back.
-    if not is_damaged and not is_deleted and not world.lost_before_record and not _is_displaced(world):
+    if not is_damaged and not is_deleted and not world.lost_before_record and not _displaced(world):
         world.violated(f"{member.name} was to follow by itself: {member.says()}")
 
 
-def _is_displaced(world: "RoleWorld") -> bool:
-    """Whether a record names a copy that its master took for the member: that one waits for a person."""
+def _displaced(world: "RoleWorld") -> set[str]:
+    """Members in whose place a record names a copy, which its master took for them: they wait for a person."""
     states = [member.durable_role() for member in world.role_members]
-    groups = [state.group for state in states if state is not None and state.group is not None]
-    return any(each.code in world.displacing for group in groups for each in group.members)
+    return {name for state in states if state is not None for name in world.taken_for(state.group)}
 
 
 def unequal(world: "RoleWorld") -> list[str]:
@@ -159,13 +156,13 @@ def final(world: "RoleWorld") -> None:
         if not member.up or member.store is None:
             raise Violation(f"{member.name} is down after everything healed")
     found = unequal(world)
-    if found and (world.lost_before_record or _is_displaced(world)):
+    if found and (world.lost_before_record or _displaced(world)):
         return  # A person has to say whose log is right.
     if found:
         words = "; ".join(f"{member.name} {member.says()}" for member in world.role_members)
         masters = [member.name for member in serving(world)]
         raise Violation(f"{found} are not the same after everything healed, master is {masters}: {words}")
-    if (missing := world.in_etcd.missing()) and not _is_displaced(world):
+    if missing := sorted(set(world.in_etcd.missing()) - _displaced(world)):
         raise Violation(f"S7: {missing} are not in the in-sync set after everything healed: {_why_missing(world)}")
     for member in world.role_members:
         check_queues(member)

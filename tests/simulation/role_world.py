@@ -23,6 +23,7 @@ from tests.simulation.world import World
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import EpochId
 from twinlog.store.log.commit_log import PutMessage, PutResult
+from twinlog.store.role_file import GroupRecord
 
 COPY_IP = "10.0.0.9"
 FOR_EVER = 1e6  # Seconds.
@@ -38,7 +39,9 @@ class RoleWorld(World):
     positions: dict[int, int] = field(factory=dict)  # Of consumers, by queue.
     copies: list[Copy] = field(factory=list)  # One at a time is up.
     copy_codes: set[str] = field(factory=set)  # Register codes of their starts.
-    displacing: set[str] = field(factory=set)  # The same of copies for which a master may have taken them.
+    displacing: dict[str, Copy] = field(
+        factory=dict
+    )  # By such a code, those that a master may have taken for the member.
     copying: bool = False  # Whoever copies disks, or swaps addresses, does nothing else meanwhile.
     elections: ElectionBook = field(init=False)
     etcd: SimEtcd | None = None
@@ -78,6 +81,11 @@ class RoleWorld(World):
         serving = [member for member in self.role_members if member.up and member.writable]
         return max(serving, key=lambda member: member.durable_epochs()[-1].id, default=self.members["m"])
 
+    def taken_for(self, group: GroupRecord | None) -> dict[str, Copy]:
+        """Copies that a record names in place of the member, by the member's name."""
+        found = (self.displacing.get(each.code) for each in (group.members if group is not None else ()))
+        return {copy.of.name: copy for copy in found if copy is not None}
+
     def counts(self) -> tuple[int, int, int]:
         return self.book.acked, self.book.refused, len(self.book.messages)
 
@@ -94,7 +102,11 @@ class RoleWorld(World):
         assert member.store is not None
         damaged = list(member.store.damaged)
         if isinstance(member, Copy):
-            (self.displacing if member.follows else self.copy_codes).add(member.service.member.me().code)
+            code = member.service.member.me().code
+            if member.follows:
+                self.displacing[code] = member
+            else:
+                self.copy_codes.add(code)
             self.guard(lambda: member.log.came_back(start, data, damaged))
             return
         role_checks.finish_line(member, start, data)
