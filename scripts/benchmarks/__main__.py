@@ -5,7 +5,6 @@ that what changes on the machine meanwhile hits all of them alike.
 """
 
 import signal
-from collections.abc import Iterator
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
@@ -40,36 +39,32 @@ from scripts.benchmarks import (
     where,
     where_table,
 )
+from scripts.benchmarks import produce as produces
 from scripts.benchmarks import store as stores
 from scripts.benchmarks.ack_levels import AckBench
 from scripts.benchmarks.audit_ledger import AuditLedgerBench
 from scripts.benchmarks.audit_steps import TASKS, master
 from scripts.benchmarks.batches import BATCH
 from scripts.benchmarks.clients import ClientsBench
-from scripts.benchmarks.example import measure_example
 from scripts.benchmarks.idle import IdleLoad
-from scripts.benchmarks.load import TOPIC, Load, measure
+from scripts.benchmarks.load import Load
 from scripts.benchmarks.observe import ObserveBench
 from scripts.benchmarks.report import (
     Row,
     all_of,
-    in_turn,
     new_report,
     out_option,
     read_begun,
     record,
     rounds_option,
     say,
-    scratch,
 )
 from scripts.benchmarks.store_directory import BODY_SIZE
 from scripts.benchmarks.store_restarts import BURST
 from scripts.benchmarks.store_steps import SCALES
-from scripts.benchmarks.systems import QUEUES, Candidate, candidates
+from scripts.benchmarks.systems import QUEUES
 from tests.support.process_group.jars import VERSION_5
 
-KINDS = ("rocketmq", "twinlog", "answer-only")
-PROGRAMS = {"ours": (), "ours-binary": ("-Drocketmq.serialize.type=ROCKETMQ",), "rocketmq": ()}  # Options of the JVM.
 GIB, MIB = 1 << 30, 1 << 20
 
 
@@ -87,12 +82,12 @@ def main() -> None:
 @click.option("--body", default=1024, show_default=True, help="Bytes of a message.")
 @click.option("--batch", default=1, show_default=True, help="Messages of one send; several are measured as `batches`.")
 @click.option("--slaves", default=1, show_default=True, help="Slaves of every master, RocketMQ's and ours.")
-@click.option("--only", multiple=True, type=click.Choice(KINDS), help="Measure these systems alone.")
+@click.option("--only", multiple=True, type=click.Choice(produces.KINDS), help="Measure these systems alone.")
 @click.option(
     "--program",
     "programs",
     multiple=True,
-    type=click.Choice(tuple(PROGRAMS)),
+    type=click.Choice(tuple(produces.PROGRAMS)),
     default=("ours",),
     show_default=True,
     help="Clients: ours, with headers in JSON; the same with RocketMQ's binary headers; RocketMQ's own program.",
@@ -121,9 +116,9 @@ def produce(
     load = Load(
         threads=threads, first_warm_up_s=first_warm_up, warm_up_s=warm_up, seconds=seconds, body_size=body, batch=batch
     )
-    chosen = [candidate for candidate in candidates(slaves) if candidate.kind in (only or KINDS)]
-    if batch > 1:  # Who only answers knows no batches.
-        chosen = [candidate for candidate in chosen if candidate.role]
+    bench = produces.ProduceBench(
+        rounds=rounds, candidates=produces.chosen(slaves, only, batch), load=load, programs=programs, example=example
+    )
     setup: dict[str, Any] = {
         "body_bytes": load.body_size,
         "queues": QUEUES,
@@ -145,37 +140,7 @@ def produce(
     name = "produce"
     if batch > 1:
         name, setup["batch"] = "batches", batch
-    record(name, setup, _produced(rounds, chosen, load, programs, example), _produced_line, out)
-
-
-def _produced(
-    rounds: int, chosen: list[Candidate], load: Load, programs: tuple[str, ...], example: Path | None
-) -> Iterator[Row]:
-    turns = [(candidate, program) for candidate in chosen for program in programs]
-    # What only answers does so to headers in JSON.
-    turns = [(candidate, program) for candidate, program in turns if candidate.role or program == "ours"]
-    for number, (candidate, program) in in_turn(rounds, turns):
-        with candidate.running(TOPIC) as system, scratch() as client:
-            told = {"round": number, "system": candidate.kind, "role": candidate.role, "program": program}
-            if program == "rocketmq":
-                assert example is not None
-                rows = measure_example(system, load, client, example)
-            else:
-                rows = measure(system, load, client, options=PROGRAMS[program])
-            yield from (told | row for row in rows)
-
-
-def _produced_line(row: Row) -> str:
-    name = f"{row['system']} {row['role'] or ''}"
-    latency = " ".join(
-        f"{key.removesuffix('_ms')} {row[key]:.3f}" for key in ("mean_ms", "p50_ms", "p99_ms", "max_ms") if key in row
-    )
-    cpu = " ".join(f"{who} {us:.1f}" for who, us in row["cpu_us_per_message"].items())
-    return (
-        f"round {row['round']}  {name:23} {row['threads']:3} threads {row['messages_per_s']:9.0f}/s"
-        f"  {latency} ms  {row['program']}"
-        f"  CPU us: {cpu}, others {row['other_cpu_percent']:.0f} %  {row['outcomes']}"
-    )
+    record(name, setup, bench.rows(), produces.line, out)
 
 
 @main.command()

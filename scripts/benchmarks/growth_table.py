@@ -85,15 +85,10 @@ def page(report: dict[str, Any], raw: str) -> str:
         if own := [row for row in rows if row["part"] == part]:
             parts += [f"\n## {title}\n\n{what.format(**report['setup'])}\n\n{_table(own)}", *_slopes(part, own)]
     if all(_points(rows, part, "twinlog") for part in ("queues", "connections", "slaves", "masters", "size")):
-        masters = _points(rows, "masters", "twinlog")
-        told = report["setup"] | report["machine"] | {"masters": min(2, max(masters))}
-        parts.append(
-            CORE.format(
-                table=_core_table(rows, report["setup"]["body_bytes"]),
-                plan=_plan(rows, report["setup"]["body_bytes"]),
-                **told,
-            )
-        )
+        masters, body = _points(rows, "masters", "twinlog"), report["setup"]["body_bytes"]
+        most = min(2, max(masters))
+        told = report["setup"] | report["machine"] | {"masters": most}
+        parts.append(CORE.format(table=_core_table(rows, body), plan=_plan(masters[most][0], body), **told))
     return "".join(parts)
 
 
@@ -133,9 +128,8 @@ def _each_takes(points: dict[int, tuple[float, float]]) -> float:
     return 1024 * (points[most][1] - points[least][1]) / max(most - least, 1)
 
 
-def _plan(rows: Sequence[Row], body: int) -> str:
-    masters = _points(rows, "masters", "twinlog")
-    us = masters[min(2, max(masters))][0]
+def _plan(us: float, body: int) -> str:
+    """A master takes so much CPU time for a message."""
     lines = ["| cores | masters | messages/s | in, Gbit/s | to slaves, Gbit/s |", "| --: | --: | --: | --: | --: |"]
     for cores in PLANNED_CORES:
         rate = cores * 1e6 / us
@@ -173,11 +167,10 @@ def _slopes(part: str, rows: Sequence[Row]) -> list[str]:
     """A sentence on how the cost grows, where it is meant to."""
     found = []
     for system, name in NAMES.items():
-        own = [row for row in rows if row["system"] == system]
-        values = sorted({row["value"] for row in own})
-        if part not in ("slaves", "size") or len(values) < 2:
+        points = _points(rows, part, system)
+        if part not in ("slaves", "size") or len(points) < 2:
             continue
-        costs = [median(_cpu(row) for row in own if row["value"] == value) for value in values]
+        values, costs = list(points), [us for us, _ in points.values()]
         first, each = line_of(values, costs)
         furthest = max(abs(first + each * value - cost) / cost for value, cost in zip(values, costs, strict=True))
         grows = f"{each:.1f} us for each slave" if part == "slaves" else f"{each * 1024:.2f} us for each KiB"
@@ -196,8 +189,7 @@ def line_of(values: Sequence[float], costs: Sequence[float]) -> tuple[float, flo
 
 
 def _cheapest(rows: Sequence[Row], system: str) -> float:
-    own = [row for row in rows if row["system"] == system]
-    return min(median(_cpu(row) for row in own if row["value"] == value) for value in {row["value"] for row in own})
+    return min(us for us, _ in _points(rows, rows[0]["part"], system).values())
 
 
 def _cpu(row: Row) -> float:

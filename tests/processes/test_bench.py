@@ -543,6 +543,34 @@ def test_lines_of_the_program_of_rocketmq() -> None:
     assert "| mean 3.25 |  | 30.00 |" in shown
 
 
+@pytest.mark.parametrize(
+    ("batch", "title", "sends"),
+    [(1, "Produce", "one sync send under"), (32, "Batches", "one sync send of 32 messages together under")],
+)
+def test_the_page_of_producers_says_how_many_messages_a_send_has(batch: int, title: str, sends: str) -> None:
+    row = {
+        "round": 1,
+        "system": "twinlog",
+        "role": "SYNC_MASTER",
+        "threads": 4,
+        "messages_per_s": 100.0,
+        "p50_ms": 1.0,
+        "p99_ms": 2.0,
+        "max_ms": 3.0,
+        "cpu_us_per_message": {"master": 20.0},
+        "outcomes": {"SEND_OK": 10},
+        "other_cpu_percent": 1.0,
+    }
+    report = new_report(
+        "produce", dict.fromkeys(("body_bytes", "queues", "seconds", "first_warm_up_s", "warm_up_s"), 1)
+    )
+    report["setup"] |= {"slaves": 1} | ({"batch": batch} if batch > 1 else {})
+    shown = table.page(report | {"results": [row]}, "raw.json")
+    assert shown.startswith(f"# {title}: ")
+    assert sends in " ".join(shown.split())
+    assert "Answer only" not in shown
+
+
 def test_the_line_of_growth_is_the_one_that_the_costs_lie_on() -> None:
     first, each = growth_table.line_of([0, 1, 2, 8], [20, 23, 26, 44])
     assert (round(first, 6), round(each, 6)) == (20, 3)
