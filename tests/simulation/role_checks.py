@@ -224,8 +224,10 @@ def acknowledged(member: "RoleMember", message: RoleMessage) -> None:
 
 def holding(master: "RoleMember", line: Line, end: int) -> list[str]:
     """Who else held a line up to an offset, once."""
-    state, found = master.durable_role(), []
-    copies = master.group.taken_for(state.group if state is not None else None)
+    others = [member.durable_role() for member in master.group.role_members if member is not master]
+    copies, found = dict[str, "RoleMember"](), list[str]()
+    for state in others:  # A copy that only the master has heard of counts for nothing.
+        copies |= master.group.taken_for(state.group if state is not None else None)
     for member in master.group.role_members:
         either = (member, copies.get(member.name))
         if member is not master and any(each is not None and _holds(each, line, end) for each in either):
