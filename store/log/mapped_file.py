@@ -134,6 +134,20 @@ class MappedFile:
             self._late[1].extend(data)
         self.wrote += len(data)
 
+    def try_append_late(self, data: bytes, late_max: int) -> bool:
+        """append_late(); False, and nothing is done, when that fills the file or leaves more than `late_max` bytes late."""
+        late, wrote = self._late, self.wrote + len(data)
+        if wrote >= self.size:
+            return False
+        if late is None:
+            self._late = self.wrote, bytearray(data)
+        elif len(late[1]) + len(data) <= late_max:
+            late[1].extend(data)
+        else:
+            return False
+        self.wrote = wrote
+        return True
+
     @property
     def late_size(self) -> int:
         """The number of late bytes, which the disk lacks."""

@@ -29,14 +29,33 @@ class ConsumeQueue:
     min_offset: int = field(default=0, init=False)
     max_phy_offset: int = field(default=-1, init=False)
     ext: ConsumeQueueExt | None = field(default=None, init=False)  # For tags codes that RocketMQ kept apart.
-    put_bytes: int = field(default=0, init=False)  # Of the messages that stage() took since the start.
+    put_bytes: int = field(default=0, init=False)  # Of the messages that came one by one since the start.
     _staged: list[bytes] = field(factory=list, init=False)
     _next: int | None = field(default=None, init=False)  # The offset behind the staged units.
 
     @property
     def max_offset(self) -> int:
         """The offset of the next message."""
-        return self.files.max_offset // CONSUME_QUEUE_UNIT
+        files = self.files.files
+        return (files[-1].start + files[-1].wrote) // CONSUME_QUEUE_UNIT if files else 0
+
+    def put_late(self, entry: DispatchEntry) -> bool:
+        """Append the unit of the queue's next message, without a system call: write_late() writes it, and reads find it before.
+
+        False, and nothing is done, for every other unit, for the first and last ones of a file, and where much is late: these
+        are for stage() and write().
+        """
+        files, end = self.files.files, entry.phy_offset + entry.size
+        if not files or self._next is not None or not 0 <= self.max_phy_offset < end:
+            return False
+        file = files[-1]
+        if file.start + file.wrote != entry.queue_offset * CONSUME_QUEUE_UNIT:
+            return False
+        if not file.try_append_late(UNIT.pack(entry.phy_offset, entry.size, entry.tags_code), _LATE_BYTES_MAX):
+            return False
+        self.put_bytes += entry.size
+        self.max_phy_offset = end
+        return True
 
     def stage(self, entry: DispatchEntry) -> bool:
         """Take a unit for the next write(). False when the queue has it already.

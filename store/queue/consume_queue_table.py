@@ -35,7 +35,10 @@ class ConsumeQueueTable:
     _queues: dict[tuple[str, int], ConsumeQueue] = field(factory=dict, init=False)
     _light_count: int = field(default=0, init=False)  # Those that only multi dispatch fills.
     _is_reported: bool = field(default=False, init=False)  # That there are too many of them.
-    _unwritten: dict[ConsumeQueue, list[int]] = field(factory=dict, init=False)  # New tags codes of staged units.
+    _grown: dict[ConsumeQueue, list[int]] = field(
+        factory=dict, init=False
+    )  # New tags codes, until all units are written.
+    _staged: dict[ConsumeQueue, None] = field(factory=dict, init=False)  # Queues with staged units, in order.
     _late: set[ConsumeQueue] = field(factory=set, init=False)  # Queues of which the disk may lack units.
 
     def load(self) -> None:
@@ -129,42 +132,50 @@ class ConsumeQueueTable:
         Units that are there already are left out. Raises OSError; calling again with the same entries goes on then.
         Readers find the units at once; see `writes_late` for the disk.
         """
-        grown, queues = self._unwritten, self._queues
+        grown, queues, staged, late = self._grown, self._queues, self._staged, self.writes_late
         for entry in entries:
             if entry.sys_flag & TRANSACTION_MASK in QUEUELESS:
                 continue
             queue = queues.get((entry.topic, entry.queue_id)) or self.get(entry.topic, entry.queue_id)
-            if queue.stage(entry):
-                codes = grown.get(queue)
-                if codes is None:
-                    grown[queue] = [entry.tags_code]
-                else:
-                    codes.append(entry.tags_code)
+            if not (late and queue.put_late(entry)):
+                if not queue.stage(entry):
+                    continue
+                staged[queue] = None
+            codes = grown.get(queue)
+            if codes is None:
+                grown[queue] = [entry.tags_code]
+            else:
+                codes.append(entry.tags_code)
         return self._write()
 
     def put_columns(self, columns: EntryColumns) -> dict[ConsumeQueue, list[int]]:
         """Like put(), for many records at once."""
         from twinlog.store.queue.columns import queue_runs
 
-        grown = self._unwritten
+        grown, staged = self._grown, self._staged
         for run in queue_runs(columns):
             queue = self.get(run.topic, run.queue_id)
             if run.is_consecutive and queue.stage_run(run.units, run.queue_offset, run.first_end, run.last_end):
+                staged[queue] = None
                 grown.setdefault(queue, []).extend(run.tags_codes)
             else:
                 for entry in run.entries(columns):
                     if queue.stage(entry):
+                        staged[queue] = None
                         grown.setdefault(queue, []).append(entry.tags_code)
         return self._write()
 
     def _write(self) -> dict[ConsumeQueue, list[int]]:
-        grown, late = self._unwritten, self.writes_late
+        grown, late = self._grown, self.writes_late
         if late:
             self._late.update(grown)
-        for queue in grown:
+        for queue in self._staged:
             queue.write(late=late)
-        self._unwritten = {}
+        self._forget_staged()
         return grown
+
+    def _forget_staged(self) -> None:
+        self._staged, self._grown = {}, {}
 
     @property
     def late_count(self) -> int:
@@ -180,7 +191,7 @@ class ConsumeQueueTable:
     @property
     def is_written(self) -> bool:
         """True when no unit is staged or late."""
-        return not self._unwritten and not self._late and all(queue.is_written for queue in self._queues.values())
+        return not self._staged and not self._late and all(queue.is_written for queue in self._queues.values())
 
     def forget(self, key: tuple[str, int]) -> None:
         """Drop a queue that has neither messages nor files."""
@@ -204,13 +215,13 @@ class ConsumeQueueTable:
 
     def rewind(self, phy_offset: int) -> None:
         """End all queues before the records at or behind `phy_offset`, which are put again."""
-        self._unwritten = {}
+        self._forget_staged()
         for queue in self:
             queue.rewind(phy_offset)
 
     def truncate(self, phy_offset: int) -> None:
         """Drop the units of records at or behind `phy_offset`."""
-        self._unwritten = {}
+        self._forget_staged()
         for queue in self:
             queue.truncate(phy_offset)
 

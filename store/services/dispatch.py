@@ -26,8 +26,8 @@ from twinlog.store.util.wakeup import Wakeup
 
 _BATCH = 4096
 # Units wait for others before they are written: the longer, the more queues they went to the last time, so that writing, which
-# takes 5 us a queue, does not exceed a twentieth of the time, and queues that grow slowly get several units at once.
-_LATE_SECONDS, _LATE_SECONDS_MAX, _LATE_SECONDS_OF_QUEUE = 0.02, 1.0, 0.0001
+# takes 5 us a queue, does not exceed a hundredth of the time, and queues that grow slowly get several units at once.
+_LATE_SECONDS, _LATE_SECONDS_MAX, _LATE_SECONDS_OF_QUEUE = 0.02, 5.0, 0.0005
 
 # Of the calls of dispatch_deferred(), one of so many leaves it to the task, which sees how many come in a turn of the event loop.
 _LEFT_TO_TASK = 64

@@ -7,7 +7,7 @@ claim success, so nothing is retried. Sources: CommitLog.GroupCommitService and 
 import os
 import time
 from collections.abc import Callable, Collection
-from pathlib import Path
+from os.path import dirname
 
 import structlog
 import trio
@@ -123,7 +123,7 @@ class FlushService:
         new_files = self._synced_directory_end < dirty[-1][0].start
         self.busy_since = began = time.monotonic()
         try:
-            await _sync(dirty, {file.path.parent for file, _ in dirty} if new_files else ())
+            await _sync(dirty, {dirname(file.path) for file, _ in dirty} if new_files else ())
         except OSError as error:
             self.sync_errors += 1
             if not is_passing(error):
@@ -255,14 +255,16 @@ async def write_late(queues: ConsumeQueueTable) -> None:
         await trio.lowlevel.checkpoint()
 
 
-def _new_directories(dirty: list[tuple[MappedFile, int]]) -> set[Path]:
+def _new_directories(dirty: list[tuple[MappedFile, int]]) -> set[str]:
     """The directories that name a file, or the directory of a file, which was never flushed."""
-    queues = {file.path.parent for file, _ in dirty if file.flushed == 0}
-    topics = {queue.parent for queue in queues}
-    return queues | topics | {topic.parent for topic in topics}
+    queues = {
+        dirname(file.path) for file, _ in dirty if file.flushed == 0
+    }  # Of thousands, a tenth of the time of Paths.
+    topics = set(map(dirname, queues))
+    return queues | topics | set(map(dirname, topics))
 
 
-async def _sync(dirty: list[tuple[MappedFile, int]], directories: Collection[Path]) -> None:
+async def _sync(dirty: list[tuple[MappedFile, int]], directories: Collection[str]) -> None:
     """Bring files and names to the disk. Descriptors of our own: a file may be deleted and closed while others are synced."""
     held: list[int] = []
     try:
@@ -273,7 +275,7 @@ async def _sync(dirty: list[tuple[MappedFile, int]], directories: Collection[Pat
             os.close(fd)
 
 
-def _sync_files(fds: list[int], directories: Collection[Path]) -> None:
+def _sync_files(fds: list[int], directories: Collection[str]) -> None:
     for fd in fds:
         sync_data(fd)
     for directory in directories:

@@ -59,6 +59,7 @@ HEADERS: dict[int, type[SendMessage]] = {
 }
 MULTI_TAG = 2  # sys_flag bit.
 _SEND_V2 = int(RequestCode.SEND_MESSAGE_V2)
+_KEPT_QUEUE_ID_DIGITS = 4
 _QUEUE_ID_DIGITS_MAX = 9
 _SYS_FLAGS = {str(number): number for number in range(1 << 11)}
 _BORN_DIGITS_MAX = 18  # An i64 may have more digits; a time in ms does not.
@@ -72,15 +73,18 @@ def retries_max(group: SubscriptionGroupConfig, asked: int | None, version: int)
 
 
 class _QueueIds(dict[str, int]):
-    """Queue ids by their text: the most usual ones, others are parsed. KeyError for what is no plain number."""
+    """Queue ids by their text, which are parsed once: those of few digits. KeyError for what is no plain number."""
 
     def __missing__(self, text: str) -> int:
         if text.isdecimal() and text.isascii() and len(text) <= _QUEUE_ID_DIGITS_MAX:
-            return int(text)
+            number = int(text)
+            if len(text) <= _KEPT_QUEUE_ID_DIGITS:
+                self[text] = number
+            return number
         raise KeyError(text)
 
 
-_QUEUE_IDS = _QueueIds((str(number), number) for number in range(1024))
+_QUEUE_IDS = _QueueIds()
 
 
 class Send(NamedTuple):

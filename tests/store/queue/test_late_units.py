@@ -161,7 +161,7 @@ async def test_a_flush_of_full_pages_leaves_what_is_less(store, autojump_clock, 
 async def test_units_of_very_many_queues_wait_for_each_other(store, autojump_clock):
     """From the second round on: the first one tells how many there are."""
     many = 4_000
-    for waited in (0.02, 0.4):
+    for waited in (0.02, 2.0):
         store.put([put_message(queue_id=number) for number in range(many)])
         store.dispatch_pending()
         began = trio.current_time()
