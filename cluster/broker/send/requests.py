@@ -311,17 +311,18 @@ def split_batch(body: bytes | memoryview) -> list[InnerMessage]:
     """Split a batch into its messages. Raises ValueError for a body that is not made of whole messages."""
     data = memoryview(body)
     messages: list[InnerMessage] = []
+    head, properties_head, new = _HEAD.size, _PROPERTIES_SIZE.size, tuple.__new__
     at = 0
     try:
         while at < len(data):
             size, _magic, _crc, flag, body_size = _HEAD.unpack_from(data, at)
-            body_end = at + _HEAD.size + body_size
+            body_end = at + head + body_size
             (properties_size,) = _PROPERTIES_SIZE.unpack_from(data, body_end)
-            end = body_end + _PROPERTIES_SIZE.size + properties_size
+            end = body_end + properties_head + properties_size
             if body_size < 0 or properties_size < 0 or end != at + size or end > len(data):
                 raise ValueError(f"message {len(messages)} of the batch has sizes that are inconsistent")
-            properties = bytes(data[body_end + _PROPERTIES_SIZE.size : end])
-            messages.append(InnerMessage(flag, data[at + _HEAD.size : body_end], properties))
+            properties = bytes(data[body_end + properties_head : end])
+            messages.append(new(InnerMessage, (flag, data[at + head : body_end], properties)))
             at = end
     except StructError as error:
         raise ValueError(f"message {len(messages)} of the batch ends early") from error
