@@ -688,6 +688,7 @@ def write_table(raw: Path | None) -> None:
     """Generate docs/benchmarks/the pages of docs/benchmarks from raw results (default: the newest of each)."""
     for path in [raw] if raw else table.newest():
         say(f"tables: {table.write(path)}")
+    say(f"tables: {table.write_goals()}")
 
 
 if __name__ == "__main__":

@@ -32,7 +32,8 @@ Runs differ: in [one of commit `8fb95583f909`](latency-2026-11-23-earlier.json),
 messages/s, twinlog's p50 at that rate was behind RocketMQ's, its p99 was not."""
 IDLE = """{consumers:,} connections, each a consumer with heartbeats and its share of {pulls:,} held pulls, on 8 queues.
 *Waking*: one message comes to each queue, until every held pull was answered with it; all clients are one Python
-process, which takes a part of that time. *Memory* is the process's own (anonymous) pages."""
+process, which takes a part of that time. *Memory* is the process's own (anonymous) pages. *Start* runs from the start of the
+process to its first answer to a send; `twinlog list` is a process of its own, which asks the name server and the broker."""
 
 
 def consume_page(report: dict[str, Any], raw: str) -> str:
@@ -68,11 +69,12 @@ def latency_page(report: dict[str, Any], raw: str) -> str:
 def idle_page(report: dict[str, Any], raw: str) -> str:
     """Return the page as Markdown."""
     lines = [
-        "| system | start s | memory MiB, alone | with consumers | idle CPU % | waking all, ms | slowest ms |",
-        "|---|--:|--:|--:|--:|--:|--:|",
+        "| system | start s | `twinlog list` s | memory MiB, alone | with consumers | idle CPU % | waking all, ms | slowest ms |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|",
     ]
     forms = {
         "start_seconds": ".2f",
+        "list_seconds": ".2f",
         "anon_mib_alone": ".0f",
         "anon_mib": ".0f",
         "idle_cpu_percent": ".1f",

@@ -7,6 +7,7 @@ Consumers are plain connections with heartbeats and held pulls, so that one proc
 Topic bench-0 has to be there, with 8 queues.
 """
 
+import subprocess
 import sys
 import time
 from statistics import median
@@ -21,12 +22,14 @@ from scripts.benchmarks.store_directory import TOPIC
 from scripts.benchmarks.store_restarts import frame, send_frame, serve
 from tests.support.clients.remoting import request
 from tests.support.process_group.member import BrokerProcess
+from tests.support.process_group.process import PROGRAM
 
 PULL_MESSAGE, GET_MAX_OFFSET, HEART_BEAT = 11, 30, 34
 FOUND, NOT_FOUND = 0, 19
 SUSPEND, SUBSCRIPTION = 2, 4
 QUEUES, HELD_MS, HEARTBEAT_SECONDS, SETTLE_SECONDS = 8, 15_000, 30, 5
 WAKE_UPS, WAKE_SECONDS_MAX = 9, 30
+LISTS = 5
 
 
 @frozen(kw_only=True)
@@ -46,8 +49,16 @@ class IdleLoad:
         return {
             "start_seconds": started["seconds"],
             "anon_mib_alone": alone["anon_mib"],
+            "list_seconds": median(_list_seconds(broker.namesrv) for _ in range(LISTS)),
             **trio.run(_Crowd(self, broker.address).run, broker.pid),
         }
+
+
+def _list_seconds(namesrv: str) -> float:
+    """How long `twinlog list` takes for the cluster of this name server."""
+    began = time.perf_counter()
+    subprocess.run([PROGRAM, "list", "-n", namesrv], check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - began
 
 
 @define(eq=False)

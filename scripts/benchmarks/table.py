@@ -15,6 +15,7 @@ from scripts.benchmarks import (
     containers_table,
     failover_etcd_table,
     failover_table,
+    goals_table,
     growth_table,
     ha_table,
     http_table,
@@ -63,6 +64,19 @@ def write(raw: Path) -> Path:
     report = json.loads(raw.read_text())
     path = DIRECTORY / f"{report['benchmark']}.md"
     path.write_text(PAGES[report["benchmark"]](report, raw.name))
+    return path
+
+
+def goals() -> str:
+    """The page that compares the newest raw results with what they are to be."""
+    reports = [json.loads(path.read_text()) for path in newest()]
+    return goals_table.page({report["benchmark"]: report for report in reports})
+
+
+def write_goals() -> Path:
+    """Write that page; return its path."""
+    path = DIRECTORY / "goals.md"
+    path.write_text(goals())
     return path
 
 

@@ -80,6 +80,7 @@ def test_pages_show_the_newest_raw_results() -> None:
         report = json.loads(raw.read_text())
         kept = raw.with_name(f"{report['benchmark']}.md").read_text()
         assert kept == table.PAGES[report["benchmark"]](report, raw.name)
+    assert (table.DIRECTORY / "goals.md").read_text() == table.goals()
 
 
 @pytest.mark.long
