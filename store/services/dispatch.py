@@ -18,6 +18,7 @@ from twinlog.store.index.service import IndexService
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.queue.consume_queue import ConsumeQueue
 from twinlog.store.queue.consume_queue_table import ConsumeQueueTable
+from twinlog.store.queue.layout import late_seconds
 from twinlog.store.record.multi_dispatch import MoreQueues, is_light, with_more_queues
 from twinlog.store.record.scan import DispatchEntry, Entries, EntryColumns
 from twinlog.store.recovery.points import RecoveryPoints
@@ -25,9 +26,6 @@ from twinlog.store.services.flush import FlushConsumeQueueService, write_late
 from twinlog.store.util.wakeup import Wakeup
 
 _BATCH = 4096
-# Units wait for others before they are written: the longer, the more queues they went to the last time, so that writing, which
-# takes 5 us a queue, does not exceed a hundredth of the time, and queues that grow slowly get several units at once.
-_LATE_SECONDS, _LATE_SECONDS_MAX, _LATE_SECONDS_OF_QUEUE = 0.02, 5.0, 0.0005
 
 # Of the calls of dispatch_deferred(), one of so many leaves it to the task, which sees how many come in a turn of the event loop.
 _LEFT_TO_TASK = 64
@@ -154,11 +152,11 @@ class ReputMessageService:
             listener()
 
     async def _write_late(self) -> None:
-        seconds = _LATE_SECONDS
+        seconds = late_seconds(0)
         while True:
             await self._grown.wait()
             await trio.sleep(seconds)
-            seconds = min(max(_LATE_SECONDS, self.queues.late_count * _LATE_SECONDS_OF_QUEUE), _LATE_SECONDS_MAX)
+            seconds = late_seconds(self.queues.late_count)
             try:
                 await write_late(self.queues)
             except OSError as error:

@@ -25,13 +25,13 @@ from twinlog.store.offline.verify.index_items import Stray
 from twinlog.store.offline.verify.log_check import CheckedPart, Segment, check_in_processes, check_part, time_finding
 from twinlog.store.offline.verify.queue_check import QueueCheck, queue_ends
 from twinlog.store.offline.walk import Gap, goes_on_behind
-from twinlog.store.queue.layout import UNIT
+from twinlog.store.queue.layout import UNIT, late_seconds
 from twinlog.store.record.resync import Head, entry_at
 from twinlog.store.util.progress import Progress, no_progress
 
 _PARALLEL_FROM = 256 << 20  # Bytes of log from which more processes pay.
 _TAIL_LOOK = 1 << 20
-_SETTLE_SECONDS = 0.5  # Time for a running broker to bring its queues up to the end of the log.
+_SETTLE_SECONDS = 0.5  # Time for a running broker to bring its queues up to the end of the log, beside what units wait.
 
 
 class VerifyVerdict(StrEnum):
@@ -108,7 +108,7 @@ class _Verification:
         self._check_tail()
         self._add(self.digests.findings(self.log_end))
         if directory.is_running:
-            time.sleep(_SETTLE_SECONDS)
+            time.sleep(_SETTLE_SECONDS + late_seconds(len(directory.queues)))
         self.queues.finish(self.log_start, self.log_end)
         views = open_index(directory)
         log = LogPlaces(directory, self.log_start, self.log_end, self.damaged)

@@ -323,6 +323,25 @@ async def test_a_store_that_is_written_to_gives_no_false_alarm(tmp_path):
     assert (await trio.to_thread.run_sync(report, root)).verdict is VerifyVerdict.SOUND
 
 
+async def test_units_that_a_running_store_writes_late_are_waited_for(tmp_path):
+    """To so many queues they are written every second."""
+    root, many = tmp_path / "store", 2_000
+    store = MessageStore(golden.config(root))
+    store.load()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(store.run)
+        for late in (0, many):  # The first round tells how many queues there are.
+            store.put([put_message(queue_id=number) for number in range(many)])
+            while store.dispatched_offset < store.max_offset or store._queues.late_count > late:
+                await trio.sleep(0.01)
+        assert store._queues.late_count == many
+        found = await trio.to_thread.run_sync(report, root)
+        assert found.findings == ()
+        assert found.records == 2 * many
+        nursery.cancel_scope.cancel()
+    await store.close()
+
+
 def test_a_log_that_lost_its_end_is_an_error_after_a_clean_stop_only(master):
     """After a crash queues may be ahead of the log; the next start repairs that."""
     with StoreDirectory.open(master) as directory:
