@@ -145,7 +145,9 @@ def produce(
 
 @main.command()
 @click.option("--quick", is_flag=True, help="A small log, to see that it works: the numbers mean nothing.")
-@click.option("--repeats", default=3, show_default=True, help="How often restarts and appends are measured.")
+@click.option(
+    "--repeats", default=3, show_default=True, help="How often each is measured, but for the start without queues."
+)
 @click.option("--only", multiple=True, type=click.Choice(stores.SYSTEMS), help="Measure these systems alone.")
 @click.option(
     "--part", multiple=True, type=click.Choice(stores.PARTS), help="Measure the store alone, or brokers' restarts."
@@ -155,7 +157,7 @@ def produce(
 def store(
     quick: bool, repeats: int, only: tuple[str, ...], part: tuple[str, ...], cold: bool | None, out: Path | None
 ) -> None:
-    """Measure the store: append, scan, rebuild, restarts, memory. At most 10 minutes; needs 12 GiB in $TMPDIR."""
+    """Measure the store: append, scan, rebuild, restarts, memory. At most 15 minutes; needs 12 GiB in $TMPDIR."""
     name = "quick" if quick else "full"
     bench = stores.StoreBench(
         scale_name=name,
