@@ -32,6 +32,13 @@ class Queue:
             assert self.queue.stage(entry(self.queue.max_offset if self.queue._next is None else self.queue._next))
         self.queue.write(late=self.late)
 
+    def put(self, count):
+        """As a table does it: in memory where that can be, else staged."""
+        for _ in range(count):
+            new = entry(self.queue.max_offset if self.queue._next is None else self.queue._next)
+            assert (self.late and self.queue.put_late(new)) or self.queue.stage(new)
+        self.queue.write(late=self.late)
+
     def settle(self, _count):
         self.queue.write_late()
 
@@ -56,7 +63,9 @@ class Queue:
         return b"".join(file.path.read_bytes() for file in self.queue.files.files)[:end]
 
 
-steps = st.tuples(st.sampled_from(["extend", "settle", "cut", "put_right", "append_at_once"]), st.integers(0, 17))
+steps = st.tuples(
+    st.sampled_from(["extend", "put", "settle", "cut", "put_right", "append_at_once"]), st.integers(0, 17)
+)
 
 
 @given(st.lists(steps, max_size=12))
@@ -72,6 +81,23 @@ def test_readers_notice_nothing(tmp_path_factory, ops):
     assert one.on_disk() == other.on_disk()
     for queue in (one, other):
         queue.queue.files.close()
+
+
+def test_only_the_next_message_of_a_queue_is_put_in_memory(tmp_path):
+    queue = Queue(tmp_path, late=True)
+    assert not queue.queue.put_late(entry(0))  # There is no file yet.
+    queue.extend(2)
+    assert not queue.queue.put_late(entry(1))  # It is there.
+    assert not queue.queue.put_late(entry(3))  # One is missing before it.
+    assert queue.queue.put_late(entry(2))
+    queue.queue.stage(entry(3))
+    assert not queue.queue.put_late(entry(4))  # Behind one that is not written yet.
+    queue.queue.write(late=True)
+    assert queue.queue.put_late(entry(4))
+    assert queue.queue.put_late(entry(5))
+    assert not queue.queue.put_late(entry(6))  # It would fill the file.
+    assert queue.queue.max_offset == FILE_UNITS - 1
+    queue.queue.files.close()
 
 
 def test_few_units_wait_and_many_do_not(tmp_path):
