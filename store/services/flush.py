@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable, Collection
 from os.path import dirname
+from pathlib import Path
 
 import structlog
 import trio
@@ -278,4 +279,4 @@ def _sync_files(fds: list[int], directories: Collection[str]) -> None:
     for fd in fds:
         sync_data(fd)
     for directory in directories:
-        sync_directory(directory)
+        sync_directory(Path(directory))

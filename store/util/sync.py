@@ -40,7 +40,7 @@ def sync_file(fd: int) -> None:
         raise SyncError(error.errno, f"fsync: {error.strerror}") from error
 
 
-def sync_directory(path: Path | str) -> None:
+def sync_directory(path: Path) -> None:
     """Make names that were added to or removed from a directory durable. Raises SyncError, OSError if it cannot be opened."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
