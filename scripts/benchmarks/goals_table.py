@@ -111,7 +111,8 @@ def _catch_up(work: str, value: Value, form: str, limit: float, *, is_least: boo
 
 
 def _drain(consumers: int, limit: float) -> Goal:
-    work = f"{consumers} push consumer{'s' * (consumers > 1)} drain a topic from memory, messages/s"
+    who = "1 push consumer drains" if consumers == 1 else f"{consumers} push consumers drain"
+    work = f"{who} a topic from memory, messages/s"
     return Goal(work, "consume", {"cold": False, "consumers": consumers}, _key("messages_per_s"), ",.0f", limit)
 
 

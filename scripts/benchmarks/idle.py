@@ -55,7 +55,7 @@ class IdleLoad:
 
 
 def _list_seconds(namesrv: str) -> float:
-    """How long `twinlog list` takes for the cluster of this name server."""
+    """The time that `twinlog list` takes for the cluster of this name server."""
     began = time.perf_counter()
     subprocess.run([PROGRAM, "list", "-n", namesrv], check=True, stdout=subprocess.DEVNULL)
     return time.perf_counter() - began

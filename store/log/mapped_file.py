@@ -126,18 +126,13 @@ class MappedFile:
             self.torn_end = max(self.torn_end, position + done)
             raise
 
-    def append_late(self, data: bytes) -> None:
-        """Add data at the end that is written by the next write_late() or append()."""
-        if self._late is None:
-            self._late = self.wrote, bytearray(data)
-        else:
-            self._late[1].extend(data)
-        self.wrote += len(data)
+    def append_late(self, data: bytes, late_max: int) -> bool:
+        """Add data at the end that is written by the next write_late() or append().
 
-    def try_append_late(self, data: bytes, late_max: int) -> bool:
-        """append_late(); False, and nothing is done, when that fills the file or leaves more than `late_max` bytes late."""
+        False, and nothing is done, when that would fill the file or leave more than `late_max` bytes late.
+        """
         late, wrote = self._late, self.wrote + len(data)
-        if wrote >= self.size:
+        if wrote >= self.size or len(data) > late_max:
             return False
         if late is None:
             self._late = self.wrote, bytearray(data)

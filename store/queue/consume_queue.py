@@ -51,7 +51,7 @@ class ConsumeQueue:
         file = files[-1]
         if file.start + file.wrote != entry.queue_offset * CONSUME_QUEUE_UNIT:
             return False
-        if not file.try_append_late(UNIT.pack(entry.phy_offset, entry.size, entry.tags_code), _LATE_BYTES_MAX):
+        if not file.append_late(UNIT.pack(entry.phy_offset, entry.size, entry.tags_code), _LATE_BYTES_MAX):
             return False
         self.put_bytes += entry.size
         self.max_phy_offset = end
@@ -146,13 +146,9 @@ class ConsumeQueue:
                     else self.files.create(self.files.max_offset)
                 )
                 part = data[done : done + file.size - file.wrote]
-                if late and len(part) + file.late_size <= _LATE_BYTES_MAX:
-                    file.append_late(part)
-                else:
+                if not (late and file.append_late(part, _LATE_BYTES_MAX)):
                     file.append(part)
                 done += len(part)
-                if file.late_size and file.wrote == file.size:
-                    file.write_late()
         finally:
             self._staged = [data[at : at + CONSUME_QUEUE_UNIT] for at in range(done, len(data), CONSUME_QUEUE_UNIT)]
         assert self.files.max_offset % CONSUME_QUEUE_UNIT == 0
@@ -160,7 +156,7 @@ class ConsumeQueue:
 
     def write_late(self) -> None:
         """Write late units. Raises OSError."""
-        for file in self.files.files[-2:]:  # When the disk refuses the end of a file, the next one has begun.
+        for file in self.files.files[-1:]:  # What fills a file is never late.
             file.write_late()
 
     def read(self, queue_offset: int, count: int) -> bytes:

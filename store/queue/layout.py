@@ -42,7 +42,7 @@ class Unit(NamedTuple):
 
 
 def late_seconds(queues: int) -> float:
-    """How long units wait before a running broker writes them to the queues' files, when they go to so many queues."""
+    """The time that units wait before a running broker writes them to the queues' files, when they go to so many queues."""
     return min(max(_LATE_SECONDS, queues * _LATE_SECONDS_OF_QUEUE), _LATE_SECONDS_MAX)
 
 

@@ -37,6 +37,7 @@ from scripts.benchmarks import (
 )
 from scripts.benchmarks.backlog import Backlog
 from scripts.benchmarks.client import PARTS
+from scripts.benchmarks.goals_table import Goal
 from scripts.benchmarks.machine import ROOT
 from scripts.benchmarks.report import new_report, record
 from scripts.benchmarks.store_table import page
@@ -81,6 +82,24 @@ def test_pages_show_the_newest_raw_results() -> None:
         kept = raw.with_name(f"{report['benchmark']}.md").read_text()
         assert kept == table.PAGES[report["benchmark"]](report, raw.name)
     assert (table.DIRECTORY / "goals.md").read_text() == table.goals()
+
+
+@pytest.mark.parametrize(
+    ("limit", "is_least", "of_theirs", "said"),
+    [
+        (1.5, True, True, ["6.0", "4.0", "1.50", "at least 1.5", "reached"]),
+        (1.6, True, True, ["6.0", "4.0", "1.50", "at least 1.6", "not reached"]),
+        (1.5, False, True, ["6.0", "4.0", "1.50", "at most 1.5", "reached"]),
+        (1.4, False, True, ["6.0", "4.0", "1.50", "at most 1.4", "not reached"]),
+        (5, False, False, ["6.0", "", "", "at most 5 s", "not reached"]),
+    ],
+)
+def test_a_goal_is_compared_with_medians(limit: float, is_least: bool, of_theirs: bool, said: list[str]) -> None:
+    values = {"twinlog": (1, 6, 7), "rocketmq": (4, 4, 9)}
+    rows = [{"system": name, "kind": "a", "s": value} for name, several in values.items() for value in several]
+    rows += [{"system": "twinlog", "kind": "b", "s": 1000}]  # Of another line.
+    goal = Goal("work", "x", {"kind": "a"}, lambda row: float(row["s"]), ".1f", limit, is_least, of_theirs)
+    assert goal.line({"results": rows}) == ["work", *said]
 
 
 @pytest.mark.long
