@@ -3,6 +3,7 @@
 It imports nothing before the command line but the standard library.
 """
 
+import gc
 import sys
 
 INSTALL = "twinlog: the command line needs {name}, which is not installed here. Next: pip install 'twinlog[server]'"
@@ -10,6 +11,7 @@ INSTALL = "twinlog: the command line needs {name}, which is not installed here. 
 
 def main() -> None:
     """Run the command line, and exit with its status."""
+    gc.disable()  # Until the command is imported, see LateGroup.
     try:
         from twinlog.cluster.cli.main import main as run
 
@@ -31,3 +33,7 @@ def _of_server() -> set[str]:
         for each in requires("twinlog") or ()
         if re.search(r"extra == ['\"]server['\"]", each)
     }
+
+
+if __name__ == "__main__":
+    main()

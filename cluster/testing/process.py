@@ -178,7 +178,7 @@ def forget(process: ServerProcess) -> None:
 
 def program(*arguments: str) -> list[str]:
     """The command line of a server. -P: nothing is imported from the working directory."""
-    return [sys.executable, "-P", "-m", "twinlog.cluster.testing.entry", *arguments]
+    return [sys.executable, "-P", "-m", "twinlog.cluster.cli.program", *arguments]
 
 
 def ended(status: int) -> str:

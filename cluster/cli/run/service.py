@@ -51,7 +51,7 @@ def run_service(service: Service, host: str, ports: Sequence[Port], *, until_std
     def say_ready(words: str, describe: Callable[[], str] | None = None) -> None:
         nonlocal is_ready
         is_ready = True
-        # Objects made at start-up stay: without this, each full collection visits all of them, 20 ms at a time.
+        # Objects made at start-up stay, as those of imports do: without this, each full collection visits all of them.
         gc.collect()
         gc.freeze()
         gc.set_threshold(_YOUNG_OBJECTS)
